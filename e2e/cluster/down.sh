@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Ends the local cluster and gives back what it took from the machine. With --purge its state goes too (objects,
+# images, certificates, logs); without, the next up.sh finds it again.
+set -euo pipefail
+cd "$(dirname "$0")"
+. ./env.sh
+. ./say.sh
+. ./processes.sh
+. ./host.sh
+
+case ${1-} in '' | --purge) ;; *) fail "usage: down.sh [--purge]" ;; esac
+[ -d "$REMORA_RUN" ] || exit 0
+[ "$(id -u)" = 0 ] || fail "the local cluster was brought up by root, and only root can end it"
+exec {lock}>"$REMORA_CLUSTER/lock"
+flock "$lock"
+
+# First those that would start pods again. None of them has anything to lose by a sudden end.
+for name in kubelet kube-scheduler kube-controller-manager kube-proxy coredns; do stop "$name" KILL; done
+
+if [ -e "$REMORA_RUN/host" ]; then
+  for pid in $(pod_processes); do kill -s KILL "$pid" 2>/dev/null || true; done
+  namespaces=()
+  if alive containerd; then
+    for container in $(ctr containers list -q); do
+      mapfile -t -O "${#namespaces[@]}" namespaces < <(ctr containers info "$container" |
+        jq -r '.Spec.linux.namespaces[]? | select(.type == "network" and .path != null).path | select(startswith("/var/run/netns/"))')
+    done
+    ctr tasks list -q | xargs -r ctr tasks delete --force >/dev/null 2>&1 || true
+    ctr containers list -q | xargs -r ctr containers delete >/dev/null 2>&1 || true
+  fi
+  stop containerd TERM
+  # A shim outlives its containerd when that had died before: ours are those that name our socket.
+  for process in /proc/[0-9]*; do
+    if { tr '\0' '\n' <"$process/cmdline" | grep -qxF "$CONTAINERD_ADDRESS"; } 2>/dev/null; then
+      case $(readlink "$process/exe") in */containerd-shim-*) kill -s KILL "${process#/proc/}" || true ;; esac
+    fi
+  done
+  release_host
+  for namespace in $(printf '%s\n' "${namespaces[@]}" | sort -u); do
+    [ ! -e "$namespace" ] || ip netns delete "${namespace##*/}"
+  done
+  rm -rf "$REMORA_RUN"/{kubelet/pods,containerd-state,pod-logs,addresses}
+fi
+stop kube-apiserver KILL # asked politely, it would wait a minute for open watches
+stop etcd TERM
+
+if [ "${1-}" = --purge ]; then
+  ! grep -qF " $REMORA_RUN/" /proc/self/mountinfo || fail "something is still mounted below $REMORA_RUN; nothing was removed there"
+  rm -rf "$REMORA_RUN"
+fi
+say "the local cluster is down"

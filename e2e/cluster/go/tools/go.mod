@@ -1,0 +1,3 @@
+module remora.local/tools
+
+go 1.24.0

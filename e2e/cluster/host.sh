@@ -1,0 +1,78 @@
+# What the cluster needs of the machine itself, and gives back: sourced by up.sh and down.sh.
+# $REMORA_RUN/host says that something was taken; it holds the kernel settings as they were.
+
+# The kubelet sets the first four as it likes them. Without the last, the answer of a Service's pod would go to a
+# neighbour on the bridge under the pod's address instead of the Service's.
+REMORA_SETTINGS=(vm.overcommit_memory kernel.panic kernel.panic_on_oops net.ipv4.ip_forward net.bridge.bridge-nf-call-iptables)
+
+# refuse_when_taken: fails when something else is where the cluster would go.
+refuse_when_taken() {
+  local port holder network=${REMORA_NODE_IP%.*.*}.0.0/15 route
+  for port in "$REMORA_ETCD_PORT" "$REMORA_ETCD_PEER_PORT" "$REMORA_API_PORT" "$REMORA_KUBELET_PORT" \
+    "$REMORA_KUBELET_HEALTH_PORT" "$REMORA_PROXY_METRICS_PORT" "$REMORA_PROXY_HEALTH_PORT"; do
+    holder=$(ss -Hltnp "sport = :$port")
+    [ -z "$holder" ] || fail "port $port, which the local cluster would use, is taken: $holder"
+  done
+  [ ! -e "$REMORA_RUN/host" ] || return 0 # what follows is our own, of before
+  ! ip link show "$REMORA_BRIDGE" >/dev/null 2>&1 || fail "there is a link $REMORA_BRIDGE already, and it is not ours: ip link del $REMORA_BRIDGE"
+  route=$(ip -4 route show root "${REMORA_NODE_IP%.*}.0/24"; ip -4 route show root "$REMORA_SERVICE_CIDR")
+  [ -z "$route" ] || fail "addresses that the local cluster would use are routed elsewhere: $route"
+  ! nft list table ip kube-proxy >/dev/null 2>&1 || fail "another cluster's kube-proxy keeps its rules in the nftables table kube-proxy; two cannot share it"
+}
+
+# cgroup_roots: where the kernel's control groups are mounted, one line for each hierarchy (version 1) or the one
+# (version 2).
+cgroup_roots() {
+  if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+    echo /sys/fs/cgroup
+  else
+    awk '{ for (i = 7; $i != "-"; i++); if ($(i + 1) == "cgroup") print $5 }' /proc/self/mountinfo
+  fi
+}
+
+prepare_host() {
+  local root module
+  for module in br_netfilter overlay; do
+    modprobe "$module" 2>/dev/null || true # a kernel may have them built in
+  done
+  [ -e /proc/sys/net/bridge ] || fail "the kernel has no br_netfilter: Services would not work"
+  [ -e "$REMORA_RUN/host" ] || sysctl -e "${REMORA_SETTINGS[@]}" >"$REMORA_RUN/host"
+  sysctl -qw net.ipv4.ip_forward=1 net.bridge.bridge-nf-call-iptables=1
+  for root in $(cgroup_roots); do mkdir -p "$root/$REMORA_CGROUP"; done
+  if ! ip link show "$REMORA_BRIDGE" >/dev/null 2>&1; then
+    ip link add "$REMORA_BRIDGE" type bridge
+    ip address add "$REMORA_NODE_IP/24" dev "$REMORA_BRIDGE"
+    ip link set "$REMORA_BRIDGE" up
+  fi
+}
+
+drop_service_rules() {
+  local family
+  for family in ip ip6; do nft delete table "$family" kube-proxy 2>/dev/null || true; done
+}
+
+# pod_processes: the ids of all processes in pods. Every process is in every hierarchy: one is enough.
+pod_processes() {
+  local root
+  root=$(cgroup_roots | grep -m1 -E '/pids$|/cgroup$') || return 0
+  find "$root/$REMORA_CGROUP" -name cgroup.procs -exec cat {} + 2>/dev/null || true
+}
+
+# release_host: everything goes that prepare_host, the kubelet and the network plugins made.
+release_host() {
+  local root mounted
+  for mounted in $(awk -v under="$REMORA_RUN/" 'index($5, under) == 1 { print $5 }' /proc/self/mountinfo | sort -r); do
+    umount -l "$mounted"
+  done
+  ip -o link show master "$REMORA_BRIDGE" 2>/dev/null | grep -o 'link-netns [^ ]*' | while read -r _ name; do
+    ip netns delete "$name"
+  done
+  ip link delete "$REMORA_BRIDGE" 2>/dev/null || true
+  rm -f /var/lib/cni/results/remora-*
+  drop_service_rules
+  for root in $(cgroup_roots); do
+    find "$root/$REMORA_CGROUP" -depth -type d -exec rmdir {} \; 2>/dev/null || true
+  done
+  sysctl -qep "$REMORA_RUN/host" || true
+  rm -f "$REMORA_RUN/host"
+}

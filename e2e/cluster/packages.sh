@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that building, testing and the local cluster need; only those that are missing.
+set -euo pipefail
+cd "$(dirname "$0")"
+. ./say.sh
+
+# package:a file of it, or a program of it that may as well come from elsewhere
+wanted=(
+  ca-certificates:/etc/ssl/certs/ca-certificates.crt
+  containerd:containerd
+  containernetworking-plugins:/usr/lib/cni/bridge
+  curl:curl
+  gcc:cc
+  iproute2:ip
+  jq:jq
+  make:make
+  mount:umount
+  nftables:nft
+  openssl:openssl
+  procps:sysctl
+  runc:runc
+  util-linux:flock
+)
+
+missing=()
+for entry in "${wanted[@]}"; do
+  sign=${entry#*:}
+  case $sign in
+    /*) [ -e "$sign" ] || missing+=("${entry%%:*}") ;;
+    *) command -v "$sign" >/dev/null || missing+=("${entry%%:*}") ;;
+  esac
+done
+# Static programs link libc.a, which no program on PATH gives away.
+[ -n "$(find /usr/lib -maxdepth 2 -name libc.a -print -quit)" ] || missing+=(libc6-dev)
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+command -v apt-get >/dev/null || fail "please install: ${missing[*]} (this is not Debian, so it is not done for you)"
+[ "$(id -u)" = 0 ] || fail "please install: ${missing[*]} (or run this as root)"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export DEBIAN_FRONTEND=noninteractive
+slowly "package lists" "$log" apt-get update
+slowly "packages ${missing[*]}" "$log" apt-get install -y --no-install-recommends "${missing[@]}"

@@ -1,0 +1,43 @@
+# How the scripts here talk: sourced by them.
+
+# fail MESSAGE: ends the script.
+fail() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# say MESSAGE: with the seconds since the script began.
+say() { printf '%4ds  %s\n' "$SECONDS" "$*"; }
+
+# slowly WHAT LOG COMMAND...: runs the command with its output in LOG, and tells every ten seconds that it is at
+# work and how far it came: `progress LOG`, where a script defines it. A failure shows the end of the log.
+slowly() {
+  local what=$1 log=$2 began=$SECONDS pid next
+  shift 2
+  "$@" >"$log" 2>&1 </dev/null &
+  pid=$!
+  next=$((SECONDS + 10))
+  while kill -0 "$pid" 2>/dev/null; do
+    if [ "$SECONDS" -ge "$next" ]; then
+      say "$what: at work for $((SECONDS - began)) s$(declare -F progress >/dev/null && progress "$log")"
+      next=$((SECONDS + 10))
+    fi
+    sleep 0.2
+  done
+  if ! wait "$pid"; then
+    tail -n 40 "$log" >&2
+    fail "$what failed after $((SECONDS - began)) s; all of its output is in $log"
+  fi
+  say "$what: done in $((SECONDS - began)) s"
+}
+
+# eventually SECONDS WHAT COMMAND...: waits until the command succeeds.
+eventually() {
+  local end=$((SECONDS + $1)) what=$2
+  shift 2
+  until "$@" >/dev/null 2>&1; do
+    [ "$SECONDS" -lt "$end" ] || fail "gave up waiting for: $what (logs are in $REMORA_LOG)"
+    sleep 0.05
+  done
+  say "$what"
+}

@@ -33,7 +33,8 @@ EOF
     }
 }
 EOF
-  # Connection tracking limits are the host's: zeros leave them alone.
+  # Connection tracking limits are the host's: zeros leave them alone. A Service follows its pods within the sync
+  # period, a second by default: too long for tests that begin when a pod is Ready.
   write "$REMORA_CONF/kube-proxy.yaml" <<EOF
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
@@ -44,6 +45,7 @@ bindAddress: $REMORA_NODE_IP
 clusterCIDR: $REMORA_POD_CIDR
 metricsBindAddress: 127.0.0.1:$REMORA_PROXY_METRICS_PORT
 healthzBindAddress: 127.0.0.1:$REMORA_PROXY_HEALTH_PORT
+nftables: {minSyncPeriod: 100ms}
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 EOF
 }
@@ -56,6 +58,7 @@ version = 2
 root = "$REMORA_RUN/containerd"
 state = "$REMORA_RUN/containerd-state"
 oom_score = 0
+disabled_plugins = ["io.containerd.internal.v1.opt"]
 
 [grpc]
   address = "$CONTAINERD_ADDRESS"
@@ -76,6 +79,7 @@ oom_score = 0
   runtime_type = "io.containerd.runc.v2"
 
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+  Root = "$REMORA_RUN/runc"
   SystemdCgroup = false
 EOF
 }

@@ -11,8 +11,10 @@ cd "$(dirname "$0")"
 case ${1-} in '' | --purge) ;; *) fail "usage: down.sh [--purge]" ;; esac
 [ -d "$REMORA_RUN" ] || exit 0
 [ "$(id -u)" = 0 ] || fail "the local cluster was brought up by root, and only root can end it"
-exec {lock}>"$REMORA_CLUSTER/lock"
-flock "$lock"
+if [ -z "${REMORA_LOCKED-}" ]; then # up.sh calls this with its own lock held
+  exec {lock}>"$REMORA_CLUSTER/lock"
+  flock "$lock"
+fi
 
 # First those that would start pods again. None of them has anything to lose by a sudden end.
 for name in kubelet kube-scheduler kube-controller-manager kube-proxy coredns; do stop "$name" KILL; done

@@ -35,5 +35,6 @@ export REMORA_IMAGE_PREFIX=${REMORA_IMAGE_PREFIX:-remora.local}
 export REMORA_IMAGE_TAG=${REMORA_IMAGE_TAG:-dev}
 
 export KUBECONFIG=$REMORA_RUN/admin.kubeconfig
+export KUBECACHEDIR=$REMORA_RUN/kubectl-cache
 export CONTAINERD_ADDRESS=$REMORA_RUN/containerd.sock CONTAINERD_NAMESPACE=k8s.io
 case ":$PATH:" in *":$REMORA_BIN:"*) ;; *) export PATH=$REMORA_BIN:$PATH ;; esac

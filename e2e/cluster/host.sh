@@ -20,14 +20,10 @@ refuse_when_taken() {
   ! nft list table ip kube-proxy >/dev/null 2>&1 || fail "another cluster's kube-proxy keeps its rules in the nftables table kube-proxy; two cannot share it"
 }
 
-# cgroup_roots: where the kernel's control groups are mounted, one line for each hierarchy (version 1) or the one
-# (version 2).
+# cgroup_roots: where control groups are mounted, a line for each hierarchy. Version 1 has many, and beside them one
+# of version 2 that runc uses as well.
 cgroup_roots() {
-  if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
-    echo /sys/fs/cgroup
-  else
-    awk '{ for (i = 7; $i != "-"; i++); if ($(i + 1) == "cgroup") print $5 }' /proc/self/mountinfo
-  fi
+  awk '{ for (i = 7; $i != "-"; i++); if ($(i + 1) ~ /^cgroup2?$/) print $5 }' /proc/self/mountinfo
 }
 
 prepare_host() {
@@ -51,16 +47,18 @@ drop_service_rules() {
   for family in ip ip6; do nft delete table "$family" kube-proxy 2>/dev/null || true; done
 }
 
-# pod_processes: the ids of all processes in pods. Every process is in every hierarchy: one is enough.
+# pod_processes: the ids of all processes in pods, as each hierarchy has them.
 pod_processes() {
   local root
-  root=$(cgroup_roots | grep -m1 -E '/pids$|/cgroup$') || return 0
-  find "$root/$REMORA_CGROUP" -name cgroup.procs -exec cat {} + 2>/dev/null || true
+  for root in $(cgroup_roots); do
+    find "$root/$REMORA_CGROUP" -name cgroup.procs -exec cat {} + 2>/dev/null || true
+  done | sort -un
 }
 
-# release_host: everything goes that prepare_host, the kubelet and the network plugins made.
+# release_host: everything goes that prepare_host, the kubelet, containerd and the network plugins made outside our
+# own directory.
 release_host() {
-  local root mounted
+  local root mounted result
   for mounted in $(awk -v under="$REMORA_RUN/" 'index($5, under) == 1 { print $5 }' /proc/self/mountinfo | sort -r); do
     umount -l "$mounted"
   done
@@ -68,11 +66,22 @@ release_host() {
     ip netns delete "$name"
   done
   ip link delete "$REMORA_BRIDGE" 2>/dev/null || true
-  rm -f /var/lib/cni/results/remora-*
   drop_service_rules
   for root in $(cgroup_roots); do
     find "$root/$REMORA_CGROUP" -depth -type d -exec rmdir {} \; 2>/dev/null || true
   done
+  # The network plugins remember each attachment as NETWORK-CONTAINER-INTERFACE; the loopback's name is not ours alone.
+  for result in /var/lib/cni/results/remora-*-eth0; do
+    result=${result##*/remora-}
+    rm -f /var/lib/cni/results/*-"${result%-eth0}"-*
+  done
+  ! [ -d /var/log/containers ] || find /var/log/containers -lname "$REMORA_RUN/*" -delete
+  if [ -z "$(ss -Hlx src /var/lib/kubelet/device-plugins/kubelet.sock)" ]; then
+    rm -f /var/lib/kubelet/device-plugins/kubelet.sock
+  fi
+  # Directories with names that cannot be chosen; another cluster's are not empty.
+  rmdir /var/lib/cni/results /var/lib/cni /var/log/containers /var/lib/kubelet/device-plugins /var/lib/kubelet \
+    /run/containerd/s /run/containerd 2>/dev/null || true
   sysctl -qep "$REMORA_RUN/host" || true
   rm -f "$REMORA_RUN/host"
 }

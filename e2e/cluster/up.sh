@@ -17,20 +17,22 @@ mkdir -p "$REMORA_CLUSTER"
 exec {lock}>"$REMORA_CLUSTER/lock"
 flock "$lock"
 
+# What a running cluster was made from. One made from other files is ended, with all that is in it.
+made=$(cat env.sh host.sh credentials.sh configuration.sh up.sh | sha256sum | cut -c 1-16)-${REMORA_BUILD##*/}
 running=
 for name in "${REMORA_PROCESSES[@]}"; do
   if alive "$name"; then running=$name; fi
 done
-if [ -n "$running" ]; then
-  [ "$(cat "$REMORA_RUN/build")" = "$REMORA_BUILD" ] ||
-    fail "a cluster built from other sources is running; end it first: $REMORA_CLUSTER_SOURCE/down.sh --purge"
-else
-  refuse_when_taken
+if [ -d "$REMORA_RUN" ] && [ "$(cat "$REMORA_RUN/made" 2>/dev/null)" != "$made" ]; then
+  say "there is a local cluster made from other sources: starting afresh"
+  REMORA_LOCKED=1 ./down.sh --purge
+  running=
 fi
+[ -n "$running" ] || refuse_when_taken
 
 SECONDS=0
 mkdir -p "$REMORA_RUN/pid" "$REMORA_LOG" "$REMORA_PKI" "$REMORA_CONF"
-echo "$REMORA_BUILD" >"$REMORA_RUN/build"
+echo "$made" >"$REMORA_RUN/made"
 if [ ! -e "$REMORA_PKI/complete" ]; then
   new_credentials
   say "certificates"

@@ -1,0 +1,53 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+/// What is published, and how it went. Nothing in it changes while nothing happens.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FeatureEnvironmentStatus {
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Accepted, Fetched, Published, Ready and Stale.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+    /// The revision that is published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// How many features it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub features: Option<i64>,
+    /// How many segments it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments: Option<i64>,
+    /// How many identities have overrides in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overrides: Option<i64>,
+    /// The bytes of it, in all objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<i64>,
+    /// The ConfigMaps that carry it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<String>,
+    /// When the document that it was made of was changed, as the source says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_updated_at: Option<String>,
+    /// What the document's owners may want to repair: the first few of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+    /// How many findings there are, also those that are not listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finding_count: Option<i64>,
+}
+
+/// Something in the document that works less well than its author may think.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// What it is about.
+    pub subject: String,
+    /// What is wrong, and what to do.
+    pub message: String,
+}

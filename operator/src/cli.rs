@@ -1,0 +1,34 @@
+//! The command line.
+
+use std::io::Write;
+
+use clap::{Parser, Subcommand};
+
+/// Feature flags on localhost for Kubernetes: the operator and its tools.
+#[derive(Debug, Parser)]
+#[command(name = "remora-operator", version, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the CustomResourceDefinitions as YAML.
+    Crds,
+}
+
+impl Cli {
+    /// Does what the command line asks for.
+    pub fn execute(self) -> anyhow::Result<()> {
+        match self.command {
+            Command::Crds => Ok(std::io::stdout().write_all(crate::api::crds()?.as_bytes())?),
+        }
+    }
+}
+
+/// Says on standard error why the process ends.
+pub fn complain(error: &anyhow::Error) {
+    // Nobody is left to tell when standard error is closed.
+    let _ = writeln!(std::io::stderr(), "remora-operator: {error:#}");
+}

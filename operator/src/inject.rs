@@ -1,0 +1,28 @@
+//! Puts the sidecar into a pod: a decision and a patch, both pure functions of the pod as it came.
+//!
+//! [`decide`] reads the pod's annotations and says whether, and with what, it is to be injected; [`patch`] turns that
+//! [`Plan`] into JSON Patch operations. Neither knows of a cluster, a clock or a socket.
+//!
+//! Three rules hold everywhere here:
+//!
+//! - The pod stays untyped JSON. A typed round trip would lose every field that is younger than our API library.
+//! - Only `add` is ever written, and only for what is absent: the container and the volumes are recognised by their
+//!   names, a variable by its own. Patching what was patched gives no operations, however often the API server asks
+//!   again, and a container that a later injector brought gets its variables on that occasion.
+//! - Whatever does not let itself be patched safely is denied with a message for whoever wrote the pod.
+
+mod annotations;
+mod decide;
+mod duration;
+mod patch;
+mod plan;
+mod pod;
+mod quantity;
+mod quote;
+mod resources;
+
+pub use annotations::Invalid;
+pub use decide::{Config, Decision, Reason, Refusal, decide};
+pub use patch::patch;
+pub use plan::Plan;
+pub use pod::Malformed;

@@ -1,0 +1,225 @@
+//! Whether a pod is injected, and with what.
+
+use serde_json::Value;
+
+use super::{
+    annotations::{self, Invalid, Request},
+    patch::patch,
+    plan::{Plan, mount_path},
+    pod::{Malformed, Pod, is_native_sidecar, name},
+    quote::quote,
+};
+use crate::names::{annotation, sidecar};
+
+/// What the administrator decided for all pods.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The sidecar's image.
+    pub sidecar_image: String,
+    /// When kubelet pulls it: `IfNotPresent`, `Always` or `Never`.
+    pub sidecar_pull_policy: String,
+    /// The operator's own namespace, whose pods must be able to start without us.
+    pub own_namespace: String,
+}
+
+/// What is done about a pod.
+#[derive(Debug)]
+pub enum Decision {
+    /// Nothing.
+    Skip(Reason),
+    /// It is refused.
+    Deny(Refusal),
+    /// It gets what the plan holds.
+    Inject(Box<Plan>),
+}
+
+/// Why a pod is left as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It has no annotation of ours. The registration keeps such pods away; a changed one may not.
+    NotRequested,
+    /// Its annotation says `false`.
+    OptedOut,
+    /// Its namespace is one that the cluster, or we, cannot start without.
+    SystemNamespace,
+    /// It mirrors a file on a node, and cannot be changed here.
+    MirrorPod,
+    /// Its loopback is the node's: two such pods would fight for the port, and any process of the node could ask.
+    HostNetwork,
+    /// It runs on Windows, where volumes are not replaced atomically.
+    Windows,
+    /// Nothing is missing.
+    AlreadyInjected,
+}
+
+impl Reason {
+    /// The value of the metric's label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Reason::NotRequested => "not_requested",
+            Reason::OptedOut => "opted_out",
+            Reason::SystemNamespace => "system_namespace",
+            Reason::MirrorPod => "mirror_pod",
+            Reason::HostNetwork => "host_network",
+            Reason::Windows => "windows",
+            Reason::AlreadyInjected => "already_injected",
+        }
+    }
+
+    /// What to tell an author who asked for a sidecar and gets none.
+    pub fn warning(self) -> Option<&'static str> {
+        match self {
+            Reason::NotRequested | Reason::OptedOut | Reason::AlreadyInjected => None,
+            Reason::SystemNamespace => Some("no Remora sidecar: pods of this namespace are never injected"),
+            Reason::MirrorPod => Some("no Remora sidecar: a mirror pod cannot be changed"),
+            Reason::HostNetwork => Some("no Remora sidecar: the pod has hostNetwork, its localhost is the node's"),
+            Reason::Windows => Some("no Remora sidecar: pods on Windows are not supported"),
+        }
+    }
+}
+
+/// Why a pod cannot be admitted.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// An annotation is not what it must be.
+    #[error(transparent)]
+    InvalidAnnotation(#[from] Invalid),
+    /// The pod is not shaped like a pod.
+    #[error(transparent)]
+    MalformedPod(#[from] Malformed),
+    /// A container or volume has one of our names.
+    #[error("the pod has a {what} named {name} already, which Remora's sidecar would take: rename it, or remove it if the pod is a copy of an injected one")]
+    NameTaken {
+        /// Container or volume.
+        what: &'static str,
+        /// Its name, quoted.
+        name: String,
+    },
+    /// A container serves on one of our ports.
+    #[error("container {container} declares port {taken}, which Remora's sidecar serves on: set annotation {key} to another port (flags are answered there, health and metrics on the next one)", key = annotation::PORT)]
+    PortTaken {
+        /// The other container's name, quoted.
+        container: String,
+        /// The port of both.
+        taken: u16,
+    },
+}
+
+impl Refusal {
+    /// The value of the metric's label.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Refusal::InvalidAnnotation(_) => "invalid_annotation",
+            Refusal::MalformedPod(_) => "malformed_pod",
+            Refusal::NameTaken { .. } => "name_taken",
+            Refusal::PortTaken { .. } => "port_taken",
+        }
+    }
+}
+
+/// Decides about a pod as it came, in the namespace of the request: a controller's pod does not name its own.
+pub fn decide(pod: &Value, namespace: &str, config: &Config) -> Decision {
+    match consider(pod, namespace, config) {
+        Ok(Ok(plan)) => Decision::Inject(Box::new(plan)),
+        Ok(Err(reason)) => Decision::Skip(reason),
+        Err(refusal) => Decision::Deny(refusal),
+    }
+}
+
+fn consider(pod: &Value, namespace: &str, config: &Config) -> Result<Result<Plan, Reason>, Refusal> {
+    let Some(annotations) = pod.pointer("/metadata/annotations").and_then(Value::as_object) else {
+        return Ok(Err(Reason::NotRequested));
+    };
+    if !annotations.contains_key(annotation::INJECT) {
+        return Ok(Err(Reason::NotRequested));
+    }
+    if annotations::opted_out(annotations) {
+        return Ok(Err(Reason::OptedOut));
+    }
+    let parts = Pod::read(pod)?;
+    if let Some(reason) = impossible(&parts, namespace, config) {
+        return Ok(Err(reason));
+    }
+
+    let request = annotations::read(annotations)?;
+    names_are_free(&parts, &request)?;
+    ports_are_free(&parts, request.port)?;
+    let warnings = annotations::unknown(annotations)
+        .map(|key| format!("annotation {} is none of Remora's: nothing was done about it", quote(key)))
+        .collect();
+    let plan = Plan::new(&parts, request, config, warnings);
+    if patch(pod, &plan).0.is_empty() {
+        return Ok(Err(Reason::AlreadyInjected));
+    }
+    Ok(Ok(plan))
+}
+
+/// Namespaces that the registration excludes too; a selector can be edited away, and some platforms do.
+const SYSTEM_NAMESPACES: [&str; 2] = ["kube-system", "kube-node-lease"];
+
+/// Set by kubelet on the pods that it runs from files.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+fn impossible(pod: &Pod<'_>, namespace: &str, config: &Config) -> Option<Reason> {
+    let member = |object: &str, key: &str| pod.spec.get(object).and_then(|object| object.get(key));
+    let is_windows = |value: Option<&Value>| value.and_then(Value::as_str) == Some("windows");
+    if SYSTEM_NAMESPACES.contains(&namespace) || namespace == config.own_namespace {
+        Some(Reason::SystemNamespace)
+    } else if pod.annotations.contains_key(MIRROR) {
+        Some(Reason::MirrorPod)
+    } else if is_windows(member("os", "name")) || is_windows(member("nodeSelector", "kubernetes.io/os")) {
+        Some(Reason::Windows)
+    } else if pod.spec.get("hostNetwork") == Some(&Value::Bool(true)) {
+        Some(Reason::HostNetwork)
+    } else {
+        None
+    }
+}
+
+/// Our names are either unused, or used by what we added before.
+fn names_are_free(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
+    let taken = |what, taken: &str| Refusal::NameTaken { what, name: quote(taken) };
+    let namesakes = pod.all_containers().filter(|container| name(container) == Some(sidecar::CONTAINER)).count();
+    let position = pod.init_position(sidecar::CONTAINER);
+    let ours = position.and_then(|position| pod.init?.get(position)).is_some_and(|container| is_ours(container, request));
+    match (namesakes, ours) {
+        // What is there is ours, down to the volumes: whichever is missing comes back.
+        (1, true) => Ok(()),
+        (0, _) => {
+            let volumes = || pod.volumes.into_iter().flatten().filter_map(name);
+            let mut wanted =
+                request.environments.iter().map(|environment| environment.volume()).chain([sidecar::NO_TOKEN_VOLUME.to_owned()]);
+            wanted
+                .find(|wanted| volumes().any(|volume| volume == wanted))
+                .map_or(Ok(()), |volume| Err(taken("volume", &volume)))
+        }
+        _ => Err(taken("container", sidecar::CONTAINER)),
+    }
+}
+
+/// Whether an init container with our name is our sidecar, and serves what the annotation asks for. Its image says
+/// nothing: others rewrite images to those of a mirror.
+fn is_ours(container: &Value, request: &Request) -> bool {
+    let mounts = |environment| {
+        let path = mount_path(environment);
+        let mounts = container.get("volumeMounts").and_then(Value::as_array);
+        mounts.into_iter().flatten().any(|mount| mount.get("mountPath").and_then(Value::as_str) == Some(&path))
+    };
+    is_native_sidecar(container) && request.environments.iter().all(mounts)
+}
+
+/// No other container declares that it serves where the sidecar does. One that does not declare it is found by the
+/// sidecar's failure to bind.
+fn ports_are_free(pod: &Pod<'_>, data: u16) -> Result<(), Refusal> {
+    let others = pod.all_containers().filter(|container| name(container) != Some(sidecar::CONTAINER));
+    for container in others {
+        for port in container.get("ports").and_then(Value::as_array).into_iter().flatten() {
+            let tcp = matches!(port.get("protocol").and_then(Value::as_str), None | Some("TCP"));
+            let number = port.get("containerPort").and_then(Value::as_u64).and_then(|number| u16::try_from(number).ok());
+            if let Some(taken) = number.filter(|number| tcp && (*number == data || *number == data.saturating_add(1))) {
+                return Err(Refusal::PortTaken { container: quote(name(container).unwrap_or_default()), taken });
+            }
+        }
+    }
+    Ok(())
+}

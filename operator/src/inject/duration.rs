@@ -1,0 +1,71 @@
+//! How long the application waits for its flags.
+
+use std::{fmt, time::Duration};
+
+/// One hour: longer than that, nobody waits for a pod.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// A duration as our annotation writes it: digits and `ms`, `s` or `m`, at most an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Await(Duration);
+
+impl Await {
+    /// Without an annotation.
+    pub(super) const DEFAULT: Await = Await(Duration::from_secs(10));
+
+    /// Reads `10s`, `1500ms`, `2m`, `0s`.
+    pub(super) fn parse(text: &str) -> Option<Await> {
+        let end = text.find(|c: char| !c.is_ascii_digit())?;
+        let (digits, unit) = text.split_at(end);
+        // Bounds the number, and refuses no digits at all.
+        if !(1..=7).contains(&digits.len()) {
+            return None;
+        }
+        let number: u64 = digits.parse().ok()?;
+        let duration = match unit {
+            "ms" => Duration::from_millis(number),
+            "s" => Duration::from_secs(number),
+            "m" => Duration::from_secs(number * 60),
+            _ => return None,
+        };
+        (duration <= LONGEST).then_some(Await(duration))
+    }
+
+    /// Whole seconds, rounded up.
+    pub(super) fn seconds(self) -> u64 {
+        self.0.as_secs() + u64::from(self.0.subsec_nanos() > 0)
+    }
+}
+
+impl fmt::Display for Await {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.subsec_nanos() == 0 {
+            write!(formatter, "{}s", self.0.as_secs())
+        } else {
+            write!(formatter, "{}ms", self.0.as_millis())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_and_writes() {
+        let written = |text: &str| Await::parse(text).map(|duration| duration.to_string());
+        assert_eq!(written("10s").as_deref(), Some("10s"));
+        assert_eq!(written("2m").as_deref(), Some("120s"));
+        assert_eq!(written("1500ms").as_deref(), Some("1500ms"));
+        assert_eq!(written("2000ms").as_deref(), Some("2s"));
+        assert_eq!(written("0s").as_deref(), Some("0s"));
+        assert_eq!(Await::parse("1500ms").map(Await::seconds), Some(2));
+    }
+
+    #[test]
+    fn refuses_the_rest() {
+        for text in ["", "10", "s", "-1s", "1.5s", "10 s", "10S", "61m", "3601s", "99999999s", "1h", "1s\n", "１s"] {
+            assert_eq!(Await::parse(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What a pod gets.
+
+use serde_json::{Value, json};
+
+use super::{annotations::Request, decide::Config, pod::Pod, resources::resources};
+use crate::names::{self, EnvironmentName, annotation, sidecar};
+
+/// Everything that an injected pod has more than it came with.
+#[derive(Debug)]
+pub struct Plan {
+    pub(super) sidecar: Value,
+    pub(super) volumes: Vec<Value>,
+    pub(super) variables: Vec<(&'static str, String)>,
+    pub(super) record: String,
+    environments: Vec<EnvironmentName>,
+    warnings: Vec<String>,
+}
+
+impl Plan {
+    /// The environments that the pod asks for.
+    pub fn environments(&self) -> &[EnvironmentName] {
+        &self.environments
+    }
+
+    /// What the pod's author should know, though it prevents nothing.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    pub(super) fn new(pod: &Pod<'_>, request: Request, config: &Config, mut warnings: Vec<String>) -> Plan {
+        let (resources, more) = resources(pod, &request);
+        warnings.extend(more);
+        let origin = format!("http://127.0.0.1:{}", request.port);
+        let variables = request
+            .variables
+            .iter()
+            .map(|name| match *name {
+                sidecar::FLAGSMITH_API_URL => (*name, format!("{origin}/api/v1/")),
+                _ => (*name, origin.clone()),
+            })
+            .collect();
+        let volumes: Vec<_> = request.environments.iter().map(snapshots).chain([no_token()]).collect();
+        let record = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "format": names::FORMAT,
+            "container": sidecar::CONTAINER,
+            "environments": request.environments.iter().map(EnvironmentName::as_str).collect::<Vec<_>>(),
+        });
+        Plan {
+            sidecar: container(pod, &request, config, &resources),
+            volumes,
+            variables,
+            record: record.to_string(),
+            environments: request.environments,
+            warnings,
+        }
+    }
+}
+
+/// Where the sidecar finds an environment's files.
+pub(super) fn mount_path(environment: &EnvironmentName) -> String {
+    format!("{}/{environment}", sidecar::SNAPSHOTS)
+}
+
+/// The native sidecar: kubelet starts it before the containers behind it and stops it after all of them.
+fn container(pod: &Pod<'_>, request: &Request, config: &Config, resources: &Value) -> Value {
+    let admin = request.port.saturating_add(1);
+    let mut args = vec![
+        "--snapshots".to_owned(),
+        sidecar::SNAPSHOTS.to_owned(),
+        "--listen".to_owned(),
+        format!("127.0.0.1:{}", request.port),
+        // Not on loopback: kubelet's probe and whoever scrapes metrics come from outside the pod.
+        "--admin".to_owned(),
+        format!("0.0.0.0:{admin}"),
+        "--await".to_owned(),
+        request.wait.to_string(),
+        "--log-level".to_owned(),
+        request.log_level.to_owned(),
+    ];
+    for environment in &request.environments {
+        args.extend(["--environment".to_owned(), environment.to_string()]);
+    }
+    let mut mounts: Vec<_> = request
+        .environments
+        .iter()
+        .map(|environment| json!({"name": environment.volume(), "mountPath": mount_path(environment), "readOnly": true}))
+        .collect();
+    mounts.push(json!({"name": sidecar::NO_TOKEN_VOLUME, "mountPath": TOKEN_PATH, "readOnly": true}));
+    json!({
+        "name": sidecar::CONTAINER,
+        "image": config.sidecar_image,
+        "imagePullPolicy": config.sidecar_pull_policy,
+        "restartPolicy": "Always",
+        "args": args,
+        "ports": [{"name": sidecar::ADMIN_PORT, "containerPort": admin, "protocol": "TCP"}],
+        "resources": resources,
+        "startupProbe": startup_probe(request),
+        "securityContext": security_context(pod),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    })
+}
+
+/// Holds the application until `/startupz` says that flags can be answered, or that they were waited for long enough.
+///
+/// A request to the admin port rather than a command in the container: the image holds one binary, and a process per
+/// second is dearer than a request. It is made before any container behind the sidecar runs, so before a mesh's proxy
+/// or redirect exists; what keeps a pod's traffic to itself, such as a NetworkPolicy, lets kubelet through.
+/// There is neither a readiness nor a liveness probe: stale flags are no reason to take the application out of its
+/// Service, and missing ones are not mended by a restart.
+fn startup_probe(request: &Request) -> Value {
+    /// Beyond `--await`, after which the sidecar answers in any case: only a sidecar that does not run gets this far.
+    const MARGIN: u64 = 30;
+    json!({
+        "httpGet": {"path": "/startupz", "port": sidecar::ADMIN_PORT},
+        // kubelet's smallest step: the application starts at most this much later than it could.
+        "periodSeconds": 1,
+        "failureThreshold": request.wait.seconds() + MARGIN,
+    })
+}
+
+/// What the `restricted` Pod Security Standard wants, which is judged after us and would refuse the whole pod.
+fn security_context(pod: &Pod<'_>) -> Value {
+    let mut context = json!({
+        "allowPrivilegeEscalation": false,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": true,
+        "runAsNonRoot": true,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    });
+    // The image has a user of its own, and where users are assigned by namespace that one must not be insisted on.
+    // A pod that runs as root, however, would make a root of the sidecar, which then may not start.
+    let pods_user = pod.spec.get("securityContext").and_then(|context| context.get("runAsUser"));
+    if pods_user.and_then(Value::as_u64) == Some(0) {
+        context["runAsUser"] = json!(IMAGE_USER);
+    }
+    context
+}
+
+/// The user of the sidecar's image.
+const IMAGE_USER: u64 = 65532;
+
+/// Where a container finds the service account's token. The API server adds the token to every container that has no
+/// mount there, also to those that webhooks add.
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// A volume with nothing in it. Not an `emptyDir`: the cluster autoscaler does not move pods with local storage.
+fn no_token() -> Value {
+    json!({"name": sidecar::NO_TOKEN_VOLUME, "downwardAPI": {"defaultMode": READABLE}})
+}
+
+/// Read by all: the user that the sidecar runs as is not known here.
+const READABLE: u32 = 0o444;
+
+/// One environment's snapshot: the core, every slot for overrides, and the revision that the controller announced.
+fn snapshots(environment: &EnvironmentName) -> Value {
+    let files = std::iter::once(names::CORE.to_owned())
+        .chain((0..sidecar::OVERRIDE_SLOTS).map(names::overrides_file))
+        .map(|file| {
+            json!({"configMap": {
+                "name": environment.config_map(&file),
+                // A pod starts without its flags, and gets them when they come.
+                "optional": true,
+                "items": [{"key": file, "path": file}],
+            }})
+        });
+    let revision = json!({"downwardAPI": {"items": [{
+        "path": "revision",
+        "fieldRef": {"apiVersion": "v1", "fieldPath": format!("metadata.annotations['{}']", annotation::REVISION)},
+    }]}});
+    let sources: Vec<_> = files.chain([revision]).collect();
+    json!({"name": environment.volume(), "projected": {"defaultMode": READABLE, "sources": sources}})
+}

@@ -1,0 +1,23 @@
+//! Remora's control plane.
+//!
+//! A [`FeatureEnvironment`](api::FeatureEnvironment) names a feature environment; reconciling it is one sentence:
+//!
+//! ```text
+//! fetch ──> prune ──> compile ──> publish ──> report
+//! client    pure      pure        client      client
+//! ```
+//!
+//! [`fetch`] brings a document from Flagsmith or from an object in the cluster, `prune` drops what nobody asked for, `compile`
+//! makes the bytes that the sidecar evaluates in place, [`publish`] writes them to ConfigMaps beside the
+//! FeatureEnvironment, and [`report`] says in its status, in Events and in [`metrics`] what happened. [`reconcile`] is the
+//! sentence, and decides when it is said again.
+//!
+//! Every replica answers admission requests; only the holder of the lease ([`leader`]) reconciles. [`run`] wires all of it,
+//! [`admin`] serves health and metrics, [`names`] has every name that the parts share.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod api;
+pub mod cli;
+pub mod inject;
+pub mod names;

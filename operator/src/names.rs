@@ -1,0 +1,177 @@
+//! Every name that the parts of Remora share: labels, annotations, objects, volumes.
+//!
+//! Names of published objects are a pure function of environment, format and file, so that the webhook writes a pod's
+//! volumes without asking anybody.
+
+use std::{fmt, str::FromStr};
+
+/// The API group, and the prefix of every label and annotation.
+pub const GROUP: &str = "remora.dev";
+
+/// The field manager of everything that the controller applies.
+pub const FIELD_MANAGER: &str = "remora-controller";
+
+/// The name of the controller in Events.
+pub const CONTROLLER: &str = "remora-controller";
+
+/// The major version of the snapshot format, as it appears in names and labels.
+pub const FORMAT: &str = "v1";
+
+/// The file that every snapshot has; the one that is written last.
+pub const CORE: &str = "core";
+
+/// The longest name of an environment: names of objects and volumes are made of it.
+pub const ENVIRONMENT_MAX: usize = 40;
+
+/// Keys of annotations.
+pub mod annotation {
+    /// On pods: the environments to serve, separated by commas.
+    pub const INJECT: &str = "remora.dev/inject";
+    /// On pods: the sidecar's data port.
+    pub const PORT: &str = "remora.dev/port";
+    /// On pods: the sidecar's CPU request.
+    pub const CPU_REQUEST: &str = "remora.dev/cpu-request";
+    /// On pods: the sidecar's memory request.
+    pub const MEMORY_REQUEST: &str = "remora.dev/memory-request";
+    /// On pods: the sidecar's CPU limit.
+    pub const CPU_LIMIT: &str = "remora.dev/cpu-limit";
+    /// On pods: the sidecar's memory limit.
+    pub const MEMORY_LIMIT: &str = "remora.dev/memory-limit";
+    /// On pods: how long the application waits for its first snapshot.
+    pub const AWAIT: &str = "remora.dev/await";
+    /// On pods: the sidecar's log level.
+    pub const LOG_LEVEL: &str = "remora.dev/log-level";
+    /// On pods: whether the application's containers get environment variables.
+    pub const ENV: &str = "remora.dev/env";
+    /// On injected pods: what was added, as JSON, for people.
+    pub const INJECTED: &str = "remora.dev/injected";
+    /// On the core ConfigMap and on pods: the revision of the snapshot.
+    pub const REVISION: &str = "remora.dev/revision";
+    /// On ConfigMaps: the SHA-256 of the file that they carry.
+    pub const CONTENT: &str = "remora.dev/content";
+}
+
+/// What the webhook adds to a pod.
+pub mod sidecar {
+    /// The container.
+    pub const CONTAINER: &str = "remora";
+    /// The directory that holds one volume per environment.
+    pub const SNAPSHOTS: &str = "/var/run/remora";
+    /// An empty volume that keeps the service account's token out of the container. No environment's volume has this name.
+    pub const NO_TOKEN_VOLUME: &str = "no-token-remora";
+    /// The port of the data, unless the pod says otherwise. The admin port is the next one.
+    pub const DATA_PORT: u16 = 4777;
+    /// The name of the admin port.
+    pub const ADMIN_PORT: &str = "remora-admin";
+    /// Shards of identity overrides that a pod's volume has room for, fixed when the pod is admitted.
+    pub const OVERRIDE_SLOTS: usize = 8;
+    /// The most bytes that one published file may have: a ConfigMap holds 1 MiB, its names and labels included.
+    pub const LARGEST_FILE: usize = 1_000_000;
+    /// Where OpenFeature's providers look for an OFREP server.
+    pub const OFREP_ENDPOINT: &str = "OFREP_ENDPOINT";
+    /// Where applications look for Flagsmith's API.
+    pub const FLAGSMITH_API_URL: &str = "FLAGSMITH_API_URL";
+}
+
+/// Keys and values of labels.
+pub mod label {
+    /// On everything that we make.
+    pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+    /// The value of [`MANAGED_BY`].
+    pub const REMORA: &str = "remora";
+    /// On ConfigMaps: the environment that they belong to.
+    pub const ENVIRONMENT: &str = "remora.dev/environment";
+    /// On ConfigMaps: the major version of the format.
+    pub const FORMAT: &str = "remora.dev/format";
+    /// On injected pods.
+    pub const SIDECAR: &str = "remora.dev/sidecar";
+    /// The value of [`SIDECAR`].
+    pub const INJECTED: &str = "injected";
+    /// On Secrets, with the value `true`: their owner agrees that Remora reads them.
+    pub const CONSENT: &str = "remora.dev/environment-key";
+}
+
+/// The name of a FeatureEnvironment: a DNS-1123 label of at most [`ENVIRONMENT_MAX`] characters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EnvironmentName(String);
+
+/// A string that cannot be the name of an environment.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0:?} is not the name of a FeatureEnvironment: use at most 40 lower-case letters, digits and '-', with a letter or digit at both ends"
+)]
+pub struct InvalidEnvironmentName(String);
+
+impl EnvironmentName {
+    /// The name as a string.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The ConfigMap that carries `file` of this environment.
+    pub fn config_map(&self, file: &str) -> String {
+        format!("remora-{self}-{FORMAT}-{file}")
+    }
+
+    /// The pod's volume of this environment.
+    pub fn volume(&self) -> String {
+        format!("remora-{self}")
+    }
+}
+
+impl fmt::Display for EnvironmentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for EnvironmentName {
+    type Err = InvalidEnvironmentName;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        let valid = name.len() <= ENVIRONMENT_MAX
+            && name.chars().all(|c| plain(c) || c == '-')
+            && name.starts_with(plain)
+            && name.ends_with(plain);
+        if valid {
+            Ok(Self(name.to_owned()))
+        } else {
+            // Names come from annotations of anybody's pods: what is echoed stays short.
+            Err(InvalidEnvironmentName(name.chars().take(64).collect()))
+        }
+    }
+}
+
+/// The file name of override shard `index`.
+pub fn overrides_file(index: usize) -> String {
+    format!("overrides-{index:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_dns_labels_of_forty_characters() {
+        for good in ["a", "storefront", "a-b-0", &"x".repeat(40)] {
+            assert!(good.parse::<EnvironmentName>().is_ok(), "{good}");
+        }
+        for bad in ["", "-a", "a-", "A", "a.b", "a/b", "ä", &"x".repeat(41)] {
+            assert!(bad.parse::<EnvironmentName>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn object_and_volume_names_fit_what_kubernetes_allows() {
+        let longest: EnvironmentName = "x".repeat(40).parse().unwrap();
+        assert!(longest.config_map(&overrides_file(99)).len() <= 253);
+        assert!(longest.volume().len() <= 63);
+        let short: EnvironmentName = "storefront".parse().unwrap();
+        assert_eq!(short.config_map(CORE), "remora-storefront-v1-core");
+        assert_eq!(
+            short.config_map(&overrides_file(3)),
+            "remora-storefront-v1-overrides-03"
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! Pods before and after, side by side in `tests/inject/`: `<case>.in.yaml` is the pod as it comes, `<case>.out.yaml` what
+//! becomes of it. After a wanted change, `REWRITE=1 cargo test -p remora-operator --test inject` writes the latter anew,
+//! and the difference is read in review.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use remora_operator::inject::{Config, Decision, decide, patch};
+use serde_json::{Value, json};
+
+fn config() -> Config {
+    Config {
+        sidecar_image: "example.org/remora-sidecar:1.0.0".to_owned(),
+        sidecar_pull_policy: "IfNotPresent".to_owned(),
+        own_namespace: "remora-system".to_owned(),
+    }
+}
+
+/// The namespace of every case but those that are about it.
+fn namespace(case: &str) -> &'static str {
+    match case {
+        "system-namespace" => "kube-system",
+        "own-namespace" => "remora-system",
+        _ => "shop",
+    }
+}
+
+fn outcome(pod: &Value, namespace: &str) -> Value {
+    match decide(pod, namespace, &config()) {
+        Decision::Skip(reason) => json!({"skipped": reason.label(), "warning": reason.warning()}),
+        Decision::Deny(refusal) => json!({"denied": refusal.label(), "message": refusal.to_string()}),
+        Decision::Inject(plan) => {
+            let mut patched = pod.clone();
+            json_patch::patch(&mut patched, &patch(pod, &plan)).unwrap();
+            json!({"warnings": plan.warnings(), "pod": patched})
+        }
+    }
+}
+
+fn cases() -> Vec<(String, PathBuf)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/inject");
+    let mut cases: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter_map(|path| {
+            let name = path.file_name()?.to_str()?.strip_suffix(".in.yaml")?.to_owned();
+            Some((name, path))
+        })
+        .collect();
+    cases.sort();
+    cases
+}
+
+fn read(path: &Path) -> Value {
+    serde_yaml::from_str(&fs::read_to_string(path).unwrap_or_default()).unwrap()
+}
+
+#[test]
+fn pods_become_what_is_written() {
+    let rewrite = std::env::var_os("REWRITE").is_some();
+    let mut wrong = Vec::new();
+    for (case, path) in cases() {
+        let becomes = outcome(&read(&path), namespace(&case));
+        let expected = path.with_file_name(format!("{case}.out.yaml"));
+        if rewrite {
+            fs::write(&expected, serde_yaml::to_string(&becomes).unwrap()).unwrap();
+        } else if becomes != read(&expected) {
+            wrong.push(format!("{case}:\n{}", serde_yaml::to_string(&becomes).unwrap()));
+        }
+    }
+    assert!(wrong.is_empty(), "not what the .out.yaml files say; REWRITE=1 rewrites them:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn twice_is_once() {
+    let mut injected = 0;
+    for (case, path) in cases() {
+        let once = outcome(&read(&path), namespace(&case));
+        if let Some(pod) = once.get("pod") {
+            let twice = outcome(pod, namespace(&case));
+            assert_eq!(twice, json!({"skipped": "already_injected", "warning": null}), "{case}");
+            injected += 1;
+        }
+    }
+    assert!(injected > 10, "only {injected} cases inject");
+}
+
+#[test]
+fn nothing_that_came_is_lost() {
+    for (case, path) in cases() {
+        let before = read(&path);
+        if let Some(after) = outcome(&before, namespace(&case)).get("pod") {
+            assert_kept(&before, after, &case);
+        }
+    }
+}
+
+/// Every member is still there, and every list is still a subsequence.
+fn assert_kept(before: &Value, after: &Value, path: &str) {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            for (key, value) in before {
+                // A label of this key can only say that the pod is injected.
+                if key != "remora.dev/sidecar" && key != "remora.dev/injected" {
+                    assert_kept(value, after.get(key).unwrap_or(&Value::Null), &format!("{path}.{key}"));
+                }
+            }
+        }
+        (Value::Array(before), Value::Array(after)) => {
+            let mut rest = after.iter();
+            for (index, item) in before.iter().enumerate() {
+                let name = item.get("name");
+                let same = rest.find(|candidate| *candidate == item || name.is_some() && candidate.get("name") == name);
+                assert_kept(item, same.unwrap_or(&Value::Null), &format!("{path}[{index}]"));
+            }
+        }
+        (Value::Null, _) => {}
+        _ => assert_eq!(before, after, "{path}"),
+    }
+}

@@ -1,0 +1,56 @@
+//! A certificate authority that lives as long as the stub, and the certificate that it signed.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::TlsAcceptor;
+
+/// The authority's certificate, and a server configuration with a certificate of its own.
+pub struct Authority {
+    pem: String,
+    acceptor: TlsAcceptor,
+}
+
+impl Authority {
+    /// An authority, and a certificate for `localhost`, the loopback addresses and `names`.
+    ///
+    /// # Errors
+    ///
+    /// When a name is neither a DNS name nor an address.
+    pub fn new(names: &[String]) -> anyhow::Result<Self> {
+        let mut authority = CertificateParams::default();
+        authority.distinguished_name.push(DnType::CommonName, "Remora's upstream stub");
+        authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+
+        let mut subjects = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+        subjects.extend_from_slice(names);
+        let leaf = CertificateParams::new(subjects).context("the names of the certificate")?;
+        let key = KeyPair::generate()?;
+        let certificate = leaf.signed_by(&key, &authority)?;
+
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], private)?;
+        Ok(Self { pem: authority.pem(), acceptor: TlsAcceptor::from(Arc::new(config)) })
+    }
+
+    /// The authority's certificate.
+    #[must_use]
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// Accepts TLS with the certificate.
+    #[must_use]
+    pub fn acceptor(&self) -> TlsAcceptor {
+        self.acceptor.clone()
+    }
+}

@@ -1,0 +1,221 @@
+//! What the stub knows: documents by server key, how to fail, and which requests came.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::answer::{self, Answer, Conditions};
+use super::document::{Document, FlagChange};
+use super::fault::{Fault, Scripted};
+use super::head::Head;
+
+const DOCUMENT: &str = "/api/v1/environment-document/";
+/// Of the log: a test that reads more than this reads it oftener.
+const LONGEST_LOG: usize = 10_000;
+
+/// A request that came to the public side.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Seen {
+    /// When it came.
+    pub at: Timestamp,
+    /// Its path.
+    pub path: String,
+    /// Its query, as it came.
+    pub query: String,
+    /// Its `X-Environment-Key`.
+    pub key: Option<String>,
+    /// Its `If-Modified-Since`.
+    pub if_modified_since: Option<String>,
+    /// Whether it came through TLS.
+    pub tls: bool,
+    /// The status that was, or would have been, answered.
+    pub status: u16,
+    /// Whether a scripted fault took the answer's place.
+    pub faulty: bool,
+}
+
+/// How an environment is served, apart from its document. A member that is absent has its default.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Settings {
+    /// Identity overrides on a page; absent: all, as a self-hosted API does.
+    pub page_size: Option<usize>,
+    /// Whether its organisation is over its plan: 403.
+    pub blocked: bool,
+}
+
+struct Environment {
+    document: Document,
+    settings: Settings,
+    faults: VecDeque<Scripted>,
+    changed: watch::Sender<Timestamp>,
+}
+
+impl Environment {
+    fn announce(&self) {
+        self.changed.send_replace(self.document.updated_at());
+    }
+
+    fn next_fault(&mut self) -> Option<Fault> {
+        let first = self.faults.front_mut()?;
+        let fault = first.fault.clone();
+        if let Some(times) = &mut first.times {
+            *times = times.saturating_sub(1);
+            if *times == 0 {
+                self.faults.pop_front();
+            }
+        }
+        Some(fault)
+    }
+}
+
+#[derive(Default)]
+struct Pages {
+    environments: BTreeMap<String, Environment>,
+    log: VecDeque<Seen>,
+}
+
+/// Documents, settings, faults and the log, shared by both sides.
+#[derive(Default)]
+pub struct Book(Mutex<Pages>);
+
+impl Book {
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        // A panic while holding the lock leaves values whole: every change is one assignment.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves `document` to those who have `server_key`, in place of what it got before; settings and faults stay.
+    ///
+    /// # Errors
+    ///
+    /// When the key does not start with `ser.`, or the text is no document.
+    pub fn put(&self, server_key: &str, document: &str) -> anyhow::Result<()> {
+        anyhow::ensure!(server_key.starts_with("ser."), "a server-side key starts with `ser.`: {server_key}");
+        let document = Document::parse(document, Timestamp::now())?;
+        let mut pages = self.pages();
+        if let Some(environment) = pages.environments.get_mut(server_key) {
+            environment.document = document;
+            environment.announce();
+        } else {
+            let changed = watch::Sender::new(document.updated_at());
+            let environment = Environment { document, settings: Settings::default(), faults: VecDeque::new(), changed };
+            pages.environments.insert(server_key.to_owned(), environment);
+        }
+        Ok(())
+    }
+
+    /// Forgets the key: requests with it are refused as those with an unknown one.
+    pub fn remove(&self, server_key: &str) {
+        self.pages().environments.remove(server_key);
+    }
+
+    fn change<T>(&self, server_key: &str, change: impl FnOnce(&mut Environment) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let mut pages = self.pages();
+        change(pages.environments.get_mut(server_key).with_context(|| format!("no document was put for the key {server_key}"))?)
+    }
+
+    /// Changes a feature's state, and `updated_at` with it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such key or no such feature.
+    pub fn change_flag(&self, server_key: &str, feature: &str, change: &FlagChange) -> anyhow::Result<()> {
+        self.change(server_key, |environment| {
+            environment.document.change_flag(feature, change, Timestamp::now())?;
+            environment.announce();
+            Ok(())
+        })
+    }
+
+    /// Sets how the environment is served. A page size of nothing is refused.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such key, or a page would hold nothing.
+    pub fn set(&self, server_key: &str, settings: Settings) -> anyhow::Result<()> {
+        anyhow::ensure!(settings.page_size != Some(0), "pageSize: a page holds at least 1 override");
+        self.change(server_key, |environment| {
+            environment.settings = settings;
+            Ok(())
+        })
+    }
+
+    /// Scripts what goes wrong with the next document requests, in place of what was scripted before.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such key.
+    pub fn script(&self, server_key: &str, faults: impl IntoIterator<Item = Scripted>) -> anyhow::Result<()> {
+        self.change(server_key, |environment| {
+            environment.faults = faults.into_iter().filter(|scripted| scripted.times != Some(0)).collect();
+            Ok(())
+        })
+    }
+
+    /// The requests that came, oldest first; with a key, those that bore it.
+    #[must_use]
+    pub fn log(&self, server_key: Option<&str>) -> Vec<Seen> {
+        let pages = self.pages();
+        pages.log.iter().filter(|seen| server_key.is_none() || seen.key.as_deref() == server_key).cloned().collect()
+    }
+
+    /// Answers a request to the public side and logs it. The fault, if one is due, is for the writer to commit.
+    pub(super) fn answer(&self, head: &Head, tls: bool) -> anyhow::Result<(Answer, Option<Fault>)> {
+        let key = head.header("x-environment-key");
+        let mut pages = self.pages();
+        let (answer, fault) = match (head.method.as_str(), head.path.as_str()) {
+            ("GET", DOCUMENT) => match key {
+                Some(key) if key.starts_with("ser.") => match pages.environments.get_mut(key) {
+                    Some(environment) => {
+                        let conditions = Conditions { if_modified_since: head.header("if-modified-since"), page_id: head.parameter("page_id") };
+                        let answer = if environment.settings.blocked {
+                            Answer::forbidden("Organisation is disabled from serving flags.")
+                        } else {
+                            answer::document(&environment.document, environment.settings.page_size, conditions)?
+                        };
+                        (answer, environment.next_fault())
+                    }
+                    None => (Answer::forbidden("Invalid or missing Environment Key"), None),
+                },
+                _ => (Answer::forbidden("Invalid or missing Environment key"), None),
+            },
+            ("GET", path) if DOCUMENT.strip_suffix('/') == Some(path) => {
+                let query = if head.query.is_empty() { String::new() } else { format!("?{}", head.query) };
+                (Answer::redirect(format!("{DOCUMENT}{query}")), None)
+            }
+            (method, DOCUMENT) => (Answer::json(405, format!(r#"{{"detail":"Method \"{method}\" not allowed."}}"#)), None),
+            _ => (Answer::not_found(), None),
+        };
+        let seen = Seen {
+            at: Timestamp::now(),
+            path: head.path.clone(),
+            query: head.query.clone(),
+            key: key.map(str::to_owned),
+            if_modified_since: head.header("if-modified-since").map(str::to_owned),
+            tls,
+            status: match &fault {
+                Some(Fault::Status { code, .. }) => *code,
+                _ => answer.status,
+            },
+            faulty: fault.is_some(),
+        };
+        if pages.log.len() == LONGEST_LOG {
+            pages.log.pop_front();
+        }
+        pages.log.push_back(seen);
+        Ok((answer, fault))
+    }
+
+    /// Follows `updated_at` of the environment with this client-side key.
+    pub(super) fn follow(&self, client_key: &str) -> Option<watch::Receiver<Timestamp>> {
+        let pages = self.pages();
+        let environment = pages.environments.values().find(|environment| environment.document.client_key() == client_key)?;
+        Some(environment.changed.subscribe())
+    }
+}

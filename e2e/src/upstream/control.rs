@@ -1,0 +1,97 @@
+//! The control side: what a test says to the stub.
+//!
+//! | request | body | what |
+//! |---|---|---|
+//! | `GET /healthz` | | 200 once it serves |
+//! | `GET /ca.pem` | | the authority of the TLS side's certificate |
+//! | `PUT /environments/{server key}` | a document | serves it |
+//! | `DELETE /environments/{server key}` | | forgets the key |
+//! | `PUT`, `PATCH /environments/{server key}/flags/{feature}` | `{"enabled":…,"value":…}` | changes a flag |
+//! | `PUT /environments/{server key}/settings` | `{"pageSize":…,"blocked":…}` | sets both |
+//! | `PUT /environments/{server key}/faults` | `[{"fault":{"kind":…},"times":…}]` | scripts faults; `[]` ends them |
+//! | `GET /requests?key={server key}` | | the log of requests |
+//!
+//! A flag can be changed by `PUT` because `kubectl replace --raw` can send that through the API server, and `PATCH` it cannot.
+
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, put};
+use axum::{Json, Router};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::book::{Book, Seen, Settings};
+use super::document::FlagChange;
+use super::fault::Scripted;
+
+const LARGEST_DOCUMENT: usize = 256 << 20;
+
+struct Refused(anyhow::Error);
+
+impl From<anyhow::Error> for Refused {
+    fn from(error: anyhow::Error) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        (StatusCode::BAD_REQUEST, format!("{:#}\n", self.0)).into_response()
+    }
+}
+
+type Outcome = Result<Json<serde_json::Value>, Refused>;
+
+// What `kubectl replace --raw` prints has to be JSON, so a success is an empty object.
+fn done(result: anyhow::Result<()>) -> Outcome {
+    Ok(result.map(|()| Json(json!({})))?)
+}
+
+pub(super) fn router(book: Arc<Book>, authority: String) -> Router {
+    Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/ca.pem", get(async move || authority))
+        .route("/environments/{key}", put(put_document).delete(remove))
+        .route("/environments/{key}/flags/{feature}", put(change_flag).patch(change_flag))
+        .route("/environments/{key}/settings", put(set))
+        .route("/environments/{key}/faults", put(script))
+        .route("/requests", get(log))
+        .layer(DefaultBodyLimit::max(LARGEST_DOCUMENT))
+        .with_state(book)
+}
+
+async fn put_document(State(book): State<Arc<Book>>, Path(key): Path<String>, text: String) -> Outcome {
+    done(book.put(&key, &text))
+}
+
+async fn remove(State(book): State<Arc<Book>>, Path(key): Path<String>) -> Outcome {
+    book.remove(&key);
+    done(Ok(()))
+}
+
+async fn change_flag(State(book): State<Arc<Book>>, Path((key, feature)): Path<(String, String)>, text: String) -> Outcome {
+    let change: FlagChange = serde_json::from_str(&text).map_err(anyhow::Error::from)?;
+    done(book.change_flag(&key, &feature, &change))
+}
+
+async fn set(State(book): State<Arc<Book>>, Path(key): Path<String>, text: String) -> Outcome {
+    let settings: Settings = serde_json::from_str(&text).map_err(anyhow::Error::from)?;
+    done(book.set(&key, settings))
+}
+
+async fn script(State(book): State<Arc<Book>>, Path(key): Path<String>, text: String) -> Outcome {
+    let faults: Vec<Scripted> = serde_json::from_str(&text).map_err(anyhow::Error::from)?;
+    done(book.script(&key, faults))
+}
+
+#[derive(Deserialize)]
+struct Of {
+    key: Option<String>,
+}
+
+async fn log(State(book): State<Arc<Book>>, Query(of): Query<Of>) -> Json<Vec<Seen>> {
+    Json(book.log(of.key.as_deref()))
+}

@@ -1,0 +1,85 @@
+//! The head of a request on the public side.
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+const LONGEST: usize = 32 * 1024;
+
+/// Method, target and headers of a request without a body.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Head {
+    pub(super) method: String,
+    pub(super) path: String,
+    pub(super) query: String,
+    headers: Vec<(String, String)>,
+}
+
+impl Head {
+    /// The header's value, if it is there once or more and is text.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// The query parameter's value, as it stands in the target.
+    pub(super) fn parameter(&self, name: &str) -> Option<&str> {
+        self.query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// Whether the client wants the connection closed after the answer.
+    pub(super) fn closes(&self) -> bool {
+        self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
+    }
+
+    fn parse(bytes: &[u8]) -> anyhow::Result<Option<Self>> {
+        let mut headers = [httparse::EMPTY_HEADER; 64];
+        let mut request = httparse::Request::new(&mut headers);
+        if request.parse(bytes)?.is_partial() {
+            return Ok(None);
+        }
+        let target = request.path.unwrap_or_default();
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let headers = request.headers.iter().map(|header| (header.name.to_owned(), String::from_utf8_lossy(header.value).into_owned()));
+        Ok(Some(Self {
+            method: request.method.unwrap_or_default().to_owned(),
+            path: path.to_owned(),
+            query: query.to_owned(),
+            headers: headers.collect(),
+        }))
+    }
+}
+
+/// Reads the next request of a connection; `None` when the client closed it between two.
+pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> anyhow::Result<Option<Head>> {
+    let mut bytes = Vec::new();
+    loop {
+        if let Some(head) = Head::parse(&bytes)? {
+            return Ok(Some(head));
+        }
+        anyhow::ensure!(bytes.len() < LONGEST, "a request's head is longer than {LONGEST} bytes");
+        if stream.read_buf(&mut bytes).await? == 0 {
+            anyhow::ensure!(bytes.is_empty(), "the connection closed inside a request's head");
+            return Ok(None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_head_is_read_in_pieces() {
+        let (mut client, mut server) = tokio::io::duplex(7);
+        let writer = tokio::spawn(async move {
+            use tokio::io::AsyncWriteExt as _;
+            client.write_all(b"GET /a/?page_id=x%3A1&b=2 HTTP/1.1\r\nhost: h\r\nX-Environment-Key: ser.k\r\nConnection: close\r\n\r\n").await.unwrap();
+        });
+        let head = read(&mut server).await.unwrap().unwrap();
+        writer.await.unwrap();
+        assert_eq!((head.method.as_str(), head.path.as_str()), ("GET", "/a/"));
+        assert_eq!(head.parameter("page_id"), Some("x%3A1"));
+        assert_eq!(head.parameter("page"), None);
+        assert_eq!(head.header("x-environment-key"), Some("ser.k"));
+        assert!(head.closes());
+        assert!(read(&mut server).await.unwrap().is_none());
+    }
+}

@@ -35,5 +35,6 @@ for program in etcd kube-apiserver kube-controller-manager kube-scheduler kubele
 done
 
 cd ../tools
+slowly "tests of the image tool" "$log" go test ./...
 slowly "image tool" "$log" go build -ldflags "-s -w" -o "$REMORA_TOOLS/" ./image ./pause
 touch "$REMORA_BUILD/complete"

@@ -1,0 +1,41 @@
+# What one can do here. Everything works on a bare Debian machine with Rust, Go and root.
+.DEFAULT_GOAL := help
+.PHONY: help demo test check unit e2e images cluster-up cluster-down
+
+PART := e2e/cluster/part.sh
+# For example CARGO_FLAGS=--locked.
+export CARGO_FLAGS ?=
+
+help: ## Say what one can do here
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "demo, test and e2e bring up a local one-node Kubernetes (as root; its programs are built once into"
+	@echo "~/.cache/remora). To use a cluster of yours instead: set KUBECONFIG, and REMORA_IMAGE_PREFIX (and"
+	@echo "REMORA_IMAGE_TAG, default dev) to where that cluster can pull the three images from; helm and kubectl"
+	@echo "have to be on PATH. Nothing is then started here, and there nothing outside own namespaces is touched."
+
+demo: ## Watch Remora work, from nothing to a flag that is flipped; the cluster stays up
+	@$(PART) demo e2e/cluster/with.sh e2e/demo.sh
+
+test: ## Prove everything: format, lints, tests, and the whole path on a cluster, gone afterwards if it was not there
+	@$(MAKE) --no-print-directory check unit e2e
+
+check: ## Check format and lints
+	@$(PART) "packages" e2e/cluster/packages.sh
+	@$(PART) "format" cargo fmt --all --check
+	@$(PART) "lints" cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
+
+unit: ## Run the tests that need no cluster
+	@$(PART) "tests without a cluster" cargo test $(CARGO_FLAGS)
+
+e2e: ## Run the tests that need a cluster
+	@$(PART) "tests on a cluster" e2e/cluster/with.sh --restore cargo test $(CARGO_FLAGS) -p remora-e2e
+
+images: ## Build the programs and load their images into the local cluster
+	@$(PART) images e2e/cluster/images.sh
+
+cluster-up: ## Bring up the local cluster; it says how to use it
+	@$(PART) "local cluster" e2e/cluster/up.sh
+
+cluster-down: ## End the local cluster and remove its state; what was built for it stays in ~/.cache/remora
+	@e2e/cluster/down.sh --purge

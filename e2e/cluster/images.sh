@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Builds Remora's programs, packs them into images and gives them to the local cluster. Cargo decides what to build,
+# the images' digests what to load. Whoever has a container engine can use operator/Dockerfile and sidecar/Dockerfile.
+set -euo pipefail
+cd "$(dirname "$0")"
+. ./env.sh
+. ./say.sh
+
+target=$(rustc -vV | sed -n 's/^host: //p')
+# Static programs need no file of a distribution beside them. Only with --target are these flags kept from the build's
+# own helpers, which must be able to load procedural macros.
+export RUSTFLAGS="${RUSTFLAGS-} -C target-feature=+crt-static"
+# The sidecar is what people run beside each of their pods: built as it is shipped. The others are built to be ready
+# soon: optimized, as the operator compiles automata, but without optimization across crates.
+quick=(--profile local --config 'profile.local.inherits="release"' --config 'profile.local.debug=0'
+  --config 'profile.local.lto="off"' --config 'profile.local.strip="symbols"')
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+progress() {
+  local last
+  last=$(grep -E '^ +(Compiling|Downloaded|Downloading)' "$1" | tail -n 1)
+  printf '%s' "${last:+, $(grep -c '^ *Compiling' "$1") crates; now${last/ Compiling/}}"
+}
+cd ../..
+slowly "remora-sidecar" "$log" cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-sidecar
+slowly "remora-operator, remora-e2e" "$log" cargo build ${CARGO_FLAGS-} --target "$target" "${quick[@]}" \
+  -p remora-operator -p remora-e2e --bins
+
+built=$(realpath "${CARGO_TARGET_DIR:-target}")/$target
+for program in ship/remora-sidecar local/remora-operator local/remora-e2e; do
+  name=${program#*/}
+  # As static as we think? A program that asks for a loader would not start in an image without files.
+  ! readelf -l "$built/$program" 2>/dev/null | grep -q 'INTERP' || fail "$built/$program is not static"
+  e2e/cluster/import.sh "$name:dev" "/$name" "$built/$program:/$name"
+done

@@ -1,0 +1,135 @@
+//! The application's own port, and its end.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use axum::{Json, Router};
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use serde::Deserialize;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::ask::{Reply, ask};
+use super::first::{First, Question};
+use super::process;
+use super::watch::{History, Watch};
+
+/// How `serve` serves.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Serve {
+    #[command(flatten)]
+    pub(super) question: Question,
+    /// The application's own port.
+    #[arg(long, default_value = "0.0.0.0:8080")]
+    listen: SocketAddr,
+    /// Milliseconds for which it goes on asking after it was told to terminate.
+    #[arg(long, default_value_t = 0)]
+    linger: u64,
+    /// A file that gets the history's counts at the end; kubelet puts it into the pod's status.
+    #[arg(long, default_value = "/dev/termination-log")]
+    last_words: std::path::PathBuf,
+}
+
+struct Known {
+    first: First,
+    question: Question,
+    watch: Watch,
+}
+
+struct Failed(anyhow::Error);
+
+impl From<anyhow::Error> for Failed {
+    fn from(error: anyhow::Error) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        (StatusCode::BAD_GATEWAY, format!("{:#}\n", self.0)).into_response()
+    }
+}
+
+impl Serve {
+    /// Serves and asks until it is told to terminate, and then asks on for the time of `linger`.
+    pub(super) async fn run(&self, first: First) -> anyhow::Result<()> {
+        let listener = TcpListener::bind(self.listen).await.with_context(|| format!("cannot listen on {}", self.listen))?;
+        let watch = Watch::default();
+        let known = Arc::new(Known { first, question: self.question.clone(), watch: watch.clone() });
+        let mut told = signal(SignalKind::terminate())?;
+        let end = async {
+            told.recv().await;
+            tokio::time::sleep(Duration::from_millis(self.linger)).await;
+        };
+        tokio::select! {
+            () = end => {}
+            () = watch.follow(&self.question) => {}
+            served = axum::serve(listener, router(known)) => served?,
+        }
+        self.conclude(&watch.history())
+    }
+
+    fn conclude(&self, history: &History) -> anyhow::Result<()> {
+        let words = serde_json::json!({"asked": history.asked, "failed": history.failed, "first": history.failures.first()});
+        fs::write(&self.last_words, words.to_string()).with_context(|| format!("cannot write {}", self.last_words.display()))?;
+        ensure!(history.failed == 0, "requests to localhost failed: {words}");
+        Ok(())
+    }
+}
+
+fn router(known: Arc<Known>) -> Router {
+    Router::new()
+        .route("/first", get(async |State(known): State<Arc<Known>>| Json(known.first.clone())))
+        .route("/watch", get(async |State(known): State<Arc<Known>>| Json(known.watch.history())))
+        .route("/ask", any(forward))
+        .route("/kill", post(kill))
+        .route("/memory", get(memory))
+        .with_state(known)
+}
+
+#[derive(Deserialize)]
+struct Target {
+    path: String,
+    #[serde(default)]
+    method: Option<String>,
+}
+
+async fn forward(
+    State(known): State<Arc<Known>>,
+    Query(target): Query<Target>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<Reply>, Failed> {
+    let request = || {
+        let url = format!("{}{}", known.question.ofrep.trim_end_matches('/'), target.path);
+        let mut request = Request::builder().method(target.method.as_deref().unwrap_or("GET")).uri(url);
+        for name in ["x-environment-key", "x-api-key", "content-type", "if-none-match", "if-modified-since"] {
+            if let Some(value) = headers.get(name) {
+                request = request.header(name, value);
+            }
+        }
+        request.body(body).context("no request can be made of this")
+    };
+    Ok(Json(ask(request()?).await?))
+}
+
+#[derive(Deserialize)]
+struct Named {
+    process: String,
+}
+
+async fn kill(Query(named): Query<Named>) -> Result<&'static str, Failed> {
+    process::kill(&named.process)?;
+    Ok("killed\n")
+}
+
+async fn memory(Query(named): Query<Named>) -> Result<String, Failed> {
+    Ok(process::memory(&named.process)?)
+}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Ends the local cluster and gives back what it took from the machine. With --purge its state goes too (objects,
 # images, certificates, logs); without, the next up.sh finds it again.
-set -euo pipefail
-cd "$(dirname "$0")"
+set -uo pipefail # and not -e: what cannot be undone is no reason to leave the rest
+cd "$(dirname "$0")" || exit 1
 . ./env.sh
 . ./say.sh
 . ./processes.sh
@@ -19,7 +19,9 @@ fi
 # First those that would start pods again. None of them has anything to lose by a sudden end.
 for name in kubelet kube-scheduler kube-controller-manager kube-proxy coredns; do stop "$name" KILL; done
 
+node=
 if [ -e "$REMORA_RUN/host" ]; then
+  node=1
   for pid in $(pod_processes); do kill -s KILL "$pid" 2>/dev/null || true; done
   namespaces=()
   if alive containerd; then
@@ -46,8 +48,8 @@ fi
 stop kube-apiserver KILL # asked politely, it would wait a minute for open watches
 stop etcd TERM
 
-if [ "${1-}" = --purge ]; then
-  ! grep -qF " $REMORA_RUN/" /proc/self/mountinfo || fail "something is still mounted below $REMORA_RUN; nothing was removed there"
-  rm -rf "$REMORA_RUN"
-fi
+left=
+if [ -n "$node" ]; then left=$(what_is_left); fi
+[ -z "$left" ] || fail "the local cluster is not all gone, so its state stays in $REMORA_RUN; there is still:"$'\n'"$left"
+if [ "${1-}" = --purge ]; then rm -rf "$REMORA_RUN"; fi
 say "the local cluster is down"

@@ -58,17 +58,23 @@ pod_processes() {
 # release_host: everything goes that prepare_host, the kubelet, containerd and the network plugins made outside our
 # own directory.
 release_host() {
-  local root mounted result
+  local root mounted result remaining socket
   for mounted in $(awk -v under="$REMORA_RUN/" 'index($5, under) == 1 { print $5 }' /proc/self/mountinfo | sort -r); do
     umount -l "$mounted"
   done
-  ip -o link show master "$REMORA_BRIDGE" 2>/dev/null | grep -o 'link-netns [^ ]*' | while read -r _ name; do
-    ip netns delete "$name"
+  ip -o link show master "$REMORA_BRIDGE" 2>/dev/null | grep -o 'link-netns [^ ]*' | while read -r _ mounted; do
+    ip netns delete "$mounted"
   done
   ip link delete "$REMORA_BRIDGE" 2>/dev/null || true
   drop_service_rules
-  for root in $(cgroup_roots); do
-    find "$root/$REMORA_CGROUP" -depth -type d -exec rmdir {} \; 2>/dev/null || true
+  for _ in {1..50}; do # a group is busy until its last process is quite dead
+    remaining=
+    for root in $(cgroup_roots); do
+      find "$root/$REMORA_CGROUP" -depth -type d -exec rmdir {} \; 2>/dev/null || true
+      if [ -d "$root/$REMORA_CGROUP" ]; then remaining=1; fi
+    done
+    [ -n "$remaining" ] || break
+    sleep 0.1
   done
   # The network plugins remember each attachment as NETWORK-CONTAINER-INTERFACE; the loopback's name is not ours alone.
   for result in /var/lib/cni/results/remora-*-eth0; do
@@ -76,12 +82,26 @@ release_host() {
     rm -f /var/lib/cni/results/*-"${result%-eth0}"-*
   done
   ! [ -d /var/log/containers ] || find /var/log/containers -lname "$REMORA_RUN/*" -delete
-  if [ -z "$(ss -Hlx src /var/lib/kubelet/device-plugins/kubelet.sock)" ]; then
-    rm -f /var/lib/kubelet/device-plugins/kubelet.sock
-  fi
+  for socket in /var/lib/kubelet/device-plugins/kubelet.sock /run/containerd/s/*; do
+    if [ -S "$socket" ] && [ -z "$(ss -Hlx src "$socket")" ]; then rm -f "$socket"; fi
+  done
   # Directories with names that cannot be chosen; another cluster's are not empty.
   rmdir /var/lib/cni/results /var/lib/cni /var/log/containers /var/lib/kubelet/device-plugins /var/lib/kubelet \
     /run/containerd/s /run/containerd 2>/dev/null || true
   sysctl -qep "$REMORA_RUN/host" || true
   rm -f "$REMORA_RUN/host"
+}
+
+# what_is_left: says what should be gone after release_host and is not.
+what_is_left() {
+  local name root
+  for name in "${REMORA_PROCESSES[@]}"; do
+    if alive "$name"; then echo "process $name"; fi
+  done
+  ip -o link show "$REMORA_BRIDGE" 2>/dev/null
+  awk -v under="$REMORA_RUN/" 'index($5, under) == 1 { print "mount", $5 }' /proc/self/mountinfo
+  for root in $(cgroup_roots); do
+    if [ -d "$root/$REMORA_CGROUP" ]; then echo "control group $root/$REMORA_CGROUP"; fi
+  done
+  nft list tables | grep -E ' kube-proxy$'
 }

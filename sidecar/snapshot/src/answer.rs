@@ -1,0 +1,234 @@
+//! What a feature is for a subject, and Flagsmith's way of writing it: pieces that were prepared, joined.
+
+use crate::evaluation::{Evaluation, Winner};
+use crate::hash::percentage;
+use crate::layout::{Context, Feature, HIDE_DISABLED, LENGTH_MASK, SERVER_ONLY, Span, TARGETED, Variant};
+use crate::role::Role;
+use crate::subject::Subject;
+use crate::view::View;
+
+/// The result of a feature.
+pub(crate) struct Outcome<'a> {
+    pub(crate) feature: Feature,
+    pub(crate) winner: Winner,
+    pub(crate) enabled: bool,
+    /// JSON.
+    pub(crate) value: &'a [u8],
+    pub(crate) split: Bucket<'a>,
+    /// The segment that decided, by its row.
+    pub(crate) segment: Option<u32>,
+    cyclic: bool,
+}
+
+/// Where in a split the subject is.
+pub(crate) enum Bucket<'a> {
+    /// There is none, or no identity.
+    None,
+    /// In none of the variants.
+    Control { percentage: f64 },
+    /// In a variant.
+    Variant { percentage: f64, key: &'a [u8], weight: &'a [u8] },
+}
+
+/// `"control"`, as JSON.
+const CONTROL: &[u8] = b"\"control\"";
+
+impl<'a> Outcome<'a> {
+    /// The result of a feature that was decided.
+    pub(crate) fn of(evaluation: &Evaluation<'a>, subject: &Subject, number: u32, winner: Winner) -> Option<Self> {
+        let view = evaluation.view;
+        let feature = view.features.get(number)?;
+        let mut outcome = Self {
+            feature,
+            winner,
+            enabled: false,
+            value: b"null",
+            split: Bucket::None,
+            segment: None,
+            cyclic: subject.resolution.is_cyclic(number),
+        };
+        let context = match winner {
+            Winner::Default => view.contexts.get(feature.context)?,
+            Winner::Segment(rank) => {
+                let ranked = evaluation.ranked(&feature).get(u32::from(rank))?;
+                outcome.segment = Some(ranked.segment);
+                view.contexts.get(ranked.context)?
+            }
+            Winner::Individual(row) => {
+                let individual = evaluation.individual?;
+                let item = individual.items.get(row)?;
+                outcome.enabled = item.value_length & crate::layout::ENABLED != 0;
+                outcome.value = Span { start: item.value, length: item.value_length & LENGTH_MASK }.of(individual.blob);
+                return Some(outcome);
+            }
+        };
+        outcome.enabled = context.enabled();
+        outcome.value = view.bytes(context.value());
+        outcome.choose_variant(&view, subject, context);
+        Some(outcome)
+    }
+
+    fn choose_variant(&mut self, view: &View<'a>, subject: &Subject, context: Context) {
+        let Some(split) = context.split.checked_sub(1).and_then(|row| view.splits.get(row)) else { return };
+        if !subject.identified {
+            return;
+        }
+        let percentage = percentage(&[&[view.bytes(split.seed)], &subject.key(view)]);
+        self.split = Bucket::Control { percentage };
+        let mut start = 0.0;
+        for Variant { limit, value, key, weight } in view.variants.range(split.variants, split.length).iter() {
+            if start <= percentage && percentage < limit {
+                self.value = view.bytes(value);
+                self.split = Bucket::Variant { percentage, key: view.bytes(key), weight: view.bytes(weight) };
+                return;
+            }
+            start = limit;
+        }
+    }
+
+    /// May a request with this role see it?
+    pub(crate) fn is_visible(&self, view: &View<'_>, role: Role) -> bool {
+        (role == Role::Server || self.feature.flags & SERVER_ONLY == 0)
+            && (self.enabled || view.origin.flags & HIDE_DISABLED == 0)
+    }
+
+    /// The variant's name as JSON.
+    pub(crate) fn variant_json(&self) -> Option<&'a [u8]> {
+        match self.split {
+            Bucket::None => None,
+            Bucket::Control { .. } => Some(CONTROL),
+            Bucket::Variant { key, .. } => (!key.is_empty()).then_some(key),
+        }
+    }
+
+    /// The reason as Flagsmith's engine 11 words it.
+    pub(crate) fn reason(&self, view: &View<'_>) -> String {
+        if self.cyclic {
+            return "ERROR; code=CIRCULAR_DEPENDENCY".to_owned();
+        }
+        if let Bucket::Variant { weight, .. } = self.split {
+            return format!("SPLIT; weight={}", String::from_utf8_lossy(weight));
+        }
+        match self.winner {
+            Winner::Individual(_) => "TARGETING_MATCH; segment=identity_overrides".to_owned(),
+            Winner::Segment(_) => {
+                let name = self
+                    .segment
+                    .and_then(|segment| view.segments.get(segment))
+                    .map_or("", |segment| view.text(segment.name));
+                format!("TARGETING_MATCH; segment={name}")
+            }
+            Winner::Default if self.feature.flags & TARGETED != 0 => "DEFAULT".to_owned(),
+            Winner::Default => "STATIC".to_owned(),
+        }
+    }
+
+    /// The reason as OpenFeature knows it.
+    pub(crate) fn openfeature_reason(&self) -> &'static str {
+        match (self.enabled, self.cyclic, &self.split, self.winner) {
+            (_, true, ..) => "ERROR",
+            (false, ..) => "DISABLED",
+            (_, _, Bucket::Variant { .. }, _) => "SPLIT",
+            (_, _, _, Winner::Segment(_) | Winner::Individual(_)) => "TARGETING_MATCH",
+            _ => "STATIC",
+        }
+    }
+
+    /// Appends Flagsmith's flag object.
+    fn write(&self, view: &View<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(view.bytes(self.feature.flagsmith_head));
+        out.extend_from_slice(state(self.enabled));
+        out.extend_from_slice(self.value);
+        out.push(b'}');
+    }
+}
+
+/// What stands between the head of a flag object and its value.
+pub(crate) fn state(enabled: bool) -> &'static [u8] {
+    if enabled { b"true,\"feature_state_value\":" } else { b"false,\"feature_state_value\":" }
+}
+
+/// Appends the array of all flags. Runs of features that are their defaults are copied whole.
+pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, role: Role, out: &mut Vec<u8>) {
+    evaluation.choose(subject);
+    let view = &evaluation.view;
+    let (body, bounds) = view.default_answer(role);
+    let bound = |feature: u32| bounds.get(feature).map_or(body.len(), |word| word.word as usize);
+    out.push(b'[');
+    let mut from = 0;
+    while let Some(feature) = subject.choice.next_touched(from) {
+        out.extend_from_slice(body.get(bound(from)..bound(feature)).unwrap_or_default());
+        if let Some(outcome) = Outcome::of(evaluation, subject, feature, subject.choice.winner(feature)) {
+            if outcome.is_visible(view, role) {
+                separate(out);
+                outcome.write(view, out);
+                out.push(b',');
+            }
+        }
+        from = feature + 1;
+    }
+    let rest = body.get(bound(from)..bound(view.features.len() as u32)).unwrap_or_default();
+    if !rest.is_empty() {
+        separate(out);
+        out.extend_from_slice(rest);
+    }
+    match out.last_mut() {
+        Some(last) if *last == b',' => *last = b']',
+        _ => out.push(b']'),
+    }
+}
+
+/// The last item of the prepared array has no comma behind it; where something follows after all, it gets one.
+fn separate(out: &mut Vec<u8>) {
+    if out.last() == Some(&b'}') {
+        out.push(b',');
+    }
+}
+
+/// Appends one flag object, or nothing where the role does not see it.
+pub(crate) fn write_item(
+    evaluation: &Evaluation<'_>,
+    subject: &mut Subject,
+    role: Role,
+    feature: u32,
+    out: &mut Vec<u8>,
+) {
+    let winner = evaluation.winner(subject, feature);
+    if let Some(outcome) = Outcome::of(evaluation, subject, feature, winner) {
+        if outcome.is_visible(&evaluation.view, role) {
+            outcome.write(&evaluation.view, out);
+        }
+    }
+}
+
+impl<'a> Evaluation<'a> {
+    /// What decides one feature.
+    pub(crate) fn winner(&self, subject: &mut Subject, feature: u32) -> Winner {
+        if crate::resolve::is_needed(self) {
+            // What a cycle of flags gives depends on the order of all segments.
+            self.choose(subject);
+            return subject.choice.winner(feature);
+        }
+        self.view.features.get(feature).map_or(Winner::Default, |row| self.decide(subject, &row))
+    }
+}
+
+impl<'a> View<'a> {
+    /// The prepared array of an evaluation in which nothing is overridden.
+    fn default_answer(&self, role: Role) -> (&'a [u8], crate::layout::Table<'a, crate::layout::Word, 4>) {
+        self.answer(2 + role as u32)
+    }
+
+    /// The answer without an identity.
+    pub(crate) fn environment_answer(
+        &self,
+        role: Role,
+    ) -> (&'a [u8], crate::layout::Table<'a, crate::layout::Word, 4>) {
+        self.answer(role as u32)
+    }
+
+    fn answer(&self, row: u32) -> (&'a [u8], crate::layout::Table<'a, crate::layout::Word, 4>) {
+        let answer = self.answers.get(row).unwrap_or_default();
+        (self.bytes(answer.body), self.bounds.range(answer.bounds, self.features.len() as u32 + 1))
+    }
+}

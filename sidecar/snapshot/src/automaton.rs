@@ -1,0 +1,86 @@
+//! Searching a deterministic automaton in place.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 4 | number of states |
+//! | 4 | number of classes, the last of which is the end of the text |
+//! | 4 | start state |
+//! | 4 | first matching state: every state from this one on matches |
+//! | 256 | class of each byte |
+//! | 2 × states × classes | the next state |
+//!
+//! State 0 is the dead state. A search begins at the text's start and succeeds as soon as a matching state is reached,
+//! so it takes one step a byte at the most.
+
+const HEADER: usize = 16 + 256;
+
+/// Does the text begin with what the automaton accepts?
+pub(crate) fn matches(program: &[u8], text: &[u8]) -> bool {
+    run(program, text).unwrap_or(false)
+}
+
+fn run(program: &[u8], text: &[u8]) -> Option<bool> {
+    let [_, classes, start, accepting] = header(program)?;
+    let (class_of, table) = program.get(16..)?.split_first_chunk::<256>()?;
+    let table = table.as_chunks::<2>().0;
+    let mut state = start;
+    if state >= accepting {
+        return Some(true);
+    }
+    for byte in text {
+        let class = usize::from(*class_of.get(usize::from(*byte))?);
+        state = u32::from(u16::from_le_bytes(*table.get(state as usize * classes as usize + class)?));
+        if state == 0 {
+            return Some(false);
+        }
+        if state >= accepting {
+            return Some(true);
+        }
+    }
+    let end = classes.checked_sub(1)?;
+    state = u32::from(u16::from_le_bytes(*table.get((state * classes + end) as usize)?));
+    Some(state >= accepting)
+}
+
+fn header(program: &[u8]) -> Option<[u32; 4]> {
+    let words = program.get(..16)?.as_chunks::<4>().0;
+    let word = |index: usize| words.get(index).map(|bytes| u32::from_le_bytes(*bytes));
+    Some([word(0)?, word(1)?, word(2)?, word(3)?])
+}
+
+/// What is wrong with a program, if anything.
+pub(crate) fn validate(program: &[u8]) -> Result<(), &'static str> {
+    let [states, classes, start, accepting] = header(program).ok_or("it has no header")?;
+    let rest = program.get(16..).and_then(|rest| rest.split_first_chunk::<256>());
+    let (class_of, table) = rest.ok_or("it has no classes")?;
+    let size = u64::from(states) * u64::from(classes) * 2;
+    if states > 1 << 16 || classes == 0 || classes > 257 || size != table.len() as u64 {
+        return Err("its table is not as large as it says");
+    }
+    if class_of.iter().any(|class| u32::from(*class) >= classes - 1) {
+        return Err("a byte has no class");
+    }
+    if start >= states || accepting == 0 || accepting > states {
+        return Err("its start or its matching states do not exist");
+    }
+    if table.as_chunks::<2>().0.iter().any(|next| u32::from(u16::from_le_bytes(*next)) >= states) {
+        return Err("it goes to a state that does not exist");
+    }
+    Ok(())
+}
+
+/// Writes an automaton.
+///
+/// `next` has, for each state, the next state for each class; the last class is the end of the text. State 0 must lead
+/// only to itself, and every state from `accepting` on matches.
+#[must_use]
+pub fn write(classes: &[u8; 256], start: u32, accepting: u32, next: &[Vec<u16>]) -> Vec<u8> {
+    let width = next.first().map_or(0, Vec::len);
+    let mut program = Vec::with_capacity(HEADER + next.len() * width * 2);
+    for word in [next.len(), width, start as usize, accepting as usize] {
+        program.extend_from_slice(&u32::try_from(word).unwrap_or(u32::MAX).to_le_bytes());
+    }
+    program.extend_from_slice(classes);
+    program.extend(next.iter().flatten().flat_map(|state| state.to_le_bytes()));
+    program
+}

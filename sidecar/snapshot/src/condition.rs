@@ -1,0 +1,193 @@
+//! One condition: the operators over every type that the left side can have.
+//!
+//! The rules are those of Flagsmith's Python engine: the condition's value is cast to the type of the left side, and a
+//! failed cast makes the condition false, whatever the operator. What Python answers with an exception is false too.
+
+use std::cmp::Ordering;
+
+use crate::automaton;
+use crate::backtrack;
+use crate::hash::{Hash96, percentage};
+use crate::layout::{
+    AUTOMATON, Comparand, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_SEMVER, IS_TRUE, Member, Operator, Table,
+};
+use crate::number::{Integer, write_float};
+use crate::semver::Version;
+use crate::subject::{Subject, Value};
+use crate::view::View;
+
+pub(crate) fn holds(view: &View<'_>, subject: &Subject, operator: Operator, operand: u32, value: Value) -> bool {
+    if value == Value::Null {
+        return operator == Operator::IsNotSet;
+    }
+    let comparand = || view.comparands.get(operand).unwrap_or_default();
+    match operator {
+        Operator::IsSet => true,
+        Operator::IsNotSet => false,
+        Operator::Equal => {
+            compare(view, subject, comparand(), value).is_some_and(|order| order == Some(Ordering::Equal))
+        }
+        Operator::NotEqual => {
+            compare(view, subject, comparand(), value).is_some_and(|order| order != Some(Ordering::Equal))
+        }
+        Operator::Greater => ordered(view, subject, comparand(), value, Ordering::is_gt),
+        Operator::GreaterOrEqual => ordered(view, subject, comparand(), value, Ordering::is_ge),
+        Operator::Less => ordered(view, subject, comparand(), value, Ordering::is_lt),
+        Operator::LessOrEqual => ordered(view, subject, comparand(), value, Ordering::is_le),
+        Operator::Contains => contains(view, subject, comparand(), value),
+        Operator::NotContains => match value {
+            Value::Text(text) => !has(subject.text(text).as_bytes(), view.bytes(comparand().text)),
+            _ => false,
+        },
+        Operator::Matches => with_text(subject, value, |text| matches(view, operand, text)),
+        Operator::Modulo => modulo(view, subject, operand, value),
+        Operator::In => is_in(view, subject, operand, value),
+        Operator::Percentage => view.percentages.get(operand).is_some_and(|row| {
+            with_text(subject, value, |text| percentage(&[&[view.bytes(row.seed)], &[text.as_bytes()]]))
+                <= row.threshold
+        }),
+    }
+}
+
+/// How the left side stands to the condition's value: `None` if that cannot be cast to its type, `Some(None)` if they
+/// have no order (a NaN).
+fn compare(view: &View<'_>, subject: &Subject, comparand: Comparand, value: Value) -> Option<Option<Ordering>> {
+    let has = |bit| comparand.flags & bit != 0;
+    match value {
+        Value::Null => None,
+        Value::Bool(bool) => Some(Some(bool.cmp(&has(IS_TRUE)))),
+        Value::Integer(integer) if has(HAS_INTEGER) => Some(Some(integer.cmp(&comparand.integer))),
+        Value::Integer(_) | Value::BigInteger { .. } => {
+            let right = if has(HAS_INTEGER) {
+                Integer::Small(comparand.integer)
+            } else if has(HAS_BIG_INTEGER) {
+                Integer::Big { negative: comparand.integer < 0, digits: view.text(comparand.digits) }
+            } else {
+                return None;
+            };
+            Some(Some(integer(subject, value)?.cmp(&right)))
+        }
+        Value::Float(float) => has(HAS_FLOAT).then(|| float.partial_cmp(&comparand.float)),
+        Value::Text(text) if has(IS_SEMVER) => {
+            let left = Version::parse(subject.text(text).as_bytes())?;
+            let right = Version::parse(view.bytes(comparand.text))?;
+            Some(Some(left.precedence(&right)))
+        }
+        // UTF-8 sorts by bytes as Python sorts by code points.
+        Value::Text(text) => Some(Some(subject.text(text).as_bytes().cmp(view.bytes(comparand.text)))),
+    }
+}
+
+fn ordered(
+    view: &View<'_>,
+    subject: &Subject,
+    comparand: Comparand,
+    value: Value,
+    holds: fn(Ordering) -> bool,
+) -> bool {
+    compare(view, subject, comparand, value).flatten().is_some_and(holds)
+}
+
+fn integer<'s>(subject: &'s Subject, value: Value) -> Option<Integer<'s>> {
+    match value {
+        Value::Integer(small) => Some(Integer::Small(small)),
+        Value::BigInteger { negative, digits } => Some(Integer::Big { negative, digits: subject.text(digits) }),
+        _ => None,
+    }
+}
+
+/// Only strings contain. Where the value ends in `:semver` the left side is read as a version first, and a version
+/// contains what equals its prerelease or its build metadata: Python iterates over its parts.
+fn contains(view: &View<'_>, subject: &Subject, comparand: Comparand, value: Value) -> bool {
+    let Value::Text(text) = value else { return false };
+    let (text, part) = (subject.text(text).as_bytes(), view.bytes(comparand.text));
+    if comparand.flags & IS_SEMVER == 0 {
+        return has(text, part);
+    }
+    Version::parse(text).is_some_and(|version| version.prerelease == Some(part) || version.build == Some(part))
+}
+
+fn has(text: &[u8], part: &[u8]) -> bool {
+    let Some((first, rest)) = part.split_first() else { return true };
+    let Some(last) = text.len().checked_sub(part.len()) else { return false };
+    text.iter()
+        .enumerate()
+        .take(last + 1)
+        .any(|(at, byte)| byte == first && text.get(at + 1..).is_some_and(|behind| behind.starts_with(rest)))
+}
+
+fn matches(view: &View<'_>, operand: u32, text: &str) -> bool {
+    view.patterns.get(operand).is_some_and(|pattern| {
+        let program = pattern.program.of(view.programs);
+        if pattern.kind == AUTOMATON {
+            automaton::matches(program, text.as_bytes())
+        } else {
+            backtrack::matches(program, text)
+        }
+    })
+}
+
+/// Floored modulo, as Python's: the result has the sign of the divisor.
+fn modulo(view: &View<'_>, subject: &Subject, operand: u32, value: Value) -> bool {
+    let left = match value {
+        Value::Bool(bool) => f64::from(u8::from(bool)),
+        Value::Float(float) => float,
+        _ => match integer(subject, value).and_then(Integer::to_f64) {
+            Some(float) => float,
+            None => return false,
+        },
+    };
+    view.moduli.get(operand).is_some_and(|row| {
+        let mut rest = left % row.divisor;
+        if rest != 0.0 && (rest < 0.0) != (row.divisor < 0.0) {
+            rest += row.divisor;
+        }
+        row.divisor != 0.0 && rest == row.remainder
+    })
+}
+
+fn is_in(view: &View<'_>, subject: &Subject, operand: u32, value: Value) -> bool {
+    if !matches!(value, Value::Text(_) | Value::Integer(_) | Value::BigInteger { .. }) {
+        return false;
+    }
+    view.sets.get(operand).is_some_and(|set| {
+        let members = view.members.range(set.members, set.length);
+        with_text(subject, value, |text| contains_hash(members, &view.fingerprint.hash96(text.as_bytes())))
+    })
+}
+
+fn contains_hash(members: Table<'_, Member, 12>, hash: &Hash96) -> bool {
+    let (mut low, mut high) = (0, members.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match members.get(middle as u32).map(|member| member.hash.cmp(hash)) {
+            Some(Ordering::Equal) => return true,
+            Some(Ordering::Less) => low = middle + 1,
+            _ => high = middle,
+        }
+    }
+    false
+}
+
+/// Python's `str` of a value.
+fn with_text<T>(subject: &Subject, value: Value, then: impl FnOnce(&str) -> T) -> T {
+    use std::fmt::Write;
+    let mut made = String::new();
+    match value {
+        Value::Text(text) => return then(subject.text(text)),
+        Value::Null => made.push_str("None"),
+        Value::Bool(true) => made.push_str("True"),
+        Value::Bool(false) => made.push_str("False"),
+        Value::Integer(integer) => {
+            let _ = write!(made, "{integer}"); // writing to a String does not fail
+        }
+        Value::BigInteger { negative, digits } => {
+            if negative {
+                made.push('-');
+            }
+            made.push_str(subject.text(digits));
+        }
+        Value::Float(float) => write_float(float, &mut made),
+    }
+    then(&made)
+}

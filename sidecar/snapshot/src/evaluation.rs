@@ -1,0 +1,89 @@
+//! One evaluation: an environment, a subject, and what the subject has for itself.
+
+use crate::condition;
+use crate::layout::{ACCEPT, Feature, IDENTITY_FREE, Item, Operator, READS_FLAG, REJECT, Ranked, Table};
+use crate::resolve;
+use crate::role::Scope;
+use crate::subject::{Subject, Value};
+use crate::view::View;
+
+/// What an evaluation reads. What it writes is in the [`Subject`].
+#[derive(Clone, Copy)]
+pub(crate) struct Evaluation<'a> {
+    pub(crate) view: View<'a>,
+    pub(crate) individual: Option<Individual<'a>>,
+    pub(crate) scope: Scope,
+}
+
+/// The identity override of a subject, sorted by feature id.
+#[derive(Clone, Copy)]
+pub(crate) struct Individual<'a> {
+    pub(crate) items: Table<'a, Item, 16>,
+    pub(crate) blob: &'a [u8],
+}
+
+/// What decides a feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Winner {
+    /// Nothing overrides it.
+    Default,
+    /// The override of a segment, by its rank among those of the feature.
+    Segment(u16),
+    /// The identity's own override, by its row.
+    Individual(u32),
+}
+
+impl<'a> Evaluation<'a> {
+    /// Does the subject belong to the segment?
+    pub(crate) fn is_in(&self, subject: &mut Subject, segment: u32) -> bool {
+        self.view.segments.get(segment).is_some_and(|row| {
+            (self.scope == Scope::All || row.flags & IDENTITY_FREE != 0) && self.accepts(subject, row.entry)
+        })
+    }
+
+    /// Runs a segment's program.
+    ///
+    /// It ends because every jump goes forward; that is asked for here again, so that it does not rest on the reader's
+    /// validation alone.
+    pub(crate) fn accepts(&self, subject: &mut Subject, entry: u32) -> bool {
+        let mut at = entry;
+        while let Some(instruction) = self.view.code.get(at) {
+            let mut value = subject.value(instruction.slot);
+            if instruction.flags & READS_FLAG != 0 && value == Value::Null {
+                value = resolve::flag(self, subject, instruction.slot);
+            }
+            let holds = Operator::from_number(instruction.operator)
+                .is_some_and(|operator| condition::holds(&self.view, subject, operator, instruction.operand, value));
+            let next = if holds { instruction.on_true } else { instruction.on_false };
+            if next <= at {
+                return false;
+            }
+            at = next;
+        }
+        debug_assert!(at == ACCEPT || at == REJECT, "a program ends at its end");
+        at == ACCEPT
+    }
+
+    /// The subject's own override of a feature.
+    pub(crate) fn individually(&self, feature: &Feature) -> Option<Winner> {
+        let items = self.individual?.items;
+        let row = (0..items.len()).find(|row| items.get(*row as u32).is_some_and(|item| item.feature == feature.id))?;
+        Some(Winner::Individual(row as u32))
+    }
+
+    /// The segments that override a feature, strongest first.
+    pub(crate) fn ranked(&self, feature: &Feature) -> Table<'a, Ranked, 8> {
+        self.view.ranked.range(feature.ranked, feature.ranked_length)
+    }
+
+    /// What decides one feature, by asking only the segments that override it.
+    pub(crate) fn decide(&self, subject: &mut Subject, feature: &Feature) -> Winner {
+        if let Some(winner) = self.individually(feature) {
+            return winner;
+        }
+        let ranked = self.ranked(feature);
+        let first =
+            (0..ranked.len()).find(|rank| ranked.get(*rank as u32).is_some_and(|row| self.is_in(subject, row.segment)));
+        first.and_then(|rank| u16::try_from(rank).ok()).map_or(Winner::Default, Winner::Segment)
+    }
+}

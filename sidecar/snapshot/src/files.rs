@@ -1,0 +1,20 @@
+//! What the files of a snapshot are called, in a directory and as keys of a ConfigMap.
+
+/// The file that holds everything but the identity overrides that did not fit beside it.
+pub const CORE: &str = "core";
+
+/// The file in which Kubernetes tells the revision that a pod should have (a downward API item).
+pub const REVISION: &str = "revision";
+
+/// How many overrides files there can be. A pod's volume names all of them when it is admitted, so
+/// the number is fixed; it is a power of two because leading hash bits choose the file.
+pub const OVERRIDES_SLOTS: usize = 8;
+
+/// The most bytes that one file may have: a ConfigMap holds 1,048,576, and keeps some for the rest.
+pub const MAX_FILE_BYTES: usize = 1_000_000;
+
+/// The name of one overrides file.
+#[must_use]
+pub fn overrides(slot: usize) -> String {
+    format!("overrides-{slot:02}")
+}

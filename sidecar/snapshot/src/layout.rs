@@ -1,0 +1,417 @@
+//! Where things are in the bytes: the header, the sections, and the rows of each table.
+//!
+//! Both sides use these types: the writer encodes rows, the reader decodes them in place. The crate's documentation has
+//! the same as tables for people.
+
+/// A reader refuses every other major.
+pub const FORMAT_MAJOR: u16 = 1;
+/// Minors only add: a reader ignores what it does not know of a higher one.
+pub const FORMAT_MINOR: u16 = 0;
+/// The required-feature bits that this reader has.
+pub(crate) const SUPPORTED_FEATURES: u32 = 0;
+
+pub(crate) const CORE_MAGIC: [u8; 8] = *b"REMORA\x1aC";
+pub(crate) const OVERRIDES_MAGIC: [u8; 8] = *b"REMORA\x1aO";
+
+/// The bytes before the checksum's end are not under the checksum.
+pub(crate) const CHECKED_FROM: usize = 40;
+pub(crate) const HEADER: usize = 64;
+
+/// The sections of a core file, in the order of its section table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Section {
+    Blob,
+    Features,
+    FeatureNames,
+    FeatureIds,
+    SplitFeatures,
+    Answers,
+    Bounds,
+    Contexts,
+    Splits,
+    Variants,
+    Segments,
+    Targets,
+    Ranked,
+    Code,
+    Slots,
+    TraitNames,
+    Derived,
+    Comparands,
+    Moduli,
+    Percentages,
+    Sets,
+    Members,
+    Patterns,
+    Programs,
+    Keys,
+    Origin,
+    Literals,
+    Overrides,
+}
+
+/// How many sections there are.
+pub(crate) const SECTIONS: usize = Section::Overrides as usize + 1;
+pub(crate) const CORE_START: usize = HEADER + SECTIONS * 8;
+
+/// The sections of an overrides file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OverridesSection {
+    Directory,
+    Entries,
+    Groups,
+    Items,
+    Blob,
+}
+
+pub(crate) const OVERRIDES_SECTIONS: usize = OverridesSection::Blob as usize + 1;
+pub(crate) const OVERRIDES_START: usize = HEADER + 8 + OVERRIDES_SECTIONS * 8;
+
+/// A run of bytes in a blob.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) length: u32,
+}
+
+impl Span {
+    pub(crate) fn of(self, blob: &[u8]) -> &[u8] {
+        let start = self.start as usize;
+        blob.get(start..start.saturating_add(self.length as usize)).unwrap_or_default()
+    }
+
+    pub(crate) fn within(self, blob: &[u8]) -> bool {
+        self.start as usize + self.length as usize <= blob.len()
+    }
+}
+
+/// A row of fixed size.
+pub(crate) trait Row<const N: usize>: Sized + Copy {
+    fn encode(&self) -> [u8; N];
+    fn decode(bytes: &[u8; N]) -> Self;
+}
+
+/// Reads the fields of a row one after another. Rows are short and their sizes are constants, so a field beyond the end
+/// is a fault of this file alone; it reads as zero.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    #[inline(always)]
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        match self.0.split_first_chunk::<N>() {
+            Some((field, rest)) => {
+                self.0 = rest;
+                *field
+            }
+            None => [0; N],
+        }
+    }
+    #[inline(always)]
+    fn u8(&mut self) -> u8 {
+        let [byte] = self.take();
+        byte
+    }
+    #[inline(always)]
+    fn u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.take())
+    }
+    #[inline(always)]
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.take())
+    }
+    #[inline(always)]
+    fn i64(&mut self) -> i64 {
+        i64::from_le_bytes(self.take())
+    }
+    #[inline(always)]
+    fn f64(&mut self) -> f64 {
+        f64::from_le_bytes(self.take())
+    }
+    #[inline(always)]
+    fn span(&mut self) -> Span {
+        Span { start: self.u32(), length: self.u32() }
+    }
+}
+
+/// Writes the fields of a row one after another.
+struct Pen<const N: usize> {
+    bytes: [u8; N],
+    at: usize,
+}
+
+impl<const N: usize> Pen<N> {
+    fn new() -> Self {
+        Self { bytes: [0; N], at: 0 }
+    }
+    fn put(mut self, field: &[u8]) -> Self {
+        let end = self.at + field.len();
+        if let Some(place) = self.bytes.get_mut(self.at..end) {
+            place.copy_from_slice(field);
+        }
+        self.at = end;
+        self
+    }
+    fn span(self, span: Span) -> Self {
+        self.put(&span.start.to_le_bytes()).put(&span.length.to_le_bytes())
+    }
+}
+
+/// `row!` declares a row: its fields in the order in which they are stored, and its size, which is checked.
+macro_rules! row {
+    ($(#[$doc:meta])* $name:ident, $size:literal, { $($(#[$field_doc:meta])* $field:ident: $kind:tt),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Default)]
+        pub(crate) struct $name { $($(#[$field_doc])* pub(crate) $field: row!(@type $kind)),+ }
+        impl Row<$size> for $name {
+            fn encode(&self) -> [u8; $size] {
+                const { assert!($(row!(@size $kind) +)+ 0 == $size, "the fields do not fill the row") };
+                let pen = Pen::<$size>::new();
+                $(let pen = row!(@put pen, $kind, self.$field);)+
+                pen.bytes
+            }
+            #[inline(always)]
+            fn decode(bytes: &[u8; $size]) -> Self {
+                let mut fields = Fields(bytes);
+                Self { $($field: row!(@take fields, $kind)),+ }
+            }
+        }
+    };
+    (@type u8) => { u8 }; (@type u16) => { u16 }; (@type u32) => { u32 }; (@type i64) => { i64 }; (@type f64) => { f64 };
+    (@type span) => { Span }; (@type hash96) => { [u8; 12] }; (@type hash128) => { [u8; 16] };
+    (@size u8) => { 1 }; (@size u16) => { 2 }; (@size u32) => { 4 }; (@size i64) => { 8 }; (@size f64) => { 8 };
+    (@size span) => { 8 }; (@size hash96) => { 12 }; (@size hash128) => { 16 };
+    (@put $pen:ident, span, $value:expr) => { $pen.span($value) };
+    (@put $pen:ident, hash96, $value:expr) => { $pen.put(&$value) };
+    (@put $pen:ident, hash128, $value:expr) => { $pen.put(&$value) };
+    (@put $pen:ident, $kind:tt, $value:expr) => { $pen.put(&$value.to_le_bytes()) };
+    (@take $fields:ident, hash96) => { $fields.take() }; (@take $fields:ident, hash128) => { $fields.take() };
+    (@take $fields:ident, $kind:tt) => { $fields.$kind() };
+}
+
+row!(
+    /// A feature, in the order of the answers.
+    Feature, 56, {
+        id: i64,
+        name: span,
+        /// `{"feature":{"id":1,"name":"x","type":"STANDARD"},"enabled":`
+        flagsmith_head: span,
+        /// `{"key":"x"`
+        ofrep_head: span,
+        /// `,"metadata":{"featureId":1,"enabled":`
+        ofrep_tail: span,
+        /// What it is when nothing overrides it.
+        context: u32,
+        /// Its first row in `Ranked`.
+        ranked: u32,
+        ranked_length: u32,
+        flags: u32,
+    }
+);
+
+/// Not for client keys.
+pub(crate) const SERVER_ONLY: u32 = 1;
+/// Some segment or identity overrides it: its reason is `DEFAULT`, not `STATIC`.
+pub(crate) const TARGETED: u32 = 2;
+
+row!(
+    /// What a feature can be: by default, or by the override of a segment.
+    Context, 12, {
+        /// The value as JSON.
+        value: u32,
+        /// Its length in the lower 24 bits; [`ENABLED`] above them.
+        value_length: u32,
+        /// One more than the row in `Splits`; zero: it has no variants.
+        split: u32,
+    }
+);
+
+/// Set in a `value_length`: the flag is enabled.
+pub(crate) const ENABLED: u32 = 1 << 31;
+pub(crate) const LENGTH_MASK: u32 = (1 << 24) - 1;
+
+impl Context {
+    pub(crate) fn enabled(self) -> bool {
+        self.value_length & ENABLED != 0
+    }
+    pub(crate) fn value(self) -> Span {
+        Span { start: self.value, length: self.value_length & LENGTH_MASK }
+    }
+}
+
+row!(
+    /// A multivariate context: its seed is the first id of the hash.
+    Split, 16, { seed: span, variants: u32, length: u32 }
+);
+row!(
+    /// Chosen when `start <= percentage < limit`, where `start` is the limit of the row before (or zero).
+    Variant, 32, { limit: f64, value: span, /** As JSON; empty: it has none. */ key: span, weight: span }
+);
+row!(
+    Segment, 28, {
+        name: span,
+        /// Where its program begins in `Code`, or [`ACCEPT`] or [`REJECT`].
+        entry: u32,
+        /// Its rows in `Targets`.
+        targets: u32,
+        targets_length: u32,
+        flags: u32,
+        /// Its id in Flagsmith, for people. Evaluation does not use it.
+        id: u32,
+    }
+);
+/// All of its conditions read the environment or flags: no identity is needed to decide it.
+pub(crate) const IDENTITY_FREE: u32 = 1;
+
+row!(
+    /// A segment overrides a feature; the rest is in `Ranked`, at the feature's first row plus this rank.
+    Target, 4, { feature: u16, rank: u16 }
+);
+row!(
+    /// The overrides of one feature, strongest first.
+    Ranked, 8, { segment: u32, context: u32 }
+);
+row!(
+    /// One condition, and where to go on.
+    Instruction, 16, { operator: u8, flags: u8, slot: u16, operand: u32, on_true: u32, on_false: u32 }
+);
+/// The slot may have to be resolved from another flag.
+pub(crate) const READS_FLAG: u8 = 1;
+pub(crate) const ACCEPT: u32 = u32::MAX;
+pub(crate) const REJECT: u32 = u32::MAX - 1;
+
+row!(
+    /// What a condition can read. A trait with the slot's name comes first; else the slot is derived.
+    Slot, 16, { name: span, derivation: u32, argument: u32 }
+);
+pub(crate) const PLAIN: u32 = 0;
+pub(crate) const IDENTIFIER: u32 = 1;
+pub(crate) const IDENTITY_KEY: u32 = 2;
+/// Argument: another slot, with a smaller number.
+pub(crate) const SAME_AS: u32 = 3;
+/// Argument: a row in `Literals`.
+pub(crate) const CONSTANT: u32 = 4;
+/// Argument: a feature in the lower 24 bits, a [`FlagField`](crate::model::FlagField) above.
+pub(crate) const FLAG: u32 = 5;
+
+row!(
+    /// The value of a comparison, in each type that the left side may have.
+    Comparand, 40, {
+        flags: u32,
+        reserved: u32,
+        /// As an integer, where `HAS_INTEGER`; the digits where `HAS_BIG_INTEGER` are `digits`.
+        integer: i64,
+        float: f64,
+        text: span,
+        digits: span,
+    }
+);
+pub(crate) const IS_TRUE: u32 = 1;
+pub(crate) const HAS_INTEGER: u32 = 2;
+pub(crate) const HAS_BIG_INTEGER: u32 = 4;
+pub(crate) const HAS_FLOAT: u32 = 8;
+/// The text ends in `:semver`, and is stored without it.
+pub(crate) const IS_SEMVER: u32 = 16;
+
+row!(Modulus, 16, { divisor: f64, remainder: f64 });
+row!(Percentage, 16, { threshold: f64, seed: span });
+row!(
+    /// A set's hashes in `Members`, sorted.
+    Set, 8, { members: u32, length: u32 }
+);
+row!(Pattern, 12, { kind: u32, program: span });
+pub(crate) const AUTOMATON: u32 = 0;
+pub(crate) const BACKTRACKING: u32 = 1;
+row!(Key, 20, { hash: hash128, role: u32 });
+row!(Answer, 12, { body: span, bounds: u32 });
+row!(
+    /// The environment: the only row of its table.
+    Origin, 20, { name: span, client_key: span, flags: u32 }
+);
+/// Flags that are evaluated as disabled are left out of answers.
+pub(crate) const HIDE_DISABLED: u32 = 1;
+row!(
+    /// A constant that a condition can read, as a JSON token.
+    Literal, 8, { token: span }
+);
+row!(FeatureId, 12, { id: i64, feature: u32 });
+row!(Entry, 16, { hash: hash96, group: u32 });
+row!(Item, 16, { feature: i64, value: u32, value_length: u32 });
+row!(Word, 4, { word: u32 });
+row!(Member, 12, { hash: hash96 });
+
+/// A table: rows of fixed size, decoded when they are asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Table<'a, R, const N: usize> {
+    rows: &'a [[u8; N]],
+    row: std::marker::PhantomData<R>,
+}
+
+impl<'a, R: Row<N>, const N: usize> Table<'a, R, N> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rows: bytes.as_chunks().0, row: std::marker::PhantomData }
+    }
+    #[inline(always)]
+    pub(crate) fn get(&self, index: u32) -> Option<R> {
+        self.rows.get(index as usize).map(R::decode)
+    }
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+    pub(crate) fn range(&self, start: u32, length: u32) -> Self {
+        let start = start as usize;
+        Self { rows: self.rows.get(start..start.saturating_add(length as usize)).unwrap_or_default(), ..*self }
+    }
+    pub(crate) fn has(&self, start: u32, length: u32) -> bool {
+        start as usize + length as usize <= self.rows.len()
+    }
+    pub(crate) fn iter(self) -> impl Iterator<Item = R> + 'a
+    where
+        R: 'a,
+    {
+        self.rows.iter().map(R::decode)
+    }
+}
+
+/// What an instruction asks. The numbers are the format's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Equal,
+    NotEqual,
+    Greater,
+    GreaterOrEqual,
+    Less,
+    LessOrEqual,
+    Contains,
+    NotContains,
+    Matches,
+    Modulo,
+    In,
+    Percentage,
+    IsSet,
+    IsNotSet,
+}
+
+impl Operator {
+    const ALL: [Self; 14] = [
+        Self::Equal,
+        Self::NotEqual,
+        Self::Greater,
+        Self::GreaterOrEqual,
+        Self::Less,
+        Self::LessOrEqual,
+        Self::Contains,
+        Self::NotContains,
+        Self::Matches,
+        Self::Modulo,
+        Self::In,
+        Self::Percentage,
+        Self::IsSet,
+        Self::IsNotSet,
+    ];
+
+    #[inline(always)]
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+}

@@ -1,0 +1,69 @@
+//! OFREP's way of writing a feature.
+//!
+//! A feature with a value answers the value, one without answers whether it is enabled. A disabled feature with a value
+//! has none: the application's own default is used.
+
+use crate::answer::Outcome;
+use crate::evaluation::Evaluation;
+use crate::role::Role;
+use crate::subject::Subject;
+
+/// Appends one flag; tells whether the role sees one.
+pub(crate) fn write_flag(
+    evaluation: &Evaluation<'_>,
+    subject: &mut Subject,
+    role: Role,
+    feature: u32,
+    out: &mut Vec<u8>,
+) -> bool {
+    let winner = evaluation.winner(subject, feature);
+    match Outcome::of(evaluation, subject, feature, winner) {
+        Some(outcome) if outcome.is_visible(&evaluation.view, role) => {
+            write(evaluation, &outcome, out);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Appends all flags that the role sees, joined by commas.
+pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, role: Role, out: &mut Vec<u8>) {
+    evaluation.choose(subject);
+    let mut first = true;
+    for feature in 0..evaluation.view.features.len() as u32 {
+        let winner = subject.choice.winner(feature);
+        if let Some(outcome) = Outcome::of(evaluation, subject, feature, winner) {
+            if outcome.is_visible(&evaluation.view, role) {
+                if !std::mem::take(&mut first) {
+                    out.push(b',');
+                }
+                write(evaluation, &outcome, out);
+            }
+        }
+    }
+}
+
+fn write(evaluation: &Evaluation<'_>, outcome: &Outcome<'_>, out: &mut Vec<u8>) {
+    let view = &evaluation.view;
+    let enabled: &[u8] = if outcome.enabled { b"true" } else { b"false" };
+    out.extend_from_slice(view.bytes(outcome.feature.ofrep_head));
+    let value = match (outcome.value, outcome.enabled) {
+        (b"null", _) => Some(enabled),
+        (value, true) => Some(value),
+        (_, false) => None,
+    };
+    if let Some(value) = value {
+        out.extend_from_slice(b",\"value\":");
+        out.extend_from_slice(value);
+    }
+    out.extend_from_slice(b",\"reason\":\"");
+    out.extend_from_slice(outcome.openfeature_reason().as_bytes());
+    out.push(b'"');
+    if let Some(variant) = outcome.variant_json() {
+        out.extend_from_slice(b",\"variant\":");
+        out.extend_from_slice(variant);
+    }
+    out.extend_from_slice(view.bytes(outcome.feature.ofrep_tail));
+    out.extend_from_slice(enabled);
+    out.extend_from_slice(b"}}");
+}

@@ -1,0 +1,314 @@
+//! Reading: the header, and one linear pass over everything that a table refers to.
+
+use std::cell::Cell;
+
+use crate::automaton;
+use crate::backtrack;
+use crate::hash::{Fingerprint, checksum};
+use crate::layout::{
+    ACCEPT, AUTOMATON, BACKTRACKING, CHECKED_FROM, CONSTANT, CORE_MAGIC, CORE_START, FLAG, FORMAT_MAJOR, HEADER,
+    IDENTIFIER, IDENTITY_KEY, Operator, PLAIN, REJECT, Row, SAME_AS, SECTIONS, SUPPORTED_FEATURES, Section, Span,
+    Table, Word,
+};
+use crate::overrides::Overrides;
+use crate::view::{View, place, section};
+use crate::{ReadError, Revision};
+
+/// What the header of either kind of file says.
+pub(crate) struct Header {
+    pub(crate) revision: Revision,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+pub(crate) fn read_header(
+    bytes: &[u8],
+    magic: [u8; 8],
+    expected: &'static str,
+    least: usize,
+) -> Result<Header, ReadError> {
+    let short = || ReadError::TooShort(bytes.len());
+    let found = bytes.first_chunk::<8>().ok_or_else(short)?;
+    if *found != magic {
+        return Err(ReadError::WrongMagic { expected });
+    }
+    let header = bytes.first_chunk::<HEADER>().ok_or_else(short)?;
+    let [
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        major_low,
+        major_high,
+        _,
+        _,
+        r0,
+        r1,
+        r2,
+        r3,
+        l0,
+        l1,
+        l2,
+        l3,
+        l4,
+        l5,
+        l6,
+        l7,
+        rest @ ..,
+    ] = *header;
+    let major = u16::from_le_bytes([major_low, major_high]);
+    if major != FORMAT_MAJOR {
+        return Err(ReadError::UnknownMajor(major));
+    }
+    let required = u32::from_le_bytes([r0, r1, r2, r3]);
+    if required & !SUPPORTED_FEATURES != 0 {
+        return Err(ReadError::UnknownFeatures(required));
+    }
+    let stated = u64::from_le_bytes([l0, l1, l2, l3, l4, l5, l6, l7]);
+    if stated != bytes.len() as u64 || u32::try_from(stated).is_err() {
+        return Err(ReadError::WrongLength { stated, actual: bytes.len() });
+    }
+    if bytes.len() < least {
+        return Err(short());
+    }
+    let sum = rest.first_chunk::<16>().copied().unwrap_or_default();
+    if sum != checksum(bytes.get(CHECKED_FROM..).unwrap_or_default()) {
+        return Err(ReadError::WrongChecksum);
+    }
+    let revision = rest.get(16..24).and_then(|bytes| bytes.first_chunk::<8>()).copied().unwrap_or_default();
+    let fingerprint = rest.last_chunk::<16>().copied().unwrap_or_default();
+    Ok(Header { revision: Revision(u64::from_le_bytes(revision)), fingerprint: Fingerprint(fingerprint) })
+}
+
+/// A section must lie within the file.
+pub(crate) fn span_of(bytes: &[u8], span: Span, index: usize) -> Result<&[u8], ReadError> {
+    if span.within(bytes) {
+        Ok(span.of(bytes))
+    } else {
+        Err(malformed("section", index, "it lies outside of the file"))
+    }
+}
+
+fn malformed(part: &'static str, index: usize, problem: &'static str) -> ReadError {
+    ReadError::Malformed { part, index, problem }
+}
+
+/// Validates a core file.
+pub(crate) fn read_core(bytes: &[u8]) -> Result<Header, ReadError> {
+    let header = read_header(bytes, CORE_MAGIC, "REMORA<SUB>C", CORE_START)?;
+    for number in 0..SECTIONS {
+        span_of(bytes, place(bytes, HEADER, number), number)?;
+    }
+    let view = View::of(bytes, header.fingerprint);
+    let check = Check { view: &view };
+    check.texts()?;
+    check.features()?;
+    check.answers()?;
+    check.segments()?;
+    check.code()?;
+    check.operands()?;
+    check.slots()?;
+    let embedded = section(bytes, Section::Overrides);
+    if !embedded.is_empty() {
+        Overrides::validate(embedded, header.fingerprint)?;
+    }
+    Ok(header)
+}
+
+struct Check<'a> {
+    view: &'a View<'a>,
+}
+
+impl Check<'_> {
+    /// Every row of a table holds.
+    fn each<R: Row<N>, const N: usize>(
+        &self,
+        part: &'static str,
+        table: Table<'_, R, N>,
+        problem: impl Fn(&Self, u32, R) -> Option<&'static str>,
+    ) -> Result<(), ReadError> {
+        for (number, row) in (0_u32..).zip(table.iter()) {
+            if let Some(problem) = problem(self, number, row) {
+                return Err(malformed(part, number as usize, problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// The span lies within the blob, at whole characters. The blob as a whole is UTF-8, which is checked once.
+    fn is_text(&self, span: Span) -> bool {
+        let is_boundary = |at: u32| self.view.blob.get(at as usize).is_none_or(|byte| byte & 0xc0 != 0x80);
+        span.within(self.view.blob) && is_boundary(span.start) && is_boundary(span.start + span.length)
+    }
+
+    fn texts(&self) -> Result<(), ReadError> {
+        if std::str::from_utf8(self.view.blob).is_err() {
+            return Err(malformed("blob", 0, "it is not UTF-8"));
+        }
+        let origin = self.view.origin;
+        let holds = self.is_text(origin.name) && self.is_text(origin.client_key);
+        if holds { Ok(()) } else { Err(malformed("origin", 0, "its texts are outside or no UTF-8")) }
+    }
+
+    fn features(&self) -> Result<(), ReadError> {
+        let view = self.view;
+        self.each("feature", view.features, |check, _, row| {
+            let texts = [row.name, row.flagsmith_head, row.ofrep_head, row.ofrep_tail];
+            match () {
+                () if !texts.iter().all(|span| check.is_text(*span)) => Some("a text is outside or no UTF-8"),
+                () if row.context as usize >= view.contexts.len() => Some("its default does not exist"),
+                () if !view.ranked.has(row.ranked, row.ranked_length) => Some("its overrides do not exist"),
+                () => None,
+            }
+        })?;
+        self.each("context", view.contexts, |check, _, row| match () {
+            () if !check.is_text(row.value()) => Some("its value is outside or no UTF-8"),
+            () if row.split as usize > view.splits.len() => Some("its split does not exist"),
+            () => None,
+        })?;
+        self.each("split", view.splits, |check, _, row| {
+            (!check.is_text(row.seed) || !view.variants.has(row.variants, row.length))
+                .then_some("its seed or its variants are outside")
+        })?;
+        self.each("variant", view.variants, |check, _, row| {
+            (![row.value, row.key, row.weight].iter().all(|span| check.is_text(*span)))
+                .then_some("a text is outside or no UTF-8")
+        })?;
+        self.each("ranked", view.ranked, |_, _, row| {
+            (row.segment as usize >= view.segments.len() || row.context as usize >= view.contexts.len())
+                .then_some("its segment or its context does not exist")
+        })?;
+        self.each("feature id", view.feature_ids, |_, _, row| {
+            (row.feature as usize >= view.features.len()).then_some("its feature does not exist")
+        })?;
+        self.each("split feature", view.split_features, |_, _, row| {
+            (row.word as usize >= view.features.len()).then_some("it does not exist")
+        })?;
+        self.names("feature name", view.feature_names, view.features.len())
+    }
+
+    /// A table of names is a power of two, and its entries exist.
+    fn names(&self, part: &'static str, table: Table<'_, Word, 4>, limit: usize) -> Result<(), ReadError> {
+        if !(table.len() == 0 && limit == 0 || table.len().is_power_of_two()) {
+            return Err(malformed(part, 0, "its size is not a power of two"));
+        }
+        self.each(part, table, |_, _, row| (row.word as usize > limit).then_some("it does not exist"))
+    }
+
+    fn answers(&self) -> Result<(), ReadError> {
+        let view = self.view;
+        if view.answers.len() != 4 {
+            return Err(malformed("answer", view.answers.len(), "there are not four of them"));
+        }
+        self.each("answer", view.answers, |check, _, row| {
+            let count = view.features.len() as u32 + 1;
+            if !check.is_text(row.body) || row.body.length < 2 || !view.bounds.has(row.bounds, count) {
+                return Some("its body or its bounds are outside");
+            }
+            let mut last = 1;
+            let ascending = view.bounds.range(row.bounds, count).iter().all(|bound| {
+                let holds = last <= bound.word && bound.word < row.body.length;
+                last = bound.word;
+                holds
+            });
+            (!ascending).then_some("its bounds are out of order")
+        })
+    }
+
+    fn segments(&self) -> Result<(), ReadError> {
+        let view = self.view;
+        self.each("segment", view.segments, |check, _, row| match () {
+            () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
+            () if !view.targets.has(row.targets, row.targets_length) => Some("what it overrides does not exist"),
+            () if !check.is_place(row.entry) => Some("its program does not exist"),
+            () => None,
+        })?;
+        self.each("target", view.targets, |_, _, row| {
+            let feature = view.features.get(u32::from(row.feature));
+            (!feature.is_some_and(|feature| u32::from(row.rank) < feature.ranked_length))
+                .then_some("its feature or its rank does not exist")
+        })
+    }
+
+    fn is_place(&self, place: u32) -> bool {
+        place == ACCEPT || place == REJECT || (place as usize) < self.view.code.len()
+    }
+
+    fn code(&self) -> Result<(), ReadError> {
+        let view = self.view;
+        self.each("instruction", view.code, |check, number, row| {
+            let operands = match Operator::from_number(row.operator) {
+                None => return Some("its operator is unknown"),
+                Some(Operator::IsSet | Operator::IsNotSet) => usize::MAX,
+                Some(Operator::Matches) => view.patterns.len(),
+                Some(Operator::Modulo) => view.moduli.len(),
+                Some(Operator::In) => view.sets.len(),
+                Some(Operator::Percentage) => view.percentages.len(),
+                Some(_) => view.comparands.len(),
+            };
+            match () {
+                () if usize::from(row.slot) >= view.slots.len() => Some("its slot does not exist"),
+                () if row.operand as usize >= operands => Some("its operand does not exist"),
+                () if ![row.on_true, row.on_false].iter().all(|next| check.is_place(*next) && *next > number) => {
+                    Some("it does not go forward")
+                }
+                () => None,
+            }
+        })
+    }
+
+    fn operands(&self) -> Result<(), ReadError> {
+        let view = self.view;
+        self.each("comparand", view.comparands, |check, _, row| {
+            (!check.is_text(row.text) || !check.is_text(row.digits)).then_some("a text is outside or no UTF-8")
+        })?;
+        self.each("percentage", view.percentages, |check, _, row| {
+            (!check.is_text(row.seed)).then_some("its seed is outside")
+        })?;
+        self.each("set", view.sets, |_, _, row| {
+            (!view.members.has(row.members, row.length)).then_some("its members do not exist")
+        })?;
+        // Programs follow each other, so that checking all of them is linear.
+        let end = Cell::new(0);
+        self.each("pattern", view.patterns, |_, _, row| {
+            if !row.program.within(view.programs) || row.program.start < end.get() {
+                return Some("its program is outside, or another's");
+            }
+            end.set(row.program.start + row.program.length);
+            let program = row.program.of(view.programs);
+            match row.kind {
+                AUTOMATON => automaton::validate(program).err(),
+                BACKTRACKING => backtrack::validate(program).err(),
+                _ => Some("its kind is unknown"),
+            }
+        })
+    }
+
+    fn slots(&self) -> Result<(), ReadError> {
+        let view = self.view;
+        self.each("slot", view.slots, |check, number, row| {
+            let argument_exists = match row.derivation {
+                PLAIN | IDENTIFIER | IDENTITY_KEY => true,
+                SAME_AS => row.argument < number,
+                CONSTANT => (row.argument as usize) < view.literals.len(),
+                FLAG => ((row.argument & 0x00ff_ffff) as usize) < view.features.len(),
+                _ => false,
+            };
+            match () {
+                () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
+                () if !argument_exists => Some("what it is derived from does not exist"),
+                () => None,
+            }
+        })?;
+        self.each("derived slot", view.derived, |_, _, row| {
+            (row.word as usize >= view.slots.len()).then_some("it does not exist")
+        })?;
+        self.each("literal", view.literals, |check, _, row| {
+            (!check.is_text(row.token)).then_some("its token is outside or no UTF-8")
+        })?;
+        self.names("trait name", view.trait_names, view.slots.len())
+    }
+}

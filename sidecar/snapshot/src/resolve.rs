@@ -1,0 +1,142 @@
+//! Conditions that read other flags (`$.flags.<name>.<field>`): results are resolved when they are first read, and a
+//! cycle is cut where it closes, as Flagsmith's engine 11 does it.
+
+use crate::answer::Outcome;
+use crate::evaluation::{Evaluation, Winner};
+use crate::layout::FLAG;
+use crate::model::FlagField;
+use crate::number::Integer;
+use crate::subject::{Subject, Value};
+
+/// How long a chain of flags may be. The operator reports longer ones; here the flag at its end is not set.
+pub const MAX_CHAIN: usize = 64;
+
+/// What was resolved in this evaluation.
+#[derive(Debug, Default)]
+pub(crate) struct Resolution {
+    /// Results that conditions have read. They stand, also where evaluating in another order would give others.
+    resolved: Vec<(u32, Winner)>,
+    /// Features being resolved, outermost first.
+    resolving: Vec<u32>,
+    /// Features found to be in a cycle.
+    cyclic: Vec<u32>,
+    /// Verdicts on segments that were needed on the way.
+    verdicts: Vec<(u32, bool)>,
+    /// How often a cycle was cut.
+    pub(crate) cycle_hits: u32,
+}
+
+impl Resolution {
+    pub(crate) fn clear(&mut self) {
+        self.resolved.clear();
+        self.resolving.clear();
+        self.cyclic.clear();
+        self.verdicts.clear();
+        self.cycle_hits = 0;
+    }
+
+    pub(crate) fn is_cyclic(&self, feature: u32) -> bool {
+        self.cyclic.contains(&feature)
+    }
+
+    fn result(&self, feature: u32) -> Option<Winner> {
+        self.resolved.iter().find(|(other, _)| *other == feature).map(|(_, winner)| *winner)
+    }
+}
+
+/// Does any slot of this environment read a flag?
+pub(crate) fn is_needed(evaluation: &Evaluation<'_>) -> bool {
+    evaluation
+        .view
+        .derived
+        .iter()
+        .any(|word| evaluation.view.slots.get(word.word).is_some_and(|slot| slot.derivation == FLAG))
+}
+
+/// Lets the results that conditions read stand in the choice.
+pub(crate) fn settle(subject: &mut Subject) {
+    let Subject { choice, resolution, .. } = subject;
+    for (feature, winner) in &resolution.resolved {
+        choice.settle(*feature, *winner);
+    }
+}
+
+/// The value of a slot that is derived from a flag.
+pub(crate) fn flag(evaluation: &Evaluation<'_>, subject: &mut Subject, slot: u16) -> Value {
+    let Some(slot) = evaluation.view.slots.get(u32::from(slot)).filter(|slot| slot.derivation == FLAG) else {
+        return Value::Null;
+    };
+    let feature = slot.argument & 0x00ff_ffff;
+    if subject.resolution.result(feature).is_none() {
+        resolve(evaluation, subject, feature);
+    }
+    let Some(winner) = subject.resolution.result(feature) else { return Value::Null };
+    let Some(outcome) = Outcome::of(evaluation, subject, feature, winner) else { return Value::Null };
+    member(evaluation, subject, &outcome, slot.argument >> 24)
+}
+
+fn member(evaluation: &Evaluation<'_>, subject: &mut Subject, outcome: &Outcome<'_>, field: u32) -> Value {
+    const ENABLED: u32 = FlagField::Enabled as u32;
+    const VALUE: u32 = FlagField::Value as u32;
+    const VARIANT: u32 = FlagField::Variant as u32;
+    const REASON: u32 = FlagField::Reason as u32;
+    const NAME: u32 = FlagField::Name as u32;
+    const ID: u32 = FlagField::Id as u32;
+    let text = |bytes| std::str::from_utf8(bytes).unwrap_or_default();
+    match field {
+        ENABLED => Value::Bool(outcome.enabled),
+        VALUE => subject.token(text(outcome.value)),
+        VARIANT => outcome.variant_json().map_or(Value::Null, |json| subject.token(text(json))),
+        REASON => subject.coerced(&outcome.reason(&evaluation.view)),
+        NAME => subject.coerced(evaluation.view.text(outcome.feature.name)),
+        ID => subject.integer(Integer::Small(outcome.feature.id)),
+        _ => Value::Null,
+    }
+}
+
+fn resolve(evaluation: &Evaluation<'_>, subject: &mut Subject, feature: u32) {
+    let resolution = &mut subject.resolution;
+    if let Some(start) = resolution.resolving.iter().position(|other| *other == feature) {
+        let cycle = resolution.resolving.get(start..).unwrap_or_default();
+        resolution.cyclic.extend_from_slice(cycle);
+        resolution.cycle_hits += 1;
+        return;
+    }
+    if resolution.resolving.len() >= MAX_CHAIN {
+        return;
+    }
+    resolution.resolving.push(feature);
+    let winner = strongest(evaluation, subject, feature);
+    subject.resolution.resolving.pop();
+    if !subject.resolution.is_cyclic(feature) {
+        subject.resolution.resolved.push((feature, winner));
+    }
+}
+
+/// Asks every segment that overrides the feature, in the document's order: which cycles are cut depends on it.
+fn strongest(evaluation: &Evaluation<'_>, subject: &mut Subject, feature: u32) -> Winner {
+    let Some(row) = evaluation.view.features.get(feature) else { return Winner::Default };
+    let mut overrides: Vec<(u32, u16)> =
+        evaluation.ranked(&row).iter().zip(0_u16..).map(|(ranked, rank)| (ranked.segment, rank)).collect();
+    overrides.sort_unstable();
+    let mut best: Option<u16> = None;
+    for (segment, rank) in overrides {
+        if is_in(evaluation, subject, segment) {
+            best = Some(best.map_or(rank, |held| held.min(rank)));
+        }
+    }
+    evaluation.individually(&row).unwrap_or_else(|| best.map_or(Winner::Default, Winner::Segment))
+}
+
+fn is_in(evaluation: &Evaluation<'_>, subject: &mut Subject, segment: u32) -> bool {
+    if let Some((_, verdict)) = subject.resolution.verdicts.iter().find(|(other, _)| *other == segment) {
+        return *verdict;
+    }
+    let hits = subject.resolution.cycle_hits;
+    let verdict = evaluation.is_in(subject, segment);
+    if subject.resolution.cycle_hits != hits {
+        return false; // not kept: another way to it may not close a cycle
+    }
+    subject.resolution.verdicts.push((segment, verdict));
+    verdict
+}

@@ -1,0 +1,186 @@
+//! A snapshot over its bytes, wherever they are.
+
+use std::fmt;
+
+use crate::answer;
+use crate::evaluation::{Evaluation, Individual};
+use crate::files::OVERRIDES_SLOTS;
+use crate::hash::{Fingerprint, checksum};
+use crate::layout::Section;
+use crate::ofrep;
+use crate::overrides::Overrides;
+use crate::read::read_core;
+use crate::view::{View, section};
+use crate::{ReadError, Role, Scope, Subject, TraitValue};
+
+/// Names the content of a snapshot: equal content has an equal revision. Twelve hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Revision(pub(crate) u64);
+
+impl Revision {
+    pub(crate) fn of(sum: [u8; 16]) -> Self {
+        let [a, b, c, d, e, f, ..] = sum;
+        Self(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:012x}", self.0)
+    }
+}
+
+/// A validated snapshot. `B` holds its bytes: a `Vec`, a mapped file.
+#[derive(Debug)]
+pub struct Snapshot<B> {
+    core: B,
+    shards: [Option<B>; OVERRIDES_SLOTS],
+    fingerprint: Fingerprint,
+    revision: Revision,
+}
+
+impl<B: AsRef<[u8]>> Snapshot<B> {
+    /// Reads a core file. Everything that a table refers to is checked, once and in linear time; nothing is copied.
+    ///
+    /// # Errors
+    /// Any bytes that are not a core file of this format, each with what to do about it.
+    pub fn read(core: B) -> Result<Self, ReadError> {
+        let header = read_core(core.as_ref())?;
+        Ok(Self {
+            core,
+            shards: [const { None }; OVERRIDES_SLOTS],
+            fingerprint: header.fingerprint,
+            revision: header.revision,
+        })
+    }
+
+    /// Puts an overrides file beside the core. It may be of an older revision: it is right by itself, only staler.
+    ///
+    /// # Errors
+    /// Bytes that are not an overrides file of this environment; the snapshot stays as it was.
+    pub fn attach(&mut self, overrides: B) -> Result<(), ReadError> {
+        let slot = Overrides::validate(overrides.as_ref(), self.fingerprint)?;
+        *self.shards.get_mut(slot).ok_or(ReadError::UnknownSlot(slot))? = Some(overrides);
+        Ok(())
+    }
+
+    /// The name that the operator knows the environment by.
+    pub fn environment(&self) -> &str {
+        let view = self.view();
+        view.text(view.origin.name)
+    }
+
+    /// Names the content.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// How many features there are.
+    pub fn features(&self) -> usize {
+        self.view().features.len()
+    }
+
+    /// How many segments there are.
+    pub fn segments(&self) -> usize {
+        self.view().segments.len()
+    }
+
+    /// How many identifiers have overrides of their own.
+    pub fn identity_overrides(&self) -> usize {
+        self.overrides().map(|overrides| overrides.len()).sum()
+    }
+
+    /// How many bytes it has in all.
+    pub fn bytes(&self) -> usize {
+        self.core.as_ref().len() + self.shards.iter().flatten().map(|shard| shard.as_ref().len()).sum::<usize>()
+    }
+
+    /// What a key may see: `None` if it is not a key of this environment.
+    pub fn role_of(&self, key: &str) -> Option<Role> {
+        let hash = self.fingerprint.hash128(key.as_bytes());
+        let found = self.view().keys.iter().find(|row| row.hash == hash)?;
+        Some(if found.role == Role::Server as u32 { Role::Server } else { Role::Client })
+    }
+
+    /// The answer without an identity: the whole JSON array of flags.
+    pub fn flags(&self, role: Role) -> &[u8] {
+        self.view().environment_answer(role).0
+    }
+
+    /// One flag of the answer without an identity, as JSON; `None` if the role sees no such flag.
+    pub fn flag(&self, role: Role, name: &str) -> Option<&[u8]> {
+        let view = self.view();
+        let feature = view.feature_named(name.as_bytes())?;
+        let (body, bounds) = view.environment_answer(role);
+        let item = body.get(bounds.get(feature)?.word as usize..bounds.get(feature + 1)?.word as usize)?;
+        let item = item.strip_suffix(b",").unwrap_or(item);
+        (!item.is_empty()).then_some(item)
+    }
+
+    /// Gives the subject its identifier. Without one there is no identity: segments that need one do not match.
+    pub fn identify(&self, subject: &mut Subject, identifier: &str) {
+        subject.identified = true;
+        subject.identifier.clear();
+        subject.identifier.push_str(identifier);
+    }
+
+    /// Gives the subject a trait. The last of several with one name counts; traits that no condition reads cost nothing.
+    pub fn set_trait(&self, subject: &mut Subject, key: &str, value: TraitValue<'_>) {
+        let view = self.view();
+        if let Some(slot) = view.slot_named(key.as_bytes()) {
+            subject.fit(view.slots.len());
+            subject.set(slot, value);
+        }
+    }
+
+    /// Appends the JSON array of all flags for the subject, as Flagsmith's edge proxy writes it.
+    pub fn write_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) {
+        answer::write_flags(&self.evaluation(subject, Scope::All), subject, role, out);
+    }
+
+    /// Appends one flag for the subject, as OFREP writes it; tells whether the role sees such a flag.
+    pub fn write_ofrep_flag(&self, subject: &mut Subject, role: Role, name: &str, out: &mut Vec<u8>) -> bool {
+        let Some(feature) = self.view().feature_named(name.as_bytes()) else { return false };
+        let evaluation = self.evaluation(subject, Scope::All);
+        ofrep::write_flag(&evaluation, subject, role, feature, out)
+    }
+
+    /// Appends all flags for the subject, as OFREP writes them, joined by commas.
+    pub fn write_ofrep_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) {
+        ofrep::write_flags(&self.evaluation(subject, Scope::All), subject, role, out);
+    }
+
+    pub(crate) fn view(&self) -> View<'_> {
+        View::of(self.core.as_ref(), self.fingerprint)
+    }
+
+    fn overrides(&self) -> impl Iterator<Item = Overrides<'_>> {
+        let embedded = section(self.core.as_ref(), Section::Overrides);
+        let shards = self.shards.iter().flatten().map(AsRef::as_ref);
+        std::iter::once(embedded).filter(|bytes| !bytes.is_empty()).chain(shards).map(Overrides::of)
+    }
+
+    /// Makes the subject ready to be evaluated, and looks up what it has for itself.
+    pub(crate) fn evaluation(&self, subject: &mut Subject, scope: Scope) -> Evaluation<'_> {
+        let view = self.view();
+        view.begin(subject);
+        subject.resolution.clear();
+        let mut individual = None;
+        if subject.identified {
+            let mut hash = None;
+            individual = self.overrides().find_map(|overrides| {
+                let hash = hash.get_or_insert_with(|| self.fingerprint.hash96(subject.identifier.as_bytes()));
+                overrides.find(hash).map(|items| Individual { items, blob: overrides.blob })
+            });
+        }
+        Evaluation { view, individual, scope }
+    }
+}
+
+/// A short digest of any bytes, for validators of HTTP caches.
+#[must_use]
+pub fn digest(bytes: &[u8]) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = checksum(bytes);
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+}

@@ -1,0 +1,187 @@
+//! Who asks: an identity and its traits, in buffers that are used again for the next request.
+
+use crate::layout::{CONSTANT, IDENTIFIER, IDENTITY_KEY, SAME_AS, Word};
+use crate::number::{Coerced, Integer, coerce};
+use crate::view::View;
+
+/// A trait's value as it was sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TraitValue<'a> {
+    /// Takes the trait away.
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// A JSON number without point and exponent, of any size.
+    Integer(&'a str),
+    /// Any other JSON number.
+    Float(f64),
+    /// A string. One that looks like a number is compared as a number.
+    String(&'a str),
+}
+
+/// The identity and the traits of one request, bound to the slots of one snapshot. Keep it for the next request: after
+/// the first few, nothing is allocated any more.
+#[derive(Debug, Default)]
+pub struct Subject {
+    pub(crate) identified: bool,
+    pub(crate) identifier: String,
+    /// By slot.
+    values: Vec<Value>,
+    /// The texts that values refer to.
+    texts: String,
+    pub(crate) choice: crate::choose::Choice,
+    pub(crate) resolution: crate::resolve::Resolution,
+}
+
+/// A run of [`Subject::texts`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    start: u32,
+    end: u32,
+}
+
+/// A value after coercion, by which conditions compare.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    Integer(i64),
+    /// Does not fit into an `i64`; the digits of its magnitude.
+    BigInteger {
+        negative: bool,
+        digits: Stretch,
+    },
+    Float(f64),
+    Text(Stretch),
+}
+
+impl Subject {
+    /// Forgets the request, and keeps the room.
+    pub fn clear(&mut self) {
+        self.identified = false;
+        self.identifier.clear();
+        self.values.clear();
+        self.texts.clear();
+    }
+
+    /// Makes room for the slots of a snapshot, once a request.
+    pub(crate) fn fit(&mut self, slots: usize) {
+        if self.values.len() != slots {
+            self.values.clear();
+            self.values.resize(slots, Value::Null);
+        }
+    }
+
+    pub(crate) fn set(&mut self, slot: u32, value: TraitValue<'_>) {
+        let value = match value {
+            TraitValue::Null => Value::Null,
+            TraitValue::Bool(bool) => Value::Bool(bool),
+            TraitValue::Integer(token) => Integer::parse(token).map_or(Value::Null, |integer| self.integer(integer)),
+            TraitValue::Float(float) => Value::Float(float),
+            TraitValue::String(text) => self.coerced(text),
+        };
+        self.put(slot, value);
+    }
+
+    pub(crate) fn put(&mut self, slot: u32, value: Value) {
+        if let Some(place) = self.values.get_mut(slot as usize) {
+            *place = value;
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn value(&self, slot: u16) -> Value {
+        self.values.get(usize::from(slot)).copied().unwrap_or(Value::Null)
+    }
+
+    /// What Flagsmith's engine takes a string for.
+    pub(crate) fn coerced(&mut self, text: &str) -> Value {
+        match coerce(text) {
+            Coerced::Integer(integer) => self.integer(integer),
+            Coerced::Float(float) => Value::Float(float),
+            Coerced::Text => Value::Text(self.keep(text)),
+        }
+    }
+
+    pub(crate) fn integer(&mut self, integer: Integer<'_>) -> Value {
+        match integer {
+            Integer::Small(small) => Value::Integer(small),
+            Integer::Big { negative, digits } => Value::BigInteger { negative, digits: self.keep(digits) },
+        }
+    }
+
+    fn keep(&mut self, text: &str) -> Stretch {
+        let start = self.texts.len();
+        // A request is far below 4 GiB; if one were not, its texts would be empty rather than wrong.
+        match (u32::try_from(start), u32::try_from(start + text.len())) {
+            (Ok(start), Ok(end)) => {
+                self.texts.push_str(text);
+                Stretch { start, end }
+            }
+            _ => Stretch { start: 0, end: 0 },
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn text(&self, stretch: Stretch) -> &str {
+        self.texts.get(stretch.start as usize..stretch.end as usize).unwrap_or_default()
+    }
+
+    /// The identity's key, in the pieces that are hashed.
+    pub(crate) fn key<'s>(&'s self, view: &View<'s>) -> [&'s [u8]; 3] {
+        [view.bytes(view.origin.client_key), b"_", self.identifier.as_bytes()]
+    }
+}
+
+impl View<'_> {
+    /// Gives every derived slot its value, except where a trait of that name was sent, and except those that depend on
+    /// a flag, which are resolved when they are read. Call it once, after the traits.
+    pub(crate) fn begin(&self, subject: &mut Subject) {
+        subject.fit(self.slots.len());
+        for Word { word: index } in self.derived.iter() {
+            let (Some(slot), Ok(number)) = (self.slots.get(index), u16::try_from(index)) else { continue };
+            if subject.value(number) != Value::Null {
+                continue;
+            }
+            let value = match slot.derivation {
+                IDENTIFIER if subject.identified => {
+                    let identifier = std::mem::take(&mut subject.identifier);
+                    let value = subject.coerced(&identifier);
+                    subject.identifier = identifier;
+                    value
+                }
+                IDENTITY_KEY if subject.identified => {
+                    let mut key = String::from(self.text(self.origin.client_key));
+                    key.push('_');
+                    key.push_str(&subject.identifier);
+                    subject.coerced(&key)
+                }
+                SAME_AS => u16::try_from(slot.argument).map_or(Value::Null, |other| subject.value(other)),
+                CONSTANT => self
+                    .literals
+                    .get(slot.argument)
+                    .map_or(Value::Null, |literal| subject.token(self.text(literal.token))),
+                _ => Value::Null,
+            };
+            subject.put(index, value);
+        }
+    }
+}
+
+impl Subject {
+    /// The value of a JSON token that the writer made; strings are coerced as traits are.
+    pub(crate) fn token(&mut self, token: &str) -> Value {
+        match token {
+            "true" => Value::Bool(true),
+            "false" => Value::Bool(false),
+            _ if token.starts_with('"') => {
+                let mut text = String::new();
+                crate::json::read_string(token, &mut text).map_or(Value::Null, |()| self.coerced(&text))
+            }
+            _ => match Integer::parse(token) {
+                Some(integer) => self.integer(integer),
+                None => token.parse().map_or(Value::Null, Value::Float),
+            },
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The answers that do not depend on the request, whole.
+
+use crate::json;
+use crate::model::{Context, Environment, Feature};
+
+/// `[item,item,...]`, and where the item of each feature begins; the last bound is the closing bracket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) body: Vec<u8>,
+    pub(super) bounds: Vec<usize>,
+}
+
+/// The answer for each kind of key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answers {
+    pub(super) client: Answer,
+    pub(super) server: Answer,
+}
+
+/// Joins one item a feature (empty: left out) to an array. An item's range takes in the comma behind it.
+pub(super) fn join(items: Vec<Vec<u8>>) -> Answer {
+    let mut body = vec![b'['];
+    let mut bounds = Vec::with_capacity(items.len() + 1);
+    for item in items {
+        bounds.push(body.len());
+        if !item.is_empty() {
+            body.extend_from_slice(&item);
+            body.push(b',');
+        }
+    }
+    if body.last() == Some(&b',') {
+        body.pop();
+    }
+    for bound in &mut bounds {
+        *bound = (*bound).min(body.len());
+    }
+    bounds.push(body.len());
+    body.push(b']');
+    Answer { body, bounds }
+}
+
+/// Every feature by its default.
+pub(super) fn plain(environment: &Environment) -> Answers {
+    let answer = |server: bool| {
+        join(
+            environment
+                .features
+                .iter()
+                .map(|feature| {
+                    let hidden =
+                        (feature.server_only && !server) || (environment.hide_disabled && !feature.default.enabled);
+                    if hidden { Vec::new() } else { item(feature, &feature.default) }
+                })
+                .collect(),
+        )
+    };
+    Answers { client: answer(false), server: answer(true) }
+}
+
+fn item(feature: &Feature, context: &Context) -> Vec<u8> {
+    let mut item = flagsmith_head(feature);
+    item.extend_from_slice(crate::answer::state(context.enabled));
+    item.extend_from_slice(context.value.as_bytes());
+    item.push(b'}');
+    item
+}
+
+/// The flag object of Flagsmith's dialect up to its state.
+pub(super) fn flagsmith_head(feature: &Feature) -> Vec<u8> {
+    let mut head = format!("{{\"feature\":{{\"id\":{},\"name\":", feature.id);
+    json::write_string(&feature.name, &mut head);
+    head.push_str(",\"type\":");
+    json::write_string(&feature.kind, &mut head);
+    head.push_str("},\"enabled\":");
+    head.into_bytes()
+}
+
+/// The flag object of OFREP up to its value.
+pub(super) fn ofrep_head(feature: &Feature) -> Vec<u8> {
+    let mut head = String::from("{\"key\":");
+    json::write_string(&feature.name, &mut head);
+    head.into_bytes()
+}
+
+/// The flag object of OFREP from its metadata.
+pub(super) fn ofrep_tail(feature: &Feature) -> Vec<u8> {
+    format!(",\"metadata\":{{\"featureId\":{},\"enabled\":", feature.id).into_bytes()
+}

@@ -1,0 +1,49 @@
+//! The blob: every run of bytes that a table refers to, each distinct one once.
+
+use std::collections::HashMap;
+
+use super::WriteError;
+use crate::layout::Span;
+
+#[derive(Default)]
+pub(super) struct Blob {
+    pub(super) bytes: Vec<u8>,
+    known: HashMap<Box<[u8]>, Span>,
+}
+
+impl Blob {
+    /// The place of these bytes, which may be shared with equal ones.
+    pub(super) fn intern(&mut self, bytes: &[u8]) -> Result<Span, WriteError> {
+        if let Some(span) = self.known.get(bytes) {
+            return Ok(*span);
+        }
+        let span = Span { start: offset(self.bytes.len())?, length: offset(bytes.len())? };
+        self.bytes.extend_from_slice(bytes);
+        self.known.insert(bytes.into(), span);
+        Ok(span)
+    }
+}
+
+/// A length or index as the format stores it.
+pub(super) fn offset(value: usize) -> Result<u32, WriteError> {
+    // Two below the largest are taken by ACCEPT and REJECT.
+    let limit = u32::MAX as usize - 2;
+    u32::try_from(value).ok().filter(|_| value <= limit).ok_or(WriteError::TooMany {
+        what: "bytes or rows",
+        count: value,
+        limit,
+    })
+}
+
+/// A value's length and whether the flag is enabled, in one word.
+pub(super) fn value_length(length: u32, enabled: bool) -> Result<u32, WriteError> {
+    use crate::layout::{ENABLED, LENGTH_MASK};
+    if length > LENGTH_MASK {
+        return Err(WriteError::TooMany {
+            what: "bytes in one value",
+            count: length as usize,
+            limit: LENGTH_MASK as usize,
+        });
+    }
+    Ok(length | if enabled { ENABLED } else { 0 })
+}

@@ -1,0 +1,249 @@
+//! Segments as programs: each condition knows where to go on when it holds and when it does not, and every jump goes
+//! forward, so a program ends. The nesting of rules is gone.
+
+use std::collections::HashMap;
+
+use super::WriteError;
+use super::blob::{Blob, offset};
+use crate::hash::Fingerprint;
+use crate::layout::{
+    ACCEPT, AUTOMATON, BACKTRACKING, Comparand, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_SEMVER, IS_TRUE,
+    Instruction, Member, Modulus, Operator, Pattern, Percentage, READS_FLAG, REJECT, Row, Set, Span,
+};
+use crate::model::{self, Comparison, Condition, Junction, Rule, Test};
+use crate::number::Integer;
+
+/// The tables that programs refer to, as they are stored.
+#[derive(Default)]
+pub(super) struct Operands {
+    pub(super) comparands: Vec<u8>,
+    pub(super) moduli: Vec<u8>,
+    pub(super) percentages: Vec<u8>,
+    pub(super) sets: Vec<u8>,
+    pub(super) members: Vec<u8>,
+    pub(super) patterns: Vec<u8>,
+    pub(super) programs: Vec<u8>,
+    known_patterns: HashMap<model::Pattern, u32>,
+}
+
+/// Where to go on: the end, or an instruction, counted from the end of the program while it is built.
+#[derive(Clone, Copy)]
+enum Label {
+    Accept,
+    Reject,
+    Behind(usize),
+}
+
+/// One segment's program, last instruction first.
+struct Program<'a> {
+    instructions: Vec<(Instruction, Label, Label)>,
+    segment: &'a str,
+    /// May the order of conditions be changed? Not where reading one can have an effect (a cycle of flags).
+    reorder: bool,
+    reads_flag: &'a dyn Fn(&Condition) -> bool,
+    fingerprint: Fingerprint,
+    operands: &'a mut Operands,
+    blob: &'a mut Blob,
+}
+
+/// Appends the program of a segment to `code` and returns its entry.
+pub(super) fn write(
+    segment: &model::Segment,
+    reads_flag: &dyn Fn(&Condition) -> bool,
+    fingerprint: Fingerprint,
+    operands: &mut Operands,
+    blob: &mut Blob,
+    code: &mut Vec<Instruction>,
+) -> Result<u32, WriteError> {
+    if segment.rules.is_empty() {
+        return Ok(REJECT);
+    }
+    let mut program = Program {
+        instructions: Vec::new(),
+        segment: &segment.id,
+        reorder: !any_condition(&segment.rules, reads_flag),
+        reads_flag,
+        fingerprint,
+        operands,
+        blob,
+    };
+    let mut entry = Label::Accept;
+    for rule in segment.rules.iter().rev() {
+        entry = program.rule(rule, entry, Label::Reject)?;
+    }
+    let end = code.len() + program.instructions.len();
+    offset(end)?;
+    let place = |label| match label {
+        Label::Accept => ACCEPT,
+        Label::Reject => REJECT,
+        Label::Behind(behind) => (end - 1 - behind) as u32, // below `end`, which fits
+    };
+    let entry = place(entry);
+    code.extend(program.instructions.iter().rev().map(|(instruction, on_true, on_false)| Instruction {
+        on_true: place(*on_true),
+        on_false: place(*on_false),
+        ..*instruction
+    }));
+    Ok(entry)
+}
+
+impl Program<'_> {
+    /// Conditions first, then sub-rules; each part by the same junction, and both must hold.
+    fn rule(&mut self, rule: &Rule, on_true: Label, on_false: Label) -> Result<Label, WriteError> {
+        let rules: Vec<&Rule> = rule.rules.iter().collect();
+        let then = self.join(rule.junction, &rules, on_true, on_false, Self::rule)?;
+        let mut conditions: Vec<&Condition> = rule.conditions.iter().collect();
+        if self.reorder {
+            conditions.sort_by_key(|condition| cost(&condition.test));
+        }
+        self.join(rule.junction, &conditions, then, on_false, Self::condition)
+    }
+
+    fn join<T>(
+        &mut self,
+        junction: Junction,
+        parts: &[&T],
+        on_true: Label,
+        on_false: Label,
+        part: impl Fn(&mut Self, &T, Label, Label) -> Result<Label, WriteError>,
+    ) -> Result<Label, WriteError> {
+        if parts.is_empty() {
+            return Ok(on_true);
+        }
+        // What is left to do when none of the parts so far has decided.
+        let mut rest = if junction == Junction::Any { on_false } else { on_true };
+        for each in parts.iter().rev() {
+            rest = match junction {
+                Junction::All => part(self, each, rest, on_false)?,
+                Junction::Any => part(self, each, on_true, rest)?,
+                Junction::None => part(self, each, on_false, rest)?,
+            };
+        }
+        Ok(rest)
+    }
+
+    fn condition(&mut self, condition: &Condition, on_true: Label, on_false: Label) -> Result<Label, WriteError> {
+        let (operator, operand) = match &condition.test {
+            Test::Constant(holds) => return Ok(if *holds { on_true } else { on_false }),
+            Test::Compare(comparison, comparand) => (operator(*comparison), self.comparand(comparand)?),
+            Test::Contains(comparand) => (Operator::Contains, self.comparand(comparand)?),
+            Test::NotContains(comparand) => (Operator::NotContains, self.comparand(comparand)?),
+            Test::Matches(pattern) => (Operator::Matches, self.pattern(pattern)?),
+            Test::Modulo { divisor, remainder } => (
+                Operator::Modulo,
+                push(&mut self.operands.moduli, &Modulus { divisor: *divisor, remainder: *remainder })?,
+            ),
+            Test::In(members) => (Operator::In, self.set(members)?),
+            Test::Percentage { threshold } => {
+                let seed = self.blob.intern(self.segment.as_bytes())?;
+                (
+                    Operator::Percentage,
+                    push(&mut self.operands.percentages, &Percentage { threshold: *threshold, seed })?,
+                )
+            }
+            Test::IsSet => (Operator::IsSet, 0),
+            Test::IsNotSet => (Operator::IsNotSet, 0),
+        };
+        let limit = usize::from(u16::MAX);
+        let slot = u16::try_from(condition.property).map_err(|_| WriteError::TooMany {
+            what: "properties in conditions",
+            count: condition.property,
+            limit,
+        })?;
+        let flags = if (self.reads_flag)(condition) { READS_FLAG } else { 0 };
+        let instruction = Instruction { operator: operator as u8, flags, slot, operand, on_true: 0, on_false: 0 };
+        self.instructions.push((instruction, on_true, on_false));
+        Ok(Label::Behind(self.instructions.len() - 1))
+    }
+
+    fn comparand(&mut self, comparand: &model::Comparand) -> Result<u32, WriteError> {
+        let mut row = Comparand { text: self.blob.intern(comparand.text.as_bytes())?, ..Comparand::default() };
+        if comparand.boolean {
+            row.flags |= IS_TRUE;
+        }
+        if comparand.semver {
+            row.flags |= IS_SEMVER;
+        }
+        if let Some(float) = comparand.float {
+            row.flags |= HAS_FLOAT;
+            row.float = float;
+        }
+        match comparand.integer.as_deref().and_then(Integer::parse) {
+            Some(Integer::Small(small)) => {
+                row.flags |= HAS_INTEGER;
+                row.integer = small;
+            }
+            Some(Integer::Big { negative, digits }) => {
+                row.flags |= HAS_BIG_INTEGER;
+                row.integer = if negative { -1 } else { 1 };
+                row.digits = self.blob.intern(digits.as_bytes())?;
+            }
+            None => {}
+        }
+        push(&mut self.operands.comparands, &row)
+    }
+
+    fn pattern(&mut self, pattern: &model::Pattern) -> Result<u32, WriteError> {
+        if let Some(index) = self.operands.known_patterns.get(pattern) {
+            return Ok(*index);
+        }
+        let (kind, program) = match pattern {
+            model::Pattern::Automaton(program) => (AUTOMATON, program),
+            model::Pattern::Backtracking(program) => (BACKTRACKING, program),
+        };
+        let place = Span { start: offset(self.operands.programs.len())?, length: offset(program.len())? };
+        self.operands.programs.extend_from_slice(program);
+        let index = push(&mut self.operands.patterns, &Pattern { kind, program: place })?;
+        self.operands.known_patterns.insert(pattern.clone(), index);
+        Ok(index)
+    }
+
+    fn set(&mut self, members: &[String]) -> Result<u32, WriteError> {
+        let mut hashes: Vec<_> = members.iter().map(|member| self.fingerprint.hash96(member.as_bytes())).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        let first = offset(self.operands.members.len() / 12)?;
+        for hash in &hashes {
+            self.operands.members.extend_from_slice(&Member { hash: *hash }.encode());
+        }
+        push(&mut self.operands.sets, &Set { members: first, length: offset(hashes.len())? })
+    }
+}
+
+/// Appends a row and returns its index.
+fn push<const N: usize>(table: &mut Vec<u8>, row: &impl Row<N>) -> Result<u32, WriteError> {
+    let encoded = row.encode();
+    let index = table.len() / N;
+    table.extend_from_slice(&encoded);
+    offset(index)
+}
+
+fn operator(comparison: Comparison) -> Operator {
+    match comparison {
+        Comparison::Equal => Operator::Equal,
+        Comparison::NotEqual => Operator::NotEqual,
+        Comparison::Greater => Operator::Greater,
+        Comparison::GreaterOrEqual => Operator::GreaterOrEqual,
+        Comparison::Less => Operator::Less,
+        Comparison::LessOrEqual => Operator::LessOrEqual,
+    }
+}
+
+/// Is there such a condition anywhere in the rules?
+fn any_condition(rules: &[Rule], holds: &dyn Fn(&Condition) -> bool) -> bool {
+    rules.iter().any(|rule| rule.conditions.iter().any(holds) || any_condition(&rule.rules, holds))
+}
+
+/// Cheap questions are asked first.
+fn cost(test: &Test) -> u8 {
+    match test {
+        Test::Constant(_) => 0,
+        Test::IsSet | Test::IsNotSet => 1,
+        Test::Compare(..) | Test::Modulo { .. } => 2,
+        Test::In(_) => 3,
+        Test::Contains(_) | Test::NotContains(_) => 4,
+        Test::Matches(model::Pattern::Automaton(_)) => 5,
+        Test::Percentage { .. } => 6,
+        Test::Matches(model::Pattern::Backtracking(_)) => 7,
+    }
+}

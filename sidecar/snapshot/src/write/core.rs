@@ -1,0 +1,402 @@
+//! The tables of a core file.
+
+use std::collections::HashSet;
+
+use super::answers::{Answer, Answers, flagsmith_head, ofrep_head, ofrep_tail};
+use super::blob::{Blob, offset, value_length};
+use super::code::{self, Operands};
+use super::{WriteError, head};
+use crate::hash::{Fingerprint, bucket};
+use crate::layout::{
+    Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER, HIDE_DISABLED,
+    IDENTIFIER, IDENTITY_FREE, IDENTITY_KEY, Instruction, Key, Literal, Origin, PLAIN, Ranked, Row, SAME_AS, SECTIONS,
+    SERVER_ONLY, Section, Segment, Slot, Span, Split, TARGETED, Target, Variant, Word,
+};
+use crate::model::{self, Derivation, Environment};
+use crate::role::Role;
+
+/// Everything of a core but its answers and overrides, which are only known when this can be evaluated.
+pub(super) struct Tables {
+    sections: [Vec<u8>; SECTIONS],
+    blob: Vec<u8>,
+    fingerprint: Fingerprint,
+}
+
+/// The tables while they grow.
+#[derive(Default)]
+struct Builder {
+    blob: Blob,
+    contexts: Rows<Context, 12>,
+    splits: Rows<Split, 16>,
+    variants: Rows<Variant, 32>,
+}
+
+/// Encoded rows.
+struct Rows<R, const N: usize> {
+    bytes: Vec<u8>,
+    row: std::marker::PhantomData<R>,
+}
+
+impl<R, const N: usize> Default for Rows<R, N> {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), row: std::marker::PhantomData }
+    }
+}
+
+impl<R: Row<N>, const N: usize> Rows<R, N> {
+    fn next(&self) -> Result<u32, WriteError> {
+        offset(self.bytes.len() / N)
+    }
+    fn push(&mut self, row: &R) -> Result<u32, WriteError> {
+        let index = self.next()?;
+        self.bytes.extend_from_slice(&row.encode());
+        Ok(index)
+    }
+}
+
+impl Tables {
+    pub(super) fn of(environment: &Environment, fingerprint: Fingerprint) -> Result<Self, WriteError> {
+        let limit = usize::from(u16::MAX);
+        for (what, count) in [("features", environment.features.len()), ("segments", environment.segments.len())] {
+            if count > limit {
+                return Err(WriteError::TooMany { what, count, limit });
+            }
+        }
+        let mut builder = Builder::default();
+        let mut sections = [const { Vec::new() }; SECTIONS];
+        let mut put = |section: Section, bytes: Vec<u8>| {
+            if let Some(place) = sections.get_mut(section as usize) {
+                *place = bytes;
+            }
+        };
+
+        let overrides = rank(&environment.segments, environment.features.len());
+        let mut ranked = Rows::<Ranked, 8>::default();
+        let mut features = Rows::<Feature, 56>::default();
+        let individual: HashSet<i64> = environment
+            .identity_overrides
+            .iter()
+            .flat_map(|identity| &identity.flags)
+            .map(|flag| flag.feature)
+            .collect();
+        for (feature, own) in environment.features.iter().zip(&overrides.by_feature) {
+            let targeted = !own.is_empty() || individual.contains(&feature.id);
+            let row = builder.feature(environment, feature, own, targeted, &mut ranked)?;
+            features.push(&row)?;
+        }
+        put(Section::Features, features.bytes);
+        put(Section::Ranked, ranked.bytes);
+        put(Section::FeatureNames, names(environment.features.iter().map(|feature| feature.name.as_bytes())));
+        put(Section::SplitFeatures, split_features(&environment.features));
+        put(Section::FeatureIds, feature_ids(&environment.features)?);
+
+        let mut operands = Operands::default();
+        let (segments, targets, code) = builder.segments(environment, &overrides, fingerprint, &mut operands)?;
+        put(Section::Segments, segments);
+        put(Section::Targets, targets);
+        put(Section::Code, code);
+        put(Section::Comparands, operands.comparands);
+        put(Section::Moduli, operands.moduli);
+        put(Section::Percentages, operands.percentages);
+        put(Section::Sets, operands.sets);
+        put(Section::Members, operands.members);
+        put(Section::Patterns, operands.patterns);
+        put(Section::Programs, operands.programs);
+
+        let (slots, derived, literals) = builder.slots(environment)?;
+        put(Section::Slots, slots);
+        put(Section::Derived, derived);
+        put(Section::TraitNames, names(environment.properties.iter().map(|property| property.name.as_bytes())));
+
+        put(Section::Keys, keys(environment, fingerprint)?);
+        put(Section::Literals, literals.bytes);
+        put(Section::Origin, builder.origin(environment)?);
+        put(Section::Contexts, builder.contexts.bytes);
+        put(Section::Splits, builder.splits.bytes);
+        put(Section::Variants, builder.variants.bytes);
+        Ok(Self { sections, blob: builder.blob.bytes, fingerprint })
+    }
+
+    /// The whole file but for its revision and checksum.
+    pub(super) fn lay_out(
+        &self,
+        environment: &Environment,
+        answers: &Answers,
+        defaults: &Answers,
+        overrides: &[u8],
+    ) -> Result<Vec<u8>, WriteError> {
+        let mut blob = self.blob.clone();
+        let mut bounds = Rows::<Word, 4>::default();
+        let mut rows = Rows::<AnswerRow, 12>::default();
+        let mut known: Vec<(&Answer, AnswerRow)> = Vec::new();
+        for answer in [&answers.client, &answers.server, &defaults.client, &defaults.server] {
+            let row = if let Some((_, row)) = known.iter().find(|(other, _)| *other == answer) {
+                *row
+            } else {
+                let row = AnswerRow {
+                    body: Span { start: offset(blob.len())?, length: offset(answer.body.len())? },
+                    bounds: bounds.next()?,
+                };
+                blob.extend_from_slice(&answer.body);
+                for bound in &answer.bounds {
+                    bounds.push(&Word { word: offset(*bound)? })?;
+                }
+                known.push((answer, row));
+                row
+            };
+            rows.push(&row)?;
+        }
+        debug_assert_eq!(answers.client.bounds.len(), environment.features.len() + 1);
+
+        let mut file = vec![0; CORE_START];
+        for (index, section) in self.sections.iter().enumerate() {
+            let content: &[u8] = match index {
+                _ if index == Section::Blob as usize => &blob,
+                _ if index == Section::Answers as usize => &rows.bytes,
+                _ if index == Section::Bounds as usize => &bounds.bytes,
+                _ if index == Section::Overrides as usize => overrides,
+                _ => section,
+            };
+            while file.len() % 8 != 0 {
+                file.push(0);
+            }
+            let place = Span { start: offset(file.len())?, length: offset(content.len())? };
+            file.extend_from_slice(content);
+            let at = HEADER + index * 8;
+            super::put(&mut file, at, &place.start.to_le_bytes());
+            super::put(&mut file, at + 4, &place.length.to_le_bytes());
+        }
+        offset(file.len())?;
+        head(&mut file, CORE_MAGIC, self.fingerprint);
+        Ok(file)
+    }
+}
+
+/// A segment's override as the writer sorts it.
+#[derive(Clone, Copy)]
+struct Place {
+    segment: usize,
+    position: usize,
+}
+
+/// The overrides of each feature, strongest first.
+struct Overrides {
+    by_feature: Vec<Vec<Place>>,
+}
+
+/// The lowest priority wins, none is the highest; among equals the first in the document does.
+fn rank(segments: &[model::Segment], features: usize) -> Overrides {
+    let mut by_feature = vec![Vec::new(); features];
+    for (segment, content) in segments.iter().enumerate() {
+        for (position, own) in content.overrides.iter().enumerate() {
+            if let Some(places) = by_feature.get_mut(own.feature) {
+                places.push((own.priority.unwrap_or(f64::INFINITY), Place { segment, position }));
+            }
+        }
+    }
+    let by_feature = by_feature
+        .into_iter()
+        .map(|mut places: Vec<(f64, Place)>| {
+            places.sort_by(|(a, _), (b, _)| a.total_cmp(b)); // stable: the document's order stays among equals
+            places.into_iter().map(|(_, place)| place).collect()
+        })
+        .collect();
+    Overrides { by_feature }
+}
+
+impl Builder {
+    fn context(&mut self, context: &model::Context) -> Result<u32, WriteError> {
+        let value = self.blob.intern(context.value.as_bytes())?;
+        let split = match &context.split {
+            None => 0,
+            Some(split) => {
+                let row = Split {
+                    seed: self.blob.intern(split.seed.as_bytes())?,
+                    variants: self.variants.next()?,
+                    length: offset(split.variants.len())?,
+                };
+                let mut limit = 0.0;
+                for variant in &split.variants {
+                    limit += variant.weight;
+                    let mut key = String::new();
+                    if let Some(name) = &variant.key {
+                        crate::json::write_string(name, &mut key);
+                    }
+                    let row = Variant {
+                        limit,
+                        value: self.blob.intern(variant.value.as_bytes())?,
+                        key: self.blob.intern(key.as_bytes())?,
+                        weight: self.blob.intern(variant.weight_text.as_bytes())?,
+                    };
+                    self.variants.push(&row)?;
+                }
+                self.splits.push(&row)? + 1
+            }
+        };
+        self.contexts.push(&Context {
+            value: value.start,
+            value_length: value_length(value.length, context.enabled)?,
+            split,
+        })
+    }
+
+    fn feature(
+        &mut self,
+        environment: &Environment,
+        feature: &model::Feature,
+        own: &[Place],
+        targeted: bool,
+        ranked: &mut Rows<Ranked, 8>,
+    ) -> Result<Feature, WriteError> {
+        let limit = usize::from(u16::MAX);
+        if own.len() > limit {
+            return Err(WriteError::TooMany { what: "segment overrides of one feature", count: own.len(), limit });
+        }
+        let context = self.context(&feature.default)?;
+        let first = ranked.next()?;
+        for place in own {
+            if let Some(content) =
+                environment.segments.get(place.segment).and_then(|segment| segment.overrides.get(place.position))
+            {
+                let context = self.context(&content.context)?;
+                ranked.push(&Ranked { segment: offset(place.segment)?, context })?;
+            }
+        }
+        let mut flags = 0;
+        for (bit, set) in [(SERVER_ONLY, feature.server_only), (TARGETED, targeted)] {
+            if set {
+                flags |= bit;
+            }
+        }
+        Ok(Feature {
+            id: feature.id,
+            name: self.blob.intern(feature.name.as_bytes())?,
+            flagsmith_head: self.blob.intern(&flagsmith_head(feature))?,
+            ofrep_head: self.blob.intern(&ofrep_head(feature))?,
+            ofrep_tail: self.blob.intern(&ofrep_tail(feature))?,
+            context,
+            ranked: first,
+            ranked_length: offset(own.len())?,
+            flags,
+        })
+    }
+
+    /// The segments, what they target, and their programs.
+    fn segments(
+        &mut self,
+        environment: &Environment,
+        overrides: &Overrides,
+        fingerprint: Fingerprint,
+        operands: &mut Operands,
+    ) -> Result<(Vec<u8>, Vec<u8>, Vec<u8>), WriteError> {
+        let mut by_segment: Vec<Vec<Target>> = vec![Vec::new(); environment.segments.len()];
+        for (feature, places) in overrides.by_feature.iter().enumerate() {
+            for (rank, place) in places.iter().enumerate() {
+                if let Some(targets) = by_segment.get_mut(place.segment) {
+                    // Both counts were checked against u16 above.
+                    targets.push(Target { feature: feature as u16, rank: rank as u16 });
+                }
+            }
+        }
+        let reads_flag = |condition: &model::Condition| {
+            environment
+                .properties
+                .get(condition.property)
+                .is_some_and(|property| matches!(property.derivation, Derivation::Flag { .. }))
+        };
+        let (mut segments, mut targets, mut code) =
+            (Rows::<Segment, 28>::default(), Rows::<Target, 4>::default(), Vec::new());
+        for (segment, own) in environment.segments.iter().zip(&by_segment) {
+            let entry = code::write(segment, &reads_flag, fingerprint, operands, &mut self.blob, &mut code)?;
+            let row = Segment {
+                name: self.blob.intern(segment.name.as_bytes())?,
+                entry,
+                targets: targets.next()?,
+                targets_length: offset(own.len())?,
+                flags: if segment.identity_free { IDENTITY_FREE } else { 0 },
+                id: segment.id.parse().unwrap_or(0),
+            };
+            segments.push(&row)?;
+            for target in own {
+                targets.push(target)?;
+            }
+        }
+        let code = code.iter().flat_map(Instruction::encode).collect();
+        Ok((segments.bytes, targets.bytes, code))
+    }
+
+    /// The slots, those that are derived from something else than a trait, and the constants among them.
+    fn slots(&mut self, environment: &Environment) -> Result<(Vec<u8>, Vec<u8>, Rows<Literal, 8>), WriteError> {
+        let (mut slots, mut derived, mut literals) =
+            (Rows::<Slot, 16>::default(), Rows::<Word, 4>::default(), Rows::<Literal, 8>::default());
+        for property in &environment.properties {
+            let (derivation, argument) = match &property.derivation {
+                Derivation::Plain => (PLAIN, 0),
+                Derivation::Identifier => (IDENTIFIER, 0),
+                Derivation::IdentityKey => (IDENTITY_KEY, 0),
+                Derivation::SameAs(other) => (SAME_AS, offset(*other)?),
+                Derivation::Constant(token) => {
+                    (CONSTANT, literals.push(&Literal { token: self.blob.intern(token.as_bytes())? })?)
+                }
+                Derivation::Flag { feature, field } => (FLAG, offset(*feature)? | (*field as u32) << 24),
+            };
+            let index =
+                slots.push(&Slot { name: self.blob.intern(property.name.as_bytes())?, derivation, argument })?;
+            if derivation != PLAIN {
+                derived.push(&Word { word: index })?;
+            }
+        }
+        Ok((slots.bytes, derived.bytes, literals))
+    }
+
+    fn origin(&mut self, environment: &Environment) -> Result<Vec<u8>, WriteError> {
+        let origin = Origin {
+            name: self.blob.intern(environment.name.as_bytes())?,
+            client_key: self.blob.intern(environment.client_key.as_bytes())?,
+            flags: if environment.hide_disabled { HIDE_DISABLED } else { 0 },
+        };
+        Ok(origin.encode().to_vec())
+    }
+}
+
+/// The features whose answer depends on the identity even when nothing overrides them.
+fn split_features(features: &[model::Feature]) -> Vec<u8> {
+    let split = features.iter().zip(0_u32..).filter(|(feature, _)| feature.default.split.is_some());
+    split.flat_map(|(_, index)| index.to_le_bytes()).collect()
+}
+
+fn feature_ids(features: &[model::Feature]) -> Result<Vec<u8>, WriteError> {
+    let mut ids = Vec::new();
+    for (index, feature) in features.iter().enumerate() {
+        ids.push(FeatureId { id: feature.id, feature: offset(index)? });
+    }
+    ids.sort_by_key(|row| row.id);
+    ids.dedup_by_key(|row| row.id); // the first of equal ids stays
+    Ok(ids.iter().flat_map(FeatureId::encode).collect())
+}
+
+/// A table of names for linear probing: one more than the index of the name, zero: free.
+fn names<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let size = if names.len() == 0 { 0 } else { (names.len() * 2).next_power_of_two() };
+    let mut buckets = vec![0_u32; size];
+    for (index, name) in names.enumerate() {
+        let mut at = bucket(name) as usize;
+        while let Some(place) = buckets.get_mut(at & (size - 1)) {
+            if *place == 0 {
+                *place = index as u32 + 1; // counts were checked against u16
+                break;
+            }
+            at += 1;
+        }
+    }
+    buckets.into_iter().flat_map(u32::to_le_bytes).collect()
+}
+
+fn keys(environment: &Environment, fingerprint: Fingerprint) -> Result<Vec<u8>, WriteError> {
+    let mut keys = Rows::<Key, 20>::default();
+    keys.push(&Key { hash: fingerprint.hash128(environment.client_key.as_bytes()), role: Role::Client as u32 })?;
+    for key in &environment.server_keys {
+        keys.push(&Key { hash: fingerprint.hash128(key.as_bytes()), role: Role::Server as u32 })?;
+    }
+    Ok(keys.bytes)
+}

@@ -1,0 +1,177 @@
+//! The writer: from the model to the bytes of each file. The same model gives the same bytes.
+
+mod answers;
+mod blob;
+mod code;
+mod core;
+mod overrides;
+
+pub(crate) use overrides::leading;
+
+use crate::Revision;
+use crate::files;
+use crate::hash::{Fingerprint, checksum};
+use crate::layout::{CHECKED_FROM, FORMAT_MAJOR, FORMAT_MINOR, HEADER};
+use crate::model::{Environment, EnvironmentFlags};
+use crate::{ReadError, Role, Scope, Snapshot, Subject};
+
+/// One file of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// What it is called ([`files`]).
+    pub name: String,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+/// A written snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Names the content of all files.
+    pub revision: Revision,
+    /// The core first, then overrides files, if any.
+    pub files: Vec<File>,
+}
+
+/// Why an environment cannot be written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// More of something than the format counts.
+    #[error("{count} {what}; a snapshot holds at most {limit}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The flags and segments alone are too much for one object.
+    #[error(
+        "flags, segments and values take {bytes} bytes, and one object holds {limit}: \
+         leave features out with spec.prune.features, or shorten values and IN lists"
+    )]
+    CoreTooLarge {
+        /// What they take.
+        bytes: usize,
+        /// What there is.
+        limit: usize,
+    },
+    /// The identity overrides do not fit into all slots together.
+    #[error(
+        "{count} identity overrides take {bytes} bytes, and {slots} objects of {limit} bytes hold less: drop them with spec.prune.identityOverrides, or use segments"
+    )]
+    OverridesTooLarge {
+        /// How many.
+        count: usize,
+        /// What they take.
+        bytes: usize,
+        /// Into how many objects.
+        slots: usize,
+        /// Of which size.
+        limit: usize,
+    },
+    /// What was written does not read back: a fault of this crate.
+    #[error("the written snapshot does not read back: {0}")]
+    Unreadable(#[from] ReadError),
+}
+
+/// Writes an environment into files of at most `limit` bytes each.
+///
+/// # Errors
+/// Where something is more than the format or `limit` holds; see [`WriteError`].
+pub fn write(environment: &Environment, limit: usize) -> Result<Written, WriteError> {
+    let fingerprint = Fingerprint::of(&environment.client_key);
+    let tables = core::Tables::of(environment, fingerprint)?;
+    let plain = answers::plain(environment);
+    let answers = match environment.environment_flags {
+        EnvironmentFlags::Plain => plain.clone(),
+        // Without an identity the evaluation is a constant: let the evaluator itself say which.
+        EnvironmentFlags::IdentityFree => evaluated(&tables, environment, &plain, Scope::IdentityFree)?,
+        EnvironmentFlags::AllSegments => evaluated(&tables, environment, &plain, Scope::All)?,
+    };
+
+    let mut core = tables.lay_out(environment, &answers, &plain, &[])?;
+    let mut shards = Vec::new();
+    if !environment.identity_overrides.is_empty() {
+        let whole = overrides::write(&environment.identity_overrides, fingerprint, 0, 0)?;
+        if core.len() + whole.len() <= limit {
+            core = tables.lay_out(environment, &answers, &plain, &whole)?;
+        } else {
+            shards = overrides::shard(&environment.identity_overrides, fingerprint, limit)?;
+        }
+    }
+    if core.len() > limit {
+        return Err(WriteError::CoreTooLarge { bytes: core.len(), limit });
+    }
+
+    let revision = seal(&mut core, &shards);
+    let mut written = vec![File { name: files::CORE.to_owned(), bytes: core }];
+    written.extend(shards.into_iter().enumerate().map(|(slot, bytes)| File { name: files::overrides(slot), bytes }));
+    Ok(Written { revision, files: written })
+}
+
+/// The environment's answers by evaluation without an identity.
+fn evaluated(
+    tables: &core::Tables,
+    environment: &Environment,
+    plain: &answers::Answers,
+    scope: Scope,
+) -> Result<answers::Answers, WriteError> {
+    let mut bytes = tables.lay_out(environment, plain, plain, &[])?;
+    seal(&mut bytes, &[]);
+    let snapshot = Snapshot::read(bytes)?;
+    let mut subject = Subject::default();
+    let mut items = |role| {
+        let count = environment.features.len() as u32; // at most u16::MAX
+        (0..count)
+            .map(|feature| {
+                subject.clear();
+                let evaluation = snapshot.evaluation(&mut subject, scope);
+                let mut out = Vec::new();
+                crate::answer::write_item(&evaluation, &mut subject, role, feature, &mut out);
+                out
+            })
+            .collect::<Vec<_>>()
+    };
+    Ok(answers::Answers { client: answers::join(items(Role::Client)), server: answers::join(items(Role::Server)) })
+}
+
+/// Writes the header of a file whose first [`HEADER`] bytes are still empty, but for its revision and checksum.
+fn head(bytes: &mut [u8], magic: [u8; 8], fingerprint: Fingerprint) {
+    let length = bytes.len() as u64;
+    let fields: [(usize, &[u8]); 5] = [
+        (0, &magic),
+        (8, &FORMAT_MAJOR.to_le_bytes()),
+        (10, &FORMAT_MINOR.to_le_bytes()),
+        (16, &length.to_le_bytes()),
+        (HEADER - 16, &fingerprint.0),
+    ];
+    for (at, field) in fields {
+        put(bytes, at, field);
+    }
+}
+
+fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
+    if let Some(place) = bytes.get_mut(at..at + field.len()) {
+        place.copy_from_slice(field);
+    }
+}
+
+/// Gives the core its revision, which covers the overrides files, and its checksum.
+fn seal(core: &mut [u8], shards: &[Vec<u8>]) -> Revision {
+    let mut content = checksum(core.get(CHECKED_FROM..).unwrap_or_default()).to_vec();
+    for shard in shards {
+        content.extend_from_slice(shard.get(CHECKED_FROM - 16..CHECKED_FROM).unwrap_or_default());
+    }
+    let revision = Revision::of(checksum(&content));
+    put(core, CHECKED_FROM, &revision.0.to_le_bytes());
+    check(core);
+    revision
+}
+
+/// Writes the checksum.
+fn check(bytes: &mut [u8]) {
+    let sum = checksum(bytes.get(CHECKED_FROM..).unwrap_or_default());
+    put(bytes, CHECKED_FROM - 16, &sum);
+}

@@ -1,0 +1,113 @@
+//! Overrides files: a hash table from identifiers to what they have instead.
+
+use std::collections::BTreeMap;
+
+use super::blob::{Blob, offset, value_length};
+use super::{WriteError, check, head, put};
+use crate::files::OVERRIDES_SLOTS;
+use crate::hash::{Fingerprint, Hash96};
+use crate::layout::{Entry, HEADER, Item, OVERRIDES_MAGIC, OVERRIDES_START, Row, Span};
+use crate::model::{IdentityFlag, IdentityOverride};
+
+/// How many entries a bucket of the directory has on average.
+const BUCKET: usize = 4;
+
+/// Divides the overrides into as few files as hold them, a power of two, by the leading bits of the hash: a changed
+/// identity changes one file, and a new one moves no other.
+pub(super) fn shard(
+    overrides: &[IdentityOverride],
+    fingerprint: Fingerprint,
+    limit: usize,
+) -> Result<Vec<Vec<u8>>, WriteError> {
+    let mut bytes = 0;
+    for bits in 0..=OVERRIDES_SLOTS.trailing_zeros() {
+        let shards: Vec<Vec<u8>> =
+            (0..1 << bits).map(|index| write(overrides, fingerprint, index, bits)).collect::<Result<_, _>>()?;
+        bytes = shards.iter().map(Vec::len).sum();
+        if shards.iter().all(|shard| shard.len() <= limit) {
+            return Ok(shards);
+        }
+    }
+    Err(WriteError::OverridesTooLarge { count: overrides.len(), bytes, slots: OVERRIDES_SLOTS, limit })
+}
+
+/// Writes the overrides whose hash begins with `index` in its first `bits` bits.
+pub(super) fn write(
+    overrides: &[IdentityOverride],
+    fingerprint: Fingerprint,
+    index: u32,
+    bits: u32,
+) -> Result<Vec<u8>, WriteError> {
+    let mut mine: Vec<(Hash96, Vec<&IdentityFlag>)> = overrides
+        .iter()
+        .map(|identity| (fingerprint.hash96(identity.identifier.as_bytes()), &identity.flags))
+        .filter(|(hash, _)| leading(hash, 0, bits) == index)
+        .map(|(hash, flags)| {
+            let mut flags: Vec<&IdentityFlag> = flags.iter().collect();
+            flags.sort_unstable_by_key(|flag| flag.feature);
+            (hash, flags)
+        })
+        .collect();
+    mine.sort_unstable_by_key(|(hash, _)| *hash);
+
+    // Groups in the order of their content, so that the bytes do not depend on the order of identities.
+    let mut groups: BTreeMap<&[&IdentityFlag], u32> = mine.iter().map(|(_, flags)| (flags.as_slice(), 0)).collect();
+    for (number, group) in groups.values_mut().enumerate() {
+        *group = number as u32; // at most as many as entries
+    }
+    let (mut blob, mut items, mut bounds) = (Blob::default(), Vec::new(), vec![0_u32]);
+    for flags in groups.keys() {
+        for flag in *flags {
+            let value = blob.intern(flag.value.as_bytes())?;
+            let value_length = value_length(value.length, flag.enabled)?;
+            items.extend_from_slice(&Item { feature: flag.feature, value: value.start, value_length }.encode());
+        }
+        bounds.push(offset(items.len() / 16)?);
+    }
+
+    let depth = mine.len().div_ceil(BUCKET).next_power_of_two().trailing_zeros();
+    let mut directory = Vec::with_capacity((1 << depth) + 1);
+    let mut entries = Vec::with_capacity(mine.len() * 16);
+    for (position, (hash, flags)) in mine.iter().enumerate() {
+        while directory.len() <= leading(hash, bits, depth) as usize {
+            directory.push(position as u32);
+        }
+        let group = groups.get(flags.as_slice()).copied().unwrap_or_default();
+        entries.extend_from_slice(&Entry { hash: *hash, group }.encode());
+    }
+    while directory.len() <= 1 << depth {
+        directory.push(mine.len() as u32);
+    }
+
+    lay_out(fingerprint, index, bits, [words(&directory), entries, words(&bounds), items, blob.bytes])
+}
+
+fn lay_out(fingerprint: Fingerprint, index: u32, bits: u32, sections: [Vec<u8>; 5]) -> Result<Vec<u8>, WriteError> {
+    let mut file = vec![0; OVERRIDES_START];
+    put(&mut file, HEADER, &index.to_le_bytes());
+    put(&mut file, HEADER + 4, &bits.to_le_bytes());
+    for (number, content) in sections.iter().enumerate() {
+        while file.len() % 8 != 0 {
+            file.push(0);
+        }
+        let place = Span { start: offset(file.len())?, length: offset(content.len())? };
+        file.extend_from_slice(content);
+        let at = HEADER + 8 + number * 8;
+        put(&mut file, at, &place.start.to_le_bytes());
+        put(&mut file, at + 4, &place.length.to_le_bytes());
+    }
+    head(&mut file, OVERRIDES_MAGIC, fingerprint);
+    check(&mut file);
+    Ok(file)
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// `count` bits of a hash, after the first `skip` ones; both together are at most 64.
+pub(crate) fn leading(hash: &Hash96, skip: u32, count: u32) -> u32 {
+    let [a, b, c, d, e, f, g, h, ..] = *hash;
+    let word = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    if count == 0 { 0 } else { ((word << skip) >> (64 - count)) as u32 }
+}

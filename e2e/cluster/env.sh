@@ -37,4 +37,5 @@ export REMORA_IMAGE_TAG=${REMORA_IMAGE_TAG:-dev}
 export KUBECONFIG=$REMORA_RUN/admin.kubeconfig
 export KUBECACHEDIR=$REMORA_RUN/kubectl-cache
 export CONTAINERD_ADDRESS=$REMORA_RUN/containerd.sock CONTAINERD_NAMESPACE=k8s.io
-case ":$PATH:" in *":$REMORA_BIN:"*) ;; *) export PATH=$REMORA_BIN:$PATH ;; esac
+# Not every root's shell looks into the sbin directories.
+case ":$PATH:" in *":$REMORA_BIN:"*) ;; *) export PATH=$REMORA_BIN:$PATH:/usr/sbin:/sbin ;; esac

@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./say.sh
+PATH=$PATH:/usr/sbin:/sbin
 
 # package:a file of it, or a program of it that may as well come from elsewhere
 wanted=(

@@ -15,19 +15,19 @@ export RUSTFLAGS="${RUSTFLAGS-} -C target-feature=+crt-static"
 quick=(--profile local --config 'profile.local.inherits="release"' --config 'profile.local.debug=0'
   --config 'profile.local.lto="off"' --config 'profile.local.strip="symbols"')
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 progress() {
   local last
   last=$(grep -E '^ +(Compiling|Downloaded|Downloading)' "$1" | tail -n 1)
-  printf '%s' "${last:+, $(grep -c '^ *Compiling' "$1") crates; now${last/ Compiling/}}"
+  printf '%s' "${last:+, $(grep -c '^ *Compiling' "$1") crates; at $(awk '{ print $2 }' <<<"$last")}"
 }
 cd ../..
+built=$(realpath -m "${CARGO_TARGET_DIR:-target}")/$target
+mkdir -p "$built"
+log=$built/images.log
 slowly "remora-sidecar" "$log" cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-sidecar
 slowly "remora-operator, remora-e2e" "$log" cargo build ${CARGO_FLAGS-} --target "$target" "${quick[@]}" \
   -p remora-operator -p remora-e2e --bins
 
-built=$(realpath "${CARGO_TARGET_DIR:-target}")/$target
 for program in ship/remora-sidecar local/remora-operator local/remora-e2e; do
   name=${program#*/}
   # As static as we think? A program that asks for a loader would not start in an image without files.

@@ -19,7 +19,8 @@ given=${KUBECONFIG-} prefix=${REMORA_IMAGE_PREFIX-}
 . "$here/env.sh"
 if [ -n "$given" ] && [ "$given" != "$KUBECONFIG" ]; then
   export KUBECONFIG=$given
-  [ -n "$prefix" ] || fail "KUBECONFIG names a cluster ($given): set REMORA_IMAGE_PREFIX (and REMORA_IMAGE_TAG) to where it can" \
+  # remora.local is what env.sh sets; no registry has that name.
+  { [ -n "$prefix" ] && [ "$prefix" != remora.local ]; } || fail "KUBECONFIG names a cluster ($given): set REMORA_IMAGE_PREFIX (and REMORA_IMAGE_TAG) to where it can" \
     "pull remora-operator, remora-sidecar and remora-e2e from, or unset KUBECONFIG to use a local cluster"
   for program in helm kubectl; do
     command -v "$program" >/dev/null || fail "$program is not on PATH; $here/build.sh builds one into $REMORA_BIN"

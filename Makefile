@@ -1,5 +1,6 @@
 # What one can do here. Everything works on a bare Debian machine with Rust, Go and root.
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help demo test check unit e2e images cluster-up cluster-down
 
 PART := e2e/cluster/part.sh

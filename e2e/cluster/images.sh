@@ -6,6 +6,7 @@ cd "$(dirname "$0")"
 . ./env.sh
 . ./say.sh
 
+[ -S "$CONTAINERD_ADDRESS" ] || fail "the local cluster is not up: make cluster-up"
 target=$(rustc -vV | sed -n 's/^host: //p')
 # Static programs need no file of a distribution beside them. Only with --target are these flags kept from the build's
 # own helpers, which must be able to load procedural macros.

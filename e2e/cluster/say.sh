@@ -36,7 +36,10 @@ eventually() {
   local end=$((SECONDS + $1)) what=$2
   shift 2
   until "$@" >/dev/null 2>&1; do
-    [ "$SECONDS" -lt "$end" ] || fail "gave up waiting for: $what (logs are in $REMORA_LOG)"
+    if [ "$SECONDS" -ge "$end" ]; then
+      tail -n 4 "$REMORA_LOG"/*.log >&2
+      fail "gave up waiting for: $what"
+    fi
     sleep 0.05
   done
   say "$what"

@@ -1,0 +1,196 @@
+//! What an answer is made of: bytes that somebody else owns, or a buffer that is used again.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http_body::{Frame, SizeHint};
+
+use crate::map::Region;
+
+/// How many buffers are kept for the next answers, and how large a kept one may be: together they
+/// bound what a burst of large answers leaves behind.
+const KEPT_BUFFERS: usize = 8;
+const KEPT_BYTES: usize = 64 * 1024;
+
+thread_local! {
+    static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer for an answer that is put together; it goes back to its thread when it was sent.
+#[derive(Debug)]
+pub(crate) struct Buffer(Vec<u8>);
+
+impl Buffer {
+    /// An empty buffer.
+    pub(crate) fn take() -> Buffer {
+        let kept = BUFFERS.try_with(|buffers| buffers.try_borrow_mut().ok()?.pop());
+        Buffer(kept.ok().flatten().unwrap_or_default())
+    }
+
+    /// What was put in.
+    pub(crate) fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The bytes, to append to.
+    pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.0
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let mut bytes = std::mem::take(&mut self.0);
+        if bytes.capacity() == 0 || bytes.capacity() > KEPT_BYTES {
+            return;
+        }
+        bytes.clear();
+        // At the thread's end there is nothing to go back to.
+        let _ = BUFFERS.try_with(|buffers| {
+            if let Ok(mut buffers) = buffers.try_borrow_mut()
+                && buffers.len() < KEPT_BUFFERS
+            {
+                buffers.push(bytes);
+            }
+        });
+    }
+}
+
+/// Bytes, wherever they are.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// In the binary.
+    Constant(&'static [u8]),
+    /// In a file of a snapshot, which stays mapped until this is sent.
+    Mapped(Region, Range<usize>),
+    /// Put together for this answer.
+    Built(Buffer, usize),
+    /// Put together once for many answers.
+    Prepared(Bytes),
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        match self {
+            Piece::Mapped(_, range) => range.len(),
+            other => other.chunk().len(),
+        }
+    }
+
+    fn chunk(&self) -> &[u8] {
+        match self {
+            Piece::Constant(bytes) => bytes,
+            Piece::Mapped(region, range) => region.as_ref().get(range.clone()).unwrap_or_default(),
+            Piece::Built(buffer, sent) => buffer.0.get(*sent..).unwrap_or_default(),
+            Piece::Prepared(bytes) => bytes,
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        match self {
+            Piece::Constant(bytes) => *bytes = bytes.get(count..).unwrap_or_default(),
+            Piece::Mapped(_, range) => range.start = range.end.min(range.start.saturating_add(count)),
+            Piece::Built(_, sent) => *sent = sent.saturating_add(count),
+            Piece::Prepared(bytes) => bytes.advance(count.min(bytes.len())),
+        }
+    }
+}
+
+/// An answer's body: one piece.
+#[derive(Debug)]
+pub(crate) struct Body(Piece);
+
+impl Body {
+    /// No bytes.
+    pub(crate) const EMPTY: Body = Body::constant(b"");
+
+    /// Bytes of the binary.
+    pub(crate) const fn constant(bytes: &'static [u8]) -> Body {
+        Body(Piece::Constant(bytes))
+    }
+
+    /// What was built.
+    pub(crate) fn built(buffer: Buffer) -> Body {
+        Body(Piece::Built(buffer, 0))
+    }
+
+    /// What was prepared.
+    pub(crate) fn prepared(bytes: Bytes) -> Body {
+        Body(Piece::Prepared(bytes))
+    }
+
+    /// `part`, which is expected to be a part of `region`: then nothing is copied.
+    pub(crate) fn part(region: &Region, part: &[u8]) -> Body {
+        let whole = region.as_ref();
+        let range = part.as_ptr().addr().checked_sub(whole.as_ptr().addr()).and_then(|start| {
+            let range = start..start.checked_add(part.len())?;
+            (range.end <= whole.len()).then_some(range)
+        });
+        if let Some(range) = range {
+            return Body(Piece::Mapped(region.clone(), range));
+        }
+        let mut buffer = Buffer::take();
+        buffer.bytes().extend_from_slice(part);
+        Body::built(buffer)
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Piece;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Piece>, Infallible>>> {
+        let piece = std::mem::replace(&mut self.get_mut().0, Piece::Constant(b""));
+        Poll::Ready(piece.has_remaining().then(|| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        !self.0.has_remaining()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.remaining() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_sent_in_any_portions() {
+        let mut buffer = Buffer::take();
+        buffer.bytes().extend_from_slice(b"abcdef");
+        for mut piece in
+            [Piece::Constant(b"abcdef"), Piece::Built(buffer, 0), Piece::Prepared(Bytes::from_static(b"abcdef"))]
+        {
+            let mut sent = Vec::new();
+            for portion in [1, 0, 3, 2] {
+                sent.extend_from_slice(&piece.chunk()[..portion]);
+                piece.advance(portion);
+                assert_eq!(piece.remaining(), 6 - sent.len());
+            }
+            assert_eq!(sent, b"abcdef");
+            piece.advance(9);
+            assert_eq!(piece.chunk(), b"");
+        }
+    }
+
+    #[test]
+    fn buffers_are_used_again_unless_they_grew_large() {
+        let mut one = Buffer::take();
+        one.bytes().reserve_exact(1000);
+        let address = one.bytes().as_ptr();
+        drop(one);
+        let mut two = Buffer::take();
+        assert_eq!(two.bytes().as_ptr(), address);
+        assert!(two.bytes().is_empty());
+        two.bytes().reserve_exact(KEPT_BYTES + 1);
+        drop(two);
+        assert_eq!(Buffer::take().bytes().capacity(), 0);
+    }
+}

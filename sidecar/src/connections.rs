@@ -1,0 +1,326 @@
+//! Connections: accepted up to a limit, watched while they are open, drained at the end.
+//!
+//! A timer per request would cost every request of the many for the few that are slow. So each
+//! connection only notes what it is doing since when, and once a second somebody looks at all of them.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::server::conn::http1;
+use hyper::service::Service;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::MissedTickBehavior;
+
+use crate::body::Body;
+use crate::log;
+
+/// The head of a request: its first line and all headers.
+const MAX_HEAD: usize = 16 * 1024;
+/// What a connection buffers at most. A body comes through in portions of this.
+const MAX_BUFFER: usize = 64 * 1024;
+
+/// What connections may do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// How many there may be.
+    pub(crate) connections: usize,
+    /// How long one may be open without a request. Longer than clients keep theirs: who closes first
+    /// must be the client, or it writes into a closed connection.
+    pub(crate) idle: Duration,
+    /// How long a request may take to arrive.
+    pub(crate) receive: Duration,
+    /// How long an answer may take to be fetched.
+    pub(crate) send: Duration,
+    /// How long the last answers may take when the process ends.
+    pub(crate) drain: Duration,
+}
+
+impl Limits {
+    /// Of a port with room for so many connections.
+    pub(crate) fn of(connections: usize) -> Limits {
+        Limits {
+            connections,
+            idle: Duration::from_secs(120),
+            receive: Duration::from_secs(10),
+            send: Duration::from_secs(30),
+            drain: Duration::from_millis(800),
+        }
+    }
+}
+
+/// What a connection is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Waiting for a request.
+    Idle,
+    /// A request is arriving.
+    Receiving,
+    /// An answer is leaving.
+    Answering,
+}
+
+/// What a connection is doing, and since when: the phase in the lower two bits, seconds above them.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    word: AtomicU32,
+    clock: Arc<AtomicU32>,
+}
+
+impl Progress {
+    fn new(clock: &Arc<AtomicU32>) -> Progress {
+        let progress = Progress { word: AtomicU32::new(0), clock: Arc::clone(clock) };
+        progress.enter(Phase::Idle);
+        progress
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.word.store(self.clock.load(Ordering::Relaxed) << 2 | phase as u32, Ordering::Relaxed);
+    }
+
+    fn phase(&self) -> Phase {
+        match self.word.load(Ordering::Relaxed) & 3 {
+            0 => Phase::Idle,
+            1 => Phase::Receiving,
+            _ => Phase::Answering,
+        }
+    }
+
+    fn seconds(&self) -> u32 {
+        let now = self.clock.load(Ordering::Relaxed);
+        now.saturating_sub(self.word.load(Ordering::Relaxed) >> 2)
+    }
+
+    /// A request is arriving; the first word of it counts.
+    pub(crate) fn receiving(&self) {
+        if self.phase() == Phase::Idle {
+            self.enter(Phase::Receiving);
+        }
+    }
+
+    /// The answer is known.
+    pub(crate) fn answering(&self) {
+        self.enter(Phase::Answering);
+    }
+
+    /// What was known has been sent.
+    fn flushed(&self) {
+        if self.phase() == Phase::Answering {
+            self.enter(Phase::Idle);
+        }
+    }
+
+    fn is_overdue(&self, limits: &Limits) -> bool {
+        let limit = match self.phase() {
+            Phase::Idle => limits.idle,
+            Phase::Receiving => limits.receive,
+            Phase::Answering => limits.send,
+        };
+        u64::from(self.seconds()) > limit.as_secs()
+    }
+}
+
+/// A socket that notes what happens on it.
+struct Watched {
+    stream: TokioIo<TcpStream>,
+    progress: Arc<Progress>,
+}
+
+impl Read for Watched {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if let Poll::Ready(Ok(())) = read {
+            self.progress.receiving();
+        }
+        read
+    }
+}
+
+impl Write for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Asked for when everything that was buffered has been written.
+        self.progress.flushed();
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// The connections of one port.
+struct Connections {
+    limits: Limits,
+    open: Vec<(Arc<Progress>, AbortHandle)>,
+    clock: Arc<AtomicU32>,
+    started: Instant,
+}
+
+impl Connections {
+    fn tick(&self) {
+        let seconds = u32::try_from(self.started.elapsed().as_secs()).unwrap_or(u32::MAX >> 2);
+        self.clock.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Forgets those that ended, and ends those that take too long.
+    fn sweep(&mut self) {
+        self.tick();
+        self.open.retain(|(progress, task)| {
+            if progress.is_overdue(&self.limits) {
+                log::debug!("a connection was closed: {:?} for {} s", progress.phase(), progress.seconds());
+                task.abort();
+            }
+            !task.is_finished()
+        });
+    }
+
+    /// Makes room for one more: if need be, by closing the one that has been idle for longest.
+    fn make_room(&mut self) -> bool {
+        if self.open.len() < self.limits.connections {
+            return true;
+        }
+        self.sweep();
+        if self.open.len() < self.limits.connections {
+            return true;
+        }
+        let idle = self.open.iter().enumerate().filter(|(_, (progress, _))| progress.phase() == Phase::Idle);
+        let longest = idle.max_by_key(|(_, (progress, _))| progress.seconds()).map(|(index, _)| index);
+        if let Some(index) = longest {
+            let (_, task) = self.open.swap_remove(index);
+            task.abort();
+        }
+        longest.is_some()
+    }
+
+    fn admit<S>(&mut self, stream: TcpStream, service: impl FnOnce(Arc<Progress>) -> S)
+    where
+        S: Service<Request<Incoming>, Response = Response<Body>> + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        if !self.make_room() {
+            // Best effort: the client may not even read it.
+            let _ =
+                stream.try_write(b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+            log::warning!("a connection was refused: there are {} already, none of them idle", self.open.len());
+            return;
+        }
+        self.tick();
+        // Answers are whole when they are written: there is nothing to wait for.
+        let _ = stream.set_nodelay(true);
+        let progress = Arc::new(Progress::new(&self.clock));
+        let socket = Watched { stream: TokioIo::new(stream), progress: Arc::clone(&progress) };
+        let connection = http1::Builder::new()
+            .header_read_timeout(None)
+            .max_header_size(MAX_HEAD)
+            .max_buf_size(MAX_BUFFER)
+            .serve_connection(socket, service(Arc::clone(&progress)));
+        let task = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                log::debug!("a connection ended: {error}");
+            }
+        });
+        self.open.push((progress, task.abort_handle()));
+    }
+}
+
+/// Serves a port until `stop` changes, and then for as long as answers take to be sent.
+pub(crate) async fn serve<S>(
+    listener: TcpListener,
+    limits: Limits,
+    service: impl Fn(Arc<Progress>) -> S,
+    mut stop: watch::Receiver<bool>,
+) where
+    S: Service<Request<Incoming>, Response = Response<Body>> + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let clock = Arc::new(AtomicU32::new(0));
+    let mut connections = Connections { limits, open: Vec::new(), clock, started: Instant::now() };
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => connections.admit(stream, &service),
+                Err(error) => {
+                    // Out of descriptors, most likely: what is open goes on, and some of it ends.
+                    log::warning!("a connection could not be accepted: {error}");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            },
+            _ = seconds.tick() => connections.sweep(),
+            _ = stop.changed() => break,
+        }
+    }
+    drop(listener);
+    let deadline = Instant::now() + limits.drain;
+    loop {
+        connections.open.retain(|(progress, task)| {
+            if progress.phase() == Phase::Idle {
+                task.abort();
+            }
+            !task.is_finished()
+        });
+        if connections.open.is_empty() || Instant::now() >= deadline {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_overdue_by_what_it_is_doing() {
+        let clock = Arc::new(AtomicU32::new(100));
+        let limits = Limits::of(1);
+        let progress = Progress::new(&clock);
+        let overdue_after = |seconds: u32| {
+            let start = clock.load(Ordering::Relaxed);
+            clock.store(start + seconds, Ordering::Relaxed);
+            let overdue = progress.is_overdue(&limits);
+            clock.store(start, Ordering::Relaxed);
+            overdue
+        };
+        assert!(!overdue_after(120) && overdue_after(121));
+        progress.receiving();
+        assert!(!overdue_after(10) && overdue_after(11));
+        clock.store(105, Ordering::Relaxed);
+        progress.receiving();
+        assert!(!overdue_after(5) && overdue_after(6), "dripping does not help");
+        progress.flushed();
+        assert!(overdue_after(6), "a flush before the answer is not its end");
+        progress.answering();
+        assert!(!overdue_after(30) && overdue_after(31));
+        progress.flushed();
+        assert!(!overdue_after(120) && overdue_after(121));
+    }
+}

@@ -1,0 +1,328 @@
+//! Following the volumes: what kubelet puts there is served as soon as it is there and valid.
+//!
+//! A thread of its own, because opening and validating files would hold up requests. Kubelet's rename is
+//! seen by a watch of the directory; where that does not work, or misses one, by looking every few
+//! seconds. Whatever goes wrong, what is served stays: a volume that is empty, cut off, or of a format
+//! of the future is no revision.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use remora_snapshot::{Snapshot, files};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+
+use crate::clock::since_epoch;
+use crate::environment::{Environment, Loaded, State};
+use crate::log;
+use crate::map::{Identity, MapError, Region, Volume};
+use crate::metrics::Reload;
+
+/// How often volumes are looked at when nothing tells that they changed.
+const INTERVAL: Duration = Duration::from_secs(3);
+
+/// A directory can be removed between being opened and being read: then there is a newer one already.
+const ATTEMPTS: usize = 3;
+
+/// A marker file is a revision and perhaps a line's end.
+const MAX_MARKER: u64 = 64;
+
+/// Follows the volumes of all environments of a [`State`].
+pub(crate) struct Follower {
+    state: Arc<State>,
+    volumes: Vec<Followed>,
+}
+
+impl Follower {
+    /// Of volumes in `directory`, each in one with its environment's name.
+    pub(crate) fn new(state: Arc<State>, directory: &Path) -> Follower {
+        let followed = |environment: &Environment| Followed::new(directory.join(&environment.name));
+        let volumes = state.environments.iter().map(followed).collect();
+        Follower { state, volumes }
+    }
+
+    /// Looks at every volume once.
+    pub(crate) fn look(&mut self) {
+        for (volume, environment) in self.volumes.iter_mut().zip(&self.state.environments) {
+            if volume.look(environment) {
+                self.state.prepare_health();
+            }
+        }
+    }
+
+    /// Looks at the volumes for ever.
+    pub(crate) fn run(mut self) -> ! {
+        let watch = Watch::new();
+        loop {
+            if let Some(watch) = &watch {
+                self.volumes.iter().for_each(|volume| watch.add(&volume.directory));
+            }
+            // Once after the watch is set, for what happened before it was.
+            self.look();
+            match &watch {
+                Some(watch) => watch.wait(INTERVAL),
+                None => std::thread::sleep(INTERVAL),
+            }
+        }
+    }
+}
+
+/// The kernel's notices about directories.
+struct Watch(OwnedFd);
+
+impl Watch {
+    fn new() -> Option<Watch> {
+        match inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK) {
+            Ok(watch) => Some(Watch(watch)),
+            Err(error) => {
+                log::info!("directories cannot be watched ({error}); they are looked at every {INTERVAL:?} instead");
+                None
+            }
+        }
+    }
+
+    /// Watches a directory; again is the same as once, and picks up one that was replaced.
+    fn add(&self, directory: &Path) {
+        let flags = WatchFlags::MOVED_TO | WatchFlags::CREATE | WatchFlags::ONLYDIR;
+        if let Err(error) = inotify::add_watch(&self.0, directory, flags) {
+            log::debug!("{} cannot be watched: {error}", directory.display());
+        }
+    }
+
+    /// Waits until something happens in a directory, or until the time is over.
+    fn wait(&self, time: Duration) {
+        let timeout =
+            Timespec { tv_sec: i64::try_from(time.as_secs()).unwrap_or(1), tv_nsec: time.subsec_nanos().into() };
+        let mut descriptors = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
+        let ready = rustix::event::poll(&mut descriptors, Some(&timeout));
+        if let Err(error) = ready {
+            log::debug!("waiting for a change was interrupted: {error}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        // Which directory it was does not matter: there are few, and an unchanged one costs two calls.
+        let mut events = [0; 4096];
+        while rustix::io::read(&self.0, &mut events).is_ok_and(|bytes| bytes > 0) {}
+    }
+}
+
+/// One environment's volume, and what is remembered of it.
+struct Followed {
+    directory: PathBuf,
+    /// What was looked at last, taken up or not.
+    seen: Option<Identity>,
+    /// Whether looking at it again can only give the same.
+    settled: bool,
+    /// The overrides files that are served.
+    overrides: [Option<Region>; files::OVERRIDES_SLOTS],
+    /// What was last complained about, so that it is not repeated every few seconds.
+    complaint: Option<(Reload, String)>,
+    /// Whether it has been told that the revision of the marker is not here yet.
+    told_stale: bool,
+}
+
+/// What came of reading a volume.
+struct Read {
+    loaded: Loaded,
+    overrides: [Option<Region>; files::OVERRIDES_SLOTS],
+    refused: Vec<String>,
+}
+
+impl Followed {
+    fn new(directory: PathBuf) -> Followed {
+        Followed {
+            directory,
+            seen: None,
+            settled: false,
+            overrides: Default::default(),
+            complaint: None,
+            told_stale: false,
+        }
+    }
+
+    /// Looks at the volume; true if something else is served from now on.
+    fn look(&mut self, environment: &Environment) -> bool {
+        let began = Instant::now();
+        for attempt in 1..=ATTEMPTS {
+            let volume = match Volume::open(&self.directory) {
+                Ok(Some(volume)) => volume,
+                Ok(None) => {
+                    self.complain(environment, Reload::Missing, "there is no volume yet".to_owned());
+                    return false;
+                }
+                Err(error) => {
+                    self.complain(environment, Reload::Unreadable, error.to_string());
+                    return false;
+                }
+            };
+            self.check_marker(environment, &volume);
+            let again = self.seen == Some(volume.identity());
+            if again && self.settled {
+                return false;
+            }
+            self.seen = Some(volume.identity());
+            // Files that kubelet put there never change; others may still be being written.
+            self.settled = volume.is_immutable();
+            match self.read(environment, &volume) {
+                Ok(Some(read)) => {
+                    self.settled |= read.refused.is_empty();
+                    let taken = self.take_up(environment, read, again, began.elapsed());
+                    self.check_marker(environment, &volume);
+                    return taken;
+                }
+                Ok(None) if attempt < ATTEMPTS => std::thread::sleep(Duration::from_millis(2)),
+                Ok(None) => {
+                    let missing = format!("the volume has no file {}", files::CORE);
+                    self.complain(environment, Reload::Missing, missing);
+                }
+                Err((reload, complaint)) => {
+                    self.settled &= reload == Reload::Refused;
+                    self.complain(environment, reload, complaint);
+                    return false;
+                }
+            }
+        }
+        self.settled = false;
+        false
+    }
+
+    /// Reads the files of a volume; none if there is no core.
+    fn read(&self, environment: &Environment, volume: &Volume) -> Result<Option<Read>, (Reload, String)> {
+        let unreadable = |error: MapError| (Reload::Unreadable, error.to_string());
+        let Some(core) = volume.map(files::CORE).map_err(unreadable)? else { return Ok(None) };
+        let mut snapshot =
+            Snapshot::read(core.clone()).map_err(|error| (Reload::Refused, format!("{}: {error}", files::CORE)))?;
+        let mut sizes = [core.as_ref().len(), 0];
+        let mut state = DefaultHasher::new();
+        head(&core).hash(&mut state);
+
+        // An overrides file that went away while the core stayed was not taken away by the operator.
+        let previous = environment.loaded.load();
+        let same_core = previous.as_ref().is_some_and(|loaded| loaded.snapshot.revision() == snapshot.revision());
+        let mut refused = Vec::new();
+        let mut overrides = [const { None }; files::OVERRIDES_SLOTS];
+        for (slot, (place, last_good)) in overrides.iter_mut().zip(&self.overrides).enumerate() {
+            let name = files::overrides(slot);
+            let candidate = match volume.map(&name) {
+                Ok(Some(region)) => attach(&mut snapshot, region, &mut refused, &name),
+                Ok(None) if same_core => None,
+                Ok(None) => continue,
+                Err(error) => {
+                    refused.push(error.to_string());
+                    None
+                }
+            };
+            let taken = candidate.or_else(|| attach(&mut snapshot, last_good.clone()?, &mut refused, &name));
+            if let Some(region) = &taken {
+                sizes[1] += region.as_ref().len();
+                (slot, head(region)).hash(&mut state);
+            }
+            *place = taken;
+        }
+        let in_place = volume.is_immutable();
+        let loaded = Loaded { snapshot, core, state: state.finish(), since: SystemTime::now(), in_place, sizes };
+        Ok(Some(Read { loaded, overrides, refused }))
+    }
+
+    /// Serves what was read; false if it is what is served already.
+    fn take_up(&mut self, environment: &Environment, read: Read, again: bool, time: Duration) -> bool {
+        let Read { loaded, overrides, refused } = read;
+        let loaded = Arc::new(loaded);
+        let revision = loaded.snapshot.revision();
+        let same = environment.loaded.load().as_ref().is_some_and(|previous| previous.state == loaded.state);
+        if !(same && again) {
+            // New files with the old content are taken up too: the memory of the old ones is freed by it.
+            environment.loaded.store(Some(Arc::clone(&loaded)));
+            environment.reloads.count(if same { Reload::Same } else { Reload::Swapped });
+            self.overrides = overrides;
+            let (name, features, [core, overrides]) = (&environment.name, loaded.snapshot.features(), loaded.sizes);
+            let how = if loaded.in_place { "mapped" } else { "copied" };
+            if same {
+                log::debug!("{name}: the volume was written again, revision {revision} stays");
+            } else {
+                log::info!(
+                    "{name}: revision {revision} is served: {features} features, {core} bytes and {overrides} of overrides, {how} in {time:?}"
+                );
+            }
+        }
+        if refused.is_empty() {
+            self.complaint = None;
+        } else {
+            self.complain(environment, Reload::OverridesRefused, refused.join("; "));
+        }
+        !(same && again)
+    }
+
+    /// Compares the revision that the pod was told of with the one that is served.
+    fn check_marker(&mut self, environment: &Environment, volume: &Volume) {
+        let marker = volume.read(files::REVISION, MAX_MARKER).ok().flatten().unwrap_or_default();
+        let marker = marker.trim();
+        let loaded = environment.loaded.load();
+        let served = loaded.as_ref().map(|loaded| loaded.snapshot.revision().to_string());
+        let stale_since = &environment.expectation.stale_since;
+        if marker.is_empty() || served.as_deref() == Some(marker) {
+            stale_since.store(0, Ordering::Relaxed);
+            self.told_stale = false;
+            return;
+        }
+        if stale_since.load(Ordering::Relaxed) == 0 {
+            stale_since.store(since_epoch(SystemTime::now()).as_secs(), Ordering::Relaxed);
+        }
+        // The files may be a moment behind the marker.
+        if !self.told_stale && self.seen == Some(volume.identity()) {
+            self.told_stale = true;
+            let served = served.as_deref().unwrap_or("none");
+            log::warning!("{}: the pod should have revision {marker}, and has {served}", environment.name);
+        }
+    }
+
+    /// Counts and tells what is wrong, once.
+    fn complain(&mut self, environment: &Environment, reload: Reload, complaint: String) {
+        let complaint = Some((reload, complaint));
+        if self.complaint == complaint {
+            return;
+        }
+        environment.reloads.count(reload);
+        if let Some((_, text)) = &complaint {
+            let name = &environment.name;
+            match environment.loaded.load().as_ref() {
+                Some(loaded) if reload == Reload::OverridesRefused => {
+                    log::warning!(
+                        "{name}: {text}; the last good one stays beside revision {}",
+                        loaded.snapshot.revision()
+                    );
+                }
+                Some(loaded) => log::warning!("{name}: {text}; revision {} stays", loaded.snapshot.revision()),
+                None => log::info!("{name}: {text}; waiting in {}", self.directory.display()),
+            }
+        }
+        self.complaint = complaint;
+    }
+}
+
+/// The beginning of a file, which has the checksum of the rest in it.
+fn head(region: &Region) -> &[u8] {
+    let bytes = region.as_ref();
+    bytes.get(..64).unwrap_or(bytes)
+}
+
+/// Adds an overrides file to a snapshot; one that is refused is left out, and told.
+fn attach(snapshot: &mut Snapshot<Region>, region: Region, refused: &mut Vec<String>, name: &str) -> Option<Region> {
+    match snapshot.attach(region.clone()) {
+        Ok(()) => Some(region),
+        Err(error) => {
+            refused.push(format!("{name}: {error}"));
+            None
+        }
+    }
+}
+
+/// Starts to follow, on a thread of its own.
+pub(crate) fn spawn(follower: Follower) -> io::Result<()> {
+    let run = move || match follower.run() {};
+    std::thread::Builder::new().name("follow".to_owned()).stack_size(256 * 1024).spawn(run).map(drop)
+}

@@ -1,0 +1,46 @@
+//! `remora-sidecar`: see `--help`.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use remora_sidecar::{Command, Failure, HELP, Options, Server, parse, report, set_level};
+
+/// The command line makes no sense (`EX_USAGE`).
+const USAGE: u8 = 64;
+
+fn main() -> ExitCode {
+    match parse(std::env::args().skip(1)) {
+        Ok(Command::Serve(options)) => match serve(&options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                report(&failure);
+                ExitCode::FAILURE
+            }
+        },
+        Ok(Command::Help) => print(HELP),
+        Ok(Command::Version) => print(concat!(env!("CARGO_PKG_VERSION"), "\n")),
+        Err(error) => {
+            // There is nobody to tell when standard error is closed.
+            let _ = writeln!(std::io::stderr(), "remora-sidecar: {error}");
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+fn serve(options: &Options) -> Result<(), Failure> {
+    set_level(options.level);
+    // One thread: a request takes microseconds, and the pod's processors are the application's.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(|cause| Failure::System { step: "start the runtime", cause })?;
+    runtime.block_on(async { Server::start(options).await?.run().await })
+}
+
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,217 @@
+//! The files of one environment's volume, as memory.
+//!
+//! Kubelet writes a volume into a directory of its own and renames a link, `..data`, onto it. Whoever
+//! opens the directory behind the link once, and all files relative to it, sees files that belong
+//! together, whatever is renamed meanwhile.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use memmap2::{Mmap, MmapOptions};
+use rustix::fs::{AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags, StatVfsMountFlags};
+use rustix::io::Errno;
+
+/// The link that kubelet renames when the files have changed.
+const DATA_LINK: &str = "..data";
+
+/// A file's bytes, shared by everyone who still answers from them.
+#[derive(Debug, Clone)]
+pub struct Region(Arc<Mmap>);
+
+impl AsRef<[u8]> for Region {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Why a file of a volume could not be brought into memory.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// The directory or the file could not be opened or read.
+    #[error("cannot read {name}: {cause}")]
+    Read {
+        /// What was opened.
+        name: String,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// There is something of this name that has no bytes to map.
+    #[error("{name} is not a file, or is empty")]
+    NotAFile {
+        /// What was opened.
+        name: String,
+    },
+}
+
+/// What distinguishes a directory from the one that will be renamed in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+    modified: (i64, i64),
+}
+
+/// The directory behind `..data`, as it was when it was opened.
+#[derive(Debug)]
+pub(crate) struct Volume {
+    directory: OwnedFd,
+    identity: Identity,
+    immutable: bool,
+}
+
+impl Volume {
+    /// Opens what `..data` in `directory` refers to; none if there is no such thing (yet, or any more).
+    pub(crate) fn open(directory: &Path) -> Result<Option<Volume>, MapError> {
+        let fail = |cause: Errno| MapError::Read {
+            name: directory.join(DATA_LINK).display().to_string(),
+            cause: cause.into(),
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let link = directory.join(DATA_LINK);
+        let data = match rustix::fs::openat(CWD, &link, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            other => other.map_err(fail)?,
+        };
+        let stat = rustix::fs::fstat(&data).map_err(fail)?;
+        let identity = Identity {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+        };
+        // A link to a sibling whose name begins with two dots is what kubelet makes. That nobody else
+        // writes there is only certain where nobody in this container can.
+        let renamed = rustix::fs::readlinkat(CWD, &link, Vec::new())
+            .is_ok_and(|target| target.to_bytes().starts_with(b"..") && !target.to_bytes().contains(&b'/'));
+        let read_only = rustix::fs::fstatvfs(&data).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY));
+        Ok(Some(Volume { directory: data, identity, immutable: renamed && read_only }))
+    }
+
+    /// The same as long as the link is not renamed.
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Whether files are mapped as they are (true) or copied (false).
+    pub(crate) fn is_immutable(&self) -> bool {
+        self.immutable
+    }
+
+    /// A file's bytes; none if there is no such file.
+    pub(crate) fn map(&self, name: &str) -> Result<Option<Region>, MapError> {
+        let Some(file) = self.open_file(name)? else { return Ok(None) };
+        let fail = |cause| MapError::Read { name: name.to_owned(), cause };
+        let stat = rustix::fs::fstat(&file).map_err(|cause| fail(cause.into()))?;
+        if !FileType::from_raw_mode(stat.st_mode).is_file() || stat.st_size == 0 {
+            return Err(MapError::NotAFile { name: name.to_owned() });
+        }
+        let map = if self.immutable { map_in_place(&file) } else { copy(file) };
+        map.map(|map| Some(Region(Arc::new(map)))).map_err(fail)
+    }
+
+    /// The beginning of a small text file; none if there is no such file.
+    pub(crate) fn read(&self, name: &str, limit: u64) -> Result<Option<String>, MapError> {
+        let Some(file) = self.open_file(name)? else { return Ok(None) };
+        let mut text = String::new();
+        match file.take(limit).read_to_string(&mut text) {
+            Ok(_) => Ok(Some(text)),
+            Err(cause) => Err(MapError::Read { name: name.to_owned(), cause }),
+        }
+    }
+
+    fn open_file(&self, name: &str) -> Result<Option<File>, MapError> {
+        // Not blocking: opening a pipe that somebody put there must not stop us.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        match rustix::fs::openat(&self.directory, name, flags, Mode::empty()) {
+            Ok(file) => Ok(Some(File::from(file))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(cause) => Err(MapError::Read { name: name.to_owned(), cause: cause.into() }),
+        }
+    }
+}
+
+/// Whether `directory` is itself what kubelet makes, instead of a directory of such.
+pub(crate) fn is_volume(directory: &Path) -> bool {
+    rustix::fs::statat(CWD, directory.join(DATA_LINK), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+/// Maps a file of a kubelet volume without copying it.
+#[expect(unsafe_code, reason = "the one place where a file is mapped that the kernel does not prove immutable")]
+fn map_in_place(file: &File) -> std::io::Result<Mmap> {
+    // SAFETY: a mapping is unsound if the file behind it is written or cut while it is mapped. This is
+    // only called for files behind kubelet's `..data` link, on a mount that is read-only for us.
+    // Kubelet's writer never touches a file after the link refers to its directory: an update goes
+    // to a new directory, the link is renamed, and the old files are unlinked, which leaves their
+    // bytes to us. No process of this container can write there, because the mount is read-only, and
+    // no other container gets the volume of ours but read-only. Root on the node can, and can do
+    // anything else to us as well; the reader checks every offset all the same.
+    unsafe { Mmap::map(file) }
+}
+
+/// Copies a file into memory that nobody can change any more, and maps that.
+fn copy(mut file: File) -> std::io::Result<Mmap> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut memory = File::from(rustix::fs::memfd_create("remora", flags)?);
+    std::io::copy(&mut file, &mut memory)?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&memory, seals)?;
+    Ok(MmapOptions::new().map_if_safe(&memory)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn volume(name: &str, files: &[(&str, &[u8])]) -> std::path::PathBuf {
+        let path = std::env::temp_dir().join(format!("remora-map-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(path.join("..1")).unwrap();
+        for (file, bytes) in files {
+            std::fs::write(path.join("..1").join(file), bytes).unwrap();
+        }
+        symlink("..1", path.join("..data")).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_copy_survives_what_happens_to_the_file() {
+        let path = volume("copy", &[("core", b"bytes")]);
+        let opened = Volume::open(&path).unwrap().unwrap();
+        assert!(!opened.is_immutable(), "a directory that can be written to");
+        let region = opened.map("core").unwrap().unwrap();
+        std::fs::write(path.join("..1/core"), b"").unwrap();
+        assert_eq!(region.as_ref(), b"bytes");
+        std::fs::remove_dir_all(&path).unwrap();
+        assert_eq!(region.as_ref(), b"bytes");
+        assert!(opened.map("core").unwrap().is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_mapped_is_refused() {
+        let path = volume("odd", &[("empty", b"")]);
+        std::fs::create_dir(path.join("..1/directory")).unwrap();
+        let opened = Volume::open(&path).unwrap().unwrap();
+        assert!(opened.map("missing").unwrap().is_none());
+        assert!(matches!(opened.map("empty"), Err(MapError::NotAFile { .. })));
+        assert!(matches!(opened.map("directory"), Err(MapError::NotAFile { .. })));
+        std::fs::remove_dir_all(&path).unwrap();
+        assert!(Volume::open(&path).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_renamed_link_is_another_volume() {
+        let path = volume("rename", &[("core", b"one")]);
+        let one = Volume::open(&path).unwrap().unwrap();
+        assert_eq!(one.identity(), Volume::open(&path).unwrap().unwrap().identity());
+        std::fs::create_dir(path.join("..2")).unwrap();
+        symlink("..2", path.join("..data_tmp")).unwrap();
+        std::fs::rename(path.join("..data_tmp"), path.join("..data")).unwrap();
+        assert_ne!(one.identity(), Volume::open(&path).unwrap().unwrap().identity());
+        assert!(is_volume(&path));
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}

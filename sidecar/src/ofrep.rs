@@ -1,0 +1,245 @@
+//! OpenFeature's remote evaluation: the context of a request, its tag, and the protocol's errors.
+//!
+//! The context's `targetingKey` is the identifier, its other members are traits; the members of a nested
+//! object `traits` are traits too, and stand above those outside. `transient` is a directive to
+//! Flagsmith's API, which stores things, and nothing to us. Lists and objects cannot be compared by any
+//! segment and are passed over. Without a targeting key it is the environment that is evaluated.
+
+use std::fmt::Display;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write as _;
+
+use remora_snapshot::{Revision, Role, Snapshot};
+
+use crate::identities::{Desk, trait_value};
+use crate::json::{self, Malformed, Number, Reader, Text, Value};
+
+/// One trait of a context: the hash of its name, its turn, and the hash of its value, if it has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Digest {
+    name: u64,
+    turn: usize,
+    value: Option<u64>,
+}
+
+/// Why a request was refused; the status is 400.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The body is not JSON.
+    Malformed(Malformed),
+    /// The body is not what the protocol says.
+    Context(&'static str),
+}
+
+impl From<Malformed> for Refused {
+    fn from(malformed: Malformed) -> Refused {
+        Refused::Malformed(malformed)
+    }
+}
+
+impl Refused {
+    /// Appends the answer's body; `key` is the flag's, if one was asked for.
+    pub(crate) fn write(&self, key: Option<&str>, out: &mut Vec<u8>) {
+        match self {
+            Refused::Malformed(malformed) => write_failure(key, Some("PARSE_ERROR"), malformed, out),
+            Refused::Context(problem) => write_failure(key, Some("INVALID_CONTEXT"), problem, out),
+        }
+    }
+}
+
+/// Appends a failure; `details` must not need an escape in JSON.
+pub(crate) fn write_failure(key: Option<&str>, code: Option<&str>, details: &dyn Display, out: &mut Vec<u8>) {
+    out.push(b'{');
+    if let Some(key) = key {
+        out.extend_from_slice(br#""key":"#);
+        json::write_string(key, out);
+        out.push(b',');
+    }
+    // Writing to a vector cannot fail.
+    if let Some(code) = code {
+        let _ = write!(out, r#""errorCode":"{code}","#);
+    }
+    let _ = write!(out, r#""errorDetails":"{details}"}}"#);
+}
+
+/// Reads a request's context into the subject; returns a hash that equal contexts share.
+pub(crate) fn read<B: AsRef<[u8]>>(body: &[u8], snapshot: &Snapshot<B>, desk: &mut Desk) -> Result<u64, Refused> {
+    desk.subject.clear();
+    desk.digests.clear();
+    if body.is_empty() {
+        return Ok(0);
+    }
+    let mut reader = Reader::new(body)?;
+    let mut context = None;
+    let Some(mut members) = reader.enter_object() else {
+        reader.value()?;
+        return Err(Refused::Context(
+            "the body is not an object: send {\\\"context\\\":{\\\"targetingKey\\\":\\\"...\\\"}}",
+        ));
+    };
+    while let Some(name) = reader.next_member(&mut members)? {
+        let place = reader.clone();
+        let value = reader.value()?;
+        if name.is("context") {
+            context = Some((place, value));
+        }
+    }
+    reader.finish()?;
+    match context {
+        None => Ok(0),
+        Some((place, Value::Object)) => read_context(place, snapshot, desk),
+        Some(_) => Err(Refused::Context("the context is not an object")),
+    }
+}
+
+fn read_context<B: AsRef<[u8]>>(
+    mut reader: Reader<'_>,
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+) -> Result<u64, Refused> {
+    let mut identifier = None;
+    let mut nested = None;
+    let Some(mut members) = reader.enter_object() else { return Ok(0) };
+    while let Some(name) = reader.next_member(&mut members)? {
+        let place = reader.clone();
+        let value = reader.value()?;
+        if name.is("targetingKey") {
+            identifier = match value {
+                Value::String(text) => Some(text),
+                Value::Null => None,
+                _ => return Err(Refused::Context("the targetingKey is not a string")),
+            };
+        } else if name.is("traits") && value == Value::Object {
+            nested = Some(place);
+        } else if !(name.is("transient") && matches!(value, Value::Bool(_))) {
+            take_trait(name, value, snapshot, desk);
+        }
+    }
+    if let Some(mut reader) = nested
+        && let Some(mut members) = reader.enter_object()
+    {
+        while let Some(name) = reader.next_member(&mut members)? {
+            let value = reader.value()?;
+            take_trait(name, value, snapshot, desk);
+        }
+    }
+    match identifier.filter(|identifier| !identifier.is_empty()) {
+        Some(identifier) => {
+            let identifier = identifier.decode(&mut desk.text);
+            snapshot.identify(&mut desk.subject, identifier);
+            Ok(digest(identifier, &mut desk.digests))
+        }
+        None => {
+            desk.subject.clear();
+            Ok(0)
+        }
+    }
+}
+
+fn take_trait<B: AsRef<[u8]>>(name: Text<'_>, value: Value<'_>, snapshot: &Snapshot<B>, desk: &mut Desk) {
+    let name = name.decode(&mut desk.name);
+    let turn = desk.digests.len();
+    desk.digests.push(Digest { name: hash(name), turn, value: hash_value(value, &mut desk.text) });
+    snapshot.set_trait(&mut desk.subject, name, trait_value(value, &mut desk.text));
+}
+
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn hash_value(value: Value<'_>, scratch: &mut String) -> Option<u64> {
+    match value {
+        Value::Null | Value::Array | Value::Object => None,
+        Value::Bool(value) => Some(hash((1, value))),
+        Value::Number(Number::Integer(digits)) => Some(hash((2, digits))),
+        Value::Number(Number::Float(value)) => Some(hash((3, value.to_bits()))),
+        Value::String(text) => Some(hash((4, text.decode(scratch)))),
+    }
+}
+
+/// The hash of a context: the same for every order of its members.
+fn digest(identifier: &str, digests: &mut [Digest]) -> u64 {
+    digests.sort_unstable();
+    let mut hasher = DefaultHasher::new();
+    identifier.hash(&mut hasher);
+    let mut digests = digests.iter().peekable();
+    while let Some(digest) = digests.next() {
+        // Of several with one name, the last one counts.
+        if digests.peek().is_some_and(|next| next.name == digest.name) {
+            continue;
+        }
+        if let Some(value) = digest.value {
+            (digest.name, value).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// The tag of a bulk answer: what is served, to whom, and for which context. `state` stands for the
+/// bytes that are served, of which the revision alone does not tell the overrides files.
+pub(crate) fn tag(revision: Revision, state: u64, role: Role, context: u64) -> String {
+    let role = match role {
+        Role::Client => 0u8,
+        Role::Server => 1,
+    };
+    format!("\"{revision}-{:016x}\"", hash((state, role, context)))
+}
+
+/// Whether an `If-None-Match` header names `tag`: in a list, weak or strong, and also without the
+/// quotes, as the protocol's own examples have it.
+pub(crate) fn names_tag(header: &[u8], tag: &str) -> bool {
+    let bare = |text: &str| text.trim().trim_start_matches("W/").trim_matches('"').to_owned();
+    let tag = bare(tag);
+    std::str::from_utf8(header).is_ok_and(|header| header.split(',').any(|entry| bare(entry) == tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_recognised_in_every_form() {
+        let tag = "\"abc-12\"";
+        for header in ["\"abc-12\"", "abc-12", "W/\"abc-12\"", "\"x\", \"abc-12\"", " W/\"y\" ,abc-12 "] {
+            assert!(names_tag(header.as_bytes(), tag), "{header}");
+        }
+        for header in ["", "*", "\"abc-1\"", "abc-123", "\"abc\", \"12\""] {
+            assert!(!names_tag(header.as_bytes(), tag), "{header}");
+        }
+        assert!(!names_tag(b"\xff", tag));
+    }
+
+    #[test]
+    fn digests_do_not_depend_on_order_but_on_what_counts() {
+        let of = |traits: &[(&str, Option<u64>)]| {
+            let mut digests: Vec<Digest> = traits
+                .iter()
+                .enumerate()
+                .map(|(turn, &(name, value))| Digest { name: hash(name), turn, value })
+                .collect();
+            digest("somebody", &mut digests)
+        };
+        assert_eq!(of(&[("a", Some(1)), ("b", Some(2))]), of(&[("b", Some(2)), ("a", Some(1))]));
+        assert_eq!(of(&[("a", Some(9)), ("a", Some(1))]), of(&[("a", Some(1))]));
+        assert_eq!(of(&[("a", None), ("b", Some(2))]), of(&[("b", Some(2))]));
+        assert_eq!(of(&[("b", Some(1)), ("b", None)]), of(&[]));
+        assert_ne!(of(&[("a", Some(1))]), of(&[("a", Some(2))]));
+        assert_ne!(of(&[("a", Some(1))]), of(&[("b", Some(1))]));
+        assert_ne!(of(&[]), digest("somebody else", &mut []));
+    }
+
+    #[test]
+    fn failures_have_the_protocols_form() {
+        let mut out = Vec::new();
+        write_failure(Some("a\"b"), Some("FLAG_NOT_FOUND"), &"no such flag", &mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            r#"{"key":"a\"b","errorCode":"FLAG_NOT_FOUND","errorDetails":"no such flag"}"#
+        );
+        let mut out = Vec::new();
+        write_failure(None, None, &"no data yet", &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), r#"{"errorDetails":"no data yet"}"#);
+    }
+}

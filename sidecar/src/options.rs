@@ -1,0 +1,212 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::log::Level;
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+Answers feature flags on localhost, from snapshots that it maps.
+
+Usage: remora-sidecar --snapshots DIR [options]
+
+  --snapshots DIR         one sub-directory for each environment, as a volume of Kubernetes
+                          or as `remora-operator compile --output DIR` makes it
+  --environment NAME      serve this one, also when it is not there yet; may be repeated
+                          (default: every sub-directory)
+  --listen ADDRESS        where flags are answered; loopback only (default: 127.0.0.1:4777)
+  --admin ADDRESS         where health and metrics are (default: 127.0.0.1:4778)
+  --await TIME            how long /startupz holds the application back while there is no
+                          data, as 10s or 500ms (default: 10s)
+  --log-level LEVEL       error, warn, info or debug (default: info)
+  --help                  this text
+  --version               the version
+";
+
+/// What the command line asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Serve.
+    Serve(Options),
+    /// Print the help.
+    Help,
+    /// Print the version.
+    Version,
+}
+
+/// How to serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Where the volumes are.
+    pub snapshots: PathBuf,
+    /// Environments that are expected, present or not.
+    pub environments: Vec<String>,
+    /// Where flags are answered.
+    pub listen: SocketAddr,
+    /// Where health and metrics are.
+    pub admin: SocketAddr,
+    /// How long to hold the application back.
+    pub patience: Duration,
+    /// What is logged.
+    pub level: Level,
+}
+
+impl Options {
+    /// What is not said otherwise.
+    #[must_use]
+    pub fn new(snapshots: PathBuf) -> Options {
+        Options {
+            snapshots,
+            environments: Vec::new(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 4777)),
+            admin: SocketAddr::from(([127, 0, 0, 1], 4778)),
+            patience: Duration::from_secs(10),
+            level: Level::Info,
+        }
+    }
+}
+
+/// Why a command line makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UsageError {
+    /// There is no such option.
+    #[error("unknown option {0:?}; --help lists them")]
+    Unknown(String),
+    /// An option without what belongs to it.
+    #[error("{0} needs a value: write {0} {1}")]
+    NoValue(&'static str, &'static str),
+    /// An option with something that it cannot be.
+    #[error("{option} {value:?} is not {expected}")]
+    BadValue {
+        /// Which option.
+        option: &'static str,
+        /// What was written.
+        value: String,
+        /// What to write.
+        expected: &'static str,
+    },
+    /// The data port would be open to the network.
+    #[error(
+        "--listen {0} would answer flags to the whole network: write a loopback address, such as 127.0.0.1:{port}",
+        port = .0.port()
+    )]
+    NotLoopback(SocketAddr),
+    /// The one thing that has no default.
+    #[error("--snapshots is missing: write --snapshots DIR, with one sub-directory for each environment")]
+    NoSnapshots,
+}
+
+/// Reads a command line, without the program's name.
+///
+/// # Errors
+/// With the first thing on it that makes no sense.
+pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, UsageError> {
+    let mut options = Options::new(PathBuf::new());
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        let (name, inline) = match argument.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (argument.as_str(), None),
+        };
+        let mut value =
+            |option, example| inline.clone().or_else(|| arguments.next()).ok_or(UsageError::NoValue(option, example));
+        match name {
+            "--snapshots" => options.snapshots = value("--snapshots", "DIR")?.into(),
+            "--environment" => options.environments.push(environment(value("--environment", "NAME")?)?),
+            "--listen" => options.listen = address("--listen", value("--listen", "127.0.0.1:4777")?)?,
+            "--admin" => options.admin = address("--admin", value("--admin", "127.0.0.1:4778")?)?,
+            "--await" => options.patience = time(value("--await", "10s")?)?,
+            "--log-level" => options.level = level(value("--log-level", "info")?)?,
+            "--help" | "-h" => return Ok(Command::Help),
+            "--version" => return Ok(Command::Version),
+            _ => return Err(UsageError::Unknown(argument)),
+        }
+    }
+    if options.snapshots.as_os_str().is_empty() {
+        return Err(UsageError::NoSnapshots);
+    }
+    if !options.listen.ip().is_loopback() {
+        return Err(UsageError::NotLoopback(options.listen));
+    }
+    Ok(Command::Serve(options))
+}
+
+fn environment(value: String) -> Result<String, UsageError> {
+    if value.is_empty() || value.starts_with('.') || value.contains('/') {
+        let expected = "the name of a FeatureEnvironment, and of a directory";
+        return Err(UsageError::BadValue { option: "--environment", value, expected });
+    }
+    Ok(value)
+}
+
+fn address(option: &'static str, value: String) -> Result<SocketAddr, UsageError> {
+    let expected = "an address and a port, such as 127.0.0.1:4777";
+    value.parse().map_err(|_| UsageError::BadValue { option, value, expected })
+}
+
+fn time(value: String) -> Result<Duration, UsageError> {
+    let milliseconds = match (value.strip_suffix("ms"), value.strip_suffix('s'), value.strip_suffix('m')) {
+        (Some(number), ..) => number.parse().ok(),
+        (_, Some(number), _) => number.parse::<u64>().ok().and_then(|number| number.checked_mul(1000)),
+        (.., Some(number)) => number.parse::<u64>().ok().and_then(|number| number.checked_mul(60_000)),
+        _ => None,
+    };
+    let expected = "a time, such as 10s, 500ms or 1m";
+    milliseconds.map(Duration::from_millis).ok_or(UsageError::BadValue { option: "--await", value, expected })
+}
+
+fn level(value: String) -> Result<Level, UsageError> {
+    let expected = "error, warn, info or debug";
+    value.parse().map_err(|()| UsageError::BadValue { option: "--log-level", value, expected })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Command, UsageError> {
+        parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn a_complete_command_line() {
+        let line = "--snapshots /s --environment a --environment=b --listen [::1]:1 --admin=0.0.0.0:2 --await 500ms --log-level debug";
+        let Ok(Command::Serve(options)) = read(line) else { panic!("{:?}", read(line)) };
+        assert_eq!(options.snapshots, PathBuf::from("/s"));
+        assert_eq!(options.environments, ["a", "b"]);
+        assert_eq!(options.listen.to_string(), "[::1]:1");
+        assert_eq!(options.admin.to_string(), "0.0.0.0:2");
+        assert_eq!(options.patience, Duration::from_millis(500));
+        assert_eq!(options.level, Level::Debug);
+    }
+
+    #[test]
+    fn defaults_and_other_commands() {
+        assert_eq!(read("--snapshots x"), Ok(Command::Serve(Options::new("x".into()))));
+        assert_eq!(read("--help"), Ok(Command::Help));
+        assert_eq!(read("--version"), Ok(Command::Version));
+        for option in HELP.lines().filter_map(|line| line.trim().strip_prefix("--")) {
+            let name = option.split(' ').next().unwrap();
+            assert!(!matches!(read(&format!("--{name}")), Err(UsageError::Unknown(_))), "--{name}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_told_with_what_to_write() {
+        for (line, part) in [
+            ("", "--snapshots is missing"),
+            ("--snapshots", "write --snapshots DIR"),
+            ("--snapshots x --lisen y", "unknown option \"--lisen\""),
+            ("--snapshots x --listen 0.0.0.0:4777", "127.0.0.1:4777"),
+            ("--snapshots x --listen localhost", "such as 127.0.0.1:4777"),
+            ("--snapshots x --await 10", "such as 10s"),
+            ("--snapshots x --log-level loud", "error, warn, info or debug"),
+            ("--snapshots x --environment ../y", "the name of a FeatureEnvironment"),
+        ] {
+            let error = read(line).unwrap_err().to_string();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! From a path and a query to what is asked for.
+
+/// What a path asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Route<'a> {
+    /// Flagsmith: the environment's flags.
+    Flags,
+    /// Flagsmith: an identity's flags.
+    Identities,
+    /// The edge proxy's health.
+    Health,
+    /// The edge proxy's liveness.
+    Liveness,
+    /// OFREP: one flag. Its key is still percent-encoded.
+    OfrepFlag(&'a str),
+    /// OFREP: all flags.
+    OfrepFlags,
+    /// Nothing of ours.
+    Unknown,
+}
+
+impl<'a> Route<'a> {
+    /// The route of a path; one slash at its end makes no difference.
+    pub(crate) fn of(path: &'a str) -> Route<'a> {
+        match path.strip_suffix('/').unwrap_or(path) {
+            "/api/v1/flags" => Route::Flags,
+            "/api/v1/identities" => Route::Identities,
+            "/health" | "/proxy/health" | "/proxy/health/readiness" => Route::Health,
+            "/proxy/health/liveness" => Route::Liveness,
+            "/ofrep/v1/evaluate/flags" => Route::OfrepFlags,
+            path => match path.strip_prefix("/ofrep/v1/evaluate/flags/") {
+                Some(key) if !key.contains('/') => Route::OfrepFlag(key),
+                _ => Route::Unknown,
+            },
+        }
+    }
+
+    /// The methods that it answers, as the `Allow` header has them.
+    pub(crate) fn allowed(self) -> &'static str {
+        match self {
+            Route::Flags | Route::Health | Route::Liveness => "GET, HEAD",
+            Route::Identities => "GET, HEAD, POST",
+            Route::OfrepFlag(_) | Route::OfrepFlags => "POST",
+            Route::Unknown => "",
+        }
+    }
+}
+
+/// The value of a query's parameter, decoded: the last one of that name counts.
+pub(crate) fn parameter<'s>(query: Option<&'s str>, name: &str, scratch: &'s mut String) -> Option<&'s str> {
+    let value = query?.rsplit('&').find_map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (key == name).then_some(value)
+    })?;
+    Some(decode(value, true, scratch))
+}
+
+/// Undoes percent-encoding; `scratch` is only touched where there is some. What is not UTF-8 after it
+/// is replaced, as Python does it.
+pub(crate) fn decode<'s>(text: &'s str, plus_is_space: bool, scratch: &'s mut String) -> &'s str {
+    let encoded = |byte| byte == b'%' || (plus_is_space && byte == b'+');
+    if !text.bytes().any(encoded) {
+        return text;
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        let digit = |at: usize| char::from(*after.get(at)?).to_digit(16);
+        match (byte, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.extend(u8::try_from(high << 4 | low));
+                rest = after.get(2..).unwrap_or_default();
+            }
+            (b'+', ..) if plus_is_space => bytes.push(b' '),
+            _ => bytes.push(byte),
+        }
+    }
+    scratch.clear();
+    scratch.push_str(&String::from_utf8_lossy(&bytes));
+    scratch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        for (path, route) in [
+            ("/api/v1/flags/", Route::Flags),
+            ("/api/v1/flags", Route::Flags),
+            ("/api/v1/identities/", Route::Identities),
+            ("/health", Route::Health),
+            ("/proxy/health/", Route::Health),
+            ("/proxy/health/readiness", Route::Health),
+            ("/proxy/health/liveness", Route::Liveness),
+            ("/ofrep/v1/evaluate/flags", Route::OfrepFlags),
+            ("/ofrep/v1/evaluate/flags/", Route::OfrepFlags),
+            ("/ofrep/v1/evaluate/flags/a%2Fb", Route::OfrepFlag("a%2Fb")),
+            ("/ofrep/v1/evaluate/flags/a/b", Route::Unknown),
+            ("/api/v1/flags//", Route::Unknown),
+            ("/api/v1/flagsy", Route::Unknown),
+            ("/", Route::Unknown),
+            ("", Route::Unknown),
+        ] {
+            assert_eq!(Route::of(path), route, "{path}");
+        }
+    }
+
+    #[test]
+    fn parameters() {
+        let get = |query: &str| parameter(Some(query), "feature", &mut String::new()).map(str::to_owned);
+        assert_eq!(get("feature=plain"), Some("plain".to_owned()));
+        assert_eq!(get("x=1&feature=a%20b+c%C3%B6%2"), Some("a b cö%2".to_owned()));
+        assert_eq!(get("feature=one&feature=two"), Some("two".to_owned()));
+        assert_eq!(get("feature"), Some(String::new()));
+        assert_eq!(get("features=x&xfeature=y"), None);
+        assert_eq!(get("feature=%ff"), Some("\u{fffd}".to_owned()));
+        assert_eq!(parameter(None, "feature", &mut String::new()), None);
+        assert_eq!(decode("a+b%2B", false, &mut String::new()), "a+b+");
+    }
+}

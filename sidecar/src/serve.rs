@@ -1,0 +1,188 @@
+//! A process's life: find the environments, listen, serve, and end when told.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::admin::Admin;
+use crate::connections::{self, Limits};
+use crate::data::Data;
+use crate::environment::State;
+use crate::follow::{self, Follower};
+use crate::options::Options;
+use crate::{log, map};
+
+/// How many connections applications may have open at once.
+const DATA_CONNECTIONS: usize = 512;
+/// Kubelet and Prometheus need few.
+const ADMIN_CONNECTIONS: usize = 32;
+
+/// Why serving did not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The directory of snapshots cannot be read.
+    #[error("--snapshots {directory}: {cause}")]
+    Directory {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The directory is one environment's.
+    #[error("--snapshots {0} is itself an environment's volume: write the directory that it is in")]
+    Volume(PathBuf),
+    /// There is nothing to serve, and nothing to wait for.
+    #[error(
+        "there is no environment in {directory}: make one with `remora-operator compile --document FILE --output {directory}`, \
+         or name those to wait for with --environment"
+    )]
+    NoEnvironment {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// A port cannot be had.
+    #[error("cannot listen on {address} ({option}): {cause}; is another container of the pod there already?")]
+    Listen {
+        /// Which port.
+        option: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The system refused something that it should not.
+    #[error("cannot {step}: {cause}")]
+    System {
+        /// What was to be done.
+        step: &'static str,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+}
+
+/// A sidecar that listens.
+pub struct Server {
+    state: Arc<State>,
+    data: TcpListener,
+    admin: TcpListener,
+}
+
+impl Server {
+    /// Takes the ports, loads what is there, and follows it from then on.
+    ///
+    /// # Errors
+    /// Where there is nothing to serve, or no port to serve on. A volume that is missing, empty or broken is
+    /// none: it is waited for.
+    pub async fn start(options: &Options) -> Result<Server, Failure> {
+        let names = environments(&options.snapshots, &options.environments)?;
+        let data = listen("--listen", options.listen).await?;
+        let admin = listen("--admin", options.admin).await?;
+        let state = Arc::new(State::new(names, options.patience));
+        let mut follower = Follower::new(Arc::clone(&state), &options.snapshots);
+        follower.look();
+        follow::spawn(follower).map_err(|cause| Failure::System { step: "start a thread", cause })?;
+        let server = Server { state, data, admin };
+        log::info!("flags on {}, health and metrics on {}", server.data_address()?, server.admin_address()?);
+        Ok(server)
+    }
+
+    /// Where flags are answered.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn data_address(&self) -> Result<SocketAddr, Failure> {
+        address(&self.data)
+    }
+
+    /// Where health and metrics are.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn admin_address(&self) -> Result<SocketAddr, Failure> {
+        address(&self.admin)
+    }
+
+    /// Serves until the process is told to end, and then until the answers under way are sent.
+    ///
+    /// # Errors
+    /// If signals cannot be received.
+    pub async fn run(self) -> Result<(), Failure> {
+        let fail = |cause| Failure::System { step: "receive signals", cause };
+        let mut terminate = signal(SignalKind::terminate()).map_err(fail)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(fail)?;
+        self.run_until(async {
+            tokio::select! {
+                _ = terminate.recv() => log::info!("told to end; the answers under way are sent first"),
+                _ = interrupt.recv() => log::info!("interrupted; the answers under way are sent first"),
+            }
+        })
+        .await;
+        Ok(())
+    }
+
+    /// Serves until `end` is there, and then until the answers under way are sent.
+    pub async fn run_until(self, end: impl Future<Output = ()>) {
+        let Server { state, data, admin } = self;
+        let (stop, stopped) = watch::channel(false);
+        let data_state = Arc::clone(&state);
+        let admin_state = Arc::clone(&state);
+        let data_port = connections::serve(
+            data,
+            Limits::of(DATA_CONNECTIONS),
+            move |progress| Data::new(Arc::clone(&data_state), progress),
+            stopped.clone(),
+        );
+        let admin_port = connections::serve(
+            admin,
+            Limits::of(ADMIN_CONNECTIONS),
+            move |progress| Admin::new(Arc::clone(&admin_state), progress),
+            stopped,
+        );
+        let stopping = async {
+            end.await;
+            state.draining.store(true, Ordering::Relaxed);
+            // Both ports hold a receiver until they are through.
+            let _ = stop.send(true);
+        };
+        tokio::join!(data_port, admin_port, stopping);
+    }
+}
+
+/// The environments to serve: those that are named, or else every sub-directory.
+fn environments(directory: &Path, named: &[String]) -> Result<Vec<String>, Failure> {
+    if map::is_volume(directory) {
+        return Err(Failure::Volume(directory.to_owned()));
+    }
+    let mut names = named.to_vec();
+    let fail = |cause| Failure::Directory { directory: directory.to_owned(), cause };
+    match std::fs::read_dir(directory) {
+        Ok(entries) => {
+            for entry in entries {
+                let entry = entry.map_err(fail)?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if !name.starts_with('.') && entry.path().is_dir() {
+                    names.push(name);
+                }
+            }
+        }
+        // With a list of names there is something to wait for.
+        Err(_) if !named.is_empty() => {}
+        Err(cause) => return Err(fail(cause)),
+    }
+    names.sort();
+    names.dedup();
+    if names.is_empty() { Err(Failure::NoEnvironment { directory: directory.to_owned() }) } else { Ok(names) }
+}
+
+async fn listen(option: &'static str, address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|cause| Failure::Listen { option, address, cause })
+}
+
+fn address(listener: &TcpListener) -> Result<SocketAddr, Failure> {
+    listener.local_addr().map_err(|cause| Failure::System { step: "learn an address", cause })
+}

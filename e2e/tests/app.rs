@@ -1,5 +1,10 @@
 //! The application, run as a program beside something that answers like a sidecar. Needs no cluster.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed, as it should")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that panics has failed, as it should"
+)]
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -21,8 +26,11 @@ async fn sidecar(flips: u32) -> (String, Arc<AtomicU32>) {
         let asked = counted.fetch_add(1, Ordering::Relaxed);
         async move { Json(json!({"key": "checkout", "value": asked >= flips, "reason": "STATIC"})) }
     };
-    let identities = async |body: Json<Value>| Json(json!({"identifier": body["identifier"], "traits": [], "flags": []}));
-    let router = Router::new().route("/ofrep/v1/evaluate/flags/{flag}", post(evaluate)).route("/api/v1/identities/", post(identities));
+    let identities =
+        async |body: Json<Value>| Json(json!({"identifier": body["identifier"], "traits": [], "flags": []}));
+    let router = Router::new()
+        .route("/ofrep/v1/evaluate/flags/{flag}", post(evaluate))
+        .route("/api/v1/identities/", post(identities));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await });
@@ -67,11 +75,15 @@ async fn it_serves_its_history_and_forwards() {
 
     let _installed_already = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::new();
-    let get = async |path: &str| -> Option<Value> { client.get(format!("http://127.0.0.1:{port}{path}")).send().await.ok()?.json().await.ok() };
+    let get = async |path: &str| -> Option<Value> {
+        client.get(format!("http://127.0.0.1:{port}{path}")).send().await.ok()?.json().await.ok()
+    };
     let history = tokio::time::timeout(Duration::from_secs(10), async {
         loop {
             match get("/watch").await {
-                Some(history) if history["changes"].as_array().is_some_and(|changes| changes.len() == 2) => break history,
+                Some(history) if history["changes"].as_array().is_some_and(|changes| changes.len() == 2) => {
+                    break history;
+                }
                 _ => tokio::task::yield_now().await,
             }
         }
@@ -82,7 +94,15 @@ async fn it_serves_its_history_and_forwards() {
     assert_eq!(get("/first").await.unwrap()["flagsmith"]["status"], 200);
     assert_eq!(get("/ask?path=/api/v1/identities/").await.unwrap()["status"], 405);
     let body = client.post(format!("http://127.0.0.1:{port}/ask?path=/api/v1/identities/&method=POST"));
-    let reply: Value = body.header("content-type", "application/json").body(r#"{"identifier":"x"}"#).send().await.unwrap().json().await.unwrap();
+    let reply: Value = body
+        .header("content-type", "application/json")
+        .body(r#"{"identifier":"x"}"#)
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
     assert_eq!(reply["body"], r#"{"flags":[],"identifier":"x","traits":[]}"#);
 
     let id = i32::try_from(child.id().unwrap()).unwrap();

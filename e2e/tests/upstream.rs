@@ -1,6 +1,11 @@
 //! The stub itself, over real sockets: it must fail exactly as it was told to, or the cases that lean on it prove nothing.
 //! Needs no cluster.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed, as it should")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that panics has failed, as it should"
+)]
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +28,8 @@ async fn upstream() -> (Upstream, Client) {
     let upstream = Upstream::start(&Options::local()).await.unwrap();
     upstream.book().put(KEY, &document().to_string()).unwrap();
     let authority = reqwest::Certificate::from_pem(upstream.authority_pem().as_bytes()).unwrap();
-    let client = Client::builder().tls_certs_only([authority]).redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let client =
+        Client::builder().tls_certs_only([authority]).redirect(reqwest::redirect::Policy::none()).build().unwrap();
     (upstream, client)
 }
 
@@ -68,18 +74,32 @@ async fn a_document_comes_over_http_and_https_and_is_not_modified_after() {
         assert_eq!(body["identity_overrides"].as_array().unwrap().len(), 5);
         assert_ne!(body["identity_overrides"][0]["identity_uuid"], "x");
 
-        let response = client.get(&url).header("X-Environment-Key", KEY).header("If-Modified-Since", modified).send().await.unwrap();
+        let response = client
+            .get(&url)
+            .header("X-Environment-Key", KEY)
+            .header("If-Modified-Since", modified)
+            .send()
+            .await
+            .unwrap();
         assert_eq!(response.status(), StatusCode::NOT_MODIFIED);
         assert_eq!(response.bytes().await.unwrap().len(), 0);
     }
     let log = upstream.book().log(Some(KEY));
-    assert_eq!(log.iter().map(|seen| (seen.tls, seen.status)).collect::<Vec<_>>(), [(false, 200), (false, 304), (true, 200), (true, 304)]);
+    assert_eq!(
+        log.iter().map(|seen| (seen.tls, seen.status)).collect::<Vec<_>>(),
+        [(false, 200), (false, 304), (true, 200), (true, 304)]
+    );
 }
 
 #[tokio::test]
 async fn without_its_slash_the_path_is_redirected() {
     let (upstream, client) = upstream().await;
-    let response = client.get(format!("{}environment-document", upstream.api_url())).header("X-Environment-Key", KEY).send().await.unwrap();
+    let response = client
+        .get(format!("{}environment-document", upstream.api_url()))
+        .header("X-Environment-Key", KEY)
+        .send()
+        .await
+        .unwrap();
     assert_eq!(response.status(), StatusCode::MOVED_PERMANENTLY);
     assert_eq!(response.headers()["location"], "/api/v1/environment-document/");
 }
@@ -106,7 +126,10 @@ async fn pages_are_linked() {
 async fn faults_come_as_often_as_scripted() {
     let (upstream, client) = upstream().await;
     let status = |code| Fault::Status { code, body: String::new(), retry_after: Some("7".to_owned()) };
-    upstream.book().script(KEY, [Scripted { fault: status(429), times: Some(2) }, Scripted { fault: status(503), times: Some(1) }]).unwrap();
+    upstream
+        .book()
+        .script(KEY, [Scripted { fault: status(429), times: Some(2) }, Scripted { fault: status(503), times: Some(1) }])
+        .unwrap();
     let mut codes = Vec::new();
     for _ in 0..4 {
         let response = fetch(&client, &upstream).await.unwrap();
@@ -150,13 +173,15 @@ async fn bodies_break_as_scripted() {
 #[tokio::test]
 async fn the_stream_tells_of_a_change() {
     let (upstream, client) = upstream().await;
-    let mut stream = client.get(format!("{}sse/environments/client/stream", upstream.realtime_url())).send().await.unwrap();
+    let mut stream =
+        client.get(format!("{}sse/environments/client/stream", upstream.realtime_url())).send().await.unwrap();
     assert_eq!(stream.headers()["content-type"], "text/event-stream");
     assert_eq!(stream.chunk().await.unwrap().unwrap(), ": connected\n\n");
     upstream.book().change_flag(KEY, "a", &FlagChange { enabled: Some(true), value: None }).unwrap();
     let event = String::from_utf8(stream.chunk().await.unwrap().unwrap().to_vec()).unwrap();
     assert!(event.starts_with("event: environment_updated\ndata: {\"updated_at\": "), "{event}");
-    let unknown = client.get(format!("{}sse/environments/nobody/stream", upstream.realtime_url())).send().await.unwrap();
+    let unknown =
+        client.get(format!("{}sse/environments/nobody/stream", upstream.realtime_url())).send().await.unwrap();
     assert_eq!(unknown.status(), StatusCode::NOT_FOUND);
 }
 
@@ -171,21 +196,31 @@ async fn the_control_side_does_the_same_over_http() {
     assert_eq!(put("/environments/ser.two", document()).await, (200, "{}".to_owned()));
     assert_eq!(put("/environments/ser.two/flags/a", json!({"enabled": true, "value": "on"})).await.0, 200);
     assert_eq!(put("/environments/ser.two/settings", json!({"pageSize": 3})).await.0, 200);
-    assert_eq!(put("/environments/ser.two/faults", json!([{"fault": {"kind": "brokenJson"}, "times": 1}])).await.0, 200);
-    assert_eq!(put("/environments/ser.two/flags/b", json!({})).await, (400, "no feature `b` in the document; it has: a\n".to_owned()));
+    assert_eq!(
+        put("/environments/ser.two/faults", json!([{"fault": {"kind": "brokenJson"}, "times": 1}])).await.0,
+        200
+    );
+    assert_eq!(
+        put("/environments/ser.two/flags/b", json!({})).await,
+        (400, "no feature `b` in the document; it has: a\n".to_owned())
+    );
     assert_eq!(put("/environments/two", document()).await.0, 400);
     assert_eq!(put("/environments/ser.none/faults", json!([])).await.0, 400);
 
     let url = format!("{}environment-document/", upstream.api_url());
     let broken = client.get(&url).header("X-Environment-Key", "ser.two").send().await.unwrap();
     assert!(broken.json::<Value>().await.is_err());
-    let body: Value = client.get(&url).header("X-Environment-Key", "ser.two").send().await.unwrap().json().await.unwrap();
+    let body: Value =
+        client.get(&url).header("X-Environment-Key", "ser.two").send().await.unwrap().json().await.unwrap();
     assert_eq!(body["feature_states"][0]["enabled"], true);
     assert_eq!(body["feature_states"][0]["feature_state_value"], "on");
     assert_eq!(body["identity_overrides"].as_array().unwrap().len(), 3);
 
     let log: Value = client.get(format!("{control}/requests?key=ser.two")).send().await.unwrap().json().await.unwrap();
-    assert_eq!(log.as_array().unwrap().iter().map(|seen| seen["faulty"].as_bool().unwrap()).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(
+        log.as_array().unwrap().iter().map(|seen| seen["faulty"].as_bool().unwrap()).collect::<Vec<_>>(),
+        [true, false]
+    );
     let authority = client.get(format!("{control}/ca.pem")).send().await.unwrap().text().await.unwrap();
     assert_eq!(authority, upstream.authority_pem());
 }

@@ -40,7 +40,10 @@ impl Reply {
 pub(super) async fn ask(request: Request<Bytes>) -> anyhow::Result<Reply> {
     let uri = request.uri().clone();
     let whole = tokio::time::timeout(LONGEST, send(request));
-    whole.await.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {LONGEST:?}"))).with_context(|| format!("asking {uri}"))
+    whole
+        .await
+        .unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {LONGEST:?}")))
+        .with_context(|| format!("asking {uri}"))
 }
 
 async fn send(mut request: Request<Bytes>) -> anyhow::Result<Reply> {
@@ -58,7 +61,10 @@ async fn send(mut request: Request<Bytes>) -> anyhow::Result<Reply> {
     let (head, body) = response.into_parts();
     let body = body.collect().await?.to_bytes();
     connection.abort();
-    let headers = head.headers.iter().map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+    let headers = head
+        .headers
+        .iter()
+        .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
     Ok(Reply {
         status: head.status.as_u16(),
         headers: headers.collect(),

@@ -37,7 +37,10 @@ impl Question {
     /// All flags of the identity, in Flagsmith's dialect.
     async fn flagsmith(&self) -> anyhow::Result<Reply> {
         let url = format!("{}/identities/", self.flagsmith.trim_end_matches('/'));
-        accepted(ask(post(&url, Some(&self.environment_key), &json!({"identifier": self.identifier, "traits": []}))?).await?)
+        accepted(
+            ask(post(&url, Some(&self.environment_key), &json!({"identifier": self.identifier, "traits": []}))?)
+                .await?,
+        )
     }
 }
 

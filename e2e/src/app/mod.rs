@@ -8,7 +8,7 @@
 //! | `GET /first` | the answers to the first requests, and when they were asked |
 //! | `GET /watch` | the history of the flag's answer, asked every 50 ms |
 //! | any `/ask?method=M&path=P` | what localhost answers to that request, with the body and the environment key of this one |
-//! | `POST /kill?process=NAME` | ends a process of the pod, as a crash would |
+//! | `GET /kill?process=NAME` | ends a process of the pod, as a crash would |
 //! | `GET /memory?process=NAME` | the memory lines of its `/proc/…/status` |
 //!
 //! At termination it goes on asking for a while, for that is when a sidecar may be gone too early, and fails if one request did.

@@ -8,7 +8,9 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The process whose name, as the kernel has it, is `name`.
 fn find(name: &str) -> anyhow::Result<i32> {
     for entry in fs::read_dir("/proc").context("/proc")? {
-        let Ok(id) = entry?.file_name().to_string_lossy().parse::<i32>() else { continue };
+        let Ok(id) = entry?.file_name().to_string_lossy().parse::<i32>() else {
+            continue;
+        };
         // Processes come and go while we look.
         if fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|comm| comm.trim_end() == name) {
             return Ok(id);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{any, get};
 use axum::{Json, Router};
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
@@ -60,7 +60,8 @@ impl IntoResponse for Failed {
 impl Serve {
     /// Serves and asks until it is told to terminate, and then asks on for the time of `linger`.
     pub(super) async fn run(&self, first: First) -> anyhow::Result<()> {
-        let listener = TcpListener::bind(self.listen).await.with_context(|| format!("cannot listen on {}", self.listen))?;
+        let listener =
+            TcpListener::bind(self.listen).await.with_context(|| format!("cannot listen on {}", self.listen))?;
         let watch = Watch::default();
         let known = Arc::new(Known { first, question: self.question.clone(), watch: watch.clone() });
         let mut told = signal(SignalKind::terminate())?;
@@ -77,8 +78,10 @@ impl Serve {
     }
 
     fn conclude(&self, history: &History) -> anyhow::Result<()> {
-        let words = serde_json::json!({"asked": history.asked, "failed": history.failed, "first": history.failures.first()});
-        fs::write(&self.last_words, words.to_string()).with_context(|| format!("cannot write {}", self.last_words.display()))?;
+        let words =
+            serde_json::json!({"asked": history.asked, "failed": history.failed, "first": history.failures.first()});
+        fs::write(&self.last_words, words.to_string())
+            .with_context(|| format!("cannot write {}", self.last_words.display()))?;
         ensure!(history.failed == 0, "requests to localhost failed: {words}");
         Ok(())
     }
@@ -89,7 +92,7 @@ fn router(known: Arc<Known>) -> Router {
         .route("/first", get(async |State(known): State<Arc<Known>>| Json(known.first.clone())))
         .route("/watch", get(async |State(known): State<Arc<Known>>| Json(known.watch.history())))
         .route("/ask", any(forward))
-        .route("/kill", post(kill))
+        .route("/kill", get(kill))
         .route("/memory", get(memory))
         .with_state(known)
 }

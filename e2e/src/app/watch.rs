@@ -99,7 +99,10 @@ mod tests {
         for _ in 0..200 {
             history.note(Timestamp::UNIX_EPOCH, Err(anyhow::anyhow!("refused")));
         }
-        assert_eq!(history.changes.iter().map(|change| change.answer.clone()).collect::<Vec<_>>(), [json!(1), json!(2), json!(1)]);
+        assert_eq!(
+            history.changes.iter().map(|change| change.answer.clone()).collect::<Vec<_>>(),
+            [json!(1), json!(2), json!(1)]
+        );
         assert_eq!((history.asked, history.failed, history.failures.len()), (205, 200, MOST_TEXTS));
     }
 }

@@ -26,7 +26,11 @@ impl Answer {
 
     pub(super) fn not_found() -> Self {
         let headers = vec![("Content-Type", "text/html; charset=utf-8".to_owned())];
-        Self { status: 404, headers, body: "<h1>Not Found</h1><p>The requested resource was not found on this server.</p>".to_owned() }
+        Self {
+            status: 404,
+            headers,
+            body: "<h1>Not Found</h1><p>The requested resource was not found on this server.</p>".to_owned(),
+        }
     }
 
     pub(super) fn redirect(to: impl Into<String>) -> Self {
@@ -42,7 +46,11 @@ pub(super) struct Conditions<'a> {
 }
 
 /// The answer to a document request whose key is good.
-pub(super) fn document(document: &Document, page_size: Option<usize>, conditions: Conditions<'_>) -> anyhow::Result<Answer> {
+pub(super) fn document(
+    document: &Document,
+    page_size: Option<usize>,
+    conditions: Conditions<'_>,
+) -> anyhow::Result<Answer> {
     let updated_at = document.updated_at();
     let last_modified = ("Last-Modified", date::write(updated_at));
     // Whole seconds: a second change within the second of the first one is hidden, as it is by the real API.
@@ -56,7 +64,10 @@ pub(super) fn document(document: &Document, page_size: Option<usize>, conditions
     let mut answer = Answer::json(200, document.page(start..end)?);
     answer.headers.push(last_modified);
     let seconds = updated_at.as_microsecond();
-    answer.headers.push(("X-Flagsmith-Document-Updated-At", format!("{}.{:06}", seconds.div_euclid(1_000_000), seconds.rem_euclid(1_000_000))));
+    answer.headers.push((
+        "X-Flagsmith-Document-Updated-At",
+        format!("{}.{:06}", seconds.div_euclid(1_000_000), seconds.rem_euclid(1_000_000)),
+    ));
     answer.headers.push(("Cache-Control", "max-age=0, no-cache, no-store, must-revalidate, private".to_owned()));
     answer.headers.push(("Vary", "Accept, Origin".to_owned()));
     if end < document.overrides() {
@@ -68,11 +79,14 @@ pub(super) fn document(document: &Document, page_size: Option<usize>, conditions
 
 /// The first override of the page that a cursor names. Cursors are opaque to clients; the last part of ours is a number.
 fn start_of(document: &Document, page_id: Option<&str>) -> Option<usize> {
-    let Some(page_id) = page_id else { return Some(0) };
+    let Some(page_id) = page_id else {
+        return Some(0);
+    };
     let mut parts = page_id.split("%3A").flat_map(|part| part.split("%3a")).flat_map(|part| part.split(':'));
     let (kind, environment, at) = (parts.next()?, parts.next()?, parts.next()?);
     let at = usize::from_str_radix(at, 16).ok()?;
-    (kind == "identity_override" && environment == document.id().to_string() && at <= document.overrides()).then_some(at)
+    (kind == "identity_override" && environment == document.id().to_string() && at <= document.overrides())
+        .then_some(at)
 }
 
 #[cfg(test)]
@@ -101,7 +115,11 @@ mod tests {
 
     #[test]
     fn the_same_second_is_not_modified() {
-        let ask = |since| document(&three_overrides(), None, Conditions { if_modified_since: Some(since), page_id: None }).unwrap().status;
+        let ask = |since| {
+            document(&three_overrides(), None, Conditions { if_modified_since: Some(since), page_id: None })
+                .unwrap()
+                .status
+        };
         assert_eq!(ask("Sat, 21 Nov 2026 00:01:24 GMT"), 304);
         assert_eq!(ask("Sat, 21 Nov 2026 00:01:25 GMT"), 304);
         assert_eq!(ask("Sat, 21 Nov 2026 00:01:23 GMT"), 200);
@@ -113,11 +131,27 @@ mod tests {
         let mut page_id: Option<String> = None;
         let mut seen = Vec::new();
         for _ in 0..3 {
-            let answer = document(&three_overrides(), Some(2), Conditions { if_modified_since: None, page_id: page_id.as_deref() }).unwrap();
+            let answer = document(
+                &three_overrides(),
+                Some(2),
+                Conditions { if_modified_since: None, page_id: page_id.as_deref() },
+            )
+            .unwrap();
             let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
-            seen.push(body["identity_overrides"].as_array().unwrap().iter().map(|o| o["identifier"].as_str().unwrap().to_owned()).collect::<Vec<_>>());
-            let Some(link) = header(&answer, "Link") else { break };
-            let target = link.strip_prefix("</api/v1/environment-document/?page_id=").and_then(|rest| rest.strip_suffix(r#">; rel="next""#));
+            seen.push(
+                body["identity_overrides"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|o| o["identifier"].as_str().unwrap().to_owned())
+                    .collect::<Vec<_>>(),
+            );
+            let Some(link) = header(&answer, "Link") else {
+                break;
+            };
+            let target = link
+                .strip_prefix("</api/v1/environment-document/?page_id=")
+                .and_then(|rest| rest.strip_suffix(r#">; rel="next""#));
             page_id = Some(target.unwrap().to_owned());
         }
         assert_eq!(seen, [vec!["a", "b"], vec!["c"]]);
@@ -126,7 +160,9 @@ mod tests {
     #[test]
     fn a_foreign_cursor_is_refused() {
         for cursor in ["x", "identity_override:8:1", "identity_override%3A7%3Azz", "identity_override%3A7%3A9"] {
-            let answer = document(&three_overrides(), Some(2), Conditions { if_modified_since: None, page_id: Some(cursor) }).unwrap();
+            let answer =
+                document(&three_overrides(), Some(2), Conditions { if_modified_since: None, page_id: Some(cursor) })
+                    .unwrap();
             assert_eq!(answer.status, 400, "{cursor}");
         }
     }

@@ -115,9 +115,18 @@ impl Book {
         self.pages().environments.remove(server_key);
     }
 
-    fn change<T>(&self, server_key: &str, change: impl FnOnce(&mut Environment) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    fn change<T>(
+        &self,
+        server_key: &str,
+        change: impl FnOnce(&mut Environment) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         let mut pages = self.pages();
-        change(pages.environments.get_mut(server_key).with_context(|| format!("no document was put for the key {server_key}"))?)
+        change(
+            pages
+                .environments
+                .get_mut(server_key)
+                .with_context(|| format!("no document was put for the key {server_key}"))?,
+        )
     }
 
     /// Changes a feature's state, and `updated_at` with it.
@@ -173,7 +182,10 @@ impl Book {
             ("GET", DOCUMENT) => match key {
                 Some(key) if key.starts_with("ser.") => match pages.environments.get_mut(key) {
                     Some(environment) => {
-                        let conditions = Conditions { if_modified_since: head.header("if-modified-since"), page_id: head.parameter("page_id") };
+                        let conditions = Conditions {
+                            if_modified_since: head.header("if-modified-since"),
+                            page_id: head.parameter("page_id"),
+                        };
                         let answer = if environment.settings.blocked {
                             Answer::forbidden("Organisation is disabled from serving flags.")
                         } else {
@@ -189,7 +201,9 @@ impl Book {
                 let query = if head.query.is_empty() { String::new() } else { format!("?{}", head.query) };
                 (Answer::redirect(format!("{DOCUMENT}{query}")), None)
             }
-            (method, DOCUMENT) => (Answer::json(405, format!(r#"{{"detail":"Method \"{method}\" not allowed."}}"#)), None),
+            (method, DOCUMENT) => {
+                (Answer::json(405, format!(r#"{{"detail":"Method \"{method}\" not allowed."}}"#)), None)
+            }
             _ => (Answer::not_found(), None),
         };
         let seen = Seen {
@@ -215,7 +229,8 @@ impl Book {
     /// Follows `updated_at` of the environment with this client-side key.
     pub(super) fn follow(&self, client_key: &str) -> Option<watch::Receiver<Timestamp>> {
         let pages = self.pages();
-        let environment = pages.environments.values().find(|environment| environment.document.client_key() == client_key)?;
+        let environment =
+            pages.environments.values().find(|environment| environment.document.client_key() == client_key)?;
         Some(environment.changed.subscribe())
     }
 }

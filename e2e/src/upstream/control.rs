@@ -72,7 +72,11 @@ async fn remove(State(book): State<Arc<Book>>, Path(key): Path<String>) -> Outco
     done(Ok(()))
 }
 
-async fn change_flag(State(book): State<Arc<Book>>, Path((key, feature)): Path<(String, String)>, text: String) -> Outcome {
+async fn change_flag(
+    State(book): State<Arc<Book>>,
+    Path((key, feature)): Path<(String, String)>,
+    text: String,
+) -> Outcome {
     let change: FlagChange = serde_json::from_str(&text).map_err(anyhow::Error::from)?;
     done(book.change_flag(&key, &feature, &change))
 }

@@ -88,7 +88,8 @@ impl Document {
     ///
     /// When no feature has that name, or the document's shape is not Flagsmith's.
     pub fn change_flag(&mut self, name: &str, change: &FlagChange, now: Timestamp) -> anyhow::Result<()> {
-        let mut states: Vec<Members> = self.members.get("feature_states")?.context("the document has no `feature_states`")?;
+        let mut states: Vec<Members> =
+            self.members.get("feature_states")?.context("the document has no `feature_states`")?;
         let mut names = Vec::new();
         for state in &mut states {
             let feature: Members = state.get("feature")?.context("a feature state without `feature`")?;
@@ -161,10 +162,15 @@ mod tests {
     fn a_change_shows_and_moves_updated_at() {
         let mut document = Document::parse(TEXT, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(document.updated_at(), at("2026-11-21T00:18:32.135012Z"));
-        document.change_flag("a", &FlagChange { enabled: Some(true), value: None }, at("2026-11-22T00:00:00Z")).unwrap();
+        document
+            .change_flag("a", &FlagChange { enabled: Some(true), value: None }, at("2026-11-22T00:00:00Z"))
+            .unwrap();
         let page = document.page(0..0).unwrap();
         assert!(page.contains(r#""enabled":true,"feature_state_value":1.50"#), "{page}");
-        assert!(page.ends_with(r#""identity_overrides":[],"updated_at":"2026-11-22T00:00:00.000000+00:00"}"#), "{page}");
+        assert!(
+            page.ends_with(r#""identity_overrides":[],"updated_at":"2026-11-22T00:00:00.000000+00:00"}"#),
+            "{page}"
+        );
     }
 
     #[test]

@@ -88,7 +88,10 @@ mod tests {
         assert_eq!(
             script,
             [
-                Scripted { fault: Fault::Status { code: 429, body: String::new(), retry_after: Some("3".into()) }, times: Some(2) },
+                Scripted {
+                    fault: Fault::Status { code: 429, body: String::new(), retry_after: Some("3".into()) },
+                    times: Some(2)
+                },
                 Fault::BrokenJson.into(),
                 Fault::Reset { bytes: 0 }.into(),
             ]

@@ -37,7 +37,10 @@ impl Head {
         }
         let target = request.path.unwrap_or_default();
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let headers = request.headers.iter().map(|header| (header.name.to_owned(), String::from_utf8_lossy(header.value).into_owned()));
+        let headers = request
+            .headers
+            .iter()
+            .map(|header| (header.name.to_owned(), String::from_utf8_lossy(header.value).into_owned()));
         Ok(Some(Self {
             method: request.method.unwrap_or_default().to_owned(),
             path: path.to_owned(),

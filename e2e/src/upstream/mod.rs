@@ -85,11 +85,14 @@ impl Upstream {
     pub async fn start(options: &Options) -> anyhow::Result<Self> {
         let book = Arc::new(Book::default());
         let authority = Authority::new(&options.names)?;
-        let bind = async |what, address| TcpListener::bind(address).await.with_context(|| format!("the {what} side cannot listen on {address}"));
+        let bind = async |what, address| {
+            TcpListener::bind(address).await.with_context(|| format!("the {what} side cannot listen on {address}"))
+        };
         let http = bind("plain", options.http).await?;
         let https = bind("TLS", options.https).await?;
         let control = bind("control", options.control).await?;
-        let (http_address, https_address, control_address) = (http.local_addr()?, https.local_addr()?, control.local_addr()?);
+        let (http_address, https_address, control_address) =
+            (http.local_addr()?, https.local_addr()?, control.local_addr()?);
 
         let mut tasks = JoinSet::new();
         tasks.spawn(public::serve(http, None, book.clone()));

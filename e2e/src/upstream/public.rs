@@ -113,16 +113,33 @@ async fn write(stream: &mut impl Connection, mut answer: Answer, fault: Option<F
         Some(Fault::Body { text }) => answer = Answer::json(200, text),
         Some(Fault::BrokenJson) => {
             let half = whole / 2;
-            answer.body = answer.body.chars().scan(0, |at, c| { *at += c.len_utf8(); (*at <= half).then_some(c) }).collect();
+            answer.body = answer
+                .body
+                .chars()
+                .scan(0, |at, c| {
+                    *at += c.len_utf8();
+                    (*at <= half).then_some(c)
+                })
+                .collect();
         }
         Some(Fault::Redirect { to }) => answer = Answer::redirect(to),
         Some(Fault::Truncate { bytes }) => {
-            send(stream, &head_of(&answer, whole, Then::GoOn), answer.body.as_bytes().get(..bytes).unwrap_or(answer.body.as_bytes())).await?;
+            send(
+                stream,
+                &head_of(&answer, whole, Then::GoOn),
+                answer.body.as_bytes().get(..bytes).unwrap_or(answer.body.as_bytes()),
+            )
+            .await?;
             return Ok(Then::Close);
         }
         Some(Fault::Reset { bytes }) => {
             if bytes > 0 {
-                send(stream, &head_of(&answer, whole, Then::GoOn), answer.body.as_bytes().get(..bytes).unwrap_or(answer.body.as_bytes())).await?;
+                send(
+                    stream,
+                    &head_of(&answer, whole, Then::GoOn),
+                    answer.body.as_bytes().get(..bytes).unwrap_or(answer.body.as_bytes()),
+                )
+                .await?;
             }
             stream.socket().set_zero_linger()?;
             return Err(io::ErrorKind::ConnectionReset.into());
@@ -153,7 +170,8 @@ async fn send(stream: &mut impl Connection, head: &str, body: &[u8]) -> io::Resu
 }
 
 fn head_of(answer: &Answer, length: usize, then: Then) -> String {
-    let reason = http::StatusCode::from_u16(answer.status).ok().and_then(|status| status.canonical_reason()).unwrap_or("");
+    let reason =
+        http::StatusCode::from_u16(answer.status).ok().and_then(|status| status.canonical_reason()).unwrap_or("");
     let mut head = format!("HTTP/1.1 {} {reason}\r\n", answer.status);
     for (name, value) in &answer.headers {
         let _ = write!(head, "{name}: {value}\r\n");

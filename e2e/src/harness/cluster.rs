@@ -1,0 +1,122 @@
+//! The cluster that `KUBECONFIG` names, and what is known about it beforehand.
+
+use std::io::Write as _;
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+/// The namespace that Remora is installed into.
+pub const SYSTEM: &str = "remora-system";
+/// On every namespace that the tests make.
+pub(super) const LABEL: &str = "remora.dev/e2e";
+const MANAGER: &str = "remora-e2e";
+
+/// A client, and the names of the images.
+#[derive(Clone)]
+pub struct Cluster {
+    /// The client, with all the rights of whoever runs the tests.
+    pub client: Client,
+    prefix: String,
+    tag: String,
+}
+
+impl Cluster {
+    /// Connects. A cluster that is not there is a failure, never a reason to skip.
+    ///
+    /// # Errors
+    ///
+    /// When there is no cluster to be reached; it says how to get one.
+    pub async fn connect() -> anyhow::Result<Self> {
+        let hint =
+            "no cluster to test on: run `make cluster-up images` and `source e2e/cluster/env.sh`, or set KUBECONFIG";
+        let mut config = Config::infer().await.context(hint)?;
+        // A case that waits says how long; fifteen repetitions behind its back would only hide what it saw.
+        config.default_retry = false;
+        let client = Client::try_from(config).context(hint)?;
+        client.apiserver_version().await.context(hint)?;
+        let variable = |name, or: &str| std::env::var(name).unwrap_or_else(|_| or.to_owned());
+        Ok(Self {
+            client,
+            prefix: variable("REMORA_IMAGE_PREFIX", "remora.local"),
+            tag: variable("REMORA_IMAGE_TAG", "dev"),
+        })
+    }
+
+    /// The repository of one of our images, without its tag.
+    #[must_use]
+    pub fn repository(&self, name: &str) -> String {
+        format!("{}/{name}", self.prefix)
+    }
+
+    /// The tag of our images.
+    #[must_use]
+    pub fn tag(&self) -> &str {
+        &self.tag
+    }
+
+    /// The image of the application and the upstream.
+    #[must_use]
+    pub fn e2e_image(&self) -> String {
+        format!("{}:{}", self.repository("remora-e2e"), self.tag)
+    }
+
+    /// Applies an object that says of itself what and where it is.
+    ///
+    /// # Errors
+    ///
+    /// When it does not, or the API server refuses it; its words are in the error.
+    pub async fn apply(&self, object: &Value) -> anyhow::Result<DynamicObject> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let (kind, name) = (
+            text("/kind").context("an object without kind")?,
+            text("/metadata/name").context("an object without name")?,
+        );
+        let (group, version) =
+            text("/apiVersion").context("an object without apiVersion")?.rsplit_once('/').unwrap_or(("", "v1"));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        let api: Api<DynamicObject> = match text("/metadata/namespace") {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        };
+        let applied = api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(object)).await;
+        applied.with_context(|| format!("{kind} {name} was refused"))
+    }
+
+    /// Makes the namespace ours, or refuses one that is somebody else's.
+    pub(super) async fn own_namespace(&self, name: &str, role: &str) -> anyhow::Result<()> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        if let Some(found) = api.get_opt(name).await? {
+            let ours = found.metadata.labels.is_some_and(|labels| labels.contains_key(LABEL));
+            anyhow::ensure!(
+                ours,
+                "the namespace {name} exists and was not made by these tests (no label {LABEL}): an installation of somebody's? Use another cluster"
+            );
+            return Ok(());
+        }
+        self.apply(
+            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {LABEL: role}}}),
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// The names of the pods that a selector finds.
+    ///
+    /// # Errors
+    ///
+    /// What the API server says.
+    pub async fn pods(&self, namespace: &str, selector: &str) -> anyhow::Result<Vec<String>> {
+        let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.client.clone(), namespace);
+        let found = api.list_metadata(&ListParams::default().labels(selector)).await?;
+        Ok(found.items.into_iter().filter_map(|pod| pod.metadata.name).collect())
+    }
+}
+
+/// Says something to whoever runs the tests, also when the case succeeds.
+pub fn say(line: &str) {
+    let _nobody_listens = writeln!(std::io::stderr(), "e2e: {line}");
+}

@@ -1,0 +1,34 @@
+//! What the cases in `tests/` are written with.
+//!
+//! A case begins with [`with_namespace`]: it gets a namespace of its own, an installed Remora and an upstream that serves its
+//! documents; it waits on conditions, never for a time; and when it fails, it says what the cluster looked like. Everything
+//! goes through the API server, so a case runs on any cluster that `KUBECONFIG` names.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `KUBECONFIG` | the cluster |
+//! | `REMORA_IMAGE_PREFIX`, `REMORA_IMAGE_TAG` | where the images are (`remora.local`, `dev`) |
+//! | `REMORA_E2E_KEEP` | set: a case's namespace stays |
+//! | `REMORA_CONFORMANCE_DIR` | a real document and a real server's answers to it |
+//!
+//! What is left behind after all, `kubectl delete namespace --selector remora.dev/e2e` removes.
+
+mod case;
+mod cluster;
+mod documents;
+mod dump;
+mod pod_http;
+mod release;
+mod shared_upstream;
+mod turn;
+mod wait;
+mod workload;
+
+pub use case::{Case, alone_in_namespace, with_namespace};
+pub use cluster::{Cluster, SYSTEM, say};
+pub use documents::storefront;
+pub use pod_http::{Answer, PodPort};
+pub use release::Release;
+pub use shared_upstream::SharedUpstream;
+pub use wait::{eventually, until};
+pub use workload::App;

@@ -1,0 +1,138 @@
+//! A pod's port, reached through the API server: works on every cluster, from wherever the tests run.
+
+use anyhow::Context as _;
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::app::Reply;
+
+/// One port of one pod.
+#[derive(Clone)]
+pub struct PodPort {
+    client: Client,
+    pod: String,
+    base: String,
+}
+
+/// What a pod answered.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// The body.
+    pub body: String,
+}
+
+impl Answer {
+    /// The body as JSON, if the answer was a success.
+    ///
+    /// # Errors
+    ///
+    /// When it was none, or no such JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
+        anyhow::ensure!((200..300).contains(&self.status), "status {}: {}", self.status, self.body);
+        serde_json::from_str(&self.body).with_context(|| format!("not the JSON that was expected: {}", self.body))
+    }
+}
+
+impl PodPort {
+    pub(super) fn new(client: Client, namespace: &str, pod: &str, port: u16) -> Self {
+        Self { client, pod: pod.to_owned(), base: format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy") }
+    }
+
+    /// The pod's name.
+    #[must_use]
+    pub fn pod(&self) -> &str {
+        &self.pod
+    }
+
+    /// Sends a request and returns the answer, whatever its status.
+    ///
+    /// # Errors
+    ///
+    /// When the API server cannot be reached.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> anyhow::Result<Answer> {
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = self
+            .client
+            .send(request.body(Body::from(body.as_bytes().to_vec()))?)
+            .await
+            .with_context(|| path.to_owned())?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await?.to_bytes();
+        Ok(Answer { status, body: String::from_utf8_lossy(&body).into_owned() })
+    }
+
+    /// GETs a path as text; an error unless it was a success.
+    ///
+    /// # Errors
+    ///
+    /// When it was none.
+    pub async fn text(&self, path: &str) -> anyhow::Result<String> {
+        let answer = self.send(Method::GET, path, &[], "").await?;
+        anyhow::ensure!(answer.status == 200, "{path}: status {}: {}", answer.status, answer.body);
+        Ok(answer.body)
+    }
+
+    /// GETs a path as JSON.
+    ///
+    /// # Errors
+    ///
+    /// When it is none.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        self.send(Method::GET, path, &[], "").await?.json().with_context(|| path.to_owned())
+    }
+
+    /// PUTs JSON and expects a success.
+    ///
+    /// # Errors
+    ///
+    /// When it was refused; the refusal's words are in the error.
+    pub async fn put(&self, path: &str, body: &Value) -> anyhow::Result<()> {
+        let answer = self.send(Method::PUT, path, &[("content-type", "application/json")], &body.to_string()).await?;
+        anyhow::ensure!(answer.status == 200, "PUT {path}: status {}: {}", answer.status, answer.body);
+        Ok(())
+    }
+
+    /// What localhost answers inside the pod, asked by the application.
+    ///
+    /// # Errors
+    ///
+    /// When the application got no answer.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        key: Option<&str>,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Reply> {
+        let path: String = path.bytes().map(escaped).collect();
+        let target = format!("/ask?method={method}&path={path}");
+        let mut headers = vec![("content-type", "application/json")];
+        headers.extend(key.map(|key| ("x-environment-key", key)));
+        let text = body.map(ToString::to_string).unwrap_or_default();
+        self.send(Method::POST, &target, &headers, &text).await?.json()
+    }
+}
+
+/// A byte of a query parameter's value.
+fn escaped(byte: u8) -> String {
+    if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
+        char::from(byte).to_string()
+    } else {
+        format!("%{byte:02X}")
+    }
+}

@@ -1,0 +1,140 @@
+//! Remora's Helm release, by the real helm.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+use super::cluster::{Cluster, SYSTEM};
+use super::shared_upstream;
+use super::wait::{eventually, until};
+
+const NAME: &str = "remora";
+const CAP: Duration = Duration::from_secs(120);
+
+/// The release in [`SYSTEM`].
+#[derive(Clone)]
+pub struct Release {
+    cluster: Cluster,
+}
+
+impl Release {
+    /// The release of this cluster, installed or not.
+    #[must_use]
+    pub fn of(cluster: &Cluster) -> Self {
+        Self { cluster: cluster.clone() }
+    }
+
+    /// Installs the chart, or upgrades to it, and waits until it serves.
+    ///
+    /// # Errors
+    ///
+    /// What helm says.
+    pub async fn install(&self) -> anyhow::Result<()> {
+        self.install_with(&json!({})).await
+    }
+
+    /// The same with more values, which stand in place of whole members of the usual ones.
+    ///
+    /// # Errors
+    ///
+    /// What helm says.
+    pub async fn install_with(&self, more: &Value) -> anyhow::Result<()> {
+        self.cluster.own_namespace(SYSTEM, "system").await?;
+        let image = |name: &str| json!({"repository": self.cluster.repository(name), "tag": self.cluster.tag()});
+        let mut values = json!({
+            "image": {"operator": image("remora-operator"), "sidecar": image("remora-sidecar")},
+            "allowedOrigins": shared_upstream::origins(),
+        });
+        for (name, value) in more.as_object().into_iter().flatten() {
+            values[name] = value.clone();
+        }
+        self.helm(&["upgrade", "--install", NAME, &CHART, "--wait", "--timeout", "2m", "--values", "-"], &values).await
+    }
+
+    /// Uninstalls the release and waits until its objects are gone.
+    ///
+    /// # Errors
+    ///
+    /// What helm says.
+    pub async fn uninstall(&self) -> anyhow::Result<()> {
+        self.helm(&["uninstall", NAME, "--ignore-not-found", "--wait", "--timeout", "2m"], &Value::Null).await
+    }
+
+    /// Takes the operator away, as an outage would: its objects stay, its pods go.
+    ///
+    /// # Errors
+    ///
+    /// When it does not go.
+    pub async fn stop(&self) -> anyhow::Result<()> {
+        self.scale(Some(0)).await?;
+        let cluster = &self.cluster;
+        eventually("the operator's pods are gone", CAP, async || {
+            Ok(cluster.pods(SYSTEM, "app.kubernetes.io/name=remora").await?.is_empty().then_some(()))
+        })
+        .await
+    }
+
+    /// Brings the operator back.
+    ///
+    /// # Errors
+    ///
+    /// When it does not come.
+    pub async fn start(&self) -> anyhow::Result<()> {
+        self.scale(None).await
+    }
+
+    /// Sets the replicas of the operator's Deployments, or one each, and waits for those.
+    async fn scale(&self, replicas: Option<i32>) -> anyhow::Result<()> {
+        let api: Api<Deployment> = Api::namespaced(self.cluster.client.clone(), SYSTEM);
+        let found = api.list_metadata(&Default::default()).await?;
+        anyhow::ensure!(!found.items.is_empty(), "no Deployment in {SYSTEM}");
+        for deployment in found.items {
+            let name = deployment.metadata.name.context("a Deployment without a name")?;
+            let wanted = replicas.unwrap_or(1);
+            api.patch_scale(&name, &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": wanted}})))
+                .await?;
+            until(&api, &name, "as many replicas as wanted are available", CAP, |deployment| {
+                let status = deployment.status.clone().unwrap_or_default();
+                let seen = status.observed_generation >= deployment.metadata.generation;
+                seen && status.available_replicas.unwrap_or(0) == wanted && status.replicas.unwrap_or(0) == wanted
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    async fn helm(&self, arguments: &[&str], values: &Value) -> anyhow::Result<()> {
+        let mut helm = Command::new("helm");
+        helm.args(arguments)
+            .args(["--namespace", SYSTEM])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = helm.kill_on_drop(true).spawn().context("helm is not on PATH: `source e2e/cluster/env.sh`")?;
+        let mut input = child.stdin.take().context("helm's input")?;
+        input.write_all(values.to_string().as_bytes()).await?;
+        drop(input);
+        let output = child.wait_with_output().await?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        anyhow::ensure!(
+            output.status.success(),
+            "helm {} failed: {}{}",
+            arguments.join(" "),
+            text(&output.stdout),
+            text(&output.stderr)
+        );
+        Ok(())
+    }
+}
+
+static CHART: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+    let chart: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "charts", "remora"].iter().collect();
+    chart.display().to_string()
+});

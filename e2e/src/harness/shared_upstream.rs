@@ -1,0 +1,146 @@
+//! The upstream in the cluster, one for all cases: each has a key, and with it a document and faults, of its own.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, ListParams};
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+use super::pod_http::PodPort;
+use super::wait::until;
+use crate::upstream::Seen;
+
+const NAMESPACE: &str = "remora-e2e";
+const HOST: &str = "upstream.remora-e2e.svc";
+const CAP: Duration = Duration::from_secs(60);
+
+/// The origins that the operator is allowed to ask: HTTP, HTTPS, and a port on which nobody listens.
+pub(super) fn origins() -> [String; 3] {
+    [format!("http://{HOST}:8000"), format!("https://{HOST}:8443"), format!("http://{HOST}:8009")]
+}
+
+/// The stub's pod.
+#[derive(Clone)]
+pub struct SharedUpstream {
+    control: PodPort,
+}
+
+impl SharedUpstream {
+    /// `spec.source.flagsmith.apiUrl` for plain HTTP.
+    #[must_use]
+    pub fn api_url() -> String {
+        format!("http://{HOST}:8000/api/v1/")
+    }
+
+    /// The same for HTTPS, by a certificate of [`Self::authority`].
+    #[must_use]
+    pub fn api_url_tls() -> String {
+        format!("https://{HOST}:8443/api/v1/")
+    }
+
+    /// An allowed address where nobody listens.
+    #[must_use]
+    pub fn api_url_nobody() -> String {
+        format!("http://{HOST}:8009/api/v1/")
+    }
+
+    /// Starts it anew, from the image as it is now.
+    pub(super) async fn deploy(cluster: &Cluster) -> anyhow::Result<()> {
+        cluster.own_namespace(NAMESPACE, "upstream").await?;
+        let labels = json!({"app": "upstream"});
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "upstream", "namespace": NAMESPACE},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": {
+                "metadata": {"labels": labels},
+                "spec": {"terminationGracePeriodSeconds": 1, "containers": [{
+                    "name": "upstream", "image": cluster.e2e_image(), "imagePullPolicy": "IfNotPresent",
+                    "args": ["upstream", "--name", HOST],
+                    "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8001}, "periodSeconds": 1},
+                }]},
+            }},
+        });
+        let port = |name: &str, number: u16| json!({"name": name, "port": number});
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "upstream", "namespace": NAMESPACE},
+            "spec": {"selector": labels, "ports": [port("http", 8000), port("https", 8443), port("nobody", 8009)]},
+        });
+        cluster.apply(&service).await?;
+        let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), NAMESPACE);
+        pods.delete_collection(&DeleteParams::default().grace_period(0), &ListParams::default()).await?;
+        cluster.apply(&deployment).await?;
+        let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), NAMESPACE);
+        until(&api, "upstream", "the upstream is available", CAP, |deployment| {
+            let status = deployment.status.clone().unwrap_or_default();
+            status.observed_generation >= deployment.metadata.generation && status.available_replicas == Some(1)
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// The one that was deployed.
+    pub(super) async fn connect(cluster: &Cluster) -> anyhow::Result<Self> {
+        let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), NAMESPACE);
+        let found = pods.list(&ListParams::default().labels("app=upstream")).await?;
+        let alive = found.items.into_iter().find(|pod| pod.metadata.deletion_timestamp.is_none());
+        let name = alive.and_then(|pod| pod.metadata.name).context("the upstream has no pod")?;
+        let control = PodPort::new(cluster.client.clone(), NAMESPACE, &name, 8001);
+        Ok(Self { control })
+    }
+
+    /// The certificate of the authority behind the HTTPS side.
+    ///
+    /// # Errors
+    ///
+    /// When the stub is not to be reached.
+    pub async fn authority(&self) -> anyhow::Result<String> {
+        self.control.text("/ca.pem").await
+    }
+
+    /// Serves a document to those who have the key.
+    ///
+    /// # Errors
+    ///
+    /// When the stub refuses it.
+    pub async fn serve(&self, key: &str, document: &Value) -> anyhow::Result<()> {
+        self.control.put(&format!("/environments/{key}"), document).await
+    }
+
+    /// Changes a flag: `{"enabled":…,"value":…}`.
+    ///
+    /// # Errors
+    ///
+    /// When the stub refuses it.
+    pub async fn change(&self, key: &str, flag: &str, change: &Value) -> anyhow::Result<()> {
+        self.control.put(&format!("/environments/{key}/flags/{flag}"), change).await
+    }
+
+    /// Sets `{"pageSize":…,"blocked":…}`.
+    ///
+    /// # Errors
+    ///
+    /// When the stub refuses it.
+    pub async fn set(&self, key: &str, settings: &Value) -> anyhow::Result<()> {
+        self.control.put(&format!("/environments/{key}/settings"), settings).await
+    }
+
+    /// Scripts faults: `[{"fault":{"kind":…},"times":…}]`.
+    ///
+    /// # Errors
+    ///
+    /// When the stub refuses them.
+    pub async fn fail(&self, key: &str, faults: &Value) -> anyhow::Result<()> {
+        self.control.put(&format!("/environments/{key}/faults"), faults).await
+    }
+
+    /// The requests that bore the key.
+    ///
+    /// # Errors
+    ///
+    /// When the stub is not to be reached.
+    pub async fn requests(&self, key: &str) -> anyhow::Result<Vec<Seen>> {
+        self.control.get(&format!("/requests?key={key}")).await
+    }
+}

@@ -1,0 +1,35 @@
+//! Whose turn it is: most cases run side by side, some need the whole cluster for themselves.
+
+use std::fs::File;
+
+use anyhow::Context as _;
+
+/// Held for as long as a case runs. A file's lock, so that it also holds between test programs.
+pub(super) struct Turn(#[expect(dead_code, reason = "dropping it gives the turn back")] File);
+
+impl Turn {
+    /// Waits until no case has the cluster for itself.
+    pub(super) async fn shared() -> anyhow::Result<Self> {
+        Self::take(File::lock_shared).await
+    }
+
+    /// Waits until no other case runs.
+    pub(super) async fn alone() -> anyhow::Result<Self> {
+        Self::take(File::lock).await
+    }
+
+    async fn take(lock: fn(&File) -> std::io::Result<()>) -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join("remora-e2e.lock");
+        let taken = tokio::task::spawn_blocking(move || {
+            let file = File::options()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(&path)
+                .with_context(|| path.display().to_string())?;
+            lock(&file).with_context(|| format!("cannot lock {}", path.display()))?;
+            anyhow::Ok(Self(file))
+        });
+        taken.await.context("waiting for a turn")?
+    }
+}

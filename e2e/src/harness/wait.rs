@@ -1,0 +1,64 @@
+//! Waiting for something to be so, with a cap and a name, so that a failure says what never came.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use kube::api::Api;
+use kube::runtime::wait::await_condition;
+use serde::de::DeserializeOwned;
+
+/// Between two questions to something that cannot be watched, such as a program's own port.
+const BETWEEN: Duration = Duration::from_millis(100);
+
+/// Watches the object until `condition` holds for it, and returns it.
+///
+/// # Errors
+///
+/// When the cap passed; the object's last status is in the error.
+pub async fn until<K>(
+    api: &Api<K>,
+    name: &str,
+    what: &str,
+    cap: Duration,
+    condition: impl Fn(&K) -> bool,
+) -> anyhow::Result<K>
+where
+    K: kube::Resource + Clone + Debug + DeserializeOwned + serde::Serialize + Send + 'static,
+{
+    let holds = await_condition(api.clone(), name, |object: Option<&K>| object.is_some_and(&condition));
+    if let Ok(outcome) = tokio::time::timeout(cap, holds).await {
+        return outcome?.with_context(|| format!("{name} vanished while waiting until {what}"));
+    }
+    let last = match api.get_opt(name).await? {
+        Some(object) => {
+            serde_json::to_value(&object)?.get("status").map_or("no status".to_owned(), ToString::to_string)
+        }
+        None => "it does not exist".to_owned(),
+    };
+    anyhow::bail!("{name}: not so within {cap:?}: {what}; last seen: {last}")
+}
+
+/// Asks until the answer is `Some`, and returns it. An error of the asking is an answer that is not there yet.
+///
+/// # Errors
+///
+/// When the cap passed; the last error of the asking is in the error.
+pub async fn eventually<T, F>(what: &str, cap: Duration, mut ask: impl FnMut() -> F) -> anyhow::Result<T>
+where
+    F: Future<Output = anyhow::Result<Option<T>>>,
+{
+    let start = Instant::now();
+    let mut last = None;
+    while start.elapsed() < cap {
+        match tokio::time::timeout(cap.saturating_sub(start.elapsed()), ask()).await {
+            Ok(Ok(Some(answer))) => return Ok(answer),
+            Ok(Ok(None)) => last = None,
+            Ok(Err(error)) => last = Some(error),
+            Err(_) => break,
+        }
+        tokio::time::sleep(BETWEEN).await;
+    }
+    Err(last.unwrap_or_else(|| anyhow::anyhow!("it was not so")).context(format!("not within {cap:?}: {what}")))
+}

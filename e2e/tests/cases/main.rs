@@ -1,0 +1,19 @@
+//! The cases that can run side by side: each has a namespace, a key and a document of its own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that panics has failed, as it should"
+)]
+
+mod admission;
+mod demo_path;
+mod document;
+mod https;
+mod object;
+mod outage;
+mod pages;
+mod real_document;
+mod refusal;
+mod start;
+mod termination;

@@ -1,0 +1,33 @@
+//! Somebody deletes what the operator published.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DeleteParams};
+use remora_e2e::app::History;
+use remora_e2e::harness::{App, with_namespace};
+use serde_json::json;
+
+#[tokio::test]
+async fn a_deleted_config_map_comes_back_and_nobody_noticed() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        case.storefront().await?;
+        let app = case.pod(&App::new("shop").inject("storefront")).await?;
+        let before = case.core("storefront").await?;
+        let api: Api<ConfigMap> = case.api();
+        api.delete("remora-storefront-v1-core", &DeleteParams::default()).await?;
+        // Kubelet is made to look while there is nothing, if it is quick enough, and after.
+        case.poke("app=shop").await?;
+        let uid = before.metadata.uid;
+        let again = case.core_until("storefront", "another one is there", |core| core.metadata.uid != uid).await?;
+        anyhow::ensure!(again.binary_data == before.binary_data, "it came back with other bytes");
+        case.poke("app=shop").await?;
+
+        // What is published after the return arrives too, and until then no request failed.
+        case.flip("storefront", "checkout", &json!({"enabled": true, "value": "express"})).await?;
+        case.poke("app=shop").await?;
+        case.answer(&app, "checkout is express", |answer| answer["value"] == "express").await?;
+        let history: History = app.get("/watch").await?;
+        anyhow::ensure!(history.failed == 0 && history.changes.len() == 2, "{history:?}");
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,37 @@
+//! A document that comes in pages: the overrides of the last page are served as those of the first.
+
+use http::Method;
+use remora_e2e::harness::{App, storefront, with_namespace};
+use serde_json::json;
+
+#[tokio::test]
+async fn are_followed_to_the_last() -> anyhow::Result<()> {
+    const OVERRIDES: usize = 23;
+    with_namespace(async |case| {
+        let key = case.server_key();
+        case.upstream.serve(&key, &storefront(&case.client_key(), OVERRIDES)).await?;
+        case.upstream.set(&key, &json!({"pageSize": 5})).await?;
+        case.secret("flagsmith", &key).await?;
+        case.environment("storefront", case.flagsmith()).await?;
+        case.condition("storefront", "Ready", "True", None).await?;
+        let pages =
+            case.upstream.requests(&key).await?.iter().filter(|request| request.query.contains("page_id")).count();
+        anyhow::ensure!(pages >= 4, "{pages} further pages were asked for");
+
+        let app = case.pod(&App::new("shop").inject("storefront")).await?;
+        for n in [0, OVERRIDES - 1] {
+            let body = json!({"context": {"targetingKey": format!("user-{n}")}});
+            let reply = app.ask(Method::POST, "/ofrep/v1/evaluate/flags/banner", None, Some(&body)).await?;
+            anyhow::ensure!(reply.json()?["reason"] == "DISABLED", "user-{n}: {reply:?}");
+            let reply = app
+                .ask(Method::GET, &format!("/api/v1/identities/?identifier=user-{n}"), Some(&case.client_key()), None)
+                .await?;
+            anyhow::ensure!(
+                reply.json()?["flags"][1]["feature_state_value"] == format!("for {n}"),
+                "user-{n}: {reply:?}"
+            );
+        }
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,117 @@
+//! A document that a real server made, through the whole path, against that server's own answers.
+//!
+//! `REMORA_CONFORMANCE_DIR` names a directory with `environment.json`, `keys.json` and `flagsmith-api/`. Without it there is
+//! nothing to compare with, and the storefront's answers are compared with what its document says.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use http::Method;
+use remora_e2e::harness::{App, Case, PodPort, say, storefront, with_namespace};
+use serde_json::{Value, json};
+
+fn read(path: &Path) -> anyhow::Result<Value> {
+    let text = std::fs::read(path).with_context(|| format!("REMORA_CONFORMANCE_DIR lacks {}", path.display()))?;
+    serde_json::from_slice(&text).with_context(|| path.display().to_string())
+}
+
+/// Publishes a document and runs an application over it.
+async fn publish(case: &Case, document: &Value, flag: &str) -> anyhow::Result<PodPort> {
+    case.upstream.serve(&case.server_key(), document).await?;
+    case.secret("flagsmith", &case.server_key()).await?;
+    case.environment("storefront", case.flagsmith()).await?;
+    case.condition("storefront", "Ready", "True", None).await?;
+    case.pod(&App::new("shop").inject("storefront").flag(flag)).await
+}
+
+/// What a request's answer says of each flag: name, enabled, value.
+fn told(flags: &Value) -> Vec<(Value, Value, Value)> {
+    let flags = flags.as_array().map(Vec::as_slice).unwrap_or_default();
+    flags
+        .iter()
+        .map(|flag| (flag["feature"]["name"].clone(), flag["enabled"].clone(), flag["feature_state_value"].clone()))
+        .collect()
+}
+
+/// The same of a case's expectation.
+fn expected(flags: &Value) -> Vec<(Value, Value, Value)> {
+    let flags = flags.as_array().map(Vec::as_slice).unwrap_or_default();
+    flags.iter().map(|flag| (flag["name"].clone(), flag["enabled"].clone(), flag["value"].clone())).collect()
+}
+
+#[tokio::test]
+async fn is_answered_as_its_server_answers() -> anyhow::Result<()> {
+    let Some(directory) = std::env::var_os("REMORA_CONFORMANCE_DIR").map(PathBuf::from) else {
+        return with_namespace(own_document).await;
+    };
+    let document = read(&directory.join("environment.json"))?;
+    let mut cases = Vec::new();
+    for entry in
+        std::fs::read_dir(directory.join("flagsmith-api")).context("REMORA_CONFORMANCE_DIR lacks flagsmith-api/")?
+    {
+        let path = entry?.path();
+        let name = path.file_stem().context("a file without a name")?.to_string_lossy().into_owned();
+        cases.push((name, read(&path)?));
+    }
+    anyhow::ensure!(!cases.is_empty(), "flagsmith-api/ is empty");
+    with_namespace(async move |case| compare(&case, document, &cases).await).await
+}
+
+/// The document's own keys would let cases see each other: the client key is part of what is hashed, so it stays, and only
+/// the server key is this case's.
+async fn compare(case: &Case, document: Value, cases: &[(String, Value)]) -> anyhow::Result<()> {
+    let client_key = document["api_key"].as_str().context("the document has no api_key")?.to_owned();
+    let flag =
+        document["feature_states"][0]["feature"]["name"].as_str().context("the document has no feature")?.to_owned();
+    let app = publish(&case.clone().with_client_key(&client_key), &document, &flag).await?;
+    let mut checked = 0;
+    let mut wrong = Vec::new();
+    for (name, expectation) in cases {
+        let key = match name.rsplit('_').next() {
+            Some("client") => client_key.clone(),
+            Some("server") => case.server_key(),
+            _ => anyhow::bail!("{name}: neither a client's nor a server's case"),
+        };
+        let request = &expectation["request"];
+        let reply = if request.is_null() {
+            app.ask(Method::GET, "/api/v1/flags/", Some(&key), None).await
+        } else if let Some(query) = request.get("query") {
+            let identifier = query["identifier"].as_str().context("a query without identifier")?;
+            app.ask(Method::GET, &format!("/api/v1/identities/?identifier={identifier}"), Some(&key), None).await
+        } else {
+            app.ask(Method::POST, "/api/v1/identities/", Some(&key), Some(request)).await
+        };
+        let reply = reply.with_context(|| name.clone())?;
+        let body = reply.json().with_context(|| name.clone())?;
+        let flags = if request.is_null() { &body } else { &body["flags"] };
+        checked += 1;
+        if reply.status != 200 || told(flags) != expected(&expectation["flags"]) {
+            wrong.push(format!(
+                "{name} (status {}): {:?} instead of {:?}",
+                reply.status,
+                told(flags),
+                expected(&expectation["flags"])
+            ));
+        }
+    }
+    anyhow::ensure!(wrong.is_empty(), "{} of {checked} cases differ:\n{}", wrong.len(), wrong.join("\n"));
+    say(&format!("the real document: {checked} cases are answered as its server answers them"));
+    Ok(())
+}
+
+/// Without a real server's answers: a segment, an override and a plain value of the storefront.
+async fn own_document(case: Case) -> anyhow::Result<()> {
+    say("REMORA_CONFORMANCE_DIR is not set: no real document, only the storefront's");
+    let app = publish(&case, &storefront(&case.client_key(), 2), "checkout").await?;
+    for (identifier, plan, checkout, banner) in [
+        ("someone", "free", json!("classic"), json!("Welcome")),
+        ("someone", "pro", json!("express"), json!("Welcome")),
+        ("user-1", "pro", json!("express"), json!("for 1")),
+    ] {
+        let body = json!({"identifier": identifier, "traits": [{"trait_key": "plan", "trait_value": plan}]});
+        let reply = app.ask(Method::POST, "/api/v1/identities/", Some(&case.client_key()), Some(&body)).await?;
+        let values: Vec<_> = told(&reply.json()?["flags"]).into_iter().map(|(_, _, value)| value).collect();
+        anyhow::ensure!(values == [checkout.clone(), banner.clone()], "{identifier}, {plan}: {values:?}");
+    }
+    Ok(())
+}

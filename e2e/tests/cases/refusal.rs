@@ -1,0 +1,117 @@
+//! What cannot be published says why, in a condition's reason; and mending it is enough.
+
+use remora_e2e::harness::{Case, SharedUpstream, storefront, with_namespace};
+use serde_json::{Value, json};
+
+/// The storefront's source with another server.
+fn at(url: &str) -> Value {
+    json!({"flagsmith": {"apiUrl": url, "environmentKeySecretRef": {"name": "flagsmith"}}})
+}
+
+/// A document upstream, which nothing asks for yet.
+async fn serve(case: &Case) -> anyhow::Result<()> {
+    case.upstream.serve(&case.server_key(), &storefront(&case.client_key(), 0)).await
+}
+
+async fn is_refused(case: &Case, kind: &str, reason: &str) -> anyhow::Result<()> {
+    case.condition("storefront", kind, "False", Some(reason)).await?;
+    case.condition("storefront", "Ready", "False", None).await
+}
+
+#[tokio::test]
+async fn a_wrong_key() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        serve(&case).await?;
+        case.secret("flagsmith", "ser.nobody").await?;
+        case.environment("storefront", case.flagsmith()).await?;
+        is_refused(&case, "Fetched", "AuthenticationFailed").await?;
+        case.secret("flagsmith", &case.server_key()).await?;
+        case.condition("storefront", "Ready", "True", None).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_missing_secret() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        serve(&case).await?;
+        case.environment("storefront", case.flagsmith()).await?;
+        is_refused(&case, "Accepted", "SecretNotFound").await?;
+        case.secret("flagsmith", &case.server_key()).await?;
+        case.condition("storefront", "Ready", "True", None).await
+    })
+    .await
+}
+
+/// A Secret whose owner did not say that Remora may have it is not read, and what it holds appears nowhere.
+#[tokio::test]
+async fn a_secret_without_consent() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        serve(&case).await?;
+        let secret = |labels: Value| {
+            let data = json!({"environment-key": case.server_key()});
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "flagsmith", "labels": labels}, "stringData": data})
+        };
+        case.apply(secret(json!({}))).await?;
+        case.environment("storefront", case.flagsmith()).await?;
+        is_refused(&case, "Accepted", "SecretNotConsented").await?;
+        anyhow::ensure!(case.upstream.requests(&case.server_key()).await?.is_empty(), "the key was used");
+        let told = serde_json::to_string(&case.environments().get("storefront").await?)?;
+        anyhow::ensure!(!told.contains(&case.server_key()), "the key is in the object: {told}");
+        case.apply(secret(json!({"remora.dev/environment-key": "true"}))).await?;
+        case.condition("storefront", "Ready", "True", None).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_unreachable_upstream() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        case.secret("flagsmith", &case.server_key()).await?;
+        case.environment("storefront", at(&SharedUpstream::api_url_nobody())).await?;
+        is_refused(&case, "Fetched", "UpstreamUnavailable").await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_origin_that_nobody_allowed() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        case.secret("flagsmith", &case.server_key()).await?;
+        case.environment("storefront", at("http://flags.example.com/api/v1/")).await?;
+        is_refused(&case, "Accepted", "OriginNotAllowed").await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_broken_document() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        serve(&case).await?;
+        case.upstream.fail(&case.server_key(), &json!([{"fault": {"kind": "brokenJson"}}])).await?;
+        case.secret("flagsmith", &case.server_key()).await?;
+        case.environment("storefront", case.flagsmith()).await?;
+        is_refused(&case, "Fetched", "ParseError").await?;
+        case.upstream.fail(&case.server_key(), &json!([])).await?;
+        case.condition("storefront", "Ready", "True", None).await
+    })
+    .await
+}
+
+/// What the schema can check, it refuses before anything runs, with what to write instead.
+#[tokio::test]
+async fn an_impossible_spec() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        for (source, words) in [
+            (json!({}), "exactly one of source.flagsmith and source.document"),
+            (at("ftp://flags.example.com/"), "write the API's base URL"),
+            (at("http://user@flags.example.com/"), "without user"),
+        ] {
+            let refusal = case.environment("storefront", source.clone()).await.err();
+            let refusal = refusal.ok_or_else(|| anyhow::anyhow!("accepted: {source}"))?;
+            anyhow::ensure!(format!("{refusal:#}").contains(words), "{source}: {refusal:#}");
+        }
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,47 @@
+//! The application's first request is answered, wherever and whenever it starts.
+
+use remora_e2e::app::First;
+use remora_e2e::harness::{App, with_namespace};
+
+/// None of twenty programs that ask once, at their first line, and never again, may fail; and the Job completes, though a
+/// sidecar runs in its pods.
+#[tokio::test]
+async fn in_twenty_pods_of_a_job() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        case.storefront().await?;
+        case.job(&App::new("eager").inject("storefront"), 20).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn in_a_bare_pod() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        case.storefront().await?;
+        let app = case.pod(&App::new("bare").inject("storefront")).await?;
+        let first: First = app.get("/first").await?;
+        anyhow::ensure!(first.ofrep.json()?["key"] == "checkout", "{first:?}");
+        anyhow::ensure!(first.flagsmith.json()?["flags"][1]["feature_state_value"] == "Welcome", "{first:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// The pod comes first and its environment later: the application waits, and its first request is answered all the same.
+#[tokio::test]
+async fn in_a_pod_that_is_older_than_its_environment() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        let app = App::new("early").inject("storefront").annotate("remora.dev/await", "120s");
+        let ready = case.pod(&app);
+        let publish = async {
+            case.started("early", "remora").await?;
+            case.storefront().await?;
+            case.poke("app=early").await
+        };
+        let (app, ()) = tokio::try_join!(ready, publish)?;
+        let first: First = app.get("/first").await?;
+        anyhow::ensure!(first.ofrep.status == 200, "{first:?}");
+        Ok(())
+    })
+    .await
+}

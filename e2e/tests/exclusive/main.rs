@@ -1,0 +1,11 @@
+//! The cases that take a part of Remora away, or put another in its place: one at a time, and none of the others meanwhile.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that panics has failed, as it should"
+)]
+
+mod absent;
+mod bystander;
+mod release;

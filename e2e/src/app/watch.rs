@@ -1,5 +1,6 @@
 //! The history of an answer: asked every 50 ms, kept when it changed.
 
+use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -45,19 +46,26 @@ pub struct History {
 }
 
 impl History {
-    fn note(&mut self, at: Timestamp, outcome: anyhow::Result<serde_json::Value>) {
+    /// Takes an outcome up; returns what is worth a line in the log.
+    fn note(&mut self, at: Timestamp, outcome: anyhow::Result<serde_json::Value>) -> Option<String> {
         self.asked += 1;
         match outcome {
             Ok(answer) => {
-                if self.changes.last().is_none_or(|last| last.answer != answer) {
+                let changed = self.changes.last().is_none_or(|last| last.answer != answer);
+                let line = (changed && !self.changes.is_empty()).then(|| format!("answer changed: {answer}"));
+                if changed {
                     self.changes.push(Change { at, answer });
                 }
+                line
             }
             Err(error) => {
                 self.failed += 1;
-                if self.failures.len() < MOST_TEXTS {
-                    self.failures.push(Failure { at, error: format!("{error:#}") });
+                let error = format!("{error:#}");
+                let line = (self.failures.len() < MOST_TEXTS).then(|| format!("no answer: {error}"));
+                if line.is_some() {
+                    self.failures.push(Failure { at, error });
                 }
+                line
             }
         }
     }
@@ -79,7 +87,10 @@ impl Watch {
         loop {
             ticks.tick().await;
             let outcome = question.ofrep().await.and_then(|reply| reply.json());
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).note(Timestamp::now(), outcome);
+            let line = self.0.lock().unwrap_or_else(PoisonError::into_inner).note(Timestamp::now(), outcome);
+            if let Some(line) = line {
+                let _nobody_listens = writeln!(std::io::stdout(), "{line}");
+            }
         }
     }
 }

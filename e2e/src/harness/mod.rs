@@ -13,11 +13,13 @@
 //!
 //! What is left behind after all, `kubectl delete namespace --selector remora.dev/e2e` removes.
 
+mod applications;
 mod case;
 mod cluster;
 mod documents;
 mod dump;
 mod pod_http;
+mod publish;
 mod release;
 mod shared_upstream;
 mod turn;

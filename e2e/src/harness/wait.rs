@@ -9,6 +9,8 @@ use kube::api::Api;
 use kube::runtime::wait::await_condition;
 use serde::de::DeserializeOwned;
 
+/// For what a cluster does in seconds, on a machine that is busy.
+pub(super) const CAP: Duration = Duration::from_secs(60);
 /// Between two questions to something that cannot be watched, such as a program's own port.
 const BETWEEN: Duration = Duration::from_millis(100);
 

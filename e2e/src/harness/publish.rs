@@ -1,0 +1,124 @@
+//! What a case publishes, and what becomes of it.
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DynamicObject};
+use serde_json::{Value, json};
+
+use super::case::Case;
+use super::documents::storefront;
+use super::shared_upstream::SharedUpstream;
+use super::wait::{CAP, until};
+
+impl Case {
+    /// A Secret with an environment key that Remora may read.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses it.
+    pub async fn secret(&self, name: &str, key: &str) -> anyhow::Result<()> {
+        let metadata = json!({"name": name, "labels": {"remora.dev/environment-key": "true"}});
+        self.apply(
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"environment-key": key}}),
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// A FeatureEnvironment with a source, polled every second so that nobody waits.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses it.
+    pub async fn environment(&self, name: &str, source: Value) -> anyhow::Result<()> {
+        let spec = json!({"source": source, "refresh": {"interval": "1s", "timeout": "5s"}});
+        self.apply(json!({"apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment", "metadata": {"name": name}, "spec": spec})).await?;
+        Ok(())
+    }
+
+    /// The source that polls the shared upstream with the key of the Secret `flagsmith`.
+    #[must_use]
+    pub fn flagsmith(&self) -> Value {
+        json!({"flagsmith": {"apiUrl": SharedUpstream::api_url(), "environmentKeySecretRef": {"name": "flagsmith"}}})
+    }
+
+    /// What most cases begin with: the storefront's document at the upstream, its Secret, the FeatureEnvironment `storefront`
+    /// over it, and that one Ready.
+    ///
+    /// # Errors
+    ///
+    /// When it does not become Ready.
+    pub async fn storefront(&self) -> anyhow::Result<()> {
+        self.upstream.serve(&self.server_key(), &storefront(&self.client_key(), 3)).await?;
+        self.secret("flagsmith", &self.server_key()).await?;
+        self.environment("storefront", self.flagsmith()).await?;
+        self.condition("storefront", "Ready", "True", None).await
+    }
+
+    /// Waits until a FeatureEnvironment's condition has a status and, if one is named, a reason, for its present generation.
+    ///
+    /// # Errors
+    ///
+    /// When it does not come to that; its status is in the error.
+    pub async fn condition(
+        &self,
+        environment: &str,
+        kind: &str,
+        status: &str,
+        reason: Option<&str>,
+    ) -> anyhow::Result<()> {
+        let what = format!("{kind} is {status} {}", reason.unwrap_or_default());
+        until(&self.environments(), environment, &what, CAP, |environment| {
+            let conditions = environment.data.pointer("/status/conditions").and_then(Value::as_array);
+            let found = conditions.into_iter().flatten().find(|condition| condition["type"] == kind);
+            found.is_some_and(|condition| {
+                condition["status"] == status
+                    && reason.is_none_or(|reason| condition["reason"] == reason)
+                    && condition["observedGeneration"].as_i64() == environment.metadata.generation
+            })
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Changes a flag upstream (`{"enabled":…,"value":…}`) and waits until the environment's next revision is published;
+    /// returns when the flag was changed.
+    ///
+    /// # Errors
+    ///
+    /// When no new revision comes.
+    pub async fn flip(&self, environment: &str, flag: &str, change: &Value) -> anyhow::Result<Timestamp> {
+        let revision = |environment: &DynamicObject| environment.data.pointer("/status/revision").cloned();
+        let before = revision(&self.environments().get(environment).await?);
+        let at = Timestamp::now();
+        self.upstream.change(&self.server_key(), flag, change).await?;
+        let what = format!("a revision other than {before:?} is published");
+        until(&self.environments(), environment, &what, CAP, |environment| revision(environment) != before).await?;
+        Ok(at)
+    }
+
+    /// The core ConfigMap of an environment.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub async fn core(&self, environment: &str) -> anyhow::Result<ConfigMap> {
+        let api: Api<ConfigMap> = self.api();
+        api.get(&format!("remora-{environment}-v1-core")).await.context("the core's ConfigMap")
+    }
+
+    /// Waits until the core ConfigMap of an environment satisfies `condition`; it may be absent meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// When it does not come to that.
+    pub async fn core_until(
+        &self,
+        environment: &str,
+        what: &str,
+        condition: impl Fn(&ConfigMap) -> bool,
+    ) -> anyhow::Result<ConfigMap> {
+        until(&self.api(), &format!("remora-{environment}-v1-core"), what, CAP, condition).await
+    }
+}

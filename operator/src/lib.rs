@@ -18,6 +18,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod api;
+pub mod certificates;
 pub mod cli;
 pub mod inject;
 pub mod names;
+pub mod webhook;

@@ -14,14 +14,49 @@ fn config() -> Config {
 
 /// Keys that the code asks for, and some that need escaping in a pointer.
 const KEYS: [&str; 26] = [
-    "name", "env", "ports", "containerPort", "protocol", "resources", "limits", "requests", "cpu", "memory",
-    "restartPolicy", "volumeMounts", "mountPath", "labels", "remora.dev/sidecar", "volumes", "initContainers",
-    "containers", "securityContext", "runAsUser", "hostNetwork", "os", "nodeSelector", "~/~1", "", "value",
+    "name",
+    "env",
+    "ports",
+    "containerPort",
+    "protocol",
+    "resources",
+    "limits",
+    "requests",
+    "cpu",
+    "memory",
+    "restartPolicy",
+    "volumeMounts",
+    "mountPath",
+    "labels",
+    "remora.dev/sidecar",
+    "volumes",
+    "initContainers",
+    "containers",
+    "securityContext",
+    "runAsUser",
+    "hostNetwork",
+    "os",
+    "nodeSelector",
+    "~/~1",
+    "",
+    "value",
 ];
 
 const STRINGS: [&str; 14] = [
-    "remora", "remora-a", "no-token-remora", "Always", "OFREP_ENDPOINT", "TCP", "/var/run/remora/a", "1", "100m",
-    "1e999", "windows", "\0", "４777", "999999999999999999999999999999999999999Ei",
+    "remora",
+    "remora-a",
+    "no-token-remora",
+    "Always",
+    "OFREP_ENDPOINT",
+    "TCP",
+    "/var/run/remora/a",
+    "1",
+    "100m",
+    "1e999",
+    "windows",
+    "\0",
+    "４777",
+    "999999999999999999999999999999999999999Ei",
 ];
 
 fn scalar() -> impl Strategy<Value = Value> {
@@ -77,13 +112,24 @@ fn container() -> impl Strategy<Value = Value> {
 
 fn annotations() -> impl Strategy<Value = Value> {
     let inject = proptest::sample::select(&["a", "a,b", "a, ", "x/a", "false", ""][..]);
-    let key = prop_oneof![
-        proptest::sample::select(
-            &["port", "cpu-request", "memory-request", "cpu-limit", "memory-limit", "await", "log-level", "env", "x"][..]
-        )
-        .prop_map(|key| format!("remora.dev/{key}")),
-        ".{0,6}",
-    ];
+    let key =
+        prop_oneof![
+            proptest::sample::select(
+                &[
+                    "port",
+                    "cpu-request",
+                    "memory-request",
+                    "cpu-limit",
+                    "memory-limit",
+                    "await",
+                    "log-level",
+                    "env",
+                    "x"
+                ][..]
+            )
+            .prop_map(|key| format!("remora.dev/{key}")),
+            ".{0,6}",
+        ];
     let value = prop_oneof![
         6 => proptest::sample::select(
             &["4777", "8080", "10m", "0.5", "64Mi", "4Mi", "2m", "500ms", "debug", "none", "OFREP_ENDPOINT"][..]

@@ -91,8 +91,7 @@ pub(super) fn read(annotations: &Annotations) -> Result<Request, Invalid> {
         memory: bounds(annotation::MEMORY_REQUEST, annotation::MEMORY_LIMIT, quantity::memory, MEMORY)?,
         wait: value(annotations, annotation::AWAIT, AWAIT, Await::parse)?.unwrap_or(Await::DEFAULT),
         log_level: value(annotations, annotation::LOG_LEVEL, LOG_LEVEL, log_level)?.unwrap_or("info"),
-        variables: value(annotations, annotation::ENV, ENV, variables)?
-            .unwrap_or_else(|| VARIABLES.to_vec()),
+        variables: value(annotations, annotation::ENV, ENV, variables)?.unwrap_or_else(|| VARIABLES.to_vec()),
     })
 }
 
@@ -175,9 +174,7 @@ fn variables(text: &str) -> Option<Vec<&'static str>> {
     if text == "none" {
         return Some(Vec::new());
     }
-    text.split(',')
-        .map(|name| VARIABLES.into_iter().find(|known| *known == name.trim_matches(' ')))
-        .collect()
+    text.split(',').map(|name| VARIABLES.into_iter().find(|known| *known == name.trim_matches(' '))).collect()
 }
 
 #[cfg(test)]

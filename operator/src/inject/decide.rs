@@ -88,7 +88,9 @@ pub enum Refusal {
     #[error(transparent)]
     MalformedPod(#[from] Malformed),
     /// A container or volume has one of our names.
-    #[error("the pod has a {what} named {name} already, which Remora's sidecar would take: rename it, or remove it if the pod is a copy of an injected one")]
+    #[error(
+        "the pod has a {what} named {name} already, which Remora's sidecar would take: rename it, or remove it if the pod is a copy of an injected one"
+    )]
     NameTaken {
         /// Container or volume.
         what: &'static str,
@@ -181,14 +183,18 @@ fn names_are_free(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
     let taken = |what, taken: &str| Refusal::NameTaken { what, name: quote(taken) };
     let namesakes = pod.all_containers().filter(|container| name(container) == Some(sidecar::CONTAINER)).count();
     let position = pod.init_position(sidecar::CONTAINER);
-    let ours = position.and_then(|position| pod.init?.get(position)).is_some_and(|container| is_ours(container, request));
+    let ours =
+        position.and_then(|position| pod.init?.get(position)).is_some_and(|container| is_ours(container, request));
     match (namesakes, ours) {
         // What is there is ours, down to the volumes: whichever is missing comes back.
         (1, true) => Ok(()),
         (0, _) => {
             let volumes = || pod.volumes.into_iter().flatten().filter_map(name);
-            let mut wanted =
-                request.environments.iter().map(|environment| environment.volume()).chain([sidecar::NO_TOKEN_VOLUME.to_owned()]);
+            let mut wanted = request
+                .environments
+                .iter()
+                .map(|environment| environment.volume())
+                .chain([sidecar::NO_TOKEN_VOLUME.to_owned()]);
             wanted
                 .find(|wanted| volumes().any(|volume| volume == wanted))
                 .map_or(Ok(()), |volume| Err(taken("volume", &volume)))
@@ -215,7 +221,8 @@ fn ports_are_free(pod: &Pod<'_>, data: u16) -> Result<(), Refusal> {
     for container in others {
         for port in container.get("ports").and_then(Value::as_array).into_iter().flatten() {
             let tcp = matches!(port.get("protocol").and_then(Value::as_str), None | Some("TCP"));
-            let number = port.get("containerPort").and_then(Value::as_u64).and_then(|number| u16::try_from(number).ok());
+            let number =
+                port.get("containerPort").and_then(Value::as_u64).and_then(|number| u16::try_from(number).ok());
             if let Some(taken) = number.filter(|number| tcp && (*number == data || *number == data.saturating_add(1))) {
                 return Err(Refusal::PortTaken { container: quote(name(container).unwrap_or_default()), taken });
             }

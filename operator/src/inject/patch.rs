@@ -86,9 +86,10 @@ fn containers(pod: &Pod<'_>, plan: &Plan, operations: &mut Operations) {
 fn variables(list: &str, index: usize, container: &Value, plan: &Plan, operations: &mut Operations) {
     let index = index.to_string();
     let env = container.get("env").and_then(Value::as_array);
-    let missing = plan.variables.iter().filter(|(wanted, _)| {
-        !env.into_iter().flatten().any(|variable| name(variable) == Some(wanted))
-    });
+    let missing = plan
+        .variables
+        .iter()
+        .filter(|(wanted, _)| !env.into_iter().flatten().any(|variable| name(variable) == Some(wanted)));
     // In front, in their order: a variable can refer with $(NAME) to those before it.
     for (place, (name, value)) in missing.enumerate() {
         if place == 0 && env.is_none() {

@@ -84,7 +84,9 @@ fn container(pod: &Pod<'_>, request: &Request, config: &Config, resources: &Valu
     let mut mounts: Vec<_> = request
         .environments
         .iter()
-        .map(|environment| json!({"name": environment.volume(), "mountPath": mount_path(environment), "readOnly": true}))
+        .map(
+            |environment| json!({"name": environment.volume(), "mountPath": mount_path(environment), "readOnly": true}),
+        )
         .collect();
     mounts.push(json!({"name": sidecar::NO_TOKEN_VOLUME, "mountPath": TOKEN_PATH, "readOnly": true}));
     json!({

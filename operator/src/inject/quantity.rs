@@ -55,10 +55,7 @@ impl FromStr for Quantity {
         let digits = if digits.is_empty() { "0" } else { digits };
         let mantissa: u128 = digits.parse().map_err(|_| NotAQuantity)?;
         let places = u32::try_from(fraction.len()).map_err(|_| NotAQuantity)?;
-        let divisor = 10u128
-            .checked_pow(places)
-            .and_then(|tens| tens.checked_mul(divisor))
-            .ok_or(NotAQuantity)?;
+        let divisor = 10u128.checked_pow(places).and_then(|tens| tens.checked_mul(divisor)).ok_or(NotAQuantity)?;
         let milli = mantissa
             .checked_mul(factor)
             .and_then(|scaled| scaled.checked_mul(1000))

@@ -46,7 +46,8 @@ pub(super) fn resources(pod: &Pod<'_>, request: &Request) -> (Value, Vec<String>
 
     let mut warnings = Vec::new();
     if !has_pod_level(pod) && is_guaranteed(others()) && (!cpu.is_equal() || !memory.is_equal()) {
-        warnings.push("requests and limits of the sidecar differ: the pod is Burstable, no longer Guaranteed".to_owned());
+        warnings
+            .push("requests and limits of the sidecar differ: the pod is Burstable, no longer Guaranteed".to_owned());
     }
     let limits = pod
         .containers
@@ -121,9 +122,9 @@ fn bounded(bounds: &Bounds, request: &str, limit: Option<&str>) -> Amounts {
         (None, Some(limit)) if above(request, limit) => limit.clone(),
         (None, _) => request.to_owned(),
     };
-    let limit = chosen.limit.or_else(|| {
-        limit.map(|limit| if above(&request, limit) { request.clone() } else { limit.to_owned() })
-    });
+    let limit = chosen
+        .limit
+        .or_else(|| limit.map(|limit| if above(&request, limit) { request.clone() } else { limit.to_owned() }));
     Amounts { request: Some(request), limit }
 }
 

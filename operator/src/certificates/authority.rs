@@ -1,0 +1,251 @@
+//! An authority, and the certificates that it signs.
+
+use jiff::Timestamp;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PublicKeyData, date_time_ymd,
+};
+use rustls::{
+    crypto::ring::sign::any_supported_type,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject},
+    sign::CertifiedKey,
+};
+
+use super::{Lifetimes, renewal::Validity};
+
+/// A certificate without its key: something to trust.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    pem: String,
+    der: CertificateDer<'static>,
+    validity: Validity,
+}
+
+/// A certificate and the key to sign with it.
+pub struct Authority {
+    certificate: Certificate,
+    key: KeyPair,
+}
+
+/// What a replica serves with.
+pub(super) struct Leaf {
+    pub(super) key: CertifiedKey,
+    pub(super) validity: Validity,
+    pub(super) signed_by: Certificate,
+}
+
+/// Bytes that are no authority.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    /// Not text.
+    #[error("it is not UTF-8")]
+    Text(#[from] std::str::Utf8Error),
+    /// Not PEM.
+    #[error("its certificate is not PEM: {0}")]
+    Pem(#[from] rustls::pki_types::pem::Error),
+    /// Not X.509.
+    #[error("its certificate is not X.509: {0}")]
+    Certificate(String),
+    /// Not an authority.
+    #[error("its certificate is not an authority's")]
+    NoAuthority,
+    /// Not a key.
+    #[error("its key cannot be read: {0}")]
+    Key(#[from] rcgen::Error),
+    /// Somebody else's key.
+    #[error("its key belongs to another certificate")]
+    OtherKey,
+    /// Not there.
+    #[error("it has no {0}")]
+    Absent(&'static str),
+}
+
+impl Certificate {
+    /// Reads one PEM certificate that is an authority's.
+    pub fn read(pem: &[u8]) -> Result<Certificate, Unusable> {
+        Self::read_with_key(pem).map(|(certificate, _)| certificate)
+    }
+
+    /// As PEM.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// From when until when it is valid.
+    pub fn validity(&self) -> Validity {
+        self.validity
+    }
+
+    /// With the public key that it is for.
+    fn read_with_key(pem: &[u8]) -> Result<(Certificate, Vec<u8>), Unusable> {
+        let text = std::str::from_utf8(pem)?;
+        let der = CertificateDer::from_pem_slice(pem)?;
+        let (_, parsed) =
+            x509_parser::parse_x509_certificate(&der).map_err(|error| Unusable::Certificate(error.to_string()))?;
+        if !parsed.is_ca() {
+            return Err(Unusable::NoAuthority);
+        }
+        let second = |time: x509_parser::time::ASN1Time| {
+            Timestamp::from_second(time.timestamp()).map_err(|error| Unusable::Certificate(error.to_string()))
+        };
+        let validity =
+            Validity { from: second(parsed.validity().not_before)?, until: second(parsed.validity().not_after)? };
+        let key = parsed.public_key().raw.to_vec();
+        Ok((Certificate { pem: text.to_owned(), der, validity }, key))
+    }
+}
+
+impl Authority {
+    /// Makes one.
+    pub fn create(now: Timestamp, lifetimes: &Lifetimes) -> Result<Authority, rcgen::Error> {
+        let key = KeyPair::generate()?;
+        let validity = Validity::new(now, lifetimes.authority, lifetimes.skew).in_seconds();
+        let mut params = params(validity);
+        // A name of its own, so that a client with two authorities in hand tries the right one.
+        params.distinguished_name.push(DnType::CommonName, format!("Remora webhook {}", now.as_second()));
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let issuer = CertifiedIssuer::self_signed(params, &key)?;
+        let certificate = Certificate { pem: issuer.pem(), der: issuer.der().clone(), validity };
+        drop(issuer);
+        Ok(Authority { certificate, key })
+    }
+
+    /// Reads one that [`Authority::create`] made.
+    pub fn read(certificate: &[u8], key: &[u8]) -> Result<Authority, Unusable> {
+        let (certificate, public_key) = Certificate::read_with_key(certificate)?;
+        let key = KeyPair::from_pem(std::str::from_utf8(key)?)?;
+        if key.subject_public_key_info() != public_key {
+            return Err(Unusable::OtherKey);
+        }
+        Ok(Authority { certificate, key })
+    }
+
+    /// What to trust.
+    pub fn certificate(&self) -> &Certificate {
+        &self.certificate
+    }
+
+    /// The private key as PEM.
+    pub(super) fn key_pem(&self) -> String {
+        self.key.serialize_pem()
+    }
+
+    /// Signs a certificate with a new key for a server of this name.
+    pub(super) fn sign(&self, server: &str, now: Timestamp, lifetimes: &Lifetimes) -> Result<Leaf, SignError> {
+        let mut validity = Validity::new(now, lifetimes.leaf, lifetimes.skew).in_seconds();
+        // What outlives its authority would fail before it looks expired.
+        validity.until = validity.until.min(self.certificate.validity.until);
+        let mut params = params(validity);
+        params.distinguished_name.push(DnType::CommonName, "Remora webhook");
+        params.subject_alt_names = vec![rcgen::SanType::DnsName(server.try_into()?)];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let issuer = Issuer::from_ca_cert_der(&self.certificate.der, &self.key)?;
+        let key = KeyPair::generate()?;
+        let signed = params.signed_by(&key, &issuer)?;
+        let private = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        Ok(Leaf {
+            key: CertifiedKey::new(vec![signed.der().clone()], any_supported_type(&private)?),
+            validity,
+            signed_by: self.certificate.clone(),
+        })
+    }
+}
+
+/// A certificate that could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SignError {
+    /// By the library that makes it.
+    #[error(transparent)]
+    Make(#[from] rcgen::Error),
+    /// By the one that serves with it.
+    #[error(transparent)]
+    Use(#[from] rustls::Error),
+}
+
+impl Validity {
+    /// Certificates know no fractions.
+    fn in_seconds(self) -> Validity {
+        let whole = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time);
+        Validity { from: whole(self.from), until: whole(self.until) }
+    }
+}
+
+fn params(validity: Validity) -> CertificateParams {
+    let time = |time: Timestamp| {
+        // Before 1970 there were no certificates.
+        let since = u64::try_from(time.as_second()).unwrap_or_default();
+        date_time_ymd(1970, 1, 1) + std::time::Duration::from_secs(since)
+    };
+    let mut params = CertificateParams::default();
+    params.not_before = time(validity.from);
+    params.not_after = time(validity.until);
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn lifetimes() -> Lifetimes {
+        Lifetimes::default()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let made = Authority::create(Timestamp::now(), &lifetimes()).unwrap();
+        let read = Authority::read(made.certificate().pem().as_bytes(), made.key_pem().as_bytes()).unwrap();
+        assert_eq!(read.certificate(), made.certificate());
+        let life = made.certificate().validity();
+        assert_eq!(life.until.duration_since(life.from).as_secs(), 365 * 86_400 + 300);
+    }
+
+    #[test]
+    fn damage_is_told() {
+        let now = Timestamp::now();
+        let one = Authority::create(now, &lifetimes()).unwrap();
+        let other = Authority::create(now, &lifetimes()).unwrap();
+        let (pem, key) = (one.certificate().pem().to_owned(), one.key_pem());
+        let read = |pem: &str, key: &str| Authority::read(pem.as_bytes(), key.as_bytes()).err();
+        assert!(matches!(read(&pem, &other.key_pem()), Some(Unusable::OtherKey)));
+        assert!(matches!(read(&pem, "no key"), Some(Unusable::Key(_))));
+        assert!(matches!(read("", &key), Some(Unusable::Pem(_))));
+        assert!(matches!(read(&pem[..pem.len() / 2], &key), Some(Unusable::Pem(_))));
+        assert!(matches!(Authority::read(b"\xff", key.as_bytes()).err(), Some(Unusable::Text(_))));
+        let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert!(matches!(read(garbage, &key), Some(Unusable::Certificate(_))));
+    }
+
+    #[test]
+    fn a_leaf_is_trusted_through_its_authority_and_does_not_outlive_it() {
+        let now = Timestamp::now();
+        let short = Lifetimes { authority: Duration::from_secs(3600), ..lifetimes() };
+        let authority = Authority::create(now, &short).unwrap();
+        let leaf = authority.sign("remora-webhook.remora-system.svc", now, &short).unwrap();
+        assert_eq!(leaf.validity.until, authority.certificate().validity().until);
+
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(authority.certificate().der.clone()).unwrap();
+        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        let verifier =
+            rustls::client::WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build().unwrap();
+        let verify = |server: &str| {
+            use rustls::client::danger::ServerCertVerifier;
+            let time = Duration::from_secs(now.as_second().try_into().unwrap());
+            verifier.verify_server_cert(
+                &leaf.key.cert[0],
+                &[],
+                &server.to_owned().try_into().unwrap(),
+                &[],
+                rustls::pki_types::UnixTime::since_unix_epoch(time),
+            )
+        };
+        assert!(verify("remora-webhook.remora-system.svc").is_ok());
+        assert!(verify("remora-webhook.elsewhere.svc").is_err());
+    }
+}

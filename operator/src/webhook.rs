@@ -1,0 +1,88 @@
+//! Answers the API server about pods that are about to be created.
+//!
+//! ```text
+//! HTTPS (serve) ──> AdmissionReview (review) ──> decide, patch (inject) ──> AdmissionReview
+//!                                                  └ do the environments exist? (environments) ──> warnings
+//! ```
+//!
+//! Every replica answers; none writes anything, so a dry run is like any other request. What the answer is made of is
+//! the request, the administrator's configuration and a cache of names: any pod of the cluster may call this endpoint,
+//! and learns nothing from it but which environments exist.
+
+mod admit;
+mod environments;
+mod metrics;
+mod review;
+mod serve;
+
+use std::net::SocketAddr;
+
+use kube::Client;
+use tokio::{net::TcpListener, sync::watch};
+
+pub use self::{
+    admit::{Webhook, router},
+    environments::Environments,
+    metrics::Metrics,
+    serve::{Limits, serve},
+};
+use crate::{
+    certificates::{self, Keeper},
+    inject,
+};
+
+/// What the webhook has to be told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it listens for the API server.
+    pub listen: SocketAddr,
+    /// What it puts into pods.
+    pub inject: inject::Config,
+    /// The names that its certificates depend on.
+    pub certificates: certificates::Names,
+}
+
+/// Why the webhook ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is taken, or none of ours.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+}
+
+/// Serves until `shutdown` is true, then until the requests under way are answered.
+///
+/// `ready` becomes true when the API server has been told which certificates to trust and the cache of environments is
+/// filled, so that a replica gets no request that it could not answer.
+pub async fn run(
+    client: Client,
+    options: Options,
+    metrics: Metrics,
+    ready: watch::Sender<bool>,
+    shutdown: watch::Receiver<bool>,
+) -> Result<(), Error> {
+    let address = options.listen;
+    let listener = TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })?;
+    let (environments, following) = Environments::follow(client.clone());
+    let certificate = certificates::Serving::default();
+    let keeper = Keeper::new(client, options.certificates, certificate.clone(), metrics.clone());
+    let webhook = Webhook::new(options.inject, environments.clone(), metrics);
+    tracing::info!(%address, "webhook listens");
+
+    let serving = serve(listener, router(webhook), certificate, Limits::default(), shutdown);
+    let keeping = keeper.run(|| async {
+        environments.filled().await;
+        ready.send_replace(true);
+        tracing::info!("webhook is ready");
+    });
+    tokio::select! {
+        () = serving => Ok(()),
+        never = keeping => match never {},
+        never = following => match never {},
+    }
+}

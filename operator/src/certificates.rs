@@ -24,7 +24,7 @@ mod serving;
 use std::time::Duration;
 
 pub use self::{
-    authority::{Authority, Certificate, Unusable},
+    authority::{Authority, Certificate, Leaf, SignError, Unusable},
     keeper::{Error, Keeper},
     registration::{Registered, update},
     renewal::{Reason, Validity, needs_renewal},

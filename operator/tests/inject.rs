@@ -2,6 +2,8 @@
 //! becomes of it. After a wanted change, `REWRITE=1 cargo test -p remora-operator --test inject` writes the latter anew,
 //! and the difference is read in review.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::{
     fs,
     path::{Path, PathBuf},

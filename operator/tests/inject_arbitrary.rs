@@ -1,5 +1,7 @@
 //! For whatever comes, the answer is a patch that applies, and that leaves nothing to do, or it is none.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use proptest::{prelude::*, strategy::ValueTree};
 use remora_operator::inject::{Config, Decision, Reason, decide, patch};
 use serde_json::{Map, Value, json};
@@ -112,8 +114,7 @@ fn container() -> impl Strategy<Value = Value> {
 
 fn annotations() -> impl Strategy<Value = Value> {
     let inject = proptest::sample::select(&["a", "a,b", "a, ", "x/a", "false", ""][..]);
-    let key =
-        prop_oneof![
+    let key = prop_oneof![
             proptest::sample::select(
                 &[
                     "port",

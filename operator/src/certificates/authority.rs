@@ -28,10 +28,13 @@ pub struct Authority {
 }
 
 /// What a replica serves with.
-pub(super) struct Leaf {
-    pub(super) key: CertifiedKey,
-    pub(super) validity: Validity,
-    pub(super) signed_by: Certificate,
+pub struct Leaf {
+    /// The certificate and its key, as TLS wants them.
+    pub key: CertifiedKey,
+    /// From when until when it is valid.
+    pub validity: Validity,
+    /// What one has to trust to trust it.
+    pub signed_by: Certificate,
 }
 
 /// Bytes that are no authority.
@@ -132,7 +135,7 @@ impl Authority {
     }
 
     /// Signs a certificate with a new key for a server of this name.
-    pub(super) fn sign(&self, server: &str, now: Timestamp, lifetimes: &Lifetimes) -> Result<Leaf, SignError> {
+    pub fn sign(&self, server: &str, now: Timestamp, lifetimes: &Lifetimes) -> Result<Leaf, SignError> {
         let mut validity = Validity::new(now, lifetimes.leaf, lifetimes.skew).in_seconds();
         // What outlives its authority would fail before it looks expired.
         validity.until = validity.until.min(self.certificate.validity.until);

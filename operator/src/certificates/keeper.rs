@@ -185,7 +185,7 @@ impl Keeper {
                 .await
                 .map_err(|source| Error::ReadAuthority { name: name.clone(), source })?;
             let (reason, old) = match judge(found.as_ref(), now)? {
-                Judged::Good(contents) => return Ok(contents),
+                Judged::Good(contents) => return Ok(*contents),
                 Judged::Renew { reason, old } => (reason, old),
             };
             // A Secret that is gone took its certificate with it, but what it signed is still in use.

@@ -36,7 +36,7 @@ pub struct ForeignSecret(String);
 /// A Secret, judged.
 pub(super) enum Judged {
     /// To be used as it is.
-    Good(Contents),
+    Good(Box<Contents>),
     /// To be replaced. The old authority, where it can still be read, stays trusted for a while.
     Renew { reason: Reason, old: Option<Certificate> },
 }
@@ -103,7 +103,7 @@ pub(super) fn judge(secret: Option<&Secret>, now: Timestamp) -> Result<Judged, F
         }
     };
     Ok(match (needs_renewal(Some(&validity), now), read) {
-        (None, Ok(contents)) => Judged::Good(contents),
+        (None, Ok(contents)) => Judged::Good(Box::new(contents)),
         (reason, read) => {
             let certificate = || part(secret, CERTIFICATE).and_then(Certificate::read);
             let old = read.map(|contents| contents.authority.certificate().clone()).or_else(|_| certificate()).ok();

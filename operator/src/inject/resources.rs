@@ -164,7 +164,7 @@ mod tests {
     use crate::inject::annotations;
 
     /// The sidecar's resources in a pod with these containers, and the warnings.
-    fn of(annotations: Value, spec: Value) -> (Value, Vec<String>) {
+    fn of(annotations: &Value, spec: &Value) -> (Value, Vec<String>) {
         let mut pod = json!({"metadata": {"annotations": {"remora.dev/inject": "a"}}, "spec": spec});
         for (key, value) in annotations.as_object().unwrap() {
             pod["metadata"]["annotations"][format!("remora.dev/{key}")] = value.clone();
@@ -173,7 +173,7 @@ mod tests {
         resources(&pod, &annotations::read(pod.annotations).unwrap())
     }
 
-    fn container(resources: Value) -> Value {
+    fn container(resources: &Value) -> Value {
         json!({"containers": [{"name": "app", "resources": resources}]})
     }
 
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn plain() {
-        let (resources, warnings) = of(json!({}), container(json!({})));
+        let (resources, warnings) = of(&json!({}), &container(&json!({})));
         assert_eq!(resources, json!({"requests": {"cpu": "5m", "memory": "8Mi"}, "limits": {"memory": "32Mi"}}));
         assert_eq!(warnings, [] as [&str; 0]);
     }
@@ -195,27 +195,27 @@ mod tests {
     fn guaranteed_stays_guaranteed() {
         // Equal in value, not in letters; and the absent request is the limit.
         let app = json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m"}});
-        let (resources, warnings) = of(json!({}), container(app.clone()));
+        let (resources, warnings) = of(&json!({}), &container(&app));
         assert_eq!(
             resources,
             json!({"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "100m", "memory": "32Mi"}})
         );
         assert_eq!(warnings, [] as [&str; 0]);
 
-        let (resources, _) = of(json!({"cpu-limit": "50m", "memory-request": "64Mi"}), container(app.clone()));
+        let (resources, _) = of(&json!({"cpu-limit": "50m", "memory-request": "64Mi"}), &container(&app));
         assert_eq!(
             resources,
             json!({"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "50m", "memory": "64Mi"}})
         );
 
-        let (_, warnings) = of(json!({"cpu-request": "1m", "cpu-limit": "50m"}), container(app));
+        let (_, warnings) = of(&json!({"cpu-request": "1m", "cpu-limit": "50m"}), &container(&app));
         assert!(warnings[0].contains("no longer Guaranteed"), "{warnings:?}");
     }
 
     #[test]
     fn limits_where_all_others_have_them() {
         let app = json!({"limits": {"cpu": 2, "memory": "1Gi"}, "requests": {"cpu": "1"}});
-        let (resources, _) = of(json!({}), container(app));
+        let (resources, _) = of(&json!({}), &container(&app));
         assert_eq!(
             resources,
             json!({"requests": {"cpu": "5m", "memory": "8Mi"}, "limits": {"cpu": "250m", "memory": "32Mi"}})
@@ -224,38 +224,38 @@ mod tests {
 
     #[test]
     fn requests_and_limits_never_cross() {
-        let (resources, _) = of(json!({"memory-limit": "4Mi", "cpu-limit": "1m"}), container(json!({})));
+        let (resources, _) = of(&json!({"memory-limit": "4Mi", "cpu-limit": "1m"}), &container(&json!({})));
         assert_eq!(
             resources,
             json!({"requests": {"cpu": "1m", "memory": "4Mi"}, "limits": {"cpu": "1m", "memory": "4Mi"}})
         );
-        let (resources, _) = of(json!({"memory-request": "1Gi"}), container(json!({})));
+        let (resources, _) = of(&json!({"memory-request": "1Gi"}), &container(&json!({})));
         assert_eq!(resources["limits"], json!({"memory": "1Gi"}));
     }
 
     #[test]
     fn bounds_of_the_pod_as_a_whole_are_left_alone() {
-        let mut spec = container(json!({}));
+        let mut spec = container(&json!({}));
         spec["resources"] = json!({"limits": {"memory": "64Mi"}});
-        assert_eq!(of(json!({}), spec.clone()).0, json!({}));
-        assert_eq!(of(json!({"cpu-request": "1m"}), spec).0, json!({"requests": {"cpu": "1m"}}));
+        assert_eq!(of(&json!({}), &spec).0, json!({}));
+        assert_eq!(of(&json!({"cpu-request": "1m"}), &spec).0, json!({"requests": {"cpu": "1m"}}));
     }
 
     #[test]
     fn too_small_a_volume_is_told() {
         let app = json!({"limits": {"memory": "5Mi"}});
-        let (_, warnings) = of(json!({"memory-limit": "5Mi"}), container(app));
+        let (_, warnings) = of(&json!({"memory-limit": "5Mi"}), &container(&app));
         assert_eq!(
             warnings,
             ["the pod's memory limits add up to 10485760 bytes: a snapshot above 5242880 bytes could not be updated"]
         );
         // One container without a limit, and the volume is bounded by the node.
-        assert_eq!(of(json!({"memory-limit": "5Mi"}), container(json!({}))).1, [] as [&str; 0]);
+        assert_eq!(of(&json!({"memory-limit": "5Mi"}), &container(&json!({}))).1, [] as [&str; 0]);
     }
 
     #[test]
     fn nonsense_in_other_containers_is_theirs() {
         let app = json!({"limits": {"cpu": [], "memory": "much"}, "requests": null});
-        assert_eq!(of(json!({}), container(app)).0["limits"], json!({"memory": "32Mi"}));
+        assert_eq!(of(&json!({}), &container(&app)).0["limits"], json!({"memory": "32Mi"}));
     }
 }

@@ -59,7 +59,7 @@ impl Environments {
     pub async fn filled(&self) {
         // Fails only when nobody fills it any more: then the process is about to end.
         if self.known.wait_until_ready().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

@@ -1,0 +1,282 @@
+//! The webhook's answers, without a socket and without a cluster.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::{convert::Infallible, sync::Arc};
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::{Method, Request, Response, StatusCode},
+};
+use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
+use kube::Client;
+use prometheus_client::registry::Registry;
+use remora_operator::{
+    inject::Config,
+    webhook::{Environments, Metrics, Webhook, router},
+};
+use serde_json::{Value, json};
+use tower::{ServiceExt, service_fn};
+
+/// An API server that knows of `storefront` in namespace `shop`, and refuses to write anything.
+fn api_server() -> Client {
+    let answer = |request: Request<kube::client::Body>| async move {
+        assert_eq!(request.method(), Method::GET, "the webhook writes nothing");
+        let path = request.uri().path();
+        let (status, body) = match path.rsplit('/').next().unwrap() {
+            "storefront" if path.contains("/namespaces/shop/") => (
+                200,
+                json!({
+                    "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+                    "metadata": {"name": "storefront", "namespace": "shop"},
+                }),
+            ),
+            "broken" => (500, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500})),
+            _ => (
+                404,
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}),
+            ),
+        };
+        let response = Response::builder().status(status).header("content-type", "application/json");
+        Ok::<_, Infallible>(response.body(Body::from(body.to_string())).unwrap())
+    };
+    Client::new(service_fn(answer), "default")
+}
+
+struct Bench {
+    router: Router,
+    registry: Registry,
+}
+
+fn bench() -> Bench {
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let config = Config {
+        sidecar_image: "example.org/remora-sidecar:1.0.0".to_owned(),
+        sidecar_pull_policy: "IfNotPresent".to_owned(),
+        own_namespace: "remora-system".to_owned(),
+    };
+    let (environments, _) = Environments::follow(api_server());
+    Bench { router: router(Webhook::new(config, environments, metrics)), registry }
+}
+
+impl Bench {
+    async fn send(&self, request: Request<Body>) -> (StatusCode, String) {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    async fn post(&self, body: impl Into<Body>) -> (StatusCode, String) {
+        let request = Request::post("/mutate?timeout=5s").header("content-type", "application/json");
+        self.send(request.body(body.into()).unwrap()).await
+    }
+
+    async fn review(&self, review: &Value) -> Value {
+        let (status, body) = self.post(review.to_string()).await;
+        assert_eq!(status, StatusCode::OK, "{body}");
+        let answer: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
+        assert_eq!(answer["kind"], "AdmissionReview");
+        assert_eq!(answer["response"]["uid"], review["request"]["uid"]);
+        answer["response"].clone()
+    }
+
+    fn metrics(&self) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
+        text
+    }
+}
+
+fn pod(inject: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"generateName": "web-", "annotations": {"remora.dev/inject": inject}},
+        "spec": {"containers": [{"name": "web", "image": "shop/web:1"}]},
+    })
+}
+
+fn review(object: &Value) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "operation": "CREATE", "namespace": "shop", "dryRun": false, "object": object,
+            "oldObject": null, "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+        },
+    })
+}
+
+fn patched(pod: &Value, response: &Value) -> Value {
+    assert_eq!(response["allowed"], true, "{response}");
+    assert_eq!(response["patchType"], "JSONPatch");
+    let patch = BASE64.decode(response["patch"].as_str().unwrap()).unwrap();
+    let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+    let mut patched = pod.clone();
+    json_patch::patch(&mut patched, &patch).unwrap();
+    patched
+}
+
+#[tokio::test]
+async fn a_pod_that_asks_is_injected() {
+    let bench = bench();
+    let pod = pod("storefront");
+    let response = bench.review(&review(&pod)).await;
+    assert_eq!(response.get("warnings"), None);
+    let injected = patched(&pod, &response);
+    assert_eq!(injected["spec"]["initContainers"][0]["name"], "remora");
+
+    let again = bench.review(&review(&injected)).await;
+    assert_eq!(again, json!({"uid": again["uid"], "allowed": true}), "once is enough");
+
+    let metrics = bench.metrics();
+    for line in [
+        r#"remora_webhook_requests_total{decision="injected",reason="complete"} 1"#,
+        r#"remora_webhook_requests_total{decision="skipped",reason="already_injected"} 1"#,
+        "remora_webhook_duration_seconds_count 2",
+    ] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_is_like_any_other() {
+    let bench = bench();
+    let mut dry = review(&pod("storefront"));
+    let wet = bench.review(&dry).await;
+    dry["request"]["dryRun"] = json!(true);
+    assert_eq!(bench.review(&dry).await, wet);
+}
+
+#[tokio::test]
+async fn a_missing_environment_is_a_warning() {
+    let bench = bench();
+    let pod = pod("storefront,nowhere");
+    let response = bench.review(&review(&pod)).await;
+    assert_eq!(
+        response["warnings"],
+        json!(["there is no FeatureEnvironment nowhere in namespace shop: the pod starts without its flags"])
+    );
+    let volumes = patched(&pod, &response)["spec"]["volumes"].clone();
+    assert!(volumes.as_array().unwrap().iter().any(|volume| volume["name"] == "remora-nowhere"));
+    assert!(bench.metrics().contains(r#"decision="injected",reason="environment_missing""#));
+}
+
+#[tokio::test]
+async fn an_api_server_that_does_not_answer_is_no_obstacle() {
+    let bench = bench();
+    let response = bench.review(&review(&pod("broken"))).await;
+    assert_eq!(response["allowed"], true);
+    assert_eq!(response.get("warnings"), None);
+    assert!(bench.metrics().contains(r#"decision="injected",reason="environment_unknown""#));
+}
+
+#[tokio::test]
+async fn a_bad_annotation_is_denied_with_its_grammar() {
+    let bench = bench();
+    let response = bench.review(&review(&pod("Shop Front"))).await;
+    assert_eq!(response["allowed"], false);
+    assert_eq!(response["status"]["code"], 403);
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(message.starts_with(r#"annotation remora.dev/inject is "Shop Front", but must be names"#), "{message}");
+    assert!(bench.metrics().contains(r#"decision="denied",reason="invalid_annotation""#));
+}
+
+#[tokio::test]
+async fn a_skipped_pod_is_told_why() {
+    let bench = bench();
+    let mut pod = pod("storefront");
+    pod["spec"]["hostNetwork"] = json!(true);
+    let response = bench.review(&review(&pod)).await;
+    assert_eq!((&response["allowed"], response.get("patch")), (&json!(true), None));
+    assert!(response["warnings"][0].as_str().unwrap().contains("hostNetwork"));
+}
+
+#[tokio::test]
+async fn other_questions_are_answered_with_yes() {
+    let bench = bench();
+    let mut update = review(&pod("Not Valid"));
+    update["request"]["operation"] = json!("UPDATE");
+    let mut delete = review(&Value::Null);
+    delete["request"]["operation"] = json!("DELETE");
+    let mut list = review(&json!({"items": []}));
+    list["request"]["kind"]["kind"] = json!("PodList");
+    for question in [update, delete, list] {
+        let response = bench.review(&question).await;
+        assert_eq!(response, json!({"uid": response["uid"], "allowed": true}));
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_question_is_refused() {
+    let bench = bench();
+    let mut old = review(&pod("storefront"));
+    old["apiVersion"] = json!("admission.k8s.io/v1beta1");
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    for body in [
+        String::new(),
+        "null".to_owned(),
+        "{".to_owned(),
+        "[]".to_owned(),
+        deep,
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}).to_string(),
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"object": {}}}).to_string(),
+        old.to_string(),
+    ] {
+        let (status, answer) = bench.post(body.clone()).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
+        assert!(answer.len() < 300, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn other_paths_methods_and_types() {
+    let bench = bench();
+    let request = |method, path: &str, mime: &str| {
+        let request = Request::builder().method(method).uri(path).header("content-type", mime);
+        request.body(Body::from(review(&pod("storefront")).to_string())).unwrap()
+    };
+    for (method, path, mime, expected) in [
+        (Method::POST, "/", "application/json", StatusCode::NOT_FOUND),
+        (Method::POST, "/mutate/", "application/json", StatusCode::NOT_FOUND),
+        (Method::POST, "/metrics", "application/json", StatusCode::NOT_FOUND),
+        (Method::GET, "/mutate", "application/json", StatusCode::METHOD_NOT_ALLOWED),
+        (Method::POST, "/mutate", "text/plain", StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        (Method::POST, "/mutate", "application/json; charset=utf-8", StatusCode::OK),
+    ] {
+        let (status, _) = bench.send(request(method, path, mime)).await;
+        assert_eq!(status, expected, "{path} {mime}");
+    }
+}
+
+#[tokio::test]
+async fn large_pods_are_read_and_larger_bodies_are_not() {
+    let bench = bench();
+    let mut large = pod("storefront");
+    large["metadata"]["annotations"]["example.com/large"] = json!("x".repeat(5 << 20));
+    let response = bench.review(&review(&large)).await;
+    assert_eq!(response["patchType"], "JSONPatch");
+    let (status, _) = bench.post(Body::from(vec![b' '; 10 << 20])).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn many_at_a_time() {
+    let bench = Arc::new(bench());
+    let asked = (0..200).map(|number| {
+        let bench = Arc::clone(&bench);
+        tokio::spawn(async move {
+            let name = if number % 2 == 0 { "storefront" } else { "nowhere" };
+            let response = bench.review(&review(&pod(name))).await;
+            assert_eq!(response.get("warnings").is_some(), number % 2 == 1);
+        })
+    });
+    for done in asked.collect::<Vec<_>>() {
+        done.await.unwrap();
+    }
+}

@@ -1,0 +1,206 @@
+//! The webhook's server under callers that mean no good, and through certificates that change under it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Once},
+    time::{Duration, Instant},
+};
+
+use axum::{Router, routing::post};
+use jiff::Timestamp;
+use remora_operator::{
+    certificates::{Authority, Certificate, Lifetimes, Serving},
+    webhook::{Limits, serve},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::{Notify, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+
+const SERVER: &str = "remora-webhook.remora-system.svc";
+
+struct Server {
+    address: SocketAddr,
+    serving: Serving,
+    shutdown: watch::Sender<bool>,
+    running: JoinHandle<()>,
+    /// What `/slow` says when it begins.
+    entered: Arc<Notify>,
+    /// What `/slow` waits for.
+    release: Arc<Notify>,
+}
+
+fn limits() -> Limits {
+    Limits {
+        handshake: Duration::from_millis(500),
+        head: Duration::from_millis(500),
+        request: Duration::from_secs(2),
+        idle: Duration::from_secs(1),
+        drain: Duration::from_secs(5),
+        ..Limits::default()
+    }
+}
+
+/// Serves with a certificate that `Authority` signs; `POST /mutate` echoes.
+async fn start(limits: Limits) -> (Server, Certificate) {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| rustls::crypto::ring::default_provider().install_default().unwrap());
+    let serving = Serving::default();
+    let authority = renew(&serving);
+    let (entered, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begun, waited) = (Arc::clone(&entered), Arc::clone(&release));
+    let slow = move || async move {
+        begun.notify_one();
+        waited.notified().await;
+        "done"
+    };
+    let router = Router::new().route("/mutate", post(|body: String| async { body })).route("/slow", post(slow));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (shutdown, ending) = watch::channel(false);
+    let running = tokio::spawn(serve(listener, router, serving.clone(), limits, ending));
+    (Server { address, serving, shutdown, running, entered, release }, authority)
+}
+
+/// Puts a certificate of a new authority in place.
+fn renew(serving: &Serving) -> Certificate {
+    let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
+    let authority = Authority::create(now, &lifetimes).unwrap();
+    serving.with(authority.sign(SERVER, now, &lifetimes).unwrap().key);
+    authority.certificate().clone()
+}
+
+impl Server {
+    fn client(&self, trusted: &Certificate) -> reqwest::Client {
+        reqwest::Client::builder()
+            .tls_certs_only([reqwest::Certificate::from_pem(trusted.pem().as_bytes()).unwrap()])
+            .resolve(SERVER, self.address)
+            .no_proxy()
+            .build()
+            .unwrap()
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("https://{SERVER}:{}{path}", self.address.port())
+    }
+
+    async fn ask(&self, client: &reqwest::Client) -> Result<String, reqwest::Error> {
+        client.post(self.url("/mutate")).body("hello").send().await?.text().await
+    }
+}
+
+/// Whether the other side hangs up within this time.
+async fn is_closed(stream: &mut (impl AsyncReadExt + Unpin), within: Duration) -> bool {
+    let mut rest = Vec::new();
+    timeout(within, stream.read_to_end(&mut rest)).await.is_ok()
+}
+
+async fn tls(server: &Server, trusted: &Certificate) -> tokio_rustls::client::TlsStream<TcpStream> {
+    use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(trusted.pem().as_bytes()).unwrap()).unwrap();
+    let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    connector.connect(ServerName::try_from(SERVER).unwrap(), stream).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_used_at_once_and_cuts_nobody() {
+    let (server, old) = start(limits()).await;
+    let before = server.client(&old);
+    assert_eq!(server.ask(&before).await.unwrap(), "hello");
+    let new = renew(&server.serving);
+    assert_eq!(server.ask(&before).await.unwrap(), "hello", "an open connection stays");
+    assert_eq!(server.ask(&server.client(&new)).await.unwrap(), "hello");
+    assert!(server.ask(&server.client(&old)).await.is_err(), "a new connection gets the new certificate");
+}
+
+#[tokio::test]
+async fn stalled_handshakes_hold_up_nobody() {
+    let (server, trusted) = start(limits()).await;
+    let mut stalled = Vec::new();
+    for _ in 0..100 {
+        stalled.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    let started = Instant::now();
+    assert_eq!(server.ask(&server.client(&trusted)).await.unwrap(), "hello");
+    assert!(started.elapsed() < limits().handshake, "{:?}", started.elapsed());
+    for mut stream in stalled {
+        assert!(is_closed(&mut stream, Duration::from_secs(3)).await);
+    }
+}
+
+#[tokio::test]
+async fn slow_heads_and_bodies_are_cut() {
+    let (server, trusted) = start(limits()).await;
+    let mut head = tls(&server, &trusted).await;
+    head.write_all(b"POST /mutate HTTP/1.1\r\nhost: x\r\nx-slow: ").await.unwrap();
+    assert!(is_closed(&mut head, Duration::from_secs(2)).await, "a head that never ends");
+
+    let mut body = tls(&server, &trusted).await;
+    body.write_all(b"POST /mutate HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nhalf").await.unwrap();
+    let mut answer = [0; 12];
+    timeout(Duration::from_secs(4), body.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 408");
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let (server, trusted) = start(Limits { head: Duration::from_secs(60), ..limits() }).await;
+    let mut silent = tls(&server, &trusted).await;
+    assert!(is_closed(&mut silent, Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn one_address_cannot_take_all_connections() {
+    let (server, trusted) =
+        start(Limits { connections_per_address: 3, handshake: Duration::from_secs(60), ..limits() }).await;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    let mut fourth = TcpStream::connect(server.address).await.unwrap();
+    assert!(is_closed(&mut fourth, Duration::from_secs(2)).await);
+    // An IPv4 address of its own, as another pod has.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut other = socket.connect(server.address).await.unwrap();
+    assert!(!is_closed(&mut other, Duration::from_millis(300)).await);
+    // A place that is given back can be taken again.
+    held.clear();
+    let client = server.client(&trusted);
+    timeout(Duration::from_secs(5), async { while server.ask(&client).await.is_err() {} }).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_http_over_plain_tcp() {
+    let (server, _) = start(limits()).await;
+    let mut plain = TcpStream::connect(server.address).await.unwrap();
+    plain.write_all(b"POST /mutate HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    // The alert of a TLS server, or nothing; not HTTP.
+    let _ = timeout(Duration::from_secs(2), plain.read_to_end(&mut answer)).await.unwrap();
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn the_end_waits_for_what_is_under_way() {
+    let (server, trusted) = start(limits()).await;
+    let client = server.client(&trusted);
+    let request = tokio::spawn(client.post(server.url("/slow")).send());
+    let (address, release) = (server.address, Arc::clone(&server.release));
+    server.entered.notified().await;
+    server.shutdown.send_replace(true);
+    timeout(Duration::from_secs(2), async { while TcpStream::connect(address).await.is_ok() {} })
+        .await
+        .expect("nothing new is accepted");
+    release.notify_one();
+    assert_eq!(request.await.unwrap().unwrap().text().await.unwrap(), "done");
+    timeout(Duration::from_secs(2), server.running).await.expect("it ends").unwrap();
+}

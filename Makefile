@@ -30,7 +30,7 @@ unit: ## Run the tests that need no cluster
 	@$(PART) "tests without a cluster" cargo test $(CARGO_FLAGS)
 
 e2e: ## Run the tests that need a cluster
-	@$(PART) "tests on a cluster" e2e/cluster/with.sh --restore cargo test $(CARGO_FLAGS) -p remora-e2e
+	@$(PART) "tests on a cluster" e2e/cluster/with.sh --restore cargo test $(CARGO_FLAGS) -p remora-e2e --no-fail-fast -- --test-threads 6
 
 images: ## Build the programs and load their images into the local cluster
 	@$(PART) images e2e/cluster/images.sh

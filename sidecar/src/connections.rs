@@ -3,6 +3,7 @@
 //! A timer per request would cost every request of the many for the few that are slow. So each
 //! connection only notes what it is doing since when, and once a second somebody looks at all of them.
 
+use std::cmp::Reverse;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -209,9 +210,10 @@ impl Connections {
             return true;
         }
         let idle = self.open.iter().enumerate().filter(|(_, (progress, _))| progress.phase() == Phase::Idle);
-        let longest = idle.max_by_key(|(_, (progress, _))| progress.seconds()).map(|(index, _)| index);
+        // Of equally long ones the first: they are in the order in which they came.
+        let longest = idle.min_by_key(|(_, (progress, _))| Reverse(progress.seconds())).map(|(index, _)| index);
         if let Some(index) = longest {
-            let (_, task) = self.open.swap_remove(index);
+            let (_, task) = self.open.remove(index);
             task.abort();
         }
         longest.is_some()

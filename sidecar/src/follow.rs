@@ -151,7 +151,7 @@ impl Followed {
             let volume = match Volume::open(&self.directory) {
                 Ok(Some(volume)) => volume,
                 Ok(None) => {
-                    self.complain(environment, Reload::Missing, "there is no volume yet".to_owned());
+                    self.complain(environment, Reload::Missing, "there is no volume".to_owned());
                     return false;
                 }
                 Err(error) => {

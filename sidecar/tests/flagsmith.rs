@@ -1,0 +1,270 @@
+//! Flagsmith's endpoints, over sockets.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use support::client::{call, get, post};
+use support::environment::{CLIENT_KEY, SERVER_KEY, client_flags, environment, written};
+use support::server::{Running, start};
+use support::volume::Directory;
+
+const KEY: &str = "x-environment-key";
+const CLIENT: [(&str, &str); 1] = [(KEY, CLIENT_KEY)];
+const SERVER: [(&str, &str); 1] = [(KEY, SERVER_KEY)];
+
+fn serving() -> (Directory, Running) {
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&written(1));
+    let running = start(directory.path(), |_| {});
+    (directory, running)
+}
+
+#[test]
+fn environment_flags() {
+    let (_directory, server) = serving();
+    for path in ["/api/v1/flags/", "/api/v1/flags", "/api/v1/flags/?feature="] {
+        let answer = get(server.data, path, &CLIENT);
+        assert_eq!((answer.status, answer.body.as_str()), (200, client_flags(1).as_str()), "{path}");
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+    }
+    let answer = get(server.data, "/api/v1/flags/", &SERVER);
+    assert!(answer.body.contains("\"secret\""), "{}", answer.body);
+    let head = call(server.data, "HEAD", "/api/v1/flags/", &CLIENT, None);
+    assert_eq!(head.status, 200);
+    assert_eq!(head.header("content-length"), Some(client_flags(1).len().to_string().as_str()));
+}
+
+#[test]
+fn one_flag() {
+    let (_directory, server) = serving();
+    let answer = get(server.data, "/api/v1/flags/?feature=dark%20mode", &CLIENT);
+    let flag =
+        r#"{"feature":{"id":2,"name":"dark mode","type":"STANDARD"},"enabled":false,"feature_state_value":null}"#;
+    assert_eq!((answer.status, answer.body.as_str()), (200, flag));
+    assert_eq!(get(server.data, "/api/v1/flags?x=y&feature=dark+mode", &CLIENT).body, flag);
+    for (feature, shown) in [("nope", "nope"), ("secret", "secret"), ("a%22b", "a\\\"b")] {
+        let answer = get(server.data, &format!("/api/v1/flags/?feature={feature}"), &CLIENT);
+        let body = format!("{{\"status\":\"not_found\",\"message\":\"feature '{shown}' not found\"}}");
+        assert_eq!((answer.status, answer.body), (404, body));
+    }
+    assert_eq!(get(server.data, "/api/v1/flags/?feature=secret", &SERVER).status, 200);
+}
+
+#[test]
+fn keys() {
+    let (_directory, server) = serving();
+    for path in ["/api/v1/flags/", "/api/v1/identities/?identifier=x"] {
+        let answer = get(server.data, path, &[(KEY, "nope\\")]);
+        let body = r#"{"status":"unauthorized","message":"unknown key 'nope\\'"}"#;
+        assert_eq!((answer.status, answer.body.as_str()), (401, body));
+        let answer = get(server.data, path, &[]);
+        assert_eq!(answer.status, 401);
+        let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!(body["status"], "unauthorized");
+    }
+    assert_eq!(post(server.data, "/api/v1/identities/", &[], "{}").status, 401);
+}
+
+#[test]
+fn identities_by_query() {
+    let (_directory, server) = serving();
+    let flags = client_flags(1);
+    for path in
+        ["/api/v1/identities/?identifier=a%20b&transient=true", "/api/v1/identities?identifier=a+b&feature=banner"]
+    {
+        let answer = get(server.data, path, &CLIENT);
+        assert_eq!(answer.body, format!(r#"{{"identifier":"a b","traits":[],"flags":{flags}}}"#));
+        assert_eq!(answer.status, 200);
+    }
+    let answer = get(server.data, "/api/v1/identities/?identifier=somebody", &CLIENT);
+    assert!(answer.body.contains(r#""feature_state_value":"mine""#), "{}", answer.body);
+    let answer = get(server.data, "/api/v1/identities/", &CLIENT);
+    assert_eq!(answer.status, 422);
+    assert!(answer.body.starts_with(r#"{"detail":[{"type":"missing","loc":["query","identifier"]"#), "{}", answer.body);
+}
+
+#[test]
+fn identities_by_body() {
+    let (_directory, server) = serving();
+    let flags = client_flags(1);
+    let gold = flags.replace("\"plain\"", "\"gold\"");
+    let mine = flags.replace("\"plain\"", "\"mine\"");
+    for (body, identifier, traits, flags) in [
+        (r#"{"identifier":"x","traits":[]}"#, "\"x\"", "[]", &flags),
+        (r#"{"identifier":"x"}"#, "\"x\"", "[]", &flags),
+        (
+            r#" {"traits":[ {"trait_value":"pro" , "transient":true,"trait_key":"plan","more":[{}]} ],"transient":true,"identifier":"x\u00f6\n"} "#,
+            "\"xö\\n\"",
+            r#"[{"trait_key":"plan","trait_value":"pro"}]"#,
+            &gold,
+        ),
+        (
+            r#"{"identifier":"x","traits":[{"trait_key":"plan","trait_value":"pro"},{"trait_key":"plan","trait_value":null}]}"#,
+            "\"x\"",
+            r#"[{"trait_key":"plan","trait_value":"pro"},{"trait_key":"plan","trait_value":null}]"#,
+            &flags,
+        ),
+        (
+            r#"{"traits":[{"trait_key":"plan","trait_value":"pro"}],"identifier":"y","identifier":"x","traits":[{"trait_key":"n"}]}"#,
+            "\"x\"",
+            r#"[{"trait_key":"n","trait_value":null}]"#,
+            &flags,
+        ),
+        (
+            r#"{"identifier":"x","traits":[{"trait_key":"a","trait_value":2.0},{"trait_key":"b","trait_value":-0},{"trait_key":"c","trait_value":true},{"trait_key":"d","trait_value":12345678901234567890123}]}"#,
+            "\"x\"",
+            r#"[{"trait_key":"a","trait_value":2.0},{"trait_key":"b","trait_value":0},{"trait_key":"c","trait_value":true},{"trait_key":"d","trait_value":12345678901234567890123}]"#,
+            &flags,
+        ),
+        (
+            r#"{"identifier":"somebody","traits":[{"trait_key":"plan","trait_value":"pro"}]}"#,
+            "\"somebody\"",
+            r#"[{"trait_key":"plan","trait_value":"pro"}]"#,
+            &mine,
+        ),
+    ] {
+        let answer = post(server.data, "/api/v1/identities/", &CLIENT, body);
+        assert_eq!(
+            answer.body,
+            format!(r#"{{"identifier":{identifier},"traits":{traits},"flags":{flags}}}"#),
+            "{body}"
+        );
+        assert_eq!(answer.status, 200);
+    }
+}
+
+#[test]
+fn anonymous_identities_get_a_name() {
+    let (_directory, server) = serving();
+    let name = |body: &str| {
+        let answer = post(server.data, "/api/v1/identities", &CLIENT, body);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        body["identifier"].as_str().unwrap().to_owned()
+    };
+    let traits = r#""traits":[{"trait_key":"plan","trait_value":"pro"}]"#;
+    // SHA-256 of "planpro".
+    let digest = "9746f9086f61e37ea956bac460df92fc8108e27b344f6b716dab539fcd89e75b";
+    assert_eq!(name(&format!("{{{traits}}}")), digest);
+    assert_eq!(name(&format!(r#"{{"identifier":null,{traits}}}"#)), digest);
+    assert_eq!(name(&format!(r#"{{"identifier":"",{traits}}}"#)), digest);
+    assert_eq!(name("{}").len(), 32);
+    assert_ne!(name("{}"), name("{}"));
+    let answer = get(server.data, "/api/v1/identities/?identifier=", &CLIENT);
+    assert!(answer.body.starts_with(r#"{"identifier":""#) && answer.status == 200, "{}", answer.body);
+}
+
+#[test]
+fn bodies_that_are_not_what_they_should_be() {
+    let (_directory, server) = serving();
+    let long = "x".repeat(2001);
+    for (body, kind, place) in [
+        ("", "json_invalid", "[\"body\",0]"),
+        ("{", "json_invalid", "[\"body\",1]"),
+        ("{\"identifier\":\"\\ud800\"}", "json_invalid", "[\"body\",21]"),
+        ("[]", "model_attributes_type", "[\"body\"]"),
+        ("{\"identifier\":5}", "string_type", "[\"body\",\"identifier\"]"),
+        ("{\"identifier\":\"x\",\"traits\":null}", "list_type", "[\"body\",\"traits\"]"),
+        ("{\"identifier\":\"x\",\"traits\":{}}", "list_type", "[\"body\",\"traits\"]"),
+        ("{\"identifier\":\"x\",\"traits\":[1]}", "model_attributes_type", "[\"body\",\"traits\",0]"),
+        ("{\"identifier\":\"x\",\"traits\":[{\"trait_value\":1}]}", "missing", "[\"body\",\"traits\",0,\"trait_key\"]"),
+        (
+            "{\"identifier\":\"x\",\"traits\":[{\"trait_key\":1}]}",
+            "string_type",
+            "[\"body\",\"traits\",0,\"trait_key\"]",
+        ),
+        (
+            "{\"identifier\":\"x\",\"traits\":[{\"trait_key\":\"a\"},{\"trait_key\":\"b\",\"trait_value\":[]}]}",
+            "scalar_type",
+            "[\"body\",\"traits\",1,\"trait_value\"]",
+        ),
+        (
+            &format!("{{\"identifier\":\"x\",\"traits\":[{{\"trait_key\":\"b\",\"trait_value\":\"{long}\"}}]}}"),
+            "string_too_long",
+            "[\"body\",\"traits\",0,\"trait_value\"]",
+        ),
+    ] {
+        let answer = post(server.data, "/api/v1/identities/", &CLIENT, body);
+        assert_eq!(answer.status, 422, "{body}");
+        let detail: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!(detail["detail"][0]["type"], kind, "{body}: {}", answer.body);
+        assert_eq!(detail["detail"][0]["loc"].to_string(), place, "{body}");
+    }
+    let invalid = support::client::Connection::open(server.data)
+        .request("POST", "/api/v1/identities/", &CLIENT, Some(b"{\"identifier\":\"\xff\"}"))
+        .unwrap();
+    assert_eq!(invalid.status, 422);
+    // What Flagsmith counts is characters.
+    let accepted = format!("{{\"traits\":[{{\"trait_key\":\"b\",\"trait_value\":\"{}\"}}]}}", "ö".repeat(2000));
+    assert_eq!(post(server.data, "/api/v1/identities/", &CLIENT, &accepted).status, 200);
+}
+
+#[test]
+fn health_has_the_edge_proxys_shapes() {
+    let (_directory, server) = serving();
+    for path in ["/health", "/health/", "/proxy/health", "/proxy/health/readiness"] {
+        let answer = get(server.data, path, &[]);
+        assert_eq!(answer.status, 200);
+        let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!((&body["status"], &body["reason"]), (&"ok".into(), &serde_json::Value::Null));
+        let time = body["last_successful_update"].as_str().unwrap();
+        assert!(time.len() == "2026-11-21T00:14:21.746216".len() && time.starts_with("20"), "{time}");
+    }
+    let answer = get(server.data, "/proxy/health/liveness", &[]);
+    assert_eq!((answer.status, answer.body.as_str()), (200, ""));
+}
+
+#[test]
+fn other_methods_and_paths() {
+    let (_directory, server) = serving();
+    for (method, path, allowed) in [
+        ("POST", "/api/v1/flags/", "GET, HEAD"),
+        ("DELETE", "/api/v1/identities/", "GET, HEAD, POST"),
+        ("OPTIONS", "/health", "GET, HEAD"),
+        ("GET", "/ofrep/v1/evaluate/flags", "POST"),
+        ("PUT", "/ofrep/v1/evaluate/flags/x", "POST"),
+    ] {
+        let answer = call(server.data, method, path, &CLIENT, None);
+        assert_eq!((answer.status, answer.header("allow")), (405, Some(allowed)), "{method} {path}");
+        assert_eq!(answer.body, r#"{"detail":"Method Not Allowed"}"#);
+    }
+    let answer = get(server.data, "/api/v2/flags/", &CLIENT);
+    assert_eq!((answer.status, answer.body.as_str()), (404, r#"{"detail":"Not Found"}"#));
+}
+
+#[test]
+fn several_environments_are_told_apart_by_their_keys() {
+    let directory = Directory::new();
+    for (name, key, revision) in [("one", "client-one", 1), ("two", "client-two", 2)] {
+        let written = remora_snapshot::write(&environment(name, key, revision), 1_000_000).unwrap();
+        directory.volume(name).publish_written(&written);
+    }
+    let server = start(directory.path(), |_| {});
+    for (key, revision) in [("client-one", 1), ("client-two", 2)] {
+        assert_eq!(get(server.data, "/api/v1/flags/", &[(KEY, key)]).body, client_flags(revision));
+    }
+    assert!(get(server.data, "/api/v1/flags/", &[(KEY, "ser.server-two")]).body.contains("secret"));
+    assert_eq!(get(server.data, "/api/v1/flags/", &[(KEY, "nope")]).status, 401);
+}
+
+#[test]
+fn without_data_nothing_is_made_up() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    let server = start(directory.path(), |options| options.environments = vec!["later".to_owned()]);
+    let missing = r#"{"status":"service_unavailable","message":"Environment not loaded"}"#;
+    for path in ["/api/v1/flags/", "/api/v1/identities/?identifier=x"] {
+        let answer = get(server.data, path, &CLIENT);
+        assert_eq!((answer.status, answer.body.as_str()), (503, missing));
+    }
+    let answer = get(server.data, "/proxy/health", &[]);
+    let body = r#"{"status":"error","reason":"environment document(s) not updated.","last_successful_update":null}"#;
+    assert_eq!((answer.status, answer.body.as_str()), (503, body));
+    volume.publish_written(&written(1));
+    server.await_metric(r#"remora_sidecar_loaded{environment="shop"}"#, |loaded| loaded == 1.0);
+    // One of two is there: its keys are known, and others may be the other one's.
+    assert_eq!(get(server.data, "/api/v1/flags/", &CLIENT).status, 200);
+    assert_eq!(get(server.data, "/api/v1/flags/", &[(KEY, "nope")]).status, 503);
+    assert_eq!(get(server.data, "/proxy/health", &[]).status, 503);
+}

@@ -1,0 +1,198 @@
+//! Following volumes: whatever is written to them, answers come from something that was whole.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use support::client::{Connection, get};
+use support::environment::{CLIENT_KEY, client_flags, sharded, written};
+use support::server::{Running, await_condition, start};
+use support::volume::Directory;
+
+const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
+
+fn reloads(result: &str) -> String {
+    format!(r#"remora_sidecar_reloads_total{{environment="shop",result="{result}"}}"#)
+}
+
+fn flags(server: &Running) -> String {
+    get(server.data, "/api/v1/flags/", &CLIENT).body
+}
+
+/// The `limit` of an identity: its own, or the environment's.
+fn limit(server: &Running, identifier: &str) -> String {
+    let answer = get(server.data, &format!("/api/v1/identities/?identifier={identifier}"), &CLIENT).body;
+    let (_, rest) = answer.split_once(r#""limit","type":"STANDARD"},"enabled":true,"feature_state_value":"#).unwrap();
+    rest.split('}').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_new_revision_is_served_at_once() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    volume.publish_written(&written(1));
+    let server = start(directory.path(), |_| {});
+    for revision in 2..30 {
+        volume.publish_written(&written(revision));
+        let began = std::time::Instant::now();
+        await_condition("the revision", || flags(&server) == client_flags(revision));
+        assert!(began.elapsed().as_secs() < 3, "found by the watch, not by looking every few seconds");
+    }
+}
+
+#[test]
+fn a_volume_that_appears_later_is_found() {
+    let directory = Directory::new();
+    let snapshots = directory.path().join("not/yet");
+    let server = start(&snapshots, |options| options.environments = vec!["shop".to_owned()]);
+    assert_eq!(get(server.data, "/api/v1/flags/", &CLIENT).status, 503);
+    fs::create_dir_all(&snapshots).unwrap();
+    let made = Directory::new();
+    made.volume("shop").publish_written(&written(1));
+    symlink(made.path().join("shop"), snapshots.join("shop")).unwrap();
+    await_condition("the first revision", || flags(&server) == client_flags(1));
+}
+
+#[test]
+fn what_is_broken_or_gone_changes_nothing() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    volume.publish_written(&written(1));
+    let server = start(directory.path(), |_| {});
+    let good = written(2).files.remove(0).bytes;
+    let mut flipped = good.clone();
+    flipped[200] ^= 1;
+    let mut newer = good.clone();
+    newer[8] = 9;
+    let mut refused = 0.0;
+    for broken in [&b"x"[..], &good[..good.len() - 1], &flipped, &newer, &[0; 4096]] {
+        volume.publish([("core", broken)]);
+        refused += 1.0;
+        server.await_metric(&reloads("refused"), |count| count == refused);
+        assert_eq!(flags(&server), client_flags(1));
+    }
+    volume.publish([("core", &b""[..])]);
+    server.await_metric(&reloads("unreadable"), |count| count >= 1.0);
+    volume.publish([]);
+    server.await_metric(&reloads("missing"), |count| count == 1.0);
+    assert_eq!(flags(&server), client_flags(1));
+    assert_eq!(get(server.admin, "/readyz", &[]).status, 200);
+    fs::remove_dir_all(&volume.path).unwrap();
+    server.await_metric(&reloads("missing"), |count| count == 2.0);
+    assert_eq!(flags(&server), client_flags(1));
+    directory.volume("shop").publish_written(&written(3));
+    await_condition("the volume that was made again", || flags(&server) == client_flags(3));
+}
+
+#[test]
+fn a_broken_overrides_file_leaves_the_last_good_one() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    let one = sharded(1, 2_000);
+    assert!(one.files.len() > 2, "several files: {}", one.files.len());
+    volume.publish_written(&one);
+    let server = start(directory.path(), |_| {});
+    let everybody = |expected: &str| {
+        for user in 0..100 {
+            let own = (user % 7).to_string();
+            assert_eq!(limit(&server, &format!("user_{user}")), own, "user_{user}");
+        }
+        assert_eq!(limit(&server, "nobody"), expected);
+    };
+    everybody("1");
+
+    // The core moves on, one overrides file is damaged on the way.
+    let mut two = sharded(2, 2_000);
+    let damaged = two.files.last_mut().unwrap();
+    let middle = damaged.bytes.len() / 2;
+    damaged.bytes[middle] ^= 1;
+    volume.publish_written(&two);
+    server.await_metric(&reloads("overrides_refused"), |count| count == 1.0);
+    everybody("2");
+
+    // It is taken away by hand, while the core stays.
+    let name = two.files.pop().unwrap().name;
+    volume.publish_written(&two);
+    server.await_metric(&reloads("same"), |count| count == 1.0);
+    everybody("2");
+
+    // It is back, and then the operator takes all of them away.
+    volume.publish_written(&sharded(3, 2_000));
+    await_condition("the third revision", || limit(&server, "nobody") == "3");
+    everybody("3");
+    assert!(!name.is_empty());
+    volume.publish_written(&written(4));
+    await_condition("the fourth revision", || limit(&server, "user_1") == "4");
+}
+
+#[test]
+fn the_marker_tells_what_has_not_arrived() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    let (one, two) = (written(1), written(2));
+    let core = |written: &remora_snapshot::Written| written.files[0].bytes.clone();
+    let stale = r#"remora_sidecar_stale_seconds{environment="shop"}"#;
+    volume.publish([("core", core(&one).as_slice()), ("revision", one.revision.to_string().as_bytes())]);
+    let server = start(directory.path(), |_| {});
+    assert_eq!(server.metric(stale), Some(0.0));
+    volume.publish([("core", core(&one).as_slice()), ("revision", two.revision.to_string().as_bytes())]);
+    server.await_metric(stale, |seconds| seconds > 0.0);
+    volume.publish([("core", core(&two).as_slice()), ("revision", two.revision.to_string().as_bytes())]);
+    server.await_metric(stale, |seconds| seconds == 0.0);
+    assert_eq!(flags(&server), client_flags(2));
+    let revision = format!(r#"remora_sidecar_revision_info{{environment="shop",revision="{}"}}"#, two.revision);
+    assert_eq!(server.metric(&revision), Some(1.0));
+}
+
+/// Swaps as fast as the disk allows while several connections read: every answer is one that was
+/// published, none fails, and no connection is lost.
+#[test]
+fn swapping_under_load() {
+    const SWAPS: u32 = 1_000;
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    let revisions: Vec<_> = (0..16).map(|revision| sharded(revision, 200)).collect();
+    let answers: Vec<String> = (0..16).map(client_flags).collect();
+    volume.publish_written(&revisions[0]);
+    let server = start(directory.path(), |_| {});
+    let done = AtomicBool::new(false);
+    let read = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for reader in 0..3 {
+            let (done, read, answers, server) = (&done, &read, &answers, &server);
+            scope.spawn(move || {
+                let mut connection = Connection::open(server.data);
+                while !done.load(Ordering::Relaxed) {
+                    if reader == 0 {
+                        let body = br#"{"identifier":"user_3","traits":[{"trait_key":"plan","trait_value":"pro"}]}"#;
+                        let answer = connection.request("POST", "/api/v1/identities/", &CLIENT, Some(body)).unwrap();
+                        assert_eq!(answer.status, 200);
+                        assert!(answer.body.contains(r#""gold""#), "{}", answer.body);
+                        assert!(
+                            answer
+                                .body
+                                .contains(r#""limit","type":"STANDARD"},"enabled":true,"feature_state_value":3"#)
+                        );
+                    } else {
+                        let answer = connection.request("GET", "/api/v1/flags/", &CLIENT, None).unwrap();
+                        assert!(answers.contains(&answer.body), "{}", answer.body);
+                    }
+                    read.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for swap in 1..=SWAPS {
+            volume.publish_written(&revisions[swap as usize % 16]);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    await_condition("the last revision", || flags(&server) == answers[SWAPS as usize % 16]);
+    for result in ["refused", "overrides_refused", "unreadable"] {
+        assert_eq!(server.metric(&reloads(result)), Some(0.0), "{result}");
+    }
+    assert!(read.load(Ordering::Relaxed) > 100);
+}

@@ -1,0 +1,250 @@
+//! What bad clients can do to good ones, and how it begins and ends.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::client::{Connection, get, post, request};
+use support::environment::{CLIENT_KEY, client_flags, written};
+use support::server::{Running, await_condition, start};
+use support::volume::Directory;
+
+const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
+const IDENTITIES: &str = "/api/v1/identities/";
+
+fn serving() -> (Directory, Running) {
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&written(1));
+    let running = start(directory.path(), |_| {});
+    (directory, running)
+}
+
+fn still_good(server: &Running) {
+    assert_eq!(get(server.data, "/api/v1/flags/", &CLIENT).body, client_flags(1));
+}
+
+#[test]
+fn a_connection_serves_many_requests_also_pipelined() {
+    let (_directory, server) = serving();
+    let mut connection = Connection::open(server.data);
+    for _ in 0..100 {
+        let answer = connection.request("GET", "/api/v1/flags/", &CLIENT, None).unwrap();
+        assert_eq!(answer.body, client_flags(1));
+        let answer = connection.request("POST", IDENTITIES, &CLIENT, Some(b"{\"identifier\":\"x\"}")).unwrap();
+        assert_eq!(answer.status, 200);
+    }
+    let mut pipeline = Vec::new();
+    for _ in 0..50 {
+        pipeline.extend(request("GET", "/api/v1/flags/", &CLIENT, None));
+        pipeline.extend(request("POST", IDENTITIES, &CLIENT, Some(b"{\"identifier\":\"x\"}")));
+    }
+    connection.send(&pipeline).unwrap();
+    for _ in 0..50 {
+        assert_eq!(connection.receive(false).unwrap().body, client_flags(1));
+        assert!(connection.receive(false).unwrap().body.starts_with("{\"identifier\":\"x\""));
+    }
+}
+
+#[test]
+fn bodies_are_bounded() {
+    let (_directory, server) = serving();
+    // As large as may be: in portions, of a length that is told, and of one that is not.
+    let mut body = b"{\"identifier\":\"x\"".to_vec();
+    body.resize(1024 * 1024 - 1, b' ');
+    body.push(b'}');
+    let mut connection = Connection::open(server.data);
+    assert_eq!(connection.request("POST", IDENTITIES, &CLIENT, Some(&body)).unwrap().status, 200);
+    let chunked = [CLIENT[0], ("transfer-encoding", "chunked")];
+    let mut portions = request("POST", IDENTITIES, &chunked, None);
+    for portion in body.chunks(70_000) {
+        portions.extend(format!("{:x}\r\n", portion.len()).bytes());
+        portions.extend_from_slice(portion);
+        portions.extend(b"\r\n");
+    }
+    let end = portions.len();
+    portions.extend(b"0\r\n\r\n");
+    connection.send(&portions).unwrap();
+    assert_eq!(connection.receive(false).unwrap().status, 200);
+
+    // One byte more.
+    portions.truncate(end);
+    portions.extend(b"1\r\n \r\n0\r\n\r\n");
+    connection.send(&portions).unwrap();
+    assert_eq!(connection.receive(false).unwrap().status, 413);
+    let told = [CLIENT[0], ("content-length", "1048577"), ("expect", "100-continue")];
+    let mut connection = Connection::open(server.data);
+    assert_eq!(connection.request("POST", IDENTITIES, &told, None).unwrap().status, 413);
+    let huge = [CLIENT[0], ("content-length", "9999999999999")];
+    let mut connection = Connection::open(server.data);
+    assert_eq!(connection.request("POST", IDENTITIES, &huge, None).unwrap().status, 413);
+    still_good(&server);
+}
+
+#[test]
+fn heads_are_bounded() {
+    let (_directory, server) = serving();
+    let long = "x".repeat(20_000);
+    let mut connection = Connection::open(server.data);
+    let answer = connection.request("GET", "/api/v1/flags/", &[CLIENT[0], ("x-long", &long)], None).unwrap();
+    assert_eq!(answer.status, 431);
+    let names: Vec<String> = (0..200).map(|number| format!("x-{number}")).collect();
+    let many: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "y")).collect();
+    let mut connection = Connection::open(server.data);
+    assert_eq!(connection.request("GET", "/api/v1/flags/", &many, None).unwrap().status, 431);
+    for nonsense in [
+        "GET /api/v1/flags/ HTTP/1.1\r\nhost: x\r\nx-environment-key: client-key\r\n folded\r\n\r\n",
+        "POST /api/v1/identities/ HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}",
+        "POST /api/v1/identities/ HTTP/1.1\r\nhost: x\r\ntransfer-encoding: xchunked\r\n\r\n{}",
+        "\0\0\0\0\r\n\r\n",
+    ] {
+        let mut connection = Connection::open(server.data);
+        connection.send(nonsense.as_bytes()).unwrap();
+        let answer = connection.receive(false);
+        assert!(answer.is_none_or(|answer| answer.status == 400), "{nonsense}");
+    }
+    still_good(&server);
+}
+
+#[test]
+fn deep_and_odd_bodies_cost_nothing() {
+    let (_directory, server) = serving();
+    let deep = format!("{{\"identifier\":\"x\",\"more\":{}{}}}", "[".repeat(500_000), "]".repeat(500_000));
+    assert_eq!(post(server.data, IDENTITIES, &CLIENT, &deep).status, 422);
+    assert_eq!(post(server.data, "/ofrep/v1/evaluate/flags", &[], &deep).status, 400);
+    let digits = format!("{{\"traits\":[{{\"trait_key\":\"a\",\"trait_value\":{}}}]}}", "9".repeat(900_000));
+    assert_eq!(post(server.data, IDENTITIES, &CLIENT, &digits).status, 422);
+    let traits: Vec<String> = (0..20_000).map(|number| format!("{{\"trait_key\":\"k{number}\"}}")).collect();
+    let many = format!("{{\"identifier\":\"x\",\"traits\":[{}]}}", traits.join(","));
+    assert_eq!(post(server.data, IDENTITIES, &CLIENT, &many).status, 200);
+    still_good(&server);
+}
+
+#[test]
+fn more_connections_than_there_may_be() {
+    let (_directory, server) = serving();
+    // Idle ones make room, the longest idle first.
+    let mut idle: Vec<Connection> = (0..512).map(|_| Connection::open(server.data)).collect();
+    await_condition("a new client", || get(server.data, "/api/v1/flags/", &CLIENT).status == 200);
+    assert!(idle.pop().unwrap().request("GET", "/api/v1/flags/", &CLIENT, None).is_some(), "the youngest");
+    drop(idle);
+    still_good(&server);
+}
+
+#[test]
+fn slow_clients_do_not_hold_up_others_and_are_closed() {
+    let (_directory, server) = serving();
+    let mut slow = Connection::open(server.data);
+    slow.send(b"GET /api/v1/flags/ HTT").unwrap();
+    let mut drip = Connection::open(server.data);
+    drip.send(&request("POST", IDENTITIES, &[CLIENT[0], ("content-length", "100")], None)).unwrap();
+    let began = Instant::now();
+    still_good(&server);
+    assert!(slow.receive(false).is_none(), "closed");
+    assert!(drip.send(b" ").is_err() || drip.receive(false).is_none(), "closed");
+    let waited = began.elapsed();
+    assert!(waited > Duration::from_secs(9) && waited < Duration::from_secs(20), "{waited:?}");
+    still_good(&server);
+}
+
+#[test]
+fn the_end_is_quick_and_loses_no_answer() {
+    let (_directory, server) = serving();
+    let mut idle = Connection::open(server.data);
+    idle.request("GET", "/api/v1/flags/", &CLIENT, None).unwrap();
+    let mut busy = Connection::open(server.data);
+    let body = b"{\"identifier\":\"x\"}";
+    let half = request("POST", IDENTITIES, &CLIENT, Some(body));
+    busy.send(&half[..half.len() - 5]).unwrap();
+    // Until the server has seen the half.
+    std::thread::sleep(Duration::from_millis(50));
+    let data = server.data;
+    let ending = std::thread::spawn(move || server.stop());
+    await_condition("no new connections", || std::net::TcpStream::connect(data).is_err());
+    busy.send(&half[half.len() - 5..]).unwrap();
+    let answer = busy.receive(false).unwrap();
+    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+    assert!(ending.join().unwrap() < Duration::from_secs(1));
+    assert!(idle.receive(false).is_none());
+}
+
+#[test]
+fn a_client_that_never_finishes_does_not_hold_up_the_end() {
+    let (_directory, server) = serving();
+    let mut stuck = Connection::open(server.data);
+    stuck.send(b"GET /api/v1/flags/ HTTP/1.1\r\n").unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(server.stop() < Duration::from_secs(1));
+}
+
+#[test]
+fn startup_waits_for_data_but_not_for_ever() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    let server = start(directory.path(), |options| options.patience = Duration::from_millis(300));
+    assert_eq!(get(server.admin, "/healthz", &[]).status, 200);
+    assert_eq!(get(server.admin, "/startupz", &[]).status, 503);
+    await_condition("the end of patience", || get(server.admin, "/startupz", &[]).status == 200);
+    assert_eq!(get(server.admin, "/readyz", &[]).status, 503);
+    volume.publish_written(&written(1));
+    await_condition("ready", || get(server.admin, "/readyz", &[]).status == 200);
+    assert_eq!(get(server.admin, "/nothing", &[]).status, 404);
+    assert_eq!(post(server.admin, "/healthz", &[], "").status, 405);
+}
+
+#[test]
+fn the_program_tells_what_is_wrong_with_its_arguments() {
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_remora-sidecar")).args(arguments).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap() + &String::from_utf8(output.stdout).unwrap();
+        (output.status.code().unwrap(), text)
+    };
+    let directory = Directory::new();
+    let path = directory.path().to_str().unwrap();
+    let (code, text) = run(&["--snapshots", path, "--listen", "0.0.0.0:4777"]);
+    assert!(code == 64 && text.contains("write a loopback address"), "{code} {text}");
+    let (code, text) = run(&["--help"]);
+    assert!(code == 0 && text.contains("--await TIME"), "{code} {text}");
+    let (code, text) = run(&["--snapshots", path]);
+    assert!(code == 1 && text.contains("remora-operator compile"), "{code} {text}");
+    let mut volume = directory.volume("shop");
+    volume.publish_written(&written(1));
+    let (code, text) = run(&["--snapshots", volume.path.to_str().unwrap()]);
+    assert!(code == 1 && text.contains("write the directory that it is in"), "{code} {text}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let holder = std::net::TcpListener::bind(&taken).unwrap();
+    let (code, text) = run(&["--snapshots", path, "--listen", &taken]);
+    assert!(code == 1 && text.contains("cannot listen on"), "{code} {text}");
+    drop(holder);
+}
+
+#[test]
+fn the_program_ends_when_it_is_told_to() {
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&written(1));
+    let mut program = Command::new(env!("CARGO_BIN_EXE_remora-sidecar"))
+        .arg("--snapshots")
+        .arg(directory.path())
+        .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut log = std::io::BufReader::new(program.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("flags on ") {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut log, &mut line).unwrap() > 0, "it ended");
+    }
+    // The signals are listened for once something is answered.
+    let (_, address) = line.trim().split_once("flags on ").unwrap();
+    let data = address.split(',').next().unwrap().parse().unwrap();
+    assert_eq!(get(data, "/api/v1/flags/", &CLIENT).status, 200);
+    let _idle = Connection::open(data);
+    let began = Instant::now();
+    let id = program.id().to_string();
+    assert!(Command::new("kill").arg(&id).status().unwrap().success());
+    assert!(program.wait().unwrap().success());
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}

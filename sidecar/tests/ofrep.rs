@@ -1,0 +1,164 @@
+//! OpenFeature's remote evaluation, over sockets.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::client::{Answer, call, post};
+use support::environment::{CLIENT_KEY, SERVER_KEY, environment, written};
+use support::server::{Running, start};
+use support::volume::{Directory, Volume};
+
+const FLAG: &str = "/ofrep/v1/evaluate/flags/";
+const FLAGS: &str = "/ofrep/v1/evaluate/flags";
+
+fn serving() -> (Directory, Volume, Running) {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    volume.publish_written(&written(1));
+    let running = start(directory.path(), |_| {});
+    (directory, volume, running)
+}
+
+fn body(answer: &Answer) -> Value {
+    serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", answer.body))
+}
+
+fn context(context: &Value) -> String {
+    json!({ "context": context }).to_string()
+}
+
+#[test]
+fn one_flag() {
+    let (_directory, _volume, server) = serving();
+    for (sent, value) in [
+        (json!({"targetingKey": "x", "plan": "pro"}), "gold"),
+        (json!({"plan": "pro", "targetingKey": "x"}), "gold"),
+        (json!({"targetingKey": "x", "plan": "free", "traits": {"plan": "pro"}}), "gold"),
+        (json!({"traits": {"plan": "pro"}, "plan": "free", "targetingKey": "x"}), "gold"),
+        (json!({"targetingKey": "x", "plan": ["pro"], "transient": true, "more": {"plan": "pro"}}), "plain"),
+        (json!({"targetingKey": "x", "traits": {"plan": null}, "plan": "pro"}), "plain"),
+        (json!({"targetingKey": "somebody", "plan": "pro"}), "mine"),
+        // Without a targeting key it is the environment that is asked for.
+        (json!({"plan": "pro"}), "plain"),
+        (json!({"plan": "pro", "targetingKey": ""}), "plain"),
+        (json!({"plan": "pro", "targetingKey": null}), "plain"),
+    ] {
+        let answer = post(server.data, &format!("{FLAG}banner"), &[], &context(&sent));
+        assert_eq!(answer.status, 200);
+        let flag = body(&answer);
+        assert_eq!((&flag["key"], &flag["value"]), (&json!("banner"), &json!(value)), "{sent}");
+        assert!(flag["reason"].is_string(), "{flag}");
+        assert_eq!(flag["metadata"]["enabled"], true);
+    }
+    for lenient in ["", "{}"] {
+        assert_eq!(body(&post(server.data, &format!("{FLAG}limit"), &[], lenient))["value"], 1, "{lenient:?}");
+    }
+    let escaped = body(&post(server.data, &format!("{FLAG}dark%20mode"), &[], "{}"));
+    assert_eq!((&escaped["key"], &escaped["value"]), (&json!("dark mode"), &json!(false)));
+}
+
+#[test]
+fn refusals() {
+    let (_directory, _volume, server) = serving();
+    let answer = post(server.data, &format!("{FLAG}no%22pe"), &[], "{}");
+    assert_eq!(answer.status, 404);
+    assert_eq!(body(&answer)["key"], "no\"pe");
+    assert_eq!(body(&answer)["errorCode"], "FLAG_NOT_FOUND");
+    for (sent, code) in [
+        ("{", "PARSE_ERROR"),
+        ("nonsense", "PARSE_ERROR"),
+        ("[]", "INVALID_CONTEXT"),
+        ("{\"context\":null}", "INVALID_CONTEXT"),
+        ("{\"context\":[]}", "INVALID_CONTEXT"),
+        ("{\"context\":{\"targetingKey\":5}}", "INVALID_CONTEXT"),
+    ] {
+        let answer = post(server.data, &format!("{FLAG}banner"), &[], sent);
+        assert_eq!(answer.status, 400, "{sent}");
+        assert_eq!((&body(&answer)["errorCode"], &body(&answer)["key"]), (&json!(code), &json!("banner")), "{sent}");
+        let answer = post(server.data, FLAGS, &[], sent);
+        assert_eq!(answer.status, 400, "{sent}");
+        assert_eq!(body(&answer)["errorCode"], code, "{sent}");
+        assert!(body(&answer)["errorDetails"].is_string(), "{sent}");
+        assert!(body(&answer).get("key").is_none(), "{sent}");
+    }
+}
+
+#[test]
+fn all_flags() {
+    let (_directory, _volume, server) = serving();
+    let answer = post(server.data, FLAGS, &[], &context(&json!({"targetingKey": "x", "plan": "pro"})));
+    assert_eq!(answer.status, 200);
+    let all = body(&answer);
+    let keys: Vec<&str> = all["flags"].as_array().unwrap().iter().map(|flag| flag["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["banner", "dark mode", "limit"]);
+    assert_eq!(all["flags"][0]["value"], "gold");
+    let version = all["metadata"]["version"].as_str().unwrap();
+    assert!(answer.header("etag").unwrap().starts_with(&format!("\"{version}-")), "{answer:?}");
+}
+
+#[test]
+fn a_tag_that_matches_is_answered_without_a_body() {
+    let (_directory, mut volume, server) = serving();
+    let ask = |sent: &Value, tag: &str| post(server.data, FLAGS, &[("if-none-match", tag)], &context(sent));
+    let sent = json!({"targetingKey": "x", "plan": "pro", "age": 7});
+    let tag = post(server.data, FLAGS, &[], &context(&sent)).header("etag").unwrap().to_owned();
+    for form in [tag.clone(), tag.trim_matches('"').to_owned(), format!("W/{tag}"), format!("\"x\", {tag}")] {
+        let answer = ask(&sent, &form);
+        assert_eq!((answer.status, answer.body.as_str(), answer.header("etag")), (304, "", Some(tag.as_str())));
+    }
+    // Another order, and what does not count, is the same context.
+    let same = r#"{"context":{"age":7,"none":null,"plan":"free","traits":{"plan":"pro"},"targetingKey":"x"}}"#;
+    assert_eq!(post(server.data, FLAGS, &[("if-none-match", &tag)], same).status, 304);
+    for other in [
+        json!({"targetingKey": "y", "plan": "pro", "age": 7}),
+        json!({"targetingKey": "x", "plan": "pro", "age": "7"}),
+        json!({"targetingKey": "x", "plan": "pro", "age": 7.0}),
+        json!({"targetingKey": "x", "plan": "pro"}),
+        json!({}),
+    ] {
+        assert_eq!(ask(&other, &tag).status, 200, "{other}");
+    }
+    let keyed = [("if-none-match", tag.as_str()), ("x-api-key", SERVER_KEY)];
+    assert_eq!(post(server.data, FLAGS, &keyed, &context(&sent)).status, 200, "another role");
+    volume.publish_written(&written(2));
+    let swapped = r#"remora_sidecar_reloads_total{environment="shop",result="swapped"}"#;
+    server.await_metric(swapped, |count| count == 2.0);
+    assert_eq!(ask(&sent, &tag).status, 200, "another revision");
+}
+
+#[test]
+fn keys() {
+    let (directory, _volume, server) = serving();
+    let keys = |server: &Running, headers: &[(&str, &str)]| {
+        let answer = post(server.data, FLAGS, headers, "{}");
+        (answer.status, answer.body.contains("\"secret\""))
+    };
+    assert_eq!(keys(&server, &[]), (200, false));
+    assert_eq!(keys(&server, &[("authorization", "Bearer x")]), (200, false));
+    assert_eq!(keys(&server, &[("x-api-key", CLIENT_KEY)]), (200, false));
+    assert_eq!(keys(&server, &[("x-api-key", SERVER_KEY)]), (200, true));
+    assert_eq!(keys(&server, &[("x-api-key", "nope")]).0, 401);
+    assert_eq!(post(server.data, &format!("{FLAG}secret"), &[], "{}").status, 404);
+    assert_eq!(post(server.data, &format!("{FLAG}secret"), &[("x-api-key", SERVER_KEY)], "{}").status, 200);
+
+    let other = remora_snapshot::write(&environment("other", "client-other", 5), 1_000_000).unwrap();
+    directory.volume("other").publish_written(&other);
+    let several = start(directory.path(), |_| {});
+    assert_eq!(keys(&several, &[]).0, 401);
+    let answer = post(several.data, &format!("{FLAG}limit"), &[("x-api-key", "client-other")], "{}");
+    assert_eq!(body(&answer)["value"], 5);
+}
+
+#[test]
+fn without_data_nothing_is_made_up() {
+    let directory = Directory::new();
+    let server = start(directory.path(), |options| options.environments = vec!["later".to_owned()]);
+    for path in [FLAGS.to_owned(), format!("{FLAG}banner")] {
+        let answer = call(server.data, "POST", &path, &[], Some("{}"));
+        assert_eq!(answer.status, 503);
+        assert!(body(&answer)["errorDetails"].is_string());
+        assert!(body(&answer).get("errorCode").is_none());
+    }
+}

@@ -1,0 +1,69 @@
+//! A directory that is written as kubelet writes a volume.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory of the test's own, removed at its end.
+pub(crate) struct Directory(PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Directory {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("remora-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Directory(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The volume of an environment in this directory.
+    pub(crate) fn volume(&self, environment: &str) -> Volume {
+        let path = self.0.join(environment);
+        fs::create_dir_all(&path).unwrap();
+        Volume { path, generation: 0 }
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Kubelet's atomic writer: a new directory, a link that is renamed, the old directory removed.
+pub(crate) struct Volume {
+    pub(crate) path: PathBuf,
+    generation: u64,
+}
+
+impl Volume {
+    pub(crate) fn publish<'a>(&mut self, files: impl IntoIterator<Item = (&'a str, &'a [u8])>) {
+        self.generation += 1;
+        let name = format!("..2026_11_21_02_00_00.{}", self.generation);
+        let directory = self.path.join(&name);
+        fs::create_dir(&directory).unwrap();
+        for (file, bytes) in files {
+            fs::write(directory.join(file), bytes).unwrap();
+            let visible = self.path.join(file);
+            if !visible.exists() {
+                let _ = fs::remove_file(&visible);
+                symlink(Path::new("..data").join(file), visible).unwrap();
+            }
+        }
+        let old = fs::read_link(self.path.join("..data")).ok();
+        symlink(&name, self.path.join("..data_tmp")).unwrap();
+        fs::rename(self.path.join("..data_tmp"), self.path.join("..data")).unwrap();
+        if let Some(old) = old {
+            fs::remove_dir_all(self.path.join(old)).unwrap();
+        }
+    }
+
+    pub(crate) fn publish_written(&mut self, written: &remora_snapshot::Written) {
+        self.publish(written.files.iter().map(|file| (file.name.as_str(), file.bytes.as_slice())));
+    }
+}

@@ -15,10 +15,10 @@ mod metrics;
 mod review;
 mod serve;
 
-use std::net::SocketAddr;
+use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
 use kube::Client;
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{net::TcpListener, sync::watch, time::sleep};
 
 pub use self::{
     admit::{Webhook, router},
@@ -55,16 +55,19 @@ pub enum Error {
     },
 }
 
-/// Serves until `shutdown` is true, then until the requests under way are answered.
+/// How long a replica that is told to end still takes new connections: until every node has heard that it is not ready.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Serves until `shutdown` is true, and then until API servers know of it and what is under way is answered.
 ///
 /// `ready` becomes true when the API server has been told which certificates to trust and the cache of environments is
-/// filled, so that a replica gets no request that it could not answer.
+/// filled, so that a replica gets no request that it could not answer; and false as soon as it is to end.
 pub async fn run(
     client: Client,
     options: Options,
     metrics: Metrics,
     ready: watch::Sender<bool>,
-    shutdown: watch::Receiver<bool>,
+    mut shutdown: watch::Receiver<bool>,
 ) -> Result<(), Error> {
     let address = options.listen;
     let listener = TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })?;
@@ -74,14 +77,27 @@ pub async fn run(
     let webhook = Webhook::new(options.inject, environments.clone(), metrics);
     tracing::info!(%address, "webhook listens");
 
-    let serving = serve(listener, router(webhook), certificate, Limits::default(), shutdown);
+    let told_to_end = shutdown.clone();
+    let (end, ending) = watch::channel(false);
+    let serving = serve(listener, router(webhook), certificate, Limits::default(), ending);
+    let lingering = async {
+        // An error means that nobody can ask for the end any more, which is the end too.
+        let _ = shutdown.wait_for(|shutdown| *shutdown).await;
+        ready.send_replace(false);
+        sleep(LINGER).await;
+        end.send_replace(true);
+        std::future::pending::<Infallible>().await
+    };
     let keeping = keeper.run(|| async {
         environments.filled().await;
-        ready.send_replace(true);
-        tracing::info!("webhook is ready");
+        if !*told_to_end.borrow() {
+            ready.send_replace(true);
+            tracing::info!("webhook is ready");
+        }
     });
     tokio::select! {
         () = serving => Ok(()),
+        never = lingering => match never {},
         never = keeping => match never {},
         never = following => match never {},
     }

@@ -1,0 +1,103 @@
+{{/*
+A Deployment of one part of the operator: a dict of context, part, values, arguments (a list), ports (a map of names to
+numbers) and whether a new pod has to be ready before an old one goes.
+*/}}
+{{- define "remora.deployment" -}}
+{{- $name := printf "%s-%s" (include "remora.name" .context) .part -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ $name }}
+  namespace: {{ .context.Release.Namespace }}
+  labels:
+    {{- include "remora.labels" .context | nindent 4 }}
+    app.kubernetes.io/component: {{ .part }}
+spec:
+  replicas: {{ .values.replicas }}
+  strategy:
+    rollingUpdate:
+      maxSurge: 1
+      maxUnavailable: 0
+  selector:
+    matchLabels:
+      {{- include "remora.selector" (list .context .part) | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "remora.selector" (list .context .part) | nindent 8 }}
+        {{- with .context.Values.extraLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      serviceAccountName: {{ $name }}
+      {{- with .context.Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .values.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      {{- with .values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      topologySpreadConstraints:
+        - maxSkew: 1
+          topologyKey: kubernetes.io/hostname
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector:
+            matchLabels:
+              {{- include "remora.selector" (list .context .part) | nindent 14 }}
+      containers:
+        - name: {{ .part }}
+          image: {{ include "remora.image" (list .context .context.Values.image.operator) }}
+          imagePullPolicy: {{ .context.Values.image.operator.pullPolicy }}
+          args:
+            - run
+            {{- range .arguments }}
+            - {{ . | quote }}
+            {{- end }}
+            - --admin-listen=0.0.0.0:8080
+            - --log-level={{ .context.Values.logLevel }}
+            - --log-json
+          env:
+            - name: POD_NAMESPACE
+              valueFrom:
+                fieldRef:
+                  fieldPath: metadata.namespace
+          ports:
+            - name: admin
+              containerPort: 8080
+            {{- range $port, $number := .ports }}
+            - name: {{ $port }}
+              containerPort: {{ $number }}
+            {{- end }}
+          startupProbe:
+            httpGet: {path: /healthz, port: admin}
+            periodSeconds: 1
+            failureThreshold: 60
+          livenessProbe:
+            httpGet: {path: /healthz, port: admin}
+            periodSeconds: 20
+            timeoutSeconds: 5
+          readinessProbe:
+            httpGet: {path: /readyz, port: admin}
+            periodSeconds: 2
+          resources:
+            {{- toYaml .values.resources | nindent 12 }}
+          terminationMessagePolicy: FallbackToLogsOnError
+          securityContext:
+            allowPrivilegeEscalation: false
+            capabilities: {drop: [ALL]}
+            readOnlyRootFilesystem: true
+            runAsNonRoot: true
+            seccompProfile: {type: RuntimeDefault}
+{{- end }}

@@ -13,7 +13,7 @@ use tokio::process::Command;
 
 use super::cluster::{Cluster, SYSTEM};
 use super::shared_upstream;
-use super::wait::{eventually, until};
+use super::wait::eventually;
 
 const NAME: &str = "remora";
 const CAP: Duration = Duration::from_secs(120);
@@ -67,47 +67,25 @@ impl Release {
         self.helm(&["uninstall", NAME, "--ignore-not-found", "--wait", "--timeout", "2m"], &Value::Null).await
     }
 
-    /// Takes the operator away, as an outage would: its objects stay, its pods go.
+    /// Takes the operator away, controller and webhook, as an outage would: what it made stays, its pods go.
+    /// [`Self::install`] brings it back.
     ///
     /// # Errors
     ///
     /// When it does not go.
     pub async fn stop(&self) -> anyhow::Result<()> {
-        self.scale(Some(0)).await?;
         let cluster = &self.cluster;
-        eventually("the operator's pods are gone", CAP, async || {
-            Ok(cluster.pods(SYSTEM, "app.kubernetes.io/name=remora").await?.is_empty().then_some(()))
-        })
-        .await
-    }
-
-    /// Brings the operator back.
-    ///
-    /// # Errors
-    ///
-    /// When it does not come.
-    pub async fn start(&self) -> anyhow::Result<()> {
-        self.scale(None).await
-    }
-
-    /// Sets the replicas of the operator's Deployments, or one each, and waits for those.
-    async fn scale(&self, replicas: Option<i32>) -> anyhow::Result<()> {
-        let api: Api<Deployment> = Api::namespaced(self.cluster.client.clone(), SYSTEM);
+        let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), SYSTEM);
         let found = api.list_metadata(&Default::default()).await?;
         anyhow::ensure!(!found.items.is_empty(), "no Deployment in {SYSTEM}");
-        for deployment in found.items {
-            let name = deployment.metadata.name.context("a Deployment without a name")?;
-            let wanted = replicas.unwrap_or(1);
-            api.patch_scale(&name, &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": wanted}})))
-                .await?;
-            until(&api, &name, "as many replicas as wanted are available", CAP, |deployment| {
-                let status = deployment.status.clone().unwrap_or_default();
-                let seen = status.observed_generation >= deployment.metadata.generation;
-                seen && status.available_replicas.unwrap_or(0) == wanted && status.replicas.unwrap_or(0) == wanted
-            })
-            .await?;
+        for name in found.items.into_iter().filter_map(|deployment| deployment.metadata.name) {
+            let nobody = Patch::Merge(json!({"spec": {"replicas": 0}}));
+            api.patch_scale(&name, &PatchParams::default(), &nobody).await?;
         }
-        Ok(())
+        eventually("the operator's pods are gone", CAP, async || {
+            Ok(cluster.pods(SYSTEM, "").await?.is_empty().then_some(()))
+        })
+        .await
     }
 
     async fn helm(&self, arguments: &[&str], values: &Value) -> anyhow::Result<()> {

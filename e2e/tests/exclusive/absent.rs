@@ -45,7 +45,7 @@ async fn the_operators_absence_leaves_everything_served_also_after_a_restart() -
 
         let history: History = untouched.get("/watch").await?;
         anyhow::ensure!(history.failed == 0 && history.changes.len() == 1, "{history:?}");
-        release.start().await
+        release.install().await
     })
     .await
 }

@@ -50,7 +50,7 @@ async fn pods_without_the_annotation_are_byte_identical() -> anyhow::Result<()> 
         release.stop().await?;
         let down = created(&case).await?;
         anyhow::ensure!(down == without, "with Remora down: {down}\nwithout: {without}");
-        release.start().await
+        release.install().await
     })
     .await
 }
@@ -67,7 +67,7 @@ async fn annotated_pods_are_refused_while_the_webhook_is_down() -> anyhow::Resul
         let refusal = api.create(&PostParams::default(), &serde_json::from_value(pod.clone())?).await;
         let refusal = refusal.err().context("admitted without its sidecar")?.to_string();
         anyhow::ensure!(refusal.contains("failed calling webhook") && refusal.contains("remora.dev"), "{refusal}");
-        release.start().await?;
+        release.install().await?;
         api.create(&PostParams::default(), &serde_json::from_value(pod)?)
             .await
             .context("refused though the webhook is back")?;

@@ -20,6 +20,9 @@
 pub mod api;
 pub mod certificates;
 pub mod cli;
+pub mod compile;
+pub mod document;
 pub mod inject;
 pub mod names;
+pub mod prune;
 pub mod webhook;

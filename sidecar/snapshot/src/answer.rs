@@ -2,7 +2,7 @@
 
 use crate::evaluation::{Evaluation, Winner};
 use crate::hash::percentage;
-use crate::layout::{Context, Feature, HIDE_DISABLED, LENGTH_MASK, SERVER_ONLY, Span, TARGETED, Variant};
+use crate::layout::{Context, Feature, HIDE_DISABLED, LENGTH_MASK, SERVER_ONLY, Span, TARGETED, UNSERVED, Variant};
 use crate::role::Role;
 use crate::subject::Subject;
 use crate::view::View;
@@ -88,8 +88,8 @@ impl<'a> Outcome<'a> {
 
     /// May a request with this role see it?
     pub(crate) fn is_visible(&self, view: &View<'_>, role: Role) -> bool {
-        (role == Role::Server || self.feature.flags & SERVER_ONLY == 0)
-            && (self.enabled || view.origin.flags & HIDE_DISABLED == 0)
+        let hidden_from = if role == Role::Server { UNSERVED } else { UNSERVED | SERVER_ONLY };
+        self.feature.flags & hidden_from == 0 && (self.enabled || view.origin.flags & HIDE_DISABLED == 0)
     }
 
     /// The variant's name as JSON.

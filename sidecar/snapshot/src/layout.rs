@@ -212,6 +212,8 @@ row!(
 pub(crate) const SERVER_ONLY: u32 = 1;
 /// Some segment or identity overrides it: its reason is `DEFAULT`, not `STATIC`.
 pub(crate) const TARGETED: u32 = 2;
+/// Only there for conditions that read it.
+pub(crate) const UNSERVED: u32 = 4;
 
 row!(
     /// What a feature can be: by default, or by the override of a segment.

@@ -50,6 +50,8 @@ pub struct Feature {
     pub name: String,
     /// `STANDARD` or `MULTIVARIATE`; only told, it does not change the evaluation.
     pub kind: String,
+    /// In answers at all; else it is only there for conditions that read it.
+    pub served: bool,
     /// Not shown to client keys.
     pub server_only: bool,
     /// What it is when nothing overrides it.
@@ -224,8 +226,8 @@ pub enum Pattern {
 /// Something that conditions read: the trait of this name if it is set, else what it is derived from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Property {
-    /// The property as the condition has it.
-    pub name: String,
+    /// The property as the condition has it; `None`: no trait can stand in for it.
+    pub name: Option<String>,
     /// What it is without such a trait.
     pub derivation: Derivation,
 }

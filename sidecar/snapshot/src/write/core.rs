@@ -10,7 +10,7 @@ use crate::hash::{Fingerprint, bucket};
 use crate::layout::{
     Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER, HIDE_DISABLED,
     IDENTIFIER, IDENTITY_FREE, IDENTITY_KEY, Instruction, Key, Literal, Origin, PLAIN, Ranked, Row, SAME_AS, SECTIONS,
-    SERVER_ONLY, Section, Segment, Slot, Span, Split, TARGETED, Target, Variant, Word,
+    SERVER_ONLY, Section, Segment, Slot, Span, Split, TARGETED, Target, UNSERVED, Variant, Word,
 };
 use crate::model::{self, Derivation, Environment};
 use crate::role::Role;
@@ -86,7 +86,7 @@ impl Tables {
         }
         put(Section::Features, features.bytes);
         put(Section::Ranked, ranked.bytes);
-        put(Section::FeatureNames, names(environment.features.iter().map(|feature| feature.name.as_bytes())));
+        put(Section::FeatureNames, names(environment.features.iter().map(|feature| Some(feature.name.as_bytes()))));
         put(Section::SplitFeatures, split_features(&environment.features));
         put(Section::FeatureIds, feature_ids(&environment.features)?);
 
@@ -106,7 +106,10 @@ impl Tables {
         let (slots, derived, literals) = builder.slots(environment)?;
         put(Section::Slots, slots);
         put(Section::Derived, derived);
-        put(Section::TraitNames, names(environment.properties.iter().map(|property| property.name.as_bytes())));
+        put(
+            Section::TraitNames,
+            names(environment.properties.iter().map(|property| property.name.as_deref().map(str::as_bytes))),
+        );
 
         put(Section::Keys, keys(environment, fingerprint)?);
         put(Section::Literals, literals.bytes);
@@ -263,7 +266,7 @@ impl Builder {
             }
         }
         let mut flags = 0;
-        for (bit, set) in [(SERVER_ONLY, feature.server_only), (TARGETED, targeted)] {
+        for (bit, set) in [(SERVER_ONLY, feature.server_only), (TARGETED, targeted), (UNSERVED, !feature.served)] {
             if set {
                 flags |= bit;
             }
@@ -340,8 +343,11 @@ impl Builder {
                 }
                 Derivation::Flag { feature, field } => (FLAG, offset(*feature)? | (*field as u32) << 24),
             };
-            let index =
-                slots.push(&Slot { name: self.blob.intern(property.name.as_bytes())?, derivation, argument })?;
+            let index = slots.push(&Slot {
+                name: self.blob.intern(property.name.as_deref().unwrap_or_default().as_bytes())?,
+                derivation,
+                argument,
+            })?;
             if derivation != PLAIN {
                 derived.push(&Word { word: index })?;
             }
@@ -376,10 +382,11 @@ fn feature_ids(features: &[model::Feature]) -> Result<Vec<u8>, WriteError> {
 }
 
 /// A table of names for linear probing: one more than the index of the name, zero: free.
-fn names<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
+fn names<'a>(names: impl ExactSizeIterator<Item = Option<&'a [u8]>>) -> Vec<u8> {
     let size = if names.len() == 0 { 0 } else { (names.len() * 2).next_power_of_two() };
     let mut buckets = vec![0_u32; size];
     for (index, name) in names.enumerate() {
+        let Some(name) = name else { continue };
         let mut at = bucket(name) as usize;
         while let Some(place) = buckets.get_mut(at & (size - 1)) {
             if *place == 0 {

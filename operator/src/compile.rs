@@ -1,0 +1,109 @@
+//! Compiling (pure): from a document to the bytes that sidecars evaluate in place.
+//!
+//! Everything that takes judgement happens here, once a change: what a property refers to, what a value is as a number,
+//! which automaton a regular expression is. What cannot be done is reported as a [`Finding`], and evaluates to false.
+
+mod condition;
+mod environment;
+mod finding;
+pub(crate) mod property;
+mod python;
+mod regex;
+
+use remora_snapshot::model::{self, EnvironmentFlags};
+use remora_snapshot::{Revision, WriteError, files};
+
+pub use finding::Finding;
+pub use remora_snapshot::File;
+pub use remora_snapshot::model::EnvironmentFlags as Mode;
+
+use crate::prune::Pruned;
+
+/// What the compilation needs beside the document.
+#[derive(Debug, Clone)]
+pub struct Options<'a> {
+    /// The FeatureEnvironment's name.
+    pub environment: &'a str,
+    /// Keys that may see server-only features.
+    pub server_keys: &'a [&'a str],
+    /// What the answer without an identity applies.
+    pub environment_flags: EnvironmentFlags,
+}
+
+/// A compiled environment.
+#[derive(Debug, Clone)]
+pub struct Compiled {
+    /// The core first, then overrides files.
+    pub files: Vec<File>,
+    /// Names the content of all files.
+    pub revision: Revision,
+    /// What is in it.
+    pub summary: Summary,
+    /// What people should know of it.
+    pub findings: Vec<Finding>,
+}
+
+/// What is in a compiled environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Features that are served.
+    pub features: usize,
+    /// Segments that can change an answer.
+    pub segments: usize,
+    /// Identifiers with overrides of their own.
+    pub identity_overrides: usize,
+    /// Bytes of all files.
+    pub bytes: usize,
+}
+
+/// Why a document cannot be compiled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A feature with variants has nothing to hash them with.
+    #[error(
+        "{place}: feature {feature:?} has variants but neither django_id nor featurestate_uuid, which their percentages are hashed with"
+    )]
+    Seed {
+        /// Where.
+        place: String,
+        /// Which feature.
+        feature: String,
+    },
+    /// Variants have no order.
+    #[error(
+        "{place}: a variant of feature {feature:?} has neither an id nor a uuid in mv_fs_value_uuid, by which variants are ordered"
+    )]
+    Order {
+        /// Where.
+        place: String,
+        /// Which feature.
+        feature: String,
+    },
+    /// It does not fit.
+    #[error(transparent)]
+    Size(#[from] WriteError),
+}
+
+/// Compiles a pruned document.
+///
+/// # Errors
+/// If the document contradicts itself or does not fit; nothing is published then.
+pub fn compile(pruned: &Pruned, options: &Options<'_>) -> Result<Compiled, Error> {
+    let (environment, findings) = environment::model(pruned, options)?;
+    let written = remora_snapshot::write(&environment, files::MAX_FILE_BYTES)?;
+    Ok(Compiled {
+        summary: summary(&environment, &written.files),
+        files: written.files,
+        revision: written.revision,
+        findings,
+    })
+}
+
+fn summary(environment: &model::Environment, files: &[File]) -> Summary {
+    Summary {
+        features: environment.features.iter().filter(|feature| feature.served).count(),
+        segments: environment.segments.len(),
+        identity_overrides: environment.identity_overrides.len(),
+        bytes: files.iter().map(|file| file.bytes.len()).sum(),
+    }
+}

@@ -1,0 +1,96 @@
+//! One condition of a document, as the typed question that the evaluator asks.
+
+use remora_snapshot::model::{Comparand, Comparison, Test};
+
+use super::finding::quoted;
+use super::{python, regex};
+use crate::document::{Condition, ConditionValue, list};
+
+/// A question, or why there is none: it is then false.
+pub(super) type Judged = Result<Test, String>;
+
+const OPERATORS: &str = "EQUAL, NOT_EQUAL, GREATER_THAN, GREATER_THAN_INCLUSIVE, LESS_THAN, LESS_THAN_INCLUSIVE, CONTAINS, NOT_CONTAINS, \
+                         REGEX, MODULO, IN, IS_SET, IS_NOT_SET, PERCENTAGE_SPLIT";
+
+/// What the condition asks of its property. Malformed values make it false without a word where Flagsmith's engine does
+/// the same; where the engine raises, it is false and told.
+pub(super) fn test(condition: &Condition) -> Judged {
+    let text = match &condition.value {
+        ConditionValue::Null => None,
+        ConditionValue::Text(text) => Some(text.as_str()),
+        ConditionValue::List(_) if condition.operator == "IN" => None,
+        ConditionValue::List(_) => {
+            return Err(format!("{} has a list as its value, which only IN can have", condition.operator));
+        }
+    };
+    match condition.operator.as_str() {
+        "EQUAL" => Ok(Test::Compare(Comparison::Equal, comparand(text))),
+        "NOT_EQUAL" => Ok(Test::Compare(Comparison::NotEqual, comparand(text))),
+        "GREATER_THAN" => Ok(Test::Compare(Comparison::Greater, comparand(text))),
+        "GREATER_THAN_INCLUSIVE" => Ok(Test::Compare(Comparison::GreaterOrEqual, comparand(text))),
+        "LESS_THAN" => Ok(Test::Compare(Comparison::Less, comparand(text))),
+        "LESS_THAN_INCLUSIVE" => Ok(Test::Compare(Comparison::LessOrEqual, comparand(text))),
+        "CONTAINS" => Ok(Test::Contains(comparand(text))),
+        "NOT_CONTAINS" => {
+            Ok(Test::NotContains(Comparand { text: text.unwrap_or("None").to_owned(), ..Comparand::default() }))
+        }
+        "REGEX" => regex::compile(text.unwrap_or("None"))
+            .map(Test::Matches)
+            .map_err(|problem| format!("the pattern {} {problem}", quoted(text.unwrap_or("None")))),
+        "MODULO" => modulo(text),
+        "IN" => members(&condition.value),
+        "IS_SET" => Ok(Test::IsSet),
+        "IS_NOT_SET" => Ok(Test::IsNotSet),
+        "PERCENTAGE_SPLIT" => percentage(text),
+        unknown => Err(format!("the operator {} is unknown; operators are {OPERATORS}", quoted(unknown))),
+    }
+}
+
+/// The value in each type that the left side may have. Python prints a missing one as `None`.
+fn comparand(text: Option<&str>) -> Comparand {
+    let Some(full) = text else {
+        return Comparand { boolean: true, text: "None".to_owned(), ..Comparand::default() };
+    };
+    let version = full.strip_suffix(":semver");
+    Comparand {
+        boolean: full != "False" && full != "false",
+        integer: python::int(full),
+        float: python::float(full),
+        text: version.unwrap_or(full).to_owned(),
+        semver: version.is_some(),
+    }
+}
+
+/// `divisor|remainder`.
+fn modulo(text: Option<&str>) -> Judged {
+    let Some((divisor, remainder)) = text.and_then(|text| text.split_once('|')) else {
+        return Ok(Test::Constant(false));
+    };
+    match (python::float(divisor), python::float(remainder)) {
+        (Some(0.0), Some(_)) => Err("MODULO divides by zero; write divisor|remainder, as 2|0".to_owned()),
+        (Some(divisor), Some(remainder)) if !divisor.is_nan() && !remainder.is_nan() => {
+            Ok(Test::Modulo { divisor, remainder })
+        }
+        _ => Ok(Test::Constant(false)),
+    }
+}
+
+/// A list, a JSON array, or text between commas, none of it trimmed.
+fn members(value: &ConditionValue) -> Judged {
+    match value {
+        ConditionValue::Null => Err("IN has no value; write members between commas, or a JSON array".to_owned()),
+        ConditionValue::List(members) => Ok(Test::In(members.clone())),
+        ConditionValue::Text(text) => {
+            let array = text.starts_with('[').then(|| list(text)).and_then(Result::ok);
+            Ok(Test::In(array.unwrap_or_else(|| text.split(',').map(str::to_owned).collect())))
+        }
+    }
+}
+
+fn percentage(text: Option<&str>) -> Judged {
+    match text.map(python::float) {
+        None => Err("PERCENTAGE_SPLIT has no value; write a percentage, as 12.5".to_owned()),
+        Some(Some(threshold)) if !threshold.is_nan() => Ok(Test::Percentage { threshold }),
+        Some(_) => Ok(Test::Constant(false)),
+    }
+}

@@ -1,0 +1,328 @@
+//! The document as the model that is written: names become indexes, and what cannot be done becomes a finding.
+
+use std::collections::{HashMap, HashSet};
+
+use remora_snapshot::MAX_CHAIN;
+use remora_snapshot::model::{
+    Condition, Context, Derivation, Environment, Feature, IdentityFlag, IdentityOverride, Junction, Override, Rule,
+    Segment, Split, Test, Variant,
+};
+
+use super::finding::{Finding, quoted};
+use super::property::{Properties, is_identity_free};
+use super::{Error, Options, condition};
+use crate::document::{self, Document, FeatureState, VariantState};
+use crate::prune::Pruned;
+
+/// The model of a pruned document, and its findings.
+pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environment, Vec<Finding>), Error> {
+    let document = &pruned.document;
+    let states = distinct(&document.feature_states, |state| state.feature.name.as_str());
+    let indexes: HashMap<&str, usize> =
+        states.iter().enumerate().map(|(index, (_, state))| (state.feature.name.as_str(), index)).collect();
+    let ids: Vec<i64> = states.iter().map(|(_, state)| state.feature.id).collect();
+    let constants = || constants(document);
+    let mut work = Work { indexes: &indexes, properties: Properties::new(&indexes, &constants), findings: Vec::new() };
+
+    let features = work.features(pruned, &states)?;
+    let segments = work.segments(document)?;
+    let environment = Environment {
+        name: options.environment.to_owned(),
+        client_key: document.api_key.clone(),
+        server_keys: options.server_keys.iter().map(|key| (*key).to_owned()).collect(),
+        identity_overrides: identity_overrides(document, &indexes, &ids),
+        hide_disabled: document.hides_disabled_flags(),
+        environment_flags: options.environment_flags,
+        properties: work.properties.into_list(),
+        features,
+        segments,
+    };
+    let mut findings = work.findings;
+    findings.extend(long_chains(&environment));
+    findings.sort();
+    findings.dedup();
+    Ok((environment, findings))
+}
+
+/// The rows of a list with distinct keys, with their places: as in a Python dict, a later row takes the place of an
+/// earlier one with its key.
+fn distinct<'a, T, K: std::hash::Hash + Eq>(rows: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<(usize, &'a T)> {
+    let mut places: HashMap<K, usize> = HashMap::with_capacity(rows.len());
+    let mut kept: Vec<(usize, &'a T)> = Vec::with_capacity(rows.len());
+    for (number, row) in rows.iter().enumerate() {
+        match places.get(&key(row)).and_then(|place| kept.get_mut(*place)) {
+            Some(place) => *place = (number, row),
+            None => {
+                places.insert(key(row), kept.len());
+                kept.push((number, row));
+            }
+        }
+    }
+    kept
+}
+
+struct Work<'a> {
+    indexes: &'a HashMap<&'a str, usize>,
+    properties: Properties<'a>,
+    findings: Vec<Finding>,
+}
+
+impl Work<'_> {
+    fn features(&mut self, pruned: &Pruned, states: &[(usize, &FeatureState)]) -> Result<Vec<Feature>, Error> {
+        let server_only: HashSet<i64> = pruned.document.project.server_key_only_feature_ids.iter().copied().collect();
+        states
+            .iter()
+            .map(|(number, state)| {
+                Ok(Feature {
+                    id: state.feature.id,
+                    name: state.feature.name.clone(),
+                    kind: state.feature.kind.clone(),
+                    served: !pruned.unserved.contains(&state.feature.name),
+                    server_only: server_only.contains(&state.feature.id),
+                    default: context(state, &format!("feature_states[{number}]"))?,
+                })
+            })
+            .collect()
+    }
+
+    /// The segments that can change an answer: those that override something, and those that read a flag (reading a flag
+    /// can close a cycle, which is told in its reason).
+    fn segments(&mut self, document: &Document) -> Result<Vec<Segment>, Error> {
+        let mut segments = Vec::new();
+        for (number, segment) in distinct(&document.project.segments, |segment| segment.id) {
+            let reads_flag =
+                any_condition(&segment.rules, &|condition| super::property::flag_read(&condition.property).is_some());
+            if segment.feature_states.is_empty() && !reads_flag {
+                continue;
+            }
+            let subject = format!("segment {} ({})", quoted(&segment.name), segment.id);
+            let mut problems = Vec::new();
+            let rules = self.rules(&segment.rules, &mut problems);
+            for message in problems {
+                self.findings.push(Finding { subject: subject.clone(), message });
+            }
+            segments.push(Segment {
+                id: segment.id.to_string(),
+                name: segment.name.clone(),
+                // A rule of unknown type makes the whole segment false, as Flagsmith's engine does not go on behind it.
+                rules: rules.unwrap_or_default(),
+                overrides: self.overrides(segment, number)?,
+                identity_free: !any_condition(&segment.rules, &|condition| !is_identity_free(&condition.property)),
+            });
+        }
+        Ok(segments)
+    }
+
+    fn overrides(&self, segment: &document::Segment, number: usize) -> Result<Vec<Override>, Error> {
+        let mut overrides = Vec::with_capacity(segment.feature_states.len());
+        for (row, state) in segment.feature_states.iter().enumerate() {
+            if let Some(feature) = self.indexes.get(state.feature.name.as_str()) {
+                overrides.push(Override {
+                    feature: *feature,
+                    priority: state
+                        .feature_segment
+                        .as_ref()
+                        .and_then(|own| own.priority.as_ref())
+                        .map(|priority| priority.value),
+                    context: context(state, &format!("project.segments[{number}].feature_states[{row}]"))?,
+                });
+            }
+        }
+        Ok(overrides)
+    }
+
+    fn rules(&mut self, rules: &[document::Rule], problems: &mut Vec<String>) -> Option<Vec<Rule>> {
+        let mut all = Some(Vec::with_capacity(rules.len()));
+        for rule in rules {
+            let junction = match rule.junction.as_str() {
+                "ALL" => Some(Junction::All),
+                "ANY" => Some(Junction::Any),
+                "NONE" => Some(Junction::None),
+                unknown => {
+                    problems.push(format!(
+                        "the rule type {} is unknown; types are ALL, ANY and NONE. The segment does not match",
+                        quoted(unknown)
+                    ));
+                    None
+                }
+            };
+            let conditions = rule.conditions.iter().map(|condition| self.condition(condition, problems)).collect();
+            let rules = self.rules(&rule.rules, problems);
+            all = match (all, junction, rules) {
+                (Some(mut all), Some(junction), Some(rules)) => {
+                    all.push(Rule { junction, conditions, rules });
+                    Some(all)
+                }
+                _ => None,
+            };
+        }
+        all
+    }
+
+    fn condition(&mut self, condition: &document::Condition, problems: &mut Vec<String>) -> Condition {
+        let test = condition::test(condition).unwrap_or_else(|problem| {
+            problems.push(format!("{problem}. The condition is false"));
+            Test::Constant(false)
+        });
+        let property = if condition.operator == "PERCENTAGE_SPLIT" && condition.property.is_empty() {
+            self.properties.identity_key()
+        } else {
+            let (property, problem) = self.properties.named(&condition.property);
+            problems.extend(problem);
+            property
+        };
+        Condition { property, test }
+    }
+}
+
+fn any_condition(rules: &[document::Rule], holds: &dyn Fn(&document::Condition) -> bool) -> bool {
+    rules.iter().any(|rule| rule.conditions.iter().any(holds) || any_condition(&rule.rules, holds))
+}
+
+fn context(state: &FeatureState, place: &str) -> Result<Context, Error> {
+    let split = if state.multivariate_feature_state_values.is_empty() { None } else { Some(split(state, place)?) };
+    Ok(Context { enabled: state.enabled, value: state.feature_state_value.token().to_owned(), split })
+}
+
+fn split(state: &FeatureState, place: &str) -> Result<Split, Error> {
+    let feature = || state.feature.name.clone();
+    let seed = match (state.django_id, &state.featurestate_uuid) {
+        (Some(id), _) if id != 0 => id.to_string(),
+        (_, Some(uuid)) => uuid.clone(),
+        _ => return Err(Error::Seed { place: place.to_owned(), feature: feature() }),
+    };
+    let mut variants = Vec::with_capacity(state.multivariate_feature_state_values.len());
+    for variant in &state.multivariate_feature_state_values {
+        let order = order(variant).ok_or_else(|| Error::Order { place: place.to_owned(), feature: feature() })?;
+        let option = &variant.multivariate_feature_option;
+        let share = &variant.percentage_allocation;
+        let content = Variant {
+            weight: share.value,
+            weight_text: share.text.clone(),
+            value: option.value.token().to_owned(),
+            key: option.key.clone(),
+        };
+        variants.push((order, content));
+    }
+    variants.sort_by_key(|(order, _)| *order); // stable: the document's order stays among equals
+    Ok(Split { seed, variants: variants.into_iter().map(|(_, variant)| variant).collect() })
+}
+
+/// Variants get their shares by id, or by the number that their uuid is.
+fn order(variant: &VariantState) -> Option<(bool, u128)> {
+    match variant.id {
+        Some(id) if id < 0 => Some((false, u128::from(u64::MAX) - u128::from(id.unsigned_abs()))),
+        Some(id) if id > 0 => Some((true, u128::from(id.unsigned_abs()))),
+        _ => {
+            let digits: String = variant.mv_fs_value_uuid.as_deref()?.chars().filter(|c| *c != '-').collect();
+            (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok()).flatten().map(|number| (true, number))
+        }
+    }
+}
+
+fn identity_overrides(document: &Document, indexes: &HashMap<&str, usize>, ids: &[i64]) -> Vec<IdentityOverride> {
+    let flags = |identity: &document::Identity| -> Vec<IdentityFlag> {
+        let known = identity.identity_features.iter().filter_map(|flag| {
+            let feature = *ids.get(*indexes.get(&*flag.feature.name)?)?;
+            Some(IdentityFlag { feature, enabled: flag.enabled, value: flag.feature_state_value.token().to_owned() })
+        });
+        known.collect()
+    };
+    let with_flags = document
+        .identity_overrides
+        .iter()
+        .map(|identity| IdentityOverride { identifier: identity.identifier.clone(), flags: flags(identity) });
+    with_flags.filter(|identity| !identity.flags.is_empty()).collect()
+}
+
+/// The parts of the evaluation context that no request changes, for JSONPaths into them.
+fn constants(document: &Document) -> serde_json::Value {
+    let token =
+        |scalar: &document::Scalar| serde_json::from_str::<serde_json::Value>(scalar.token()).unwrap_or_default();
+    let key = |state: &FeatureState| match state.django_id {
+        Some(id) if id != 0 => id.to_string(),
+        _ => state.featurestate_uuid.clone().unwrap_or_default(),
+    };
+    let features: serde_json::Map<String, serde_json::Value> = document
+        .feature_states
+        .iter()
+        .map(|state| {
+            let value = serde_json::json!({
+                "key": key(state), "name": state.feature.name, "enabled": state.enabled,
+                "value": token(&state.feature_state_value), "metadata": {"id": state.feature.id},
+            });
+            (state.feature.name.clone(), value)
+        })
+        .collect();
+    let segments: serde_json::Map<String, serde_json::Value> = document
+        .project
+        .segments
+        .iter()
+        .map(|segment| {
+            let key = segment.id.to_string();
+            let value =
+                serde_json::json!({"key": key, "name": segment.name, "metadata": {"id": segment.id, "source": "api"}});
+            (key, value)
+        })
+        .collect();
+    serde_json::json!({
+        "environment": {"key": document.api_key, "name": document.name},
+        "features": features,
+        "segments": segments,
+    })
+}
+
+/// Flags that are read through more flags than the evaluator follows.
+fn long_chains(environment: &Environment) -> Vec<Finding> {
+    let reads = reads(environment);
+    let mut findings = Vec::new();
+    for (index, feature) in environment.features.iter().enumerate() {
+        // Breadth first, a level a step: a chain without a cycle is as long as there are levels with something new.
+        let (mut level, mut seen) = (HashSet::from([index]), HashSet::from([index]));
+        let mut length = 0;
+        while !level.is_empty() && length <= MAX_CHAIN {
+            level = level
+                .iter()
+                .filter_map(|reader| reads.get(reader))
+                .flatten()
+                .copied()
+                .filter(|read| seen.insert(*read))
+                .collect();
+            length += 1;
+        }
+        if length > MAX_CHAIN {
+            findings.push(Finding {
+                subject: format!("feature {}", quoted(&feature.name)),
+                message: format!("its segments read flags that read flags, more than {MAX_CHAIN} deep; those at the end count as not set"),
+            });
+        }
+    }
+    findings
+}
+
+/// Which features the segments that override a feature read.
+fn reads(environment: &Environment) -> HashMap<usize, HashSet<usize>> {
+    fn collect(environment: &Environment, rules: &[Rule], read: &mut HashSet<usize>) {
+        for rule in rules {
+            for condition in &rule.conditions {
+                if let Some(Derivation::Flag { feature, .. }) =
+                    environment.properties.get(condition.property).map(|property| &property.derivation)
+                {
+                    read.insert(*feature);
+                }
+            }
+            collect(environment, &rule.rules, read);
+        }
+    }
+    let mut reads: HashMap<usize, HashSet<usize>> = HashMap::new();
+    for segment in &environment.segments {
+        let mut read = HashSet::new();
+        collect(environment, &segment.rules, &mut read);
+        if !read.is_empty() {
+            for own in &segment.overrides {
+                reads.entry(own.feature).or_default().extend(&read);
+            }
+        }
+    }
+    reads
+}

@@ -1,0 +1,243 @@
+//! What a condition reads: a trait, or a place in the evaluation context that a JSONPath names.
+
+use std::collections::HashMap;
+
+use remora_snapshot::model::{Derivation, FlagField, Property};
+use serde_json_path::JsonPath;
+
+use super::finding::quoted;
+
+/// The properties of an environment, each once.
+pub(super) struct Properties<'a> {
+    list: Vec<Property>,
+    known: HashMap<Option<String>, usize>,
+    features: &'a HashMap<&'a str, usize>,
+    constants: &'a dyn Fn() -> serde_json::Value,
+}
+
+impl<'a> Properties<'a> {
+    /// `features` are the indexes of features by name; `constants` makes the parts of the evaluation context that no
+    /// request changes, which is seldom needed.
+    pub(super) fn new(features: &'a HashMap<&'a str, usize>, constants: &'a dyn Fn() -> serde_json::Value) -> Self {
+        Self { list: Vec::new(), known: HashMap::new(), features, constants }
+    }
+
+    pub(super) fn into_list(self) -> Vec<Property> {
+        self.list
+    }
+
+    /// The identity's key: what a percentage split without a property is of. No trait can stand in for it.
+    pub(super) fn identity_key(&mut self) -> usize {
+        self.add(None, Derivation::IdentityKey)
+    }
+
+    /// The property of this text, and what is wrong with it: a JSONPath that is valid and cannot be followed. A trait of
+    /// that name is read nevertheless.
+    pub(super) fn named(&mut self, text: &str) -> (usize, Option<String>) {
+        if let Some(index) = self.known.get(&Some(text.to_owned())) {
+            return (*index, None);
+        }
+        let (derivation, problem) = match self.derive(text) {
+            Ok(derivation) => (derivation, None),
+            Err(problem) => (Derivation::Plain, Some(problem)),
+        };
+        (self.add(Some(text.to_owned()), derivation), problem)
+    }
+
+    fn add(&mut self, name: Option<String>, derivation: Derivation) -> usize {
+        if let Some(index) = self.known.get(&name) {
+            return *index;
+        }
+        let index = self.list.len();
+        self.list.push(Property { name: name.clone(), derivation });
+        self.known.insert(name, index);
+        index
+    }
+
+    /// Only text that begins with `$.` is a JSONPath, and only if it is a valid one.
+    fn derive(&mut self, text: &str) -> Result<Derivation, String> {
+        if !text.starts_with("$.") {
+            return Ok(Derivation::Plain);
+        }
+        let Some(names) = names(text) else {
+            return match JsonPath::parse(text) {
+                Err(_) => Ok(Derivation::Plain),
+                Ok(path) => self.constant(text, &path),
+            };
+        };
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        Ok(match names.as_slice() {
+            ["identity", "identifier"] => Derivation::Identifier,
+            ["identity", "key"] => Derivation::IdentityKey,
+            // Such a trait is read by a path that has its name too; what it is without the trait differs.
+            ["identity", "traits", name] if name.starts_with("$.") => return Err(refusal(text)),
+            ["identity", "traits", name] => Derivation::SameAs(self.add(Some((*name).to_owned()), Derivation::Plain)),
+            ["flags", feature, field @ ..] => match (self.features.get(feature), flag_field(field)) {
+                (Some(feature), Some(field)) => Derivation::Flag { feature: *feature, field },
+                _ => Derivation::Plain,
+            },
+            ["environment" | "features" | "segments", ..] => {
+                let path = JsonPath::parse(text).map_err(|error| error.to_string())?;
+                return self.constant(text, &path);
+            }
+            _ => Derivation::Plain,
+        })
+    }
+
+    /// The scalar that a path finds among what no request changes.
+    fn constant(&self, text: &str, path: &JsonPath) -> Result<Derivation, String> {
+        let starts_with = |root: &str| {
+            ["$.", "$['", "$[\""]
+                .iter()
+                .any(|start| text.strip_prefix(start).is_some_and(|rest| rest.starts_with(root)))
+        };
+        if !["environment", "features", "segments"].iter().any(|root| starts_with(root)) {
+            return Err(refusal(text));
+        }
+        let context = (self.constants)();
+        let found = path.query(&context);
+        match found.all().as_slice() {
+            [] => Ok(Derivation::Plain),
+            [value] if value.is_object() || value.is_array() || value.is_null() => Ok(Derivation::Plain),
+            [value] => Ok(Derivation::Constant(value.to_string())),
+            _ => Err(refusal(text)),
+        }
+    }
+}
+
+fn refusal(text: &str) -> String {
+    format!(
+        "the JSONPath {} is not supported: it is never set. Read $.identity.identifier, $.identity.key, $.identity.traits.NAME, \
+         $.environment.name, $.environment.key or $.flags.NAME.enabled, or a trait by its name",
+        quoted(text)
+    )
+}
+
+fn flag_field(path: &[&str]) -> Option<FlagField> {
+    Some(match path {
+        ["enabled"] => FlagField::Enabled,
+        ["value"] => FlagField::Value,
+        ["variant"] => FlagField::Variant,
+        ["reason"] => FlagField::Reason,
+        ["name"] => FlagField::Name,
+        ["metadata", "id"] => FlagField::Id,
+        _ => return None,
+    })
+}
+
+/// The flag that a property reads, if it reads one.
+pub(crate) fn flag_read(property: &str) -> Option<String> {
+    if !property.starts_with("$.") {
+        return None;
+    }
+    let mut names = names(property)?.into_iter();
+    (names.next()? == "flags").then(|| names.next()).flatten()
+}
+
+/// Can the property be read without an identity? By its text, as Flagsmith's engine crate 0.7 asks.
+pub(super) fn is_identity_free(property: &str) -> bool {
+    ["$.environment.", "$.environment[", "$.flags.", "$.flags["].iter().any(|start| property.starts_with(start))
+}
+
+/// The names of a JSONPath that consists of names only (RFC 9535, 2.5.1 and 2.3.1): `$.a['b']["c"]`.
+fn names(path: &str) -> Option<Vec<String>> {
+    let mut rest = path.strip_prefix('$')?;
+    let mut names = Vec::new();
+    while !rest.is_empty() {
+        let (name, behind) = match rest.strip_prefix('.') {
+            Some(shorthand) => {
+                let is_first = |c: char| c.is_ascii_alphabetic() || c == '_' || !c.is_ascii();
+                let end = shorthand.find(|c: char| !(is_first(c) || c.is_ascii_digit())).unwrap_or(shorthand.len());
+                let (name, behind) = shorthand.split_at_checked(end)?;
+                if !name.starts_with(is_first) {
+                    return None;
+                }
+                (name.to_owned(), behind)
+            }
+            None => bracketed(rest)?,
+        };
+        names.push(name);
+        rest = behind;
+    }
+    Some(names)
+}
+
+/// `['name']` or `["name"]`, and what comes behind.
+fn bracketed(text: &str) -> Option<(String, &str)> {
+    let text = text.strip_prefix('[')?;
+    let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
+    let mut characters = text.get(1..)?.chars();
+    let mut name = String::new();
+    loop {
+        match characters.next()? {
+            c if c == quote => break,
+            '\\' => name.push(escaped(&mut characters, quote)?),
+            c if c < ' ' => return None,
+            c => name.push(c),
+        }
+    }
+    Some((name, characters.as_str().strip_prefix(']')?))
+}
+
+fn escaped(characters: &mut std::str::Chars<'_>, quote: char) -> Option<char> {
+    Some(match characters.next()? {
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        c if c == '/' || c == '\\' || c == quote => c,
+        'u' => {
+            let high = hex(characters)?;
+            if !(0xd800..0xdc00).contains(&high) {
+                return char::from_u32(high);
+            }
+            if characters.next()? != '\\' || characters.next()? != 'u' {
+                return None;
+            }
+            let low = hex(characters)?.checked_sub(0xdc00).filter(|low| *low < 0x400)?;
+            char::from_u32(0x10000 + ((high - 0xd800) << 10) + low)?
+        }
+        _ => return None,
+    })
+}
+
+fn hex(characters: &mut std::str::Chars<'_>) -> Option<u32> {
+    let mut value = 0;
+    for _ in 0..4 {
+        value = value * 16 + characters.next()?.to_digit(16)?;
+    }
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_in_both_notations() {
+        for (path, wanted) in [
+            ("$.identity.traits.x", &["identity", "traits", "x"][..]),
+            ("$.identity.traits['a.b']", &["identity", "traits", "a.b"]),
+            (r#"$.identity.traits["\"é\u00e9\ud83d\ude00"]"#, &["identity", "traits", "\"éé😀"]),
+            ("$.flags.größe.enabled", &["flags", "größe", "enabled"]),
+        ] {
+            assert_eq!(
+                names(path).as_deref(),
+                Some(wanted.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>().as_slice()),
+                "{path}"
+            );
+        }
+        for path in ["$.", "$..a", "$.a.", "$.a[0]", "$.1a", "$.a[*]", "$.a['b'", "$.a['b\"]", "$.a b", "x.a"] {
+            assert_eq!(names(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_flag_that_is_read_is_known() {
+        assert_eq!(flag_read("$.flags.a.enabled").as_deref(), Some("a"));
+        assert_eq!(flag_read("$.flags['a b'].value").as_deref(), Some("a b"));
+        assert_eq!(flag_read("flags.a"), None);
+        assert_eq!(flag_read("$.identity.key"), None);
+    }
+}

@@ -1,0 +1,362 @@
+//! Reading Python's syntax (the `re` module of 3.11).
+
+use std::collections::HashMap;
+
+use super::node::{Mode, Node, Place};
+use super::{class, escape};
+
+/// How deep groups may nest.
+const DEEPEST: u32 = 60;
+
+/// A pattern's tree, and how many groups it has.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    pub(super) node: Node,
+    pub(super) groups: u32,
+}
+
+/// What `(?aims)` changes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Flags {
+    pub(super) ascii: bool,
+    pub(super) ignore_case: bool,
+    multi_line: bool,
+    dot_all: bool,
+    verbose: bool,
+}
+
+/// The pattern's characters.
+#[derive(Clone)]
+pub(super) struct Source<'a>(std::str::Chars<'a>);
+
+impl Source<'_> {
+    pub(super) fn next(&mut self) -> Option<char> {
+        self.0.next()
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.0.clone().next()
+    }
+
+    pub(super) fn next_if(&mut self, holds: impl Fn(char) -> bool) -> Option<char> {
+        self.peek().filter(|c| holds(*c)).inspect(|_| {
+            self.0.next();
+        })
+    }
+
+    fn take(&mut self, text: &str) -> bool {
+        match self.0.as_str().strip_prefix(text) {
+            Some(rest) => {
+                self.0 = rest.chars();
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Up to so many digits.
+    pub(super) fn digits(&mut self, radix: u32, most: usize) -> String {
+        let mut digits = String::new();
+        while digits.len() < most {
+            let Some(digit) = self.next_if(|c| c.is_digit(radix)) else { break };
+            digits.push(digit);
+        }
+        digits
+    }
+
+    /// Everything up to a character, which is taken too.
+    fn until(&mut self, end: char) -> Result<String, String> {
+        let (before, behind) = self.0.as_str().split_once(end).ok_or_else(|| format!("lacks a {end} behind a name"))?;
+        let before = before.to_owned();
+        self.0 = behind.chars();
+        Ok(before)
+    }
+}
+
+/// Reads a pattern.
+///
+/// # Errors
+/// What Python's `re.compile` would raise for, and what is not supported.
+pub(super) fn parse(pattern: &str) -> Result<Parsed, String> {
+    let mut parser =
+        Parser { source: Source(pattern.chars()), names: HashMap::new(), groups: 0, open: Vec::new(), depth: 0 };
+    let mut flags = Flags::default();
+    loop {
+        // Flags for the whole pattern stand at its start, several groups of them if need be.
+        let mut ahead = parser.source.clone();
+        if !ahead.take("(?") {
+            break;
+        }
+        let letters: String = std::iter::from_fn(|| ahead.next_if(|c| c.is_ascii_alphabetic())).collect();
+        if letters.is_empty() || letters.starts_with('P') || !ahead.take(")") {
+            break;
+        }
+        parser.source = ahead;
+        for letter in letters.chars() {
+            set(&mut flags, letter, true)?;
+        }
+    }
+    let node = parser.alternatives(flags)?;
+    if parser.source.next().is_some() {
+        return Err("has a ) without a (".to_owned());
+    }
+    Ok(Parsed { node, groups: parser.groups })
+}
+
+fn set(flags: &mut Flags, letter: char, on: bool) -> Result<(), String> {
+    match letter {
+        'a' => flags.ascii = on,
+        'i' => flags.ignore_case = on,
+        'm' => flags.multi_line = on,
+        's' => flags.dot_all = on,
+        'u' => flags.ascii = !on,
+        'x' => flags.verbose = on,
+        unknown => return Err(format!("has the unknown flag {unknown}")),
+    }
+    Ok(())
+}
+
+struct Parser<'a> {
+    source: Source<'a>,
+    names: HashMap<String, u32>,
+    groups: u32,
+    /// Groups that are not closed yet.
+    open: Vec<u32>,
+    depth: u32,
+}
+
+impl Parser<'_> {
+    fn alternatives(&mut self, flags: Flags) -> Result<Node, String> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(format!("nests groups more than {DEEPEST} deep"));
+        }
+        let mut branches = vec![self.sequence(flags)?];
+        while self.source.take("|") {
+            branches.push(self.sequence(flags)?);
+        }
+        self.depth -= 1;
+        Ok(if branches.len() == 1 { branches.remove(0) } else { Node::Alternate(branches) })
+    }
+
+    fn sequence(&mut self, flags: Flags) -> Result<Node, String> {
+        let mut nodes: Vec<Node> = Vec::new();
+        while let Some(c) = self.source.peek().filter(|c| !matches!(c, '|' | ')')) {
+            self.source.next();
+            if flags.verbose && (c.is_ascii_whitespace() || c == '\u{b}') {
+                continue;
+            }
+            if flags.verbose && c == '#' {
+                while self.source.next().is_some_and(|c| c != '\n') {}
+                continue;
+            }
+            let node = match c {
+                '*' | '+' | '?' => self.repeated(c, nodes.pop())?,
+                '{' => match self.bounds()? {
+                    Some(bounds) => self.repeat(bounds, nodes.pop())?,
+                    None => Node::Set(class::literal('{', flags)),
+                },
+                _ => match self.atom(c, flags)? {
+                    Some(node) => node,
+                    None => continue,
+                },
+            };
+            nodes.push(node);
+        }
+        Ok(if nodes.len() == 1 { nodes.remove(0) } else { Node::Concat(nodes) })
+    }
+
+    fn repeated(&mut self, operator: char, node: Option<Node>) -> Result<Node, String> {
+        let bounds = match operator {
+            '*' => (0, None),
+            '+' => (1, None),
+            _ => (0, Some(1)),
+        };
+        self.repeat(bounds, node)
+    }
+
+    fn repeat(&mut self, (min, max): (u32, Option<u32>), node: Option<Node>) -> Result<Node, String> {
+        let node = match node {
+            None | Some(Node::At(_)) => return Err("has a repetition of nothing".to_owned()),
+            Some(Node::Repeat { .. }) => {
+                return Err("has a repetition of a repetition; put the inner one into (?:...)".to_owned());
+            }
+            Some(node) => node,
+        };
+        let mode = match self.source.peek() {
+            Some('?') => Mode::Lazy,
+            Some('+') => Mode::Possessive,
+            _ => Mode::Greedy,
+        };
+        if mode != Mode::Greedy {
+            self.source.next();
+        }
+        Ok(Node::Repeat { node: Box::new(node), min, max, mode })
+    }
+
+    /// What stands in `{m,n}`, or nothing where the brace stands for itself.
+    fn bounds(&mut self) -> Result<Option<(u32, Option<u32>)>, String> {
+        let mut ahead = self.source.clone();
+        if ahead.peek() == Some('}') {
+            return Ok(None);
+        }
+        let low = ahead.digits(10, usize::MAX);
+        let high = if ahead.take(",") { ahead.digits(10, usize::MAX) } else { low.clone() };
+        if !ahead.take("}") {
+            return Ok(None);
+        }
+        self.source = ahead;
+        let number =
+            |digits: &str| digits.parse::<u32>().map_err(|_| format!("repeats {digits} times, which is too often"));
+        let min = if low.is_empty() { 0 } else { number(&low)? };
+        let max = if high.is_empty() { None } else { Some(number(&high)?) };
+        if max.is_some_and(|max| max < min) {
+            return Err(format!("repeats at least {min} and at most {high} times"));
+        }
+        Ok(Some((min, max)))
+    }
+
+    fn atom(&mut self, c: char, flags: Flags) -> Result<Option<Node>, String> {
+        Ok(Some(match c {
+            '.' => Node::Set(if flags.dot_all { class::any() } else { class::any_but_newline() }),
+            '^' => Node::At(if flags.multi_line { Place::LineStart } else { Place::Start }),
+            '$' => Node::At(if flags.multi_line { Place::LineEnd } else { Place::EndOrNewline }),
+            '[' => Node::Set(class::read(&mut self.source, flags)?),
+            '\\' => self.escape(flags)?,
+            '(' => return self.group(flags),
+            c => Node::Set(class::literal(c, flags)),
+        }))
+    }
+
+    fn escape(&mut self, flags: Flags) -> Result<Node, String> {
+        Ok(match escape::outside(&mut self.source, flags.ascii)? {
+            escape::Escape::Character(c) => Node::Set(class::literal(c, flags)),
+            escape::Escape::Class(class) => Node::Set(class),
+            escape::Escape::Start => Node::At(Place::Start),
+            escape::Escape::End => Node::At(Place::End),
+            escape::Escape::Boundary { negated: false } => Node::At(Place::Boundary(class::word(flags.ascii))),
+            escape::Escape::Boundary { negated: true } => Node::At(Place::NoBoundary(class::word(flags.ascii))),
+            escape::Escape::Group(group) => self.reference(group, flags)?,
+        })
+    }
+
+    fn reference(&self, group: u32, flags: Flags) -> Result<Node, String> {
+        if group == 0 || group > self.groups {
+            return Err(format!("refers to group {group}, which does not exist there"));
+        }
+        if self.open.contains(&group) {
+            return Err(format!("refers to group {group}, which is still open"));
+        }
+        Ok(Node::Backreference { group, ignore_case: flags.ignore_case })
+    }
+
+    /// Reads a group behind its opening parenthesis; nothing where it is only a comment.
+    fn group(&mut self, flags: Flags) -> Result<Option<Node>, String> {
+        if !self.source.take("?") {
+            return self.capture(flags).map(Some);
+        }
+        let c = self.source.next().ok_or("ends in (?")?;
+        let node = match c {
+            'P' => return self.named(flags).map(Some),
+            ':' => self.closed(flags)?,
+            '#' => {
+                self.source.until(')').map_err(|_| "has a comment (?# that is not closed".to_owned())?;
+                return Ok(None);
+            }
+            '=' | '!' => Node::Look { behind: false, negated: c == '!', node: Box::new(self.closed(flags)?) },
+            '<' => self.behind(flags)?,
+            '>' => Node::Atomic(Box::new(self.closed(flags)?)),
+            '(' => self.conditional(flags)?,
+            c => self.flagged(c, flags)?,
+        };
+        // A group without a number is one thing to repeat, also where it is a place or a repetition.
+        Ok(Some(match node {
+            Node::At(_) | Node::Repeat { .. } => Node::Concat(vec![node]),
+            node => node,
+        }))
+    }
+
+    fn capture(&mut self, flags: Flags) -> Result<Node, String> {
+        self.groups += 1;
+        let number = self.groups;
+        self.open.push(number);
+        let node = Box::new(self.closed(flags)?);
+        self.open.pop();
+        Ok(Node::Group { number, node })
+    }
+
+    /// The content of a group up to its end.
+    fn closed(&mut self, flags: Flags) -> Result<Node, String> {
+        let node = self.alternatives(flags)?;
+        if self.source.take(")") { Ok(node) } else { Err("has a ( that is not closed".to_owned()) }
+    }
+
+    fn named(&mut self, flags: Flags) -> Result<Node, String> {
+        if self.source.take("<") {
+            let name = self.source.until('>')?;
+            if !is_identifier(&name) {
+                return Err(format!("has a group with the bad name {name:?}"));
+            }
+            if self.names.insert(name.clone(), self.groups + 1).is_some() {
+                return Err(format!("has two groups with the name {name:?}"));
+            }
+            return self.capture(flags);
+        }
+        if self.source.take("=") {
+            let name = self.source.until(')')?;
+            let group = *self.names.get(&name).ok_or_else(|| format!("refers to the unknown group {name:?}"))?;
+            return self.reference(group, flags);
+        }
+        Err("has an unknown extension (?P".to_owned())
+    }
+
+    fn behind(&mut self, flags: Flags) -> Result<Node, String> {
+        let negated = match self.source.next() {
+            Some('=') => false,
+            Some('!') => true,
+            _ => return Err("has an unknown extension (?<; names are written (?P<name>...)".to_owned()),
+        };
+        Ok(Node::Look { behind: true, negated, node: Box::new(self.closed(flags)?) })
+    }
+
+    fn conditional(&mut self, flags: Flags) -> Result<Node, String> {
+        let name = self.source.until(')')?;
+        let group = match name.parse::<u32>() {
+            Ok(number) if number > 0 && number <= self.groups => number,
+            Ok(number) => return Err(format!("asks for group {number}, which does not exist there")),
+            Err(_) => *self.names.get(&name).ok_or_else(|| format!("asks for the unknown group {name:?}"))?,
+        };
+        let yes = Box::new(self.sequence(flags)?);
+        let no = Box::new(if self.source.take("|") { self.sequence(flags)? } else { Node::Concat(Vec::new()) });
+        match self.source.next() {
+            Some(')') => Ok(Node::Conditional { group, yes, no }),
+            Some(_) => Err("has a conditional group with more than two branches".to_owned()),
+            None => Err("has a ( that is not closed".to_owned()),
+        }
+    }
+
+    /// `(?i-m:...)`.
+    fn flagged(&mut self, first: char, outer: Flags) -> Result<Node, String> {
+        let mut flags = outer;
+        let mut letter = Some(first);
+        let mut on = true;
+        while let Some(c) = letter {
+            match c {
+                ':' => return self.closed(flags),
+                ')' => return Err("sets flags that are not at its start; write (?flags:...)".to_owned()),
+                '-' if on => on = false,
+                'a' | 'u' if !on => return Err("turns the flags a or u off, which Python does not allow".to_owned()),
+                c if c.is_ascii_alphabetic() => set(&mut flags, c, on)?,
+                c => return Err(format!("has the unknown extension (?{c}")),
+            }
+            letter = self.source.next();
+        }
+        Err("ends in the flags of a group".to_owned())
+    }
+}
+
+fn is_identifier(name: &str) -> bool {
+    let mut characters = name.chars();
+    characters.next().is_some_and(|c| c.is_alphabetic() || c == '_')
+        && characters.all(|c| c.is_alphanumeric() || c == '_')
+}

@@ -1,0 +1,212 @@
+//! A pattern as a program for the snapshot's backtracking engine.
+
+use regex_syntax::hir::ClassUnicode;
+use remora_snapshot::backtrack::{self, Instruction, MAX_NESTING, MAX_SLOTS};
+
+use super::node::{Mode, Node, Place};
+use super::parse::Parsed;
+
+/// The longest program.
+const LONGEST: usize = 1 << 13;
+
+/// Compiles a pattern.
+///
+/// # Errors
+/// Where it is larger than what the engine runs, or Python itself refuses it.
+pub(super) fn build(parsed: &Parsed) -> Result<Vec<u8>, String> {
+    let mut builder = Builder { code: Vec::new(), ranges: Vec::new(), slots: (parsed.groups + 1) * 2, nesting: 0 };
+    builder.node(&parsed.node)?;
+    builder.push(Instruction::Match)?;
+    if builder.slots as usize > MAX_SLOTS {
+        return Err(format!(
+            "keeps {} positions, more than {MAX_SLOTS}; use fewer groups, (?:...) instead of (...)",
+            builder.slots
+        ));
+    }
+    Ok(backtrack::write(&builder.code, builder.slots, &builder.ranges))
+}
+
+struct Builder {
+    code: Vec<Instruction>,
+    ranges: Vec<(char, char)>,
+    slots: u32,
+    nesting: u32,
+}
+
+impl Builder {
+    fn here(&self) -> u32 {
+        self.code.len() as u32 // at most LONGEST
+    }
+
+    /// Appends an instruction and returns its place.
+    fn push(&mut self, instruction: Instruction) -> Result<usize, String> {
+        if self.code.len() >= LONGEST {
+            return Err(format!("compiles to more than {LONGEST} instructions; use smaller repetitions"));
+        }
+        self.code.push(instruction);
+        Ok(self.code.len() - 1)
+    }
+
+    /// Puts in an instruction whose targets were not known yet.
+    fn settle(&mut self, place: usize, instruction: Instruction) {
+        if let Some(slot) = self.code.get_mut(place) {
+            *slot = instruction;
+        }
+    }
+
+    fn set(&mut self, class: &ClassUnicode) -> (u32, u32) {
+        let wanted: Vec<(char, char)> = class.iter().map(|range| (range.start(), range.end())).collect();
+        let first = self.ranges.windows(wanted.len().max(1)).position(|known| known == wanted).unwrap_or_else(|| {
+            self.ranges.extend_from_slice(&wanted);
+            self.ranges.len() - wanted.len()
+        });
+        (first as u32, wanted.len() as u32) // bounded by the pattern and by Unicode
+    }
+
+    fn node(&mut self, node: &Node) -> Result<(), String> {
+        match node {
+            Node::Set(class) => self.character(class),
+            Node::At(place) => self.place(place),
+            Node::Concat(nodes) => nodes.iter().try_for_each(|node| self.node(node)),
+            Node::Alternate(nodes) => self.alternate(nodes),
+            Node::Repeat { node, min, max, mode } => self.repeat(node, *min, *max, *mode),
+            Node::Group { number, node } => {
+                self.push(Instruction::Save(number * 2))?;
+                self.node(node)?;
+                self.push(Instruction::Save(number * 2 + 1)).map(drop)
+            }
+            Node::Look { behind, negated, node } => self.look(node, *behind, *negated),
+            Node::Atomic(node) => self.part(Instruction::Atomic, |builder| builder.node(node)),
+            Node::Backreference { group, ignore_case } => {
+                self.push(Instruction::Backreference(group * 2, *ignore_case)).map(drop)
+            }
+            Node::Conditional { group, yes, no } => {
+                let question = self.push(Instruction::Match)?;
+                self.node(yes)?;
+                let jump = self.push(Instruction::Match)?;
+                self.settle(question, Instruction::IfGroup(group * 2, self.here()));
+                self.node(no)?;
+                self.settle(jump, Instruction::Jump(self.here()));
+                Ok(())
+            }
+        }
+    }
+
+    fn character(&mut self, class: &ClassUnicode) -> Result<(), String> {
+        let instruction = match class.ranges() {
+            [only] if only.start() == only.end() => Instruction::Character(only.start()),
+            _ => {
+                let (first, count) = self.set(class);
+                Instruction::Set(first, count)
+            }
+        };
+        self.push(instruction).map(drop)
+    }
+
+    fn place(&mut self, place: &Place) -> Result<(), String> {
+        let instruction = match place {
+            Place::Start => Instruction::Start,
+            Place::End => Instruction::End,
+            Place::EndOrNewline => Instruction::EndOrNewline,
+            Place::LineStart => Instruction::LineStart,
+            Place::LineEnd => Instruction::LineEnd,
+            Place::Boundary(word) => {
+                let (first, count) = self.set(word);
+                Instruction::Boundary(first, count)
+            }
+            Place::NoBoundary(word) => {
+                let (first, count) = self.set(word);
+                Instruction::NoBoundary(first, count)
+            }
+        };
+        self.push(instruction).map(drop)
+    }
+
+    fn alternate(&mut self, nodes: &[Node]) -> Result<(), String> {
+        let mut jumps = Vec::new();
+        if let Some((last, others)) = nodes.split_last() {
+            for node in others {
+                let split = self.push(Instruction::Match)?;
+                self.node(node)?;
+                jumps.push(self.push(Instruction::Match)?);
+                self.settle(split, Instruction::Split(split as u32 + 1, self.here()));
+            }
+            self.node(last)?;
+        }
+        for jump in jumps {
+            self.settle(jump, Instruction::Jump(self.here()));
+        }
+        Ok(())
+    }
+
+    fn repeat(&mut self, node: &Node, min: u32, max: Option<u32>, mode: Mode) -> Result<(), String> {
+        if mode == Mode::Possessive {
+            return self.part(Instruction::Atomic, |builder| builder.repeat(node, min, max, Mode::Greedy));
+        }
+        let split = |first, second| {
+            if mode == Mode::Lazy { Instruction::Split(second, first) } else { Instruction::Split(first, second) }
+        };
+        for _ in 0..min {
+            self.node(node)?;
+        }
+        let Some(max) = max else {
+            let start = self.push(Instruction::Match)?;
+            let slot = node.can_be_empty().then(|| {
+                self.slots += 1;
+                self.slots - 1
+            });
+            if let Some(slot) = slot {
+                self.push(Instruction::Save(slot))?;
+            }
+            self.node(node)?;
+            let check = slot.map(|slot| Ok::<_, String>((slot, self.push(Instruction::Match)?))).transpose()?;
+            self.push(Instruction::Jump(start as u32))?;
+            if let Some((slot, check)) = check {
+                self.settle(check, Instruction::Advanced(slot, self.here()));
+            }
+            self.settle(start, split(start as u32 + 1, self.here()));
+            return Ok(());
+        };
+        let mut splits = Vec::new();
+        for _ in min..max {
+            splits.push(self.push(Instruction::Match)?);
+            self.node(node)?;
+        }
+        for place in splits {
+            self.settle(place, split(place as u32 + 1, self.here()));
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, node: &Node, behind: bool, negated: bool) -> Result<(), String> {
+        if !behind {
+            let instruction = if negated { Instruction::NotAhead } else { Instruction::Ahead };
+            return self.part(instruction, |builder| builder.node(node));
+        }
+        let width = match node.width() {
+            Some((min, max)) if min == max => u32::try_from(min).map_err(|_| "looks too far behind".to_owned())?,
+            _ => return Err("looks behind by a part of no fixed width, which Python does not allow".to_owned()),
+        };
+        let instruction =
+            move |end| if negated { Instruction::NotBehind(end, width) } else { Instruction::Behind(end, width) };
+        self.part(instruction, |builder| builder.node(node))
+    }
+
+    /// A part that runs by itself: an instruction with the place behind it, the part, and its own `Match`.
+    fn part(
+        &mut self,
+        head: impl Fn(u32) -> Instruction,
+        content: impl FnOnce(&mut Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.nesting += 1;
+        if self.nesting >= MAX_NESTING {
+            return Err(format!("nests look-around or atomic groups more than {MAX_NESTING} deep"));
+        }
+        let start = self.push(Instruction::Match)?;
+        content(self)?;
+        self.push(Instruction::Match)?;
+        self.settle(start, head(self.here()));
+        self.nesting -= 1;
+        Ok(())
+    }
+}

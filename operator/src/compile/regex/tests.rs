@@ -1,0 +1,181 @@
+use super::*;
+use remora_snapshot::model::{
+    Condition, Context, Environment, Feature, Junction, Override, Property, Rule, Segment, Test,
+};
+use remora_snapshot::{Role, Snapshot, Subject, TraitValue};
+
+/// Does the compiled pattern match, through a snapshot?
+fn matches(pattern: &str, text: &str) -> bool {
+    let context = |enabled| Context { enabled, value: "null".to_owned(), split: None };
+    let environment = Environment {
+        features: vec![Feature {
+            id: 1,
+            name: "f".to_owned(),
+            kind: "STANDARD".to_owned(),
+            served: true,
+            server_only: false,
+            default: context(false),
+        }],
+        segments: vec![Segment {
+            id: "1".to_owned(),
+            name: "s".to_owned(),
+            rules: vec![Rule {
+                junction: Junction::All,
+                conditions: vec![Condition {
+                    property: 0,
+                    test: Test::Matches(compile(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}"))),
+                }],
+                rules: Vec::new(),
+            }],
+            overrides: vec![Override { feature: 0, priority: None, context: context(true) }],
+            identity_free: false,
+        }],
+        properties: vec![Property {
+            name: Some("t".to_owned()),
+            derivation: remora_snapshot::model::Derivation::Plain,
+        }],
+        ..Environment::default()
+    };
+    let written = remora_snapshot::write(&environment, usize::MAX).unwrap();
+    let snapshot = Snapshot::read(written.files.into_iter().next().unwrap().bytes).unwrap();
+    let mut subject = Subject::default();
+    snapshot.identify(&mut subject, "x");
+    // A dot keeps number-like texts texts; the patterns here do not care for what comes behind.
+    snapshot.set_trait(&mut subject, "t", TraitValue::String(text));
+    let mut out = Vec::new();
+    snapshot.write_flags(&mut subject, Role::Server, &mut out);
+    String::from_utf8(out).unwrap().contains("\"enabled\":true")
+}
+
+fn is_automaton(pattern: &str) -> bool {
+    matches!(compile(pattern), Ok(Pattern::Automaton(_)))
+}
+
+#[test]
+fn a_match_begins_at_the_start_and_ends_anywhere() {
+    for (pattern, text, wanted) in [
+        ("ab", "abc", true),
+        ("b", "abc", false),
+        ("", "x", true),
+        ("a|b", "b", true),
+        ("a.c", "a\nc", false),
+        ("(?s)a.c", "a\nc", true),
+        ("a$", "a\n", true),
+        ("a$", "a\n\n", false),
+        (r"a\Z", "a\n", false),
+        ("(?m)a$.b", "a\nb", false),
+        ("(?ms)a$.b", "a\nb", true),
+        ("a$\n", "a\n", true),
+        ("a{2,3}$", "aaaa", false),
+        ("a{,2}b", "aab", true),
+        ("a{x}", "a{x}", true),
+        ("x*", "", true),
+        ("[]a]+", "]a", true),
+        ("[^]a]", "]", false),
+        (r"\d+", "١٢", true),
+        (r"(?a)\d", "١", false),
+        (r"\w+$", "größe_1", true),
+        (r"\s", "\u{1c}", true),
+        (r"\x41\u0042\103", "ABC", true),
+        ("(?i)straße", "STRAßE", true),
+        ("(?i)i", "ı", true),
+        ("(?i)i", "İ", true),
+        ("(?i)s", "ſ", true),
+        ("(?ai)k", "\u{212a}", false),
+        ("(?i)k", "\u{212a}", true),
+        ("(?i:a)b", "Ab", true),
+        ("(?i:a)b", "AB", false),
+        ("(?x) a b # c\n c", "abc", true),
+        ("a(?#comment)b", "ab", true),
+        ("[a-z&&b]", "&", true),
+        ("(?i)[^k]", "K", false),
+        ("(?i)[A-C]+$", "abc", true),
+    ] {
+        assert_eq!(matches(pattern, text), wanted, "{pattern:?} on {text:?}");
+    }
+}
+
+#[test]
+fn what_no_automaton_can_do_keeps_its_meaning() {
+    for (pattern, text, wanted) in [
+        (r"(a+)b\1$", "aabaa", true),
+        (r"(a+)b\1$", "aaba", false),
+        (r"(?P<q>['x]).*(?P=q)", "'a'", true),
+        ("a(?=b)", "ab", true),
+        ("a(?!b)", "ab", false),
+        ("ab(?<=ab)c", "abc", true),
+        ("ab(?<!ab)c", "abc", false),
+        (r"\bfoo\b", "foo bar", true),
+        (r"foo\B", "foo bar", false),
+        (r"\B", "", false),
+        ("(?>a+)a", "aaa", false),
+        ("a++a", "aaa", false),
+        ("(a)?b(?(1)c|d)", "abc", true),
+        ("(a)?b(?(1)c|d)", "bd", true),
+        ("(a)?b(?(1)c|d)", "abd", false),
+        (r"(?i)(a)\1", "aA", true),
+        (r"(?:a|ab)(?:c|bcd)(d*)$\B|^(?=abcd)abcd", "abcd", true),
+        (r"(a*)*\1b", "b", true),
+        (r"(?:(a)|b)*\1$", "aba", true),
+    ] {
+        assert_eq!(matches(pattern, text), wanted, "{pattern:?} on {text:?}");
+        assert!(!is_automaton(pattern) || pattern == r"\B", "{pattern}");
+    }
+}
+
+#[test]
+fn usual_patterns_are_automata() {
+    for pattern in [
+        r"^[a-z0-9]+@example\.(com|org)$",
+        r"^\+?[0-9 ]{5,20}$",
+        "foo|bar",
+        r"(?i)^beta-",
+        r"^https?://[^/]+/",
+        "(a+)+$",
+        r".*@example\.com$",
+        r"^\d{4}-\d{2}-\d{2}$",
+        r"^[\w.]+@",
+    ] {
+        assert!(is_automaton(pattern), "{pattern}");
+    }
+}
+
+#[test]
+fn what_python_refuses_is_refused() {
+    for pattern in [
+        "(",
+        ")",
+        "a)",
+        "[",
+        "[b-a]",
+        "*",
+        "a**",
+        "^*",
+        "a{3,2}",
+        r"\1",
+        r"(\1)",
+        r"\q",
+        r"[\q]",
+        "(?P<1>a)",
+        "(?P=x)",
+        "(?z)",
+        "a(?i)b",
+        r"(?<=a+)b",
+        r"\",
+        r"\x4",
+        "(?(1)a|b)",
+        "(?<n>a)",
+        r"\400",
+        "(?-a:b)",
+    ] {
+        assert!(compile(pattern).is_err(), "{pattern}");
+    }
+}
+
+#[test]
+fn size_is_bounded() {
+    assert!(compile(&"(".repeat(100)).is_err());
+    assert!(compile(&format!("{}{}", "(?:a".repeat(50), "){1000}".repeat(50))).is_err());
+    assert!(compile(&"a".repeat(10_000)).is_err());
+    assert!(compile("(?:a{1000}){1000}").is_err());
+}

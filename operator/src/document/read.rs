@@ -1,0 +1,104 @@
+//! Reading a document, and saying where it is wrong.
+
+use super::Document;
+
+/// Why bytes are not a document, or pages not one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Not JSON, or not of the shape of a document.
+    #[error("the document is malformed at {place} (line {line}, column {column}): {problem}")]
+    Malformed {
+        /// The path of the member, as `project.segments[3].rules[0].type`.
+        place: String,
+        /// Counted from one.
+        line: usize,
+        /// Counted from one.
+        column: usize,
+        /// What was expected, and found.
+        problem: String,
+    },
+    /// A page of another environment.
+    #[error("a page of the document belongs to another environment than the first page")]
+    OtherEnvironment,
+    /// The environment changed while its pages were fetched.
+    #[error("the environment changed between two pages of its document: fetch it again from the first page")]
+    ChangedBetweenPages,
+}
+
+/// Reads a document.
+///
+/// # Errors
+/// [`Error::Malformed`], with the place and what is wrong there.
+pub fn parse(bytes: &[u8]) -> Result<Document, Error> {
+    serde_json::from_slice(bytes).map_err(|error| locate(bytes, &error))
+}
+
+/// Reads it once more, slower, to know the path of the member that was wrong.
+fn locate(bytes: &[u8], error: &serde_json::Error) -> Error {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let place = match serde_path_to_error::deserialize::<_, Document>(&mut deserializer) {
+        Err(located) => located.path().to_string(),
+        Ok(_) => ".".to_owned(), // only what comes behind the document is wrong
+    };
+    Error::Malformed {
+        place: if place == "." { "its top".to_owned() } else { place },
+        line: error.line(),
+        column: error.column(),
+        problem: without_position(&error.to_string()).to_owned(),
+    }
+}
+
+/// serde_json's messages end in their position, which is told apart.
+fn without_position(message: &str) -> &str {
+    message.rsplit_once(" at line ").map_or(message, |(problem, _)| problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(json: &str) -> String {
+        parse(json.as_bytes()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_malformed_document_is_refused_with_its_place() {
+        let wrong_value = r#"{"api_key":"k","project":{},"feature_states":[{"feature":{"id":1,"name":"a"},"enabled":true,"feature_state_value":[1]}]}"#;
+        assert!(problem(wrong_value).contains("feature_states[0].feature_state_value"), "{}", problem(wrong_value));
+        let wrong_rule = r#"{"api_key":"k","project":{"segments":[{"id":1,"name":"s","rules":[{"conditions":[]}]}]},"feature_states":[]}"#;
+        assert!(
+            problem(wrong_rule).contains("project.segments[0].rules[0]")
+                && problem(wrong_rule).contains("missing field `type`"),
+            "{}",
+            problem(wrong_rule)
+        );
+        assert!(problem("<html>").contains("line 1, column 1"));
+        assert!(problem("").contains("EOF"));
+        assert!(problem(r#"{"api_key":"\ud800"}"#).contains("api_key"), "{}", problem(r#"{"api_key":"\ud800"}"#));
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let deep = format!(
+            r#"{{"api_key":"k","feature_states":[],"project":{}1{}}}"#,
+            "[".repeat(100_000),
+            "]".repeat(100_000)
+        );
+        assert!(problem(&deep).contains("project"));
+        let unknown = format!(r#"{{"unknown":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+        assert!(parse(unknown.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn pages_must_be_of_one_environment_at_one_time() {
+        let page = |key: &str, at: &str, who: &str| {
+            parse(format!(r#"{{"api_key":"{key}","updated_at":"{at}","project":{{}},"feature_states":[],"identity_overrides":[{{"identifier":"{who}"}}]}}"#).as_bytes()).unwrap()
+        };
+        let mut first = page("k", "1", "a");
+        first.append_page(page("k", "1", "b")).unwrap();
+        assert_eq!(first.append_page(page("k", "2", "c")), Err(Error::ChangedBetweenPages));
+        assert_eq!(first.append_page(page("x", "1", "c")), Err(Error::OtherEnvironment));
+        let who: Vec<&str> = first.identity_overrides.iter().map(|identity| identity.identifier.as_str()).collect();
+        assert_eq!(who, ["a", "b"]);
+    }
+}

@@ -1,0 +1,147 @@
+//! JSON values that are kept as they were written: numbers of any size, and which of two spellings a number had.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use remora_snapshot::{Integer, json, write_float};
+
+/// A string, number, boolean or null, as one JSON token in the form in which it is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Scalar(Box<str>);
+
+impl Scalar {
+    /// The token.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Scalar {
+    fn default() -> Self {
+        Self("null".into())
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        scalar(raw.get()).map_err(D::Error::custom)
+    }
+}
+
+fn scalar(token: &str) -> Result<Scalar, String> {
+    Ok(Scalar(match token.as_bytes().first() {
+        Some(b'n' | b't' | b'f') => token.into(),
+        Some(b'"') => {
+            let mut written = String::with_capacity(token.len());
+            json::write_string(&string(token)?, &mut written);
+            written.into()
+        }
+        Some(b'-' | b'0'..=b'9') => number(token)?.text.into(),
+        _ => return Err("expected a string, a number, true, false or null, found an array or an object".to_owned()),
+    }))
+}
+
+fn string(token: &str) -> Result<String, String> {
+    serde_json::from_str(token).map_err(|error| format!("malformed string: {error}"))
+}
+
+/// A number, and how Python prints it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Number {
+    /// The nearest `f64`.
+    pub value: f64,
+    /// An integer's digits, or a float's `repr`.
+    pub text: String,
+}
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        number(raw.get()).map_err(D::Error::custom)
+    }
+}
+
+fn number(token: &str) -> Result<Number, String> {
+    let value: f64 = token.parse().map_err(|_| format!("expected a number, found {}", shortened(token)))?;
+    let text = match Integer::parse(token) {
+        Some(Integer::Small(small)) => small.to_string(),
+        Some(Integer::Big { .. }) => token.to_owned(),
+        None if value.is_finite() => {
+            let mut text = String::new();
+            write_float(value, &mut text);
+            text
+        }
+        None => return Err(format!("the number {} is larger than any that can be computed with", shortened(token))),
+    };
+    Ok(Number { value, text })
+}
+
+fn shortened(token: &str) -> String {
+    token.chars().take(32).collect()
+}
+
+/// A condition's value: text, nothing, or a list for `IN`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum ConditionValue {
+    /// `null` or absent.
+    #[default]
+    Null,
+    /// Text, also for numbers.
+    Text(String),
+    /// A list, each member as Python's `str` prints it.
+    List(Vec<String>),
+}
+
+impl<'de> Deserialize<'de> for ConditionValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        match raw.get().as_bytes().first() {
+            Some(b'n') => Ok(Self::Null),
+            Some(b'"') => string(raw.get()).map(Self::Text).map_err(D::Error::custom),
+            Some(b'[') => list(raw.get()).map(Self::List).map_err(D::Error::custom),
+            _ => Err(D::Error::custom("expected a string, an array or null")),
+        }
+    }
+}
+
+/// The members of a JSON array as Python's `str` prints them.
+///
+/// # Errors
+/// If the text is no JSON array of scalars.
+pub(crate) fn list(text: &str) -> Result<Vec<String>, String> {
+    let members: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    members.into_iter().map(|member| python_str(member.get())).collect()
+}
+
+fn python_str(token: &str) -> Result<String, String> {
+    Ok(match token.as_bytes().first() {
+        Some(b'n') => "None".to_owned(),
+        Some(b't') => "True".to_owned(),
+        Some(b'f') => "False".to_owned(),
+        Some(b'"') => string(token)?,
+        Some(b'-' | b'0'..=b'9') => {
+            // Python reads -0 as the integer 0, and a float beyond all as infinity.
+            let value: f64 = token.parse().map_err(|_| "malformed number".to_owned())?;
+            if Integer::parse(token).is_none() && value.is_infinite() {
+                if value < 0.0 { "-inf".to_owned() } else { "inf".to_owned() }
+            } else {
+                number(token)?.text
+            }
+        }
+        _ => {
+            return Err(
+                "expected strings, numbers, true, false or null in the list, found an array or an object".to_owned()
+            );
+        }
+    })
+}
+
+/// An absent member and `null` are the same.
+pub(super) fn null_is_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}

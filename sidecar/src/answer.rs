@@ -85,7 +85,9 @@ impl Answer {
         if let Some(content_type) = content_type {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         }
-        headers.extend(self.header.map(|(name, value)| (Some(name), value)));
+        if let Some((name, value)) = self.header {
+            headers.insert(name, value);
+        }
         if last {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }

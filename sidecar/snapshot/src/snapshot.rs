@@ -125,6 +125,12 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         subject.identifier.push_str(identifier);
     }
 
+    /// Gives the subject a key of its own, which is hashed instead of client key and identifier. Flagsmith's evaluation
+    /// context allows it; none of its SDKs sends one.
+    pub fn set_key(&self, subject: &mut Subject, key: &str) {
+        subject.own_key = Some(key.to_owned());
+    }
+
     /// Gives the subject a trait. The last of several with one name counts; traits that no condition reads cost nothing.
     pub fn set_trait(&self, subject: &mut Subject, key: &str, value: TraitValue<'_>) {
         let view = self.view();

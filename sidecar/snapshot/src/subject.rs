@@ -25,6 +25,8 @@ pub enum TraitValue<'a> {
 pub struct Subject {
     pub(crate) identified: bool,
     pub(crate) identifier: String,
+    /// The identity's key where it is not made of the client key and the identifier.
+    pub(crate) own_key: Option<String>,
     /// By slot.
     values: Vec<Value>,
     /// The texts that values refer to.
@@ -60,6 +62,7 @@ impl Subject {
     pub fn clear(&mut self) {
         self.identified = false;
         self.identifier.clear();
+        self.own_key = None;
         self.values.clear();
         self.texts.clear();
     }
@@ -129,7 +132,10 @@ impl Subject {
 
     /// The identity's key, in the pieces that are hashed.
     pub(crate) fn key<'s>(&'s self, view: &View<'s>) -> [&'s [u8]; 3] {
-        [view.bytes(view.origin.client_key), b"_", self.identifier.as_bytes()]
+        match &self.own_key {
+            Some(key) => [key.as_bytes(), b"", b""],
+            None => [view.bytes(view.origin.client_key), b"_", self.identifier.as_bytes()],
+        }
     }
 }
 
@@ -151,9 +157,7 @@ impl View<'_> {
                     value
                 }
                 IDENTITY_KEY if subject.identified => {
-                    let mut key = String::from(self.text(self.origin.client_key));
-                    key.push('_');
-                    key.push_str(&subject.identifier);
+                    let key = String::from_utf8_lossy(&subject.key(self).concat()).into_owned();
                     subject.coerced(&key)
                 }
                 SAME_AS => u16::try_from(slot.argument).map_or(Value::Null, |other| subject.value(other)),

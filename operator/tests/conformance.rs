@@ -1,0 +1,199 @@
+//! Flagsmith's own answers, held against ours: documents are compiled, the bytes are read, and the evaluation over them
+//! is asked. `REMORA_CONFORMANCE_DIR` names the folder of the cases; with it set, anything that is missing fails.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+#[path = "conformance/context.rs"]
+mod context;
+
+use std::path::{Path, PathBuf};
+
+use remora_operator::compile::{Compiled, Mode, Options, compile};
+use remora_operator::document;
+use remora_operator::prune::{Rules, prune};
+use remora_snapshot::{Role, Snapshot, Subject, TraitValue};
+use serde_json::Value;
+
+fn folder(test: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("REMORA_CONFORMANCE_DIR").map(PathBuf::from);
+    if folder.is_none() {
+        eprintln!("{test}: REMORA_CONFORMANCE_DIR is not set, so only the project's own cases are run");
+    }
+    folder
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The JSON files of a folder, by name.
+fn files(folder: &Path) -> Vec<(String, String)> {
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), read(&path)))
+        .collect();
+    files.sort();
+    files
+}
+
+fn compiled(document: &str, server_keys: &[&str], environment_flags: Mode) -> Compiled {
+    let rules = Rules::new(&[], &[], false, false).unwrap();
+    let pruned = prune(document::parse(document.as_bytes()).unwrap_or_else(|error| panic!("{error}: {document}")), &rules);
+    compile(&pruned, &Options { environment: "conformance", server_keys, environment_flags }).unwrap()
+}
+
+fn snapshot(compiled: &Compiled) -> Snapshot<&[u8]> {
+    let mut files = compiled.files.iter().map(|file| file.bytes.as_slice());
+    let mut snapshot = Snapshot::read(files.next().unwrap()).unwrap();
+    files.for_each(|file| snapshot.attach(file).unwrap());
+    snapshot
+}
+
+/// Gives the subject a trait by its JSON; numbers by their tokens.
+fn set_trait(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, key: &str, value: &Value) {
+    let token = value.to_string();
+    let value = match value {
+        Value::Null => TraitValue::Null,
+        Value::Bool(bool) => TraitValue::Bool(*bool),
+        Value::Number(number) if number.is_f64() => TraitValue::Float(number.as_f64().unwrap()),
+        Value::Number(_) => TraitValue::Integer(&token),
+        Value::String(text) => TraitValue::String(text),
+        other => panic!("a trait is {other}"),
+    };
+    snapshot.set_trait(subject, key, value);
+}
+
+#[test]
+fn every_condition_is_as_the_engine_has_it() {
+    let Some(folder) = folder("conditions") else { return };
+    let lines = read(&folder.join("conditions.jsonl"));
+    let cases: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut wrong = Vec::new();
+    // One segment a case, each overriding a feature of its own, so that one document asks many conditions of one trait.
+    let together = |a: &Value, b: &Value| a["op"] == b["op"] && a["trait"] == b["trait"] && a["op"] != "PERCENTAGE_SPLIT";
+    for cases in cases.chunk_by(together) {
+        let compiled = compiled(&context::conditions(cases), &[], Mode::Plain);
+        let snapshot = snapshot(&compiled);
+        let mut subject = Subject::default();
+        snapshot.identify(&mut subject, "user_1");
+        set_trait(&snapshot, &mut subject, "t", &cases[0]["trait"]);
+        for (case, explanation) in cases.iter().zip(snapshot.explain(&mut subject)) {
+            if (case["match"] == true) != explanation.enabled {
+                wrong.push(case.to_string());
+            }
+        }
+    }
+    assert_eq!(cases.len(), 25_658, "conditions.jsonl is not complete");
+    assert!(wrong.is_empty(), "{} of {} differ, among them\n{}", wrong.len(), cases.len(), wrong.iter().take(20).cloned().collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn every_percentage_is_as_the_engine_has_it() {
+    let Some(folder) = folder("percentages") else { return };
+    let lines = read(&folder.join("hash.jsonl"));
+    let mut count = 0;
+    for line in lines.lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let ids: Vec<&str> = case["ids"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
+        let [seed, rest @ ..] = ids.as_slice() else { panic!("{line}") };
+        // The other ids are the identity's key, joined as the hash joins them.
+        let compiled = compiled(&context::split(seed), &[], Mode::Plain);
+        let snapshot = snapshot(&compiled);
+        let mut subject = Subject::default();
+        snapshot.identify(&mut subject, "x");
+        snapshot.set_key(&mut subject, &rest.join(","));
+        let percentage = snapshot.explain(&mut subject)[0].percentage.unwrap();
+        assert_eq!(percentage.to_bits(), case["percentage"].as_f64().unwrap().to_bits(), "{line}");
+        count += 1;
+    }
+    assert_eq!(count, 1_770, "hash.jsonl is not complete");
+}
+
+#[test]
+fn the_engines_own_cases_pass() {
+    let Some(folder) = folder("engine-test-data") else { return };
+    let cases = files(&folder.join("engine-test-data"));
+    assert!(cases.len() >= 140, "engine-test-data is not complete");
+    for (name, text) in cases {
+        let text: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        let case: Value = serde_json::from_str(&text).unwrap();
+        let compiled = compiled(&context::document(&case["context"]), &[], Mode::Plain);
+        let snapshot = snapshot(&compiled);
+        let mut subject = Subject::default();
+        let identity = &case["context"]["identity"];
+        if let Some(identifier) = identity["identifier"].as_str() {
+            snapshot.identify(&mut subject, identifier);
+            if let Some(key) = identity["key"].as_str().filter(|key| !key.is_empty()) {
+                snapshot.set_key(&mut subject, key);
+            }
+            for (key, value) in identity["traits"].as_object().into_iter().flatten() {
+                set_trait(&snapshot, &mut subject, key, value);
+            }
+        }
+        let explanations = snapshot.explain(&mut subject);
+        let (segments, flags): (Vec<_>, Vec<_>) = explanations.iter().partition(|e| e.feature.starts_with(context::MEMBERSHIP));
+        let matched: Vec<&str> = segments.iter().filter(|e| e.enabled).map(|e| &e.feature[context::MEMBERSHIP.len()..]).collect();
+        let expected: Vec<String> = case["result"]["segments"].as_array().into_iter().flatten().map(|s| context::place_of(&case["context"], s)).collect();
+        assert_eq!(matched, expected, "{name}: segments");
+        let wanted = case["result"]["flags"].as_object().unwrap();
+        assert_eq!(flags.len(), wanted.len(), "{name}: flags");
+        for flag in flags {
+            let wanted = &wanted[&flag.feature];
+            let variant: Value = flag.variant.as_deref().map_or(Value::Null, |json| serde_json::from_str(json).unwrap());
+            // Engines before 11 knew no STATIC.
+            let reason = if flag.reason == "STATIC" { "DEFAULT" } else { &flag.reason };
+            assert_eq!(serde_json::from_str::<Value>(&flag.value).unwrap(), wanted["value"], "{name}: {flag:?}");
+            assert_eq!((Value::from(flag.enabled), Value::from(reason), variant), (wanted["enabled"].clone(), wanted["reason"].clone(), wanted["variant"].clone()), "{name}: {flag:?}");
+        }
+    }
+}
+
+/// A request of the recorded answers, evaluated: the whole body.
+fn answer(snapshot: &Snapshot<&[u8]>, request: &Value, role: Role) -> String {
+    let mut subject = Subject::default();
+    let identifier = request["identifier"].as_str().or_else(|| request["query"]["identifier"].as_str());
+    let Some(identifier) = identifier else { return String::from_utf8(snapshot.flags(role).to_vec()).unwrap() };
+    snapshot.identify(&mut subject, identifier);
+    for row in request["traits"].as_array().into_iter().flatten() {
+        set_trait(snapshot, &mut subject, row["trait_key"].as_str().unwrap(), &row["trait_value"]);
+    }
+    let mut out = Vec::new();
+    snapshot.write_flags(&mut subject, role, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+fn role(name: &str) -> Role {
+    if name.ends_with("server.json") { Role::Server } else { Role::Client }
+}
+
+#[test]
+fn the_answers_of_a_real_server_are_ours() {
+    let Some(folder) = folder("flagsmith-api") else { return };
+    let compiled = compiled(&read(&folder.join("environment.json")), &[], Mode::Plain);
+    let snapshot = snapshot(&compiled);
+    let cases = files(&folder.join("flagsmith-api"));
+    assert!(cases.len() >= 77, "flagsmith-api is not complete");
+    for (name, text) in cases {
+        let case: Value = serde_json::from_str(&text).unwrap();
+        let body: Value = serde_json::from_str(&answer(&snapshot, &case["request"], role(&name))).unwrap();
+        let flags: Vec<Value> = body.as_array().unwrap().iter().map(|flag| serde_json::json!([flag["feature"]["name"], flag["enabled"], flag["feature_state_value"]])).collect();
+        let wanted: Vec<Value> = case["flags"].as_array().unwrap().iter().map(|flag| serde_json::json!([flag["name"], flag["enabled"], flag["value"]])).collect();
+        assert_eq!(flags, wanted, "{name}");
+    }
+}
+
+#[test]
+fn the_bytes_of_the_edge_proxy_are_ours() {
+    let Some(folder) = folder("edge-proxy") else { return };
+    let compiled = compiled(&read(&folder.join("environment.json")), &[], Mode::AllSegments);
+    let snapshot = snapshot(&compiled);
+    let cases = files(&folder.join("edge-proxy"));
+    assert!(cases.len() >= 77, "edge-proxy is not complete");
+    for (name, text) in cases {
+        let case: Value = serde_json::from_str(&text).unwrap();
+        let body = case["body_text"].as_str().unwrap();
+        let flags = body.split_once("\"flags\":").map_or(body, |(_, flags)| flags.strip_suffix('}').unwrap());
+        assert_eq!(answer(&snapshot, &case["request"], role(&name)), flags, "{name}");
+    }
+}

@@ -1,5 +1,6 @@
-//! The edge proxy's answers, byte for byte, through sockets: with `REMORA_CONFORMANCE_DIR` set, its
-//! `environment.json` is compiled and served, and every case of `edge-proxy/` is asked for.
+//! Flagsmith's answers, through sockets: with `REMORA_CONFORMANCE_DIR` set, its `environment.json` is
+//! compiled and served, and asked for every case of `edge-proxy/` (the same bytes) and of `flagsmith-api/`
+//! (the same names, in order, with the same states and values).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -20,22 +21,34 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&text).unwrap()
 }
 
-/// Serves the document as the edge proxy does: segments apply to environment flags too.
-fn serve(cases: &Path) -> (Directory, Running, Value) {
+/// Serves the document; to the edge proxy, segments apply to the environment's flags too.
+fn serve(cases: &Path, environment_flags: compile::Mode) -> (Directory, Running, Value) {
     let keys = read(&cases.join("keys.json"));
     let document = document::parse(&std::fs::read(cases.join("environment.json")).unwrap()).unwrap();
     let pruned = prune::prune(document, &prune::Rules::new(&[], &[], false, false).unwrap());
     let server_key = keys["server"].as_str().unwrap();
-    let options = compile::Options {
-        environment: "shop",
-        server_keys: &[server_key],
-        environment_flags: compile::Mode::AllSegments,
-    };
+    let options = compile::Options { environment: "shop", server_keys: &[server_key], environment_flags };
     let compiled = compile::compile(&pruned, &options).unwrap();
     let directory = Directory::new();
     directory.volume("shop").publish(compiled.files.iter().map(|file| (file.name.as_str(), file.bytes.as_slice())));
     let server = start(directory.path(), |_| {});
     (directory, server, keys)
+}
+
+/// The directory of recorded answers, if there is one, and the cases in a part of it.
+fn cases(part: &str) -> Option<(PathBuf, Vec<PathBuf>)> {
+    let Some(directory) = std::env::var_os(VARIABLE).map(PathBuf::from) else {
+        // Not silently: the recorded answers are no part of the repository.
+        eprintln!("{VARIABLE} is not set: the answers recorded in {part} are not compared");
+        return None;
+    };
+    let mut files: Vec<PathBuf> = std::fs::read_dir(directory.join(part))
+        .unwrap_or_else(|error| panic!("{VARIABLE} lacks {part}: {error}"))
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "{VARIABLE} has no cases in {part}");
+    Some((directory, files))
 }
 
 /// Sends a case's request.
@@ -57,19 +70,11 @@ fn ask(server: &Running, keys: &Value, request: &Value) -> Answer {
 
 #[test]
 fn the_bytes_of_the_edge_proxy() {
-    let Some(directory) = std::env::var_os(VARIABLE).map(PathBuf::from) else {
-        // Not silently: the recorded answers are no part of the repository.
-        eprintln!("{VARIABLE} is not set: the edge proxy's recorded answers are not compared");
-        return;
-    };
-    let (_volume, server, keys) = serve(&directory);
-    let mut count = 0;
+    let Some((directory, files)) = cases("edge-proxy") else { return };
+    let (_volume, server, keys) = serve(&directory, compile::Mode::AllSegments);
     let mut different = Vec::new();
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(directory.join("edge-proxy")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    for file in files {
-        let case = read(&file);
+    for file in &files {
+        let case = read(file);
         let answer = ask(&server, &keys, &case["request"]);
         assert_eq!(u64::from(answer.status), case["status"].as_u64().unwrap(), "{}", file.display());
         assert_eq!(answer.header("content-type"), case["content_type"].as_str());
@@ -84,8 +89,30 @@ fn the_bytes_of_the_edge_proxy() {
             };
             different.push(format!("{}:\n  {}\n  {}", file.display(), around(&answer.body), around(expected)));
         }
-        count += 1;
     }
-    assert!(different.is_empty(), "{} of {count} differ:\n{}", different.len(), different.join("\n"));
-    assert!(count > 0, "{VARIABLE} has no cases in edge-proxy/");
+    assert!(different.is_empty(), "{} of {} differ:\n{}", different.len(), files.len(), different.join("\n"));
+}
+
+#[test]
+fn the_states_and_values_of_the_api() {
+    let Some((directory, files)) = cases("flagsmith-api") else { return };
+    let (_volume, server, keys) = serve(&directory, compile::Mode::Plain);
+    for file in &files {
+        let case = read(file);
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        let mut request = case["request"].clone();
+        if request.is_null() {
+            request = serde_json::json!({"GET": "flags/"});
+        }
+        request["key"] = if name.ends_with("_server") { "server" } else { "client" }.into();
+        let answer = ask(&server, &keys, &request);
+        assert_eq!(u64::from(answer.status), case["status"].as_u64().unwrap(), "{name}");
+        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        let flags = body.get("flags").unwrap_or(&body).as_array().unwrap().iter();
+        let ours: Vec<_> =
+            flags.map(|flag| [&flag["feature"]["name"], &flag["enabled"], &flag["feature_state_value"]]).collect();
+        let recorded = case["flags"].as_array().unwrap().iter();
+        let theirs: Vec<_> = recorded.map(|flag| [&flag["name"], &flag["enabled"], &flag["value"]]).collect();
+        assert_eq!(ours, theirs, "{name}");
+    }
 }

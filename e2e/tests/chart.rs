@@ -1,0 +1,325 @@
+//! What the chart renders to, by the real helm; no cluster is needed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io::Write as _,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::{Map, Value, json};
+use serde_yaml::Deserializer;
+
+fn chart() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "..", "charts", "remora"].iter().collect()
+}
+
+fn helm(arguments: &[&str], values: &Value) -> Output {
+    let mut child = Command::new("helm")
+        .args(arguments)
+        .arg(chart())
+        .args(["--values", "-", "--namespace", "remora-system", "--kube-version", "1.34.0"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("these tests need helm on PATH: source e2e/cluster/env.sh, which has it after make cluster-up");
+    child.stdin.take().unwrap().write_all(values.to_string().as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// What `helm template` says to these values: text, or why not.
+fn render_as(release: &str, values: &Value) -> Result<String, String> {
+    let output = helm(&["template", release], values);
+    if output.status.success() {
+        Ok(String::from_utf8(output.stdout).unwrap())
+    } else {
+        Err(String::from_utf8(output.stderr).unwrap())
+    }
+}
+
+/// The objects, by kind and name.
+type Objects = BTreeMap<(String, String), Value>;
+
+fn objects(text: &str) -> Objects {
+    let mut objects = Objects::new();
+    for document in Deserializer::from_str(text) {
+        let object: Value = serde::Deserialize::deserialize(document).unwrap();
+        if object.is_null() {
+            continue;
+        }
+        let part = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap().to_owned();
+        let key = (part("/kind"), part("/metadata/name"));
+        assert!(objects.insert(key.clone(), object.clone()).is_none(), "{key:?} is there twice");
+    }
+    objects
+}
+
+fn render(values: &Value) -> Objects {
+    objects(&render_as("remora", values).unwrap())
+}
+
+fn get<'a>(objects: &'a Objects, kind: &str, name: &str) -> &'a Value {
+    objects.get(&(kind.to_owned(), name.to_owned())).unwrap_or_else(|| panic!("no {kind} {name}"))
+}
+
+fn arguments(deployment: &Value) -> Vec<&str> {
+    let arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+    arguments.iter().map(|argument| argument.as_str().unwrap()).collect()
+}
+
+#[test]
+fn lints() {
+    let output = helm(&["lint", "--strict"], &json!({}));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn pods_are_as_restricted_as_can_be() {
+    let objects = render(&json!({}));
+    for part in ["controller", "webhook"] {
+        let pod = &get(&objects, "Deployment", &format!("remora-{part}"))["spec"]["template"]["spec"];
+        assert_eq!(pod["serviceAccountName"], format!("remora-{part}"), "an account of its own");
+        assert_eq!(
+            pod["containers"][0]["securityContext"],
+            json!({
+                "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": true,
+                "runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"},
+            })
+        );
+        assert!(pod["containers"][0]["resources"]["requests"]["memory"].is_string());
+    }
+}
+
+#[test]
+fn each_part_does_its_own() {
+    let objects = render(&json!({}));
+    let controller = arguments(get(&objects, "Deployment", "remora-controller"));
+    assert_eq!(
+        controller,
+        [
+            "run",
+            "--no-webhook",
+            "--allowed-origin=https://edge.api.flagsmith.com",
+            "--admin-listen=0.0.0.0:8080",
+            "--log-level=info",
+            "--log-json",
+        ]
+    );
+    let webhook = arguments(get(&objects, "Deployment", "remora-webhook"));
+    for expected in [
+        "--no-controller",
+        "--webhook-service=remora-webhook",
+        "--webhook-configuration=remora",
+        "--certificate-secret=remora-webhook-authority",
+        "--sidecar-image=remora-sidecar:0.1.0",
+    ] {
+        assert!(webhook.contains(&expected), "{expected} in {webhook:?}");
+    }
+    get(&objects, "Service", "remora-webhook");
+    get(&objects, "MutatingWebhookConfiguration", "remora");
+}
+
+#[test]
+fn the_registration_can_hurt_nobody_else() {
+    let objects = render(&json!({"webhook": {"excludedNamespaces": ["payments", "kube-system"]}}));
+    let webhooks = get(&objects, "MutatingWebhookConfiguration", "remora")["webhooks"].as_array().unwrap();
+    let [webhook] = webhooks.as_slice() else { panic!("{} webhooks", webhooks.len()) };
+    assert_eq!(
+        webhook["rules"],
+        json!([{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"],
+                "scope": "Namespaced"}])
+    );
+    let condition = webhook["matchConditions"][0]["expression"].as_str().unwrap();
+    assert!(condition.contains("'remora.dev/inject' in object.metadata.annotations"), "{condition}");
+    assert_eq!(
+        webhook["namespaceSelector"]["matchExpressions"],
+        json!([
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn",
+             "values": ["kube-system", "kube-node-lease", "remora-system", "payments"]},
+            {"key": "remora.dev/admission", "operator": "NotIn", "values": ["disabled"]},
+        ])
+    );
+    for (field, value) in [
+        ("failurePolicy", json!("Fail")),
+        ("timeoutSeconds", json!(5)),
+        ("sideEffects", json!("None")),
+        ("reinvocationPolicy", json!("IfNeeded")),
+        ("matchPolicy", json!("Equivalent")),
+        ("admissionReviewVersions", json!(["v1"])),
+    ] {
+        assert_eq!(webhook[field], value, "{field}");
+    }
+    assert_eq!(webhook["clientConfig"].get("caBundle"), None, "an upgrade would put it in place of the webhook's");
+}
+
+#[test]
+fn permissions() {
+    let objects = render(&json!({}));
+    let mut said = String::new();
+    for ((kind, name), object) in &objects {
+        for rule in object["rules"].as_array().into_iter().flatten() {
+            let list = |field: &str| {
+                let items = rule[field].as_array().into_iter().flatten();
+                items.map(|item| item.as_str().unwrap()).collect::<Vec<_>>().join(",")
+            };
+            if kind.ends_with("Role") {
+                let (resources, verbs, only) = (list("resources"), list("verbs"), list("resourceNames"));
+                writeln!(said, "{kind} {name}: {verbs} {resources} {only}").unwrap();
+            }
+        }
+    }
+    // Whatever is added here is added on purpose.
+    let expected = "\
+ClusterRole remora-controller: get,list,watch featureenvironments 
+ClusterRole remora-controller: get,patch featureenvironments/status 
+ClusterRole remora-controller: update featureenvironments/finalizers 
+ClusterRole remora-controller: get,list,watch,create,patch,delete configmaps 
+ClusterRole remora-controller: get secrets 
+ClusterRole remora-controller: create,patch events 
+ClusterRole remora-webhook: get,list,watch featureenvironments 
+ClusterRole remora-webhook: get,patch mutatingwebhookconfigurations remora
+Role remora-controller: get,create,patch,update leases 
+Role remora-webhook: get,update secrets remora-webhook-authority
+Role remora-webhook: create secrets 
+";
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_budget_only_where_a_replica_can_be_missed() {
+    let budget = ("PodDisruptionBudget".to_owned(), "remora-webhook".to_owned());
+    assert!(render(&json!({})).contains_key(&budget));
+    assert!(!render(&json!({"webhook": {"replicas": 1}})).contains_key(&budget));
+}
+
+#[test]
+fn images_by_digest() {
+    let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
+    let image = json!({"repository": "example.org/r", "tag": "1", "digest": digest});
+    let objects = render(&json!({"image": {"operator": image, "sidecar": image}}));
+    let webhook = get(&objects, "Deployment", "remora-webhook");
+    assert_eq!(webhook["spec"]["template"]["spec"]["containers"][0]["image"], format!("example.org/r@{digest}"));
+    let sidecar = format!("--sidecar-image=example.org/r@{digest}");
+    assert!(arguments(webhook).contains(&sidecar.as_str()));
+}
+
+#[test]
+fn crds_stay_when_the_release_goes() {
+    let crd = ("CustomResourceDefinition".to_owned(), "featureenvironments.remora.dev".to_owned());
+    let policy = |objects: &Objects| objects[&crd]["metadata"]["annotations"].get("helm.sh/resource-policy").cloned();
+    assert_eq!(policy(&render(&json!({}))), Some(json!("keep")));
+    assert_eq!(policy(&render(&json!({"crds": {"keep": false}}))), None);
+    assert!(!render(&json!({"crds": {"enabled": false}})).contains_key(&crd));
+}
+
+#[test]
+fn releases_do_not_share_names() {
+    let other = objects(&render_as("other", &json!({})).unwrap());
+    for (kind, name) in render(&json!({})).keys().filter(|(kind, _)| kind != "CustomResourceDefinition") {
+        assert!(!other.contains_key(&(kind.clone(), name.clone())), "{kind} {name}");
+    }
+}
+
+/// Another value for each that there is.
+fn others() -> BTreeMap<&'static str, Value> {
+    let labels = json!({"example.org/a": "b"});
+    let digest = json!(format!("sha256:{}", "0".repeat(64)));
+    let affinity = json!({"nodeAffinity": {}});
+    let resources = json!({"requests": {"memory": "1Gi"}});
+    BTreeMap::from([
+        ("image.operator.repository", json!("x")),
+        ("image.operator.tag", json!("x")),
+        ("image.operator.digest", digest.clone()),
+        ("image.operator.pullPolicy", json!("Never")),
+        ("image.sidecar.repository", json!("x")),
+        ("image.sidecar.tag", json!("x")),
+        ("image.sidecar.digest", digest),
+        ("image.sidecar.pullPolicy", json!("Never")),
+        ("imagePullSecrets", json!([{"name": "x"}])),
+        ("allowedOrigins", json!(["http://flagsmith.example.org:8000"])),
+        ("crds.enabled", json!(false)),
+        ("crds.keep", json!(false)),
+        ("logLevel", json!("debug")),
+        ("extraLabels", labels.clone()),
+        ("controller.replicas", json!(2)),
+        ("controller.resources", resources.clone()),
+        ("controller.priorityClassName", json!("x")),
+        ("controller.nodeSelector", labels.clone()),
+        ("controller.tolerations", json!([{"operator": "Exists"}])),
+        ("controller.affinity", affinity.clone()),
+        ("webhook.replicas", json!(3)),
+        ("webhook.resources", resources),
+        ("webhook.priorityClassName", json!("x")),
+        ("webhook.nodeSelector", labels),
+        ("webhook.tolerations", json!([{"operator": "Exists"}])),
+        ("webhook.affinity", affinity),
+        ("webhook.port", json!(10250)),
+        ("webhook.failurePolicy", json!("Ignore")),
+        ("webhook.timeoutSeconds", json!(2)),
+        ("webhook.excludedNamespaces", json!(["x"])),
+        ("networkPolicy.enabled", json!(true)),
+    ])
+}
+
+/// A value at the end of a path.
+fn at(path: &str, value: &Value) -> Value {
+    path.rsplit('.').fold(value.clone(), |inner, key| Value::Object(Map::from_iter([(key.to_owned(), inner)])))
+}
+
+/// The paths of all values that are no objects with members.
+fn leaves(prefix: &str, value: &Value, found: &mut Vec<String>) {
+    match value.as_object() {
+        // What users fill is a leaf, whatever its default holds.
+        Some(members) if !members.is_empty() && !prefix.ends_with(".resources") => {
+            for (key, value) in members {
+                let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                leaves(&path, value, found);
+            }
+        }
+        _ => found.push(prefix.to_owned()),
+    }
+}
+
+#[test]
+fn every_value_does_something_and_has_a_schema() {
+    let values = std::fs::read_to_string(chart().join("values.yaml")).unwrap();
+    let mut found = Vec::new();
+    leaves("", &serde_yaml::from_str(&values).unwrap(), &mut found);
+    found.sort();
+    let others = others();
+    assert_eq!(
+        found,
+        others.keys().copied().collect::<Vec<_>>(),
+        "the values that are tried, and those that there are"
+    );
+
+    let plain = render_as("remora", &json!({})).unwrap();
+    for (path, other) in others {
+        assert!(render_as("remora", &at(path, &other)).unwrap() != plain, "{path} does nothing");
+        let wrong = render_as("remora", &at(path, &json!({"no": ["such", "thing"]})));
+        if !path.ends_with(".affinity") && !path.ends_with(".resources") {
+            assert!(wrong.unwrap_err().contains("don't meet the specifications of the schema"), "{path}");
+        }
+    }
+}
+
+#[test]
+fn mistakes_are_refused() {
+    for (path, value) in [
+        ("webhok", json!({})),
+        ("webhook.replica", json!(1)),
+        ("webhook.failurePolicy", json!("fail")),
+        ("webhook.timeoutSeconds", json!(30)),
+        ("webhook.port", json!(8080)),
+        ("allowedOrigins", json!([])),
+        ("allowedOrigins", json!(["https://flags.example.org/api/v1/"])),
+        ("image.sidecar.digest", json!("0123")),
+    ] {
+        let error = render_as("remora", &at(path, &value)).expect_err(path);
+        assert!(error.contains("don't meet the specifications of the schema"), "{path}: {error}");
+    }
+}

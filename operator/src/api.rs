@@ -1,9 +1,6 @@
 //! The FeatureEnvironment resource. Whatever the schema can check, it checks, and says what to write instead.
 
-#![allow(
-    unreachable_pub,
-    reason = "KubeSchema copies each struct, with its visibility, into a function"
-)]
+#![allow(unreachable_pub, reason = "KubeSchema copies each struct, with its visibility, into a function")]
 
 mod duration;
 mod prune;

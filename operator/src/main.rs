@@ -7,10 +7,7 @@ use remora_operator::cli::Cli;
 
 fn main() -> ExitCode {
     // Chosen before anything can open a connection: rustls refuses to guess.
-    if rustls::crypto::ring::default_provider()
-        .install_default()
-        .is_err()
-    {
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
         return ExitCode::FAILURE;
     }
     match Cli::parse().execute() {

@@ -169,9 +169,6 @@ mod tests {
         assert!(longest.volume().len() <= 63);
         let short: EnvironmentName = "storefront".parse().unwrap();
         assert_eq!(short.config_map(CORE), "remora-storefront-v1-core");
-        assert_eq!(
-            short.config_map(&overrides_file(3)),
-            "remora-storefront-v1-overrides-03"
-        );
+        assert_eq!(short.config_map(&overrides_file(3)), "remora-storefront-v1-overrides-03");
     }
 }

@@ -10,9 +10,7 @@ pub struct Period(Duration);
 
 /// A string that is no [`Period`].
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "{0:?} is not a duration: write hours, minutes and seconds in this order, as in 30s, 5m or 1h30m"
-)]
+#[error("{0:?} is not a duration: write hours, minutes and seconds in this order, as in 30s, 5m or 1h30m")]
 pub struct InvalidPeriod(String);
 
 impl Period {
@@ -59,11 +57,7 @@ fn parse(text: &str) -> Option<Period> {
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
-        let parts = [
-            (seconds / 3600, 'h'),
-            (seconds / 60 % 60, 'm'),
-            (seconds % 60, 's'),
-        ];
+        let parts = [(seconds / 3600, 'h'), (seconds / 60 % 60, 'm'), (seconds % 60, 's')];
         if seconds == 0 {
             return f.write_str("0s");
         }
@@ -112,13 +106,7 @@ mod tests {
 
     #[test]
     fn reads_what_people_write() {
-        for (text, seconds) in [
-            ("30s", 30),
-            ("5m", 300),
-            ("1h30m", 5400),
-            ("1h1s", 3601),
-            ("0s", 0),
-        ] {
+        for (text, seconds) in [("30s", 30), ("5m", 300), ("1h30m", 5400), ("1h1s", 3601), ("0s", 0)] {
             let period: Period = text.parse().unwrap();
             assert_eq!(period, Period::seconds(seconds), "{text}");
             assert_eq!(period.to_string(), text);
@@ -128,18 +116,7 @@ mod tests {
 
     #[test]
     fn refuses_the_rest() {
-        for text in [
-            "",
-            "30",
-            "s",
-            "1s1m",
-            "1m1m",
-            "-1s",
-            "1.5s",
-            "10ms",
-            "1d",
-            "99999999999999999999h",
-        ] {
+        for text in ["", "30", "s", "1s1m", "1m1m", "-1s", "1.5s", "10ms", "1d", "99999999999999999999h"] {
             assert!(text.parse::<Period>().is_err(), "{text}");
         }
     }

@@ -29,9 +29,6 @@ fn default_timeout() -> Period {
 
 impl Default for Refresh {
     fn default() -> Self {
-        Self {
-            interval: default_interval(),
-            timeout: default_timeout(),
-        }
+        Self { interval: default_interval(), timeout: default_timeout() }
     }
 }

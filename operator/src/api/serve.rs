@@ -14,11 +14,11 @@ pub struct Serve {
 /// What applies to a request without an identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AppliedTo {
-    /// The environment's own values, as Flagsmith's API answers.
+    /// No segments, as Flagsmith's API answers.
     #[default]
     Plain,
-    /// Also segments that are decided without an identity, such as those on the environment's name.
+    /// Segments whose conditions all read the environment or flags, none an identity.
     IdentityFree,
-    /// All segments, evaluated for an identity without key and traits.
+    /// All segments, evaluated without an identity, as Flagsmith's edge proxy answers.
     AllSegments,
 }

@@ -114,13 +114,11 @@ impl Source {
     pub fn planned(&self) -> Option<PlannedSource<'_>> {
         match (&self.flagsmith, &self.document) {
             (Some(flagsmith), None) => Some(PlannedSource::Flagsmith(flagsmith)),
-            (None, Some(document)) => {
-                match (&document.config_map_key_ref, &document.secret_key_ref) {
-                    (Some(config_map), None) => Some(PlannedSource::ConfigMap(config_map)),
-                    (None, Some(secret)) => Some(PlannedSource::Secret(secret)),
-                    _ => None,
-                }
-            }
+            (None, Some(document)) => match (&document.config_map_key_ref, &document.secret_key_ref) {
+                (Some(config_map), None) => Some(PlannedSource::ConfigMap(config_map)),
+                (None, Some(secret)) => Some(PlannedSource::Secret(secret)),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -131,12 +129,7 @@ impl Source {
             Some(PlannedSource::ConfigMap(config_map)) => Some(config_map.name.as_str()),
             _ => None,
         };
-        let bundle = self
-            .flagsmith
-            .as_ref()
-            .and_then(|flagsmith| flagsmith.ca_bundle_ref.as_ref());
-        document
-            .into_iter()
-            .chain(bundle.map(|bundle| bundle.config_map_name.as_str()))
+        let bundle = self.flagsmith.as_ref().and_then(|flagsmith| flagsmith.ca_bundle_ref.as_ref());
+        document.into_iter().chain(bundle.map(|bundle| bundle.config_map_name.as_str()))
     }
 }

@@ -1,0 +1,202 @@
+//! Brings the environment's document. Needs the client.
+//!
+//! From a server, it goes by `If-Modified-Since` where no change can hide behind it, follows pages, and bounds what it reads
+//! in bytes and time. Redirects and pages are followed within the origin only, since every request carries the environment
+//! key. Addresses are checked where the connection is made: an origin that an administrator named may be in a private
+//! network, Flagsmith's own service may not.
+
+mod address;
+mod body;
+mod connect;
+mod error;
+mod failure;
+mod key;
+mod link;
+mod objects;
+mod origin;
+mod pages;
+mod redact;
+mod resolve;
+#[cfg(test)]
+mod tests;
+mod validator;
+
+use std::{net::IpAddr, sync::Arc};
+
+use kube::Client;
+use reqwest::Url;
+use tokio::sync::Semaphore;
+
+use self::{
+    address::is_allowed,
+    connect::Clients,
+    pages::{Answer, Request},
+    validator::Validator,
+};
+pub use self::{
+    error::{Error, Retry},
+    key::EnvironmentKey,
+    origin::{AllowedOrigins, InvalidOrigin, Origin, Reach},
+    resolve::{Lookup, SystemLookup},
+};
+use crate::{
+    api::{FeatureEnvironmentSpec, Flagsmith, PlannedSource},
+    document::{self, Document},
+};
+
+/// The bytes of a document that is read at all.
+pub const DOCUMENT_MAX: usize = 64 << 20;
+/// Fetches from servers at one time.
+const CONCURRENCY: usize = 16;
+
+/// Fetches documents.
+pub struct Fetcher {
+    client: Client,
+    allowed: AllowedOrigins,
+    clients: Clients,
+    limit: usize,
+    permits: Semaphore,
+}
+
+/// What is known of the document that is held, for asking only whether there is a newer one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held(Origination);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Origination {
+    /// From a server, with this key: another key is another environment.
+    Server { key: EnvironmentKey, validator: Option<Validator> },
+    /// From an object at this version.
+    Object { version: String },
+}
+
+/// What a fetch brought.
+#[derive(Debug)]
+pub enum Fetched {
+    /// The document that is held is still the one.
+    Unchanged,
+    /// A document, which may be the same as the last.
+    Document {
+        /// The document.
+        document: Box<Document>,
+        /// The key that it was fetched with.
+        key: Option<EnvironmentKey>,
+        /// For the next fetch.
+        held: Held,
+        /// The bytes of it.
+        bytes: usize,
+    },
+}
+
+impl Fetcher {
+    /// A fetcher that talks to these origins, resolves names with `lookup`, and reads documents of up to `limit` bytes.
+    pub fn new(client: Client, allowed: AllowedOrigins, lookup: Arc<dyn Lookup>, limit: usize) -> Self {
+        Self { client, allowed, clients: Clients::new(lookup), limit, permits: Semaphore::new(CONCURRENCY) }
+    }
+
+    /// The document that `spec` names, unless it is the one that is `held`.
+    pub async fn fetch(
+        &self,
+        namespace: &str,
+        spec: &FeatureEnvironmentSpec,
+        held: Option<&Held>,
+    ) -> Result<Fetched, Error> {
+        let planned = spec.source.planned().ok_or(Error::InvalidSource(
+            "set exactly one of flagsmith, document.configMapKeyRef and document.secretKeyRef",
+        ))?;
+        let found = match planned {
+            PlannedSource::Flagsmith(flagsmith) => {
+                return self.ask_server(namespace, spec, flagsmith, held).await;
+            }
+            PlannedSource::ConfigMap(reference) => {
+                objects::config_map_document(&self.client, namespace, reference).await?
+            }
+            PlannedSource::Secret(reference) => objects::secret_document(&self.client, namespace, reference).await?,
+        };
+        let origination = Held(Origination::Object { version: found.version });
+        if held == Some(&origination) {
+            return Ok(Fetched::Unchanged);
+        }
+        let document = document::parse(&found.bytes).map_err(Error::ParseError)?;
+        Ok(Fetched::Document { document: Box::new(document), key: None, held: origination, bytes: found.bytes.len() })
+    }
+
+    async fn ask_server(
+        &self,
+        namespace: &str,
+        spec: &FeatureEnvironmentSpec,
+        flagsmith: &Flagsmith,
+        held: Option<&Held>,
+    ) -> Result<Fetched, Error> {
+        let (url, origin) = endpoint(&flagsmith.api_url)?;
+        let reach = self.allowed.reach(&origin).ok_or_else(|| Error::OriginNotAllowed(origin.clone()))?;
+        check_literal(&url, reach)?;
+        let key = objects::environment_key(&self.client, namespace, &flagsmith.environment_key_secret_ref).await?;
+        let bundle = match &flagsmith.ca_bundle_ref {
+            Some(reference) => Some((reference, objects::ca_bundle(&self.client, namespace, reference).await?)),
+            None => None,
+        };
+        let client = self.clients.get(reach, bundle.as_ref().map(|(_, pem)| pem.as_slice())).map_err(|_| {
+            let reference = flagsmith.ca_bundle_ref.as_ref();
+            Error::ConfigMapInvalid {
+                name: reference.map(|reference| reference.config_map_name.clone()).unwrap_or_default(),
+                key: reference.map(|reference| reference.key.clone()).unwrap_or_default(),
+                problem: "this is no bundle of certificates; write one or more in PEM",
+            }
+        })?;
+        let if_modified_since = match held {
+            Some(Held(Origination::Server { key: held, validator })) if *held == key => {
+                validator.as_ref().and_then(Validator::if_modified_since)
+            }
+            _ => None,
+        };
+        let request =
+            Request { client: &client, origin: &origin, url, key: &key, if_modified_since, limit: self.limit };
+        let answer = self.in_time(spec, &origin, request).await?;
+        Ok(match answer {
+            Answer::NotModified => Fetched::Unchanged,
+            Answer::Document { document, began, bytes } => {
+                let validator = Validator::new(document.updated_at(), began);
+                let held = Held(Origination::Server { key: key.clone(), validator });
+                Fetched::Document { document, key: Some(key), held, bytes }
+            }
+        })
+    }
+
+    /// Waits for its turn, then for the answer; only the latter is the server's fault.
+    async fn in_time(
+        &self,
+        spec: &FeatureEnvironmentSpec,
+        origin: &Origin,
+        request: Request<'_>,
+    ) -> Result<Answer, Error> {
+        let _turn = self.permits.acquire().await;
+        let timeout = spec.refresh.timeout;
+        tokio::time::timeout(timeout.get(), request.send()).await.unwrap_or_else(|_| {
+            Err(failure::unavailable(origin, &format!("the document did not arrive within {timeout}")))
+        })
+    }
+}
+
+/// Where the document is. Without the slash at its end, Flagsmith redirects.
+fn endpoint(api_url: &str) -> Result<(Url, Origin), Error> {
+    let mut url = Url::parse(api_url).map_err(|_| Error::InvalidSource("apiUrl is no URL"))?;
+    let origin = Origin::of(&url).ok_or(Error::InvalidSource("apiUrl needs http:// or https:// and a host"))?;
+    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
+        return Err(Error::InvalidSource("apiUrl must have no user, query or fragment"));
+    }
+    url.path_segments_mut()
+        .map_err(|()| Error::InvalidSource("apiUrl needs a path, as in https://host/api/v1/"))?
+        .pop_if_empty()
+        .extend(["environment-document", ""]);
+    Ok((url, origin))
+}
+
+/// A URL with an address in it asks no resolver, so the check is here.
+fn check_literal(url: &Url, reach: Reach) -> Result<(), Error> {
+    let host = url.host_str().unwrap_or_default();
+    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        Ok(address) if !is_allowed(address, reach) => Err(Error::AddressBlocked(host.to_owned())),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,106 @@
+//! Reading an answer's body: bounded as it comes, and bounded as it inflates.
+
+use std::io::{self, Write};
+
+use flate2::write::MultiGzDecoder;
+use reqwest::{Response, header};
+
+use super::error::Error;
+
+/// Why a body was not read to its end.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// A bound was reached.
+    TooLarge(Error),
+    /// The connection broke, or the compression is broken.
+    Broken(String),
+}
+
+/// The whole body, decompressed: at most `limit` bytes before and after.
+pub(super) async fn read(mut response: Response, limit: usize) -> Result<Vec<u8>, Unread> {
+    let declared = response.content_length().and_then(|length| usize::try_from(length).ok());
+    if declared.is_some_and(|length| length > limit) {
+        return Err(too_large("the answer", limit));
+    }
+    let mut sink = Sink::new(&response, limit)?;
+    let mut wire = 0_usize;
+    loop {
+        let chunk = response.chunk().await.map_err(|error| Unread::Broken(broken(&error)))?;
+        let Some(chunk) = chunk else { break };
+        wire = wire.saturating_add(chunk.len());
+        if wire > limit {
+            return Err(too_large("the answer", limit));
+        }
+        sink.write(&chunk).map_err(|error| inflation(&error, limit))?;
+    }
+    sink.finish().map_err(|error| inflation(&error, limit))
+}
+
+fn broken(error: &reqwest::Error) -> String {
+    let what = if error.is_timeout() { "the answer came too slowly" } else { "the answer broke off" };
+    what.to_owned()
+}
+
+fn too_large(what: &'static str, limit: usize) -> Unread {
+    Unread::TooLarge(Error::BodyTooLarge { what, limit })
+}
+
+fn inflation(error: &io::Error, limit: usize) -> Unread {
+    if error.kind() == io::ErrorKind::FileTooLarge {
+        too_large("the decompressed answer", limit)
+    } else {
+        Unread::Broken("the answer's compression is broken".to_owned())
+    }
+}
+
+enum Sink {
+    Plain(Bounded),
+    Gzip(Box<MultiGzDecoder<Bounded>>),
+}
+
+impl Sink {
+    fn new(response: &Response, limit: usize) -> Result<Self, Unread> {
+        let bounded = Bounded { bytes: Vec::new(), limit };
+        let encoding =
+            response.headers().get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_ascii_lowercase());
+        match encoding.as_deref() {
+            None | Some(b"identity") => Ok(Self::Plain(bounded)),
+            Some(b"gzip" | b"x-gzip") => Ok(Self::Gzip(Box::new(MultiGzDecoder::new(bounded)))),
+            Some(_) => Err(Unread::Broken("the answer has a content encoding that nobody asked for".to_owned())),
+        }
+    }
+
+    fn write(&mut self, chunk: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(bounded) => bounded.write_all(chunk),
+            Self::Gzip(decoder) => decoder.write_all(chunk),
+        }
+    }
+
+    fn finish(self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Plain(bounded) => Ok(bounded.bytes),
+            Self::Gzip(decoder) => Ok(decoder.finish()?.bytes),
+        }
+    }
+}
+
+/// A vector with an end.
+struct Bounded {
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, chunk: &[u8]) -> io::Result<usize> {
+        if self.bytes.len().saturating_add(chunk.len()) > self.limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(chunk);
+        Ok(chunk.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! What a failed request means, in words of our own.
+
+use std::{error::Error as StdError, io, iter};
+
+use reqwest::Url;
+use rustls::{CertificateError, Error as TlsError};
+
+use super::{
+    error::Error,
+    origin::Origin,
+    resolve::{Blocked, Unknown},
+};
+
+/// The meaning of an error that reqwest gave.
+pub(super) fn explain(error: &reqwest::Error, origin: &Origin, url: &Url) -> Error {
+    for cause in causes(error) {
+        if cause.is::<Blocked>() {
+            return Error::AddressBlocked(url.host_str().unwrap_or_default().to_owned());
+        }
+        if cause.is::<Unknown>() {
+            return unavailable(origin, "the name does not resolve");
+        }
+        if let Some(tls) = cause.downcast_ref::<TlsError>() {
+            return Error::TlsFailure { origin: origin.clone(), problem: tls_problem(tls) };
+        }
+    }
+    if let Some(refused) = causes(error).find_map(io_problem) {
+        return unavailable(origin, refused);
+    }
+    let problem = if error.is_timeout() {
+        "no answer in time"
+    } else if error.is_connect() {
+        "no connection"
+    } else {
+        "the answer is not HTTP, or broke off"
+    };
+    unavailable(origin, problem)
+}
+
+pub(super) fn unavailable(origin: &Origin, problem: &str) -> Error {
+    Error::UpstreamUnavailable { origin: origin.clone(), problem: problem.to_owned(), retry_after: None }
+}
+
+/// The error and what caused it; I/O errors hide theirs from `source`.
+fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    iter::successors(Some(error), |error| cause(*error))
+}
+
+fn cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
+    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        Some(wrapped) => Some(wrapped),
+        None => error.source(),
+    }
+}
+
+fn io_problem(cause: &(dyn StdError + 'static)) -> Option<&'static str> {
+    match cause.downcast_ref::<io::Error>()?.kind() {
+        io::ErrorKind::ConnectionRefused => Some("connection refused"),
+        io::ErrorKind::ConnectionReset => Some("connection reset"),
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Some("no route to the server"),
+        _ => None,
+    }
+}
+
+fn tls_problem(error: &TlsError) -> &'static str {
+    let TlsError::InvalidCertificate(problem) = error else {
+        return "the server does not speak TLS 1.2 or 1.3 with us";
+    };
+    match problem {
+        CertificateError::UnknownIssuer => {
+            "the certificate is signed by an unknown authority; name a bundle with it in caBundleRef"
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "the certificate has expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "the certificate is not valid yet"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "the certificate is for another name"
+        }
+        _ => "the certificate is not valid",
+    }
+}

@@ -1,0 +1,53 @@
+use std::fmt;
+
+use reqwest::header::HeaderValue;
+
+/// A server-side environment key. It never prints itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EnvironmentKey(String);
+
+impl EnvironmentKey {
+    /// A key as a Secret holds it: white space around it is nobody's intention. None when it can be no server-side key.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let key = std::str::from_utf8(bytes).ok()?.trim();
+        let plain = key.bytes().all(|byte| byte.is_ascii_graphic());
+        (key.starts_with("ser.") && key.len() > 4 && key.len() <= 256 && plain).then(|| Self(key.to_owned()))
+    }
+
+    /// The key itself, for the compiler, which keeps a hash of it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// The key as a header that no log prints.
+    pub(super) fn header(&self) -> Option<HeaderValue> {
+        let mut value = HeaderValue::from_str(&self.0).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+}
+
+impl fmt::Debug for EnvironmentKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EnvironmentKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EnvironmentKey;
+
+    #[test]
+    fn only_server_side_keys_are_keys() {
+        assert_eq!(EnvironmentKey::new(b"ser.abc\n").unwrap().expose(), "ser.abc");
+        for bad in ["", "ser.", "abc", "ser.a b", "ser.a\nb", "ser.\u{e9}"] {
+            assert!(EnvironmentKey::new(bad.as_bytes()).is_none(), "{bad}");
+        }
+        assert!(EnvironmentKey::new(&[0xff]).is_none());
+    }
+
+    #[test]
+    fn a_key_does_not_print_itself() {
+        assert!(!format!("{:?}", EnvironmentKey::new(b"ser.canary").unwrap()).contains("canary"));
+    }
+}

@@ -1,0 +1,90 @@
+//! The `Link` header, as far as pages need it (RFC 8288). Pure.
+
+/// The target of the first link whose relation is `next`, in any of the headers.
+pub(super) fn next<'a>(headers: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    headers.into_iter().find_map(|header| Links(header).find(|link| link.is_next).map(|link| link.target))
+}
+
+struct Link<'a> {
+    target: &'a str,
+    is_next: bool,
+}
+
+/// The links of one header; stops at the first that is malformed.
+struct Links<'a>(&'a str);
+
+impl<'a> Iterator for Links<'a> {
+    type Item = Link<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.0.trim_start_matches([' ', '\t', ',']);
+        let (target, mut rest) = rest.strip_prefix('<')?.split_once('>')?;
+        let mut is_next = false;
+        loop {
+            rest = rest.trim_start();
+            let Some(parameter) = rest.strip_prefix(';') else {
+                break;
+            };
+            let (name, value, after) = split_parameter(parameter)?;
+            if name.eq_ignore_ascii_case("rel") {
+                is_next |= value.split_ascii_whitespace().any(|relation| relation.eq_ignore_ascii_case("next"));
+            }
+            rest = after;
+        }
+        self.0 = rest;
+        Some(Link { target, is_next })
+    }
+}
+
+/// Name, value (without quotes) and what follows.
+fn split_parameter(text: &str) -> Option<(&str, &str, &str)> {
+    let end = text.find(['=', ';', ',']).unwrap_or(text.len());
+    let (name, rest) = text.split_at_checked(end)?;
+    let Some(value) = rest.strip_prefix('=') else {
+        return Some((name.trim(), "", rest));
+    };
+    let value = value.trim_start();
+    if let Some(quoted) = value.strip_prefix('"') {
+        let (inside, after) = quoted.split_once('"')?;
+        return Some((name.trim(), inside, after));
+    }
+    let (value, after) = value.split_at_checked(value.find([';', ',']).unwrap_or(value.len()))?;
+    Some((name.trim(), value.trim(), after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next;
+
+    #[test]
+    fn finds_the_next_page_in_every_spelling() {
+        for header in [
+            "</p?a=1>; rel=\"next\"",
+            "</p?a=1>;rel=next",
+            "</p?a=1> ; rel = next ; title=x",
+            "</p?a=1>; REL=\"prefetch Next\"",
+            "</first>; rel=first, </p?a=1>; rel=\"next\"",
+            "</x,y;z>; title=\"a, b; c\"; rel=prev, </p?a=1>; rel=next",
+            "</p?a=1>; crossorigin; rel=next",
+        ] {
+            assert_eq!(next([header]), Some("/p?a=1"), "{header}");
+        }
+        assert_eq!(next(["</a>; rel=prev", "</b>; rel=next"]), Some("/b"));
+    }
+
+    #[test]
+    fn nothing_else_is_a_next_page() {
+        for header in [
+            "",
+            "</p>",
+            "</p>; rel=prev",
+            "</p>; title=next",
+            "/p; rel=next",
+            "</p; rel=next",
+            "</p>; rel=\"next",
+            ",,,",
+        ] {
+            assert_eq!(next([header]), None, "{header}");
+        }
+    }
+}

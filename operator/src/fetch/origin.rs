@@ -1,0 +1,120 @@
+//! Which servers the operator may talk to. Pure.
+
+use std::{fmt, str::FromStr};
+
+use reqwest::Url;
+
+/// Flagsmith's own service, the one that needs no permission.
+const PUBLIC: &str = "https://edge.api.flagsmith.com";
+
+/// Scheme, host and port of a URL.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    scheme: String,
+    host: String,
+    port: u16,
+}
+
+/// A string that names no origin.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0:?} is not an origin: write scheme, host and, where it is not the usual one, port, as in https://flags.example.com:8443"
+)]
+pub struct InvalidOrigin(String);
+
+impl Origin {
+    /// The origin of `url`; none for a URL without a host, or of a scheme that is not HTTP.
+    pub fn of(url: &Url) -> Option<Self> {
+        let scheme = matches!(url.scheme(), "http" | "https").then(|| url.scheme().to_owned())?;
+        Some(Self { scheme, host: url.host_str()?.to_owned(), port: url.port_or_known_default()? })
+    }
+}
+
+impl FromStr for Origin {
+    type Err = InvalidOrigin;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let invalid = || InvalidOrigin(text.to_owned());
+        let url = Url::parse(text).map_err(|_| invalid())?;
+        let bare = url.path() == "/"
+            && url.query().is_none()
+            && url.fragment().is_none()
+            && url.username().is_empty()
+            && url.password().is_none();
+        Self::of(&url).filter(|_| bare).ok_or_else(invalid)
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme, self.host)?;
+        let usual = if self.scheme == "https" { 443 } else { 80 };
+        if self.port == usual { Ok(()) } else { write!(f, ":{}", self.port) }
+    }
+}
+
+/// How far into private networks a connection may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reach {
+    /// Public addresses only.
+    Public,
+    /// Also loopback and private networks: an administrator named the origin.
+    Vouched,
+}
+
+/// The origins that an administrator allowed.
+#[derive(Clone, Debug)]
+pub struct AllowedOrigins(Vec<(Origin, Reach)>);
+
+impl AllowedOrigins {
+    /// The given origins; Flagsmith's own service when none is given.
+    ///
+    /// An origin that was named may be in a private network, as servers in the cluster are. Flagsmith's own may not,
+    /// named or not: nothing else than an attack can make it resolve to one.
+    pub fn new(named: &[Origin]) -> Result<Self, InvalidOrigin> {
+        let public: Origin = PUBLIC.parse()?;
+        let reach = |origin: &Origin| {
+            if *origin == public { Reach::Public } else { Reach::Vouched }
+        };
+        let origins = if named.is_empty() { std::slice::from_ref(&public) } else { named };
+        Ok(Self(origins.iter().map(|origin| (origin.clone(), reach(origin))).collect()))
+    }
+
+    /// How far a connection to `origin` may go; none when it is not allowed at all.
+    pub fn reach(&self, origin: &Origin) -> Option<Reach> {
+        self.0.iter().find(|(allowed, _)| allowed == origin).map(|(_, reach)| *reach)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(text: &str) -> Origin {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        assert_eq!(origin("https://a.example"), origin("https://a.example:443/"));
+        assert_eq!(origin("https://A.example").to_string(), "https://a.example");
+        assert_ne!(origin("https://a.example"), origin("http://a.example"));
+        assert_ne!(origin("https://a.example"), origin("https://a.example:444"));
+        assert_ne!(origin("https://a.example"), origin("https://b.a.example"));
+        for bad in
+            ["a.example", "ftp://a.example", "https://a.example/api", "https://u@a.example", "https://a.example?q", ""]
+        {
+            assert!(bad.parse::<Origin>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_public_service_is_allowed_until_others_are_named() {
+        let open = AllowedOrigins::new(&[]).unwrap();
+        assert_eq!(open.reach(&origin(PUBLIC)), Some(Reach::Public));
+        assert_eq!(open.reach(&origin("http://edge.api.flagsmith.com")), None);
+        let named = AllowedOrigins::new(&[origin("http://flags.svc:8000")]).unwrap();
+        assert_eq!(named.reach(&origin("http://flags.svc:8000")), Some(Reach::Vouched));
+        assert_eq!(named.reach(&origin(PUBLIC)), None);
+    }
+}

@@ -1,0 +1,189 @@
+//! One document from a server, page by page.
+
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant, SystemTime},
+};
+
+use jiff::Timestamp;
+use reqwest::{Client, Response, StatusCode, Url, header};
+
+use super::{
+    body::{self, Unread},
+    error::Error,
+    failure::{explain, unavailable},
+    key::EnvironmentKey,
+    link,
+    origin::Origin,
+    validator,
+};
+use crate::document::{self, Document};
+
+/// How often a fetch starts over because the environment changed between two of its pages.
+const RESTARTS: usize = 3;
+/// More pages than any document of a bearable size has.
+const PAGES: usize = 4096;
+/// Bytes of all header lines of an answer.
+const HEADERS: usize = 32 << 10;
+/// However long a server asks us to wait.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// What to ask, and how.
+pub(super) struct Request<'a> {
+    pub(super) client: &'a Client,
+    pub(super) origin: &'a Origin,
+    pub(super) url: Url,
+    pub(super) key: &'a EnvironmentKey,
+    pub(super) if_modified_since: Option<String>,
+    /// The bytes that all pages together may have.
+    pub(super) limit: usize,
+}
+
+/// What the server says.
+pub(super) enum Answer {
+    NotModified,
+    Document { document: Box<Document>, began: Timestamp, bytes: usize },
+}
+
+enum Page {
+    NotModified,
+    Document { document: Box<Document>, began: Timestamp, bytes: usize, next: Option<Url> },
+}
+
+impl Request<'_> {
+    /// All pages, as one document.
+    pub(super) async fn send(&self) -> Result<Answer, Error> {
+        for _ in 0..RESTARTS {
+            if let Some(answer) = self.all_pages().await? {
+                return Ok(answer);
+            }
+        }
+        Err(Error::PagesChanged(self.origin.clone()))
+    }
+
+    /// None when the environment changed on the way.
+    async fn all_pages(&self) -> Result<Option<Answer>, Error> {
+        let first = self.page(&self.url, self.if_modified_since.as_deref(), self.limit).await?;
+        let Page::Document { mut document, began, mut bytes, mut next } = first else {
+            return Ok(Some(Answer::NotModified));
+        };
+        let mut seen = HashSet::from([self.url.clone()]);
+        while let Some(url) = next {
+            if seen.len() >= PAGES || !seen.insert(url.clone()) {
+                return Err(unavailable(self.origin, "its pages lead in circles, or do not end"));
+            }
+            let rest = self.limit.saturating_sub(bytes);
+            let page = self.page(&url, None, rest).await?;
+            let Page::Document { document: more, bytes: size, next: after, .. } = page else {
+                return Err(unavailable(self.origin, "it answered HTTP 304 to an unconditional request"));
+            };
+            if more.updated_at() != document.updated_at() {
+                return Ok(None);
+            }
+            document.append_page(*more).map_err(Error::ParseError)?;
+            bytes = bytes.saturating_add(size);
+            next = after;
+        }
+        Ok(Some(Answer::Document { document, began, bytes }))
+    }
+
+    async fn page(&self, url: &Url, since: Option<&str>, limit: usize) -> Result<Page, Error> {
+        let key = self.key.header().ok_or(Error::InvalidSource("the environment key is no header value"))?;
+        let mut request = self
+            .client
+            .get(url.clone())
+            .header("X-Environment-Key", key)
+            .header(header::ACCEPT, "application/json")
+            .header(header::ACCEPT_ENCODING, "gzip");
+        if let Some(since) = since {
+            request = request.header(header::IF_MODIFIED_SINCE, since);
+        }
+        let sent = Instant::now();
+        let response = request.send().await.map_err(|error| explain(&error, self.origin, url))?;
+        let size: usize = response.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+        if size > HEADERS {
+            return Err(Error::BodyTooLarge { what: "the answer's header", limit: HEADERS });
+        }
+        match response.status() {
+            StatusCode::OK => {}
+            StatusCode::NOT_MODIFIED => return Ok(Page::NotModified),
+            status => return Err(self.refusal(status, &response)),
+        }
+        let began = validator::began(text(&response, &header::DATE), sent.elapsed(), Timestamp::now());
+        let next = self.next_page(&response)?;
+        let bytes = body::read(response, limit).await.map_err(|unread| match unread {
+            Unread::TooLarge(error) => error,
+            Unread::Broken(problem) => unavailable(self.origin, &problem),
+        })?;
+        let size = bytes.len();
+        let document = parse(bytes).await.map_err(Error::ParseError)?;
+        Ok(Page::Document { document: Box::new(document), began, bytes: size, next })
+    }
+
+    /// The URL of the page after this one; the key goes nowhere else than to this origin.
+    fn next_page(&self, response: &Response) -> Result<Option<Url>, Error> {
+        let links = response.headers().get_all(header::LINK);
+        let Some(target) = link::next(links.iter().filter_map(|value| value.to_str().ok())) else {
+            return Ok(None);
+        };
+        let url = response.url().join(target).ok();
+        let here = url.filter(|url| Origin::of(url).as_ref() == Some(self.origin));
+        here.map(Some).ok_or_else(|| {
+            unavailable(
+                self.origin,
+                "its next page is at another origin, which is not asked because the request carries the key",
+            )
+        })
+    }
+
+    fn refusal(&self, status: StatusCode, response: &Response) -> Error {
+        let origin = self.origin.clone();
+        let retry_after = text(response, &header::RETRY_AFTER).and_then(|value| patience(value, SystemTime::now()));
+        match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Error::AuthenticationFailed { origin, status },
+            StatusCode::NOT_FOUND => Error::EnvironmentNotFound(origin),
+            StatusCode::TOO_MANY_REQUESTS => Error::RateLimited { origin, retry_after },
+            _ if status.is_redirection() => Error::RedirectRefused(origin),
+            _ => Error::UpstreamUnavailable { origin, problem: format!("HTTP {}", status.as_u16()), retry_after },
+        }
+    }
+}
+
+/// Large documents take long enough to hold up a worker thread.
+async fn parse(bytes: Vec<u8>) -> Result<Document, document::Error> {
+    match tokio::task::spawn_blocking(move || document::parse(&bytes)).await {
+        Ok(parsed) => parsed,
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    }
+}
+
+fn text<'a>(response: &'a Response, name: &header::HeaderName) -> Option<&'a str> {
+    response.headers().get(name)?.to_str().ok()
+}
+
+/// `Retry-After`, in seconds or as a date, within reason.
+fn patience(value: &str, now: SystemTime) -> Option<Duration> {
+    let wait = match value.trim().parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default(),
+    };
+    Some(wait.min(RETRY_AFTER_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_bounded() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let at = |seconds| httpdate::fmt_http_date(now + Duration::from_secs(seconds));
+        assert_eq!(patience("7", now), Some(Duration::from_secs(7)));
+        assert_eq!(patience(&at(60), now), Some(Duration::from_secs(60)));
+        assert_eq!(patience("99999999", now), Some(RETRY_AFTER_MAX));
+        assert_eq!(patience(&at(86_400), now), Some(RETRY_AFTER_MAX));
+        assert_eq!(patience("Thu, 01 Jan 1970 00:00:00 GMT", now), Some(Duration::ZERO));
+        assert_eq!(patience("-1", now), None);
+        assert_eq!(patience("soon", now), None);
+    }
+}

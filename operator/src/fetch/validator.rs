@@ -1,0 +1,76 @@
+//! When a fetch may be conditional, and on what. Pure.
+
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+
+/// Two changes within one second have one time in Flagsmith's answers, so a document that was fetched in the second of its
+/// change may be the first of two.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// When the document that is held was changed, and when its fetch began; both by the server's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Validator {
+    updated_at: Timestamp,
+    fetch_began: Timestamp,
+}
+
+impl Validator {
+    /// From a document's own `updated_at`: the answer's headers may be newer than its body.
+    pub(super) fn new(updated_at: Option<&str>, fetch_began: Timestamp) -> Option<Self> {
+        Some(Self { updated_at: updated_at?.parse().ok()?, fetch_began })
+    }
+
+    /// The value of `If-Modified-Since`; none while a change could hide behind it.
+    pub(super) fn if_modified_since(&self) -> Option<String> {
+        let settled = self.updated_at.checked_add(SETTLED).is_ok_and(|settled| self.fetch_began >= settled);
+        let seconds = u64::try_from(self.updated_at.as_second()).ok()?;
+        let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
+        settled.then(|| httpdate::fmt_http_date(time))
+    }
+}
+
+/// When a fetch began by the server's clock: its `Date`, less the time since then, less the second that `Date` rounds away.
+pub(super) fn began(date: Option<&str>, took: Duration, now: Timestamp) -> Timestamp {
+    let by_server = || {
+        let date: Timestamp = httpdate::parse_http_date(date?).ok()?.try_into().ok()?;
+        date.checked_sub(took.saturating_add(Duration::from_secs(1))).ok()
+    };
+    by_server().or_else(|| now.checked_sub(took).ok()).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_settled_document_is_asked_for_by_its_own_second() {
+        let validator = Validator::new(Some("2026-11-21T00:01:24.999999+00:00"), at("2026-11-21T00:01:27Z")).unwrap();
+        assert_eq!(validator.if_modified_since().as_deref(), Some("Sat, 21 Nov 2026 00:01:24 GMT"));
+    }
+
+    #[test]
+    fn a_document_fetched_in_the_second_of_its_change_is_fetched_again() {
+        let validator = Validator::new(Some("2026-11-21T00:01:24.5+00:00"), at("2026-11-21T00:01:26Z")).unwrap();
+        assert_eq!(validator.if_modified_since(), None);
+    }
+
+    #[test]
+    fn without_a_time_nothing_is_conditional() {
+        assert_eq!(Validator::new(None, at("2026-11-21T00:01:24Z")), None);
+        assert_eq!(Validator::new(Some("yesterday"), at("2026-11-21T00:01:24Z")), None);
+    }
+
+    #[test]
+    fn the_servers_clock_counts_where_it_is_known() {
+        let now = at("2026-11-21T10:00:00Z");
+        let took = Duration::from_secs(3);
+        assert_eq!(began(Some("Sat, 21 Nov 2026 00:01:24 GMT"), took, now), at("2026-11-21T00:01:20Z"));
+        assert_eq!(began(Some("today"), took, now), at("2026-11-21T09:59:57Z"));
+        assert_eq!(began(None, took, now), at("2026-11-21T09:59:57Z"));
+    }
+}

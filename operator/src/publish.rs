@@ -1,0 +1,190 @@
+//! Writes snapshots to ConfigMaps, and keeps them as they were written. Needs the client.
+//!
+//! Override shards come first and the core last, so that a core never tells of a shard that is not there. What is in the
+//! cluster is known from one watch of metadata, so that nothing is asked and nothing written while nothing changed. Objects
+//! of others are never touched. Objects that the core no longer tells of are deleted only after a while: pods that have not
+//! followed yet may still read the old core.
+
+mod error;
+mod object;
+mod snapshot;
+mod write;
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Client,
+    core::{ObjectMeta, PartialObjectMeta},
+    runtime::reflector::{ObjectRef, Store},
+};
+
+use self::object::Verdict;
+pub use self::{
+    error::Error,
+    object::Owner,
+    snapshot::{File, Snapshot},
+};
+use crate::names::{self, annotation, label};
+
+/// The most that one object carries; the API server's own limit is 1 MiB.
+pub const OBJECT_MAX: usize = 1_000_000;
+/// How long a shard that no core tells of stays.
+pub const SURPLUS_GRACE: Duration = Duration::from_secs(600);
+
+/// The metadata of the ConfigMaps that carry our label, by a watch.
+pub type Objects = Store<PartialObjectMeta<ConfigMap>>;
+
+/// Writes snapshots.
+pub struct Publisher {
+    client: Client,
+    objects: Objects,
+    grace: Duration,
+}
+
+/// What is remembered of an environment's objects between two publications. Nothing of it is needed: it spares requests.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// Versions after our last write, by name.
+    written: HashMap<String, String>,
+    /// Since when an object belongs to no file, by name.
+    surplus: HashMap<String, Instant>,
+}
+
+/// That a snapshot is published.
+#[derive(Debug)]
+pub struct Published {
+    /// The names of its objects.
+    pub objects: Vec<String>,
+    /// How many of them had to be written.
+    pub written: usize,
+}
+
+impl Publisher {
+    /// A publisher that knows the cluster by `objects`, and deletes what is in surplus after `grace`.
+    pub fn new(client: Client, objects: Objects, grace: Duration) -> Self {
+        Self { client, objects, grace }
+    }
+
+    /// The revision that is published for this owner, as far as its core tells.
+    pub fn revision(&self, owner: &Owner) -> Option<String> {
+        let core = self.known(owner, &owner.environment.config_map(names::CORE))?;
+        let revision = core.annotations.as_ref().and_then(|annotations| annotations.get(annotation::REVISION)).cloned();
+        revision.filter(|_| owner.owns(&core) && core.deletion_timestamp.is_none())
+    }
+
+    /// Makes the cluster carry `snapshot`.
+    pub async fn publish(&self, owner: &Owner, snapshot: &Snapshot, ledger: &mut Ledger) -> Result<Published, Error> {
+        fits(snapshot)?;
+        let mut outdated = Vec::new();
+        for file in &snapshot.files {
+            if self.look_at(owner, file, snapshot, ledger).await? == Verdict::Outdated {
+                outdated.push(file);
+            }
+        }
+        for file in &outdated {
+            let object = owner.object(file, snapshot);
+            let name = owner.environment.config_map(&file.name);
+            let version = write::apply(&self.client, &owner.namespace, &object).await?;
+            ledger.written.extend(version.map(|version| (name, version)));
+        }
+        self.clear_surplus(owner, snapshot, ledger).await?;
+        let objects = snapshot.files.iter().map(|file| owner.environment.config_map(&file.name)).collect();
+        Ok(Published { objects, written: outdated.len() })
+    }
+
+    /// What is published, for when it cannot be compiled again. None unless all of it is there and whole.
+    pub async fn recover(&self, owner: &Owner) -> Result<Option<Snapshot>, Error> {
+        let Some(revision) = self.revision(owner) else {
+            return Ok(None);
+        };
+        let mut files = Vec::new();
+        for found in self.all(owner) {
+            let name = found.name.clone().unwrap_or_default();
+            let Some(object) = write::read(&self.client, &owner.namespace, &name).await? else {
+                return Ok(None);
+            };
+            let content =
+                object.metadata.annotations.as_ref().and_then(|annotations| annotations.get(annotation::CONTENT));
+            let digest = content.cloned();
+            let entry = object.binary_data.into_iter().flatten().next();
+            let file = entry
+                .map(|(name, bytes)| File::new(name, bytes.0))
+                .filter(|file| Some(&file.digest) == digest.as_ref());
+            let Some(file) = file else {
+                return Ok(None);
+            };
+            files.push(file);
+        }
+        Ok(Some(Snapshot::new(revision, files)))
+    }
+
+    async fn look_at(
+        &self,
+        owner: &Owner,
+        file: &File,
+        snapshot: &Snapshot,
+        ledger: &Ledger,
+    ) -> Result<Verdict, Error> {
+        let name = owner.environment.config_map(&file.name);
+        let found = match self.known(owner, &name) {
+            Some(found) => Some(found),
+            // Not ours by its label, but perhaps there.
+            None => write::metadata(&self.client, &owner.namespace, &name).await?,
+        };
+        let Some(found) = found else {
+            return Ok(Verdict::Outdated);
+        };
+        match owner.verdict(&found, file, snapshot, ledger.written.get(&name).map(String::as_str)) {
+            Verdict::Foreign => Err(Error::Conflict(name)),
+            verdict => Ok(verdict),
+        }
+    }
+
+    async fn clear_surplus(&self, owner: &Owner, snapshot: &Snapshot, ledger: &mut Ledger) -> Result<(), Error> {
+        let wanted = |name: &str| snapshot.files.iter().any(|file| owner.environment.config_map(&file.name) == name);
+        let surplus: Vec<ObjectMeta> =
+            self.all(owner).filter(|found| !found.name.as_deref().is_some_and(wanted)).collect();
+        ledger.surplus.retain(|name, _| surplus.iter().any(|found| found.name.as_ref() == Some(name)));
+        let now = Instant::now();
+        for found in surplus {
+            let since = *ledger.surplus.entry(found.name.clone().unwrap_or_default()).or_insert(now);
+            if now.duration_since(since) >= self.grace {
+                write::delete(&self.client, &owner.namespace, &found).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn known(&self, owner: &Owner, name: &str) -> Option<ObjectMeta> {
+        let reference = ObjectRef::new(name).within(&owner.namespace);
+        self.objects.get(&reference).map(|found| found.metadata.clone())
+    }
+
+    /// All objects of this owner.
+    fn all(&self, owner: &Owner) -> impl Iterator<Item = ObjectMeta> {
+        let of_owner = |found: &ObjectMeta| {
+            let environment = found.labels.as_ref().and_then(|labels| labels.get(label::ENVIRONMENT));
+            found.namespace.as_ref() == Some(&owner.namespace)
+                && environment.map(String::as_str) == Some(owner.environment.as_str())
+                && owner.owns(found)
+        };
+        self.objects
+            .state()
+            .into_iter()
+            .filter(move |found| of_owner(&found.metadata))
+            .map(|found| found.metadata.clone())
+    }
+}
+
+fn fits(snapshot: &Snapshot) -> Result<(), Error> {
+    match snapshot.files.iter().find(|file| file.bytes.len() > OBJECT_MAX) {
+        Some(file) => {
+            Err(Error::CapacityExceeded { file: file.name.clone(), size: file.bytes.len(), limit: OBJECT_MAX })
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,223 @@
+//! What an object in the cluster should be, and what is to be done about what is there. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::ConfigMap,
+    apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference},
+};
+
+use super::snapshot::{File, Snapshot};
+use crate::names::{EnvironmentName, FIELD_MANAGER, FORMAT, annotation, label};
+
+/// Keeps a widely used controller from restarting pods whenever flags change.
+const RELOADER_IGNORE: &str = "reloader.stakater.com/ignore";
+
+/// Whose objects these are.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    /// The namespace of all of them.
+    pub namespace: String,
+    /// The environment.
+    pub environment: EnvironmentName,
+    /// The reference to the FeatureEnvironment.
+    pub reference: OwnerReference,
+}
+
+/// What is to be done about an object that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is as it should be.
+    Current,
+    /// It is ours, and different.
+    Outdated,
+    /// It is somebody else's.
+    Foreign,
+}
+
+impl Owner {
+    /// The ConfigMap that carries `file`.
+    pub(super) fn object(&self, file: &File, snapshot: &Snapshot) -> ConfigMap {
+        ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(self.environment.config_map(&file.name)),
+                namespace: Some(self.namespace.clone()),
+                labels: Some(self.labels()),
+                annotations: Some(annotations(file, snapshot)),
+                owner_references: Some(vec![self.reference.clone()]),
+                ..ObjectMeta::default()
+            },
+            binary_data: Some(BTreeMap::from([(file.name.clone(), ByteString(file.bytes.clone()))])),
+            ..ConfigMap::default()
+        }
+    }
+
+    fn labels(&self) -> BTreeMap<String, String> {
+        [(label::MANAGED_BY, label::REMORA), (label::ENVIRONMENT, self.environment.as_str()), (label::FORMAT, FORMAT)]
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect()
+    }
+
+    /// What to do about the object with this metadata, which `file` belongs into. `written` is its version after our last
+    /// write, where we remember it: a later version was written by somebody.
+    pub(super) fn verdict(
+        &self,
+        found: &ObjectMeta,
+        file: &File,
+        snapshot: &Snapshot,
+        written: Option<&str>,
+    ) -> Verdict {
+        if !self.owns(found) {
+            return Verdict::Foreign;
+        }
+        let untouched = match written {
+            Some(version) => found.resource_version.as_deref() == Some(version),
+            None => written_by_us_alone(found) && self.is_labelled(found) && self.refers(found),
+        };
+        let carries = carries(found.annotations.as_ref(), &annotations(file, snapshot));
+        if untouched && carries { Verdict::Current } else { Verdict::Outdated }
+    }
+
+    /// Ours is what we control, and what only we ever wrote where somebody took the reference away.
+    pub(super) fn owns(&self, found: &ObjectMeta) -> bool {
+        let controller = found.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
+        match controller {
+            Some(controller) => controller.uid == self.reference.uid,
+            None => found.managed_fields.iter().flatten().any(is_our_apply),
+        }
+    }
+
+    fn refers(&self, found: &ObjectMeta) -> bool {
+        found.owner_references.iter().flatten().any(|owner| *owner == self.reference)
+    }
+
+    fn is_labelled(&self, found: &ObjectMeta) -> bool {
+        carries(found.labels.as_ref(), &self.labels())
+    }
+}
+
+fn annotations(file: &File, snapshot: &Snapshot) -> BTreeMap<String, String> {
+    let mut annotations = BTreeMap::from([
+        (annotation::CONTENT.to_owned(), file.digest.clone()),
+        (RELOADER_IGNORE.to_owned(), "true".to_owned()),
+    ]);
+    // Only the core changes with every revision: others stay unwritten while their bytes are the same.
+    if file.is_core() {
+        annotations.insert(annotation::REVISION.to_owned(), snapshot.revision.clone());
+    }
+    annotations
+}
+
+fn carries(found: Option<&BTreeMap<String, String>>, wanted: &BTreeMap<String, String>) -> bool {
+    wanted.iter().all(|(key, value)| found.and_then(|found| found.get(key)) == Some(value))
+}
+
+fn is_our_apply(entry: &ManagedFieldsEntry) -> bool {
+    entry.manager.as_deref() == Some(FIELD_MANAGER) && entry.operation.as_deref() == Some("Apply")
+}
+
+/// Whether the data are ours, and nobody else's too.
+fn written_by_us_alone(found: &ObjectMeta) -> bool {
+    let mut writers = found.managed_fields.iter().flatten().filter(|entry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        fields.is_some_and(|fields| fields.get("f:binaryData").is_some() || fields.get("f:data").is_some())
+    });
+    writers.next().is_some_and(is_our_apply) && writers.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::FieldsV1;
+    use serde_json::json;
+
+    use super::*;
+
+    fn owner() -> Owner {
+        Owner {
+            namespace: "shop".to_owned(),
+            environment: "storefront".parse().unwrap(),
+            reference: OwnerReference {
+                api_version: "remora.dev/v1alpha1".to_owned(),
+                kind: "FeatureEnvironment".to_owned(),
+                name: "storefront".to_owned(),
+                uid: "uid-1".to_owned(),
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            },
+        }
+    }
+
+    fn snapshot() -> Snapshot {
+        Snapshot::new("abc".to_owned(), vec![File::new("core".to_owned(), b"bytes".to_vec())])
+    }
+
+    fn entry(manager: &str, operation: &str) -> ManagedFieldsEntry {
+        ManagedFieldsEntry {
+            manager: Some(manager.to_owned()),
+            operation: Some(operation.to_owned()),
+            fields_v1: Some(FieldsV1(json!({"f:binaryData": {"f:core": {}}}))),
+            ..ManagedFieldsEntry::default()
+        }
+    }
+
+    /// As the API server keeps it after our write.
+    fn published() -> ObjectMeta {
+        let snapshot = snapshot();
+        let mut meta = owner().object(&snapshot.files[0], &snapshot).metadata;
+        meta.resource_version = Some("7".to_owned());
+        meta.managed_fields = Some(vec![entry(FIELD_MANAGER, "Apply")]);
+        meta
+    }
+
+    fn verdict(meta: &ObjectMeta, written: Option<&str>) -> Verdict {
+        let snapshot = snapshot();
+        owner().verdict(meta, &snapshot.files[0], &snapshot, written)
+    }
+
+    #[test]
+    fn what_we_wrote_stays_as_it_is() {
+        assert_eq!(verdict(&published(), Some("7")), Verdict::Current);
+        assert_eq!(verdict(&published(), None), Verdict::Current);
+    }
+
+    #[test]
+    fn what_somebody_altered_is_written_again() {
+        assert_eq!(verdict(&published(), Some("6")), Verdict::Outdated);
+        let mut edited = published();
+        edited.managed_fields.as_mut().unwrap().push(entry("kubectl-edit", "Update"));
+        assert_eq!(verdict(&edited, None), Verdict::Outdated);
+        let mut unlabelled = published();
+        unlabelled.labels = None;
+        assert_eq!(verdict(&unlabelled, None), Verdict::Outdated);
+        let mut other = published();
+        other.annotations.as_mut().unwrap().insert(annotation::CONTENT.to_owned(), "0".to_owned());
+        assert_eq!(verdict(&other, Some("7")), Verdict::Outdated);
+    }
+
+    #[test]
+    fn an_orphan_of_ours_comes_home() {
+        let mut orphan = published();
+        orphan.owner_references = None;
+        assert_eq!(verdict(&orphan, None), Verdict::Outdated);
+    }
+
+    #[test]
+    fn what_is_somebody_elses_stays_theirs() {
+        let mut foreign = published();
+        foreign.owner_references.as_mut().unwrap()[0].uid = "uid-2".to_owned();
+        assert_eq!(verdict(&foreign, Some("7")), Verdict::Foreign);
+        let mut made_by_hand = published();
+        made_by_hand.owner_references = None;
+        made_by_hand.managed_fields = Some(vec![entry("kubectl", "Update")]);
+        assert_eq!(verdict(&made_by_hand, None), Verdict::Foreign);
+    }
+
+    #[test]
+    fn only_the_core_tells_the_revision() {
+        let file = File::new("overrides-00".to_owned(), vec![1]);
+        assert!(!annotations(&file, &snapshot()).contains_key(annotation::REVISION));
+        assert!(annotations(&snapshot().files[0], &snapshot()).contains_key(annotation::REVISION));
+    }
+}

@@ -1,0 +1,104 @@
+//! Conditions: their types, and how one follows from the last. Pure.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+/// The spec, and what it refers to, can be used.
+pub const ACCEPTED: &str = "Accepted";
+/// The last attempt to read the source succeeded.
+pub const FETCHED: &str = "Fetched";
+/// What was fetched last is published.
+pub const PUBLISHED: &str = "Published";
+/// A snapshot is published: pods have something to serve.
+pub const READY: &str = "Ready";
+/// What is published has not been confirmed by its source for long.
+pub const STALE: &str = "Stale";
+
+/// The API server's bound on a message.
+const MESSAGE_MAX: usize = 4096;
+
+/// What a condition says now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) status: &'static str,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+impl State {
+    pub(super) fn yes(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { status: "True", reason, message: message.into() }
+    }
+
+    pub(super) fn no(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { status: "False", reason, message: message.into() }
+    }
+
+    pub(super) fn unknown(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { status: "Unknown", reason, message: message.into() }
+    }
+}
+
+/// The condition of this type.
+pub(super) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+/// The condition that follows from `previous`: its time moves only when its status does.
+pub(super) fn next(
+    previous: Option<&Condition>,
+    kind: &str,
+    state: State,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Condition {
+    let since = previous
+        .filter(|previous| previous.status == state.status)
+        .map(|previous| previous.last_transition_time.clone());
+    Condition {
+        type_: kind.to_owned(),
+        status: state.status.to_owned(),
+        reason: state.reason.to_owned(),
+        message: truncated(state.message, MESSAGE_MAX),
+        observed_generation: generation,
+        last_transition_time: since.unwrap_or(Time(now)),
+    }
+}
+
+/// The same state again, seen at this generation.
+pub(super) fn again(previous: &Condition, generation: Option<i64>) -> Condition {
+    Condition { observed_generation: generation, ..previous.clone() }
+}
+
+/// At most `limit` bytes of `text`.
+pub(super) fn truncated(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        let end = (0..=limit.saturating_sub('…'.len_utf8())).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or_default());
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_moves_only_with_status() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let first = next(None, READY, State::no("Pending", "waiting"), Some(1), at(1));
+        let second = next(Some(&first), READY, State::no("Missing", "gone"), Some(2), at(2));
+        assert_eq!(second.last_transition_time, Time(at(1)));
+        assert_eq!(second.observed_generation, Some(2));
+        let third = next(Some(&second), READY, State::yes("Published", ""), Some(2), at(3));
+        assert_eq!(third.last_transition_time, Time(at(3)));
+    }
+
+    #[test]
+    fn text_is_cut_between_characters() {
+        assert_eq!(truncated("äöü".to_owned(), 6), "äöü");
+        assert_eq!(truncated("äöüx".to_owned(), 6), "ä…");
+        assert!(truncated("ä".repeat(3000), MESSAGE_MAX).len() <= MESSAGE_MAX);
+    }
+}

@@ -1,0 +1,86 @@
+//! Events: the transitions between two statuses, once each. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::runtime::events::{Event, EventType};
+
+use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, find, truncated};
+use crate::api::FeatureEnvironmentStatus;
+
+/// The API server's bound on an Event's note.
+const NOTE_MAX: usize = 1024;
+
+/// What is worth an Event between these two.
+pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus) -> Vec<Event> {
+    let mut events = Vec::new();
+    let fell = |kind: &str| became(before, after, kind, "False");
+    if let Some(accepted) = fell(ACCEPTED) {
+        events.push(warning(accepted, "Accept"));
+    } else if let Some(fetched) = fell(FETCHED) {
+        events.push(warning(fetched, "Fetch"));
+    }
+    if let Some(published) = fell(PUBLISHED).filter(|published| published.reason != "Pending") {
+        events.push(warning(published, "Publish"));
+    }
+    if let Some(stale) = became(before, after, STALE, "True") {
+        events.push(warning(stale, "Fetch"));
+    }
+    let was = |kind: &str| find(&before.conditions, kind).map(|condition| condition.status.as_str());
+    let is = |kind: &str| find(&after.conditions, kind).map(|condition| condition.status.as_str());
+    if was(FETCHED) == Some("False") && is(FETCHED) == Some("True") {
+        events.push(normal("FetchRecovered", "the source is read again".to_owned(), "Fetch"));
+    }
+    match &after.revision {
+        Some(revision) if before.revision.as_ref() != Some(revision) => {
+            events.push(normal("Published", published_note(revision, after), "Publish"));
+        }
+        None if was(READY) == Some("True") => {
+            events.push(event(
+                EventType::Warning,
+                "NothingPublished",
+                "the published ConfigMap is gone".to_owned(),
+                "Publish",
+            ));
+        }
+        _ => {}
+    }
+    events
+}
+
+/// The condition, if it has this status and had not, or has another reason now.
+fn became<'a>(
+    before: &FeatureEnvironmentStatus,
+    after: &'a FeatureEnvironmentStatus,
+    kind: &str,
+    status: &str,
+) -> Option<&'a Condition> {
+    let now = find(&after.conditions, kind).filter(|condition| condition.status == status)?;
+    let same = find(&before.conditions, kind).is_some_and(|was| was.status == status && was.reason == now.reason);
+    (!same).then_some(now)
+}
+
+fn published_note(revision: &str, status: &FeatureEnvironmentStatus) -> String {
+    format!(
+        "revision {revision}: {} features, {} overrides, {} bytes",
+        status.features.unwrap_or_default(),
+        status.overrides.unwrap_or_default(),
+        status.bytes.unwrap_or_default()
+    )
+}
+
+fn warning(condition: &Condition, action: &str) -> Event {
+    event(EventType::Warning, &condition.reason, condition.message.clone(), action)
+}
+
+fn normal(reason: &str, note: String, action: &str) -> Event {
+    event(EventType::Normal, reason, note, action)
+}
+
+fn event(type_: EventType, reason: &str, note: String, action: &str) -> Event {
+    Event {
+        type_,
+        reason: reason.to_owned(),
+        note: Some(truncated(note, NOTE_MAX)),
+        action: action.to_owned(),
+        secondary: None,
+    }
+}

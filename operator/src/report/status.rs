@@ -1,0 +1,199 @@
+//! The status that follows from the last status and from what happened. Pure.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, State, again, find, next};
+use crate::api::{FeatureEnvironmentStatus, Finding};
+
+/// Findings that are listed; all are counted.
+const FINDINGS_MAX: usize = 20;
+
+/// What happened in one reconciliation.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The generation that was reconciled.
+    pub generation: Option<i64>,
+    /// Whether the owner wants nothing to happen.
+    pub suspended: bool,
+    /// What became of the fetch.
+    pub fetch: Fetch,
+    /// What became of the publication.
+    pub publication: Publication,
+    /// The revision that the cluster carries.
+    pub revision: Option<String>,
+    /// How long a source may fail before what is published is called stale.
+    pub stale_after: Duration,
+}
+
+/// Why something did not happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// One word.
+    pub reason: &'static str,
+    /// What was wrong, and what to do.
+    pub message: String,
+}
+
+/// What became of a fetch.
+#[derive(Clone, Debug)]
+pub enum Fetch {
+    /// It was not time.
+    NotDue,
+    /// The source was read.
+    Done,
+    /// The spec, or what it refers to, cannot be used.
+    Refused(Failure),
+    /// The source could not be read.
+    Failed(Failure),
+}
+
+/// What became of a publication.
+#[derive(Clone, Debug)]
+pub enum Publication {
+    /// There was nothing to publish.
+    None,
+    /// The snapshot that is held is published.
+    Done {
+        /// The objects that carry it.
+        objects: Vec<String>,
+        /// What is in it, where it was compiled just now.
+        contents: Option<Contents>,
+    },
+    /// What was fetched could not be compiled or published.
+    Failed(Failure),
+}
+
+/// What is in a snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    /// Features.
+    pub features: i64,
+    /// Segments.
+    pub segments: i64,
+    /// Identities with overrides.
+    pub overrides: i64,
+    /// Bytes of all files.
+    pub bytes: i64,
+    /// When the source says that it was changed.
+    pub updated_at: Option<String>,
+    /// What its owners may want to know.
+    pub findings: Vec<Finding>,
+}
+
+/// The status that follows.
+pub(super) fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp) -> FeatureEnvironmentStatus {
+    let mut status = previous.clone();
+    let conditions = conditions(&previous.conditions, &facts, now);
+    if let Publication::Done { objects, contents } = facts.publication {
+        status.objects = objects;
+        if let Some(contents) = contents {
+            record(&mut status, contents);
+        }
+    }
+    FeatureEnvironmentStatus { observed_generation: facts.generation, conditions, revision: facts.revision, ..status }
+}
+
+fn record(status: &mut FeatureEnvironmentStatus, contents: Contents) {
+    let Contents { features, segments, overrides, bytes, updated_at, mut findings } = contents;
+    status.features = Some(features);
+    status.segments = Some(segments);
+    status.overrides = Some(overrides);
+    status.bytes = Some(bytes);
+    status.source_updated_at = updated_at;
+    status.finding_count = i64::try_from(findings.len()).ok();
+    findings.truncate(FINDINGS_MAX);
+    status.findings = findings;
+}
+
+fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Condition> {
+    let step = |kind: &str, state: Option<State>| match (state, find(previous, kind)) {
+        (Some(state), before) => next(before, kind, state, facts.generation, now),
+        (None, Some(before)) => again(before, facts.generation),
+        (None, None) => next(None, kind, State::unknown("Pending", "not tried yet"), facts.generation, now),
+    };
+    let accepted = step(ACCEPTED, accepted(facts));
+    let fetched = step(FETCHED, fetched(facts));
+    let published = step(PUBLISHED, published(facts));
+    let ready = step(READY, Some(ready(facts, &fetched, &published)));
+    let stale = step(STALE, Some(stale(facts, &fetched, now)));
+    vec![accepted, fetched, published, ready, stale]
+}
+
+fn accepted(facts: &Facts) -> Option<State> {
+    match &facts.fetch {
+        _ if facts.suspended => {
+            Some(State::yes("Suspended", "spec.suspend is true: nothing is fetched, and nothing is written"))
+        }
+        Fetch::Refused(failure) => Some(State::no(failure.reason, failure.message.clone())),
+        Fetch::Done | Fetch::Failed(_) => Some(State::yes("Accepted", "the spec and what it refers to can be used")),
+        Fetch::NotDue => None,
+    }
+}
+
+fn fetched(facts: &Facts) -> Option<State> {
+    match &facts.fetch {
+        Fetch::NotDue => None,
+        Fetch::Done => Some(State::yes("Synced", "the source was read")),
+        Fetch::Refused(failure) | Fetch::Failed(failure) => Some(State::no(failure.reason, failure.message.clone())),
+    }
+}
+
+fn published(facts: &Facts) -> Option<State> {
+    match (&facts.publication, &facts.revision) {
+        (Publication::Done { objects, .. }, _) => Some(State::yes("Published", in_objects(objects.len()))),
+        (Publication::Failed(failure), _) => Some(State::no(failure.reason, failure.message.clone())),
+        (Publication::None, Some(_)) => None,
+        (Publication::None, None) => Some(State::no("Pending", "nothing has been fetched that could be published")),
+    }
+}
+
+fn in_objects(count: usize) -> String {
+    if count == 1 { "in one ConfigMap".to_owned() } else { format!("in {count} ConfigMaps") }
+}
+
+/// A snapshot that is there is served, whatever its source does.
+fn ready(facts: &Facts, fetched: &Condition, published: &Condition) -> State {
+    match &facts.revision {
+        Some(revision) if published.status == "False" => State::yes(
+            "LastGood",
+            format!("revision {revision} is served; a newer one is not published: {}", published.message),
+        ),
+        Some(revision) if fetched.status == "False" => {
+            State::yes("LastGood", format!("revision {revision} is served; its source fails: {}", fetched.message))
+        }
+        Some(revision) => State::yes("Published", format!("revision {revision} is served")),
+        None => {
+            let cause = [fetched, published]
+                .into_iter()
+                .find(|condition| condition.status == "False" && condition.reason != "Pending");
+            match cause {
+                Some(cause) => State::no("NothingPublished", cause.message.clone()),
+                None if facts.suspended => State::no("Suspended", "nothing was published before spec.suspend was set"),
+                None => State::no("Pending", "nothing is published yet"),
+            }
+        }
+    }
+}
+
+/// The reason is the column that people look at.
+fn stale(facts: &Facts, fetched: &Condition, now: Timestamp) -> State {
+    if facts.suspended {
+        return State::unknown("Suspended", "spec.suspend is true: the source is not read");
+    }
+    let failing = Duration::try_from(now.duration_since(fetched.last_transition_time.0)).unwrap_or_default();
+    match fetched.status.as_str() {
+        "True" => State::no("Current", "the source confirms what is published"),
+        "False" if facts.revision.is_none() => {
+            State::unknown("NothingPublished", "there is nothing that could be stale")
+        }
+        "False" if failing >= facts.stale_after => State::yes(
+            "Stale",
+            format!("the source fails since {}: {}", fetched.last_transition_time.0, fetched.message),
+        ),
+        "False" => State::no("Behind", format!("the source fails since {}", fetched.last_transition_time.0)),
+        _ => State::unknown("Pending", "the source was not read yet"),
+    }
+}

@@ -1,0 +1,155 @@
+use kube::runtime::events::EventType;
+
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn facts(fetch: Fetch, publication: Publication, revision: Option<&str>) -> Facts {
+    Facts {
+        generation: Some(1),
+        suspended: false,
+        fetch,
+        publication,
+        revision: revision.map(str::to_owned),
+        stale_after: HOUR,
+    }
+}
+
+fn failure(reason: &'static str) -> Failure {
+    Failure { reason, message: format!("{reason}: do this") }
+}
+
+fn done() -> Publication {
+    Publication::Done {
+        objects: vec!["remora-a-v1-core".to_owned()],
+        contents: Some(Contents { features: 3, overrides: 2, bytes: 100, ..Contents::default() }),
+    }
+}
+
+fn condition(status: &FeatureEnvironmentStatus, kind: &str) -> (String, String) {
+    let found = status.conditions.iter().find(|condition| condition.type_ == kind).unwrap();
+    (found.status.clone(), found.reason.clone())
+}
+
+fn is(status: &FeatureEnvironmentStatus, kind: &str, expected: (&str, &str)) {
+    assert_eq!(condition(status, kind), (expected.0.to_owned(), expected.1.to_owned()), "{kind}");
+}
+
+fn published() -> FeatureEnvironmentStatus {
+    status::follow(&FeatureEnvironmentStatus::default(), facts(Fetch::Done, done(), Some("abc")), at(0))
+}
+
+#[test]
+fn what_is_published_is_ready() {
+    let status = published();
+    is(&status, ACCEPTED, ("True", "Accepted"));
+    is(&status, FETCHED, ("True", "Synced"));
+    is(&status, PUBLISHED, ("True", "Published"));
+    is(&status, READY, ("True", "Published"));
+    is(&status, STALE, ("False", "Current"));
+    assert_eq!((status.features, status.overrides, status.bytes), (Some(3), Some(2), Some(100)));
+    assert!(status.conditions.iter().all(|condition| condition.observed_generation == Some(1)));
+}
+
+#[test]
+fn the_same_again_is_no_news() {
+    let status = published();
+    for fetch in [Fetch::Done, Fetch::NotDue] {
+        let publication = Publication::Done { objects: status.objects.clone(), contents: None };
+        assert_eq!(status::follow(&status, facts(fetch, publication, Some("abc")), at(999)), status);
+    }
+}
+
+#[test]
+fn a_failing_source_leaves_what_is_published_ready() {
+    let failing = || facts(Fetch::Failed(failure("UpstreamUnavailable")), Publication::None, Some("abc"));
+    let behind = status::follow(&published(), failing(), at(10));
+    is(&behind, ACCEPTED, ("True", "Accepted"));
+    is(&behind, FETCHED, ("False", "UpstreamUnavailable"));
+    is(&behind, PUBLISHED, ("True", "Published"));
+    is(&behind, READY, ("True", "LastGood"));
+    is(&behind, STALE, ("False", "Behind"));
+    let still = status::follow(&behind, failing(), at(60));
+    assert_eq!(still, behind, "a poll that fails like the last is no news");
+    let stale = status::follow(&still, failing(), at(10 + 3600));
+    is(&stale, READY, ("True", "LastGood"));
+    is(&stale, STALE, ("True", "Stale"));
+}
+
+#[test]
+fn what_never_worked_is_not_ready() {
+    let refused = facts(Fetch::Refused(failure("SecretNotFound")), Publication::None, None);
+    let status = status::follow(&FeatureEnvironmentStatus::default(), refused, at(0));
+    is(&status, ACCEPTED, ("False", "SecretNotFound"));
+    is(&status, FETCHED, ("False", "SecretNotFound"));
+    is(&status, PUBLISHED, ("False", "Pending"));
+    is(&status, READY, ("False", "NothingPublished"));
+    is(&status, STALE, ("Unknown", "NothingPublished"));
+    let ready = status.conditions.iter().find(|condition| condition.type_ == READY).unwrap();
+    assert_eq!(ready.message, "SecretNotFound: do this");
+}
+
+#[test]
+fn a_document_that_does_not_fit_leaves_the_last_good() {
+    let facts = facts(Fetch::Done, Publication::Failed(failure("CapacityExceeded")), Some("abc"));
+    let status = status::follow(&published(), facts, at(5));
+    is(&status, PUBLISHED, ("False", "CapacityExceeded"));
+    is(&status, READY, ("True", "LastGood"));
+    assert_eq!(status.features, Some(3));
+}
+
+#[test]
+fn suspension_is_visible() {
+    let suspended = Facts { suspended: true, ..facts(Fetch::NotDue, Publication::None, Some("abc")) };
+    let status = status::follow(&published(), suspended, at(5));
+    is(&status, ACCEPTED, ("True", "Suspended"));
+    is(&status, READY, ("True", "Published"));
+    is(&status, STALE, ("Unknown", "Suspended"));
+}
+
+#[test]
+fn findings_are_counted_and_a_few_are_listed() {
+    let finding = |n: usize| crate::api::Finding { subject: format!("feature {n}"), message: "large".to_owned() };
+    let contents = Contents { findings: (0..50).map(finding).collect(), ..Contents::default() };
+    let publication = Publication::Done { objects: Vec::new(), contents: Some(contents) };
+    let status =
+        status::follow(&FeatureEnvironmentStatus::default(), facts(Fetch::Done, publication, Some("a")), at(0));
+    assert_eq!((status.findings.len(), status.finding_count), (20, Some(50)));
+}
+
+#[test]
+fn events_tell_transitions_only() {
+    let reasons = |before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus| -> Vec<String> {
+        events::between(before, after).into_iter().map(|event| event.reason).collect()
+    };
+    let failing = |reason| facts(Fetch::Failed(failure(reason)), Publication::None, Some("abc"));
+    let new = FeatureEnvironmentStatus::default();
+    let good = published();
+    assert_eq!(reasons(&new, &good), ["Published"]);
+    assert!(reasons(&good, &good).is_empty());
+    let bad = status::follow(&good, failing("UpstreamUnavailable"), at(1));
+    assert_eq!(reasons(&good, &bad), ["UpstreamUnavailable"]);
+    let other = status::follow(&bad, failing("TLSFailure"), at(2));
+    assert_eq!(reasons(&bad, &other), ["TLSFailure"]);
+    let same = status::follow(&other, failing("TLSFailure"), at(3));
+    assert!(reasons(&other, &same).is_empty());
+    let healed = status::follow(&same, facts(Fetch::Done, done(), Some("def")), at(4));
+    assert_eq!(reasons(&same, &healed), ["FetchRecovered", "Published"]);
+    let refused =
+        status::follow(&new, facts(Fetch::Refused(failure("SecretNotFound")), Publication::None, None), at(0));
+    assert_eq!(reasons(&new, &refused), ["SecretNotFound"]);
+}
+
+#[test]
+fn notes_are_short_enough_for_the_api_server() {
+    let long = Failure { reason: "WriteFailed", message: "ü".repeat(5000) };
+    let after = status::follow(&published(), facts(Fetch::Done, Publication::Failed(long), Some("abc")), at(1));
+    let events = events::between(&published(), &after);
+    assert_eq!(events.len(), 1);
+    assert!(matches!(events[0].type_, EventType::Warning));
+    assert!(events[0].note.as_ref().unwrap().len() <= 1024);
+}

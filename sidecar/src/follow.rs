@@ -55,10 +55,10 @@ impl Follower {
         }
     }
 
-    /// Looks at the volumes for ever.
-    pub(crate) fn run(mut self) -> ! {
+    /// Looks at the volumes for as long as somebody else is interested.
+    pub(crate) fn run(mut self) {
         let watch = Watch::new();
-        loop {
+        while Arc::strong_count(&self.state) > 1 {
             if let Some(watch) = &watch {
                 self.volumes.iter().for_each(|volume| watch.add(&volume.directory));
             }
@@ -323,6 +323,5 @@ fn attach(snapshot: &mut Snapshot<Region>, region: Region, refused: &mut Vec<Str
 
 /// Starts to follow, on a thread of its own.
 pub(crate) fn spawn(follower: Follower) -> io::Result<()> {
-    let run = move || match follower.run() {};
-    std::thread::Builder::new().name("follow".to_owned()).stack_size(256 * 1024).spawn(run).map(drop)
+    std::thread::Builder::new().name("follow".to_owned()).stack_size(256 * 1024).spawn(|| follower.run()).map(drop)
 }

@@ -2,7 +2,7 @@
 //! compiled and served, and asked for every case of `edge-proxy/` (the same bytes) and of `flagsmith-api/`
 //! (the same names, in order, with the same states and values).
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod support;
 

@@ -610,4 +610,42 @@ mod tests {
             assert!(value(&body[..at]).is_err(), "cut at {at}");
         }
     }
+
+    /// Bodies that were damaged at random are judged, and read, as another reader does.
+    #[test]
+    fn damaged_bodies_are_judged_as_others_judge_them() {
+        const SEED: &str = r#"{"identifier":"ü\ud83d\ude00\n","traits":[{"trait_key":"k","trait_value":-1.5e3},[0,10,{}],true,null,false,""]}"#;
+        const SPLINTERS: &[&[u8]] = &[
+            b"\"", b"\\", b"{", b"}", b"[", b"]", b",", b":", b"0", b"1", b"-", b".", b"e", b"+", b" ", b"\n", b"n",
+            b"\xc3", b"u", b"\\u00e9", b"null",
+        ];
+        let mut state = 1u64;
+        let mut random = move |limit: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % limit
+        };
+        let mut accepted = 0;
+        for _ in 0..100_000 {
+            let mut body = SEED.as_bytes().to_vec();
+            for _ in 0..=random(3) {
+                let at = random(body.len());
+                let end = (at + random(4)).min(body.len());
+                let splinter = SPLINTERS[random(SPLINTERS.len())];
+                body.splice(at..end, splinter.iter().copied());
+            }
+            let theirs = serde_json::from_slice::<serde_json::Value>(&body).ok();
+            let read = || {
+                let mut reader = Reader::new(&body)?;
+                let value = reader.value()?;
+                reader.finish().map(|()| value)
+            };
+            let ours = read();
+            assert_eq!(ours.is_ok(), theirs.is_some(), "{:?} {ours:?}", String::from_utf8_lossy(&body));
+            if let (Ok(Value::String(text)), Some(serde_json::Value::String(other))) = (ours, &theirs) {
+                assert_eq!(text.decode(&mut String::new()), other);
+            }
+            accepted += usize::from(theirs.is_some());
+        }
+        assert!(accepted > 1_000, "{accepted}");
+    }
 }

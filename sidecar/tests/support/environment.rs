@@ -1,8 +1,8 @@
 //! A small environment.
 
 use remora_snapshot::model::{
-    Comparand, Comparison, Condition, Context, Derivation, Environment, EnvironmentFlags, Feature, IdentityFlag,
-    IdentityOverride, Junction, Override, Property, Rule, Segment, Test,
+    Comparand, Comparison, Condition, Context, Derivation, Environment, Feature, IdentityFlag, IdentityOverride,
+    Junction, Override, Property, Rule, Segment, Test,
 };
 use remora_snapshot::{Written, write};
 
@@ -56,8 +56,7 @@ pub(crate) fn environment(name: &str, client_key: &str, revision: u32) -> Enviro
             identifier: "somebody".to_owned(),
             flags: vec![IdentityFlag { feature: 1, enabled: true, value: "\"mine\"".to_owned() }],
         }],
-        hide_disabled: false,
-        environment_flags: EnvironmentFlags::Plain,
+        ..Environment::default()
     }
 }
 

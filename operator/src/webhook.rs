@@ -9,16 +9,19 @@
 //! the request, the administrator's configuration and a cache of names: any pod of the cluster may call this endpoint,
 //! and learns nothing from it but which environments exist.
 
+mod activity;
 mod admit;
+mod callers;
+mod connection;
 mod environments;
 mod metrics;
 mod review;
 mod serve;
 
-use std::{convert::Infallible, net::SocketAddr, time::Duration};
+use std::{convert::Infallible, future::pending, net::SocketAddr};
 
 use kube::Client;
-use tokio::{net::TcpListener, sync::watch, time::sleep};
+use tokio::{net::TcpListener, sync::watch};
 
 pub use self::{
     admit::{Webhook, router},
@@ -55,9 +58,6 @@ pub enum Error {
     },
 }
 
-/// How long a replica that is told to end still takes new connections: until every node has heard that it is not ready.
-const LINGER: Duration = Duration::from_secs(5);
-
 /// Serves until `shutdown` is true, and then until API servers know of it and what is under way is answered.
 ///
 /// `ready` becomes true when the API server has been told which certificates to trust and the cache of environments is
@@ -67,7 +67,7 @@ pub async fn run(
     options: Options,
     metrics: Metrics,
     ready: watch::Sender<bool>,
-    mut shutdown: watch::Receiver<bool>,
+    shutdown: watch::Receiver<bool>,
 ) -> Result<(), Error> {
     let address = options.listen;
     let listener = TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })?;
@@ -77,28 +77,24 @@ pub async fn run(
     let webhook = Webhook::new(options.inject, environments.clone(), metrics);
     tracing::info!(%address, "webhook listens");
 
-    let told_to_end = shutdown.clone();
-    let (end, ending) = watch::channel(false);
-    let serving = serve(listener, router(webhook), certificate, Limits::default(), ending);
-    let lingering = async {
+    let mut told_to_end = shutdown.clone();
+    let (told, is_ready) = (shutdown.clone(), ready.clone());
+    let serving = serve(listener, router(webhook), certificate, Limits::default(), shutdown);
+    let leaving = async {
         // An error means that nobody can ask for the end any more, which is the end too.
-        let _ = shutdown.wait_for(|shutdown| *shutdown).await;
+        let _ = told_to_end.wait_for(|told| *told).await;
         ready.send_replace(false);
-        sleep(LINGER).await;
-        end.send_replace(true);
-        std::future::pending::<Infallible>().await
+        pending::<Infallible>().await
     };
     let keeping = keeper.run(|| async {
         environments.filled().await;
-        if !*told_to_end.borrow() {
-            ready.send_replace(true);
-            tracing::info!("webhook is ready");
-        }
+        is_ready.send_replace(!*told.borrow());
+        tracing::info!("webhook is ready");
     });
     tokio::select! {
         () = serving => Ok(()),
-        never = lingering => match never {},
-        never = keeping => match never {},
+        never = leaving => match never {},
         never = following => match never {},
+        never = keeping => match never {},
     }
 }

@@ -41,6 +41,7 @@ fn limits() -> Limits {
         head: Duration::from_millis(500),
         request: Duration::from_secs(2),
         idle: Duration::from_secs(1),
+        linger: Duration::from_millis(500),
         drain: Duration::from_secs(5),
         ..Limits::default()
     }
@@ -151,8 +152,27 @@ async fn slow_heads_and_bodies_are_cut() {
 }
 
 #[tokio::test]
+async fn a_quiet_connection_is_kept_for_its_next_request() {
+    let (server, trusted) =
+        start(Limits { head: Duration::from_millis(100), idle: Duration::from_secs(60), ..limits() }).await;
+    let mut kept = tls(&server, &trusted).await;
+    for _ in 0..3 {
+        // Longer than a head may take: the API server keeps connections that it does not use for a while.
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        kept.write_all(b"POST /mutate HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+        let mut answer = [0; 12];
+        kept.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        let mut rest = Vec::new();
+        while !rest.ends_with(b"\r\n\r\nok") {
+            rest.push(kept.read_u8().await.unwrap());
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_idle_connection_is_closed() {
-    let (server, trusted) = start(Limits { head: Duration::from_secs(60), ..limits() }).await;
+    let (server, trusted) = start(limits()).await;
     let mut silent = tls(&server, &trusted).await;
     assert!(is_closed(&mut silent, Duration::from_secs(5)).await);
 }
@@ -179,6 +199,18 @@ async fn one_address_cannot_take_all_connections() {
 }
 
 #[tokio::test]
+async fn answers_at_the_end_close_their_connections() {
+    let (server, trusted) = start(limits()).await;
+    let mut stream = tls(&server, &trusted).await;
+    server.shutdown.send_replace(true);
+    stream.write_all(b"POST /mutate HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+    let mut answer = Vec::new();
+    timeout(Duration::from_millis(400), stream.read_to_end(&mut answer)).await.expect("closed").unwrap();
+    assert!(answer.ends_with(b"\r\n\r\nok"));
+    assert!(String::from_utf8(answer).unwrap().contains("connection: close"));
+}
+
+#[tokio::test]
 async fn no_http_over_plain_tcp() {
     let (server, _) = start(limits()).await;
     let mut plain = TcpStream::connect(server.address).await.unwrap();
@@ -190,13 +222,17 @@ async fn no_http_over_plain_tcp() {
 }
 
 #[tokio::test]
-async fn the_end_waits_for_what_is_under_way() {
+async fn the_end_comes_when_everything_is_answered() {
     let (server, trusted) = start(limits()).await;
     let client = server.client(&trusted);
+    let old_friend = server.client(&trusted);
+    assert_eq!(server.ask(&old_friend).await.unwrap(), "hello");
     let request = tokio::spawn(client.post(server.url("/slow")).send());
     let (address, release) = (server.address, Arc::clone(&server.release));
     server.entered.notified().await;
     server.shutdown.send_replace(true);
+    assert_eq!(server.ask(&old_friend).await.unwrap(), "hello", "not every node knows yet");
+    assert_eq!(server.ask(&server.client(&trusted)).await.unwrap(), "hello", "and some call for the first time");
     timeout(Duration::from_secs(2), async { while TcpStream::connect(address).await.is_ok() {} })
         .await
         .expect("nothing new is accepted");

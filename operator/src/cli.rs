@@ -4,6 +4,10 @@ use std::io::Write;
 
 use clap::{Parser, Subcommand};
 
+use crate::tools::compile::Compile;
+use crate::tools::explain::Explain;
+use crate::tools::inspect::Inspect;
+
 /// Feature flags on localhost for Kubernetes: the operator and its tools.
 #[derive(Debug, Parser)]
 #[command(name = "remora-operator", version, propagate_version = true)]
@@ -16,12 +20,18 @@ pub struct Cli {
 enum Command {
     /// Print the CustomResourceDefinitions as YAML.
     Crds,
+    Compile(Compile),
+    Inspect(Inspect),
+    Explain(Explain),
 }
 
 impl Cli {
     /// Does what the command line asks for.
     pub fn execute(self) -> anyhow::Result<()> {
         match self.command {
+            Command::Compile(compile) => compile.run(&mut std::io::stdout()),
+            Command::Inspect(inspect) => inspect.run(&mut std::io::stdout()),
+            Command::Explain(explain) => explain.run(&mut std::io::stdout()),
             Command::Crds => Ok(std::io::stdout().write_all(crate::api::crds()?.as_bytes())?),
         }
     }

@@ -43,6 +43,9 @@ pub struct Compiled {
     pub findings: Vec<Finding>,
 }
 
+/// How many findings go along with the bytes, for people who look into them.
+const MOST_NOTES: usize = 50;
+
 /// What is in a compiled environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
@@ -89,7 +92,8 @@ pub enum Error {
 /// # Errors
 /// If the document contradicts itself or does not fit; nothing is published then.
 pub fn compile(pruned: &Pruned, options: &Options<'_>) -> Result<Compiled, Error> {
-    let (environment, findings) = environment::model(pruned, options)?;
+    let (mut environment, findings) = environment::model(pruned, options)?;
+    environment.notes = findings.iter().take(MOST_NOTES).map(ToString::to_string).collect();
     let written = remora_snapshot::write(&environment, files::MAX_FILE_BYTES)?;
     Ok(Compiled {
         summary: summary(&environment, &written.files),

@@ -33,6 +33,7 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
         identity_overrides: identity_overrides(document, &indexes, &ids),
         hide_disabled: document.hides_disabled_flags(),
         environment_flags: options.environment_flags,
+        notes: Vec::new(),
         properties: work.properties.into_list(),
         features,
         segments,

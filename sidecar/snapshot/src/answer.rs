@@ -158,12 +158,11 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
     let mut from = 0;
     while let Some(feature) = subject.choice.next_touched(from) {
         out.extend_from_slice(body.get(bound(from)..bound(feature)).unwrap_or_default());
-        if let Some(outcome) = Outcome::of(evaluation, subject, feature, subject.choice.winner(feature)) {
-            if outcome.is_visible(view, role) {
-                separate(out);
-                outcome.write(view, out);
-                out.push(b',');
-            }
+        let outcome = Outcome::of(evaluation, subject, feature, subject.choice.winner(feature));
+        if let Some(outcome) = outcome.filter(|outcome| outcome.is_visible(view, role)) {
+            separate(out);
+            outcome.write(view, out);
+            out.push(b',');
         }
         from = feature + 1;
     }
@@ -194,10 +193,9 @@ pub(crate) fn write_item(
     out: &mut Vec<u8>,
 ) {
     let winner = evaluation.winner(subject, feature);
-    if let Some(outcome) = Outcome::of(evaluation, subject, feature, winner) {
-        if outcome.is_visible(&evaluation.view, role) {
-            outcome.write(&evaluation.view, out);
-        }
+    let outcome = Outcome::of(evaluation, subject, feature, winner);
+    if let Some(outcome) = outcome.filter(|outcome| outcome.is_visible(&evaluation.view, role)) {
+        outcome.write(&evaluation.view, out);
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn percentage(ids: &[&[&[u8]]]) -> f64 {
 
 /// The digest as a number, modulo 9999, by halves: a 128-bit division is slow.
 fn residue(digest: [u8; 16]) -> u16 {
-    const HIGH: u64 = (u64::MAX % 9999 + 1) % 9999; // 2^64 mod 9999
+    const HIGH: u64 = u64::MAX % 9999 + 1; // 2^64 mod 9999
     let number = u128::from_be_bytes(digest);
     let (high, low) = ((number >> 64) as u64, number as u64);
     ((high % 9999 * HIGH + low % 9999) % 9999) as u16

@@ -47,6 +47,7 @@ pub(crate) enum Section {
     Keys,
     Origin,
     Literals,
+    Notes,
     Overrides,
 }
 

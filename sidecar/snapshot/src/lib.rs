@@ -1,4 +1,121 @@
 //! The snapshot: a Flagsmith environment, compiled to bytes that are evaluated where they lie.
+//!
+//! The operator writes it once a change ([`write`]), the sidecar reads it once a change ([`Snapshot::read`]) and evaluates
+//! it on every request. This crate is the treaty between the two: both use it, and neither uses the other. It does no
+//! input or output, starts nothing, has no `unsafe`, and depends on two hash functions.
+//!
+//! ```
+//! use remora_snapshot::model::{Context, Environment, Feature};
+//! use remora_snapshot::{Role, Snapshot, Subject, write};
+//!
+//! let default = Context { enabled: true, value: "42".to_owned(), split: None };
+//! let feature = Feature { id: 7, name: "limit".to_owned(), kind: "STANDARD".to_owned(), served: true, server_only: false, default };
+//! let environment = Environment { client_key: "key".to_owned(), features: vec![feature], ..Environment::default() };
+//!
+//! let written = write(&environment, 1_000_000)?;
+//! let snapshot = Snapshot::read(written.files[0].bytes.as_slice())?;
+//! let mut subject = Subject::default();
+//! snapshot.identify(&mut subject, "somebody");
+//! let mut answer = Vec::new();
+//! snapshot.write_flags(&mut subject, Role::Client, &mut answer);
+//! assert_eq!(answer, br#"[{"feature":{"id":7,"name":"limit","type":"STANDARD"},"enabled":true,"feature_state_value":42}]"#);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What it is made for
+//!
+//! - **Nothing is parsed and nothing is copied.** A reader checks everything once, in one linear pass, and from then on
+//!   follows offsets. Whatever the bytes are, that pass and every evaluation after it end without a panic, and without
+//!   reading outside: each access is checked again when it is made.
+//! - **Answers are there already.** The flag objects of Flagsmith's dialect are stored up to their value, the whole array
+//!   of defaults as one run; an evaluation copies runs and pieces, and serializes nothing.
+//! - **Segments are programs** of typed conditions whose jumps only go forward ([`automaton`] and [`backtrack`] have the
+//!   regular expressions). **Identity overrides are a hash table**, whose look-up does not depend on its size.
+//! - **The same environment gives the same bytes.** The time of a publication is not in them.
+//!
+//! # The files
+//!
+//! A snapshot is one *core* file and up to [`files::OVERRIDES_SLOTS`] *overrides* files ([`files`] has their names).
+//! All numbers are little-endian. Both kinds begin with the same header of 64 bytes:
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 8 | `REMORA`, 0x1A, then `C` for a core, `O` for overrides |
+//! | 8 | 2 | format major: a reader refuses every other than its own |
+//! | 10 | 2 | format minor: minors only add, a reader ignores what it does not know |
+//! | 12 | 4 | required features: a reader refuses bits that it does not have (none are defined yet) |
+//! | 16 | 8 | length of the file |
+//! | 24 | 16 | checksum of everything behind it: SipHash-1-3-128 with a key of zeros |
+//! | 40 | 8 | core: the revision, 48 bits of a hash over the checksums of all files |
+//! | 48 | 16 | fingerprint of the environment: SipHash-2-4-128 of its client key, and the key of all keyed hashes |
+//!
+//! ## The core
+//!
+//! Behind the header is the section table: offset and length (4 bytes each) of each section, in this order. A section is
+//! a table of rows of fixed size, except those that say *bytes*. A *span* is an offset into the blob and a length.
+//!
+//! | section | row | what |
+//! |---|---|---|
+//! | blob | bytes | UTF-8: names, keys, values as JSON, pieces of answers |
+//! | features | 56 | id, spans (name, head of Flagsmith's object, head and tail of OFREP's), default context, first and number of rows in *ranked*, flags (server keys only 1, targeted 2, not served 4) |
+//! | feature names | 4 | a hash table (FNV-1a, linear probing, a power of two): one more than the feature's row, 0 is free |
+//! | feature ids | 12 | id and row, sorted by id |
+//! | split features | 4 | features whose default has variants |
+//! | answers | 12 | four: without identity for client and server keys, then the defaults for both; each a span and its first row in *bounds* |
+//! | bounds | 4 | where each feature's object begins in an answer, and where the last one ends |
+//! | contexts | 12 | what a feature can be: value (offset; length in 24 bits, the highest bit: enabled), one more than its row in *splits* or 0 |
+//! | splits | 16 | seed of the hash (span), first and number of rows in *variants* |
+//! | variants | 32 | upper limit in percent (f64), value, name as JSON or empty, weight as text (spans) |
+//! | segments | 28 | name, entry in *code*, first and number of rows in *targets*, flags (needs no identity 1), Flagsmith's id |
+//! | targets | 4 | feature (2), and the rank of this segment's override among those of the feature (2) |
+//! | ranked | 8 | the overrides of one feature, strongest first: segment, context |
+//! | code | 16 | operator (1), flags (1: may read a flag), slot (2), operand, next if true, next if false |
+//! | slots | 16 | name of the trait, derivation, argument |
+//! | trait names | 4 | a hash table from names to slots |
+//! | derived | 4 | slots that are more than a trait |
+//! | comparands | 40 | flags (true 1, integer 2, big integer 4, float 8, version 16), integer, float, text, digits of a big integer |
+//! | moduli | 16 | divisor, remainder (f64) |
+//! | percentages | 16 | threshold (f64), seed (span) |
+//! | sets | 8 | first and number of rows in *members* |
+//! | members | 12 | the hash of a member, sorted within a set |
+//! | patterns | 12 | kind (automaton 0, backtracking 1), offset and length in *programs* |
+//! | programs | bytes | regular expressions |
+//! | keys | 20 | hash of an API key (16), role (client 0, server 1) |
+//! | origin | 20 | one row: environment's name, client key, flags (hide disabled flags 1) |
+//! | literals | 8 | constants that conditions read, as JSON (span) |
+//! | notes | bytes | what people should know, a line each |
+//! | overrides | bytes | an overrides file, where it fits beside all of the above; else empty |
+//!
+//! A program begins at its segment's entry. Where to go on is a row of *code* with a greater number, or 2³²−1: the subject
+//! belongs to the segment, or 2³²−2: it does not. The operators, from 0: `EQUAL`, `NOT_EQUAL`, `GREATER_THAN`,
+//! `GREATER_THAN_INCLUSIVE`, `LESS_THAN`, `LESS_THAN_INCLUSIVE`, `CONTAINS`, `NOT_CONTAINS`, `REGEX`, `MODULO`, `IN`,
+//! `PERCENTAGE_SPLIT`, `IS_SET`, `IS_NOT_SET`.
+//!
+//! A slot's value is that of the trait with its name. Without such a trait it is derived: 0 not at all, 1 the identifier,
+//! 2 the identity's key (client key, underscore, identifier), 3 another slot with a smaller number, 4 a literal, 5 a
+//! member of another flag's result (feature in 24 bits, member above: enabled, value, variant, reason, name, id).
+//!
+//! ## Overrides
+//!
+//! Behind the header: which leading hash bits the file is for and how many (4 bytes each), then the section table.
+//!
+//! | section | row | what |
+//! |---|---|---|
+//! | directory | 4 | by the next leading bits of the hash: the first entry; a power of two and one |
+//! | entries | 16 | hash of the identifier (12), group; sorted |
+//! | groups | 4 | where each group begins in *items*, and where the last one ends |
+//! | items | 16 | Flagsmith's id of the feature (8), value and enabled as in *contexts* |
+//! | blob | bytes | values as JSON |
+//!
+//! Identities with equal overrides share a group. Features are named by Flagsmith's ids, so a file that is a revision
+//! older than its core is right by itself, only staler. The hash is 96 bits of SipHash-2-4-128 under the fingerprint: no
+//! identifier is stored, but who has the file can try identifiers.
+//!
+//! # What validation guarantees
+//!
+//! After [`Snapshot::read`]: every span lies in the blob at whole characters, every row that is referred to exists, every
+//! jump goes forward, every automaton and every program stays within itself. Nothing is guaranteed of what the values
+//! mean; the checksum tells damage, not malice.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -8,6 +125,7 @@ pub mod automaton;
 pub mod backtrack;
 mod choose;
 mod condition;
+mod describe;
 mod error;
 mod evaluation;
 mod explain;
@@ -28,6 +146,7 @@ mod subject;
 mod view;
 mod write;
 
+pub use describe::{Description, FeatureDescription, SegmentDescription};
 pub use error::ReadError;
 pub use explain::{Decision, Explanation};
 pub use layout::{FORMAT_MAJOR, FORMAT_MINOR};

@@ -27,6 +27,8 @@ pub struct Environment {
     pub hide_disabled: bool,
     /// What the answer without an identity applies.
     pub environment_flags: EnvironmentFlags,
+    /// What people should know of it, a line each.
+    pub notes: Vec<String>,
 }
 
 /// What `GET flags/` applies.

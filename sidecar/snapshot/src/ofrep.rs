@@ -31,14 +31,12 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
     evaluation.choose(subject);
     let mut first = true;
     for feature in 0..evaluation.view.features.len() as u32 {
-        let winner = subject.choice.winner(feature);
-        if let Some(outcome) = Outcome::of(evaluation, subject, feature, winner) {
-            if outcome.is_visible(&evaluation.view, role) {
-                if !std::mem::take(&mut first) {
-                    out.push(b',');
-                }
-                write(evaluation, &outcome, out);
+        let outcome = Outcome::of(evaluation, subject, feature, subject.choice.winner(feature));
+        if let Some(outcome) = outcome.filter(|outcome| outcome.is_visible(&evaluation.view, role)) {
+            if !std::mem::take(&mut first) {
+                out.push(b',');
             }
+            write(evaluation, &outcome, out);
         }
     }
 }

@@ -111,6 +111,9 @@ pub(crate) fn read_core(bytes: &[u8]) -> Result<Header, ReadError> {
     check.code()?;
     check.operands()?;
     check.slots()?;
+    if std::str::from_utf8(section(bytes, Section::Notes)).is_err() {
+        return Err(malformed("notes", 0, "they are not UTF-8"));
+    }
     let embedded = section(bytes, Section::Overrides);
     if !embedded.is_empty() {
         Overrides::validate(embedded, header.fingerprint)?;
@@ -228,8 +231,8 @@ impl Check<'_> {
         })?;
         self.each("target", view.targets, |_, _, row| {
             let feature = view.features.get(u32::from(row.feature));
-            (!feature.is_some_and(|feature| u32::from(row.rank) < feature.ranked_length))
-                .then_some("its feature or its rank does not exist")
+            let exists = feature.is_some_and(|feature| u32::from(row.rank) < feature.ranked_length);
+            (!exists).then_some("its feature or its rank does not exist")
         })
     }
 

@@ -157,6 +157,10 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         ofrep::write_flags(&self.evaluation(subject, Scope::All), subject, role, out);
     }
 
+    pub(crate) fn core(&self) -> &[u8] {
+        self.core.as_ref()
+    }
+
     pub(crate) fn view(&self) -> View<'_> {
         View::of(self.core.as_ref(), self.fingerprint)
     }

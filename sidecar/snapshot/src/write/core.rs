@@ -91,7 +91,7 @@ impl Tables {
         put(Section::FeatureIds, feature_ids(&environment.features)?);
 
         let mut operands = Operands::default();
-        let (segments, targets, code) = builder.segments(environment, &overrides, fingerprint, &mut operands)?;
+        let [segments, targets, code] = builder.segments(environment, &overrides, fingerprint, &mut operands)?;
         put(Section::Segments, segments);
         put(Section::Targets, targets);
         put(Section::Code, code);
@@ -103,7 +103,7 @@ impl Tables {
         put(Section::Patterns, operands.patterns);
         put(Section::Programs, operands.programs);
 
-        let (slots, derived, literals) = builder.slots(environment)?;
+        let [slots, derived, literals] = builder.slots(environment)?;
         put(Section::Slots, slots);
         put(Section::Derived, derived);
         put(
@@ -112,7 +112,8 @@ impl Tables {
         );
 
         put(Section::Keys, keys(environment, fingerprint)?);
-        put(Section::Literals, literals.bytes);
+        put(Section::Literals, literals);
+        put(Section::Notes, environment.notes.join("\n").into_bytes());
         put(Section::Origin, builder.origin(environment)?);
         put(Section::Contexts, builder.contexts.bytes);
         put(Section::Splits, builder.splits.bytes);
@@ -160,7 +161,7 @@ impl Tables {
                 _ if index == Section::Overrides as usize => overrides,
                 _ => section,
             };
-            while file.len() % 8 != 0 {
+            while !file.len().is_multiple_of(8) {
                 file.push(0);
             }
             let place = Span { start: offset(file.len())?, length: offset(content.len())? };
@@ -291,7 +292,7 @@ impl Builder {
         overrides: &Overrides,
         fingerprint: Fingerprint,
         operands: &mut Operands,
-    ) -> Result<(Vec<u8>, Vec<u8>, Vec<u8>), WriteError> {
+    ) -> Result<[Vec<u8>; 3], WriteError> {
         let mut by_segment: Vec<Vec<Target>> = vec![Vec::new(); environment.segments.len()];
         for (feature, places) in overrides.by_feature.iter().enumerate() {
             for (rank, place) in places.iter().enumerate() {
@@ -325,11 +326,11 @@ impl Builder {
             }
         }
         let code = code.iter().flat_map(Instruction::encode).collect();
-        Ok((segments.bytes, targets.bytes, code))
+        Ok([segments.bytes, targets.bytes, code])
     }
 
     /// The slots, those that are derived from something else than a trait, and the constants among them.
-    fn slots(&mut self, environment: &Environment) -> Result<(Vec<u8>, Vec<u8>, Rows<Literal, 8>), WriteError> {
+    fn slots(&mut self, environment: &Environment) -> Result<[Vec<u8>; 3], WriteError> {
         let (mut slots, mut derived, mut literals) =
             (Rows::<Slot, 16>::default(), Rows::<Word, 4>::default(), Rows::<Literal, 8>::default());
         for property in &environment.properties {
@@ -352,7 +353,7 @@ impl Builder {
                 derived.push(&Word { word: index })?;
             }
         }
-        Ok((slots.bytes, derived.bytes, literals))
+        Ok([slots.bytes, derived.bytes, literals.bytes])
     }
 
     fn origin(&mut self, environment: &Environment) -> Result<Vec<u8>, WriteError> {

@@ -79,15 +79,15 @@ pub(super) fn write(
         directory.push(mine.len() as u32);
     }
 
-    lay_out(fingerprint, index, bits, [words(&directory), entries, words(&bounds), items, blob.bytes])
+    lay_out(fingerprint, index, bits, &[words(&directory), entries, words(&bounds), items, blob.bytes])
 }
 
-fn lay_out(fingerprint: Fingerprint, index: u32, bits: u32, sections: [Vec<u8>; 5]) -> Result<Vec<u8>, WriteError> {
+fn lay_out(fingerprint: Fingerprint, index: u32, bits: u32, sections: &[Vec<u8>; 5]) -> Result<Vec<u8>, WriteError> {
     let mut file = vec![0; OVERRIDES_START];
     put(&mut file, HEADER, &index.to_le_bytes());
     put(&mut file, HEADER + 4, &bits.to_le_bytes());
     for (number, content) in sections.iter().enumerate() {
-        while file.len() % 8 != 0 {
+        while !file.len().is_multiple_of(8) {
             file.push(0);
         }
         let place = Span { start: offset(file.len())?, length: offset(content.len())? };

@@ -1,0 +1,113 @@
+//! `remora-operator explain`: why a flag is what it is for somebody.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use remora_snapshot::{Decision, Explanation, Snapshot, Subject, TraitValue};
+
+use crate::directory;
+
+/// Tells for somebody what each flag is, and why.
+#[derive(Debug, clap::Args)]
+pub struct Explain {
+    /// A directory that `compile` wrote, or a mounted volume.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Which environment, where there are several.
+    #[arg(long, value_name = "NAME")]
+    environment: Option<String>,
+    /// Who asks; without it, there is no identity.
+    #[arg(long)]
+    identifier: Option<String>,
+    /// A trait: numbers, true, false and "quoted strings" are taken as JSON, anything else as a string.
+    #[arg(long = "trait", value_name = "KEY=VALUE")]
+    traits: Vec<Trait>,
+    /// Only these flags; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    flag: Vec<String>,
+}
+
+/// `KEY=VALUE`.
+#[derive(Debug, Clone)]
+struct Trait {
+    key: String,
+    value: serde_json::Value,
+}
+
+impl FromStr for Trait {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, as plan=pro")?;
+        let value = match serde_json::from_str(value) {
+            Ok(value @ (serde_json::Value::Array(_) | serde_json::Value::Object(_))) => {
+                return Err(format!("{value} is no trait: traits are strings, numbers and booleans"));
+            }
+            Ok(value) => value,
+            Err(_) => serde_json::Value::from(value),
+        };
+        Ok(Self { key: key.to_owned(), value })
+    }
+}
+
+impl Explain {
+    /// Does it.
+    ///
+    /// # Errors
+    /// If there is no snapshot, or a flag of that name is not in it.
+    pub fn run(&self, out: &mut impl Write) -> anyhow::Result<()> {
+        let snapshot = directory::read(&self.directory, self.environment.as_deref())?;
+        let mut subject = Subject::default();
+        if let Some(identifier) = &self.identifier {
+            snapshot.identify(&mut subject, identifier);
+        } else if !self.traits.is_empty() {
+            anyhow::bail!("traits belong to an identity: name one with --identifier");
+        }
+        for Trait { key, value } in &self.traits {
+            set(&snapshot, &mut subject, key, value);
+        }
+        let explanations = snapshot.explain(&mut subject);
+        if let Some(unknown) = self.flag.iter().find(|name| !explanations.iter().any(|e| e.feature == **name)) {
+            anyhow::bail!("there is no flag {unknown:?} in environment {:?}", snapshot.environment());
+        }
+        for explanation in explanations.iter().filter(|e| self.flag.is_empty() || self.flag.contains(&e.feature)) {
+            write(explanation, out)?;
+        }
+        Ok(())
+    }
+}
+
+fn set(snapshot: &Snapshot<Vec<u8>>, subject: &mut Subject, key: &str, value: &serde_json::Value) {
+    use serde_json::Value;
+    let token = value.to_string();
+    let value = match value {
+        Value::Bool(bool) => TraitValue::Bool(*bool),
+        Value::String(text) => TraitValue::String(text),
+        Value::Number(number) if number.is_f64() => number.as_f64().map_or(TraitValue::Null, TraitValue::Float),
+        Value::Number(_) => TraitValue::Integer(&token),
+        _ => TraitValue::Null,
+    };
+    snapshot.set_trait(subject, key, value);
+}
+
+fn write(explanation: &Explanation, out: &mut impl Write) -> std::io::Result<()> {
+    let Explanation { feature, enabled, value, reason, variant, decision, percentage, server_only } = explanation;
+    writeln!(out, "{feature}: {}, {value}", if *enabled { "on" } else { "off" })?;
+    match decision {
+        Decision::Default => writeln!(out, "  its default; no segment and no identity override applies")?,
+        Decision::IdentityOverride => writeln!(out, "  an override of this identity")?,
+        Decision::Segment { name, rank: 0 } => writeln!(out, "  the override of segment {name:?}, the strongest there is")?,
+        Decision::Segment { name, rank } => {
+            writeln!(out, "  the override of segment {name:?}; {rank} stronger ones exist, whose segments do not match")?;
+        }
+    }
+    if let Some(percentage) = percentage {
+        let variant = variant.as_deref().unwrap_or("a variant without a name");
+        writeln!(out, "  split: the identity is at {percentage:.4} %, which is {variant}")?;
+    }
+    if *server_only {
+        writeln!(out, "  seen with a server key only")?;
+    }
+    writeln!(out, "  reason {reason}")
+}

@@ -1,0 +1,70 @@
+//! `remora-operator inspect`: what is in a snapshot.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use crate::directory;
+
+/// Tells what is in a snapshot.
+#[derive(Debug, clap::Args)]
+pub struct Inspect {
+    /// A directory that `compile` wrote, or a mounted volume.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Which environment, where there are several.
+    #[arg(long, value_name = "NAME")]
+    environment: Option<String>,
+}
+
+impl Inspect {
+    /// Does it.
+    ///
+    /// # Errors
+    /// If there is no snapshot, or a malformed one.
+    pub fn run(&self, out: &mut impl Write) -> anyhow::Result<()> {
+        let snapshot = directory::read(&self.directory, self.environment.as_deref())?;
+        let description = snapshot.describe();
+        writeln!(out, "environment         {}", snapshot.environment())?;
+        writeln!(out, "revision            {}", snapshot.revision())?;
+        writeln!(out, "format              {}.{}", remora_snapshot::FORMAT_MAJOR, remora_snapshot::FORMAT_MINOR)?;
+        writeln!(out, "bytes               {}", snapshot.bytes())?;
+        writeln!(out, "identity overrides  {}", snapshot.identity_overrides())?;
+        writeln!(
+            out,
+            "regular expressions {} as automata, {} by backtracking",
+            description.automata, description.backtracking
+        )?;
+        writeln!(out, "\n{} features", description.features.len())?;
+        for feature in &description.features {
+            let state = if feature.enabled { "on" } else { "off" };
+            write!(out, "  {:<40} {state:<4} {}", feature.name, shortened(&feature.value))?;
+            for (count, what) in [(feature.variants, "variants"), (feature.overrides, "segment overrides")] {
+                if count > 0 {
+                    write!(out, ", {count} {what}")?;
+                }
+            }
+            writeln!(
+                out,
+                "{}{}",
+                if feature.server_only { ", server keys only" } else { "" },
+                if feature.unserved { ", not served: read by conditions" } else { "" }
+            )?;
+        }
+        writeln!(out, "\n{} segments that can change an answer", description.segments.len())?;
+        for segment in &description.segments {
+            writeln!(out, "  {:<40} {} features ({})", segment.name, segment.overrides, segment.id)?;
+        }
+        for note in &description.notes {
+            writeln!(out, "\nnote: {note}")?;
+        }
+        Ok(())
+    }
+}
+
+fn shortened(value: &str) -> String {
+    const LONGEST: usize = 60;
+    match value.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", value.get(..end).unwrap_or_default()),
+        None => value.to_owned(),
+    }
+}

@@ -1,0 +1,100 @@
+//! What is written: the same bytes for the same environment, in as few files as hold them.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod sample;
+
+use remora_snapshot::model::IdentityOverride;
+use remora_snapshot::{Role, Snapshot, Subject, WriteError, write};
+
+fn flags(snapshot: &Snapshot<&[u8]>, identifier: &str) -> String {
+    let mut subject = Subject::default();
+    snapshot.identify(&mut subject, identifier);
+    let mut out = Vec::new();
+    snapshot.write_flags(&mut subject, Role::Server, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn the_same_environment_gives_the_same_bytes() {
+    let written = write(&sample::environment(100), usize::MAX).unwrap();
+    assert_eq!(written, write(&sample::environment(100), usize::MAX).unwrap());
+    let mut reversed = sample::environment(100);
+    reversed.identity_overrides.reverse();
+    assert_eq!(written, write(&reversed, usize::MAX).unwrap(), "the order of identities means nothing");
+    assert_ne!(written.revision, write(&sample::environment(99), usize::MAX).unwrap().revision);
+}
+
+#[test]
+fn overrides_are_found_in_one_file_and_in_many() {
+    let environment = sample::environment(400);
+    let whole = write(&environment, usize::MAX).unwrap();
+    assert_eq!(whole.files.len(), 1);
+    let limit = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
+    let sharded = write(&environment, limit).unwrap();
+    assert!(sharded.files.len() > 2 && sharded.files.iter().all(|file| file.bytes.len() <= limit));
+    assert_ne!(whole.revision, sharded.revision);
+
+    let one = Snapshot::read(whole.files[0].bytes.as_slice()).unwrap();
+    let mut many = Snapshot::read(sharded.files[0].bytes.as_slice()).unwrap();
+    assert!(!flags(&many, "user_7").contains("for"), "no overrides are attached yet");
+    for file in &sharded.files[1..] {
+        many.attach(&file.bytes).unwrap();
+    }
+    assert_eq!(many.identity_overrides(), 400);
+    for number in 0..400 {
+        let identifier = format!("user_{number}");
+        let answer = flags(&one, &identifier);
+        assert_eq!(answer, flags(&many, &identifier));
+        assert!(answer.contains(&format!("\"for {}\"", number % 7)), "{answer}");
+    }
+    assert!(!flags(&one, "user_400").contains("for"));
+}
+
+#[test]
+fn a_changed_identity_changes_one_file_and_a_new_one_moves_no_other() {
+    let environment = sample::environment(400);
+    let limit = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
+    let before = write(&environment, limit).unwrap();
+    let mut changed = environment;
+    changed.identity_overrides[17].flags[0].value = "\"changed\"".to_owned();
+    let after = write(&changed, limit).unwrap();
+    let differing: Vec<&str> =
+        before.files[1..].iter().zip(&after.files[1..]).filter(|(a, b)| a != b).map(|(a, _)| a.name.as_str()).collect();
+    assert_eq!(differing.len(), 1, "{differing:?}");
+    assert_ne!(before.revision, after.revision, "the revision is that of all files");
+
+    let mut added = changed.clone();
+    added
+        .identity_overrides
+        .push(IdentityOverride { identifier: "new".to_owned(), ..changed.identity_overrides[0].clone() });
+    let more = write(&added, limit).unwrap();
+    assert_eq!(after.files[1..].iter().zip(&more.files[1..]).filter(|(a, b)| a != b).count(), 1);
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_what_to_do() {
+    let error = write(&sample::environment(0), 1_000).unwrap_err();
+    assert!(
+        matches!(error, WriteError::CoreTooLarge { .. }) && error.to_string().contains("spec.prune.features"),
+        "{error}"
+    );
+    let limit = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
+    let error = write(&sample::environment(5_000), limit).unwrap_err();
+    assert!(
+        matches!(error, WriteError::OverridesTooLarge { count: 5_000, .. })
+            && error.to_string().contains("identityOverrides"),
+        "{error}"
+    );
+}
+
+#[test]
+fn no_key_and_no_identifier_is_in_the_bytes() {
+    let written = write(&sample::environment(10), usize::MAX).unwrap();
+    let text = String::from_utf8_lossy(&written.files[0].bytes).into_owned();
+    assert!(!text.contains("ser.key") && !text.contains("user_"));
+    let snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();
+    assert_eq!(snapshot.role_of("ser.key"), Some(Role::Server));
+    assert_eq!(snapshot.role_of("client"), Some(Role::Client));
+    assert_eq!(snapshot.role_of("ser.other"), None);
+}

@@ -1,0 +1,124 @@
+//! Bytes from a file are hostile: whatever they are, reading and evaluating them ends, and nothing panics.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod sample;
+
+use remora_snapshot::{ReadError, Role, Snapshot, Subject, TraitValue, write};
+
+/// Asks everything there is to ask.
+fn exercise(core: &[u8], overrides: &[&[u8]]) -> Result<usize, ReadError> {
+    let mut snapshot = Snapshot::read(core)?;
+    for file in overrides {
+        snapshot.attach(file)?;
+    }
+    let mut subject = Subject::default();
+    let mut out = Vec::new();
+    for role in [Role::Client, Role::Server] {
+        out.extend_from_slice(snapshot.flags(role));
+        for name in sample::FEATURES {
+            out.extend_from_slice(snapshot.flag(role, name).unwrap_or_default());
+            snapshot.write_ofrep_flag(&mut subject, role, name, &mut out);
+        }
+        for (identifier, plan) in [("user_1", "pro"), ("anybody", "aab aa"), ("", "")] {
+            subject.clear();
+            snapshot.identify(&mut subject, identifier);
+            snapshot.set_trait(&mut subject, "plan", TraitValue::String(plan));
+            snapshot.set_trait(&mut subject, "age", TraitValue::Integer("31"));
+            snapshot.write_flags(&mut subject, role, &mut out);
+            snapshot.write_ofrep_flags(&mut subject, role, &mut out);
+            snapshot.explain(&mut subject);
+        }
+    }
+    snapshot.describe();
+    snapshot.role_of("client");
+    Ok(out.len())
+}
+
+/// Makes the checksum right again, so that what is behind it is reached.
+fn sealed(mut file: Vec<u8>) -> Vec<u8> {
+    if file.len() > 40 {
+        let sum = siphasher::sip128::SipHasher13::new().hash(&file[40..]).as_bytes();
+        file[24..40].copy_from_slice(&sum);
+    }
+    file
+}
+
+#[test]
+fn a_file_that_is_cut_off_or_damaged_is_refused() {
+    let written = write(&sample::environment(3), usize::MAX).unwrap();
+    let core = &written.files[0].bytes;
+    for length in 0..core.len() {
+        assert!(Snapshot::read(&core[..length]).is_err(), "{length} bytes");
+    }
+    for place in 0..core.len() {
+        let mut damaged = core.clone();
+        damaged[place] ^= 0x10;
+        // The minor version and the reserved bytes before the length are for later writers.
+        let is_free = (10..12).contains(&place);
+        assert!(is_free || Snapshot::read(damaged.as_slice()).is_err(), "byte {place}");
+    }
+}
+
+#[test]
+fn another_format_is_refused_with_what_to_do() {
+    let written = write(&sample::environment(3), usize::MAX).unwrap();
+    let with = |place: usize, byte: u8| {
+        let mut core = written.files[0].bytes.clone();
+        core[place] = byte;
+        Snapshot::read(sealed(core)).unwrap_err().to_string()
+    };
+    assert!(with(8, 2).contains("format 2") && with(8, 2).contains("upgrade the sidecar"));
+    assert!(with(12, 1).contains("upgrade the sidecar"));
+    assert!(with(0, b'X').contains("not what its name says"));
+}
+
+#[test]
+fn whatever_a_word_is_changed_to_nothing_panics() {
+    let written = write(&sample::environment(40), usize::MAX).unwrap();
+    let core = &written.files[0].bytes;
+    let (mut refused, mut read) = (0, 0);
+    for place in (40..core.len() - 4).step_by(4) {
+        let word = u32::from_le_bytes(core[place..place + 4].try_into().unwrap());
+        for changed in [
+            0,
+            1,
+            word.wrapping_add(1),
+            word.wrapping_sub(1),
+            word ^ 0x8000_0000,
+            0x7fff_ffff,
+            u32::MAX,
+            u32::MAX - 1,
+            core.len() as u32,
+        ] {
+            let mut hostile = core.clone();
+            hostile[place..place + 4].copy_from_slice(&changed.to_le_bytes());
+            match exercise(&sealed(hostile), &[]) {
+                Ok(_) => read += 1,
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(refused > 1_000 && read > 1_000, "{refused} were refused, {read} were read: the changes do not reach both");
+}
+
+#[test]
+fn hostile_overrides_leave_the_rest_served() {
+    let environment = sample::environment(400);
+    let limit = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
+    let written = write(&environment, limit).unwrap();
+    let [core, shards @ ..] = written.files.as_slice() else { panic!() };
+    assert!(shards.len() > 1, "{} shards", shards.len());
+    let whole: Vec<&[u8]> = shards.iter().map(|shard| shard.bytes.as_slice()).collect();
+    exercise(&core.bytes, &whole).unwrap();
+    for place in (40..shards[0].bytes.len() - 4).step_by(4) {
+        for changed in [0, 1, 7, 0x7fff_ffff, u32::MAX] {
+            let mut hostile = shards[0].bytes.clone();
+            hostile[place..place + 4].copy_from_slice(&u32::to_le_bytes(changed));
+            let _ = exercise(&core.bytes, &[&sealed(hostile)]); // an error or an answer, no panic
+        }
+    }
+    let other = remora_snapshot::model::Environment { client_key: "other".to_owned(), ..sample::environment(0) };
+    let other = write(&other, usize::MAX).unwrap();
+    assert_eq!(exercise(&other.files[0].bytes, &whole), Err(ReadError::OtherEnvironment));
+}

@@ -43,6 +43,9 @@ pub struct History {
     pub failures: Vec<Failure>,
     /// The answers, each when it was new.
     pub changes: Vec<Change>,
+    /// Whether the last request failed.
+    #[serde(default, skip)]
+    failing: bool,
 }
 
 impl History {
@@ -51,6 +54,7 @@ impl History {
         self.asked += 1;
         match outcome {
             Ok(answer) => {
+                self.failing = false;
                 let changed = self.changes.last().is_none_or(|last| last.answer != answer);
                 let line = (changed && !self.changes.is_empty()).then(|| format!("answer changed: {answer}"));
                 if changed {
@@ -61,8 +65,8 @@ impl History {
             Err(error) => {
                 self.failed += 1;
                 let error = format!("{error:#}");
-                let line = (self.failures.len() < MOST_TEXTS).then(|| format!("no answer: {error}"));
-                if line.is_some() {
+                let line = (!std::mem::replace(&mut self.failing, true)).then(|| format!("no answer: {error}"));
+                if self.failures.len() < MOST_TEXTS {
                     self.failures.push(Failure { at, error });
                 }
                 line

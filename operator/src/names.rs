@@ -63,10 +63,6 @@ pub mod sidecar {
     pub const DATA_PORT: u16 = 4777;
     /// The name of the admin port.
     pub const ADMIN_PORT: &str = "remora-admin";
-    /// Shards of identity overrides that a pod's volume has room for, fixed when the pod is admitted.
-    pub const OVERRIDE_SLOTS: usize = 8;
-    /// The most bytes that one published file may have: a ConfigMap holds 1 MiB, its names and labels included.
-    pub const LARGEST_FILE: usize = 1_000_000;
     /// Where OpenFeature's providers look for an OFREP server.
     pub const OFREP_ENDPOINT: &str = "OFREP_ENDPOINT";
     /// Where applications look for Flagsmith's API.

@@ -1,5 +1,6 @@
 //! What a pod gets.
 
+use remora_snapshot::files;
 use serde_json::{Value, json};
 
 use super::{annotations::Request, decide::Config, pod::Pod, resources::resources};
@@ -157,9 +158,8 @@ const READABLE: u32 = 0o444;
 
 /// One environment's snapshot: the core, every slot for overrides, and the revision that the controller announced.
 fn snapshots(environment: &EnvironmentName) -> Value {
-    let files = std::iter::once(names::CORE.to_owned())
-        .chain((0..sidecar::OVERRIDE_SLOTS).map(names::overrides_file))
-        .map(|file| {
+    let files =
+        std::iter::once(files::CORE.to_owned()).chain((0..files::OVERRIDES_SLOTS).map(files::overrides)).map(|file| {
             json!({"configMap": {
                 "name": environment.config_map(&file),
                 // A pod starts without its flags, and gets them when they come.
@@ -168,7 +168,7 @@ fn snapshots(environment: &EnvironmentName) -> Value {
             }})
         });
     let revision = json!({"downwardAPI": {"items": [{
-        "path": "revision",
+        "path": files::REVISION,
         "fieldRef": {"apiVersion": "v1", "fieldPath": format!("metadata.annotations['{}']", annotation::REVISION)},
     }]}});
     let sources: Vec<_> = files.chain([revision]).collect();

@@ -1,5 +1,6 @@
 //! CPU and memory of the sidecar: its own needs, and manners towards the pod that it joins.
 
+use remora_snapshot::files;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -25,7 +26,7 @@ const CPU_LIMIT: &str = "250m";
 const GUARANTEED_CPU: &str = "100m";
 
 /// The bytes that one environment's volume may hold, core and all slots full.
-const PAYLOAD: u128 = (sidecar::OVERRIDE_SLOTS as u128 + 1) * sidecar::LARGEST_FILE as u128;
+const PAYLOAD: u128 = (files::OVERRIDES_SLOTS as u128 + 1) * files::MAX_FILE_BYTES as u128;
 
 /// The sidecar's `resources`, and what the author should know about them.
 pub(super) fn resources(pod: &Pod<'_>, request: &Request) -> (Value, Vec<String>) {

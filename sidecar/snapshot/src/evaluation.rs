@@ -37,7 +37,12 @@ impl<'a> Evaluation<'a> {
     /// Does the subject belong to the segment?
     pub(crate) fn is_in(&self, subject: &mut Subject, segment: u32) -> bool {
         self.view.segments.get(segment).is_some_and(|row| {
-            (self.scope == Scope::All || row.flags & IDENTITY_FREE != 0) && self.accepts(subject, row.entry)
+            let applies = match self.scope {
+                Scope::None => false,
+                Scope::IdentityFree => row.flags & IDENTITY_FREE != 0,
+                Scope::All => true,
+            };
+            applies && self.accepts(subject, row.entry)
         })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::answer::{Bucket, Outcome};
 use crate::evaluation::Winner;
-use crate::{Scope, Snapshot, Subject};
+use crate::{Snapshot, Subject};
 
 /// What one feature is, and why.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,7 +44,7 @@ pub enum Decision {
 impl<B: AsRef<[u8]>> Snapshot<B> {
     /// Explains every feature for the subject, in the order of the answers.
     pub fn explain(&self, subject: &mut Subject) -> Vec<Explanation> {
-        let evaluation = self.evaluation(subject, Scope::All);
+        let evaluation = self.evaluation(subject);
         evaluation.choose(subject);
         let view = &evaluation.view;
         let outcomes = (0..view.features.len() as u32)

@@ -332,6 +332,10 @@ row!(
 );
 /// Flags that are evaluated as disabled are left out of answers.
 pub(crate) const HIDE_DISABLED: u32 = 1;
+/// Without an identity, segments apply that need none.
+pub(crate) const IDENTITY_FREE_SEGMENTS: u32 = 2;
+/// Without an identity, all segments apply. With neither bit, none does.
+pub(crate) const ALL_SEGMENTS: u32 = 4;
 row!(
     /// A constant that a condition can read, as a JSON token.
     Literal, 8, { token: span }

@@ -1,6 +1,6 @@
 //! The snapshot: a Flagsmith environment, compiled to bytes that are evaluated where they lie.
 //!
-//! The operator writes it once a change ([`write`]), the sidecar reads it once a change ([`Snapshot::read`]) and evaluates
+//! The operator writes it once a change ([`write()`]), the sidecar reads it once a change ([`Snapshot::read`]) and evaluates
 //! it on every request. This crate is the treaty between the two: both use it, and neither uses the other. It does no
 //! input or output, starts nothing, has no `unsafe`, and depends on two hash functions.
 //!
@@ -81,7 +81,7 @@
 //! | patterns | 12 | kind (automaton 0, backtracking 1), offset and length in *programs* |
 //! | programs | bytes | regular expressions |
 //! | keys | 20 | hash of an API key (16), role (client 0, server 1) |
-//! | origin | 20 | one row: environment's name, client key, flags (hide disabled flags 1) |
+//! | origin | 20 | one row: environment's name, client key, flags (hide disabled flags 1; without identity: segments that need none 2, all segments 4) |
 //! | literals | 8 | constants that conditions read, as JSON (span) |
 //! | notes | bytes | what people should know, a line each |
 //! | overrides | bytes | an overrides file, where it fits beside all of the above; else empty |

@@ -12,6 +12,8 @@ pub enum Role {
 /// Which segments apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
+    /// None of them.
+    None,
     /// Those that need no identity to be decided.
     IdentityFree,
     /// All of them.

@@ -6,7 +6,7 @@ use crate::answer;
 use crate::evaluation::{Evaluation, Individual};
 use crate::files::OVERRIDES_SLOTS;
 use crate::hash::{Fingerprint, checksum};
-use crate::layout::Section;
+use crate::layout::{ALL_SEGMENTS, IDENTITY_FREE_SEGMENTS, Section};
 use crate::ofrep;
 use crate::overrides::Overrides;
 use crate::read::read_core;
@@ -118,7 +118,8 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         (!item.is_empty()).then_some(item)
     }
 
-    /// Gives the subject its identifier. Without one there is no identity: segments that need one do not match.
+    /// Gives the subject its identifier. Without one there is no identity, and what applies is what the environment says
+    /// ([`model::EnvironmentFlags`](crate::model::EnvironmentFlags)).
     pub fn identify(&self, subject: &mut Subject, identifier: &str) {
         subject.identified = true;
         subject.identifier.clear();
@@ -142,19 +143,19 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
 
     /// Appends the JSON array of all flags for the subject, as Flagsmith's edge proxy writes it.
     pub fn write_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) {
-        answer::write_flags(&self.evaluation(subject, Scope::All), subject, role, out);
+        answer::write_flags(&self.evaluation(subject), subject, role, out);
     }
 
     /// Appends one flag for the subject, as OFREP writes it; tells whether the role sees such a flag.
     pub fn write_ofrep_flag(&self, subject: &mut Subject, role: Role, name: &str, out: &mut Vec<u8>) -> bool {
         let Some(feature) = self.view().feature_named(name.as_bytes()) else { return false };
-        let evaluation = self.evaluation(subject, Scope::All);
+        let evaluation = self.evaluation(subject);
         ofrep::write_flag(&evaluation, subject, role, feature, out)
     }
 
     /// Appends all flags for the subject, as OFREP writes them, joined by commas.
     pub fn write_ofrep_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) {
-        ofrep::write_flags(&self.evaluation(subject, Scope::All), subject, role, out);
+        ofrep::write_flags(&self.evaluation(subject), subject, role, out);
     }
 
     pub(crate) fn core(&self) -> &[u8] {
@@ -172,7 +173,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     }
 
     /// Makes the subject ready to be evaluated, and looks up what it has for itself.
-    pub(crate) fn evaluation(&self, subject: &mut Subject, scope: Scope) -> Evaluation<'_> {
+    pub(crate) fn evaluation(&self, subject: &mut Subject) -> Evaluation<'_> {
         let view = self.view();
         view.begin(subject);
         subject.resolution.clear();
@@ -184,6 +185,12 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
                 overrides.find(hash).map(|items| Individual { items, blob: overrides.blob })
             });
         }
+        let scope = match view.origin.flags {
+            _ if subject.identified => Scope::All,
+            flags if flags & ALL_SEGMENTS != 0 => Scope::All,
+            flags if flags & IDENTITY_FREE_SEGMENTS != 0 => Scope::IdentityFree,
+            _ => Scope::None,
+        };
         Evaluation { view, individual, scope }
     }
 }

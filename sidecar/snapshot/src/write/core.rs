@@ -8,11 +8,12 @@ use super::code::{self, Operands};
 use super::{WriteError, head};
 use crate::hash::{Fingerprint, bucket};
 use crate::layout::{
-    Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER, HIDE_DISABLED,
-    IDENTIFIER, IDENTITY_FREE, IDENTITY_KEY, Instruction, Key, Literal, Origin, PLAIN, Ranked, Row, SAME_AS, SECTIONS,
-    SERVER_ONLY, Section, Segment, Slot, Span, Split, TARGETED, Target, UNSERVED, Variant, Word,
+    ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER,
+    HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction, Key, Literal, Origin,
+    PLAIN, Ranked, Row, SAME_AS, SECTIONS, SERVER_ONLY, Section, Segment, Slot, Span, Split, TARGETED, Target,
+    UNSERVED, Variant, Word,
 };
-use crate::model::{self, Derivation, Environment};
+use crate::model::{self, Derivation, Environment, EnvironmentFlags};
 use crate::role::Role;
 
 /// Everything of a core but its answers and overrides, which are only known when this can be evaluated.
@@ -360,7 +361,12 @@ impl Builder {
         let origin = Origin {
             name: self.blob.intern(environment.name.as_bytes())?,
             client_key: self.blob.intern(environment.client_key.as_bytes())?,
-            flags: if environment.hide_disabled { HIDE_DISABLED } else { 0 },
+            flags: if environment.hide_disabled { HIDE_DISABLED } else { 0 }
+                | match environment.environment_flags {
+                    EnvironmentFlags::Plain => 0,
+                    EnvironmentFlags::IdentityFree => IDENTITY_FREE_SEGMENTS,
+                    EnvironmentFlags::AllSegments => ALL_SEGMENTS,
+                },
         };
         Ok(origin.encode().to_vec())
     }

@@ -13,7 +13,7 @@ use crate::files;
 use crate::hash::{Fingerprint, checksum};
 use crate::layout::{CHECKED_FROM, FORMAT_MAJOR, FORMAT_MINOR, HEADER};
 use crate::model::{Environment, EnvironmentFlags};
-use crate::{ReadError, Role, Scope, Snapshot, Subject};
+use crate::{ReadError, Role, Snapshot, Subject};
 
 /// One file of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,17 +86,16 @@ pub fn write(environment: &Environment, limit: usize) -> Result<Written, WriteEr
     let plain = answers::plain(environment);
     let answers = match environment.environment_flags {
         EnvironmentFlags::Plain => plain.clone(),
-        // Without an identity the evaluation is a constant: let the evaluator itself say which.
-        EnvironmentFlags::IdentityFree => evaluated(&tables, environment, &plain, Scope::IdentityFree)?,
-        EnvironmentFlags::AllSegments => evaluated(&tables, environment, &plain, Scope::All)?,
+        EnvironmentFlags::IdentityFree | EnvironmentFlags::AllSegments => evaluated(&tables, environment, &plain)?,
     };
 
     let mut core = tables.lay_out(environment, &answers, &plain, &[])?;
     let mut shards = Vec::new();
     if !environment.identity_overrides.is_empty() {
-        let whole = overrides::write(&environment.identity_overrides, fingerprint, 0, 0)?;
-        if core.len() + whole.len() <= limit {
-            core = tables.lay_out(environment, &answers, &plain, &whole)?;
+        let overrides = overrides::write(&environment.identity_overrides, fingerprint, 0, 0)?;
+        let whole = tables.lay_out(environment, &answers, &plain, &overrides)?;
+        if whole.len() <= limit {
+            core = whole;
         } else {
             shards = overrides::shard(&environment.identity_overrides, fingerprint, limit)?;
         }
@@ -111,12 +110,11 @@ pub fn write(environment: &Environment, limit: usize) -> Result<Written, WriteEr
     Ok(Written { revision, files: written })
 }
 
-/// The environment's answers by evaluation without an identity.
+/// The environment's answers by evaluation without an identity: that is a constant, and the evaluator itself says which.
 fn evaluated(
     tables: &core::Tables,
     environment: &Environment,
     plain: &answers::Answers,
-    scope: Scope,
 ) -> Result<answers::Answers, WriteError> {
     let mut bytes = tables.lay_out(environment, plain, plain, &[])?;
     seal(&mut bytes, &[]);
@@ -127,7 +125,7 @@ fn evaluated(
         (0..count)
             .map(|feature| {
                 subject.clear();
-                let evaluation = snapshot.evaluation(&mut subject, scope);
+                let evaluation = snapshot.evaluation(&mut subject);
                 let mut out = Vec::new();
                 crate::answer::write_item(&evaluation, &mut subject, role, feature, &mut out);
                 out

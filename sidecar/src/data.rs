@@ -1,15 +1,14 @@
-//! The data port: who asks, what for, and the answer.
+//! The data port: a request is received, bounded, counted and answered.
 
 use std::convert::Infallible;
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::{cell::RefCell, future::Future};
 
 use bytes::Bytes;
-use http::header::{ETAG, IF_NONE_MATCH};
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::service::Service;
@@ -17,24 +16,12 @@ use hyper::service::Service;
 use crate::answer::Answer;
 use crate::body::{Body, Buffer};
 use crate::connections::Progress;
-use crate::environment::{Access, Loaded, State};
-use crate::identities::{self, Desk};
-use crate::ofrep;
-use crate::routes::{Route, decode, parameter};
-use remora_snapshot::Role;
+use crate::environment::State;
+use crate::respond::respond;
+use crate::routes::Route;
 
 /// The largest body that is read.
 const MAX_BODY: usize = 1024 * 1024;
-
-/// After a body larger than this, the desk is not kept: it may have grown as much.
-const KEPT_DESK_BODY: usize = 64 * 1024;
-
-const ENVIRONMENT_KEY: &str = "x-environment-key";
-const API_KEY: &str = "x-api-key";
-
-thread_local! {
-    static DESK: RefCell<Desk> = RefCell::new(Desk::default());
-}
 
 /// Answers the requests of one connection.
 pub(crate) struct Data {
@@ -60,7 +47,7 @@ impl Service<Request<Incoming>> for Data {
         let reads = parts.method == Method::POST
             && matches!(Route::of(parts.uri.path()), Route::Identities | Route::OfrepFlag(_) | Route::OfrepFlags);
         if !reads {
-            let answer = answer(&self.state, &parts, &[]);
+            let answer = respond(&self.state, &parts, &[]);
             return Answering::Ready(Some(finish(&self.state, &self.progress, parts, answer)));
         }
         let received = Received::default();
@@ -163,7 +150,7 @@ impl Future for Answering {
         let received = ready!(reading.poll_body(cx));
         let Some(Reading { state, progress, parts, received: body, .. }) = slot.take() else { return Poll::Pending };
         let answer = match received {
-            Ok(()) => answer(&state, &parts, body.bytes()),
+            Ok(()) => respond(&state, &parts, body.bytes()),
             Err(answer) => answer,
         };
         Poll::Ready(Ok(finish(&state, &progress, parts, answer)))
@@ -174,199 +161,4 @@ fn finish(state: &State, progress: &Progress, parts: Parts, answer: Answer) -> R
     state.requests.count(Route::of(parts.uri.path()), answer.status);
     progress.answering();
     answer.into_response(parts.headers, state.is_draining())
-}
-
-/// Answers a request that is completely there.
-fn answer(state: &State, parts: &Parts, body: &[u8]) -> Answer {
-    let route = Route::of(parts.uri.path());
-    let read = parts.method == Method::GET || parts.method == Method::HEAD;
-    let post = parts.method == Method::POST;
-    match route {
-        Route::Flags if read => flagsmith(state, parts, |loaded, role| flags(loaded, role, parts)),
-        Route::Identities if read => {
-            flagsmith(state, parts, |loaded, role| identity_in_query(loaded, role, parts.uri.query()))
-        }
-        Route::Identities if post => flagsmith(state, parts, |loaded, role| identity_in_body(loaded, role, body)),
-        Route::OfrepFlag(key) if post => {
-            let mut scratch = String::new();
-            let key = decode(key, false, &mut scratch);
-            openfeature(state, parts, Some(key), |loaded, role| ofrep_flag(loaded, role, key, body))
-        }
-        Route::OfrepFlags if post => {
-            openfeature(state, parts, None, |loaded, role| ofrep_flags(loaded, role, parts, body))
-        }
-        Route::Health if read => match state.health() {
-            Some(health) => Answer::new(StatusCode::OK, crate::answer::Kind::Json, Body::prepared(health)),
-            None => Answer::constant(
-                StatusCode::SERVICE_UNAVAILABLE,
-                r#"{"status":"error","reason":"environment document(s) not updated.","last_successful_update":null}"#,
-            ),
-        },
-        Route::Liveness if read => Answer::empty(StatusCode::OK),
-        Route::Unknown => Answer::constant(StatusCode::NOT_FOUND, r#"{"detail":"Not Found"}"#),
-        other => Answer::method_not_allowed(other.allowed()),
-    }
-}
-
-/// Runs `work` with the thread's desk, or with one of its own where the thread's would grow too large.
-fn with_desk<T>(body: &[u8], work: impl FnOnce(&mut Desk) -> T) -> T {
-    if body.len() > KEPT_DESK_BODY {
-        return work(&mut Desk::default());
-    }
-    DESK.with(|desk| match desk.try_borrow_mut() {
-        Ok(mut desk) => work(&mut desk),
-        Err(_) => work(&mut Desk::default()),
-    })
-}
-
-fn header<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
-    std::str::from_utf8(parts.headers.get(name)?.as_bytes()).ok()
-}
-
-/// Answers where Flagsmith's rules for keys hold: there has to be one.
-fn flagsmith(state: &State, parts: &Parts, answer: impl FnOnce(&Loaded, Role) -> Answer) -> Answer {
-    let Some(key) = header(parts, ENVIRONMENT_KEY) else {
-        return Answer::constant(
-            StatusCode::UNAUTHORIZED,
-            r#"{"status":"unauthorized","message":"no key: send the environment's key in the header X-Environment-Key"}"#,
-        );
-    };
-    match state.access(key) {
-        Access::Granted(serving, role) => match serving.as_ref() {
-            Some(loaded) => answer(loaded, role),
-            None => not_loaded(),
-        },
-        Access::NotLoaded => not_loaded(),
-        Access::Denied => Answer::failure(StatusCode::UNAUTHORIZED, "unauthorized", "unknown key '", key, "'"),
-    }
-}
-
-fn not_loaded() -> Answer {
-    Answer::constant(
-        StatusCode::SERVICE_UNAVAILABLE,
-        r#"{"status":"service_unavailable","message":"Environment not loaded"}"#,
-    )
-}
-
-fn flags(loaded: &Loaded, role: Role, parts: &Parts) -> Answer {
-    let mut scratch = String::new();
-    let feature = parameter(parts.uri.query(), "feature", &mut scratch).filter(|feature| !feature.is_empty());
-    let part = match feature {
-        None => loaded.snapshot.flags(role),
-        Some(feature) => match loaded.snapshot.flag(role, feature) {
-            Some(part) => part,
-            None => {
-                return Answer::failure(StatusCode::NOT_FOUND, "not_found", "feature '", feature, "' not found");
-            }
-        },
-    };
-    Answer::new(StatusCode::OK, crate::answer::Kind::Json, Body::part(&loaded.core, part))
-}
-
-fn identity_in_query(loaded: &Loaded, role: Role, query: Option<&str>) -> Answer {
-    let mut scratch = String::new();
-    let Some(identifier) = parameter(query, "identifier", &mut scratch) else {
-        return Answer::constant(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            r#"{"detail":[{"type":"missing","loc":["query","identifier"],"msg":"Field required","input":null}]}"#,
-        );
-    };
-    let mut buffer = Buffer::take();
-    with_desk(&[], |desk| identities::answer_identifier(identifier, &loaded.snapshot, role, desk, buffer.bytes()));
-    Answer::built(StatusCode::OK, buffer)
-}
-
-fn identity_in_body(loaded: &Loaded, role: Role, body: &[u8]) -> Answer {
-    let mut buffer = Buffer::take();
-    match with_desk(body, |desk| identities::answer_body(body, &loaded.snapshot, role, desk, buffer.bytes())) {
-        Ok(()) => Answer::built(StatusCode::OK, buffer),
-        Err(refused) => {
-            refused.write(buffer.bytes());
-            Answer::built(StatusCode::UNPROCESSABLE_ENTITY, buffer)
-        }
-    }
-}
-
-/// Answers where OpenFeature's rules for keys hold: with one environment there need not be one, but
-/// one that is sent has to be right, because the flags of another environment would be wrong.
-fn openfeature(
-    state: &State,
-    parts: &Parts,
-    flag: Option<&str>,
-    answer: impl FnOnce(&Loaded, Role) -> Answer,
-) -> Answer {
-    let key = header(parts, API_KEY).or_else(|| header(parts, ENVIRONMENT_KEY));
-    match key.map_or_else(|| state.access_without_key(), |key| state.access(key)) {
-        Access::Granted(serving, role) => match serving.as_ref() {
-            Some(loaded) => answer(loaded, role),
-            None => ofrep_not_loaded(flag),
-        },
-        Access::NotLoaded => ofrep_not_loaded(flag),
-        Access::Denied => {
-            let problem = match key {
-                Some(_) => "the key in X-API-Key opens none of the environments that are served here",
-                None => "several environments are served here: choose one by its key in the header X-API-Key",
-            };
-            ofrep_failure(StatusCode::UNAUTHORIZED, flag, None, problem)
-        }
-    }
-}
-
-fn ofrep_failure(status: StatusCode, flag: Option<&str>, code: Option<&str>, details: &str) -> Answer {
-    let mut buffer = Buffer::take();
-    ofrep::write_failure(flag, code, &details, buffer.bytes());
-    Answer::built(status, buffer)
-}
-
-fn ofrep_not_loaded(flag: Option<&str>) -> Answer {
-    ofrep_failure(StatusCode::SERVICE_UNAVAILABLE, flag, None, "the environment is not loaded yet")
-}
-
-fn ofrep_refused(refused: ofrep::Refused, flag: Option<&str>, mut buffer: Buffer) -> Answer {
-    refused.write(flag, buffer.bytes());
-    Answer::built(StatusCode::BAD_REQUEST, buffer)
-}
-
-fn ofrep_flag(loaded: &Loaded, role: Role, key: &str, body: &[u8]) -> Answer {
-    let mut buffer = Buffer::take();
-    let found = with_desk(body, |desk| {
-        ofrep::read(body, &loaded.snapshot, desk)?;
-        Ok(loaded.snapshot.write_ofrep_flag(&mut desk.subject, role, key, buffer.bytes()))
-    });
-    match found {
-        Ok(true) => Answer::built(StatusCode::OK, buffer),
-        Ok(false) => ofrep_failure(
-            StatusCode::NOT_FOUND,
-            Some(key),
-            Some("FLAG_NOT_FOUND"),
-            "the environment has no flag of this name",
-        ),
-        Err(refused) => ofrep_refused(refused, Some(key), buffer),
-    }
-}
-
-fn ofrep_flags(loaded: &Loaded, role: Role, parts: &Parts, body: &[u8]) -> Answer {
-    let mut buffer = Buffer::take();
-    let revision = loaded.snapshot.revision();
-    let tag = with_desk(body, |desk| {
-        let context = ofrep::read(body, &loaded.snapshot, desk)?;
-        let tag = ofrep::tag(revision, loaded.state, role, context);
-        let known = parts.headers.get_all(IF_NONE_MATCH).iter().any(|header| ofrep::names_tag(header.as_bytes(), &tag));
-        if !known {
-            let out = buffer.bytes();
-            out.extend_from_slice(b"{\"flags\":[");
-            loaded.snapshot.write_ofrep_flags(&mut desk.subject, role, out);
-            out.extend_from_slice(format!("],\"metadata\":{{\"version\":\"{revision}\"}}}}").as_bytes());
-        }
-        Ok((tag, known))
-    });
-    let (tag, known) = match tag {
-        Ok(tag) => tag,
-        Err(refused) => return ofrep_refused(refused, None, buffer),
-    };
-    let answer = if known { Answer::empty(StatusCode::NOT_MODIFIED) } else { Answer::built(StatusCode::OK, buffer) };
-    match HeaderValue::try_from(tag) {
-        Ok(tag) => answer.with(ETAG, tag),
-        Err(_) => answer,
-    }
 }

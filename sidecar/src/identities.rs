@@ -5,11 +5,11 @@
 //! any order and more than once (the last one counts).
 //!
 //! An identifier that is missing, null or empty is an anonymous identity, as with Flagsmith's API (its
-//! edge proxies refuse the first two, and evaluate the empty string as somebody's name). Its name is
-//! made of its traits, so that it stays in its percentage split from one request to the next.
+//! edge proxies refuse the first two, and evaluate the empty string as somebody's name).
 
 use remora_snapshot::{Snapshot, Subject, TraitValue};
 
+use crate::anonymous::anonymous;
 use crate::json::{self, Malformed, Number, Reader, Text, Value};
 use crate::numbers;
 
@@ -287,97 +287,9 @@ pub(crate) fn trait_value<'s, 'a: 's>(value: Value<'a>, scratch: &'s mut String)
     }
 }
 
-/// The name of somebody who gave none: the digest of the traits, or a random one without any.
-fn anonymous(traits: &[u8]) -> String {
-    let mut pairs = read_echo(traits).unwrap_or_default();
-    if pairs.is_empty() {
-        return random();
-    }
-    pairs.sort_by(|one, other| one.0.cmp(&other.0));
-    let mut hash = hmac_sha256::Hash::new();
-    for (key, value) in &pairs {
-        hash.update(key);
-        hash.update(value);
-    }
-    hexadecimal(&hash.finalize())
-}
-
-/// Names and values, as Python's `str` writes them, of the echo's traits that are not null.
-fn read_echo(traits: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
-    let mut reader = Reader::new(traits)?;
-    let mut pairs = Vec::new();
-    let Some(mut items) = reader.enter_array() else { return Ok(pairs) };
-    while reader.next_item(&mut items)? {
-        let mut pair = (String::new(), String::new());
-        let mut null = false;
-        let Some(mut members) = reader.enter_object() else { continue };
-        while let Some(name) = reader.next_member(&mut members)? {
-            let text = if name.is("trait_key") { &mut pair.0 } else { &mut pair.1 };
-            match reader.value()? {
-                Value::String(value) => value.decode_into(text),
-                Value::Number(Number::Integer(digits)) => text.push_str(digits),
-                Value::Number(Number::Float(value)) => remora_snapshot::write_float(value, text),
-                Value::Bool(value) => text.push_str(if value { "True" } else { "False" }),
-                Value::Null | Value::Array | Value::Object => null = true,
-            }
-        }
-        if !null {
-            pairs.push(pair);
-        }
-    }
-    Ok(pairs)
-}
-
-/// Thirty-two random digits, in the form of a version 4 UUID.
-fn random() -> String {
-    let mut bytes = [0; 16];
-    // This can only fail on kernels without the call. Then the name is not random but still valid.
-    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    if let Some(version) = bytes.get_mut(6) {
-        *version = *version & 0x0f | 0x40;
-    }
-    if let Some(variant) = bytes.get_mut(8) {
-        *variant = *variant & 0x3f | 0x80;
-    }
-    hexadecimal(&bytes)
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn anonymous_names_are_digests_of_the_traits() {
-        let of = |text: &str| hexadecimal(&hmac_sha256::Hash::hash(text.as_bytes()));
-        let traits = |text: &str| anonymous(text.as_bytes());
-        assert_eq!(traits(r#"[{"trait_key":"plan","trait_value":"pro"}]"#), of("planpro"));
-        assert_eq!(of("planpro"), "9746f9086f61e37ea956bac460df92fc8108e27b344f6b716dab539fcd89e75b");
-        assert_eq!(
-            traits(
-                r#"[{"trait_key":"b","trait_value":true},{"trait_key":"a","trait_value":1e-7},
-                    {"trait_key":"n","trait_value":null},{"trait_key":"c","trait_value":12}]"#
-            ),
-            of("a1e-07bTruec12")
-        );
-    }
-
-    #[test]
-    fn without_traits_the_name_is_random() {
-        let one = anonymous(b"[]");
-        assert_eq!(one.len(), 32);
-        assert_ne!(one, anonymous(b"[]"));
-        assert_eq!(one.as_bytes()[12], b'4');
-        assert!(b"89ab".contains(&one.as_bytes()[16]), "{one}");
-    }
 
     #[test]
     fn refusals_name_their_place() {

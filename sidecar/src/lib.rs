@@ -1,15 +1,16 @@
 //! The sidecar: feature flags on localhost, answered from snapshots that are mapped and never parsed.
 //!
-//! A request goes through these modules, in this order: [`connections`] accepts and bounds it, [`data`]
-//! finds out who asks (and [`routes`] for what), [`identities`] or [`ofrep`] read its [`json`] body
-//! straight into the snapshot's subject, the snapshot evaluates, and the answer leaves as a [`body`] that
+//! A request goes through these modules, in this order: `connections` accepts and bounds it, `data`
+//! receives its body, `respond` finds out who asks (and `routes` for what), `identities` or `ofrep` read its `json` body
+//! straight into the snapshot's subject, the snapshot evaluates, and the answer leaves as a `body` that
 //! is a part of the mapped file, a buffer that is used again, or a constant. What can be done before the
-//! request has been done by the operator's compiler, or by [`follow`] when it took the snapshot up.
+//! request has been done by the operator's compiler, or by `follow` when it took the snapshot up.
 //!
-//! One thread answers, one follows the volumes; what they share is [`environment`].
+//! One thread answers, one follows the volumes; what they share is `environment`.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod admin;
+mod anonymous;
 mod answer;
 mod body;
 mod clock;
@@ -25,6 +26,7 @@ mod metrics;
 mod numbers;
 mod ofrep;
 mod options;
+mod respond;
 mod routes;
 mod serve;
 

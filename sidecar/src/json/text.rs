@@ -1,0 +1,146 @@
+//! Strings: as they stand in a body, decoded, and written again.
+
+/// A string as it stands in the body, without its quotes. Its escapes are known to be valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Text<'a> {
+    pub(super) raw: &'a str,
+    pub(super) escaped: bool,
+}
+
+impl<'a> Text<'a> {
+    /// The characters; `scratch` is only touched when there is an escape.
+    pub(crate) fn decode<'s>(self, scratch: &'s mut String) -> &'s str
+    where
+        'a: 's,
+    {
+        if !self.escaped {
+            return self.raw;
+        }
+        scratch.clear();
+        self.decode_into(scratch);
+        scratch
+    }
+
+    /// Appends the characters.
+    pub(crate) fn decode_into(self, out: &mut String) {
+        let mut rest = self.raw;
+        while let Some((plain, after)) = rest.split_once('\\') {
+            out.push_str(plain);
+            let mut characters = after.chars();
+            match characters.next() {
+                Some('b') => out.push('\u{8}'),
+                Some('f') => out.push('\u{c}'),
+                Some('n') => out.push('\n'),
+                Some('r') => out.push('\r'),
+                Some('t') => out.push('\t'),
+                Some('u') => {
+                    let (unit, tail) = code_unit(characters.as_str());
+                    characters = tail.chars();
+                    if (0xd800..0xdc00).contains(&unit) {
+                        // A low surrogate follows: the reader has seen to that.
+                        let (low, tail) = code_unit(tail.strip_prefix("\\u").unwrap_or_default());
+                        characters = tail.chars();
+                        let scalar = 0x10000 + ((unit & 0x3ff) << 10) + (low & 0x3ff);
+                        out.extend(char::from_u32(scalar));
+                    } else {
+                        out.extend(char::from_u32(unit));
+                    }
+                }
+                Some(itself) => out.push(itself),
+                None => {}
+            }
+            rest = characters.as_str();
+        }
+        out.push_str(rest);
+    }
+
+    /// The characters as they stand, if they stand there without escapes.
+    pub(crate) fn plain(self) -> Option<&'a str> {
+        (!self.escaped).then_some(self.raw)
+    }
+
+    /// Whether the characters are those of `name`.
+    pub(crate) fn is(self, name: &str) -> bool {
+        match self.plain() {
+            Some(plain) => plain == name,
+            None => self.decode(&mut String::new()) == name,
+        }
+    }
+
+    /// Whether there are no characters.
+    pub(crate) fn is_empty(self) -> bool {
+        self.raw.is_empty()
+    }
+
+    /// Whether there are more than `limit` characters.
+    pub(crate) fn is_longer_than(self, limit: usize, scratch: &mut String) -> bool {
+        self.raw.len() > limit && self.decode(scratch).chars().count() > limit
+    }
+}
+
+/// The value of the four hexadecimal digits in front, and what follows them.
+fn code_unit(text: &str) -> (u32, &str) {
+    let (digits, rest) = text.split_at_checked(4).unwrap_or((text, ""));
+    (u32::from_str_radix(digits, 16).unwrap_or_default(), rest)
+}
+
+/// How many bytes there are before the first that a string cannot have as it is: a quote, a backslash, a control
+/// character. Eight at a time, because this is where most of a body goes through.
+pub(super) fn plain(bytes: &[u8]) -> usize {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    // The usual tricks: the highest bit of the first byte that is below a value, or zero, is set; those of bytes
+    // above it may be as well.
+    let below = |word: u64, limit: u8| word.wrapping_sub(LOW * u64::from(limit)) & !word & HIGH;
+    let equal = |word: u64, byte: u8| below(word ^ (LOW * u64::from(byte)), 1);
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let found = below(word, 0x20) | equal(word, b'"') | equal(word, b'\\');
+        if found != 0 {
+            return index * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let special = |byte: &u8| *byte == b'"' || *byte == b'\\' || *byte < 0x20;
+    words.len() * 8 + rest.iter().position(special).unwrap_or(rest.len())
+}
+
+/// Appends `text` as a JSON string: raw UTF-8, with the escapes that JSON demands and no others.
+pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    let mut rest = text.as_bytes();
+    loop {
+        let (plain, tail) = rest.split_at_checked(plain(rest)).unwrap_or((rest, &[]));
+        out.extend_from_slice(plain);
+        let Some((&byte, after)) = tail.split_first() else { break };
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x8 => out.extend_from_slice(b"\\b"),
+            0xc => out.extend_from_slice(b"\\f"),
+            control => {
+                let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+                out.extend_from_slice(b"\\u00");
+                out.push(digit(control >> 4));
+                out.push(digit(control & 15));
+            }
+        }
+        rest = after;
+    }
+    out.push(b'"');
+}
+
+/// Appends a string of the body again, in the form of [`write_string`].
+pub(crate) fn write_text(text: Text<'_>, scratch: &mut String, out: &mut Vec<u8>) {
+    match text.plain() {
+        Some(plain) => {
+            out.push(b'"');
+            out.extend_from_slice(plain.as_bytes());
+            out.push(b'"');
+        }
+        None => write_string(text.decode(scratch), out),
+    }
+}

@@ -69,6 +69,10 @@ spec:
             - --log-level={{ .context.Values.logLevel }}
             - --log-json
           env:
+            - name: POD_NAME
+              valueFrom:
+                fieldRef:
+                  fieldPath: metadata.name
             - name: POD_NAMESPACE
               valueFrom:
                 fieldRef:

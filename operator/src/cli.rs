@@ -4,6 +4,7 @@ use std::io::Write;
 
 use clap::{Parser, Subcommand};
 
+use crate::run;
 use crate::tools::compile::Compile;
 use crate::tools::explain::Explain;
 use crate::tools::inspect::Inspect;
@@ -18,6 +19,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(Box<run::Arguments>),
     /// Print the CustomResourceDefinitions as YAML.
     Crds,
     Compile(Compile),
@@ -29,6 +31,7 @@ impl Cli {
     /// Does what the command line asks for.
     pub fn execute(self) -> anyhow::Result<()> {
         match self.command {
+            Command::Run(arguments) => run::run(*arguments),
             Command::Compile(compile) => compile.run(&mut std::io::stdout()),
             Command::Inspect(inspect) => inspect.run(&mut std::io::stdout()),
             Command::Explain(explain) => explain.run(&mut std::io::stdout()),

@@ -70,11 +70,22 @@ enum Origination {
     Object { version: String },
 }
 
+/// What earlier fetches taught.
+#[derive(Clone, Debug, Default)]
+pub struct Lessons {
+    /// The document that is held; none to have it sent whatever it is.
+    pub held: Option<Held>,
+    /// The key that the server refused, for as long as it is not to be tried again.
+    pub refused: Option<EnvironmentKey>,
+}
+
 /// What a fetch brought.
 #[derive(Debug)]
 pub enum Fetched {
     /// The document that is held is still the one.
     Unchanged,
+    /// The Secret still holds the key that was refused: the server was not asked.
+    StillRefused,
     /// A document, which may be the same as the last.
     Document {
         /// The document.
@@ -94,19 +105,19 @@ impl Fetcher {
         Self { client, allowed, clients: Clients::new(lookup), limit, permits: Semaphore::new(CONCURRENCY) }
     }
 
-    /// The document that `spec` names, unless it is the one that is `held`.
+    /// The document that `spec` names, unless it is the one that is held.
     pub async fn fetch(
         &self,
         namespace: &str,
         spec: &FeatureEnvironmentSpec,
-        held: Option<&Held>,
+        lessons: &Lessons,
     ) -> Result<Fetched, Error> {
         let planned = spec.source.planned().ok_or(Error::InvalidSource(
             "set exactly one of flagsmith, document.configMapKeyRef and document.secretKeyRef",
         ))?;
         let found = match planned {
             PlannedSource::Flagsmith(flagsmith) => {
-                return self.ask_server(namespace, spec, flagsmith, held).await;
+                return self.ask_server(namespace, spec, flagsmith, lessons).await;
             }
             PlannedSource::ConfigMap(reference) => {
                 objects::config_map_document(&self.client, namespace, reference).await?
@@ -114,7 +125,7 @@ impl Fetcher {
             PlannedSource::Secret(reference) => objects::secret_document(&self.client, namespace, reference).await?,
         };
         let origination = Held(Origination::Object { version: found.version });
-        if held == Some(&origination) {
+        if lessons.held.as_ref() == Some(&origination) {
             return Ok(Fetched::Unchanged);
         }
         let document = document::parse(&found.bytes).map_err(Error::ParseError)?;
@@ -126,7 +137,7 @@ impl Fetcher {
         namespace: &str,
         spec: &FeatureEnvironmentSpec,
         flagsmith: &Flagsmith,
-        held: Option<&Held>,
+        lessons: &Lessons,
     ) -> Result<Fetched, Error> {
         let (url, origin) = endpoint(&flagsmith.api_url)?;
         let reach = self.allowed.reach(&origin).ok_or_else(|| Error::OriginNotAllowed(origin.clone()))?;
@@ -144,7 +155,10 @@ impl Fetcher {
                 problem: "this is no bundle of certificates; write one or more in PEM",
             }
         })?;
-        let if_modified_since = match held {
+        if lessons.refused.as_ref() == Some(&key) {
+            return Ok(Fetched::StillRefused);
+        }
+        let if_modified_since = match &lessons.held {
             Some(Held(Origination::Server { key: held, validator })) if *held == key => {
                 validator.as_ref().and_then(Validator::if_modified_since)
             }

@@ -17,6 +17,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod admin;
 pub mod api;
 pub mod certificates;
 pub mod cli;
@@ -25,9 +26,13 @@ pub mod directory;
 pub mod document;
 pub mod fetch;
 pub mod inject;
+pub mod leader;
+pub mod metrics;
 pub mod names;
 pub mod prune;
 pub mod publish;
+pub mod reconcile;
 pub mod report;
+pub mod run;
 pub mod tools;
 pub mod webhook;

@@ -92,7 +92,7 @@ pub mod label {
 pub struct EnvironmentName(String);
 
 /// A string that cannot be the name of an environment.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "{0:?} is not the name of a FeatureEnvironment: use at most 40 lower-case letters, digits and '-', with a letter or digit at both ends"
 )]

@@ -69,6 +69,14 @@ impl Publisher {
         Self { client, objects, grace }
     }
 
+    /// Waits until the cluster is known.
+    pub async fn ready(&self) {
+        if self.objects.wait_until_ready().await.is_err() {
+            // Whoever fed the watch is gone, and so will we be soon; until then, nothing is decided on what is not known.
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// The revision that is published for this owner, as far as its core tells.
     pub fn revision(&self, owner: &Owner) -> Option<String> {
         let core = self.known(owner, &owner.environment.config_map(names::CORE))?;

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 
-use super::{origin::Origin, redact::redacted};
+use super::{key::EnvironmentKey, origin::Origin, redact::redacted};
 use crate::document;
 
 /// Why there is no document. What a server answered is never in it, and neither is the key: only what we say ourselves.
@@ -77,6 +77,8 @@ pub enum Error {
         origin: Origin,
         /// 401 or 403.
         status: StatusCode,
+        /// The key, which is not tried again soon.
+        key: EnvironmentKey,
     },
     /// The server does not know the path.
     #[error("{0} answered HTTP 404: check spec.source.flagsmith.apiUrl, which usually ends in /api/v1/")]

@@ -140,7 +140,9 @@ impl Request<'_> {
         let origin = self.origin.clone();
         let retry_after = text(response, &header::RETRY_AFTER).and_then(|value| patience(value, SystemTime::now()));
         match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Error::AuthenticationFailed { origin, status },
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                Error::AuthenticationFailed { origin, status, key: self.key.clone() }
+            }
             StatusCode::NOT_FOUND => Error::EnvironmentNotFound(origin),
             StatusCode::TOO_MANY_REQUESTS => Error::RateLimited { origin, retry_after },
             _ if status.is_redirection() => Error::RedirectRefused(origin),

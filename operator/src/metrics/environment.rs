@@ -1,0 +1,99 @@
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+use super::Amount;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    namespace: String,
+    environment: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ConditionLabels {
+    namespace: String,
+    environment: String,
+    condition: &'static str,
+}
+
+const CONDITIONS: [&str; 5] = ["Accepted", "Fetched", "Published", "Ready", "Stale"];
+
+/// Metrics with a series for each FeatureEnvironment.
+#[derive(Clone, Debug, Default)]
+pub struct EnvironmentMetrics {
+    last_fetch: Family<Labels, Amount>,
+    document_bytes: Family<Labels, Gauge>,
+    snapshot_bytes: Family<Labels, Gauge>,
+    findings: Family<Labels, Gauge>,
+    conditions: Family<ConditionLabels, Gauge>,
+}
+
+impl EnvironmentMetrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let Self { last_fetch, document_bytes, snapshot_bytes, findings, conditions } = metrics.clone();
+        registry.register(
+            "remora_environment_last_fetch_timestamp_seconds",
+            "When the source was last read, or confirmed what is held",
+            last_fetch,
+        );
+        registry.register(
+            "remora_environment_document_bytes",
+            "The size of the document that was fetched last",
+            document_bytes,
+        );
+        registry.register("remora_environment_snapshot_bytes", "The size of what is published", snapshot_bytes);
+        registry.register("remora_environment_findings", "What the document's owners may want to repair", findings);
+        registry.register("remora_environment_condition", "1 where the condition is True", conditions);
+        metrics
+    }
+
+    /// The source was read at this time, in seconds since 1970.
+    pub fn fetched(&self, namespace: &str, environment: &str, at: f64) {
+        self.last_fetch.get_or_create(&labels(namespace, environment)).set(at);
+    }
+
+    /// A document of this size came.
+    pub fn document(&self, namespace: &str, environment: &str, bytes: usize) {
+        self.document_bytes.get_or_create(&labels(namespace, environment)).set(count(bytes));
+    }
+
+    /// It was compiled to so many bytes, with so many findings.
+    pub fn compiled(&self, namespace: &str, environment: &str, bytes: usize, findings: usize) {
+        self.snapshot_bytes.get_or_create(&labels(namespace, environment)).set(count(bytes));
+        self.findings.get_or_create(&labels(namespace, environment)).set(count(findings));
+    }
+
+    /// A condition is True, or is not. Conditions that nobody knows have no series.
+    pub fn condition(&self, namespace: &str, environment: &str, condition: &str, is_true: bool) {
+        if let Some(condition) = CONDITIONS.into_iter().find(|known| *known == condition) {
+            let Labels { namespace, environment } = labels(namespace, environment);
+            let labels = ConditionLabels { namespace, environment, condition };
+            self.conditions.get_or_create(&labels).set(i64::from(is_true));
+        }
+    }
+
+    /// The environment is gone.
+    pub fn forget(&self, namespace: &str, environment: &str) {
+        let labels = labels(namespace, environment);
+        self.last_fetch.remove(&labels);
+        self.document_bytes.remove(&labels);
+        self.snapshot_bytes.remove(&labels);
+        self.findings.remove(&labels);
+        for condition in CONDITIONS {
+            let Labels { namespace, environment } = labels.clone();
+            self.conditions.remove(&ConditionLabels { namespace, environment, condition });
+        }
+    }
+}
+
+fn labels(namespace: &str, environment: &str) -> Labels {
+    Labels { namespace: namespace.to_owned(), environment: environment.to_owned() }
+}
+
+fn count(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

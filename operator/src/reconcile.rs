@@ -1,0 +1,90 @@
+//! Keeps what is published in step with what each FeatureEnvironment asks for:
+//! [fetch](crate::fetch) → [prune](crate::prune) → [compile](crate::compile) → [publish](crate::publish) →
+//! [report](crate::report).
+//!
+//! A failure anywhere leaves what is published as it is, and is tried again later and later. A published object that somebody
+//! deletes or alters is written again at once, from memory: nobody else is needed for it.
+
+mod controller;
+mod error;
+mod memory;
+mod schedule;
+mod turn;
+
+use std::{sync::Arc, time::Duration};
+
+use kube::{Client, ResourceExt, core::DeserializeGuard, runtime::controller::Action};
+
+pub use self::{controller::run, error::Error};
+use self::{
+    memory::{Memories, Uid},
+    turn::Turn,
+};
+use crate::{
+    api::FeatureEnvironment,
+    fetch::Fetcher,
+    metrics::Metrics,
+    publish::{Objects, Publisher},
+    report::Reports,
+};
+
+/// What every reconciliation shares.
+pub struct Context {
+    fetcher: Fetcher,
+    publisher: Publisher,
+    reports: Reports,
+    metrics: Metrics,
+    memories: Memories,
+}
+
+impl Context {
+    /// A context that fetches with `fetcher`, knows the published objects by `objects`, and deletes surplus after `grace`.
+    pub fn new(
+        client: &Client,
+        fetcher: Fetcher,
+        objects: Objects,
+        grace: Duration,
+        metrics: Metrics,
+        instance: Option<String>,
+    ) -> Self {
+        Self {
+            fetcher,
+            publisher: Publisher::new(client.clone(), objects, grace),
+            reports: Reports::new(client.clone(), instance),
+            metrics,
+            memories: Memories::default(),
+        }
+    }
+}
+
+/// Brings one FeatureEnvironment up to date, and says when it wants to be looked at again.
+pub async fn reconcile(
+    object: Arc<DeserializeGuard<FeatureEnvironment>>,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
+    let environment = match &object.0 {
+        Ok(environment) => environment,
+        Err(invalid) => {
+            // The schema keeps these out; it will come again when it is edited.
+            let (namespace, name) = (invalid.metadata.namespace.as_deref(), invalid.metadata.name.as_deref());
+            tracing::error!(namespace, name, error = invalid.error, "not a FeatureEnvironment that this version reads");
+            return Ok(Action::await_change());
+        }
+    };
+    if environment.metadata.deletion_timestamp.is_some() {
+        // What it owns goes with it.
+        return Ok(Action::await_change());
+    }
+    context.publisher.ready().await;
+    let turn = Turn::new(&context, environment);
+    let uid = Uid(environment.uid().unwrap_or_default());
+    let mut memory = context.memories.take(&uid).unwrap_or_else(|| turn.first_memory(&uid));
+    let outcome = turn.run(&mut memory).await;
+    context.memories.put(uid, memory);
+    outcome
+}
+
+/// For when even the report failed: everything else decides by itself when it is looked at again.
+fn after_error(_: Arc<DeserializeGuard<FeatureEnvironment>>, _: &Error, _: Arc<Context>) -> Action {
+    Action::requeue(Duration::from_secs(5).mul_f64(0.8 + 0.4 * fastrand::f64()))
+}

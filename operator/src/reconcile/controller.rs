@@ -1,0 +1,140 @@
+//! What makes reconciliations happen: changes of FeatureEnvironments, of what is published, and of what sources refer to.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client, ResourceExt,
+    core::{DeserializeGuard, PartialObjectMeta},
+    runtime::{
+        Config, Controller, WatchStreamExt,
+        reflector::{self, ObjectRef, Store},
+        watcher,
+    },
+};
+use tokio::sync::watch;
+
+use super::{Context, after_error, memory::Uid, reconcile};
+use crate::{api::FeatureEnvironment, fetch::Fetcher, metrics::Metrics, names::label, publish::SURPLUS_GRACE};
+
+/// Reconciliations at one time; most of them wait for somebody.
+const CONCURRENCY: u16 = 64;
+/// How often what is remembered of deleted environments is forgotten.
+const SWEEP: Duration = Duration::from_secs(60);
+
+type Environment = DeserializeGuard<FeatureEnvironment>;
+type Metadata = PartialObjectMeta<ConfigMap>;
+
+/// Reconciles until `shutdown` is true, and then to the end of what is under way.
+pub async fn run(
+    client: Client,
+    fetcher: Fetcher,
+    metrics: Metrics,
+    instance: Option<String>,
+    mut shutdown: watch::Receiver<bool>,
+) {
+    let (objects, writer) = reflector::store();
+    let ours = watcher(config_maps(&client), selecting(label::REMORA, "="))
+        .default_backoff()
+        .reflect(writer)
+        .touched_objects();
+    let others = watcher(config_maps(&client), selecting(label::REMORA, "!=")).default_backoff().touched_objects();
+
+    let environments: Api<Environment> = Api::all(client.clone());
+    let controller = Controller::new(environments, watcher::Config::default());
+    let known = controller.store();
+    let context = Arc::new(Context::new(&client, fetcher, objects, SURPLUS_GRACE, metrics.clone(), instance));
+
+    let referring = Referring { known: known.clone(), context: Arc::clone(&context), seen: Mutex::default() };
+    let stopped = async move {
+        let _ = shutdown.wait_for(|stop| *stop).await;
+    };
+    let reconciling = controller
+        .with_config(Config::default().concurrency(CONCURRENCY))
+        .watches_stream(ours, |object| of_environment(&object))
+        .watches_stream(others, move |object| referring.to(&object))
+        .graceful_shutdown_on(stopped)
+        .run(reconcile, after_error, Arc::clone(&context))
+        .map_err(|error| tracing::debug!(%error, "reconciliation failed"))
+        .for_each(|_| std::future::ready(()));
+    tokio::select! {
+        () = reconciling => {}
+        () = sweep(&known, &context, &metrics) => {}
+    }
+}
+
+fn config_maps(client: &Client) -> Api<Metadata> {
+    Api::all(client.clone())
+}
+
+fn selecting(manager: &str, operator: &str) -> watcher::Config {
+    watcher::Config::default().labels(&format!("{}{operator}{manager}", label::MANAGED_BY))
+}
+
+/// The environment that a published object belongs to: by its label, since its owner reference may be what was taken away.
+fn of_environment(object: &Metadata) -> Option<ObjectRef<Environment>> {
+    let name = object.labels().get(label::ENVIRONMENT)?;
+    Some(ObjectRef::new(name).within(&object.namespace()?))
+}
+
+/// Knows whose source an object is.
+struct Referring {
+    known: Store<Environment>,
+    context: Arc<Context>,
+    /// Versions, so that a watch that starts anew hurries nobody.
+    seen: Mutex<HashMap<(String, String), String>>,
+}
+
+impl Referring {
+    /// The environments whose source reads this ConfigMap; each is to read it again.
+    fn to(&self, object: &Metadata) -> Vec<ObjectRef<Environment>> {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        let referring: Vec<ObjectRef<Environment>> = self
+            .known
+            .state()
+            .into_iter()
+            .filter_map(|environment| {
+                let environment = environment.0.as_ref().ok()?;
+                let reads = environment.namespace().as_deref() == Some(&namespace)
+                    && environment.spec.source.config_maps().any(|read| read == name);
+                reads.then(|| ObjectRef::new(&environment.name_any()).within(&namespace))
+            })
+            .collect();
+        if referring.is_empty() {
+            return referring;
+        }
+        let version = object.resource_version().unwrap_or_default();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.insert((namespace.clone(), name), version.clone()).as_ref() == Some(&version) {
+            return Vec::new();
+        }
+        for environment in &referring {
+            self.context.memories.hurry(&namespace, &environment.name);
+        }
+        referring
+    }
+}
+
+/// Forgets what is gone.
+async fn sweep(known: &Store<Environment>, context: &Context, metrics: &Metrics) {
+    let mut before: HashSet<(String, String)> = HashSet::new();
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let alive = known.state();
+        let uids = alive.iter().filter_map(|environment| environment.uid()).map(Uid).collect();
+        context.memories.retain(&uids);
+        let names: HashSet<(String, String)> = alive
+            .iter()
+            .map(|environment| (environment.namespace().unwrap_or_default(), environment.name_any()))
+            .collect();
+        for (namespace, name) in before.difference(&names) {
+            metrics.environments.forget(namespace, name);
+        }
+        before = names;
+    }
+}

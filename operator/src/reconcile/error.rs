@@ -1,0 +1,65 @@
+use crate::{
+    compile,
+    fetch::{self, Retry},
+    prune, publish,
+    report::{self, Facts, Failure, Fetch, Publication},
+};
+
+/// Which step failed, and why.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The object cannot have the name of its objects.
+    #[error(transparent)]
+    Name(#[from] crate::names::InvalidEnvironmentName),
+    /// The rules for pruning cannot be read.
+    #[error(transparent)]
+    Prune(#[from] prune::Error),
+    /// There is no document.
+    #[error(transparent)]
+    Fetch(#[from] fetch::Error),
+    /// The document cannot be compiled.
+    #[error("the document cannot be compiled: {0}")]
+    Compile(#[from] compile::Error),
+    /// The snapshot cannot be published.
+    #[error(transparent)]
+    Publish(#[from] publish::Error),
+    /// The status cannot be written.
+    #[error(transparent)]
+    Report(#[from] report::Error),
+}
+
+impl Error {
+    /// One word: the reason in conditions and Events, and a metric's label.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Name(_) => "InvalidName",
+            Self::Prune(_) => "InvalidPattern",
+            Self::Fetch(error) => error.reason(),
+            Self::Compile(compile::Error::Size(_)) => "CapacityExceeded",
+            Self::Compile(_) => "CompileError",
+            Self::Publish(error) => error.reason(),
+            Self::Report(_) => "ReportFailed",
+        }
+    }
+
+    /// When to try again.
+    pub(super) fn retry(&self) -> Retry {
+        match self {
+            Self::Name(_) | Self::Prune(_) => Retry::Edited,
+            Self::Fetch(error) => error.retry(),
+            Self::Compile(_) | Self::Publish(_) | Self::Report(_) => Retry::Backoff,
+        }
+    }
+
+    /// Writes down where the failure belongs.
+    pub(super) fn note(&self, facts: &mut Facts) {
+        let failure = Failure { reason: self.reason(), message: self.to_string() };
+        match self {
+            Self::Name(_) | Self::Prune(_) => facts.fetch = Fetch::Refused(failure),
+            Self::Fetch(error) if error.is_refusal() => facts.fetch = Fetch::Refused(failure),
+            Self::Fetch(_) => facts.fetch = Fetch::Failed(failure),
+            Self::Compile(_) | Self::Publish(_) => facts.publication = Publication::Failed(failure),
+            Self::Report(_) => {}
+        }
+    }
+}

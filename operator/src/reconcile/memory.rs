@@ -1,0 +1,115 @@
+//! What is remembered of each environment between two reconciliations. Lost with the process, and not missed: the cluster
+//! has what was published, and the source has the rest.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use crate::{
+    api::FeatureEnvironmentStatus,
+    fetch::{EnvironmentKey, Held, Lessons},
+    publish::{Ledger, Snapshot},
+    report::{Contents, Failure},
+};
+
+use super::schedule;
+
+/// Which object: its name may come again, this does not.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Uid(pub(super) String);
+
+/// One environment.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// The generation of the spec that the rest is about.
+    pub(super) generation: Option<i64>,
+    /// When the source is asked next; never before is at once.
+    pub(super) next_fetch: Option<Instant>,
+    /// When a publication that failed is tried again.
+    pub(super) retry_publish: Option<Instant>,
+    /// Publications that failed in a row.
+    pub(super) publish_failures: u32,
+    /// Fetches that failed in a row.
+    pub(super) failures: u32,
+    pub(super) held: Option<Held>,
+    /// When the source was last asked without a condition.
+    pub(super) whole: Option<Instant>,
+    /// The key that was refused, and when.
+    pub(super) refused: Option<(EnvironmentKey, Instant)>,
+    /// The last good snapshot: what the cluster should carry.
+    pub(super) snapshot: Option<Snapshot>,
+    /// What is in it, until it was reported.
+    pub(super) contents: Option<Contents>,
+    /// Why the document that came last is not the one that is published.
+    pub(super) uncompiled: Option<Failure>,
+    pub(super) ledger: Ledger,
+    /// What was reported last: the watch may lag behind our own writes.
+    pub(super) status: Option<FeatureEnvironmentStatus>,
+}
+
+impl Memory {
+    /// What the next fetch should know.
+    pub(super) fn lessons(&self, now: Instant) -> Lessons {
+        let whole_is_due = self.whole.is_none_or(|whole| now.duration_since(whole) >= schedule::UNCONDITIONAL);
+        let held = self.held.clone().filter(|_| !whole_is_due && self.failures == 0 && self.snapshot.is_some());
+        let refused = self.refused.as_ref().filter(|(_, since)| now.duration_since(*since) < schedule::REFUSED);
+        Lessons { held, refused: refused.map(|(key, _)| key.clone()) }
+    }
+
+    /// Forgets what belongs to an earlier spec; what is published under it stays until there is something newer.
+    pub(super) fn begin(&mut self, generation: Option<i64>) {
+        if self.generation != generation {
+            self.generation = generation;
+            self.next_fetch = None;
+            self.failures = 0;
+            self.held = None;
+            self.refused = None;
+            self.uncompiled = None;
+        }
+    }
+
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.next_fetch.is_none_or(|next| now >= next)
+    }
+}
+
+/// All environments.
+#[derive(Debug, Default)]
+pub(super) struct Memories {
+    known: Mutex<HashMap<Uid, Memory>>,
+    /// Environments whose objects changed while nobody looked, by namespace and name.
+    urgent: Mutex<HashSet<(String, String)>>,
+}
+
+impl Memories {
+    /// Takes out what is known of the object; no two reconciliations of one object run at a time.
+    pub(super) fn take(&self, uid: &Uid) -> Option<Memory> {
+        lock(&self.known).remove(uid)
+    }
+
+    pub(super) fn put(&self, uid: Uid, memory: Memory) {
+        lock(&self.known).insert(uid, memory);
+    }
+
+    /// The source of this environment changed: it is read at the next reconciliation.
+    pub(super) fn hurry(&self, namespace: &str, name: &str) {
+        lock(&self.urgent).insert((namespace.to_owned(), name.to_owned()));
+    }
+
+    /// Whether somebody asked for haste since the last time.
+    pub(super) fn take_urgency(&self, namespace: &str, name: &str) -> bool {
+        lock(&self.urgent).remove(&(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// Forgets all that are not among these.
+    pub(super) fn retain(&self, alive: &HashSet<Uid>) {
+        lock(&self.known).retain(|uid, _| alive.contains(uid));
+    }
+}
+
+/// A thread that panicked left nothing half done here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

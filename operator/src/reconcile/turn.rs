@@ -1,0 +1,320 @@
+//! One FeatureEnvironment in the course of one reconciliation.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{Resource, ResourceExt, runtime::controller::Action};
+
+use super::{
+    Context,
+    error::Error,
+    memory::{Memory, Uid},
+    schedule,
+};
+use crate::{
+    api::{AppliedTo, FeatureEnvironment, FeatureEnvironmentSpec, FeatureEnvironmentStatus, Finding},
+    compile::{self, Compiled, compile},
+    document::Document,
+    fetch::{self, EnvironmentKey, Fetched, Retry},
+    metrics::Step,
+    names::EnvironmentName,
+    prune::{Rules, prune},
+    publish::{Owner, Snapshot},
+    report::{Contents, FETCHED, Facts, Failure, Fetch, Publication},
+};
+
+/// Nothing is looked at more often than this.
+const LEAST_WAIT: Duration = Duration::from_millis(100);
+
+pub(super) struct Turn<'a> {
+    context: &'a Context,
+    environment: &'a FeatureEnvironment,
+    spec: &'a FeatureEnvironmentSpec,
+    namespace: String,
+    name: String,
+}
+
+/// A document that came, and what it came with.
+struct Brought {
+    document: Box<Document>,
+    key: Option<EnvironmentKey>,
+    updated_at: Option<String>,
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn new(context: &'a Context, environment: &'a FeatureEnvironment) -> Self {
+        let namespace = environment.namespace().unwrap_or_default();
+        Self { context, environment, spec: &environment.spec, namespace, name: environment.name_any() }
+    }
+
+    /// For an environment that this process has not seen yet. One that was well before a restart waits for its turn.
+    pub(super) fn first_memory(&self, uid: &Uid) -> Memory {
+        let generation = self.environment.metadata.generation;
+        let before = self.environment.status.as_ref();
+        let was_well = before.is_some_and(|status| {
+            let fetched = status.conditions.iter().find(|condition| condition.type_ == FETCHED);
+            status.observed_generation == generation && fetched.is_some_and(|fetched| fetched.status == "True")
+        });
+        let published = self.owner().ok().and_then(|owner| self.context.publisher.revision(&owner));
+        let wait = schedule::phase(&uid.0, self.spec.refresh.interval.get());
+        let next_fetch = (was_well && published.is_some()).then(|| Instant::now() + wait);
+        Memory { generation, next_fetch, ..Memory::default() }
+    }
+
+    /// Brings what is new, publishes what is held, reports, and says when to look again.
+    pub(super) async fn run(&self, memory: &mut Memory) -> Result<Action, Error> {
+        memory.begin(self.environment.metadata.generation);
+        let mut facts = Facts {
+            generation: self.environment.metadata.generation,
+            suspended: self.spec.suspend,
+            fetch: Fetch::NotDue,
+            publication: Publication::None,
+            revision: None,
+            stale_after: schedule::stale_after(self.spec.refresh.interval.get()),
+        };
+        match self.owner() {
+            Err(error) => self.note(&error, &mut facts),
+            Ok(owner) => {
+                if !self.spec.suspend {
+                    self.work(&owner, memory, &mut facts).await;
+                }
+                facts.revision = match (&facts.publication, &memory.snapshot) {
+                    (Publication::Done { .. }, Some(snapshot)) => Some(snapshot.revision.clone()),
+                    _ => self.context.publisher.revision(&owner),
+                };
+            }
+        }
+        self.report(memory, facts).await?;
+        Ok(self.next(memory))
+    }
+
+    /// fetch → prune → compile → publish. Whatever fails, the last good snapshot stays published.
+    async fn work(&self, owner: &Owner, memory: &mut Memory, facts: &mut Facts) {
+        let urgent = self.context.memories.take_urgency(&self.namespace, &self.name);
+        let lost =
+            memory.failures == 0 && memory.snapshot.is_none() && self.context.publisher.revision(owner).is_none();
+        if urgent || lost || memory.is_due(Instant::now()) {
+            match self.bring(memory, facts).await {
+                Ok(()) => {}
+                Err(error) => {
+                    self.note(&error, facts);
+                    self.postpone_fetch(memory, error.retry());
+                    self.recover(owner, memory).await;
+                }
+            }
+        }
+        if let Err(error) = self.publish(owner, memory, facts).await {
+            self.note(&error, facts);
+            memory.retry_publish = Some(self.later(error.retry(), memory.publish_failures));
+            memory.publish_failures = memory.publish_failures.saturating_add(1);
+        }
+    }
+
+    /// What is new becomes what is held.
+    async fn bring(&self, memory: &mut Memory, facts: &mut Facts) -> Result<(), Error> {
+        let rules = self.rules()?;
+        let Some(brought) = self.fetch(memory, facts).await? else {
+            return Ok(());
+        };
+        let updated_at = brought.updated_at.clone();
+        match self.prune_and_compile(brought, rules).await {
+            Ok(compiled) => {
+                self.hold(memory, compiled, updated_at);
+                Ok(())
+            }
+            Err(error) => {
+                memory.uncompiled = Some(Failure { reason: error.reason(), message: error.to_string() });
+                Err(error)
+            }
+        }
+    }
+
+    /// None when there is nothing new.
+    async fn fetch(&self, memory: &mut Memory, facts: &mut Facts) -> Result<Option<Brought>, Error> {
+        let lessons = memory.lessons(Instant::now());
+        let step = self.context.metrics.begin(Step::Fetch);
+        let fetched = self.context.fetcher.fetch(&self.namespace, self.spec, &lessons).await;
+        let (outcome, brought) = match fetched {
+            Ok(Fetched::StillRefused) => {
+                self.postpone_fetch(memory, Retry::Slow);
+                step.end("StillRefused");
+                return Ok(None);
+            }
+            Ok(Fetched::Unchanged) => {
+                memory.failures = 0;
+                ("Unchanged", None)
+            }
+            Ok(Fetched::Document { document, key, held, bytes }) => {
+                self.context.metrics.environments.document(&self.namespace, &self.name, bytes);
+                memory.held = Some(held);
+                memory.whole = Some(Instant::now());
+                let updated_at = document.updated_at().map(str::to_owned);
+                ("Done", Some(Brought { document, key, updated_at }))
+            }
+            Err(error) => {
+                step.end(error.reason());
+                if let fetch::Error::AuthenticationFailed { key, .. } = &error {
+                    memory.refused = Some((key.clone(), Instant::now()));
+                }
+                return Err(error.into());
+            }
+        };
+        step.end(outcome);
+        facts.fetch = Fetch::Done;
+        memory.refused = None;
+        let wait = schedule::after_success(self.spec.refresh.interval.get(), fastrand::f64());
+        memory.next_fetch = Some(Instant::now() + wait);
+        let now = Timestamp::now().as_duration().as_secs_f64();
+        self.context.metrics.environments.fetched(&self.namespace, &self.name, now);
+        Ok(brought)
+    }
+
+    /// Large documents take long enough to hold up a worker thread.
+    async fn prune_and_compile(&self, brought: Brought, rules: Rules) -> Result<Compiled, Error> {
+        let step = self.context.metrics.begin(Step::Compile);
+        let (environment, environment_flags) = (self.name.clone(), self.environment_flags());
+        let work = tokio::task::spawn_blocking(move || {
+            let pruned = prune(*brought.document, &rules);
+            let server_keys: Vec<&str> = brought.key.iter().map(EnvironmentKey::expose).collect();
+            let options = compile::Options { environment: &environment, server_keys: &server_keys, environment_flags };
+            compile(&pruned, &options)
+        });
+        let compiled = match work.await {
+            Ok(compiled) => compiled.map_err(Error::from),
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        };
+        step.end(compiled.as_ref().map_or_else(Error::reason, |_| "Done"));
+        compiled
+    }
+
+    fn hold(&self, memory: &mut Memory, compiled: Compiled, updated_at: Option<String>) {
+        let summary = compiled.summary;
+        self.context.metrics.environments.compiled(&self.namespace, &self.name, summary.bytes, compiled.findings.len());
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        memory.contents = Some(Contents {
+            features: count(summary.features),
+            segments: count(summary.segments),
+            overrides: count(summary.identity_overrides),
+            bytes: count(summary.bytes),
+            updated_at,
+            findings: compiled.findings.iter().map(listed).collect(),
+        });
+        memory.uncompiled = None;
+        memory.failures = 0;
+        memory.snapshot = Some(Snapshot::from(compiled));
+    }
+
+    /// Makes the cluster carry what is held.
+    async fn publish(&self, owner: &Owner, memory: &mut Memory, facts: &mut Facts) -> Result<(), Error> {
+        if let Some(snapshot) = &memory.snapshot {
+            let step = self.context.metrics.begin(Step::Publish);
+            match self.context.publisher.publish(owner, snapshot, &mut memory.ledger).await {
+                Ok(published) => {
+                    step.end(if published.written == 0 { "Unchanged" } else { "Done" });
+                    if published.written > 0 {
+                        let (namespace, environment, revision) = (&self.namespace, &self.name, &snapshot.revision);
+                        tracing::info!(namespace, environment, revision, objects = published.written, "published");
+                    }
+                    memory.retry_publish = None;
+                    memory.publish_failures = 0;
+                    facts.publication =
+                        Publication::Done { objects: published.objects, contents: memory.contents.take() };
+                }
+                Err(error) => {
+                    step.end(error.reason());
+                    return Err(error.into());
+                }
+            }
+        }
+        if let Some(failure) = &memory.uncompiled {
+            facts.publication = Publication::Failed(failure.clone());
+        }
+        Ok(())
+    }
+
+    /// After a restart with a failing source, what is published is all there is: it becomes what is held.
+    async fn recover(&self, owner: &Owner, memory: &mut Memory) {
+        if memory.snapshot.is_none() {
+            match self.context.publisher.recover(owner).await {
+                Ok(snapshot) => memory.snapshot = snapshot,
+                Err(error) => {
+                    tracing::warn!(namespace = self.namespace, environment = self.name, %error, "not recovered");
+                }
+            }
+        }
+    }
+
+    async fn report(&self, memory: &mut Memory, facts: Facts) -> Result<(), Error> {
+        let unknown = FeatureEnvironmentStatus::default();
+        let previous = memory.status.as_ref().or(self.environment.status.as_ref()).unwrap_or(&unknown);
+        let step = self.context.metrics.begin(Step::Report);
+        let reported = self.context.reports.report(self.environment, previous, facts, Timestamp::now()).await;
+        step.end(if reported.is_ok() { "Done" } else { "ReportFailed" });
+        let status = reported?;
+        for condition in &status.conditions {
+            let is_true = condition.status == "True";
+            self.context.metrics.environments.condition(&self.namespace, &self.name, &condition.type_, is_true);
+        }
+        memory.status = Some(status);
+        Ok(())
+    }
+
+    fn note(&self, error: &Error, facts: &mut Facts) {
+        let (namespace, environment, reason) = (&self.namespace, &self.name, error.reason());
+        tracing::warn!(namespace, environment, reason, %error, "not up to date");
+        error.note(facts);
+    }
+
+    fn postpone_fetch(&self, memory: &mut Memory, retry: Retry) {
+        memory.next_fetch = Some(self.later(retry, memory.failures));
+        memory.failures = memory.failures.saturating_add(1);
+    }
+
+    fn later(&self, retry: Retry, failures: u32) -> Instant {
+        let interval = self.spec.refresh.interval.get();
+        Instant::now() + schedule::after_failure(retry, failures, interval, fastrand::f64())
+    }
+
+    fn next(&self, memory: &Memory) -> Action {
+        if self.spec.suspend {
+            return Action::await_change();
+        }
+        let next = memory.next_fetch.into_iter().chain(memory.retry_publish).min();
+        match next {
+            Some(next) => Action::requeue(next.saturating_duration_since(Instant::now()).max(LEAST_WAIT)),
+            None => Action::await_change(),
+        }
+    }
+
+    fn rules(&self) -> Result<Rules, Error> {
+        let prune = &self.spec.prune;
+        let (server_only, overrides) = (prune.server_only_features.is_drop(), prune.identity_overrides.is_drop());
+        Ok(Rules::new(&prune.features.include, &prune.features.exclude, server_only, overrides)?)
+    }
+
+    fn environment_flags(&self) -> compile::Mode {
+        match self.spec.serve.environment_flags {
+            AppliedTo::Plain => compile::Mode::Plain,
+            AppliedTo::IdentityFree => compile::Mode::IdentityFree,
+            AppliedTo::AllSegments => compile::Mode::AllSegments,
+        }
+    }
+
+    fn owner(&self) -> Result<Owner, Error> {
+        let environment: EnvironmentName = self.name.parse()?;
+        let reference = OwnerReference {
+            api_version: FeatureEnvironment::api_version(&()).into_owned(),
+            kind: FeatureEnvironment::kind(&()).into_owned(),
+            name: self.name.clone(),
+            uid: self.environment.uid().unwrap_or_default(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        };
+        Ok(Owner { namespace: self.namespace.clone(), environment, reference })
+    }
+}
+
+fn listed(finding: &compile::Finding) -> Finding {
+    Finding { subject: finding.subject.clone(), message: finding.message.clone() }
+}

@@ -1,0 +1,180 @@
+//! Wires the operator: admin port, webhook and controller in one process, ended by one signal.
+//!
+//! The webhook works on every replica, the controller where the lease is. A part that ends before it is asked to takes the
+//! process with it: kubelet starts what is known to be whole.
+
+mod arguments;
+mod log;
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use kube::{Client, Config};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
+
+pub use self::arguments::Arguments;
+use crate::{
+    admin::{self, Gates},
+    certificates,
+    fetch::{AllowedOrigins, Fetcher, SystemLookup},
+    inject,
+    leader::Election,
+    metrics::Metrics,
+    reconcile, webhook,
+};
+
+/// The lease of the controller.
+const LEASE: &str = "remora-controller";
+/// After the signal to end, new connections still come for as long as it takes everybody to hear of it.
+const LINGER: Duration = Duration::from_secs(5);
+/// How long reconciliations under way may take to end.
+const DRAIN: Duration = Duration::from_secs(15);
+
+/// Runs the operator until it is told to end.
+pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+    log::start(&arguments.log_level, arguments.log_json)?;
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(arguments))
+}
+
+async fn serve(arguments: Arguments) -> anyhow::Result<()> {
+    let client = connect().await?;
+    let metrics = Metrics::default();
+    let (stop, stopping) = watch::channel(false);
+    // The webhook ends later than the rest.
+    let (stop_webhook, webhook_stopping) = watch::channel(false);
+    let (serving, gate) = watch::channel(true);
+    let mut gates: Gates = vec![("running", gate)];
+
+    let webhook = arguments.webhook().map(|options| {
+        let (ready, gate) = watch::channel(false);
+        gates.push(("webhook", gate));
+        let metrics = metrics.registry(webhook::Metrics::register);
+        webhook::run(client.clone(), options, metrics, ready, webhook_stopping)
+    });
+    let answers = webhook.is_some();
+    let admin = admin::serve(arguments.admin_listen, metrics.clone(), gates, stopping.clone());
+    let admin = async {
+        admin.await.with_context(|| format!("admin port {}", arguments.admin_listen))?;
+        // Ended by the signal; the others may still be busy.
+        std::future::pending::<anyhow::Result<()>>().await
+    };
+    let webhook = async {
+        match webhook {
+            Some(webhook) => Ok(webhook.await?),
+            None => {
+                webhook_stop(&stop_webhook).await;
+                Ok(())
+            }
+        }
+    };
+    let controller = controller(&arguments, client.clone(), metrics, stopping.clone());
+    let ending = async {
+        terminated().await?;
+        tracing::info!("ending");
+        serving.send_replace(false);
+        stop.send_replace(true);
+        if answers {
+            tokio::time::sleep(LINGER).await;
+        }
+        stop_webhook.send_replace(true);
+        std::future::pending::<anyhow::Result<()>>().await
+    };
+    let work = async { tokio::try_join!(webhook, controller).map(|_| ()) };
+    tokio::select! {
+        done = work => done?,
+        failed = admin => failed?,
+        failed = ending => failed?,
+    }
+    if !*stopping.borrow() {
+        bail!("a part of the operator ended by itself");
+    }
+    tracing::info!("ended");
+    Ok(())
+}
+
+/// Without a webhook, its part is done when the signal comes.
+async fn webhook_stop(stop: &watch::Sender<bool>) {
+    let _ = stop.subscribe().wait_for(|stop| *stop).await;
+}
+
+/// Retries are ours to make: the client's own could hold up a call for many minutes.
+async fn connect() -> anyhow::Result<Client> {
+    let mut config = Config::infer().await.context("no cluster: neither in one, nor is there a kubeconfig")?;
+    config.default_retry = false;
+    Client::try_from(config).context("the cluster's address or credentials cannot be used")
+}
+
+/// Wins the lease, reconciles while it holds, and gives it back.
+async fn controller(
+    arguments: &Arguments,
+    client: Client,
+    metrics: Metrics,
+    mut stopping: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    if arguments.no_controller {
+        let _ = stopping.wait_for(|stop| *stop).await;
+        return Ok(());
+    }
+    let allowed = AllowedOrigins::new(&arguments.allowed_origins)?;
+    let fetcher = Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), arguments.max_document_bytes);
+    let instance = arguments.identity();
+    let election = Election::new(client.clone(), &arguments.namespace, LEASE, instance.clone());
+    let mut stop_waiting = stopping.clone();
+    tokio::select! {
+        () = election.win() => {}
+        _ = stop_waiting.wait_for(|stop| *stop) => return Ok(()),
+    }
+    tracing::info!(instance, "reconciling");
+    metrics.leads(true);
+    let mut drained = stopping.clone();
+    let too_long = async {
+        let _ = drained.wait_for(|stop| *stop).await;
+        tokio::time::sleep(DRAIN).await;
+    };
+    tokio::select! {
+        () = reconcile::run(client, fetcher, metrics.clone(), Some(instance), stopping) => {}
+        lost = election.keep() => return Err(lost.into()),
+        () = too_long => tracing::warn!("reconciliations under way were abandoned"),
+    }
+    metrics.leads(false);
+    election.release().await;
+    Ok(())
+}
+
+impl Arguments {
+    /// A name that no other process has.
+    fn identity(&self) -> String {
+        let name = self.instance.as_deref().unwrap_or("remora-operator");
+        format!("{name}-{:08x}", fastrand::u32(..))
+    }
+
+    fn webhook(&self) -> Option<webhook::Options> {
+        let sidecar_image = self.sidecar_image.clone().filter(|_| !self.no_webhook)?;
+        Some(webhook::Options {
+            listen: self.webhook_listen,
+            inject: inject::Config {
+                sidecar_image,
+                sidecar_pull_policy: self.sidecar_pull_policy.clone(),
+                own_namespace: self.namespace.clone(),
+            },
+            certificates: certificates::Names {
+                namespace: self.namespace.clone(),
+                service: self.webhook_service.clone(),
+                configuration: self.webhook_configuration.clone(),
+                secret: self.certificate_secret.clone(),
+            },
+        })
+    }
+}
+
+async fn terminated() -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}

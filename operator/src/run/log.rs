@@ -1,0 +1,11 @@
+use tracing_subscriber::EnvFilter;
+
+/// Logs to standard error from here on.
+pub(super) fn start(level: &str, json: bool) -> anyhow::Result<()> {
+    let filter: EnvFilter = level
+        .parse()
+        .map_err(|error| anyhow::anyhow!("--log-level {level}: {error}; write error, warn, info, debug or trace"))?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = if json { log.json().flatten_event(true).try_init() } else { log.try_init() };
+    started.map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))
+}

@@ -9,6 +9,7 @@ mod finding;
 pub(crate) mod property;
 mod python;
 mod regex;
+mod review;
 
 use remora_snapshot::model::{self, EnvironmentFlags};
 use remora_snapshot::{Revision, WriteError, files};

@@ -12,8 +12,8 @@ pub(super) type Judged = Result<Test, String>;
 const OPERATORS: &str = "EQUAL, NOT_EQUAL, GREATER_THAN, GREATER_THAN_INCLUSIVE, LESS_THAN, LESS_THAN_INCLUSIVE, CONTAINS, NOT_CONTAINS, \
                          REGEX, MODULO, IN, IS_SET, IS_NOT_SET, PERCENTAGE_SPLIT";
 
-/// What the condition asks of its property. Malformed values make it false without a word where Flagsmith's engine does
-/// the same; where the engine raises, it is false and told.
+/// What the condition asks of its property. A value by which it can never match, and one on which Flagsmith's engine
+/// raises, make it false, and are told.
 pub(super) fn test(condition: &Condition) -> Judged {
     let text = match &condition.value {
         ConditionValue::Null => None,
@@ -63,15 +63,15 @@ fn comparand(text: Option<&str>) -> Comparand {
 
 /// `divisor|remainder`.
 fn modulo(text: Option<&str>) -> Judged {
-    let Some((divisor, remainder)) = text.and_then(|text| text.split_once('|')) else {
-        return Ok(Test::Constant(false));
-    };
-    match (python::float(divisor), python::float(remainder)) {
-        (Some(0.0), Some(_)) => Err("MODULO divides by zero; write divisor|remainder, as 2|0".to_owned()),
-        (Some(divisor), Some(remainder)) if !divisor.is_nan() && !remainder.is_nan() => {
+    let parts = text.and_then(|text| text.split_once('|'));
+    match parts.map(|(divisor, remainder)| (python::float(divisor), python::float(remainder))) {
+        Some((Some(0.0), Some(_))) => Err("MODULO divides by zero; write divisor|remainder, as 2|0".to_owned()),
+        Some((Some(divisor), Some(remainder))) if !divisor.is_nan() && !remainder.is_nan() => {
             Ok(Test::Modulo { divisor, remainder })
         }
-        _ => Ok(Test::Constant(false)),
+        _ => {
+            Err(format!("MODULO cannot match by {}; write divisor|remainder, as 2|0", quoted(text.unwrap_or_default())))
+        }
     }
 }
 
@@ -91,6 +91,9 @@ fn percentage(text: Option<&str>) -> Judged {
     match text.map(python::float) {
         None => Err("PERCENTAGE_SPLIT has no value; write a percentage, as 12.5".to_owned()),
         Some(Some(threshold)) if !threshold.is_nan() => Ok(Test::Percentage { threshold }),
-        Some(_) => Ok(Test::Constant(false)),
+        Some(_) => Err(format!(
+            "PERCENTAGE_SPLIT cannot match {}; write a percentage, as 12.5",
+            quoted(text.unwrap_or_default())
+        )),
     }
 }

@@ -10,6 +10,7 @@ use remora_snapshot::model::{
 
 use super::finding::{Finding, quoted};
 use super::property::{Properties, is_identity_free};
+use super::review::review;
 use super::{Error, Options, condition};
 use crate::document::{self, Document, FeatureState, VariantState};
 use crate::prune::Pruned;
@@ -42,6 +43,7 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
     findings.extend(long_chains(&environment));
     findings.sort();
     findings.dedup();
+    findings.extend(review(document, &environment)); // behind what is wrong comes what could be better
     Ok((environment, findings))
 }
 

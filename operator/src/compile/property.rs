@@ -73,8 +73,8 @@ impl<'a> Properties<'a> {
             ["identity", "traits", name] if name.starts_with("$.") => return Err(refusal(text)),
             ["identity", "traits", name] => Derivation::SameAs(self.add(Some((*name).to_owned()), Derivation::Plain)),
             ["flags", feature, field @ ..] => match (self.features.get(feature), flag_field(field)) {
-                (Some(feature), Some(field)) => Derivation::Flag { feature: *feature, field },
-                _ => Derivation::Plain,
+                (Some(feature), field) => Derivation::Flag { feature: *feature, field },
+                (None, _) => Derivation::Plain,
             },
             ["environment" | "features" | "segments", ..] => {
                 let path = JsonPath::parse(text).map_err(|error| error.to_string())?;
@@ -113,16 +113,16 @@ fn refusal(text: &str) -> String {
     )
 }
 
-fn flag_field(path: &[&str]) -> Option<FlagField> {
-    Some(match path {
+fn flag_field(path: &[&str]) -> FlagField {
+    match path {
         ["enabled"] => FlagField::Enabled,
         ["value"] => FlagField::Value,
         ["variant"] => FlagField::Variant,
         ["reason"] => FlagField::Reason,
         ["name"] => FlagField::Name,
         ["metadata", "id"] => FlagField::Id,
-        _ => return None,
-    })
+        _ => FlagField::Other,
+    }
 }
 
 /// The flag that a property reads, if it reads one.

@@ -37,10 +37,13 @@ pub(super) fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
 
-/// Every digit as an ASCII digit, every space as a space; other characters beyond ASCII are in no number.
+/// Every digit as an ASCII digit, every space as a space; other characters beyond ASCII are in no number. In a text that
+/// is all ASCII, Python does not count the separators U+001C to U+001F as spaces.
 fn to_ascii(text: &str) -> Option<String> {
+    let is_ascii = text.is_ascii();
     text.chars()
         .map(|c| match c {
+            '\u{1c}'..='\u{1f}' if is_ascii => None,
             _ if is_space(c) => Some(' '),
             _ if c.is_ascii() => Some(c),
             _ => digit(c),
@@ -93,7 +96,7 @@ mod tests {
         ] {
             assert_eq!(int(text).as_deref(), Some(value), "{text:?}");
         }
-        for text in ["", " ", "+", "1.0", "1e3", "_1", "1_", "1__0", "- 1", "0x10", "²", "½", "1 2"] {
+        for text in ["", " ", "\u{1c}5", "+", "1.0", "1e3", "_1", "1_", "1__0", "- 1", "0x10", "²", "½", "1 2"] {
             assert_eq!(int(text), None, "{text:?}");
         }
         assert_eq!(int(&"9".repeat(4301)), None);
@@ -115,7 +118,7 @@ mod tests {
             assert_eq!(float(text), Some(value), "{text:?}");
         }
         assert!(float("nAn").is_some_and(f64::is_nan));
-        for text in ["", ".", "e5", "1._5", "1_.5", "0x1p3", "1,5", "infinit", "--1"] {
+        for text in ["", "5\u{1f}", ".", "e5", "1._5", "1_.5", "0x1p3", "1,5", "infinit", "--1"] {
             assert_eq!(float(text), None, "{text:?}");
         }
     }

@@ -1,0 +1,136 @@
+//! What works, and less well than its authors may think: hints, each with what to do.
+
+use std::collections::HashMap;
+
+use remora_snapshot::model::Environment;
+
+use super::finding::{Finding, quoted};
+use crate::document::Document;
+
+/// More identity overrides of one feature are a list, not exceptions.
+const MANY_OVERRIDES: usize = 5_000;
+
+/// A longer identifier is seldom somebody's name. Flagsmith allows 2,000 characters.
+const LONG_IDENTIFIER: usize = 256;
+
+/// A larger value is a document. Flagsmith's own limit is 20,000 bytes.
+const LARGE_VALUE: usize = 20_000;
+
+/// How many names a hint lists.
+const LISTED: usize = 5;
+
+/// The hints about a document and its model.
+pub(super) fn review(document: &Document, environment: &Environment) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(lists(environment));
+    findings.extend(long_identifiers(environment));
+    findings.extend(large_values(environment));
+    findings.extend(unused_segments(document));
+    findings.extend(constant_features(environment));
+    findings
+}
+
+/// Features that are overridden for thousands of identities one by one.
+fn lists(environment: &Environment) -> Vec<Finding> {
+    let mut counts: HashMap<i64, usize> = HashMap::new();
+    for flag in environment.identity_overrides.iter().flat_map(|identity| &identity.flags) {
+        *counts.entry(flag.feature).or_default() += 1;
+    }
+    let mut findings = Vec::new();
+    for feature in &environment.features {
+        if let Some(count) = counts.get(&feature.id).filter(|count| **count > MANY_OVERRIDES) {
+            findings.push(Finding {
+                subject: format!("feature {}", quoted(&feature.name)),
+                message: format!(
+                    "{count} identities have an override of their own; send what they have in common as a trait, and override it by a segment"
+                ),
+            });
+        }
+    }
+    findings
+}
+
+fn long_identifiers(environment: &Environment) -> Option<Finding> {
+    let long = environment.identity_overrides.iter().map(|identity| identity.identifier.chars().count());
+    let (count, longest) = long
+        .filter(|length| *length > LONG_IDENTIFIER)
+        .fold((0, 0), |(count, most), length| (count + 1, most.max(length)));
+    // The identifiers themselves may be personal: they are told nowhere.
+    (count > 0).then(|| Finding {
+        subject: "identity overrides".to_owned(),
+        message: format!(
+            "{count} identifiers are longer than {LONG_IDENTIFIER} characters (the longest has {longest}); identify people by a short, stable key"
+        ),
+    })
+}
+
+fn large_values(environment: &Environment) -> Vec<Finding> {
+    let large = environment.features.iter().filter(|feature| feature.default.value.len() > LARGE_VALUE);
+    large
+        .map(|feature| Finding {
+            subject: format!("feature {}", quoted(&feature.name)),
+            message: format!(
+                "its value has {} bytes, which every answer carries; keep a reference in the flag and the content elsewhere",
+                feature.default.value.len()
+            ),
+        })
+        .collect()
+}
+
+fn unused_segments(document: &Document) -> Option<Finding> {
+    let segments = &document.project.segments;
+    let unused: Vec<&str> = segments
+        .iter()
+        .filter(|segment| segment.feature_states.is_empty())
+        .map(|segment| segment.name.as_str())
+        .collect();
+    (!unused.is_empty()).then(|| Finding {
+        subject: "segments".to_owned(),
+        message: format!(
+            "{} of {} override nothing that is served from this environment, and were left out: {}",
+            unused.len(),
+            segments.len(),
+            listed(&unused)
+        ),
+    })
+}
+
+/// Features that are one thing for everybody: only worth a hint where the others are not.
+fn constant_features(environment: &Environment) -> Option<Finding> {
+    let mut varies = vec![false; environment.features.len()];
+    let ids: HashMap<i64, usize> =
+        environment.features.iter().enumerate().map(|(index, feature)| (feature.id, index)).collect();
+    let by_segment = environment.segments.iter().flat_map(|segment| &segment.overrides).map(|own| own.feature);
+    let by_identity = environment.identity_overrides.iter().flat_map(|identity| &identity.flags);
+    let by_identity = by_identity.filter_map(|flag| ids.get(&flag.feature).copied());
+    let split = environment.features.iter().enumerate().filter(|(_, feature)| feature.default.split.is_some());
+    for index in by_segment.chain(by_identity).chain(split.map(|(index, _)| index)) {
+        if let Some(place) = varies.get_mut(index) {
+            *place = true;
+        }
+    }
+    let same: Vec<&str> = environment
+        .features
+        .iter()
+        .zip(&varies)
+        .filter(|(feature, varies)| feature.served && !**varies)
+        .map(|(feature, _)| feature.name.as_str())
+        .collect();
+    (!same.is_empty() && same.len() < environment.features.len()).then(|| Finding {
+        subject: "features".to_owned(),
+        message: format!(
+            "{} of {} are the same for everybody (no segment, split or identity override): {}",
+            same.len(),
+            environment.features.len(),
+            listed(&same)
+        ),
+    })
+}
+
+fn listed(names: &[&str]) -> String {
+    let mut text = names.iter().take(LISTED).map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
+    if names.len() > LISTED {
+        text.push_str(&format!(" and {} more", names.len() - LISTED));
+    }
+    text
+}

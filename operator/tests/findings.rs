@@ -1,0 +1,72 @@
+//! What is told of a document that compiles: what cannot be done, and what could be better.
+
+#![allow(clippy::unwrap_used)]
+
+use remora_operator::compile::{Finding, Mode, Options, compile};
+use remora_operator::document;
+use remora_operator::prune::{Rules, prune};
+use serde_json::{Value, json};
+
+fn findings(segments: &Value, features: &Value, identities: &Value) -> Vec<Finding> {
+    let document = json!({"api_key": "k", "project": {"segments": segments}, "feature_states": features, "identity_overrides": identities});
+    let document = document::parse(document.to_string().as_bytes()).unwrap();
+    let pruned = prune(document, &Rules::new(&[], &[], false, false).unwrap());
+    let options = Options { environment: "e", server_keys: &[], environment_flags: Mode::Plain };
+    compile(&pruned, &options).unwrap().findings
+}
+
+fn feature(id: u32, name: &str) -> Value {
+    json!({"feature": {"id": id, "name": name}, "enabled": true, "feature_state_value": null})
+}
+
+fn segment(operator: &str, value: &Value, property: &str) -> Value {
+    let condition = json!({"operator": operator, "value": value, "property_": property});
+    json!({"id": 3, "name": "odd", "rules": [{"type": "ALL", "conditions": [condition]}], "feature_states": [feature(1, "a")]})
+}
+
+#[test]
+fn what_cannot_be_evaluated_is_told_with_its_segment() {
+    for (operator, value, property, told) in [
+        ("REGEX", json!("(a"), "t", "a ( that is not closed"),
+        ("REGEX", json!(r"\N{DIGIT ONE}"), "t", "write the character itself"),
+        ("MODULO", json!("0|1"), "t", "divides by zero"),
+        ("MODULO", json!("two"), "t", "write divisor|remainder"),
+        ("IN", Value::Null, "t", "IN has no value"),
+        ("PERCENTAGE_SPLIT", json!("half"), "", "write a percentage"),
+        ("EQUAL", json!("x"), "$..identifier", "the JSONPath"),
+        ("SOUNDS_LIKE", json!("x"), "t", "the operator \"SOUNDS_LIKE\" is unknown"),
+        ("EQUAL", json!(["x"]), "t", "only IN can have"),
+    ] {
+        let found = findings(&json!([segment(operator, &value, property)]), &json!([feature(1, "a")]), &json!([]));
+        assert_eq!(found.len(), 1, "{operator} {value}: {found:?}");
+        assert_eq!(found[0].subject, "segment \"odd\" (3)");
+        assert!(found[0].message.contains(told), "{operator} {value}: {}", found[0].message);
+    }
+}
+
+#[test]
+fn messages_are_short_and_escaped_whatever_the_document_has() {
+    let pattern = format!("({}\n\u{1b}[31m", "x".repeat(5_000));
+    let found = findings(&json!([segment("REGEX", &json!(pattern), "t")]), &json!([feature(1, "a")]), &json!([]));
+    assert!(found[0].message.len() < 400 && !found[0].message.contains(['\n', '\u{1b}']), "{}", found[0].message);
+}
+
+#[test]
+fn what_could_be_better_is_told() {
+    let long = "x".repeat(300);
+    let identities: Vec<Value> = (0..5_001)
+        .map(|n| json!({"identifier": format!("{n}"), "identity_features": [feature(1, "a")]}))
+        .chain([json!({"identifier": long, "identity_features": [feature(1, "a")]})])
+        .collect();
+    let unused = json!({"id": 4, "name": "unused", "rules": [], "feature_states": []});
+    let mut large = feature(2, "b");
+    large["feature_state_value"] = json!("y".repeat(30_000));
+    let found = findings(&json!([unused]), &json!([feature(1, "a"), large]), &json!(identities));
+    let told = |subject: &str, part: &str| found.iter().any(|f| f.subject == subject && f.message.contains(part));
+    assert!(told("feature \"a\"", "5002 identities"), "{found:?}");
+    assert!(told("identity overrides", "the longest has 300"), "{found:?}");
+    assert!(told("feature \"b\"", "30002 bytes"), "{found:?}");
+    assert!(told("segments", "1 of 1 override nothing") && told("segments", "\"unused\""), "{found:?}");
+    assert!(told("features", "1 of 2 are the same for everybody"), "{found:?}");
+    assert!(!found.iter().any(|f| f.message.contains(&long)), "identifiers are told nowhere");
+}

@@ -50,6 +50,7 @@ fn one_flag() {
         let flag = body(&answer);
         assert_eq!((&flag["key"], &flag["value"]), (&json!("banner"), &json!(value)), "{sent}");
         assert!(flag["reason"].is_string(), "{flag}");
+        assert_eq!(flag["variant"], "", "{flag}");
         assert_eq!(flag["metadata"]["enabled"], true);
     }
     for lenient in ["", "{}"] {

@@ -1,7 +1,8 @@
 //! OFREP's way of writing a feature.
 //!
 //! A feature with a value answers the value, one without answers whether it is enabled. A disabled feature with a value
-//! has none: the application's own default is used.
+//! has none: the application's own default is used. Where there are no variants, the variant is empty rather than absent:
+//! absent is right as well, but openfeature-provider-ofrep 0.3.0 (Python) then gives the default instead of the value.
 
 use crate::answer::Outcome;
 use crate::evaluation::Evaluation;
@@ -57,10 +58,8 @@ fn write(evaluation: &Evaluation<'_>, outcome: &Outcome<'_>, out: &mut Vec<u8>) 
     out.extend_from_slice(b",\"reason\":\"");
     out.extend_from_slice(outcome.openfeature_reason().as_bytes());
     out.push(b'"');
-    if let Some(variant) = outcome.variant_json() {
-        out.extend_from_slice(b",\"variant\":");
-        out.extend_from_slice(variant);
-    }
+    out.extend_from_slice(b",\"variant\":");
+    out.extend_from_slice(outcome.variant_json().unwrap_or(b"\"\""));
     out.extend_from_slice(view.bytes(outcome.feature.ofrep_tail));
     out.extend_from_slice(enabled);
     out.extend_from_slice(b"}}");

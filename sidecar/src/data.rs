@@ -44,8 +44,7 @@ impl Service<Request<Incoming>> for Data {
     fn call(&self, request: Request<Incoming>) -> Answering {
         self.progress.receiving();
         let (parts, body) = request.into_parts();
-        let reads = parts.method == Method::POST
-            && matches!(Route::of(parts.uri.path()), Route::Identities | Route::OfrepFlag(_) | Route::OfrepFlags);
+        let reads = parts.method == Method::POST && Route::of(parts.uri.path()).reads_body();
         if !reads {
             let answer = respond(&self.state, &parts, &[]);
             return Answering::Ready(Some(finish(&self.state, &self.progress, parts, answer)));

@@ -8,9 +8,10 @@ use arc_swap::{ArcSwapOption, Guard};
 use bytes::Bytes;
 use remora_snapshot::{Role, Snapshot};
 
+use crate::analytics::Uses;
 use crate::clock::Utc;
 use crate::map::Region;
-use crate::metrics::{Reloads, Requests};
+use crate::metrics::{Evaluations, Reloads, Requests};
 
 /// A snapshot that is served.
 pub(crate) struct Loaded {
@@ -41,6 +42,8 @@ pub(crate) struct Environment {
     pub(crate) loaded: ArcSwapOption<Loaded>,
     pub(crate) expectation: Expectation,
     pub(crate) reloads: Reloads,
+    pub(crate) evaluations: Evaluations,
+    pub(crate) uses: Uses,
 }
 
 impl Environment {
@@ -51,6 +54,8 @@ impl Environment {
             loaded: ArcSwapOption::empty(),
             expectation: Expectation::default(),
             reloads: Reloads::default(),
+            evaluations: Evaluations::default(),
+            uses: Uses::default(),
         }
     }
 }
@@ -59,9 +64,9 @@ impl Environment {
 pub(crate) type Serving = Guard<Option<Arc<Loaded>>>;
 
 /// What a key gives access to.
-pub(crate) enum Access {
+pub(crate) enum Access<'a> {
     /// To the environment that is served, in this role.
-    Granted(Serving, Role),
+    Granted(&'a Environment, Serving, Role),
     /// Perhaps to something, but it is not loaded yet.
     NotLoaded,
     /// To nothing.
@@ -95,12 +100,12 @@ impl State {
     }
 
     /// Which environment a key opens.
-    pub(crate) fn access(&self, key: &str) -> Access {
+    pub(crate) fn access(&self, key: &str) -> Access<'_> {
         let mut missing = false;
         for environment in &self.environments {
             let serving = environment.loaded.load();
             match serving.as_ref().map(|loaded| loaded.snapshot.role_of(key)) {
-                Some(Some(role)) => return Access::Granted(serving, role),
+                Some(Some(role)) => return Access::Granted(environment, serving, role),
                 Some(None) => {}
                 None => missing = true,
             }
@@ -111,11 +116,11 @@ impl State {
 
     /// What a request without a key gets where none is needed: the only environment there is, as a
     /// client sees it.
-    pub(crate) fn access_without_key(&self) -> Access {
+    pub(crate) fn access_without_key(&self) -> Access<'_> {
         match self.environments.as_slice() {
             [only] => {
                 let serving = only.loaded.load();
-                if serving.is_some() { Access::Granted(serving, Role::Client) } else { Access::NotLoaded }
+                if serving.is_some() { Access::Granted(only, serving, Role::Client) } else { Access::NotLoaded }
             }
             _ => Access::Denied,
         }

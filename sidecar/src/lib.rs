@@ -10,6 +10,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod admin;
+mod analytics;
 mod anonymous;
 mod answer;
 mod body;

@@ -44,10 +44,11 @@ impl Reloads {
 
 /// Answers by route and class of status.
 #[derive(Debug, Default)]
-pub(crate) struct Requests([[AtomicU64; 4]; 7]);
+pub(crate) struct Requests([[AtomicU64; 4]; 8]);
 
 impl Requests {
-    const ROUTES: [&str; 7] = ["flags", "identities", "health", "liveness", "ofrep_flag", "ofrep_flags", "unknown"];
+    const ROUTES: [&str; 8] =
+        ["flags", "identities", "analytics", "health", "liveness", "ofrep_flag", "ofrep_flags", "unknown"];
     const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
     /// Counts an answer.
@@ -55,14 +56,43 @@ impl Requests {
         let row = match route {
             Route::Flags => 0,
             Route::Identities => 1,
-            Route::Health => 2,
-            Route::Liveness => 3,
-            Route::OfrepFlag(_) => 4,
-            Route::OfrepFlags => 5,
-            Route::Unknown => 6,
+            Route::Analytics => 2,
+            Route::Health => 3,
+            Route::Liveness => 4,
+            Route::OfrepFlag(_) => 5,
+            Route::OfrepFlags => 6,
+            Route::Unknown => 7,
         };
         let class = usize::from(status.as_u16() / 100).saturating_sub(2);
         if let Some(counter) = self.0.get(row).and_then(|row: &[AtomicU64; 4]| row.get(class)) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Which kind of question the flags of an environment were evaluated for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// What is prepared, for nobody in particular.
+    Flags,
+    /// All flags of an identity.
+    Identities,
+    /// One flag of a context.
+    OfrepFlag,
+    /// All flags of a context.
+    OfrepFlags,
+}
+
+/// Counts of the above, of one environment.
+#[derive(Debug, Default)]
+pub(crate) struct Evaluations([AtomicU64; 4]);
+
+impl Evaluations {
+    const LABELS: [&str; 4] = ["flags", "identities", "ofrep_flag", "ofrep_flags"];
+
+    /// Counts one.
+    pub(crate) fn count(&self, question: Question) {
+        if let Some(counter) = self.0.get(question as usize) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -83,6 +113,7 @@ pub(crate) fn render(state: &State) -> String {
         }
     }
     page.environments(state);
+    page.use_of_flags(state);
     page.process();
     page.0
 }
@@ -167,6 +198,30 @@ impl Page {
                 let labels = [("environment", environment.name.as_str()), ("result", result)];
                 self.sample(RELOADS, &labels, counter.load(Ordering::Relaxed) as f64);
             }
+        }
+    }
+
+    /// What applications ask, and what they say that they used.
+    fn use_of_flags(&mut self, state: &State) {
+        const EVALUATIONS: &str = "remora_sidecar_evaluations_total";
+        self.family(EVALUATIONS, "counter", "Evaluations by environment and route; an answer from a cache is none.");
+        for environment in &state.environments {
+            for (route, counter) in Evaluations::LABELS.iter().zip(&environment.evaluations.0) {
+                let labels = [("environment", environment.name.as_str()), ("route", route)];
+                self.sample(EVALUATIONS, &labels, counter.load(Ordering::Relaxed) as f64);
+            }
+        }
+        const USES: &str = "remora_sidecar_flag_uses_total";
+        self.family(USES, "counter", "How often SDKs told that a flag of the environment was used.");
+        for environment in &state.environments {
+            environment.uses.each(|flag, count| {
+                self.sample(USES, &[("environment", &environment.name), ("flag", flag)], count as f64);
+            });
+        }
+        const OTHER: &str = "remora_sidecar_other_flag_uses_total";
+        self.family(OTHER, "counter", "The same of flags that the environment does not have.");
+        for environment in &state.environments {
+            self.sample(OTHER, &[("environment", &environment.name)], environment.uses.other() as f64);
         }
     }
 

@@ -7,10 +7,12 @@ use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use remora_snapshot::Role;
 
+use crate::analytics;
 use crate::answer::{Answer, Kind};
 use crate::body::{Body, Buffer};
-use crate::environment::{Access, Loaded, State};
+use crate::environment::{Access, Environment, Loaded, State};
 use crate::identities::{self, Desk};
+use crate::metrics::Question;
 use crate::ofrep;
 use crate::routes::{Route, decode, parameter};
 
@@ -30,19 +32,30 @@ pub(crate) fn respond(state: &State, parts: &Parts, body: &[u8]) -> Answer {
     let read = parts.method == Method::GET || parts.method == Method::HEAD;
     let post = parts.method == Method::POST;
     match route {
-        Route::Flags if read => flagsmith(state, parts, |loaded, role| flags(loaded, role, parts)),
-        Route::Identities if read => {
-            flagsmith(state, parts, |loaded, role| identity_in_query(loaded, role, parts.uri.query()))
-        }
-        Route::Identities if post => flagsmith(state, parts, |loaded, role| identity_in_body(loaded, role, body)),
+        Route::Flags if read => flagsmith(state, parts, |environment, loaded, role| {
+            environment.evaluations.count(Question::Flags);
+            flags(loaded, role, parts)
+        }),
+        Route::Identities if read => flagsmith(state, parts, |environment, loaded, role| {
+            environment.evaluations.count(Question::Identities);
+            identity_in_query(loaded, role, parts.uri.query())
+        }),
+        Route::Identities if post => flagsmith(state, parts, |environment, loaded, role| {
+            environment.evaluations.count(Question::Identities);
+            identity_in_body(loaded, role, body)
+        }),
+        Route::Analytics if post => flagsmith(state, parts, |environment, loaded, _| uses(environment, loaded, body)),
         Route::OfrepFlag(key) if post => {
             let mut scratch = String::new();
             let key = decode(key, false, &mut scratch);
-            openfeature(state, parts, Some(key), |loaded, role| ofrep_flag(loaded, role, key, body))
+            openfeature(state, parts, Some(key), |environment, loaded, role| {
+                environment.evaluations.count(Question::OfrepFlag);
+                ofrep_flag(loaded, role, key, body)
+            })
         }
-        Route::OfrepFlags if post => {
-            openfeature(state, parts, None, |loaded, role| ofrep_flags(loaded, role, parts, body))
-        }
+        Route::OfrepFlags if post => openfeature(state, parts, None, |environment, loaded, role| {
+            ofrep_flags(environment, loaded, role, parts, body)
+        }),
         Route::Health if read => match state.health() {
             Some(health) => Answer::new(StatusCode::OK, Kind::Json, Body::prepared(health)),
             None => Answer::constant(
@@ -72,7 +85,7 @@ fn header<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
 }
 
 /// Answers where Flagsmith's rules for keys hold: there has to be one.
-fn flagsmith(state: &State, parts: &Parts, answer: impl FnOnce(&Loaded, Role) -> Answer) -> Answer {
+fn flagsmith(state: &State, parts: &Parts, answer: impl FnOnce(&Environment, &Loaded, Role) -> Answer) -> Answer {
     let Some(key) = header(parts, ENVIRONMENT_KEY) else {
         return Answer::constant(
             StatusCode::UNAUTHORIZED,
@@ -80,8 +93,8 @@ fn flagsmith(state: &State, parts: &Parts, answer: impl FnOnce(&Loaded, Role) ->
         );
     };
     match state.access(key) {
-        Access::Granted(serving, role) => match serving.as_ref() {
-            Some(loaded) => answer(loaded, role),
+        Access::Granted(environment, serving, role) => match serving.as_ref() {
+            Some(loaded) => answer(environment, loaded, role),
             None => not_loaded(),
         },
         Access::NotLoaded => not_loaded(),
@@ -135,18 +148,30 @@ fn identity_in_body(loaded: &Loaded, role: Role, body: &[u8]) -> Answer {
     }
 }
 
+/// Counts what an SDK says that its application used.
+fn uses(environment: &Environment, loaded: &Loaded, body: &[u8]) -> Answer {
+    match analytics::read(body, &loaded.snapshot, &environment.uses) {
+        Ok(()) => Answer::empty(StatusCode::OK),
+        Err(refused) => {
+            let mut buffer = Buffer::take();
+            refused.write(buffer.bytes());
+            Answer::built(StatusCode::UNPROCESSABLE_ENTITY, buffer)
+        }
+    }
+}
+
 /// Answers where OpenFeature's rules for keys hold: with one environment there need not be one, but
 /// one that is sent has to be right, because the flags of another environment would be wrong.
 fn openfeature(
     state: &State,
     parts: &Parts,
     flag: Option<&str>,
-    answer: impl FnOnce(&Loaded, Role) -> Answer,
+    answer: impl FnOnce(&Environment, &Loaded, Role) -> Answer,
 ) -> Answer {
     let key = header(parts, API_KEY).or_else(|| header(parts, ENVIRONMENT_KEY));
     match key.map_or_else(|| state.access_without_key(), |key| state.access(key)) {
-        Access::Granted(serving, role) => match serving.as_ref() {
-            Some(loaded) => answer(loaded, role),
+        Access::Granted(environment, serving, role) => match serving.as_ref() {
+            Some(loaded) => answer(environment, loaded, role),
             None => ofrep_not_loaded(flag),
         },
         Access::NotLoaded => ofrep_not_loaded(flag),
@@ -193,7 +218,7 @@ fn ofrep_flag(loaded: &Loaded, role: Role, key: &str, body: &[u8]) -> Answer {
     }
 }
 
-fn ofrep_flags(loaded: &Loaded, role: Role, parts: &Parts, body: &[u8]) -> Answer {
+fn ofrep_flags(environment: &Environment, loaded: &Loaded, role: Role, parts: &Parts, body: &[u8]) -> Answer {
     let mut buffer = Buffer::take();
     let revision = loaded.snapshot.revision();
     let tag = with_desk(body, |desk| {
@@ -201,6 +226,7 @@ fn ofrep_flags(loaded: &Loaded, role: Role, parts: &Parts, body: &[u8]) -> Answe
         let tag = ofrep::tag(revision, loaded.state, role, context);
         let known = parts.headers.get_all(IF_NONE_MATCH).iter().any(|header| ofrep::names_tag(header.as_bytes(), &tag));
         if !known {
+            environment.evaluations.count(Question::OfrepFlags);
             let out = buffer.bytes();
             out.extend_from_slice(b"{\"flags\":[");
             loaded.snapshot.write_ofrep_flags(&mut desk.subject, role, out);

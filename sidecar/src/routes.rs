@@ -7,6 +7,8 @@ pub(crate) enum Route<'a> {
     Flags,
     /// Flagsmith: an identity's flags.
     Identities,
+    /// Flagsmith: how often the application used which flag.
+    Analytics,
     /// The edge proxy's health.
     Health,
     /// The edge proxy's liveness.
@@ -25,6 +27,7 @@ impl<'a> Route<'a> {
         match path.strip_suffix('/').unwrap_or(path) {
             "/api/v1/flags" => Route::Flags,
             "/api/v1/identities" => Route::Identities,
+            "/api/v1/analytics/flags" => Route::Analytics,
             "/health" | "/proxy/health" | "/proxy/health/readiness" => Route::Health,
             "/proxy/health/liveness" => Route::Liveness,
             "/ofrep/v1/evaluate/flags" => Route::OfrepFlags,
@@ -35,12 +38,17 @@ impl<'a> Route<'a> {
         }
     }
 
+    /// Whether it reads the body of a `POST`.
+    pub(crate) fn reads_body(self) -> bool {
+        matches!(self, Route::Identities | Route::Analytics | Route::OfrepFlag(_) | Route::OfrepFlags)
+    }
+
     /// The methods that it answers, as the `Allow` header has them.
     pub(crate) fn allowed(self) -> &'static str {
         match self {
             Route::Flags | Route::Health | Route::Liveness => "GET, HEAD",
             Route::Identities => "GET, HEAD, POST",
-            Route::OfrepFlag(_) | Route::OfrepFlags => "POST",
+            Route::Analytics | Route::OfrepFlag(_) | Route::OfrepFlags => "POST",
             Route::Unknown => "",
         }
     }
@@ -91,6 +99,7 @@ mod tests {
             ("/api/v1/flags/", Route::Flags),
             ("/api/v1/flags", Route::Flags),
             ("/api/v1/identities/", Route::Identities),
+            ("/api/v1/analytics/flags/", Route::Analytics),
             ("/health", Route::Health),
             ("/proxy/health/", Route::Health),
             ("/proxy/health/readiness", Route::Health),

@@ -268,3 +268,47 @@ fn without_data_nothing_is_made_up() {
     assert_eq!(get(server.data, "/api/v1/flags/", &[(KEY, "nope")]).status, 503);
     assert_eq!(get(server.data, "/proxy/health", &[]).status, 503);
 }
+
+#[test]
+fn use_of_flags_is_counted_by_known_names() {
+    let (_directory, server) = serving();
+    const PATH: &str = "/api/v1/analytics/flags/";
+    let use_of =
+        |flag: &str| server.metric(&format!(r#"remora_sidecar_flag_uses_total{{environment="shop",flag="{flag}"}}"#));
+    let other = || server.metric(r#"remora_sidecar_other_flag_uses_total{environment="shop"}"#);
+    for _ in 0..2 {
+        let answer = post(server.data, PATH, &CLIENT, r#"{"banner": 3, "dark mode": 1, "nope": 2, "x": 5}"#);
+        assert_eq!((answer.status, answer.body.as_str()), (200, ""));
+    }
+    assert_eq!(
+        (use_of("banner"), use_of("dark mode"), use_of("nope"), other()),
+        (Some(6.0), Some(2.0), None, Some(14.0))
+    );
+    // What is no count is passed over; what is no object counts nothing.
+    assert_eq!(post(server.data, PATH, &CLIENT, r#"{"banner": -1, "limit": "7", "banner": 1.5}"#).status, 200);
+    for wrong in ["", "[]", "{", r#"{"banner": 1"#, r#"{"banner": 1}}"#] {
+        assert_eq!(post(server.data, PATH, &CLIENT, wrong).status, 422, "{wrong}");
+    }
+    assert_eq!(post(server.data, PATH, &[], "{}").status, 401);
+    assert_eq!(get(server.data, PATH, &CLIENT).header("allow"), Some("POST"));
+    assert_eq!((use_of("banner"), use_of("limit")), (Some(6.0), None));
+    let names: Vec<String> = (0..10_000).map(|number| format!("\"name-{number}\":1")).collect();
+    assert_eq!(post(server.data, PATH, &CLIENT, &format!("{{{}}}", names.join(","))).status, 200);
+    assert_eq!(other(), Some(10_014.0));
+}
+
+#[test]
+fn evaluations_are_counted_by_environment_and_route() {
+    let (_directory, server) = serving();
+    get(server.data, "/api/v1/flags/", &CLIENT);
+    get(server.data, "/api/v1/identities/?identifier=x", &CLIENT);
+    post(server.data, "/api/v1/identities/", &CLIENT, "{}");
+    post(server.data, "/ofrep/v1/evaluate/flags/banner", &[], "{}");
+    get(server.data, "/api/v1/flags/", &[(KEY, "nope")]);
+    let tag = post(server.data, "/ofrep/v1/evaluate/flags", &[], "{}").header("etag").unwrap().to_owned();
+    assert_eq!(post(server.data, "/ofrep/v1/evaluate/flags", &[("if-none-match", &tag)], "{}").status, 304);
+    for (route, count) in [("flags", 1.0), ("identities", 2.0), ("ofrep_flag", 1.0), ("ofrep_flags", 1.0)] {
+        let line = format!(r#"remora_sidecar_evaluations_total{{environment="shop",route="{route}"}}"#);
+        assert_eq!(server.metric(&line), Some(count), "{route}");
+    }
+}

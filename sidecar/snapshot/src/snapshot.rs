@@ -118,6 +118,11 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         (!item.is_empty()).then_some(item)
     }
 
+    /// Whether there is a feature of this name, whoever may see it.
+    pub fn has_feature(&self, name: &str) -> bool {
+        self.view().feature_named(name.as_bytes()).is_some()
+    }
+
     /// Gives the subject its identifier. Without one there is no identity, and what applies is what the environment says
     /// ([`model::EnvironmentFlags`](crate::model::EnvironmentFlags)).
     pub fn identify(&self, subject: &mut Subject, identifier: &str) {

@@ -74,7 +74,7 @@ impl<'a> Turn<'a> {
             stale_after: schedule::stale_after(self.spec.refresh.interval.get()),
         };
         match self.owner() {
-            Err(error) => self.note(&error, &mut facts),
+            Err(error) => self.note(&error, memory, &mut facts),
             Ok(owner) => {
                 if !self.spec.suspend {
                     self.work(&owner, memory, &mut facts).await;
@@ -98,14 +98,14 @@ impl<'a> Turn<'a> {
             match self.bring(memory, facts).await {
                 Ok(()) => {}
                 Err(error) => {
-                    self.note(&error, facts);
+                    self.note(&error, memory, facts);
                     self.postpone_fetch(memory, error.retry());
                     self.recover(owner, memory).await;
                 }
             }
         }
         if let Err(error) = self.publish(owner, memory, facts).await {
-            self.note(&error, facts);
+            self.note(&error, memory, facts);
             memory.retry_publish = Some(self.later(error.retry(), memory.publish_failures));
             memory.publish_failures = memory.publish_failures.saturating_add(1);
         }
@@ -260,9 +260,16 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    fn note(&self, error: &Error, facts: &mut Facts) {
+    /// Writes the failure down; the log has it where it is news.
+    fn note(&self, error: &Error, memory: &Memory, facts: &mut Facts) {
         let (namespace, environment, reason) = (&self.namespace, &self.name, error.reason());
-        tracing::warn!(namespace, environment, reason, %error, "not up to date");
+        let known =
+            memory.status.iter().flat_map(|status| &status.conditions).any(|condition| condition.reason == reason);
+        if known {
+            tracing::debug!(namespace, environment, reason, %error, "still not up to date");
+        } else {
+            tracing::warn!(namespace, environment, reason, %error, "not up to date");
+        }
         error.note(facts);
     }
 

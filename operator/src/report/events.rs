@@ -31,7 +31,12 @@ pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironm
     }
     match &after.revision {
         Some(revision) if before.revision.as_ref() != Some(revision) => {
-            events.push(normal("Published", published_note(revision, after), "Publish"));
+            // Repetitions are counted under the first note, so it must be true of all of them.
+            events.push(normal(
+                "Published",
+                "a new revision is published; status.revision names it".to_owned(),
+                "Publish",
+            ));
         }
         None if was(READY) == Some("True") => {
             events.push(event(
@@ -56,15 +61,6 @@ fn became<'a>(
     let now = find(&after.conditions, kind).filter(|condition| condition.status == status)?;
     let same = find(&before.conditions, kind).is_some_and(|was| was.status == status && was.reason == now.reason);
     (!same).then_some(now)
-}
-
-fn published_note(revision: &str, status: &FeatureEnvironmentStatus) -> String {
-    format!(
-        "revision {revision}: {} features, {} overrides, {} bytes",
-        status.features.unwrap_or_default(),
-        status.overrides.unwrap_or_default(),
-        status.bytes.unwrap_or_default()
-    )
 }
 
 fn warning(condition: &Condition, action: &str) -> Event {

@@ -118,7 +118,7 @@ fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Cond
     let fetched = step(FETCHED, fetched(facts));
     let published = step(PUBLISHED, published(facts));
     let ready = step(READY, Some(ready(facts, &fetched, &published)));
-    let stale = step(STALE, Some(stale(facts, &fetched, now)));
+    let stale = step(STALE, Some(stale(facts, &fetched, &published, now)));
     vec![accepted, fetched, published, ready, stale]
 }
 
@@ -179,21 +179,25 @@ fn ready(facts: &Facts, fetched: &Condition, published: &Condition) -> State {
 }
 
 /// The reason is the column that people look at.
-fn stale(facts: &Facts, fetched: &Condition, now: Timestamp) -> State {
+fn stale(facts: &Facts, fetched: &Condition, published: &Condition, now: Timestamp) -> State {
+    if facts.revision.is_none() {
+        return State::unknown("NothingPublished", "there is nothing that could be stale");
+    }
     if facts.suspended {
         return State::unknown("Suspended", "spec.suspend is true: the source is not read");
     }
-    let failing = Duration::try_from(now.duration_since(fetched.last_transition_time.0)).unwrap_or_default();
-    match fetched.status.as_str() {
-        "True" => State::no("Current", "the source confirms what is published"),
-        "False" if facts.revision.is_none() => {
-            State::unknown("NothingPublished", "there is nothing that could be stale")
-        }
-        "False" if failing >= facts.stale_after => State::yes(
-            "Stale",
-            format!("the source fails since {}: {}", fetched.last_transition_time.0, fetched.message),
-        ),
-        "False" => State::no("Behind", format!("the source fails since {}", fetched.last_transition_time.0)),
-        _ => State::unknown("Pending", "the source was not read yet"),
+    let failing = [fetched, published].into_iter().filter(|condition| condition.status == "False");
+    let Some(cause) = failing.min_by_key(|condition| condition.last_transition_time.0) else {
+        return match fetched.status.as_str() {
+            "True" => State::no("Current", "the source confirms what is published"),
+            _ => State::unknown("Pending", "the source was not read yet"),
+        };
+    };
+    let since = cause.last_transition_time.0;
+    let age = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    if age >= facts.stale_after {
+        State::yes("Stale", format!("what is published is not confirmed since {since}: {}", cause.message))
+    } else {
+        State::no("Behind", format!("what is published is not confirmed since {since}"))
     }
 }

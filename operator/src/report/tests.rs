@@ -99,6 +99,7 @@ fn a_document_that_does_not_fit_leaves_the_last_good() {
     let status = status::follow(&published(), facts, at(5));
     is(&status, PUBLISHED, ("False", "CapacityExceeded"));
     is(&status, READY, ("True", "LastGood"));
+    is(&status, STALE, ("False", "Behind"));
     assert_eq!(status.features, Some(3));
 }
 

@@ -1,3 +1,5 @@
+use std::io::{IsTerminal, stderr};
+
 use tracing_subscriber::EnvFilter;
 
 /// Logs to standard error from here on.
@@ -5,7 +7,7 @@ pub(super) fn start(level: &str, json: bool) -> anyhow::Result<()> {
     let filter: EnvFilter = level
         .parse()
         .map_err(|error| anyhow::anyhow!("--log-level {level}: {error}; write error, warn, info, debug or trace"))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(stderr().is_terminal()).with_writer(stderr);
     let started = if json { log.json().flatten_event(true).try_init() } else { log.try_init() };
     started.map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))
 }

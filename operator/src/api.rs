@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub, reason = "KubeSchema copies each struct, with its visibility, into a function")]
 
+mod delivery;
 mod duration;
 mod prune;
 mod refresh;
@@ -13,6 +14,7 @@ use kube::{CustomResource, CustomResourceExt, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    delivery::Delivery,
     duration::{InvalidPeriod, Period},
     prune::{FeatureRules, Keep, PruneRules},
     refresh::Refresh,
@@ -59,6 +61,9 @@ pub struct FeatureEnvironmentSpec {
     /// What the sidecar answers.
     #[serde(default)]
     pub serve: Serve,
+    /// How the snapshot comes to pods.
+    #[serde(default)]
+    pub delivery: Delivery,
     /// Leave everything as it is: no fetch, no write.
     #[serde(default)]
     pub suspend: bool,

@@ -29,6 +29,7 @@ pub mod inject;
 pub mod leader;
 pub mod metrics;
 pub mod names;
+pub mod nudge;
 pub mod prune;
 pub mod publish;
 pub mod reconcile;

@@ -27,6 +27,8 @@ pub enum Step {
     Compile,
     /// Making the cluster carry the snapshot.
     Publish,
+    /// Telling pods that there is something new.
+    Nudge,
     /// Writing status and Events.
     Report,
 }
@@ -37,6 +39,7 @@ impl Step {
             Self::Fetch => "fetch",
             Self::Compile => "compile",
             Self::Publish => "publish",
+            Self::Nudge => "nudge",
             Self::Report => "report",
         }
     }

@@ -45,7 +45,8 @@ pub mod annotation {
     pub const ENV: &str = "remora.dev/env";
     /// On injected pods: what was added, as JSON, for people.
     pub const INJECTED: &str = "remora.dev/injected";
-    /// On the core ConfigMap and on pods: the revision of the snapshot.
+    /// On the core ConfigMap: the revision of the snapshot. On pods, with a dot and the environment's name behind it: the
+    /// revision that the pod should have.
     pub const REVISION: &str = "remora.dev/revision";
     /// On ConfigMaps: the SHA-256 of the file that they carry.
     pub const CONTENT: &str = "remora.dev/content";
@@ -107,6 +108,11 @@ impl EnvironmentName {
     /// The ConfigMap that carries `file` of this environment.
     pub fn config_map(&self, file: &str) -> String {
         format!("remora-{self}-{FORMAT}-{file}")
+    }
+
+    /// The annotation that tells a pod which revision of this environment it should have.
+    pub fn revision_annotation(&self) -> String {
+        format!("{}.{self}", annotation::REVISION)
     }
 
     /// The pod's volume of this environment.

@@ -1,6 +1,6 @@
 //! Keeps what is published in step with what each FeatureEnvironment asks for:
 //! [fetch](crate::fetch) → [prune](crate::prune) → [compile](crate::compile) → [publish](crate::publish) →
-//! [report](crate::report).
+//! [report](crate::report), and between the last two it [nudges](crate::nudge) the pods that wait for it.
 //!
 //! A failure anywhere leaves what is published as it is, and is tried again later and later. A published object that somebody
 //! deletes or alters is written again at once, from memory: nobody else is needed for it.
@@ -24,6 +24,7 @@ use crate::{
     api::FeatureEnvironment,
     fetch::Fetcher,
     metrics::Metrics,
+    nudge::Nudger,
     publish::{Objects, Publisher},
     report::Reports,
 };
@@ -32,6 +33,7 @@ use crate::{
 pub struct Context {
     fetcher: Fetcher,
     publisher: Publisher,
+    nudger: Nudger,
     reports: Reports,
     metrics: Metrics,
     memories: Memories,
@@ -50,6 +52,7 @@ impl Context {
         Self {
             fetcher,
             publisher: Publisher::new(client.clone(), objects, grace),
+            nudger: Nudger::new(client.clone()),
             reports: Reports::new(client.clone(), instance),
             metrics,
             memories: Memories::default(),

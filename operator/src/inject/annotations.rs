@@ -46,7 +46,7 @@ type Annotations = Map<String, Value>;
 const OPT_OUT: &str = "false";
 
 /// The annotations that mean something on a pod.
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 10] = [
     annotation::INJECT,
     annotation::PORT,
     annotation::CPU_REQUEST,
@@ -57,7 +57,6 @@ const KNOWN: [&str; 11] = [
     annotation::LOG_LEVEL,
     annotation::ENV,
     annotation::INJECTED,
-    annotation::REVISION,
 ];
 
 /// The variables that the application's containers get.
@@ -97,10 +96,9 @@ pub(super) fn read(annotations: &Annotations) -> Result<Request, Invalid> {
 
 /// The keys under our prefix that mean nothing: most likely misspelt.
 pub(super) fn unknown(annotations: &Annotations) -> impl Iterator<Item = &str> {
-    annotations
-        .keys()
-        .map(String::as_str)
-        .filter(|key| key.split_once('/').is_some_and(|(prefix, _)| prefix == GROUP) && !KNOWN.contains(key))
+    let is_ours = |key: &str| key.split_once('/').is_some_and(|(prefix, _)| prefix == GROUP);
+    let is_known = |key: &str| KNOWN.contains(&key) || key.starts_with(annotation::REVISION);
+    annotations.keys().map(String::as_str).filter(move |key| is_ours(key) && !is_known(key))
 }
 
 const PORT: &str = "a port from 1024 to 65534, such as 4777; health and metrics take the next one";

@@ -4,7 +4,7 @@ use remora_snapshot::files;
 use serde_json::{Value, json};
 
 use super::{annotations::Request, decide::Config, pod::Pod, resources::resources};
-use crate::names::{self, EnvironmentName, annotation, sidecar};
+use crate::names::{self, EnvironmentName, sidecar};
 
 /// Everything that an injected pod has more than it came with.
 #[derive(Debug)]
@@ -169,7 +169,7 @@ fn snapshots(environment: &EnvironmentName) -> Value {
         });
     let revision = json!({"downwardAPI": {"items": [{
         "path": files::REVISION,
-        "fieldRef": {"apiVersion": "v1", "fieldPath": format!("metadata.annotations['{}']", annotation::REVISION)},
+        "fieldRef": {"apiVersion": "v1", "fieldPath": format!("metadata.annotations['{}']", environment.revision_annotation())},
     }]}});
     let sources: Vec<_> = files.chain([revision]).collect();
     json!({"name": environment.volume(), "projected": {"defaultMode": READABLE, "sources": sources}})

@@ -45,6 +45,8 @@ pub(super) struct Memory {
     /// Why the document that came last is not the one that is published.
     pub(super) uncompiled: Option<Failure>,
     pub(super) ledger: Ledger,
+    /// The revision that all pods were told.
+    pub(super) told: Option<String>,
     /// What was reported last: the watch may lag behind our own writes.
     pub(super) status: Option<FeatureEnvironmentStatus>,
 }

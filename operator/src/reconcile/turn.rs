@@ -19,6 +19,7 @@ use crate::{
     fetch::{self, EnvironmentKey, Fetched, Retry},
     metrics::Step,
     names::EnvironmentName,
+    nudge::Nudged,
     prune::{Rules, prune},
     publish::{Owner, Snapshot},
     report::{Contents, FETCHED, Facts, Failure, Fetch, Publication},
@@ -104,10 +105,13 @@ impl<'a> Turn<'a> {
                 }
             }
         }
-        if let Err(error) = self.publish(owner, memory, facts).await {
-            self.note(&error, memory, facts);
-            memory.retry_publish = Some(self.later(error.retry(), memory.publish_failures));
-            memory.publish_failures = memory.publish_failures.saturating_add(1);
+        match self.publish(owner, memory, facts).await {
+            Ok(()) => self.nudge(owner, memory).await,
+            Err(error) => {
+                self.note(&error, memory, facts);
+                memory.retry_publish = Some(self.later(error.retry(), memory.publish_failures));
+                memory.publish_failures = memory.publish_failures.saturating_add(1);
+            }
         }
     }
 
@@ -231,6 +235,30 @@ impl<'a> Turn<'a> {
             facts.publication = Publication::Failed(failure.clone());
         }
         Ok(())
+    }
+
+    /// Tells the pods that there is something new. Kubelets bring it to them in any case, so that a failure is only
+    /// logged and counted, and tried again with the next turn.
+    async fn nudge(&self, owner: &Owner, memory: &mut Memory) {
+        let Some(revision) = memory.snapshot.as_ref().map(|snapshot| snapshot.revision.clone()) else { return };
+        if !self.spec.delivery.nudge || memory.told.as_ref() == Some(&revision) {
+            return;
+        }
+        let (namespace, environment) = (&self.namespace, &self.name);
+        let step = self.context.metrics.begin(Step::Nudge);
+        match self.context.nudger.nudge(namespace, &owner.environment, &revision).await {
+            Ok(Nudged { pods, told, failed }) => {
+                step.end(if failed > 0 { "PodsNotTold" } else { "Done" });
+                if told + failed > 0 {
+                    tracing::info!(namespace, environment, revision, pods, told, failed, "told pods of the revision");
+                }
+                memory.told = (failed == 0).then_some(revision);
+            }
+            Err(error) => {
+                step.end(error.reason());
+                tracing::warn!(namespace, environment, %error, "pods get the revision when their kubelets sync them");
+            }
+        }
     }
 
     /// After a restart with a failing source, what is published is all there is: it becomes what is held.

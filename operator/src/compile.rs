@@ -93,9 +93,17 @@ pub enum Error {
 /// # Errors
 /// If the document contradicts itself or does not fit; nothing is published then.
 pub fn compile(pruned: &Pruned, options: &Options<'_>) -> Result<Compiled, Error> {
+    compile_to_files_of(files::MAX_FILE_BYTES, pruned, options)
+}
+
+/// Compiles to files of at most so many bytes: outside of Kubernetes nothing says how large one may be.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_to_files_of(bytes: usize, pruned: &Pruned, options: &Options<'_>) -> Result<Compiled, Error> {
     let (mut environment, findings) = environment::model(pruned, options)?;
     environment.notes = findings.iter().take(MOST_NOTES).map(ToString::to_string).collect();
-    let written = remora_snapshot::write(&environment, files::MAX_FILE_BYTES)?;
+    let written = remora_snapshot::write(&environment, bytes)?;
     Ok(Compiled {
         summary: summary(&environment, &written.files),
         files: written.files,

@@ -12,7 +12,7 @@ shift 2
 archive=$(mktemp -d)
 trap 'rm -rf "$archive"' EXIT
 digest=$("$REMORA_TOOLS/image" --name "$name" --output "$archive/image.tar" --entrypoint "$entrypoint" --user 65532 "$@")
-if [ -z "$(ctr images list -q "name==$name" "target.digest==$digest")" ]; then
+if [ -z "$(ctr images list -q "name==$name,target.digest==$digest")" ]; then
   ctr images import "$archive/image.tar" >/dev/null
   say "image $name: $(($(stat -c %s "$archive/image.tar") / 1024)) KiB, $digest"
 fi

@@ -1,6 +1,9 @@
 //! When a source is asked again. Pure: chance comes in as a number from 0 to 1.
 
-use std::time::Duration;
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
 
 use crate::fetch::Retry;
 
@@ -37,9 +40,10 @@ pub(super) fn after_failure(retry: Retry, failures: u32, interval: Duration, cha
 
 /// Where in its interval an environment has its turn after a restart: always the same for the same environment.
 pub(super) fn phase(uid: &str, interval: Duration) -> Duration {
-    // FNV-1a: spreads what looks alike.
-    let hash = uid.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    interval.min(SPREAD_MAX).mul_f64(f64::from(hash) / f64::from(u32::MAX))
+    let mut hasher = DefaultHasher::new();
+    uid.hash(&mut hasher);
+    let share = (hasher.finish() >> 32) as u32;
+    interval.min(SPREAD_MAX).mul_f64(f64::from(share) / f64::from(u32::MAX))
 }
 
 /// How long a source may fail before what is published is called stale.

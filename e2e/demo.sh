@@ -15,8 +15,8 @@ bold= plain=
 if [ -t 1 ]; then bold=$'\e[1m' plain=$'\e[0m'; fi
 
 began=$(date +%s%N)
-elapsed() { # [SINCE]: seconds since then, or since the beginning
-  local hundredths=$((($(date +%s%N) - ${1:-$began}) / 10000000))
+elapsed() { # [SINCE [UNTIL]]: seconds since then, or since the beginning
+  local hundredths=$(((${2:-$(date +%s%N)} - ${1:-$began}) / 10000000))
   printf '%d.%02d' $((hundredths / 100)) $((hundredths % 100))
 }
 step() { printf '\n%s%6s s  %s%s\n' "$bold" "$(elapsed)" "$*" "$plain"; }
@@ -40,7 +40,7 @@ eventually() { # SECONDS WHAT COMMAND...: until the command succeeds; says every
       note "… waiting for: $what"
       next=$((SECONDS + 10))
     fi
-    sleep 0.1
+    sleep 0.5
   done
 }
 own() { # NAMESPACE: makes it, or refuses one that is somebody else's
@@ -94,15 +94,16 @@ restarts=$(kubectl -n "$namespace" get pod "$pod" --output jsonpath='{.status.co
 
 step "Its first line asked localhost, once and without a retry"
 show kubectl -n "$namespace" logs "$pod" --container app
-kubectl -n "$namespace" logs "$pod" --container app | grep -q '^first answer .*"classic"' || fail "the first answer is not the document's"
+kubectl -n "$namespace" logs "$pod" --container app | grep '^first answer .*"classic"' >/dev/null || fail "the first answer is not the document's"
 
 step "Flip a flag upstream: checkout becomes \"express\""
 flipped=$(date +%s%N)
 upstream /environments/ser.demo/flags/checkout <(printf '{"value": "express"}') || fail "the upstream did not take it"
-note "The operator polls every 2 s; a pod's volume is written when kubelet syncs the pod, by itself every 60 to 90 s."
-sees() { kubectl -n "$namespace" logs "$pod" --container app | grep -q 'answer changed .*"express"'; }
-eventually 150 "the application gets \"express\" from localhost" sees
-seen=$(elapsed "$flipped")
+note "The operator polls every 2 s. Kubelet writes a pod's volumes when it syncs the pod: whenever that changes, as it did just now by"
+note "becoming Ready, and else every 60 to 90 s."
+changed() { kubectl -n "$namespace" logs "$pod" --container app --timestamps | grep 'answer changed: .*"express"'; }
+eventually 150 "the application gets \"express\" from localhost" changed
+seen=$(elapsed "$flipped" "$(date --date "$(changed | head -n 1 | cut -d ' ' -f 1)" +%s%N)")
 show kubectl -n "$namespace" logs "$pod" --container app --tail 1
 note "${bold}From the flip to the application's answer: $seen s$plain"
 

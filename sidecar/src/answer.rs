@@ -1,9 +1,12 @@
 //! Answers: a status, a body, and the few headers that there are.
 
+use std::sync::Arc;
+
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::body::{Body, Buffer};
+use crate::connections::Progress;
 use crate::json;
 
 /// What a body is.
@@ -13,6 +16,8 @@ pub(crate) enum Kind {
     Nothing,
     /// JSON.
     Json,
+    /// Server-sent events.
+    Events,
     /// Prometheus' text format.
     Metrics,
     /// A line for people.
@@ -72,6 +77,14 @@ impl Answer {
         Answer { header: Some((name, value)), ..self }
     }
 
+    /// Notes how far the connection is with it.
+    pub(crate) fn note(&mut self, progress: &Arc<Progress>) {
+        match self.body.listener() {
+            Some(listener) => listener.attend(progress),
+            None => progress.answering(),
+        }
+    }
+
     /// Makes it HTTP. `headers` are the request's: their memory goes back to the connection as the
     /// answer's, so that no request allocates a map of headers.
     pub(crate) fn into_response(self, mut headers: HeaderMap, last: bool) -> Response<Body> {
@@ -79,6 +92,7 @@ impl Answer {
         let content_type = match self.kind {
             Kind::Nothing => None,
             Kind::Json => Some("application/json"),
+            Kind::Events => Some("text/event-stream"),
             Kind::Metrics => Some("text/plain; version=0.0.4"),
             Kind::Text => Some("text/plain; charset=utf-8"),
         };

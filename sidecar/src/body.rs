@@ -4,11 +4,14 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 use std::ops::Range;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use http_body::{Frame, SizeHint};
+use tokio::sync::mpsc;
 
+use crate::connections::Progress;
 use crate::map::Region;
 
 /// How many buffers are kept for the next answers, and how large a kept one may be: together they
@@ -100,9 +103,40 @@ impl Buf for Piece {
     }
 }
 
-/// An answer's body: one piece.
+/// An answer's body: one piece, or events as they come.
 #[derive(Debug)]
-pub(crate) struct Body(Piece);
+pub(crate) struct Body(Source);
+
+#[derive(Debug)]
+enum Source {
+    Whole(Piece),
+    Events(Listener),
+}
+
+/// The end of a stream of events that is at a connection.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    events: mpsc::Receiver<Bytes>,
+    progress: Option<Arc<Progress>>,
+}
+
+impl Listener {
+    /// The connection that is listened on, which may be silent for as long as it likes.
+    pub(crate) fn attend(&mut self, progress: &Arc<Progress>) {
+        progress.streaming();
+        self.progress = Some(Arc::clone(progress));
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
+        let event = ready!(self.events.poll_recv(cx));
+        if event.is_none()
+            && let Some(progress) = self.progress.take()
+        {
+            progress.answering();
+        }
+        Poll::Ready(event.map(Piece::Prepared))
+    }
+}
 
 impl Body {
     /// No bytes.
@@ -110,17 +144,34 @@ impl Body {
 
     /// Bytes of the binary.
     pub(crate) const fn constant(bytes: &'static [u8]) -> Body {
-        Body(Piece::Constant(bytes))
+        Body::whole(Piece::Constant(bytes))
     }
 
     /// What was built.
     pub(crate) fn built(buffer: Buffer) -> Body {
-        Body(Piece::Built(buffer, 0))
+        Body::whole(Piece::Built(buffer, 0))
     }
 
     /// What was prepared.
     pub(crate) fn prepared(bytes: Bytes) -> Body {
-        Body(Piece::Prepared(bytes))
+        Body::whole(Piece::Prepared(bytes))
+    }
+
+    /// Events, each sent when it comes.
+    pub(crate) fn events(events: mpsc::Receiver<Bytes>) -> Body {
+        Body(Source::Events(Listener { events, progress: None }))
+    }
+
+    const fn whole(piece: Piece) -> Body {
+        Body(Source::Whole(piece))
+    }
+
+    /// The listener, if it is a stream.
+    pub(crate) fn listener(&mut self) -> Option<&mut Listener> {
+        match &mut self.0 {
+            Source::Whole(_) => None,
+            Source::Events(listener) => Some(listener),
+        }
     }
 
     /// `part`, which is expected to be a part of `region`: then nothing is copied.
@@ -131,7 +182,7 @@ impl Body {
             (range.end <= whole.len()).then_some(range)
         });
         if let Some(range) = range {
-            return Body(Piece::Mapped(region.clone(), range));
+            return Body::whole(Piece::Mapped(region.clone(), range));
         }
         let mut buffer = Buffer::take();
         buffer.bytes().extend_from_slice(part);
@@ -143,17 +194,23 @@ impl http_body::Body for Body {
     type Data = Piece;
     type Error = Infallible;
 
-    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Piece>, Infallible>>> {
-        let piece = std::mem::replace(&mut self.get_mut().0, Piece::Constant(b""));
-        Poll::Ready(piece.has_remaining().then(|| Ok(Frame::data(piece))))
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Piece>, Infallible>>> {
+        let piece = match &mut self.get_mut().0 {
+            Source::Whole(piece) => Some(std::mem::replace(piece, Piece::Constant(b""))).filter(Buf::has_remaining),
+            Source::Events(listener) => ready!(listener.poll(cx)),
+        };
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        !self.0.has_remaining()
+        matches!(&self.0, Source::Whole(piece) if !piece.has_remaining())
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.0.remaining() as u64)
+        match &self.0 {
+            Source::Whole(piece) => SizeHint::with_exact(piece.remaining() as u64),
+            Source::Events(_) => SizeHint::default(),
+        }
     }
 }
 

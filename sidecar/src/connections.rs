@@ -68,6 +68,8 @@ enum Phase {
     Receiving,
     /// An answer is leaving.
     Answering,
+    /// Events leave when they come.
+    Streaming,
 }
 
 /// What a connection is doing, and since when: the phase in the lower two bits, seconds above them.
@@ -92,7 +94,8 @@ impl Progress {
         match self.word.load(Ordering::Relaxed) & 3 {
             0 => Phase::Idle,
             1 => Phase::Receiving,
-            _ => Phase::Answering,
+            2 => Phase::Answering,
+            _ => Phase::Streaming,
         }
     }
 
@@ -113,6 +116,11 @@ impl Progress {
         self.enter(Phase::Answering);
     }
 
+    /// The answer is a stream, and will be for as long as it likes.
+    pub(crate) fn streaming(&self) {
+        self.enter(Phase::Streaming);
+    }
+
     /// What was known has been sent.
     fn flushed(&self) {
         if self.phase() == Phase::Answering {
@@ -125,6 +133,8 @@ impl Progress {
             Phase::Idle => limits.idle,
             Phase::Receiving => limits.receive,
             Phase::Answering => limits.send,
+            // How many there may be is bounded; how long is not.
+            Phase::Streaming => return false,
         };
         u64::from(self.seconds()) > limit.as_secs()
     }
@@ -202,11 +212,11 @@ impl Connections {
 
     /// Makes room for one more: if need be, by closing the one that has been idle for longest.
     fn make_room(&mut self) -> bool {
-        if self.open.len() < self.limits.connections {
+        if self.has_room() {
             return true;
         }
         self.sweep();
-        if self.open.len() < self.limits.connections {
+        if self.has_room() {
             return true;
         }
         let idle = self.open.iter().enumerate().filter(|(_, (progress, _))| progress.phase() == Phase::Idle);
@@ -217,6 +227,12 @@ impl Connections {
             task.abort();
         }
         longest.is_some()
+    }
+
+    /// Streams have a limit of their own.
+    fn has_room(&self) -> bool {
+        let counts = |(progress, _): &&(Arc<Progress>, AbortHandle)| progress.phase() != Phase::Streaming;
+        self.open.len() < self.limits.connections || self.open.iter().filter(counts).count() < self.limits.connections
     }
 
     fn admit<S>(&mut self, stream: TcpStream, service: impl FnOnce(Arc<Progress>) -> S)

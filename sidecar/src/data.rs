@@ -156,8 +156,8 @@ impl Future for Answering {
     }
 }
 
-fn finish(state: &State, progress: &Progress, parts: Parts, answer: Answer) -> Response<Body> {
+fn finish(state: &State, progress: &Arc<Progress>, parts: Parts, mut answer: Answer) -> Response<Body> {
     state.requests.count(Route::of(parts.uri.path()), answer.status);
-    progress.answering();
+    answer.note(progress);
     answer.into_response(parts.headers, state.is_draining())
 }

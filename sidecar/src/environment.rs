@@ -7,11 +7,13 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::{ArcSwapOption, Guard};
 use bytes::Bytes;
 use remora_snapshot::{Role, Snapshot};
+use tokio::sync::watch;
 
 use crate::analytics::Uses;
 use crate::clock::Utc;
 use crate::map::Region;
 use crate::metrics::{Evaluations, Reloads, Requests};
+use crate::stream::{Change, Streams};
 
 /// A snapshot that is served.
 pub(crate) struct Loaded {
@@ -41,6 +43,7 @@ pub(crate) struct Environment {
     pub(crate) name: String,
     pub(crate) loaded: ArcSwapOption<Loaded>,
     pub(crate) expectation: Expectation,
+    pub(crate) changes: watch::Sender<Change>,
     pub(crate) reloads: Reloads,
     pub(crate) evaluations: Evaluations,
     pub(crate) uses: Uses,
@@ -53,6 +56,7 @@ impl Environment {
             name,
             loaded: ArcSwapOption::empty(),
             expectation: Expectation::default(),
+            changes: watch::Sender::default(),
             reloads: Reloads::default(),
             evaluations: Evaluations::default(),
             uses: Uses::default(),
@@ -77,6 +81,7 @@ pub(crate) enum Access<'a> {
 pub(crate) struct State {
     pub(crate) environments: Vec<Environment>,
     pub(crate) requests: Requests,
+    pub(crate) streams: Streams,
     pub(crate) started: Instant,
     /// After this long, `/startupz` lets the application start without data.
     pub(crate) patience: Duration,
@@ -92,6 +97,7 @@ impl State {
         State {
             environments: names.into_iter().map(Environment::new).collect(),
             requests: Requests::default(),
+            streams: Streams::default(),
             started: Instant::now(),
             patience,
             draining: AtomicBool::new(false),
@@ -124,6 +130,11 @@ impl State {
             }
             _ => Access::Denied,
         }
+    }
+
+    /// The environment of this name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Environment> {
+        self.environments.iter().find(|environment| environment.name == name)
     }
 
     /// Whether every environment has been loaded once.

@@ -238,6 +238,10 @@ impl Followed {
             // New files with the old content are taken up too: the memory of the old ones is freed by it.
             environment.loaded.store(Some(Arc::clone(&loaded)));
             environment.reloads.count(if same { Reload::Same } else { Reload::Swapped });
+            if !same {
+                let now = since_epoch(loaded.since);
+                environment.changes.send_modify(|change| *change = change.next(revision, loaded.state, now));
+            }
             self.overrides = overrides;
             let (name, features, [core, overrides]) = (&environment.name, loaded.snapshot.features(), loaded.sizes);
             let how = if loaded.in_place { "mapped" } else { "copied" };

@@ -6,6 +6,8 @@
 //! is a part of the mapped file, a buffer that is used again, or a constant. What can be done before the
 //! request has been done by the operator's compiler, or by `follow` when it took the snapshot up.
 //!
+//! Clients that listen are told by `stream` that there is something new.
+//!
 //! One thread answers, one follows the volumes; what they share is `environment`.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
@@ -30,6 +32,7 @@ mod options;
 mod respond;
 mod routes;
 mod serve;
+mod stream;
 
 pub use log::{Level, report, set_level};
 pub use map::{MapError, Region};

@@ -44,11 +44,21 @@ impl Reloads {
 
 /// Answers by route and class of status.
 #[derive(Debug, Default)]
-pub(crate) struct Requests([[AtomicU64; 4]; 8]);
+pub(crate) struct Requests([[AtomicU64; 4]; 10]);
 
 impl Requests {
-    const ROUTES: [&str; 8] =
-        ["flags", "identities", "analytics", "health", "liveness", "ofrep_flag", "ofrep_flags", "unknown"];
+    const ROUTES: [&str; 10] = [
+        "flags",
+        "identities",
+        "analytics",
+        "realtime",
+        "health",
+        "liveness",
+        "ofrep_flag",
+        "ofrep_flags",
+        "ofrep_stream",
+        "unknown",
+    ];
     const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
     /// Counts an answer.
@@ -57,11 +67,13 @@ impl Requests {
             Route::Flags => 0,
             Route::Identities => 1,
             Route::Analytics => 2,
-            Route::Health => 3,
-            Route::Liveness => 4,
-            Route::OfrepFlag(_) => 5,
-            Route::OfrepFlags => 6,
-            Route::Unknown => 7,
+            Route::Realtime(_) => 3,
+            Route::Health => 4,
+            Route::Liveness => 5,
+            Route::OfrepFlag(_) => 6,
+            Route::OfrepFlags => 7,
+            Route::OfrepStream => 8,
+            Route::Unknown => 9,
         };
         let class = usize::from(status.as_u16() / 100).saturating_sub(2);
         if let Some(counter) = self.0.get(row).and_then(|row: &[AtomicU64; 4]| row.get(class)) {
@@ -112,6 +124,8 @@ pub(crate) fn render(state: &State) -> String {
             }
         }
     }
+    page.family("remora_sidecar_streams", "gauge", "Clients that listen for changes.");
+    page.sample("remora_sidecar_streams", &[], state.streams.open() as f64);
     page.environments(state);
     page.use_of_flags(state);
     page.process();

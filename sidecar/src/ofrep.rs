@@ -177,6 +177,24 @@ fn digest(identifier: &str, digests: &mut [Digest]) -> u64 {
     hasher.finish()
 }
 
+/// Appends what follows the flags of a bulk answer: the version, and where changes are told of.
+pub(crate) fn write_end(revision: Revision, environment: &str, out: &mut Vec<u8>) {
+    // Writing to a vector cannot fail.
+    let _ = write!(
+        out,
+        r#"],"metadata":{{"version":"{revision}"}},"eventStreams":[{{"type":"sse","endpoint":{{"requestUri":"#
+    );
+    out.extend_from_slice(br#""/ofrep/v1/stream?environment="#);
+    for &byte in environment.as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(byte);
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out.extend_from_slice(br#""},"inactivityDelaySec":120}]}"#);
+}
+
 /// The tag of a bulk answer: what is served, to whom, and for which context. `state` stands for the
 /// bytes that are served, of which the revision alone does not tell the overrides files.
 pub(crate) fn tag(revision: Revision, state: u64, role: Role, context: u64) -> String {

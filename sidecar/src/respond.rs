@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use http::header::{ETAG, IF_NONE_MATCH};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
-use remora_snapshot::Role;
+use remora_snapshot::{OfrepFlag, Role};
 
 use crate::analytics;
 use crate::answer::{Answer, Kind};
@@ -15,12 +15,14 @@ use crate::identities::{self, Desk};
 use crate::metrics::Question;
 use crate::ofrep;
 use crate::routes::{Route, decode, parameter};
+use crate::stream::Dialect;
 
 /// After a body larger than this, the desk is not kept: it may have grown as much.
 const KEPT_DESK_BODY: usize = 64 * 1024;
 
 const ENVIRONMENT_KEY: &str = "x-environment-key";
 const API_KEY: &str = "x-api-key";
+const LAST_EVENT_ID: &str = "last-event-id";
 
 thread_local! {
     static DESK: RefCell<Desk> = RefCell::new(Desk::default());
@@ -56,6 +58,11 @@ pub(crate) fn respond(state: &State, parts: &Parts, body: &[u8]) -> Answer {
         Route::OfrepFlags if post => openfeature(state, parts, None, |environment, loaded, role| {
             ofrep_flags(environment, loaded, role, parts, body)
         }),
+        Route::Realtime(key) if parts.method == Method::GET => {
+            let mut scratch = String::new();
+            realtime(state, parts, decode(key, false, &mut scratch))
+        }
+        Route::OfrepStream if parts.method == Method::GET => ofrep_stream(state, parts),
         Route::Health if read => match state.health() {
             Some(health) => Answer::new(StatusCode::OK, Kind::Json, Body::prepared(health)),
             None => Answer::constant(
@@ -78,6 +85,23 @@ fn with_desk<T>(body: &[u8], work: impl FnOnce(&mut Desk) -> T) -> T {
         Ok(mut desk) => work(&mut desk),
         Err(_) => work(&mut Desk::default()),
     })
+}
+
+/// The path of Flagsmith's realtime updates, where the key is a part of the path.
+fn realtime(state: &State, parts: &Parts, key: &str) -> Answer {
+    match state.access(key) {
+        Access::Granted(environment, _, Role::Client) => {
+            state.streams.listen(&environment.changes, Dialect::Flagsmith, header(parts, LAST_EVENT_ID))
+        }
+        Access::NotLoaded => not_loaded(),
+        Access::Granted(_, _, Role::Server) | Access::Denied => Answer::failure(
+            StatusCode::UNAUTHORIZED,
+            "unauthorized",
+            "'",
+            key,
+            "' is not a client key of an environment",
+        ),
+    }
 }
 
 fn header<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
@@ -185,6 +209,24 @@ fn openfeature(
     }
 }
 
+/// Browsers cannot send a key when they listen: an environment's name will do, because nothing secret is told.
+fn ofrep_stream(state: &State, parts: &Parts) -> Answer {
+    let listen = |environment: &Environment| {
+        state.streams.listen(&environment.changes, Dialect::Ofrep, header(parts, LAST_EVENT_ID))
+    };
+    let mut scratch = String::new();
+    if let Some(name) = parameter(parts.uri.query(), "environment", &mut scratch) {
+        return state.named(name).map_or_else(
+            || ofrep_failure(StatusCode::NOT_FOUND, None, None, "there is no environment of this name"),
+            listen,
+        );
+    }
+    if let [only] = state.environments.as_slice() {
+        return listen(only);
+    }
+    openfeature(state, parts, None, |environment, _, _| listen(environment))
+}
+
 fn ofrep_failure(status: StatusCode, flag: Option<&str>, code: Option<&str>, details: &str) -> Answer {
     let mut buffer = Buffer::take();
     ofrep::write_failure(flag, code, &details, buffer.bytes());
@@ -207,12 +249,18 @@ fn ofrep_flag(loaded: &Loaded, role: Role, key: &str, body: &[u8]) -> Answer {
         Ok(loaded.snapshot.write_ofrep_flag(&mut desk.subject, role, key, buffer.bytes()))
     });
     match found {
-        Ok(true) => Answer::built(StatusCode::OK, buffer),
-        Ok(false) => ofrep_failure(
+        Ok(OfrepFlag::Written) => Answer::built(StatusCode::OK, buffer),
+        Ok(OfrepFlag::Unknown) => ofrep_failure(
             StatusCode::NOT_FOUND,
             Some(key),
             Some("FLAG_NOT_FOUND"),
             "the environment has no flag of this name",
+        ),
+        Ok(OfrepFlag::NeedsTargetingKey) => ofrep_failure(
+            StatusCode::BAD_REQUEST,
+            Some(key),
+            Some("TARGETING_KEY_MISSING"),
+            "the flag has a percentage split: send a targetingKey in the context",
         ),
         Err(refused) => ofrep_refused(refused, Some(key), buffer),
     }
@@ -230,7 +278,7 @@ fn ofrep_flags(environment: &Environment, loaded: &Loaded, role: Role, parts: &P
             let out = buffer.bytes();
             out.extend_from_slice(b"{\"flags\":[");
             loaded.snapshot.write_ofrep_flags(&mut desk.subject, role, out);
-            out.extend_from_slice(format!("],\"metadata\":{{\"version\":\"{revision}\"}}}}").as_bytes());
+            ofrep::write_end(revision, &environment.name, out);
         }
         Ok((tag, known))
     });

@@ -9,6 +9,8 @@ pub(crate) enum Route<'a> {
     Identities,
     /// Flagsmith: how often the application used which flag.
     Analytics,
+    /// Flagsmith: news of the environment with this client key, which is still percent-encoded.
+    Realtime(&'a str),
     /// The edge proxy's health.
     Health,
     /// The edge proxy's liveness.
@@ -17,6 +19,8 @@ pub(crate) enum Route<'a> {
     OfrepFlag(&'a str),
     /// OFREP: all flags.
     OfrepFlags,
+    /// OFREP: news of the environment.
+    OfrepStream,
     /// Nothing of ours.
     Unknown,
 }
@@ -31,10 +35,15 @@ impl<'a> Route<'a> {
             "/health" | "/proxy/health" | "/proxy/health/readiness" => Route::Health,
             "/proxy/health/liveness" => Route::Liveness,
             "/ofrep/v1/evaluate/flags" => Route::OfrepFlags,
-            path => match path.strip_prefix("/ofrep/v1/evaluate/flags/") {
-                Some(key) if !key.contains('/') => Route::OfrepFlag(key),
-                _ => Route::Unknown,
-            },
+            "/ofrep/v1/stream" => Route::OfrepStream,
+            path => {
+                let realtime = || path.strip_prefix("/sse/environments/")?.strip_suffix("/stream");
+                match (path.strip_prefix("/ofrep/v1/evaluate/flags/"), realtime()) {
+                    (Some(key), _) if !key.contains('/') => Route::OfrepFlag(key),
+                    (_, Some(key)) if !key.contains('/') => Route::Realtime(key),
+                    _ => Route::Unknown,
+                }
+            }
         }
     }
 
@@ -49,6 +58,7 @@ impl<'a> Route<'a> {
             Route::Flags | Route::Health | Route::Liveness => "GET, HEAD",
             Route::Identities => "GET, HEAD, POST",
             Route::Analytics | Route::OfrepFlag(_) | Route::OfrepFlags => "POST",
+            Route::Realtime(_) | Route::OfrepStream => "GET",
             Route::Unknown => "",
         }
     }
@@ -108,6 +118,10 @@ mod tests {
             ("/ofrep/v1/evaluate/flags/", Route::OfrepFlags),
             ("/ofrep/v1/evaluate/flags/a%2Fb", Route::OfrepFlag("a%2Fb")),
             ("/ofrep/v1/evaluate/flags/a/b", Route::Unknown),
+            ("/ofrep/v1/stream", Route::OfrepStream),
+            ("/sse/environments/key/stream", Route::Realtime("key")),
+            ("/sse/environments/a/b/stream", Route::Unknown),
+            ("/sse/environments/stream", Route::Unknown),
             ("/api/v1/flags//", Route::Unknown),
             ("/api/v1/flagsy", Route::Unknown),
             ("/", Route::Unknown),

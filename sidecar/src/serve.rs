@@ -146,6 +146,7 @@ impl Server {
         let stopping = async {
             end.await;
             state.draining.store(true, Ordering::Relaxed);
+            state.streams.end();
             // Both ports hold a receiver until they are through.
             let _ = stop.send(true);
         };

@@ -4,6 +4,7 @@
 
 mod support;
 
+use remora_snapshot::model::{Context, Split, Variant};
 use serde_json::{Value, json};
 use support::client::{Answer, call, post};
 use support::environment::{CLIENT_KEY, SERVER_KEY, environment, written};
@@ -127,6 +128,39 @@ fn a_tag_that_matches_is_answered_without_a_body() {
     let swapped = r#"remora_sidecar_reloads_total{environment="shop",result="swapped"}"#;
     server.await_metric(swapped, |count| count == 2.0);
     assert_eq!(ask(&sent, &tag).status, 200, "another revision");
+}
+
+#[test]
+fn a_split_needs_a_targeting_key() {
+    let directory = Directory::new();
+    let mut environment = environment("shop", CLIENT_KEY, 1);
+    for (feature, enabled) in [(0, true), (1, false)] {
+        let variant = Variant {
+            value: "\"b\"".to_owned(),
+            key: Some("b".to_owned()),
+            weight: 50.0,
+            weight_text: "50".to_owned(),
+        };
+        environment.features[feature].default = Context {
+            enabled,
+            value: "\"a\"".to_owned(),
+            split: Some(Split { seed: "1".to_owned(), variants: vec![variant] }),
+        };
+    }
+    directory.volume("shop").publish_written(&remora_snapshot::write(&environment, 1_000_000).unwrap());
+    let server = start(directory.path(), |_| {});
+    for nobody in ["", "{}", r#"{"context":{"plan":"free"}}"#, r#"{"context":{"targetingKey":""}}"#] {
+        let answer = post(server.data, &format!("{FLAG}banner"), &[], nobody);
+        assert_eq!((answer.status, &body(&answer)["errorCode"]), (400, &json!("TARGETING_KEY_MISSING")), "{nobody}");
+        assert_eq!(body(&answer)["key"], "banner");
+        // What percentages do not decide is answered: other flags, one that is off, and all at once.
+        assert_eq!(post(server.data, &format!("{FLAG}limit"), &[], nobody).status, 200);
+        assert_eq!(body(&post(server.data, &format!("{FLAG}dark%20mode"), &[], nobody))["reason"], "DISABLED");
+        assert_eq!(body(&post(server.data, FLAGS, &[], nobody))["flags"][0]["value"], "a");
+    }
+    let somebody = context(&json!({"targetingKey": "x"}));
+    let answer = post(server.data, &format!("{FLAG}banner"), &[], &somebody);
+    assert!(["SPLIT", "STATIC"].contains(&body(&answer)["reason"].as_str().unwrap()), "{}", answer.body);
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub(crate) struct Outcome<'a> {
     /// The segment that decided, by its row.
     pub(crate) segment: Option<u32>,
     cyclic: bool,
+    /// There is a split, but nobody to be in it.
+    unsplit: bool,
 }
 
 /// Where in a split the subject is.
@@ -46,6 +48,7 @@ impl<'a> Outcome<'a> {
             split: Bucket::None,
             segment: None,
             cyclic: subject.resolution.is_cyclic(number),
+            unsplit: false,
         };
         let context = match winner {
             Winner::Default => view.contexts.get(feature.context)?,
@@ -71,6 +74,7 @@ impl<'a> Outcome<'a> {
     fn choose_variant(&mut self, view: &View<'a>, subject: &Subject, context: Context) {
         let Some(split) = context.split.checked_sub(1).and_then(|row| view.splits.get(row)) else { return };
         if !subject.identified {
+            self.unsplit = true;
             return;
         }
         let percentage = percentage(&[&[view.bytes(split.seed)], &subject.key(view)]);
@@ -90,6 +94,11 @@ impl<'a> Outcome<'a> {
     pub(crate) fn is_visible(&self, view: &View<'_>, role: Role) -> bool {
         let hidden_from = if role == Role::Server { UNSERVED } else { UNSERVED | SERVER_ONLY };
         self.feature.flags & hidden_from == 0 && (self.enabled || view.origin.flags & HIDE_DISABLED == 0)
+    }
+
+    /// Would an identity decide between variants, and is there none?
+    pub(crate) fn needs_identity(&self) -> bool {
+        self.enabled && self.unsplit
     }
 
     /// The variant's name as JSON.

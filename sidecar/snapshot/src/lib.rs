@@ -151,6 +151,7 @@ pub use error::ReadError;
 pub use explain::{Decision, Explanation};
 pub use layout::{FORMAT_MAJOR, FORMAT_MINOR};
 pub use number::{Integer, write_float};
+pub use ofrep::OfrepFlag;
 pub use resolve::MAX_CHAIN;
 pub use role::Role;
 pub(crate) use role::Scope;

@@ -9,21 +9,35 @@ use crate::evaluation::Evaluation;
 use crate::role::Role;
 use crate::subject::Subject;
 
-/// Appends one flag; tells whether the role sees one.
+/// What came of asking for one flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OfrepFlag {
+    /// It was appended.
+    Written,
+    /// There is none that the role sees.
+    Unknown,
+    /// Its value is chosen by percentages of identities, and there is no identity.
+    NeedsTargetingKey,
+}
+
+/// Appends one flag, if it can be told.
 pub(crate) fn write_flag(
     evaluation: &Evaluation<'_>,
     subject: &mut Subject,
     role: Role,
     feature: u32,
     out: &mut Vec<u8>,
-) -> bool {
+) -> OfrepFlag {
     let winner = evaluation.winner(subject, feature);
     match Outcome::of(evaluation, subject, feature, winner) {
         Some(outcome) if outcome.is_visible(&evaluation.view, role) => {
+            if outcome.needs_identity() {
+                return OfrepFlag::NeedsTargetingKey;
+            }
             write(evaluation, &outcome, out);
-            true
+            OfrepFlag::Written
         }
-        _ => false,
+        _ => OfrepFlag::Unknown,
     }
 }
 

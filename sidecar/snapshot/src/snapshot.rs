@@ -7,7 +7,7 @@ use crate::evaluation::{Evaluation, Individual};
 use crate::files::OVERRIDES_SLOTS;
 use crate::hash::{Fingerprint, checksum};
 use crate::layout::{ALL_SEGMENTS, IDENTITY_FREE_SEGMENTS, Section};
-use crate::ofrep;
+use crate::ofrep::{self, OfrepFlag};
 use crate::overrides::Overrides;
 use crate::read::read_core;
 use crate::view::{View, section};
@@ -151,9 +151,9 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         answer::write_flags(&self.evaluation(subject), subject, role, out);
     }
 
-    /// Appends one flag for the subject, as OFREP writes it; tells whether the role sees such a flag.
-    pub fn write_ofrep_flag(&self, subject: &mut Subject, role: Role, name: &str, out: &mut Vec<u8>) -> bool {
-        let Some(feature) = self.view().feature_named(name.as_bytes()) else { return false };
+    /// Appends one flag for the subject, as OFREP writes it, if it can be told.
+    pub fn write_ofrep_flag(&self, subject: &mut Subject, role: Role, name: &str, out: &mut Vec<u8>) -> OfrepFlag {
+        let Some(feature) = self.view().feature_named(name.as_bytes()) else { return OfrepFlag::Unknown };
         let evaluation = self.evaluation(subject);
         ofrep::write_flag(&evaluation, subject, role, feature, out)
     }

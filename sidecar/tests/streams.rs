@@ -1,0 +1,208 @@
+//! Streams of events: what is told to whom, and what many listeners cost others.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::client::{Connection, call, get, post, request};
+use support::environment::{CLIENT_KEY, SERVER_KEY, client_flags, environment, written};
+use support::server::{Running, await_condition, start};
+use support::volume::{Directory, Volume};
+
+const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
+const OFREP: &str = "/ofrep/v1/stream?environment=shop";
+const FLAGSMITH: &str = "/sse/environments/client-key/stream";
+
+fn serving() -> (Directory, Volume, Running) {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    volume.publish_written(&written(1));
+    let running = start(directory.path(), |_| {});
+    (directory, volume, running)
+}
+
+/// A client that listens.
+struct Listener {
+    stream: BufReader<TcpStream>,
+    status: u16,
+    head: String,
+}
+
+impl Listener {
+    fn open(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Listener {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut stream = BufReader::new(stream);
+        stream.get_mut().write_all(&request("GET", path, headers, None)).unwrap();
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(stream.read_line(&mut head).unwrap() > 0, "{head}");
+        }
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Listener { stream, status, head: head.to_lowercase() }
+    }
+
+    /// The next chunk of it; none at its proper end.
+    fn chunk(&mut self) -> Option<String> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).unwrap();
+        let length = usize::from_str_radix(line.trim(), 16).unwrap_or_else(|_| panic!("no chunk: {line:?}"));
+        let mut chunk = vec![0; length + 2];
+        self.stream.read_exact(&mut chunk).unwrap();
+        chunk.truncate(length);
+        (length > 0).then(|| String::from_utf8(chunk).unwrap())
+    }
+
+    /// The next event, without comments: its lines by field.
+    fn event(&mut self) -> Vec<(String, String)> {
+        loop {
+            let chunk = self.chunk().expect("an event");
+            if chunk != ":\n\n" {
+                let chunk = chunk.strip_suffix("\n\n").unwrap();
+                let fields = chunk.lines().map(|line| line.split_once(": ").unwrap());
+                return fields.map(|(field, value)| (field.to_owned(), value.to_owned())).collect();
+            }
+        }
+    }
+}
+
+fn field<'a>(event: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    event.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
+}
+
+fn data(event: &[(String, String)]) -> Value {
+    serde_json::from_str(field(event, "data").unwrap()).unwrap()
+}
+
+fn open_streams(server: &Running) -> f64 {
+    server.metric("remora_sidecar_streams").unwrap()
+}
+
+#[test]
+fn flagsmiths_listeners_hear_of_every_revision() {
+    let (_directory, mut volume, server) = serving();
+    let mut listener = Listener::open(server.data, FLAGSMITH, &[("accept", "text/event-stream")]);
+    assert_eq!(listener.status, 200);
+    assert!(listener.head.contains("content-type: text/event-stream\r\n"), "{}", listener.head);
+    assert!(listener.head.contains("cache-control: no-cache\r\n"), "{}", listener.head);
+    assert_eq!(listener.chunk().as_deref(), Some(":\n\n"));
+    let mut before = 0.0;
+    for revision in 2..5 {
+        volume.publish_written(&written(revision));
+        let event = listener.event();
+        assert_eq!(field(&event, "event"), Some("environment_updated"));
+        let updated_at = data(&event)["updated_at"].as_f64().unwrap();
+        assert!(updated_at > before && updated_at > 1.7e9 && updated_at < 1e11, "{updated_at} after {before}");
+        before = updated_at;
+        // Who hears of it finds it.
+        assert_eq!(get(server.data, "/api/v1/flags/", &CLIENT).body, client_flags(revision));
+    }
+}
+
+#[test]
+fn openfeatures_listeners_are_led_to_the_stream_and_told_to_evaluate_again() {
+    let (_directory, mut volume, server) = serving();
+    let bulk = post(server.data, "/ofrep/v1/evaluate/flags", &[], "{}");
+    let bulk: Value = serde_json::from_str(&bulk.body).unwrap();
+    let stream = &bulk["eventStreams"][0];
+    assert_eq!((&stream["type"], &stream["inactivityDelaySec"]), (&"sse".into(), &120.into()));
+    let mut listener = Listener::open(server.data, stream["endpoint"]["requestUri"].as_str().unwrap(), &[]);
+    volume.publish_written(&written(2));
+    let event = listener.event();
+    assert_eq!((field(&event, "event"), &data(&event)["type"]), (None, &"refetchEvaluation".into()));
+    assert!(data(&event)["lastModified"].is_u64());
+    let bulk = post(server.data, "/ofrep/v1/evaluate/flags?flagConfigEtag=x", &[], "{}");
+    let bulk: Value = serde_json::from_str(&bulk.body).unwrap();
+    assert_eq!(data(&event)["etag"], format!("{:?}", bulk["metadata"]["version"].as_str().unwrap()));
+}
+
+#[test]
+fn who_comes_back_is_told_what_it_missed() {
+    let (_directory, mut volume, server) = serving();
+    let mut listener = Listener::open(server.data, OFREP, &[]);
+    volume.publish_written(&written(2));
+    let seen = listener.event();
+    let seen = field(&seen, "id").unwrap().to_owned();
+    drop(listener);
+    volume.publish_written(&written(3));
+    await_condition("revision 3", || get(server.data, "/api/v1/flags/", &CLIENT).body == client_flags(3));
+    for path in [OFREP, FLAGSMITH] {
+        let mut again = Listener::open(server.data, path, &[("last-event-id", &seen)]);
+        let missed = again.event();
+        assert_ne!(field(&missed, "id"), Some(seen.as_str()));
+        // Who has seen it all hears the next one first.
+        let mut current = Listener::open(server.data, path, &[("last-event-id", field(&missed, "id").unwrap())]);
+        assert_eq!(current.chunk().as_deref(), Some(":\n\n"));
+        let next = if path == OFREP { 4 } else { 5 };
+        volume.publish_written(&written(next));
+        assert_ne!(field(&current.event(), "id"), field(&missed, "id"));
+    }
+}
+
+#[test]
+fn who_may_listen() {
+    let (directory, _volume, server) = serving();
+    let status =
+        |server: &Running, path: &str, headers: &[(&str, &str)]| Listener::open(server.data, path, headers).status;
+    assert_eq!(status(&server, "/sse/environments/nope/stream", &[]), 401);
+    assert_eq!(status(&server, &format!("/sse/environments/{SERVER_KEY}/stream"), &[]), 401);
+    assert_eq!(status(&server, "/ofrep/v1/stream?environment=nope", &[]), 404);
+    assert_eq!(status(&server, "/ofrep/v1/stream", &[]), 200);
+    for path in [OFREP, FLAGSMITH] {
+        let answer = call(server.data, "POST", path, &[], Some(""));
+        assert_eq!((answer.status, answer.header("allow")), (405, Some("GET")));
+    }
+
+    let other = remora_snapshot::write(&environment("other", "client-other", 5), 1_000_000).unwrap();
+    let mut second = directory.volume("other");
+    second.publish_written(&other);
+    let several = start(directory.path(), |_| {});
+    assert_eq!(status(&several, "/ofrep/v1/stream", &[]), 401);
+    let mut shop = Listener::open(several.data, OFREP, &[]);
+    let mut other = Listener::open(several.data, "/ofrep/v1/stream", &[("x-api-key", "client-other")]);
+    second.publish_written(&remora_snapshot::write(&environment("other", "client-other", 6), 1_000_000).unwrap());
+    assert_eq!(data(&other.event())["type"], "refetchEvaluation");
+    // A change of one environment is no news of another.
+    assert_eq!(shop.chunk().as_deref(), Some(":\n\n"));
+    assert_eq!(shop.chunk().as_deref(), Some(":\n\n"), "a heartbeat");
+}
+
+#[test]
+fn listeners_are_bounded_and_take_no_place_of_others() {
+    let (_directory, mut volume, server) = serving();
+    let mut listeners: Vec<Listener> = (0..64).map(|_| Listener::open(server.data, OFREP, &[])).collect();
+    assert_eq!(open_streams(&server), 64.0);
+    let refused = Listener::open(server.data, FLAGSMITH, &[]);
+    assert!(refused.status == 503 && refused.head.contains("retry-after: "), "{}", refused.head);
+    // All places of connections are still there, and none of the listeners makes room for them.
+    let mut others: Vec<Connection> = (0..512).map(|_| Connection::open(server.data)).collect();
+    for other in &mut others {
+        assert_eq!(other.request("GET", "/api/v1/flags/", &CLIENT, None).unwrap().status, 200);
+    }
+    volume.publish_written(&written(2));
+    for listener in &mut listeners {
+        assert_eq!(data(&listener.event())["type"], "refetchEvaluation");
+    }
+    drop(others);
+    listeners.truncate(3);
+    await_condition("room for listeners", || open_streams(&server) == 3.0);
+    assert_eq!(Listener::open(server.data, FLAGSMITH, &[]).status, 200);
+}
+
+#[test]
+fn streams_end_properly_when_the_process_ends() {
+    let (_directory, _volume, server) = serving();
+    let mut listeners: Vec<Listener> =
+        [OFREP, FLAGSMITH].iter().map(|path| Listener::open(server.data, path, &[])).collect();
+    let began = Instant::now();
+    assert!(server.stop() < Duration::from_millis(500), "{:?}", began.elapsed());
+    for listener in &mut listeners {
+        assert_eq!(listener.chunk().as_deref(), Some(":\n\n"));
+        assert_eq!(listener.chunk(), None);
+    }
+}

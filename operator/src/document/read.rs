@@ -44,13 +44,23 @@ fn locate(bytes: &[u8], error: &serde_json::Error) -> Error {
         place: if place == "." { "its top".to_owned() } else { place },
         line: error.line(),
         column: error.column(),
-        problem: without_position(&error.to_string()).to_owned(),
+        problem: without_content(without_position(&error.to_string())),
     }
 }
 
 /// serde_json's messages end in their position, which is told apart.
 fn without_position(message: &str) -> &str {
     message.rsplit_once(" at line ").map_or(message, |(problem, _)| problem)
+}
+
+/// A message without what the document has there: the status tells it to people who may not see the document.
+fn without_content(problem: &str) -> String {
+    let Some((found, expected)) = problem.strip_prefix("invalid ").and_then(|rest| rest.rsplit_once(", expected "))
+    else {
+        return problem.to_owned();
+    };
+    let kind = found.split(['"', '`']).next().unwrap_or_default().trim_end();
+    format!("invalid {kind}, expected {expected}")
 }
 
 #[cfg(test)]
@@ -75,6 +85,26 @@ mod tests {
         assert!(problem("<html>").contains("line 1, column 1"));
         assert!(problem("").contains("EOF"));
         assert!(problem(r#"{"api_key":"\ud800"}"#).contains("api_key"), "{}", problem(r#"{"api_key":"\ud800"}"#));
+    }
+
+    #[test]
+    fn messages_tell_nothing_that_the_document_has() {
+        for value in ["\"canary\"", "\"can\\\"ary, expected canary\"", "4242.5", "[\"canary\"]", "{\"canary\":1}"] {
+            for document in [
+                format!(r#"{{"api_key":"k","id":{value}}}"#),
+                format!(r#"{{"api_key":"k","project":{value}}}"#),
+                format!(
+                    r#"{{"api_key":"k","project":{{"segments":[{{"id":1,"name":"s","feature_states":[{{"feature":{{"id":1,"name":"f"}},"enabled":{value}}}]}}]}}}}"#
+                ),
+                format!(
+                    r#"{{"api_key":"k","project":{{}},"feature_states":[{{"feature":{{"id":1,"name":"f"}},"enabled":true,"feature_segment":{{"priority":{value}}}}}]}}"#
+                ),
+            ] {
+                if let Err(error) = parse(document.as_bytes()) {
+                    assert!(!error.to_string().contains("canary") && !error.to_string().contains("4242"), "{error}");
+                }
+            }
+        }
     }
 
     #[test]

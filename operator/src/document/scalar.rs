@@ -65,7 +65,7 @@ impl<'de> Deserialize<'de> for Number {
 }
 
 fn number(token: &str) -> Result<Number, String> {
-    let value: f64 = token.parse().map_err(|_| format!("expected a number, found {}", shortened(token)))?;
+    let value: f64 = token.parse().map_err(|_| "expected a number".to_owned())?;
     let text = match Integer::parse(token) {
         Some(Integer::Small(small)) => small.to_string(),
         Some(Integer::Big { .. }) => token.to_owned(),
@@ -74,13 +74,9 @@ fn number(token: &str) -> Result<Number, String> {
             write_float(value, &mut text);
             text
         }
-        None => return Err(format!("the number {} is larger than any that can be computed with", shortened(token))),
+        None => return Err("the number is larger than any that can be computed with".to_owned()),
     };
     Ok(Number { value, text })
-}
-
-fn shortened(token: &str) -> String {
-    token.chars().take(32).collect()
 }
 
 /// A condition's value: text, nothing, or a list for `IN`.

@@ -128,7 +128,7 @@ impl Fetcher {
         if lessons.held.as_ref() == Some(&origination) {
             return Ok(Fetched::Unchanged);
         }
-        let document = document::parse(&found.bytes).map_err(Error::ParseError)?;
+        let document = document::parse(&found.bytes).map_err(|error| Error::malformed(&error))?;
         Ok(Fetched::Document { document: Box::new(document), key: None, held: origination, bytes: found.bytes.len() })
     }
 

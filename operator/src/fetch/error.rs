@@ -118,8 +118,8 @@ pub enum Error {
     #[error("{0} changed the environment in the middle of its pages, several times in a row")]
     PagesChanged(Origin),
     /// What came is no environment document.
-    #[error("the source holds no usable environment document: {}", redacted(.0))]
-    ParseError(document::Error),
+    #[error("the source holds no usable environment document: {0}")]
+    ParseError(String),
 }
 
 /// When to try again.
@@ -138,6 +138,11 @@ pub enum Retry {
 }
 
 impl Error {
+    /// What came is no environment document; what it was is not repeated.
+    pub(super) fn malformed(error: &document::Error) -> Self {
+        Self::ParseError(redacted(error))
+    }
+
     /// The variant's name: the reason in conditions and Events, and a metric's label.
     pub fn reason(&self) -> &'static str {
         match self {

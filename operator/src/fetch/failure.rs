@@ -67,7 +67,7 @@ fn tls_problem(error: &TlsError) -> &'static str {
         return "the server does not speak TLS 1.2 or 1.3 with us";
     };
     match problem {
-        CertificateError::UnknownIssuer => {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "the certificate is signed by an unknown authority; name a bundle with it in caBundleRef"
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "the certificate has expired",

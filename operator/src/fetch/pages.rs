@@ -80,7 +80,7 @@ impl Request<'_> {
             if more.updated_at() != document.updated_at() {
                 return Ok(None);
             }
-            document.append_page(*more).map_err(Error::ParseError)?;
+            document.append_page(*more).map_err(|error| Error::malformed(&error))?;
             bytes = bytes.saturating_add(size);
             next = after;
         }
@@ -116,7 +116,7 @@ impl Request<'_> {
             Unread::Broken(problem) => unavailable(self.origin, &problem),
         })?;
         let size = bytes.len();
-        let document = parse(bytes).await.map_err(Error::ParseError)?;
+        let document = parse(bytes).await.map_err(|error| Error::malformed(&error))?;
         Ok(Page::Document { document: Box::new(document), began, bytes: size, next })
     }
 

@@ -1,0 +1,107 @@
+use std::{convert::Infallible, time::Duration};
+
+use futures::{StreamExt, stream};
+
+use super::*;
+
+const LIMIT: usize = 64 << 10;
+
+async fn too_large(upstream: Upstream) -> Error {
+    Scene { limit: LIMIT, ..Scene::at(&upstream) }.failure().await
+}
+
+#[tokio::test]
+async fn a_body_that_says_it_is_too_large_is_not_read() {
+    let upstream = Upstream::http(|_, _| Response::new(Body::from(vec![b' '; LIMIT + 1]))).await;
+    assert!(matches!(too_large(upstream).await, Error::BodyTooLarge { limit: LIMIT, .. }));
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_end_is_not_read_to_its_end() {
+    let upstream = Upstream::http(|_, _| {
+        let endless = stream::repeat_with(|| Ok::<_, Infallible>(vec![b' '; 4096]));
+        Response::new(Body::from_stream(endless))
+    })
+    .await;
+    assert!(matches!(too_large(upstream).await, Error::BodyTooLarge { limit: LIMIT, .. }));
+}
+
+#[tokio::test]
+async fn a_bomb_does_not_go_off() {
+    let upstream = Upstream::http(|_, _| gzipped(&vec![b' '; 32 << 20])).await;
+    assert!(matches!(too_large(upstream).await, Error::BodyTooLarge { limit: LIMIT, .. }));
+}
+
+#[tokio::test]
+async fn pages_count_together() {
+    let upstream = Upstream::http(|number, _| {
+        let who = "x".repeat(LIMIT / 3);
+        let mut response = json_answer(&document(SETTLED, &[&who]));
+        response.headers_mut().insert("link", format!("<?{number}>; rel=next").parse().unwrap());
+        response
+    })
+    .await;
+    let error = Scene { limit: LIMIT, ..Scene::at(&upstream) }.failure().await;
+    assert!(matches!(error, Error::BodyTooLarge { .. }));
+    assert!(upstream.asked().len() <= 4);
+}
+
+#[tokio::test]
+async fn a_header_has_bounds_too() {
+    let upstream = Upstream::http(|_, _| {
+        let mut response = json_answer(&document(SETTLED, &[]));
+        response.headers_mut().insert("x-large", "x".repeat(40 << 10).parse().unwrap());
+        response
+    })
+    .await;
+    assert!(matches!(Scene::at(&upstream).failure().await, Error::BodyTooLarge { .. }));
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_no_document() {
+    let upstream = Upstream::http(|_, _| {
+        let body = document(SETTLED, &[]).to_string();
+        let half = body.as_bytes()[..body.len() / 2].to_vec();
+        Response::builder()
+            .header("content-length", body.len())
+            .body(Body::from_stream(stream::iter([Ok::<_, Infallible>(half)])))
+            .unwrap()
+    })
+    .await;
+    assert!(matches!(Scene::at(&upstream).failure().await, Error::UpstreamUnavailable { .. }));
+}
+
+#[tokio::test]
+async fn broken_compression_is_no_document() {
+    let upstream = Upstream::http(|_, _| {
+        let response = gzipped(document(SETTLED, &[]).to_string().as_bytes());
+        let (mut parts, body) = response.into_parts();
+        parts.headers.remove("content-length");
+        let cut = stream::once(async move {
+            let bytes = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+            Ok::<_, Infallible>(bytes.slice(..bytes.len() - 6))
+        });
+        Response::from_parts(parts, Body::from_stream(cut))
+    })
+    .await;
+    let error = Scene::at(&upstream).failure().await;
+    assert!(matches!(error, Error::UpstreamUnavailable { .. }), "{error}");
+    let unasked =
+        Upstream::http(|_, _| Response::builder().header("content-encoding", "br").body(Body::from(CANARY)).unwrap())
+            .await;
+    assert!(matches!(Scene::at(&unasked).failure().await, Error::UpstreamUnavailable { .. }));
+}
+
+#[tokio::test]
+async fn a_drip_ends_with_the_time() {
+    let upstream = Upstream::http(|_, _| {
+        let drip = stream::iter(0..).then(|_| async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Ok::<_, Infallible>(vec![b' '])
+        });
+        Response::new(Body::from_stream(drip))
+    })
+    .await;
+    let error = Scene { timeout: "1s", ..Scene::at(&upstream) }.failure().await;
+    assert!(error.to_string().contains("within 1s"), "{error}");
+}

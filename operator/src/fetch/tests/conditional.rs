@@ -1,0 +1,54 @@
+use super::*;
+
+/// A server that knows nothing newer than [`SETTLED`].
+async fn settled() -> Upstream {
+    Upstream::http(|_, asked| if asked.since.is_some() { status(304) } else { json_answer(&document(SETTLED, &["a"])) })
+        .await
+}
+
+#[tokio::test]
+async fn what_is_held_is_asked_for_by_its_own_time() {
+    let upstream = settled().await;
+    let scene = Scene::at(&upstream);
+    let lessons = Lessons { held: Some(held(scene.fetch().await.unwrap())), refused: None };
+    let again = scene.fetcher().fetch("shop", &scene.spec(), &lessons).await.unwrap();
+    assert!(matches!(again, Fetched::Unchanged));
+    assert_eq!(upstream.asked()[1].since.as_deref(), Some("Fri, 20 Nov 2026 00:00:00 GMT"));
+}
+
+#[tokio::test]
+async fn a_document_of_this_second_is_fetched_again() {
+    let upstream = Upstream::http(|_, _| json_answer(&document(&jiff::Timestamp::now().to_string(), &[]))).await;
+    let scene = Scene::at(&upstream);
+    let lessons = Lessons { held: Some(held(scene.fetch().await.unwrap())), refused: None };
+    scene.fetcher().fetch("shop", &scene.spec(), &lessons).await.unwrap();
+    assert_eq!(upstream.asked()[1].since, None);
+}
+
+#[tokio::test]
+async fn another_key_is_another_environment() {
+    let upstream = settled().await;
+    let scene = Scene::at(&upstream);
+    let lessons = Lessons { held: Some(held(scene.fetch().await.unwrap())), refused: None };
+    scene.cluster.secret("flagsmith", "environment-key", "ser.other");
+    let fetched = scene.fetcher().fetch("shop", &scene.spec(), &lessons).await.unwrap();
+    assert!(matches!(fetched, Fetched::Document { .. }));
+    assert_eq!(upstream.asked()[1].since, None);
+}
+
+#[tokio::test]
+async fn a_refused_key_is_not_tried_again_until_it_changes() {
+    let upstream = Upstream::http(|_, asked| {
+        if asked.key.as_deref() == Some("ser.good") { json_answer(&document(SETTLED, &[])) } else { status(403) }
+    })
+    .await;
+    let scene = Scene::at(&upstream);
+    let Error::AuthenticationFailed { key, .. } = scene.failure().await else { panic!("not refused") };
+    let lessons = Lessons { held: None, refused: Some(key) };
+    let again = scene.fetcher().fetch("shop", &scene.spec(), &lessons).await.unwrap();
+    assert!(matches!(again, Fetched::StillRefused));
+    assert_eq!(upstream.asked().len(), 1);
+    scene.cluster.secret("flagsmith", "environment-key", "ser.good");
+    let mended = scene.fetcher().fetch("shop", &scene.spec(), &lessons).await.unwrap();
+    assert!(matches!(mended, Fetched::Document { .. }));
+}

@@ -1,0 +1,101 @@
+//! The key goes to the origin that was allowed, at an address that is allowed, and nowhere else.
+
+use super::*;
+
+fn elsewhere(code: u16, location: &str) -> Response<Body> {
+    let mut response = status(code);
+    response.headers_mut().insert("location", location.parse().unwrap());
+    response
+}
+
+#[tokio::test]
+async fn redirects_are_followed_within_the_origin() {
+    let upstream = Upstream::http(|_, asked| {
+        if asked.path == "/moved/" { json_answer(&document(SETTLED, &["a"])) } else { elsewhere(307, "/moved/") }
+    })
+    .await;
+    assert_eq!(identities(Scene::at(&upstream).fetch().await.unwrap()), ["a"]);
+    assert_eq!(upstream.asked()[1].key.as_deref(), Some(KEY));
+}
+
+#[tokio::test]
+async fn redirects_to_elsewhere_are_not() {
+    let other = Upstream::http(|_, _| json_answer(&document(SETTLED, &["stolen"]))).await;
+    for code in [301, 302, 303, 307, 308] {
+        for target in [format!("http://upstream.test:{}/", other.port), format!("http://other.test:{}/", other.port)] {
+            let upstream = Upstream::http(move |_, _| elsewhere(code, &target)).await;
+            assert!(matches!(Scene::at(&upstream).failure().await, Error::RedirectRefused(_)), "{code}");
+        }
+    }
+    assert!(other.asked().is_empty());
+}
+
+#[tokio::test]
+async fn redirects_in_circles_end() {
+    let upstream = Upstream::http(|_, _| elsewhere(302, "/again/")).await;
+    assert!(matches!(Scene::at(&upstream).failure().await, Error::RedirectRefused(_)));
+    assert!(upstream.asked().len() <= 5);
+}
+
+#[tokio::test]
+async fn pages_elsewhere_are_not_asked_for() {
+    let other = Upstream::http(|_, _| json_answer(&document(SETTLED, &["stolen"]))).await;
+    let target = format!("<http://upstream.test:{}/>; rel=next", other.port);
+    let upstream = Upstream::http(move |_, _| {
+        let mut response = json_answer(&document(SETTLED, &["a"]));
+        response.headers_mut().insert("link", target.parse().unwrap());
+        response
+    })
+    .await;
+    assert!(matches!(Scene::at(&upstream).failure().await, Error::UpstreamUnavailable { .. }));
+    assert!(other.asked().is_empty());
+}
+
+#[tokio::test]
+async fn an_origin_that_nobody_named_is_not_asked() {
+    let upstream = Upstream::http(|_, _| json_answer(&document(SETTLED, &[]))).await;
+    for named in ["https://upstream.test".to_owned(), format!("https://upstream.test:{}", upstream.port)] {
+        let scene = Scene { origins: vec![named.parse().unwrap()], ..Scene::at(&upstream) };
+        assert!(matches!(scene.failure().await, Error::OriginNotAllowed(_)), "{named}");
+        // Not even the Secret is read for it.
+        assert!(scene.cluster.asked.lock().unwrap().is_empty());
+    }
+    assert!(upstream.asked().is_empty());
+}
+
+#[tokio::test]
+async fn the_public_service_is_never_at_a_private_address() {
+    for address in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1", "::ffff:10.0.0.1"] {
+        let scene = Scene {
+            lookup: Leading::to(&[address]),
+            api_url: "https://edge.api.flagsmith.com/api/v1/".to_owned(),
+            origins: Vec::new(),
+            ..Scene::url("https://edge.api.flagsmith.com")
+        };
+        assert!(matches!(scene.failure().await, Error::AddressBlocked(_)), "{address}");
+    }
+}
+
+#[tokio::test]
+async fn link_local_addresses_are_nobodys() {
+    let upstream = Upstream::http(|_, _| json_answer(&document(SETTLED, &[]))).await;
+    let scene = Scene { lookup: Leading::to(&["169.254.169.254"]), ..Scene::at(&upstream) };
+    assert!(matches!(scene.failure().await, Error::AddressBlocked(_)));
+    assert!(matches!(Scene::url("http://169.254.169.254").failure().await, Error::AddressBlocked(_)));
+}
+
+/// A name that leads to a good address first and to a forbidden one later is checked each time it is used.
+#[tokio::test]
+async fn a_name_that_changes_its_mind_is_checked_again() {
+    let upstream = Upstream::http(|_, _| {
+        let mut response = json_answer(&document(SETTLED, &[]));
+        response.headers_mut().insert("connection", "close".parse().unwrap());
+        response
+    })
+    .await;
+    let scene = Scene { lookup: Leading::to(&["127.0.0.1", "169.254.169.254"]), ..Scene::at(&upstream) };
+    let fetcher = scene.fetcher();
+    fetcher.fetch("shop", &scene.spec(), &Lessons::default()).await.unwrap();
+    let second = fetcher.fetch("shop", &scene.spec(), &Lessons::default()).await;
+    assert!(matches!(second, Err(Error::AddressBlocked(_))), "{second:?}");
+}

@@ -1,0 +1,93 @@
+//! What the source refers to in its namespace.
+
+use super::*;
+
+async fn unasked() -> Upstream {
+    Upstream::http(|_, _| panic!("nobody may be asked")).await
+}
+
+#[tokio::test]
+async fn a_secret_needs_its_owners_consent() {
+    let upstream = unasked().await;
+    let scene = Scene::at(&upstream);
+    for labels in [json!({}), json!({"remora.dev/environment-key": "false"}), json!({"remora.dev/environment-key": ""})]
+    {
+        scene.cluster.secret_with("flagsmith", "environment-key", KEY, &labels);
+        assert!(matches!(scene.failure().await, Error::SecretNotConsented(_)), "{labels}");
+    }
+    assert!(upstream.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_secret_that_holds_no_server_key_is_sent_nowhere() {
+    let upstream = unasked().await;
+    let scene = Scene::at(&upstream);
+    for (key, value) in [("environment-key", CANARY), ("environment-key", ""), ("other", KEY)] {
+        scene.cluster.secret("flagsmith", key, value);
+        assert!(matches!(scene.failure().await, Error::SecretInvalid { .. }), "{key}");
+    }
+    assert!(upstream.asked().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_missing_is_named() {
+    let upstream = unasked().await;
+    let scene = Scene { cluster: Cluster::default(), ..Scene::at(&upstream) };
+    assert!(matches!(scene.failure().await, Error::SecretNotFound(name) if name == "flagsmith"));
+    let scene = Scene { bundle: true, ..Scene::at(&upstream) };
+    assert!(matches!(scene.failure().await, Error::ConfigMapNotFound(name) if name == "corp-ca"));
+    let scene = Scene::at(&upstream).trusting(CANARY);
+    assert!(matches!(scene.failure().await, Error::ConfigMapInvalid { .. }));
+}
+
+#[tokio::test]
+async fn secrets_are_got_one_by_one_in_their_own_namespace() {
+    let upstream = Upstream::http(|_, _| json_answer(&document(SETTLED, &[]))).await;
+    let scene = Scene::at(&upstream);
+    scene.fetch().await.unwrap();
+    let asked = scene.cluster.asked.lock().unwrap().clone();
+    assert_eq!(asked, ["GET /api/v1/namespaces/shop/secrets/flagsmith"]);
+}
+
+fn from(kind: &str) -> FeatureEnvironmentSpec {
+    serde_json::from_value(json!({"source": {"document": {kind: {"name": "flags", "key": "environment.json"}}}}))
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_document_in_the_cluster_needs_no_server() {
+    let scene = Scene::url("http://upstream.test");
+    scene.cluster.config_map("flags", "7", "environment.json", &document(SETTLED, &["a"]).to_string());
+    let fetcher = scene.fetcher();
+    let spec = from("configMapKeyRef");
+    let first = fetcher.fetch("shop", &spec, &Lessons::default()).await.unwrap();
+    let lessons = Lessons { held: Some(held(first)), refused: None };
+    assert!(matches!(fetcher.fetch("shop", &spec, &lessons).await.unwrap(), Fetched::Unchanged));
+    scene.cluster.config_map("flags", "8", "environment.json", &document(SETTLED, &["b"]).to_string());
+    assert_eq!(identities(fetcher.fetch("shop", &spec, &lessons).await.unwrap()), ["b"]);
+}
+
+#[tokio::test]
+async fn a_document_in_a_secret_needs_consent_too() {
+    let scene = Scene::url("http://upstream.test");
+    let body = document(SETTLED, &["a"]).to_string();
+    scene.cluster.secret_with("flags", "environment.json", &body, &json!({}));
+    let refused = scene.fetcher().fetch("shop", &from("secretKeyRef"), &Lessons::default()).await;
+    assert!(matches!(refused, Err(Error::SecretNotConsented(_))));
+    scene.cluster.secret("flags", "environment.json", &body);
+    let fetched = scene.fetcher().fetch("shop", &from("secretKeyRef"), &Lessons::default()).await.unwrap();
+    assert_eq!(identities(fetched), ["a"]);
+}
+
+#[tokio::test]
+async fn a_secret_that_is_no_document_tells_nothing() {
+    let scene = Scene::url("http://upstream.test");
+    for value in
+        ["canary-7f3a", "{\"api_key\": [\"canary-7f3a\"]}", "{\"api_key\": \"k\", \"project\": \"canary-7f3a\"}"]
+    {
+        scene.cluster.secret("flags", "environment.json", value);
+        let error = scene.fetcher().fetch("shop", &from("secretKeyRef"), &Lessons::default()).await.unwrap_err();
+        assert!(matches!(error, Error::ParseError(_)));
+        assert!(!error.to_string().contains("canary"), "{error}");
+    }
+}

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# install.sh python|node|rust
+# Installs the clients of one language in the versions that are committed here, once for each content of what names
+# them, below the user's cache; prints the directory. What is missing is said, and the exit status tells: nothing is
+# skipped.
+set -euo pipefail
+cd "$(dirname "$0")"
+. ../cluster/say.sh
+exec 3>&1 1>&2
+
+cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/remora
+
+# packages WHAT PACKAGE...: installs Debian packages, where one may.
+packages() {
+  local what=$1
+  shift
+  command -v apt-get >/dev/null || fail "$what is missing: please install it (on Debian: $*)"
+  [ "$(id -u)" = 0 ] || fail "$what is missing: please install $* (or run this as root)"
+  export DEBIAN_FRONTEND=noninteractive
+  slowly "package lists" "$log" apt-get update
+  slowly "packages $*" "$log" apt-get install -y --no-install-recommends "$@"
+}
+
+python() {
+  command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null ||
+    packages "python3 with its venv module" python3 python3-venv
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+    fail "$(python3 --version) is too old for these clients: they need Python 3.10"
+  # Made beside its place and moved there, so that it is whole or not there.
+  rm -rf "$home.new"
+  python3 -m venv "$home.new"
+  slowly "Python clients" "$log" "$home.new/bin/python" -m pip install --disable-pip-version-check --no-input --no-deps \
+    --requirement python/requirements.txt
+  mv -T "$home.new" "$home"
+}
+
+node() {
+  command -v node >/dev/null && command -v npm >/dev/null || packages "node with npm" nodejs npm
+  local version
+  version=$(command node --version)
+  version=${version#v}
+  [ "${version%%.*}" -ge 20 ] || fail "Node $version is too old for these clients: they need Node 20"
+  rm -rf "$home.new"
+  mkdir "$home.new"
+  cp node/package.json node/package-lock.json "$home.new"
+  slowly "Node clients" "$log" npm ci --prefix "$home.new" --ignore-scripts --no-audit --no-fund --no-update-notifier
+  mv -T "$home.new" "$home"
+}
+
+rust() {
+  command -v cargo >/dev/null || fail "cargo is missing"
+  # Compiled in the cache, as target directories come and go and this takes a minute. Cargo itself knows what is new.
+  slowly "Rust clients" "$log" cargo build --locked --manifest-path rust/Cargo.toml --target-dir "$home"
+}
+
+case ${1-} in
+  python) named=(python/requirements.txt) ;;
+  node) named=(node/package.json node/package-lock.json) ;;
+  rust) named=(rust/Cargo.toml rust/Cargo.lock) ;;
+  *) fail "usage: install.sh python|node|rust" ;;
+esac
+mkdir -p "$cache"
+home=$cache/clients-$1-$(cat "${named[@]}" | sha256sum | cut -c 1-12)
+log=$home.log
+# Whoever comes second waits for the first.
+exec 9>"$home.lock"
+flock 9
+if [ "$1" = rust ] || [ ! -e "$home" ]; then
+  "$1"
+fi
+printf '%s\n' "$home" >&3

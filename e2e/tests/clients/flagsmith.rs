@@ -1,0 +1,116 @@
+//! Flagsmith's SDKs, in remote evaluation.
+
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::expected::{Answers, Expected, Role};
+use crate::sidecar::Sidecar;
+
+/// Runs a client beside a sidecar; its flags have to be what was expected and what plain requests get.
+async fn answers_of(path: &str, role: Role, name: impl Fn(&str) -> String) -> Value {
+    let expected = Expected::read();
+    let sidecar = Sidecar::start(&expected).await;
+    let over_http = Answers::over_http(&sidecar, &expected, role).await;
+    over_http.assert_equal(&expected.answers(role));
+
+    let before = sidecar.answers("identities", "2xx").await;
+    let client = Client::run(path, Some(&sidecar), expected.plan(role)).await;
+    // What it evaluated is counted, which no answer tells.
+    sidecar.await_answer("analytics", "2xx").await;
+    let answers = client.finish().await;
+    let asked = sidecar.answers("identities", "2xx").await - before;
+    assert!(asked > over_http.subjects.len() as u64, "{path} asked for {asked} identities");
+    let printed = Answers::printed(&answers);
+    let mut wanted = over_http.renamed(name);
+    if printed.anonymous.is_none() {
+        wanted.anonymous = None;
+    }
+    printed.assert_equal(&wanted);
+    sidecar.stop().await;
+    answers
+}
+
+fn same(name: &str) -> String {
+    name.to_owned()
+}
+
+#[tokio::test]
+async fn expectations_are_those_of_the_engine() {
+    let expected = Expected::read();
+    let mut plan = expected.plan(Role::Server);
+    plan["document"] = crate::sidecar::document().to_str().unwrap().into();
+    let client = Client::run("python/flagsmith_offline.py", None, plan).await;
+    Answers::printed(&client.finish().await).assert_equal(&expected.answers(Role::Server));
+}
+
+fn python(answers: &Value) {
+    assert_eq!(answers["one"], json!([105, "max_items", true, 25, false]));
+    assert_eq!((&answers["enabled"], &answers["value"]), (&json!(false), &json!(-1)));
+    assert_eq!(answers["unknown"], json!([false, "default of unheard_of", true]));
+    assert_eq!(answers["unknown_without"], "FlagsmithFeatureDoesNotExistError");
+    for failure in ["wrong_key", "server_down"] {
+        assert_eq!(
+            answers[failure],
+            json!({
+                "environment": [false, "default of max_items", true],
+                "identity": [false, "default of max_items", true],
+                "environment_without": "FlagsmithAPIError",
+                "identity_without": "FlagsmithAPIError",
+            }),
+            "{failure}"
+        );
+    }
+    assert_eq!(answers["analytics"], json!([true, "embeddings"]));
+}
+
+#[tokio::test]
+async fn python_with_a_client_key() {
+    python(&answers_of("python/flagsmith_remote.py", Role::Client, same).await);
+}
+
+#[tokio::test]
+async fn python_with_a_server_key() {
+    python(&answers_of("python/flagsmith_remote.py", Role::Server, same).await);
+}
+
+#[tokio::test]
+async fn node() {
+    let answers = answers_of("node/flagsmith_nodejs.js", Role::Client, same).await;
+    assert_eq!(answers["one"], json!([105, "max_items", true, 25, false]));
+    assert_eq!((&answers["enabled"], &answers["value"]), (&json!(false), &json!(-1)));
+    assert_eq!(answers["anonymous_refused"], "`identifier` argument is missing or invalid.");
+    assert_eq!(answers["unknown"], json!([false, "default of unheard_of", true]));
+    // Without a default handler this SDK makes a flag up.
+    assert_eq!(answers["unknown_without"], Value::Null);
+    for failure in ["wrong_key", "server_down"] {
+        assert_eq!(
+            answers[failure],
+            json!({
+                "environment": [false, "default of max_items", true],
+                "identity": [false, "default of max_items", true],
+                "environment_without": "getEnvironmentFlags failed and no default flag handler was provided",
+                "identity_without": "getIdentityFlags failed and no default flag handler was provided",
+            }),
+            "{failure}"
+        );
+    }
+    assert_eq!(answers["analytics"], json!([true, "embeddings"]));
+}
+
+#[tokio::test]
+async fn browser() {
+    let name = |name: &str| name.to_lowercase().replace(' ', "_");
+    let answers = answers_of("node/flagsmith_js.js", Role::Client, name).await;
+    let anonymous = &Expected::read().plan(Role::Client)["anonymous"]["identifier"];
+    assert_eq!(&answers["anonymous_is"], anonymous, "made from the traits, as Flagsmith makes it");
+    // Nobody, then somebody, then with a trait, then nobody again.
+    assert_eq!(answers["changing"], json!(["bm25", "embeddings", 100, "bm25", 25]));
+    assert_eq!(answers["object"], json!({"perMinute": 120, "burst": {"size": 20}, "tiers": ["a", "b"]}));
+    assert_eq!(answers["unknown"], json!([false, null]));
+    assert_eq!(answers["unknown_with_default"], json!([true, "default"]));
+    for failure in ["wrong_key", "server_down"] {
+        let seen = json!({"default": [false, "default of max_items"], "failed": true, "told": true});
+        assert_eq!(answers[failure], seen, "{failure}");
+    }
+    assert_eq!(answers["analytics"], json!([true, "embeddings"]));
+}

@@ -180,6 +180,7 @@ ClusterRole remora-controller: update featureenvironments/finalizers
 ClusterRole remora-controller: get,list,watch,create,patch,delete configmaps 
 ClusterRole remora-controller: get secrets 
 ClusterRole remora-controller: create,patch events 
+ClusterRole remora-controller: list,patch pods 
 ClusterRole remora-webhook: get,list,watch featureenvironments 
 ClusterRole remora-webhook: get,patch mutatingwebhookconfigurations remora
 Role remora-controller: get,create,patch,update leases 

@@ -28,8 +28,6 @@ use crate::{
 
 /// The lease of the controller.
 const LEASE: &str = "remora-controller";
-/// After the signal to end, new connections still come for as long as it takes everybody to hear of it.
-const LINGER: Duration = Duration::from_secs(5);
 /// How long reconciliations under way may take to end.
 const DRAIN: Duration = Duration::from_secs(15);
 
@@ -43,8 +41,6 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     let client = connect().await?;
     let metrics = Metrics::default();
     let (stop, stopping) = watch::channel(false);
-    // The webhook ends later than the rest.
-    let (stop_webhook, webhook_stopping) = watch::channel(false);
     let (serving, gate) = watch::channel(true);
     let mut gates: Gates = vec![("running", gate)];
 
@@ -52,9 +48,8 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
         let (ready, gate) = watch::channel(false);
         gates.push(("webhook", gate));
         let metrics = metrics.registry(webhook::Metrics::register);
-        webhook::run(client.clone(), options, metrics, ready, webhook_stopping)
+        webhook::run(client.clone(), options, metrics, ready, stopping.clone())
     });
-    let answers = webhook.is_some();
     let admin = admin::serve(arguments.admin_listen, metrics.clone(), gates, stopping.clone());
     let admin = async {
         admin.await.with_context(|| format!("admin port {}", arguments.admin_listen))?;
@@ -64,8 +59,9 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     let webhook = async {
         match webhook {
             Some(webhook) => Ok(webhook.await?),
+            // Done when the signal comes.
             None => {
-                webhook_stop(&stop_webhook).await;
+                let _ = stopping.clone().wait_for(|stop| *stop).await;
                 Ok(())
             }
         }
@@ -75,11 +71,8 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
         terminated().await?;
         tracing::info!("ending");
         serving.send_replace(false);
+        // The webhook takes its time: not everybody has heard yet.
         stop.send_replace(true);
-        if answers {
-            tokio::time::sleep(LINGER).await;
-        }
-        stop_webhook.send_replace(true);
         std::future::pending::<anyhow::Result<()>>().await
     };
     let work = async { tokio::try_join!(webhook, controller).map(|_| ()) };
@@ -93,11 +86,6 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     }
     tracing::info!("ended");
     Ok(())
-}
-
-/// Without a webhook, its part is done when the signal comes.
-async fn webhook_stop(stop: &watch::Sender<bool>) {
-    let _ = stop.subscribe().wait_for(|stop| *stop).await;
 }
 
 /// Retries are ours to make: the client's own could hold up a call for many minutes.

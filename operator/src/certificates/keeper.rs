@@ -138,9 +138,9 @@ impl Keeper {
         loop {
             let mut pause = self.lifetimes.check;
             match self.step(Timestamp::now()).await {
-                Ok(changed) => {
+                Ok(news) => {
                     if let Some(ready) = ready.take() {
-                        if changed {
+                        if news {
                             sleep(self.lifetimes.propagation).await;
                         }
                         ready().await;
@@ -158,7 +158,7 @@ impl Keeper {
         }
     }
 
-    /// Whatever is due now. Tells whether the registration was changed.
+    /// Whatever is due now. Tells whether API servers may not have heard yet what they have to trust.
     async fn step(&mut self, now: Timestamp) -> Result<bool, Error> {
         let contents = self.contents(now).await?;
         self.metrics.authority_expires(contents.authority.certificate().validity().until.as_second());
@@ -173,7 +173,7 @@ impl Keeper {
         if settled && self.leaf.as_ref().is_none_or(|leaf| leaf.is_outdated(&contents, now)) {
             self.sign(&contents, now)?;
         }
-        Ok(changed)
+        Ok(changed || !settled)
     }
 
     /// The authority, made or renewed if need be. When several replicas try, one succeeds and all take its.

@@ -1,0 +1,111 @@
+//! Takes each path that matters once, for a profiler that counts instructions. `paths DIRECTORY` prints their names in
+//! the order in which they are taken; [`measured`] is what the profiler looks for. Before it is measured, a path is
+//! taken twice, so that buffers have grown.
+
+use std::hint::black_box;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use remora_bench::operators::{OPERATORS, give_operands};
+use remora_bench::profile::Profile;
+use remora_bench::snapshots::{give_traits, read};
+use remora_snapshot::{Role, Snapshot, Subject, files};
+
+/// What is counted: everything in here. Not inlined, so that there is something to be found by its name.
+#[inline(never)]
+fn measured(path: &mut dyn FnMut()) {
+    path();
+}
+
+struct Paths {
+    directory: PathBuf,
+    subject: Subject,
+    out: Vec<u8>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let directory = std::env::args().nth(1).context("paths DIRECTORY")?.into();
+    let mut paths = Paths { directory, subject: Subject::default(), out: Vec::new() };
+    for profile in ["official", "medium"] {
+        paths.load(profile)?;
+    }
+    let official = paths.snapshot("official")?;
+    paths.take("flags official", |_, out| out.extend_from_slice(official.flags(Role::Client)))?;
+    for profile in ["plain", "official", "medium"] {
+        let snapshot = paths.snapshot(profile)?;
+        paths.take(&format!("identities {profile}"), |subject, out| identify(&snapshot, subject, 2_000_000, out))?;
+    }
+    // An identity's own flag in an environment without segments: the difference to `plain` is the override.
+    let overrides = paths.snapshot("overrides")?;
+    paths.take("override hit", |subject, out| identify(&overrides, subject, 17, out))?;
+    paths.take("override miss", |subject, out| identify(&overrides, subject, 2_000_000, out))?;
+    for profile in ["official", "wide"] {
+        let snapshot = paths.snapshot(profile)?;
+        let name = Profile::feature(7);
+        paths.take(&format!("ofrep one flag {profile}"), |subject, out| {
+            give_traits(&snapshot, subject);
+            snapshot.identify(subject, "somebody");
+            snapshot.write_ofrep_flag(subject, Role::Client, &name, out);
+        })?;
+    }
+    for operator in OPERATORS {
+        let snapshot = paths.snapshot(operator)?;
+        paths.take(&format!("operator {operator}"), |subject, out| {
+            give_operands(&snapshot, subject);
+            snapshot.identify(subject, "somebody");
+            snapshot.write_flags(subject, Role::Client, out);
+        })?;
+        // All conditions held, or it was not this operator that was counted.
+        ensure!(
+            paths.out.windows(9).any(|part| part == b"\"matched\""),
+            "{operator}: {:?}",
+            String::from_utf8_lossy(&paths.out)
+        );
+    }
+    Ok(())
+}
+
+fn identify(snapshot: &Snapshot<Vec<u8>>, subject: &mut Subject, number: usize, out: &mut Vec<u8>) {
+    give_traits(snapshot, subject);
+    snapshot.identify(subject, &Profile::identifier(number));
+    snapshot.write_flags(subject, Role::Client, out);
+}
+
+impl Paths {
+    fn snapshot(&self, profile: &str) -> anyhow::Result<Snapshot<Vec<u8>>> {
+        read(&self.directory.join(profile))
+    }
+
+    /// Takes a path three times; the last one counts.
+    fn take(&mut self, name: &str, path: impl Fn(&mut Subject, &mut Vec<u8>)) -> anyhow::Result<()> {
+        let Self { subject, out, .. } = self;
+        let mut path = || {
+            subject.clear();
+            out.clear();
+            path(subject, out);
+            black_box(&out);
+        };
+        path();
+        path();
+        measured(&mut path);
+        ensure!(!out.is_empty(), "{name} gave nothing");
+        writeln!(std::io::stdout(), "{name}")?;
+        Ok(())
+    }
+
+    /// Reads a snapshot's files: everything in them is checked.
+    fn load(&self, profile: &str) -> anyhow::Result<()> {
+        let data = data(&self.directory.join(profile));
+        let core = std::fs::read(data.join(files::CORE))?;
+        let mut read = None;
+        measured(&mut || read = black_box(Snapshot::read(core.as_slice()).ok()));
+        ensure!(read.is_some(), "{profile} is no snapshot");
+        writeln!(std::io::stdout(), "load {profile}")?;
+        Ok(())
+    }
+}
+
+fn data(directory: &Path) -> PathBuf {
+    directory.join(remora_bench::profile::ENVIRONMENT).join("..data")
+}

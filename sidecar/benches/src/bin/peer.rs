@@ -1,0 +1,64 @@
+//! `peer DOCUMENT DIRECTORY`: microseconds an evaluation of an identity takes with Flagsmith's published engine, and with
+//! ours. Theirs has its context prepared, and gives results; ours gives the answer's bytes.
+
+use std::hint::black_box;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use flagsmith_flag_engine::engine::get_evaluation_result;
+use flagsmith_flag_engine::engine_eval::{add_identity_to_context, environment_to_context};
+use flagsmith_flag_engine::environments::Environment;
+use flagsmith_flag_engine::identities::Trait;
+use remora_bench::profile::Profile;
+use remora_bench::request::TRAITS;
+use remora_bench::snapshots;
+use remora_bench::turns::median;
+use remora_snapshot::{Role, Subject};
+
+const TIME: Duration = Duration::from_millis(500);
+
+fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let mut next = || arguments.next().context("peer DOCUMENT DIRECTORY");
+    let (document, directory) = (next()?, next()?);
+    let environment: Environment = serde_json::from_str(&std::fs::read_to_string(document)?)?;
+    let context = environment_to_context(environment);
+    let traits = TRAITS
+        .iter()
+        .map(|(key, value)| Ok(Trait { trait_key: (*key).to_owned(), trait_value: serde_json::from_str(value)? }))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let theirs = microseconds(|identifier| {
+        let flags = get_evaluation_result(&add_identity_to_context(&context, identifier, &traits)).flags;
+        Ok(black_box(flags).len())
+    })?;
+    let snapshot = snapshots::read(Path::new(&directory))?;
+    let (mut subject, mut out) = (Subject::default(), Vec::new());
+    let ours = microseconds(|identifier| {
+        subject.clear();
+        out.clear();
+        snapshots::give_traits(&snapshot, &mut subject);
+        snapshot.identify(&mut subject, identifier);
+        snapshot.write_flags(&mut subject, Role::Client, &mut out);
+        Ok(black_box(&out).len())
+    })?;
+    writeln!(std::io::stdout(), "{theirs} {ours}")?;
+    Ok(())
+}
+
+/// The median of how long one takes.
+fn microseconds(mut evaluate: impl FnMut(&str) -> anyhow::Result<usize>) -> anyhow::Result<f64> {
+    let start = Instant::now();
+    let mut times = Vec::new();
+    let mut number = 2_000_000;
+    while times.len() < 3 || start.elapsed() < TIME {
+        let identifier = Profile::identifier(number);
+        number += 1;
+        let since = Instant::now();
+        let size = evaluate(&identifier)?;
+        times.push(since.elapsed().as_secs_f64() * 1e6);
+        ensure!(size > 0, "an evaluation gave nothing");
+    }
+    Ok(median(times.into_iter()))
+}

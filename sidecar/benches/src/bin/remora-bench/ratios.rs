@@ -1,0 +1,203 @@
+//! Requests a second, over those of bare hyper.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use remora_bench::load::{Exchange, ask};
+use remora_bench::prepared::{Prepared, checked};
+use remora_bench::profile::Profile;
+use remora_bench::request::{context_body, to};
+use remora_bench::server::Server;
+use remora_bench::table::{Table, Target};
+use remora_bench::turns::{Ratio, Side, median, take};
+
+use super::{Profiles, Programs};
+
+const ROUNDS: usize = 11;
+const TURN: Duration = Duration::from_millis(400);
+/// So many identities ask.
+pub(super) const IDENTITIES: usize = 1024;
+
+/// A sidecar over a profile, once it answers.
+pub(super) fn sidecar(programs: &Programs, prepared: &Prepared) -> anyhow::Result<Server> {
+    let mut server = Server::sidecar(&programs.sidecar, &prepared.directory)?;
+    server.wait(&to("GET", "/api/v1/flags/", "", ""), 200, Instant::now())?;
+    Ok(server)
+}
+
+/// A bare hyper server that answers with as many bytes, and the same requests for it.
+pub(super) fn limit(programs: &Programs, exchanges: &[Exchange], tag: &str) -> anyhow::Result<(Server, Vec<Exchange>)> {
+    let length = median(exchanges.iter().map(|exchange| exchange.length as f64)) as usize;
+    let first = exchanges.first().context("there is nothing to ask")?;
+    let mut server = Server::limit(&programs.limit, first.status, length, tag)?;
+    server.wait(&first.request, first.status, Instant::now())?;
+    let exchanges = exchanges.iter().map(|exchange| Exchange { length, ..exchange.clone() }).collect();
+    Ok((server, exchanges))
+}
+
+/// The sidecar beside bare hyper.
+struct Beside {
+    ratio: Ratio,
+    ours: f64,
+    theirs: f64,
+    costs: (f64, f64),
+    bytes: usize,
+}
+
+impl Beside {
+    fn take(programs: &Programs, server: &Server, exchanges: &[Exchange], tag: &str) -> anyhow::Result<Self> {
+        let (limit, plain) = limit(programs, exchanges, tag)?;
+        let mut sides = [Side::new(server, exchanges)?, Side::new(&limit, &plain)?];
+        take(&mut sides, ROUNDS, TURN)?;
+        let [ours, theirs] = &sides;
+        let bytes = plain.first().map_or(0, |exchange| exchange.length);
+        Ok(Self {
+            ratio: ours.over(theirs),
+            ours: ours.rate(),
+            theirs: theirs.rate(),
+            costs: (ours.cost(), theirs.cost()),
+            bytes,
+        })
+    }
+
+    fn line<W: Write>(&self, table: &mut Table<W>, what: &str, least: f64) -> anyhow::Result<()> {
+        let beside = format!(
+            "{:.0} and {:.0} /s; {:.2} and {:.2} us of the core (ratio {:.3}); {} bytes",
+            self.ours, self.theirs, self.costs.0, self.costs.1, self.ratio.own, self.bytes
+        );
+        table.line(what, Target::AtLeast(least), "", self.ratio.median, &spread(self.ratio.spread), &beside)
+    }
+}
+
+fn spread((least, most): (f64, f64)) -> String {
+    format!("{least:.3} .. {most:.3}")
+}
+
+/// `identities/`, on the profiles with a target of their own.
+pub(super) fn identities<W: Write>(
+    table: &mut Table<W>,
+    programs: &Programs,
+    profiles: &Profiles,
+) -> anyhow::Result<()> {
+    let with_overrides = profiles.official.iter().find(|prepared| prepared.profile.identities == 8_700);
+    let rows = [
+        (Some(&profiles.plain), 0.9),
+        (profiles.official.first(), 0.85),
+        (with_overrides, 0.85),
+        (Some(&profiles.medium), 0.8),
+    ];
+    for (prepared, least) in rows {
+        let prepared = prepared.context("a profile is missing")?;
+        let server = sidecar(programs, prepared)?;
+        let exchanges = prepared.identities(&server, IDENTITIES)?;
+        let beside = Beside::take(programs, &server, &exchanges, "")?;
+        beside.line(table, &format!("POST identities/, {}, over bare hyper", prepared.profile.name), least)?;
+    }
+    Ok(())
+}
+
+/// `identities/`, with more and more identity overrides, over none.
+pub(super) fn size<W: Write>(table: &mut Table<W>, programs: &Programs, profiles: &Profiles) -> anyhow::Result<()> {
+    let servers =
+        profiles.official.iter().map(|prepared| sidecar(programs, prepared)).collect::<anyhow::Result<Vec<_>>>()?;
+    let exchanges = profiles
+        .official
+        .iter()
+        .zip(&servers)
+        .map(|(prepared, server)| prepared.identities(server, IDENTITIES))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let mut sides = Vec::new();
+    for (server, exchanges) in servers.iter().zip(&exchanges) {
+        sides.push(Side::new(server, exchanges)?);
+    }
+    take(&mut sides, ROUNDS, TURN)?;
+    let [none, more @ ..] = sides.as_slice() else { return Ok(()) };
+    for (side, prepared) in more.iter().zip(profiles.official.iter().skip(1)) {
+        let ratio = side.over(none);
+        let beside = format!("{:.0} and {:.0} /s; by time on the core {:.3}", side.rate(), none.rate(), ratio.own);
+        let what = format!("POST identities/, {}, over none", prepared.profile.name);
+        table.line(&what, Target::Near(0.05), "", ratio.median, &spread(ratio.spread), &beside)?;
+    }
+    Ok(())
+}
+
+/// Everything else that is asked.
+pub(super) fn others<W: Write>(table: &mut Table<W>, programs: &Programs, profiles: &Profiles) -> anyhow::Result<()> {
+    let official = profiles.official.first().context("a profile is missing")?;
+    let server = sidecar(programs, official)?;
+    let flags = checked(&server, to("GET", "/api/v1/flags/", "", ""), 200, |body| {
+        body == official.snapshot.flags(remora_snapshot::Role::Client)
+    })?;
+    Beside::take(programs, &server, &[flags], "")?.line(table, "GET flags/, official, over bare hyper", 0.95)?;
+    let is_ok = |body: &[u8]| body.starts_with(b"{\"status\":\"ok\"");
+    let health = checked(&server, to("GET", "/proxy/health", "", ""), 200, is_ok)?;
+    Beside::take(programs, &server, &[health], "")?.line(table, "GET proxy/health, over bare hyper", 0.95)?;
+
+    let wide = sidecar(programs, &profiles.wide)?;
+    for (prepared, server) in [(official, &server), (&profiles.wide, &wide)] {
+        let exchanges = single(prepared, server)?;
+        let what = format!("OFREP one flag of {}, over bare hyper", prepared.profile.features);
+        Beside::take(programs, server, &exchanges, "")?.line(table, &what, 0.85)?;
+    }
+    let (few, many) = (single(official, &server)?, single(&profiles.wide, &wide)?);
+    let mut sides = [Side::new(&wide, &many)?, Side::new(&server, &few)?];
+    take(&mut sides, ROUNDS, TURN)?;
+    let [many, few] = &sides;
+    let ratio = many.over(few);
+    let beside = format!("by time on the core {:.3}", ratio.own);
+    table.line(
+        "OFREP one flag of 1000, over one of 50",
+        Target::Near(0.05),
+        "",
+        ratio.median,
+        &spread(ratio.spread),
+        &beside,
+    )?;
+
+    let medium = sidecar(programs, &profiles.medium)?;
+    let plain = sidecar(programs, &profiles.plain)?;
+    let ((known, tag), (known_plain, _)) = (known(&medium)?, known(&plain)?);
+    Beside::take(programs, &medium, std::slice::from_ref(&known), &tag)?.line(
+        table,
+        "OFREP bulk with its tag (304), medium, over bare hyper",
+        0.85,
+    )?;
+    let (known, known_plain) = ([known], [known_plain]);
+    let mut sides = [Side::new(&medium, &known)?, Side::new(&plain, &known_plain)?];
+    take(&mut sides, ROUNDS, TURN)?;
+    let [one, other] = &sides;
+    let ratio = one.over(other);
+    let beside = format!("no evaluation: by time on the core {:.3}", ratio.own);
+    table.line(
+        "OFREP bulk with its tag, medium, over plain",
+        Target::Near(0.05),
+        "",
+        ratio.median,
+        &spread(ratio.spread),
+        &beside,
+    )
+}
+
+/// One flag after another, each for another identity.
+fn single(prepared: &Prepared, server: &Server) -> anyhow::Result<Vec<Exchange>> {
+    (0..50)
+        .map(|number| {
+            let name = Profile::feature(number * (prepared.profile.features / 50));
+            let body = context_body(&Profile::identifier(3_000_000 + number));
+            let request = to("POST", &format!("/ofrep/v1/evaluate/flags/{name}"), "", &body);
+            let beginning = format!("{{\"key\":\"{name}\"");
+            checked(server, request, 200, |body| body.starts_with(beginning.as_bytes()))
+        })
+        .collect()
+}
+
+/// All flags, for somebody who has them already, and their tag.
+fn known(server: &Server) -> anyhow::Result<(Exchange, String)> {
+    let body = context_body(&Profile::identifier(3_000_000));
+    let all = ask(server.address, &to("POST", "/ofrep/v1/evaluate/flags", "", &body))?;
+    let tag = all.header("etag").context("the answer has no tag")?.to_owned();
+    ensure!(all.status == 200 && all.body.starts_with(b"{\"flags\":["), "all flags were answered with {}", all.status);
+    let request = to("POST", "/ofrep/v1/evaluate/flags", &format!("If-None-Match: {tag}\r\n"), &body);
+    Ok((checked(server, request, 304, <[u8]>::is_empty)?, tag))
+}

@@ -1,0 +1,112 @@
+//! A profile on its way through the public path: document, compiled files, a directory that a sidecar serves, and the
+//! requests with the answers that have to come.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use remora_operator::compile::{Compiled, Mode, Options, compile_to_files_of};
+use remora_operator::prune::{Rules, prune};
+use remora_operator::{directory, document};
+use remora_snapshot::{Role, Snapshot, Subject, files};
+
+use crate::load::{Exchange, ask};
+use crate::profile::{ENVIRONMENT, Profile};
+use crate::request::{identity_body, to};
+use crate::server::Server;
+use crate::snapshots::{self, give_traits};
+
+/// A profile that a sidecar can serve.
+pub struct Prepared {
+    /// Which.
+    pub profile: Profile,
+    /// Bytes of its document.
+    pub document: usize,
+    /// Bytes of its files.
+    pub published: usize,
+    /// Files.
+    pub files: usize,
+    /// For the sidecar's `--snapshots`.
+    pub directory: PathBuf,
+    /// What it has to answer is known from here.
+    pub snapshot: Snapshot<Vec<u8>>,
+}
+
+/// Compiles a document.
+///
+/// # Errors
+/// If it cannot be.
+pub fn compiled(text: &str, largest_file: usize) -> anyhow::Result<Compiled> {
+    let rules = Rules::new(&[], &[], false, false)?;
+    let pruned = prune(document::parse(text.as_bytes())?, &rules);
+    let options = Options { environment: ENVIRONMENT, server_keys: &[], environment_flags: Mode::Plain };
+    Ok(compile_to_files_of(largest_file, &pruned, &options)?)
+}
+
+impl Prepared {
+    /// Makes a profile's directory below `place`.
+    ///
+    /// # Errors
+    /// If it does not compile, or cannot be written.
+    pub fn new(profile: Profile, place: &Path) -> anyhow::Result<Self> {
+        let text = crate::document::write(&profile);
+        // A million overrides are more than ConfigMaps carry; a directory can.
+        let largest_file = if profile.identities > 100_000 { 64 << 20 } else { files::MAX_FILE_BYTES };
+        let compiled = compiled(&text, largest_file).with_context(|| profile.name)?;
+        ensure!(compiled.findings.is_empty(), "{}: {:?}", profile.name, compiled.findings);
+        let place = place.join(profile.name);
+        directory::write(&place, ENVIRONMENT, &compiled)?;
+        Ok(Self {
+            profile,
+            document: text.len(),
+            published: compiled.summary.bytes,
+            files: compiled.files.len(),
+            snapshot: snapshots::read(&place)?,
+            directory: place,
+        })
+    }
+
+    /// `identities/` for many identities: of eight, one has flags of its own, where anybody has.
+    ///
+    /// # Errors
+    /// If the server answers with anything but what the evaluation gives.
+    pub fn identities(&self, server: &Server, count: usize) -> anyhow::Result<Vec<Exchange>> {
+        let own = self.profile.identities;
+        let numbers = (0..count).map(|number| {
+            if number % 8 == 0 && own > 0 { number.wrapping_mul(7919) % own } else { 2_000_000 + number * 131 }
+        });
+        numbers
+            .map(|number| {
+                let identifier = Profile::identifier(number);
+                let mut flags = b",\"flags\":".to_vec();
+                let mut subject = Subject::default();
+                give_traits(&self.snapshot, &mut subject);
+                self.snapshot.identify(&mut subject, &identifier);
+                self.snapshot.write_flags(&mut subject, Role::Client, &mut flags);
+                flags.push(b'}');
+                let request = to("POST", "/api/v1/identities/", "", &identity_body(&identifier));
+                checked(server, request, 200, |body| body.ends_with(&flags))
+            })
+            .collect()
+    }
+}
+
+/// Asks once; the answer must be good, and from then on have the same status and length.
+///
+/// # Errors
+/// If it is not.
+pub fn checked(
+    server: &Server,
+    request: Vec<u8>,
+    status: u16,
+    is_good: impl FnOnce(&[u8]) -> bool,
+) -> anyhow::Result<Exchange> {
+    let answer = ask(server.address, &request)?;
+    ensure!(
+        answer.status == status && is_good(&answer.body),
+        "{} was answered with {} {}",
+        String::from_utf8_lossy(&request),
+        answer.status,
+        String::from_utf8_lossy(&answer.body)
+    );
+    Ok(Exchange { request, status, length: answer.body.len() })
+}

@@ -1,0 +1,133 @@
+//! A server that is measured: alone on its core, and looked at from outside.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::load::ask;
+
+/// Where servers run; everything else runs on the other.
+const SERVER_CORE: usize = 0;
+const OTHER_CORE: usize = 1;
+
+/// Keeps this thread, and what it starts, on one core.
+fn stay_on(core: usize) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).context("two cores are needed: one for the server, one for its load")
+}
+
+/// Keeps everything but servers on the other core.
+///
+/// # Errors
+/// If there is no second core.
+pub fn leave_the_servers_core() -> anyhow::Result<()> {
+    stay_on(OTHER_CORE)
+}
+
+/// A process that serves. It ends with this value.
+pub struct Server {
+    process: Child,
+    /// Where it answers.
+    pub address: SocketAddr,
+    /// Where it tells of itself, if it does.
+    pub admin: SocketAddr,
+}
+
+/// Memory of a process, in kilobytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Memory {
+    /// That nobody else has: heap, stacks, relocated data.
+    pub private: u64,
+    /// All that is in memory, mapped files and the program included.
+    pub resident: u64,
+}
+
+impl Server {
+    /// Starts the sidecar over a directory of snapshots.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn sidecar(program: &Path, snapshots: &Path) -> anyhow::Result<Self> {
+        let (address, admin) = (free_port()?, free_port()?);
+        let mut command = Command::new(program);
+        command.arg("--snapshots").arg(snapshots).args(["--listen", &address.to_string()]);
+        command.args(["--admin", &admin.to_string(), "--log-level", "warn"]);
+        Self::start(command, address, admin)
+    }
+
+    /// Starts the bare hyper server, which answers every request with a status and so many bytes.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn limit(program: &Path, status: u16, bytes: usize, tag: &str) -> anyhow::Result<Self> {
+        let address = free_port()?;
+        let mut command = Command::new(program);
+        command.args([&address.to_string(), &status.to_string(), &bytes.to_string(), tag]);
+        Self::start(command, address, address)
+    }
+
+    fn start(mut command: Command, address: SocketAddr, admin: SocketAddr) -> anyhow::Result<Self> {
+        stay_on(SERVER_CORE)?;
+        let process = command.stdin(Stdio::null()).spawn().with_context(|| format!("cannot start {command:?}"));
+        leave_the_servers_core()?;
+        Ok(Self { process: process?, address, admin })
+    }
+
+    /// Waits until a request is answered with this status; returns how long that took.
+    ///
+    /// # Errors
+    /// If it is not within ten seconds.
+    pub fn wait(&mut self, request: &[u8], status: u16, since: Instant) -> anyhow::Result<Duration> {
+        loop {
+            if let Ok(answer) = ask(self.address, request)
+                && answer.status == status
+            {
+                return Ok(since.elapsed());
+            }
+            ensure!(since.elapsed() < Duration::from_secs(10), "no answer from the server for ten seconds");
+            let ended = self.process.try_wait()?;
+            ensure!(ended.is_none(), "the server ended: {ended:?}");
+        }
+    }
+
+    /// Its memory at this moment.
+    ///
+    /// # Errors
+    /// If the kernel does not tell.
+    pub fn memory(&self) -> anyhow::Result<Memory> {
+        let text = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.process.id()))?;
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            line.trim().trim_end_matches(" kB").trim().parse().unwrap_or_default()
+        };
+        Ok(Memory { private: field("Anonymous:"), resident: field("Rss:") })
+    }
+
+    /// How long its first thread, which serves, has been on a core.
+    ///
+    /// # Errors
+    /// If the kernel does not tell.
+    pub fn time_on_core(&self) -> anyhow::Result<Duration> {
+        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.process.id()))?;
+        let nanoseconds =
+            text.split(' ').next().unwrap_or_default().parse().context("the kernel keeps no schedstat")?;
+        Ok(Duration::from_nanos(nanoseconds))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn free_port() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}

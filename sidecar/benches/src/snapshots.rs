@@ -1,0 +1,39 @@
+//! Snapshots that are read without the operator, and who asks them.
+
+use std::path::Path;
+
+use anyhow::Context;
+use remora_snapshot::{Snapshot, Subject, TraitValue, files};
+
+use crate::profile::ENVIRONMENT;
+use crate::request::TRAITS;
+
+/// Reads the snapshot that is in a directory for sidecars.
+///
+/// # Errors
+/// If there is none.
+pub fn read(directory: &Path) -> anyhow::Result<Snapshot<Vec<u8>>> {
+    let data = directory.join(ENVIRONMENT).join("..data");
+    let core = std::fs::read(data.join(files::CORE)).with_context(|| data.display().to_string())?;
+    let mut snapshot = Snapshot::read(core)?;
+    for slot in 0..files::OVERRIDES_SLOTS {
+        let path = data.join(files::overrides(slot));
+        if path.exists() {
+            snapshot.attach(std::fs::read(path)?)?;
+        }
+    }
+    Ok(snapshot)
+}
+
+/// Gives a subject the traits that every request has.
+pub fn give_traits<B: AsRef<[u8]>>(snapshot: &Snapshot<B>, subject: &mut Subject) {
+    for (key, token) in TRAITS {
+        let value = match token.trim_matches('"') {
+            "true" => TraitValue::Bool(true),
+            text if text.len() < token.len() => TraitValue::String(text),
+            digits if digits.contains('.') => TraitValue::Float(digits.parse().unwrap_or_default()),
+            digits => TraitValue::Integer(digits),
+        };
+        snapshot.set_trait(subject, key, value);
+    }
+}

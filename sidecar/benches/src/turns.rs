@@ -1,0 +1,101 @@
+//! Comparing servers fairly: turn by turn in one run, so that whatever else the machine does meets all of them.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+
+use crate::load::{Exchange, Load, Pace};
+use crate::server::Server;
+
+/// One of those that are compared.
+pub struct Side<'a> {
+    server: &'a Server,
+    exchanges: &'a [Exchange],
+    load: Load,
+    turns: Vec<Turn>,
+}
+
+/// What one turn gave.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    rate: f64,
+    /// Requests in a second of the server's own time on its core.
+    own_rate: f64,
+}
+
+/// A ratio: its median, and the least and the greatest of all turns.
+#[derive(Debug, Clone, Copy)]
+pub struct Ratio {
+    /// The median.
+    pub median: f64,
+    /// The least and the greatest.
+    pub spread: (f64, f64),
+    /// The median by the servers' own time, which others on the core take nothing from.
+    pub own: f64,
+}
+
+impl<'a> Side<'a> {
+    /// A server and what it is asked.
+    ///
+    /// # Errors
+    /// If it cannot be reached.
+    pub fn new(server: &'a Server, exchanges: &'a [Exchange]) -> anyhow::Result<Self> {
+        Ok(Self { server, exchanges, load: Load::connect(server.address)?, turns: Vec::new() })
+    }
+
+    fn take_turn(&mut self, time: Duration) -> anyhow::Result<Turn> {
+        let before = self.server.time_on_core()?;
+        let outcome = self.load.run(self.exchanges, Pace::Closed, time, || ())?;
+        ensure!(outcome.failures == 0, "{} of {} answers were wrong", outcome.failures, outcome.latencies.len());
+        let own = self.server.time_on_core()?.saturating_sub(before);
+        Ok(Turn { rate: outcome.rate, own_rate: outcome.latencies.len() as f64 / own.as_secs_f64() })
+    }
+
+    /// The median of its requests a second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        median(self.turns.iter().map(|turn| turn.rate))
+    }
+
+    /// The median of its microseconds a request.
+    #[must_use]
+    pub fn cost(&self) -> f64 {
+        1e6 / median(self.turns.iter().map(|turn| turn.own_rate))
+    }
+
+    /// This one's rate over the other's.
+    #[must_use]
+    pub fn over(&self, other: &Side<'_>) -> Ratio {
+        let pairs = || self.turns.iter().zip(&other.turns);
+        let rates = || pairs().map(|(one, other)| one.rate / other.rate);
+        Ratio {
+            median: median(rates()),
+            spread: (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)),
+            own: median(pairs().map(|(one, other)| one.own_rate / other.own_rate)),
+        }
+    }
+}
+
+/// Every side in turn, so many times; a first turn of each warms up and does not count.
+///
+/// # Errors
+/// If a server breaks, or answers anything wrong.
+pub fn take(sides: &mut [Side<'_>], rounds: usize, time: Duration) -> anyhow::Result<()> {
+    for side in sides.iter_mut() {
+        side.take_turn(time / 4)?;
+    }
+    for _ in 0..rounds {
+        for side in sides.iter_mut() {
+            let turn = side.take_turn(time)?;
+            side.turns.push(turn);
+        }
+    }
+    Ok(())
+}
+
+/// The middle one.
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,181 @@
+//! How many instructions each path takes, held against the record in `instructions.txt`: counts do not wobble as times
+//! do. A path that takes more than 3 % more fails, unless the record is changed in the same commit:
+//! `make record` writes it.
+//!
+//! Counted is what the optimized library does, with the rows of its tables in place and its buffers grown. Counts depend
+//! on the compiler and, for copies, on the C library, both of which the record names; not on the processor, as the C
+//! library is told to use none of its particular instructions.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use remora_bench::document;
+use remora_bench::operators::{self, OPERATORS};
+use remora_bench::prepared::compiled;
+use remora_bench::profile::{ENVIRONMENT, MEDIUM, PLAIN, Profile, WIDE, official};
+use remora_operator::directory;
+use remora_snapshot::files;
+
+/// How much more is too much.
+const TOLERANCE: f64 = 0.03;
+const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.txt");
+const RE_RECORD: &str = "make record";
+
+/// Nothing that another processor may not have, and no choice by the size of its caches.
+const TUNABLES: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX2,-AVX,-ERMS,-FSRM,-SSSE3,-Fast_Unaligned_Copy:\
+                        glibc.cpu.x86_non_temporal_threshold=0x10000000:glibc.cpu.x86_rep_movsb_threshold=0x10000000";
+
+#[test]
+fn no_path_takes_more_instructions_than_recorded() {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("instructions-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    prepare(&directory);
+    let counts = count(&paths(), &directory);
+    std::fs::remove_dir_all(&directory).unwrap();
+    if std::env::var_os("REMORA_RECORD").is_some() {
+        std::fs::write(RECORD, record(&counts)).unwrap();
+        return;
+    }
+    let recorded = std::fs::read_to_string(RECORD).unwrap_or_else(|error| panic!("{RECORD}: {error}; {RE_RECORD}"));
+    if let Err(complaint) = compare(&recorded, &counts) {
+        panic!("{complaint}");
+    }
+}
+
+/// The environments, compiled where the paths find them.
+fn prepare(directory: &Path) {
+    let profiles =
+        [PLAIN, official("official", 750), WIDE, MEDIUM, Profile { name: "overrides", identities: 750, ..PLAIN }];
+    let documents = profiles.iter().map(|profile| (profile.name, document::write(profile)));
+    let operators = OPERATORS.iter().map(|operator| (*operator, operators::document(operator)));
+    for (name, document) in documents.chain(operators) {
+        let compiled = compiled(&document, files::MAX_FILE_BYTES).unwrap();
+        directory::write(&directory.join(name), ENVIRONMENT, &compiled).unwrap();
+    }
+}
+
+/// Builds the program that takes the paths as the sidecar is built, but with names to find functions by.
+fn paths() -> PathBuf {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "-p", "remora-bench", "--no-default-features", "--bin", "paths"]);
+    cargo.args(["--profile", "counted", "--config", "profile.counted.inherits=\"ship\""]);
+    cargo.args(["--config", "profile.counted.strip=\"none\"", "--message-format", "json-render-diagnostics"]);
+    // Whatever this test was built with is not for what is counted.
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PROFILE_") || name == "RUSTFLAGS") {
+        cargo.env_remove(name);
+    }
+    let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(std::process::Stdio::inherit()).output().unwrap();
+    assert!(output.status.success(), "the paths do not build");
+    let messages = String::from_utf8(output.stdout).unwrap();
+    messages
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .expect("cargo says where the program is")
+}
+
+/// Instructions by path. The profiler collects within one function, and writes a file each time it has been left.
+fn count(paths: &Path, directory: &Path) -> Vec<(String, u64)> {
+    let dump = directory.join("dump");
+    let output = Command::new("valgrind")
+        .args(["--quiet", "--tool=callgrind", "--toggle-collect=paths::measured*", "--dump-after=paths::measured*"])
+        .arg(format!("--callgrind-out-file={}", dump.display()))
+        .args([paths, directory])
+        .env("GLIBC_TUNABLES", TUNABLES)
+        .output()
+        .unwrap_or_else(|error| panic!("valgrind: {error}; install it (Debian: apt-get install valgrind)"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let names = String::from_utf8(output.stdout).unwrap();
+    names.lines().enumerate().map(|(number, name)| (name.to_owned(), total(&dump, number + 1))).collect()
+}
+
+/// The total of one of the profiler's files.
+fn total(dump: &Path, number: usize) -> u64 {
+    let path = format!("{}.{number}", dump.display());
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let total = text.lines().find_map(|line| line.strip_prefix("totals: ")).expect("a total");
+    let total = total.trim().parse().unwrap();
+    assert!(total > 0, "{path}: nothing was counted");
+    total
+}
+
+/// What counts depend on beside our code.
+fn tools() -> String {
+    let version = |program: &str| {
+        let output = Command::new(program).arg("--version").output().unwrap();
+        String::from_utf8(output.stdout).unwrap().lines().next().unwrap_or_default().to_owned()
+    };
+    format!("{}; {}", version("rustc"), version("ldd"))
+}
+
+fn record(counts: &[(String, u64)]) -> String {
+    let mut text = format!(
+        "# Instructions that each path takes once, as tests/instructions.rs counts them. To write anew: {RE_RECORD}\n"
+    );
+    let _ = writeln!(text, "# {}", tools());
+    for (name, count) in counts {
+        let _ = writeln!(text, "{name:<34} {count:>10}");
+    }
+    text
+}
+
+fn compare(recorded: &str, counts: &[(String, u64)]) -> Result<(), String> {
+    let rows = recorded.lines().filter(|line| !line.starts_with('#'));
+    let recorded_counts: BTreeMap<&str, u64> = rows
+        .map(|line| line.rsplit_once(' ').and_then(|(name, count)| Some((name.trim(), count.parse().ok()?))))
+        .collect::<Option<_>>()
+        .ok_or_else(|| format!("{RECORD} has a line that is no name and count: {RE_RECORD}"))?;
+    let mut complaints = String::new();
+    for (name, count) in counts {
+        let Some(before) = recorded_counts.get(name.as_str()) else {
+            let _ = writeln!(complaints, "{name}: {count}, not in the record");
+            continue;
+        };
+        let more = *count as f64 / *before as f64 - 1.0;
+        if more > TOLERANCE {
+            let _ = writeln!(complaints, "{name}: {count}, {:.1} % more than the {before} in the record", more * 100.0);
+        } else if more < -TOLERANCE {
+            eprintln!(
+                "{name}: {count}, {:.1} % less than the {before} in the record: keep it with {RE_RECORD}",
+                -more * 100.0
+            );
+        }
+    }
+    for name in recorded_counts.keys().filter(|name| !counts.iter().any(|(counted, _)| counted == *name)) {
+        let _ = writeln!(complaints, "{name}: in the record, but not counted any more");
+    }
+    if complaints.is_empty() {
+        return Ok(());
+    }
+    let tools = tools();
+    let others = if recorded.contains(&tools) {
+        String::new()
+    } else {
+        let then = recorded.lines().nth(1).unwrap_or_default().trim_start_matches("# ");
+        format!("The record was made with other tools, which may be why: {then}; these are {tools}.\n")
+    };
+    Err(format!(
+        "{complaints}{others}If it has to be: {RE_RECORD}, and commit {RECORD} with the change, saying in its message why."
+    ))
+}
+
+#[test]
+fn what_grew_is_told_and_what_is_not_recorded_too() {
+    let counts = |load, hit| vec![("load a".to_owned(), load), ("hit".to_owned(), hit)];
+    let recorded = record(&counts(1000, 100));
+    assert_eq!(compare(&recorded, &counts(1030, 90)), Ok(()));
+    let complaint = compare(&recorded, &counts(1031, 100)).unwrap_err();
+    assert!(complaint.contains("load a: 1031, 3.1 % more") && complaint.contains(RE_RECORD), "{complaint}");
+    assert!(!complaint.contains("other tools"), "{complaint}");
+    let complaint = compare(&recorded.replace("rustc", "rustc 0"), &counts(2000, 100)).unwrap_err();
+    assert!(complaint.contains("other tools"), "{complaint}");
+    assert!(compare(&recorded, &counts(1000, 100)[..1]).unwrap_err().contains("hit: in the record"));
+    assert!(
+        compare("# a\n# b\nhit 100\n", &counts(1000, 100)).unwrap_err().contains("load a: 1000, not in the record")
+    );
+    assert!(compare("hit\n", &[]).is_err());
+}

@@ -21,6 +21,7 @@ use kube::{
     core::{ObjectMeta, PartialObjectMeta},
     runtime::reflector::{ObjectRef, Store},
 };
+use tokio::sync::OnceCell;
 
 use self::object::Verdict;
 pub use self::{
@@ -42,6 +43,8 @@ pub type Objects = Store<PartialObjectMeta<ConfigMap>>;
 pub struct Publisher {
     client: Client,
     objects: Objects,
+    /// A store wakes the last of those who wait for it, and no other: one waits for all.
+    ready: OnceCell<()>,
     grace: Duration,
 }
 
@@ -66,15 +69,18 @@ pub struct Published {
 impl Publisher {
     /// A publisher that knows the cluster by `objects`, and deletes what is in surplus after `grace`.
     pub fn new(client: Client, objects: Objects, grace: Duration) -> Self {
-        Self { client, objects, grace }
+        Self { client, objects, ready: OnceCell::new(), grace }
     }
 
     /// Waits until the cluster is known.
     pub async fn ready(&self) {
-        if self.objects.wait_until_ready().await.is_err() {
-            // Whoever fed the watch is gone, and so will we be soon; until then, nothing is decided on what is not known.
-            std::future::pending::<()>().await;
-        }
+        let known = async || {
+            if self.objects.wait_until_ready().await.is_err() {
+                // Whoever fed the watch is gone, and so will we be soon; until then, nothing is decided on what is not known.
+                std::future::pending::<()>().await;
+            }
+        };
+        self.ready.get_or_init(known).await;
     }
 
     /// The revision that is published for this owner, as far as its core tells.
@@ -194,5 +200,39 @@ fn fits(snapshot: &Snapshot) -> Result<(), Error> {
             Err(Error::CapacityExceeded { file: file.name.clone(), size: file.bytes.len(), limit: OBJECT_MAX })
         }
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kube::{
+        Config,
+        runtime::{reflector, watcher},
+    };
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    /// At its start a controller looks at all its objects at once; each of them waits here.
+    #[tokio::test]
+    async fn everybody_who_waits_for_the_cluster_to_be_known_is_woken() {
+        let _installed_already = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let (objects, mut writer) = reflector::store();
+        let publisher = Arc::new(Publisher::new(client, objects, SURPLUS_GRACE));
+        // Tasks of their own: futures of one task are woken together.
+        let mut waiting: JoinSet<()> = (0..6)
+            .map(|_| {
+                let publisher = Arc::clone(&publisher);
+                async move { publisher.ready().await }
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        writer.apply_watcher_event(&watcher::Event::Init);
+        writer.apply_watcher_event(&watcher::Event::InitDone);
+        let woken = tokio::time::timeout(Duration::from_secs(5), async { while waiting.join_next().await.is_some() {} });
+        woken.await.expect("somebody waits for ever");
     }
 }

@@ -232,7 +232,8 @@ mod tests {
         tokio::task::yield_now().await;
         writer.apply_watcher_event(&watcher::Event::Init);
         writer.apply_watcher_event(&watcher::Event::InitDone);
-        let woken = tokio::time::timeout(Duration::from_secs(5), async { while waiting.join_next().await.is_some() {} });
+        let woken =
+            tokio::time::timeout(Duration::from_secs(5), async { while waiting.join_next().await.is_some() {} });
         woken.await.expect("somebody waits for ever");
     }
 }

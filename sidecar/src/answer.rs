@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
+use crate::assignment::{self, Assignment};
 use crate::body::{Body, Buffer};
 use crate::connections::Progress;
 use crate::json;
@@ -30,13 +31,13 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     kind: Kind,
     body: Body,
-    header: Option<(HeaderName, HeaderValue)>,
+    headers: [Option<(HeaderName, HeaderValue)>; 2],
 }
 
 impl Answer {
     /// An answer with a body.
     pub(crate) const fn new(status: StatusCode, kind: Kind, body: Body) -> Answer {
-        Answer { status, kind, body, header: None }
+        Answer { status, kind, body, headers: [None, None] }
     }
 
     /// A status and nothing else.
@@ -72,9 +73,20 @@ impl Answer {
             .with(ALLOW, HeaderValue::from_static(allowed))
     }
 
-    /// The same with one more header.
-    pub(crate) fn with(self, name: HeaderName, value: HeaderValue) -> Answer {
-        Answer { header: Some((name, value)), ..self }
+    /// The same with one more header; there is room for two.
+    pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Answer {
+        if let Some(place) = self.headers.iter_mut().find(|place| place.is_none()) {
+            *place = Some((name, value));
+        }
+        self
+    }
+
+    /// The same with the name of the flags in it.
+    pub(crate) fn assigned(self, assignment: Assignment) -> Answer {
+        match assignment.header() {
+            Some(value) => self.with(assignment::HEADER, value),
+            None => self,
+        }
     }
 
     /// Notes how far the connection is with it.
@@ -99,7 +111,7 @@ impl Answer {
         if let Some(content_type) = content_type {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         }
-        if let Some((name, value)) = self.header {
+        for (name, value) in self.headers.into_iter().flatten() {
             headers.insert(name, value);
         }
         if last {

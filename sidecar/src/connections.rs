@@ -17,12 +17,13 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
 use crate::body::Body;
+use crate::listen::Listen;
 use crate::log;
 
 /// The head of a request: its first line and all headers.
@@ -141,12 +142,12 @@ impl Progress {
 }
 
 /// A socket that notes what happens on it.
-struct Watched {
-    stream: TokioIo<TcpStream>,
+struct Watched<S> {
+    stream: TokioIo<S>,
     progress: Arc<Progress>,
 }
 
-impl Read for Watched {
+impl<S: AsyncRead + Unpin> Read for Watched<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if let Poll::Ready(Ok(())) = read {
@@ -156,7 +157,7 @@ impl Read for Watched {
     }
 }
 
-impl Write for Watched {
+impl<S: AsyncWrite + Unpin> Write for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -235,22 +236,19 @@ impl Connections {
         self.open.len() < self.limits.connections || self.open.iter().filter(counts).count() < self.limits.connections
     }
 
-    fn admit<S>(&mut self, stream: TcpStream, service: impl FnOnce(Arc<Progress>) -> S)
+    fn admit<L, S>(&mut self, stream: L::Stream, service: impl FnOnce(Arc<Progress>) -> S)
     where
+        L: Listen,
         S: Service<Request<Incoming>, Response = Response<Body>> + Send + 'static,
         S::Future: Send,
         S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         if !self.make_room() {
-            // Best effort: the client may not even read it.
-            let _ =
-                stream.try_write(b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+            L::refuse(&stream, b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
             log::warning!("a connection was refused: there are {} already, none of them idle", self.open.len());
             return;
         }
         self.tick();
-        // Answers are whole when they are written: there is nothing to wait for.
-        let _ = stream.set_nodelay(true);
         let progress = Arc::new(Progress::new(&self.clock));
         let socket = Watched { stream: TokioIo::new(stream), progress: Arc::clone(&progress) };
         let connection = http1::Builder::new()
@@ -268,12 +266,13 @@ impl Connections {
 }
 
 /// Serves a port until `stop` changes, and then for as long as answers take to be sent.
-pub(crate) async fn serve<S>(
-    listener: TcpListener,
+pub(crate) async fn serve<L, S>(
+    listener: L,
     limits: Limits,
     service: impl Fn(Arc<Progress>) -> S,
     mut stop: watch::Receiver<bool>,
 ) where
+    L: Listen,
     S: Service<Request<Incoming>, Response = Response<Body>> + Send + 'static,
     S::Future: Send,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -284,8 +283,8 @@ pub(crate) async fn serve<S>(
     seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => connections.admit(stream, &service),
+            accepted = listener.next() => match accepted {
+                Ok(stream) => connections.admit::<L, S>(stream, &service),
                 Err(error) => {
                     // Out of descriptors, most likely: what is open goes on, and some of it ends.
                     log::warning!("a connection could not be accepted: {error}");

@@ -16,6 +16,7 @@ use hyper::service::Service;
 use crate::answer::Answer;
 use crate::body::{Body, Buffer};
 use crate::connections::Progress;
+use crate::cors::Grant;
 use crate::environment::State;
 use crate::respond::respond;
 use crate::routes::Route;
@@ -157,7 +158,15 @@ impl Future for Answering {
 }
 
 fn finish(state: &State, progress: &Arc<Progress>, parts: Parts, mut answer: Answer) -> Response<Body> {
+    let grant = state.cors.grant(&parts);
+    if grant.as_ref().is_some_and(Grant::is_preflight) {
+        answer = Answer::empty(StatusCode::NO_CONTENT);
+    }
     state.requests.count(Route::of(parts.uri.path()), answer.status);
     answer.note(progress);
-    answer.into_response(parts.headers, state.is_draining())
+    let mut response = answer.into_response(parts.headers, state.is_draining());
+    if let Some(grant) = grant {
+        grant.write(response.headers_mut());
+    }
+    response
 }

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::analytics::Uses;
 use crate::clock::Utc;
+use crate::cors::Cors;
 use crate::map::Region;
 use crate::metrics::{Evaluations, Reloads, Requests};
 use crate::stream::{Change, Streams};
@@ -82,6 +83,7 @@ pub(crate) struct State {
     pub(crate) environments: Vec<Environment>,
     pub(crate) requests: Requests,
     pub(crate) streams: Streams,
+    pub(crate) cors: Cors,
     pub(crate) started: Instant,
     /// After this long, `/startupz` lets the application start without data.
     pub(crate) patience: Duration,
@@ -93,11 +95,12 @@ pub(crate) struct State {
 
 impl State {
     /// Nothing loaded.
-    pub(crate) fn new(names: impl IntoIterator<Item = String>, patience: Duration) -> State {
+    pub(crate) fn new(names: impl IntoIterator<Item = String>, patience: Duration, cors: Cors) -> State {
         State {
             environments: names.into_iter().map(Environment::new).collect(),
             requests: Requests::default(),
             streams: Streams::default(),
+            cors,
             started: Instant::now(),
             patience,
             draining: AtomicBool::new(false),

@@ -10,6 +10,7 @@
 use remora_snapshot::{Snapshot, Subject, TraitValue};
 
 use crate::anonymous::anonymous;
+use crate::assignment::Assignment;
 use crate::json::{self, Malformed, Number, Reader, Text, Value};
 use crate::numbers;
 
@@ -107,14 +108,15 @@ impl Refused {
     }
 }
 
-/// Answers a body: appends the whole answer to `out`, which is left alone when the body is refused.
+/// Answers a body: appends the whole answer to `out`, which is left alone when the body is refused, and
+/// names the flags in it.
 pub(crate) fn answer_body<B: AsRef<[u8]>>(
     body: &[u8],
     snapshot: &Snapshot<B>,
     role: remora_snapshot::Role,
     desk: &mut Desk,
     out: &mut Vec<u8>,
-) -> Result<(), Refused> {
+) -> Result<Assignment, Refused> {
     let identifier = read(body, snapshot, desk)?;
     out.extend_from_slice(br#"{"identifier":"#);
     match identifier.filter(|identifier| !identifier.is_empty()) {
@@ -130,8 +132,7 @@ pub(crate) fn answer_body<B: AsRef<[u8]>>(
     }
     out.extend_from_slice(br#","traits":"#);
     out.extend_from_slice(&desk.echo);
-    write_flags(snapshot, role, desk, out);
-    Ok(())
+    Ok(write_flags(snapshot, role, desk, out))
 }
 
 /// Answers an identifier that came in the query, where there are no traits.
@@ -141,7 +142,7 @@ pub(crate) fn answer_identifier<B: AsRef<[u8]>>(
     role: remora_snapshot::Role,
     desk: &mut Desk,
     out: &mut Vec<u8>,
-) {
+) -> Assignment {
     let generated;
     let identifier = if identifier.is_empty() {
         generated = anonymous(b"[]");
@@ -154,7 +155,7 @@ pub(crate) fn answer_identifier<B: AsRef<[u8]>>(
     out.extend_from_slice(br#"{"identifier":"#);
     json::write_string(identifier, out);
     out.extend_from_slice(br#","traits":[]"#);
-    write_flags(snapshot, role, desk, out);
+    write_flags(snapshot, role, desk, out)
 }
 
 fn write_flags<B: AsRef<[u8]>>(
@@ -162,10 +163,13 @@ fn write_flags<B: AsRef<[u8]>>(
     role: remora_snapshot::Role,
     desk: &mut Desk,
     out: &mut Vec<u8>,
-) {
+) -> Assignment {
     out.extend_from_slice(br#","flags":"#);
+    let start = out.len();
     snapshot.write_flags(&mut desk.subject, role, out);
+    let assignment = Assignment::of(out.get(start..).unwrap_or_default());
     out.push(b'}');
+    assignment
 }
 
 /// Reads the body: the traits go to the subject and to the echo, the identifier is returned.

@@ -44,10 +44,11 @@ impl Reloads {
 
 /// Answers by route and class of status.
 #[derive(Debug, Default)]
-pub(crate) struct Requests([[AtomicU64; 4]; 10]);
+pub(crate) struct Requests([[AtomicU64; 4]; Requests::ROUTES.len()]);
 
 impl Requests {
-    const ROUTES: [&str; 10] = [
+    const ROUTES: [&str; 11] = [
+        "assignment",
         "flags",
         "identities",
         "analytics",
@@ -64,16 +65,17 @@ impl Requests {
     /// Counts an answer.
     pub(crate) fn count(&self, route: Route<'_>, status: StatusCode) {
         let row = match route {
-            Route::Flags => 0,
-            Route::Identities => 1,
-            Route::Analytics => 2,
-            Route::Realtime(_) => 3,
-            Route::Health => 4,
-            Route::Liveness => 5,
-            Route::OfrepFlag(_) => 6,
-            Route::OfrepFlags => 7,
-            Route::OfrepStream => 8,
-            Route::Unknown => 9,
+            Route::Assignment => 0,
+            Route::Flags => 1,
+            Route::Identities => 2,
+            Route::Analytics => 3,
+            Route::Realtime(_) => 4,
+            Route::Health => 5,
+            Route::Liveness => 6,
+            Route::OfrepFlag(_) => 7,
+            Route::OfrepFlags => 8,
+            Route::OfrepStream => 9,
+            Route::Unknown => 10,
         };
         let class = usize::from(status.as_u16() / 100).saturating_sub(2);
         if let Some(counter) = self.0.get(row).and_then(|row: &[AtomicU64; 4]| row.get(class)) {
@@ -263,10 +265,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::cors::Cors;
 
     #[test]
     fn the_page_is_what_prometheus_reads() {
-        let state = State::new(["shop\"\n".to_owned()], Duration::ZERO);
+        let state = State::new(["shop\"\n".to_owned()], Duration::ZERO, Cors::default());
         state.requests.count(Route::Flags, StatusCode::OK);
         state.requests.count(Route::Flags, StatusCode::OK);
         state.requests.count(Route::OfrepFlags, StatusCode::NOT_MODIFIED);

@@ -17,6 +17,9 @@ Usage: remora-sidecar --snapshots DIR [options]
   --environment NAME      serve this one, also when it is not there yet; may be repeated
                           (default: every sub-directory)
   --listen ADDRESS        where flags are answered; loopback only (default: 127.0.0.1:4777)
+  --listen-unix PATH      answer flags on this socket as well, which is made
+  --cors-origin ORIGIN    let browsers read answers on pages of this origin, such as
+                          http://localhost:3000, or * for any; may be repeated (default: none)
   --admin ADDRESS         where health and metrics are (default: 127.0.0.1:4778)
   --await TIME            how long /startupz holds the application back while there is no
                           data, as 10s or 500ms (default: 10s)
@@ -45,6 +48,10 @@ pub struct Options {
     pub environments: Vec<String>,
     /// Where flags are answered.
     pub listen: SocketAddr,
+    /// A socket in the file system where flags are answered too.
+    pub listen_unix: Option<PathBuf>,
+    /// Origins whose pages browsers let read answers; `*` is any.
+    pub cors_origins: Vec<String>,
     /// Where health and metrics are.
     pub admin: SocketAddr,
     /// How long to hold the application back.
@@ -61,6 +68,8 @@ impl Options {
             snapshots,
             environments: Vec::new(),
             listen: SocketAddr::from(([127, 0, 0, 1], 4777)),
+            listen_unix: None,
+            cors_origins: Vec::new(),
             admin: SocketAddr::from(([127, 0, 0, 1], 4778)),
             patience: Duration::from_secs(10),
             level: Level::Info,
@@ -116,6 +125,8 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
             "--snapshots" => options.snapshots = value("--snapshots", "DIR")?.into(),
             "--environment" => options.environments.push(environment(value("--environment", "NAME")?)?),
             "--listen" => options.listen = address("--listen", value("--listen", "127.0.0.1:4777")?)?,
+            "--listen-unix" => options.listen_unix = Some(socket(value("--listen-unix", "PATH")?)?),
+            "--cors-origin" => options.cors_origins.push(origin(value("--cors-origin", "ORIGIN")?)?),
             "--admin" => options.admin = address("--admin", value("--admin", "127.0.0.1:4778")?)?,
             "--await" => options.patience = time(value("--await", "10s")?)?,
             "--log-level" => options.level = level(value("--log-level", "info")?)?,
@@ -137,6 +148,24 @@ fn environment(value: String) -> Result<String, UsageError> {
     if value.is_empty() || value.starts_with('.') || value.contains('/') {
         let expected = "the name of a FeatureEnvironment, and of a directory";
         return Err(UsageError::BadValue { option: "--environment", value, expected });
+    }
+    Ok(value)
+}
+
+fn socket(value: String) -> Result<PathBuf, UsageError> {
+    // The kernel's limit, with the zero at its end.
+    if value.is_empty() || value.len() > 107 {
+        return Err(UsageError::BadValue { option: "--listen-unix", value, expected: "a path of at most 107 bytes" });
+    }
+    Ok(value.into())
+}
+
+fn origin(value: String) -> Result<String, UsageError> {
+    let host = value.strip_prefix("http://").or_else(|| value.strip_prefix("https://"));
+    if value != "*" && !host.is_some_and(|host| !host.is_empty() && !host.contains('/')) {
+        let expected =
+            "an origin as browsers send it, such as http://localhost:3000 (without a slash at its end), or *";
+        return Err(UsageError::BadValue { option: "--cors-origin", value, expected });
     }
     Ok(value)
 }
@@ -172,11 +201,13 @@ mod tests {
 
     #[test]
     fn a_complete_command_line() {
-        let line = "--snapshots /s --environment a --environment=b --listen [::1]:1 --admin=0.0.0.0:2 --await 500ms --log-level debug";
+        let line = "--snapshots /s --environment a --environment=b --listen [::1]:1 --admin=0.0.0.0:2 --await 500ms --log-level debug --listen-unix /s/x --cors-origin http://localhost:3000 --cors-origin *";
         let Ok(Command::Serve(options)) = read(line) else { panic!("{:?}", read(line)) };
         assert_eq!(options.snapshots, PathBuf::from("/s"));
         assert_eq!(options.environments, ["a", "b"]);
         assert_eq!(options.listen.to_string(), "[::1]:1");
+        assert_eq!(options.listen_unix, Some(PathBuf::from("/s/x")));
+        assert_eq!(options.cors_origins, ["http://localhost:3000", "*"]);
         assert_eq!(options.admin.to_string(), "0.0.0.0:2");
         assert_eq!(options.patience, Duration::from_millis(500));
         assert_eq!(options.level, Level::Debug);
@@ -203,6 +234,8 @@ mod tests {
             ("--snapshots x --listen localhost", "such as 127.0.0.1:4777"),
             ("--snapshots x --await 10", "such as 10s"),
             ("--snapshots x --log-level loud", "error, warn, info or debug"),
+            ("--snapshots x --cors-origin http://localhost:3000/", "without a slash at its end"),
+            ("--snapshots x --cors-origin localhost", "such as http://localhost:3000"),
             ("--snapshots x --environment ../y", "the name of a FeatureEnvironment"),
         ] {
             let error = read(line).unwrap_err().to_string();

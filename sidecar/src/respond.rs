@@ -1,6 +1,7 @@
 //! From a request that is completely there to its answer: who asks, what for, and of which environment.
 
 use std::cell::RefCell;
+use std::io::Write as _;
 
 use http::header::{ETAG, IF_NONE_MATCH};
 use http::request::Parts;
@@ -9,6 +10,7 @@ use remora_snapshot::{OfrepFlag, Role};
 
 use crate::analytics;
 use crate::answer::{Answer, Kind};
+use crate::assignment::Assignment;
 use crate::body::{Body, Buffer};
 use crate::environment::{Access, Environment, Loaded, State};
 use crate::identities::{self, Desk};
@@ -38,13 +40,13 @@ pub(crate) fn respond(state: &State, parts: &Parts, body: &[u8]) -> Answer {
             environment.evaluations.count(Question::Flags);
             flags(loaded, role, parts)
         }),
-        Route::Identities if read => flagsmith(state, parts, |environment, loaded, role| {
+        Route::Identities | Route::Assignment if read => flagsmith(state, parts, |environment, loaded, role| {
             environment.evaluations.count(Question::Identities);
-            identity_in_query(loaded, role, parts.uri.query())
+            identity_in_query(loaded, role, route, parts.uri.query())
         }),
-        Route::Identities if post => flagsmith(state, parts, |environment, loaded, role| {
+        Route::Identities | Route::Assignment if post => flagsmith(state, parts, |environment, loaded, role| {
             environment.evaluations.count(Question::Identities);
-            identity_in_body(loaded, role, body)
+            identity_in_body(loaded, role, route, body)
         }),
         Route::Analytics if post => flagsmith(state, parts, |environment, loaded, _| uses(environment, loaded, body)),
         Route::OfrepFlag(key) if post => {
@@ -148,7 +150,7 @@ fn flags(loaded: &Loaded, role: Role, parts: &Parts) -> Answer {
     Answer::new(StatusCode::OK, Kind::Json, Body::part(&loaded.core, part))
 }
 
-fn identity_in_query(loaded: &Loaded, role: Role, query: Option<&str>) -> Answer {
+fn identity_in_query(loaded: &Loaded, role: Role, route: Route<'_>, query: Option<&str>) -> Answer {
     let mut scratch = String::new();
     let Some(identifier) = parameter(query, "identifier", &mut scratch) else {
         return Answer::constant(
@@ -157,19 +159,31 @@ fn identity_in_query(loaded: &Loaded, role: Role, query: Option<&str>) -> Answer
         );
     };
     let mut buffer = Buffer::take();
-    with_desk(&[], |desk| identities::answer_identifier(identifier, &loaded.snapshot, role, desk, buffer.bytes()));
-    Answer::built(StatusCode::OK, buffer)
+    let assignment =
+        with_desk(&[], |desk| identities::answer_identifier(identifier, &loaded.snapshot, role, desk, buffer.bytes()));
+    assigned(route, assignment, buffer)
 }
 
-fn identity_in_body(loaded: &Loaded, role: Role, body: &[u8]) -> Answer {
+fn identity_in_body(loaded: &Loaded, role: Role, route: Route<'_>, body: &[u8]) -> Answer {
     let mut buffer = Buffer::take();
     match with_desk(body, |desk| identities::answer_body(body, &loaded.snapshot, role, desk, buffer.bytes())) {
-        Ok(()) => Answer::built(StatusCode::OK, buffer),
+        Ok(assignment) => assigned(route, assignment, buffer),
         Err(refused) => {
             refused.write(buffer.bytes());
             Answer::built(StatusCode::UNPROCESSABLE_ENTITY, buffer)
         }
     }
+}
+
+/// The flags and their name, or only the latter.
+fn assigned(route: Route<'_>, assignment: Assignment, mut flags: Buffer) -> Answer {
+    if route == Route::Assignment {
+        let out = flags.bytes();
+        out.clear();
+        // Writing to a vector cannot fail.
+        let _ = write!(out, "{{\"assignment\":\"{assignment}\"}}");
+    }
+    Answer::built(StatusCode::OK, flags).assigned(assignment)
 }
 
 /// Counts what an SDK says that its application used.
@@ -273,20 +287,26 @@ fn ofrep_flags(environment: &Environment, loaded: &Loaded, role: Role, parts: &P
         let context = ofrep::read(body, &loaded.snapshot, desk)?;
         let tag = ofrep::tag(revision, loaded.state, role, context);
         let known = parts.headers.get_all(IF_NONE_MATCH).iter().any(|header| ofrep::names_tag(header.as_bytes(), &tag));
-        if !known {
+        let assignment = (!known).then(|| {
             environment.evaluations.count(Question::OfrepFlags);
             let out = buffer.bytes();
             out.extend_from_slice(b"{\"flags\":[");
+            let start = out.len();
             loaded.snapshot.write_ofrep_flags(&mut desk.subject, role, out);
+            let assignment = Assignment::of(out.get(start..).unwrap_or_default());
             ofrep::write_end(revision, &environment.name, out);
-        }
-        Ok((tag, known))
+            assignment
+        });
+        Ok((tag, assignment))
     });
-    let (tag, known) = match tag {
+    let (tag, assignment) = match tag {
         Ok(tag) => tag,
         Err(refused) => return ofrep_refused(refused, None, buffer),
     };
-    let answer = if known { Answer::empty(StatusCode::NOT_MODIFIED) } else { Answer::built(StatusCode::OK, buffer) };
+    let answer = match assignment {
+        Some(assignment) => Answer::built(StatusCode::OK, buffer).assigned(assignment),
+        None => Answer::empty(StatusCode::NOT_MODIFIED),
+    };
     match HeaderValue::try_from(tag) {
         Ok(tag) => answer.with(ETAG, tag),
         Err(_) => answer,

@@ -7,6 +7,8 @@ pub(crate) enum Route<'a> {
     Flags,
     /// Flagsmith: an identity's flags.
     Identities,
+    /// The name of an identity's flags.
+    Assignment,
     /// Flagsmith: how often the application used which flag.
     Analytics,
     /// Flagsmith: news of the environment with this client key, which is still percent-encoded.
@@ -31,6 +33,7 @@ impl<'a> Route<'a> {
         match path.strip_suffix('/').unwrap_or(path) {
             "/api/v1/flags" => Route::Flags,
             "/api/v1/identities" => Route::Identities,
+            "/api/v1/identities/assignment" => Route::Assignment,
             "/api/v1/analytics/flags" => Route::Analytics,
             "/health" | "/proxy/health" | "/proxy/health/readiness" => Route::Health,
             "/proxy/health/liveness" => Route::Liveness,
@@ -49,14 +52,17 @@ impl<'a> Route<'a> {
 
     /// Whether it reads the body of a `POST`.
     pub(crate) fn reads_body(self) -> bool {
-        matches!(self, Route::Identities | Route::Analytics | Route::OfrepFlag(_) | Route::OfrepFlags)
+        matches!(
+            self,
+            Route::Identities | Route::Assignment | Route::Analytics | Route::OfrepFlag(_) | Route::OfrepFlags
+        )
     }
 
     /// The methods that it answers, as the `Allow` header has them.
     pub(crate) fn allowed(self) -> &'static str {
         match self {
             Route::Flags | Route::Health | Route::Liveness => "GET, HEAD",
-            Route::Identities => "GET, HEAD, POST",
+            Route::Identities | Route::Assignment => "GET, HEAD, POST",
             Route::Analytics | Route::OfrepFlag(_) | Route::OfrepFlags => "POST",
             Route::Realtime(_) | Route::OfrepStream => "GET",
             Route::Unknown => "",
@@ -109,6 +115,7 @@ mod tests {
             ("/api/v1/flags/", Route::Flags),
             ("/api/v1/flags", Route::Flags),
             ("/api/v1/identities/", Route::Identities),
+            ("/api/v1/identities/assignment/", Route::Assignment),
             ("/api/v1/analytics/flags/", Route::Analytics),
             ("/health", Route::Health),
             ("/proxy/health/", Route::Health),

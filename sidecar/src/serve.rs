@@ -11,9 +11,11 @@ use tokio::sync::watch;
 
 use crate::admin::Admin;
 use crate::connections::{self, Limits};
+use crate::cors::Cors;
 use crate::data::Data;
 use crate::environment::State;
 use crate::follow::{self, Follower};
+use crate::listen::Socket;
 use crate::options::Options;
 use crate::{log, map};
 
@@ -55,6 +57,14 @@ pub enum Failure {
         /// What the system said.
         cause: std::io::Error,
     },
+    /// A socket cannot be made.
+    #[error("cannot listen on {path} (--listen-unix): {cause}; its directory has to be there, and to be writable")]
+    Socket {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
     /// The system refused something that it should not.
     #[error("cannot {step}: {cause}")]
     System {
@@ -69,6 +79,7 @@ pub enum Failure {
 pub struct Server {
     state: Arc<State>,
     data: TcpListener,
+    socket: Option<Socket>,
     admin: TcpListener,
 }
 
@@ -82,11 +93,13 @@ impl Server {
         let names = environments(&options.snapshots, &options.environments)?;
         let data = listen("--listen", options.listen).await?;
         let admin = listen("--admin", options.admin).await?;
-        let state = Arc::new(State::new(names, options.patience));
+        let bind = |path: &PathBuf| Socket::bind(path).map_err(|cause| Failure::Socket { path: path.clone(), cause });
+        let socket = options.listen_unix.as_ref().map(bind).transpose()?;
+        let state = Arc::new(State::new(names, options.patience, Cors::new(&options.cors_origins)));
         let mut follower = Follower::new(Arc::clone(&state), &options.snapshots);
         follower.look();
         follow::spawn(follower).map_err(|cause| Failure::System { step: "start a thread", cause })?;
-        let server = Server { state, data, admin };
+        let server = Server { state, data, socket, admin };
         log::info!("flags on {}, health and metrics on {}", server.data_address()?, server.admin_address()?);
         Ok(server)
     }
@@ -127,16 +140,18 @@ impl Server {
 
     /// Serves until `end` is there, and then until the answers under way are sent.
     pub async fn run_until(self, end: impl Future<Output = ()>) {
-        let Server { state, data, admin } = self;
+        let Server { state, data, socket, admin } = self;
         let (stop, stopped) = watch::channel(false);
         let data_state = Arc::clone(&state);
         let admin_state = Arc::clone(&state);
-        let data_port = connections::serve(
-            data,
-            Limits::of(DATA_CONNECTIONS),
-            move |progress| Data::new(Arc::clone(&data_state), progress),
-            stopped.clone(),
-        );
+        let answers = |progress| Data::new(Arc::clone(&data_state), progress);
+        let data_port = connections::serve(data, Limits::of(DATA_CONNECTIONS), answers, stopped.clone());
+        let socket_stopped = stopped.clone();
+        let data_socket = async {
+            if let Some(socket) = socket {
+                connections::serve(socket, Limits::of(DATA_CONNECTIONS), answers, socket_stopped).await;
+            }
+        };
         let admin_port = connections::serve(
             admin,
             Limits::of(ADMIN_CONNECTIONS),
@@ -150,7 +165,7 @@ impl Server {
             // Both ports hold a receiver until they are through.
             let _ = stop.send(true);
         };
-        tokio::join!(data_port, admin_port, stopping);
+        tokio::join!(data_port, data_socket, admin_port, stopping);
     }
 }
 

@@ -1,0 +1,301 @@
+//! Reconciliations against an API server that counts: what is asked and written, in which order, and what is not.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that panics has failed, as it should"
+)]
+
+#[path = "reconcile/cluster.rs"]
+mod cluster;
+#[path = "reconcile/publishing.rs"]
+mod publishing;
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    core::{DeserializeGuard, PartialObjectMeta},
+    runtime::{controller::Action, reflector::store::Writer},
+};
+use remora_operator::{
+    api::FeatureEnvironment,
+    fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
+    metrics::Metrics,
+    reconcile::{Context, reconcile},
+};
+use serde_json::{Value, json};
+
+use cluster::{Cluster, fenv, watch};
+
+const CORE: &str = "remora-storefront-v1-core";
+
+/// One run of the operator: what it knows is gone with it, the cluster stays.
+struct Operator {
+    cluster: Cluster,
+    context: Arc<Context>,
+    writer: Writer<PartialObjectMeta<ConfigMap>>,
+}
+
+impl Operator {
+    fn start(cluster: &Cluster) -> Self {
+        let (objects, writer) = watch();
+        let client = cluster.client();
+        let allowed = AllowedOrigins::new(&[]).unwrap();
+        let fetcher = Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX);
+        let context = Context::new(&client, fetcher, objects, Duration::from_secs(600), Metrics::default(), None);
+        Self { cluster: cluster.clone(), context: Arc::new(context), writer }
+    }
+
+    /// Reconciles once, with everything seen that there is to see; returns the calls that it took.
+    async fn turn(&mut self, object: Value) -> (Action, Vec<String>) {
+        self.cluster.observe(&mut self.writer);
+        self.cluster.calls();
+        let object: DeserializeGuard<FeatureEnvironment> = serde_json::from_value(object).unwrap();
+        let action = reconcile(Arc::new(object), Arc::clone(&self.context)).await.unwrap();
+        (action, self.cluster.calls())
+    }
+}
+
+fn flags(document: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "flags", "namespace": "shop"},
+        "data": {"environment.json": document.to_string()},
+    })
+}
+
+fn document(name: &str) -> Value {
+    let feature = json!({
+        "feature": {"id": 1, "name": name, "type": "STANDARD"}, "enabled": true, "django_id": 1,
+        "feature_state_value": null, "multivariate_feature_state_values": [],
+    });
+    json!({"id": 1, "api_key": "client", "updated_at": "2026-11-20T00:00:00+00:00", "project": {}, "feature_states": [feature]})
+}
+
+fn condition(status: &Value, kind: &str) -> (String, String) {
+    let conditions = status["conditions"].as_array().unwrap();
+    let found = conditions.iter().find(|condition| condition["type"] == kind).unwrap();
+    (found["status"].as_str().unwrap().to_owned(), found["reason"].as_str().unwrap().to_owned())
+}
+
+fn is(status: &Value, kind: &str, expected: (&str, &str)) {
+    assert_eq!(condition(status, kind), (expected.0.to_owned(), expected.1.to_owned()), "{kind}");
+}
+
+/// The object as the API server would have it after the last report.
+fn reported(cluster: &Cluster, generation: i64) -> Value {
+    let mut object = fenv(generation, &json!({}));
+    object["status"] = cluster.last_status();
+    object
+}
+
+#[tokio::test]
+async fn the_first_time_takes_one_call_a_step() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    let (_, calls) = operator.turn(fenv(1, &json!({}))).await;
+    assert_eq!(
+        calls,
+        ["get flags", &format!("get {CORE}"), &format!("patch {CORE}"), "list pods", "report", "event Published"]
+    );
+    let status = cluster.last_status();
+    is(&status, "Ready", ("True", "Published"));
+    assert_eq!(status["features"], 1);
+    let published = cluster.get(CORE).unwrap();
+    assert_eq!(published["metadata"]["ownerReferences"][0]["uid"], "uid-1");
+    assert_eq!(published["metadata"]["annotations"]["remora.dev/revision"], status["revision"]);
+}
+
+#[tokio::test]
+async fn nothing_new_takes_no_call() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    let (action, calls) = operator.turn(reported(&cluster, 1)).await;
+    assert!(calls.is_empty(), "{calls:?}");
+    assert_ne!(action, Action::await_change());
+}
+
+#[tokio::test]
+async fn what_is_deleted_comes_back_from_memory() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    let before = cluster.take(CORE).unwrap();
+    let (_, calls) = operator.turn(reported(&cluster, 1)).await;
+    assert_eq!(calls, [format!("get {CORE}"), format!("patch {CORE}")]);
+    assert_eq!(cluster.get(CORE).unwrap()["binaryData"], before["binaryData"]);
+}
+
+#[tokio::test]
+async fn what_is_altered_is_written_again() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    let before = cluster.get(CORE).unwrap();
+    let mut altered = before.clone();
+    altered["binaryData"]["core"] = json!("AAAA");
+    cluster.put(&altered);
+    let (_, calls) = operator.turn(reported(&cluster, 1)).await;
+    assert_eq!(calls, [format!("patch {CORE}")]);
+    assert_eq!(cluster.get(CORE).unwrap()["binaryData"], before["binaryData"]);
+}
+
+#[tokio::test]
+async fn what_is_somebody_elses_is_not_touched() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    cluster.put_foreign(CORE);
+    let before = cluster.get(CORE);
+    let mut operator = Operator::start(&cluster);
+    let (action, calls) = operator.turn(fenv(1, &json!({}))).await;
+    assert_eq!(calls, ["get flags", &format!("get {CORE}"), "report", "event Conflict"]);
+    let status = cluster.last_status();
+    is(&status, "Published", ("False", "Conflict"));
+    is(&status, "Ready", ("False", "NothingPublished"));
+    assert_eq!(cluster.get(CORE), before);
+    assert_ne!(action, Action::await_change());
+    // It is somebody else's when it is labelled like ours, too.
+    let mut labelled = cluster.take(CORE).unwrap();
+    labelled["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "uid-2", "controller": true}]);
+    labelled["metadata"]["labels"] =
+        json!({"app.kubernetes.io/managed-by": "remora", "remora.dev/environment": "storefront"});
+    cluster.put(&labelled);
+    let mut fresh = Operator::start(&cluster);
+    let (_, calls) = fresh.turn(fenv(1, &json!({}))).await;
+    assert!(!calls.contains(&format!("patch {CORE}")), "{calls:?}");
+}
+
+#[tokio::test]
+async fn a_restart_with_a_failing_source_changes_nothing() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    Operator::start(&cluster).turn(fenv(1, &json!({}))).await;
+    let (before, object) = (cluster.get(CORE), reported(&cluster, 1));
+    cluster.take("flags");
+
+    let mut restarted = Operator::start(&cluster);
+    let mut edited = object.clone();
+    edited["metadata"]["generation"] = json!(2); // so that it does not wait for its turn
+    let (_, calls) = restarted.turn(edited.clone()).await;
+    assert_eq!(calls, ["get flags", &format!("get {CORE}"), "list pods", "report", "event ConfigMapNotFound"]);
+    assert_eq!(cluster.get(CORE), before);
+    let status = cluster.last_status();
+    is(&status, "Ready", ("True", "LastGood"));
+    is(&status, "Accepted", ("False", "ConfigMapNotFound"));
+    is(&status, "Stale", ("False", "Behind"));
+    assert_eq!(status["revision"], object["status"]["revision"]);
+
+    // What was found published is held from now on.
+    cluster.take(CORE);
+    restarted.turn(edited).await;
+    assert_eq!(cluster.get(CORE).unwrap()["binaryData"], before.unwrap()["binaryData"]);
+}
+
+#[tokio::test]
+async fn a_restart_when_all_is_well_waits_for_its_turn() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    Operator::start(&cluster).turn(fenv(1, &json!({}))).await;
+    let (_, calls) = Operator::start(&cluster).turn(reported(&cluster, 1)).await;
+    assert!(calls.is_empty(), "{calls:?}");
+}
+
+#[tokio::test]
+async fn an_edited_spec_is_followed_at_once() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    let mut edited = fenv(2, &json!({"prune": {"features": {"exclude": ["a"]}}}));
+    edited["status"] = cluster.last_status();
+    let (_, calls) = operator.turn(edited).await;
+    assert_eq!(calls[..2], ["get flags".to_owned(), format!("patch {CORE}")]);
+    assert_eq!(cluster.last_status()["features"], 0);
+    assert_eq!(cluster.last_status()["observedGeneration"], 2);
+}
+
+#[tokio::test]
+async fn a_pattern_that_is_none_is_said_before_anything_is_asked() {
+    let cluster = Cluster::default();
+    let mut operator = Operator::start(&cluster);
+    let (_, calls) = operator.turn(fenv(1, &json!({"prune": {"features": {"include": ["[a"]}}}))).await;
+    assert_eq!(calls, ["report", "event InvalidPattern"]);
+    is(&cluster.last_status(), "Accepted", ("False", "InvalidPattern"));
+}
+
+#[tokio::test]
+async fn suspension_stops_everything_but_the_report() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    cluster.take(CORE);
+    let mut suspended = fenv(2, &json!({"suspend": true}));
+    suspended["status"] = cluster.last_status();
+    let (action, calls) = operator.turn(suspended).await;
+    assert_eq!(action, Action::await_change());
+    assert_eq!(calls, ["report", "event NothingPublished"]);
+    is(&cluster.last_status(), "Accepted", ("True", "Suspended"));
+}
+
+#[tokio::test]
+async fn a_broken_document_leaves_the_last_good() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    let before = cluster.get(CORE);
+    cluster.put(&flags(&json!({"api_key": "canary"})));
+    let mut edited = fenv(2, &json!({}));
+    edited["status"] = cluster.last_status();
+    let (_, calls) = operator.turn(edited).await;
+    assert_eq!(calls, ["get flags", "report", "event ParseError"]);
+    assert_eq!(cluster.get(CORE), before);
+    let status = cluster.last_status();
+    is(&status, "Fetched", ("False", "ParseError"));
+    is(&status, "Ready", ("True", "LastGood"));
+    assert!(!status.to_string().contains("canary"));
+}
+
+#[tokio::test]
+async fn a_quota_is_told_from_other_refusals() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    cluster.refuse(CORE, 403, "configmaps \"x\" is forbidden: exceeded quota: few, requested: 1, used: 1, limited: 1");
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    is(&cluster.last_status(), "Published", ("False", "QuotaExceeded"));
+    is(&cluster.last_status(), "Fetched", ("True", "Synced"));
+    // The next time needs no source.
+    cluster.relent();
+    let (_, calls) = operator.turn(reported(&cluster, 1)).await;
+    assert!(!calls.contains(&"get flags".to_owned()), "{calls:?}");
+    is(&cluster.last_status(), "Ready", ("True", "Published"));
+}
+
+#[tokio::test]
+async fn an_object_that_is_being_deleted_is_left_alone() {
+    let cluster = Cluster::default();
+    let mut operator = Operator::start(&cluster);
+    let mut object = fenv(1, &json!({}));
+    object["metadata"]["deletionTimestamp"] = json!("2026-11-20T00:00:00Z");
+    let (action, calls) = operator.turn(object).await;
+    assert_eq!((action, calls), (Action::await_change(), Vec::new()));
+}
+
+#[tokio::test]
+async fn an_object_that_nobody_can_read_stops_nothing() {
+    let cluster = Cluster::default();
+    let mut operator = Operator::start(&cluster);
+    let mut object = fenv(1, &json!({}));
+    object["spec"]["source"] = json!(7);
+    let (action, calls) = operator.turn(object).await;
+    assert_eq!((action, calls), (Action::await_change(), Vec::new()));
+}

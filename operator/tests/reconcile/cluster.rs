@@ -1,0 +1,195 @@
+//! An API server for exactly the calls that a reconciliation makes. It remembers them, and refuses what it is told to.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Client,
+    client::Body,
+    core::PartialObjectMeta,
+    runtime::{
+        reflector::{self, store::Writer},
+        watcher::Event,
+    },
+};
+use remora_operator::publish::Objects;
+use serde_json::{Value, json};
+
+#[derive(Default)]
+struct State {
+    /// ConfigMaps by name, as they would be stored.
+    objects: BTreeMap<String, Value>,
+    version: u64,
+    calls: Vec<String>,
+    statuses: Vec<Value>,
+    /// ConfigMaps that may not be written, and the answer.
+    refused: BTreeMap<String, (u16, Value)>,
+}
+
+#[derive(Clone, Default)]
+pub struct Cluster(Arc<Mutex<State>>);
+
+impl Cluster {
+    pub fn client(&self) -> Client {
+        let cluster = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let cluster = cluster.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await.unwrap().to_bytes();
+                let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+                let (status, answer) = cluster.answer(parts.method.as_str(), parts.uri.path(), &body);
+                let bytes = Body::from(serde_json::to_vec(&answer).unwrap());
+                Ok::<_, Infallible>(Response::builder().status(status).body(bytes).unwrap())
+            }
+        });
+        Client::new(service, "shop")
+    }
+
+    fn answer(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let mut state = self.0.lock().unwrap();
+        let name = path.rsplit('/').next().unwrap().to_owned();
+        match (method, path) {
+            ("PATCH", path) if path.ends_with("/status") => {
+                state.calls.push("report".to_owned());
+                state.statuses.push(body["status"].clone());
+                (200, fenv(1, &json!({})))
+            }
+            ("POST", path) if path.ends_with("/events") => {
+                state.calls.push(format!("event {}", body["reason"].as_str().unwrap()));
+                (201, body.clone())
+            }
+            ("PATCH", path) if path.contains("/events/") => {
+                state.calls.push(format!("event {} again", body["reason"].as_str().unwrap()));
+                (200, body.clone())
+            }
+            ("GET", "/api/v1/namespaces/shop/pods") => {
+                state.calls.push("list pods".to_owned());
+                (
+                    200,
+                    json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": []}),
+                )
+            }
+            (_, path) if path.starts_with("/api/v1/namespaces/shop/configmaps/") => {
+                state.calls.push(format!("{} {name}", method.to_lowercase()));
+                state.config_map(method, &name, body)
+            }
+            _ => panic!("nobody makes this call: {method} {path}"),
+        }
+    }
+
+    /// What was asked since the last time.
+    pub fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap().calls)
+    }
+
+    pub fn put(&self, object: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        self.0.lock().unwrap().config_map("PATCH", &name, object);
+    }
+
+    /// As somebody else would make it.
+    pub fn put_foreign(&self, name: &str) {
+        let mut state = self.0.lock().unwrap();
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"theirs": "x"},
+            "metadata": {"name": name, "namespace": "shop", "uid": "theirs", "resourceVersion": "3", "managedFields": [
+                {"manager": "kubectl", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {}}},
+            ]},
+        });
+        state.objects.insert(name.to_owned(), object);
+    }
+
+    pub fn take(&self, name: &str) -> Option<Value> {
+        self.0.lock().unwrap().objects.remove(name)
+    }
+
+    pub fn get(&self, name: &str) -> Option<Value> {
+        self.0.lock().unwrap().objects.get(name).cloned()
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.0.lock().unwrap().objects.keys().cloned().collect()
+    }
+
+    pub fn refuse(&self, name: &str, code: u16, message: &str) {
+        let status = json!({"status": "Failure", "message": message, "reason": "Forbidden", "code": code});
+        self.0.lock().unwrap().refused.insert(name.to_owned(), (code, status));
+    }
+
+    pub fn relent(&self) {
+        self.0.lock().unwrap().refused.clear();
+    }
+
+    pub fn last_status(&self) -> Value {
+        self.0.lock().unwrap().statuses.last().cloned().expect("no status was written")
+    }
+
+    /// The controller's watch, caught up with the cluster.
+    pub fn observe(&self, writer: &mut Writer<PartialObjectMeta<ConfigMap>>) {
+        writer.apply_watcher_event(&Event::Init);
+        for object in self.0.lock().unwrap().objects.values() {
+            if object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "remora" {
+                writer.apply_watcher_event(&Event::InitApply(serde_json::from_value(object.clone()).unwrap()));
+            }
+        }
+        writer.apply_watcher_event(&Event::InitDone);
+    }
+}
+
+impl State {
+    fn config_map(&mut self, method: &str, name: &str, body: &Value) -> (u16, Value) {
+        let missing = json!({"status": "Failure", "message": "not found", "reason": "NotFound", "code": 404});
+        match method {
+            "GET" => self.objects.get(name).map_or((404, missing), |object| (200, object.clone())),
+            "DELETE" => {
+                let found = self.objects.get(name).cloned().unwrap_or_default();
+                let wanted = &body["preconditions"];
+                assert_eq!(wanted["uid"], found["metadata"]["uid"], "deleted without looking");
+                assert_eq!(wanted["resourceVersion"], found["metadata"]["resourceVersion"], "deleted without looking");
+                self.objects.remove(name);
+                (200, found)
+            }
+            _ => {
+                if let Some(refusal) = self.refused.get(name) {
+                    return refusal.clone();
+                }
+                self.version += 1;
+                let mut object = body.clone();
+                object["metadata"]["uid"] = json!(format!("uid-of-{name}"));
+                object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+                object["metadata"]["managedFields"] = json!([{
+                    "manager": "remora-controller", "operation": "Apply", "fieldsType": "FieldsV1",
+                    "fieldsV1": {"f:binaryData": {}},
+                }]);
+                self.objects.insert(name.to_owned(), object.clone());
+                (200, object)
+            }
+        }
+    }
+}
+
+/// A store and who feeds it.
+pub fn watch() -> (Objects, Writer<PartialObjectMeta<ConfigMap>>) {
+    reflector::store()
+}
+
+/// A FeatureEnvironment whose document is in ConfigMap `flags`.
+pub fn fenv(generation: i64, more: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "remora.dev/v1alpha1",
+        "kind": "FeatureEnvironment",
+        "metadata": {"name": "storefront", "namespace": "shop", "uid": "uid-1", "generation": generation, "resourceVersion": "1"},
+        "spec": {"source": {"document": {"configMapKeyRef": {"name": "flags", "key": "environment.json"}}}},
+    });
+    for (key, value) in more.as_object().unwrap() {
+        object["spec"][key] = value.clone();
+    }
+    object
+}

@@ -33,10 +33,10 @@ struct State {
 }
 
 #[derive(Clone, Default)]
-pub struct Cluster(Arc<Mutex<State>>);
+pub(super) struct Cluster(Arc<Mutex<State>>);
 
 impl Cluster {
-    pub fn client(&self) -> Client {
+    pub(super) fn client(&self) -> Client {
         let cluster = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let cluster = cluster.clone();
@@ -85,17 +85,17 @@ impl Cluster {
     }
 
     /// What was asked since the last time.
-    pub fn calls(&self) -> Vec<String> {
+    pub(super) fn calls(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap().calls)
     }
 
-    pub fn put(&self, object: &Value) {
+    pub(super) fn put(&self, object: &Value) {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         self.0.lock().unwrap().config_map("PATCH", &name, object);
     }
 
     /// As somebody else would make it.
-    pub fn put_foreign(&self, name: &str) {
+    pub(super) fn put_foreign(&self, name: &str) {
         let mut state = self.0.lock().unwrap();
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "data": {"theirs": "x"},
@@ -106,33 +106,33 @@ impl Cluster {
         state.objects.insert(name.to_owned(), object);
     }
 
-    pub fn take(&self, name: &str) -> Option<Value> {
+    pub(super) fn take(&self, name: &str) -> Option<Value> {
         self.0.lock().unwrap().objects.remove(name)
     }
 
-    pub fn get(&self, name: &str) -> Option<Value> {
+    pub(super) fn get(&self, name: &str) -> Option<Value> {
         self.0.lock().unwrap().objects.get(name).cloned()
     }
 
-    pub fn names(&self) -> Vec<String> {
+    pub(super) fn names(&self) -> Vec<String> {
         self.0.lock().unwrap().objects.keys().cloned().collect()
     }
 
-    pub fn refuse(&self, name: &str, code: u16, message: &str) {
+    pub(super) fn refuse(&self, name: &str, code: u16, message: &str) {
         let status = json!({"status": "Failure", "message": message, "reason": "Forbidden", "code": code});
         self.0.lock().unwrap().refused.insert(name.to_owned(), (code, status));
     }
 
-    pub fn relent(&self) {
+    pub(super) fn relent(&self) {
         self.0.lock().unwrap().refused.clear();
     }
 
-    pub fn last_status(&self) -> Value {
+    pub(super) fn last_status(&self) -> Value {
         self.0.lock().unwrap().statuses.last().cloned().expect("no status was written")
     }
 
     /// The controller's watch, caught up with the cluster.
-    pub fn observe(&self, writer: &mut Writer<PartialObjectMeta<ConfigMap>>) {
+    pub(super) fn observe(&self, writer: &mut Writer<PartialObjectMeta<ConfigMap>>) {
         writer.apply_watcher_event(&Event::Init);
         for object in self.0.lock().unwrap().objects.values() {
             if object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "remora" {
@@ -176,12 +176,12 @@ impl State {
 }
 
 /// A store and who feeds it.
-pub fn watch() -> (Objects, Writer<PartialObjectMeta<ConfigMap>>) {
+pub(super) fn watch() -> (Objects, Writer<PartialObjectMeta<ConfigMap>>) {
     reflector::store()
 }
 
 /// A FeatureEnvironment whose document is in ConfigMap `flags`.
-pub fn fenv(generation: i64, more: &Value) -> Value {
+pub(super) fn fenv(generation: i64, more: &Value) -> Value {
     let mut object = json!({
         "apiVersion": "remora.dev/v1alpha1",
         "kind": "FeatureEnvironment",

@@ -1,0 +1,155 @@
+//! Flagsmith's Python engine and ours, on documents and identities at random: the answers have to be the same, bit for
+//! bit.
+//!
+//! `REMORA_DIFFERENTIAL_SECONDS` says how long it runs, `REMORA_DIFFERENTIAL_SEED` repeats a run. The cases of
+//! `differential/cases` are differences that were found and mended.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+
+#[path = "differential/compare.rs"]
+mod compare;
+#[path = "differential/documents.rs"]
+mod documents;
+#[path = "differential/json.rs"]
+mod json;
+#[path = "differential/minimize.rs"]
+mod minimize;
+#[path = "differential/oracle.rs"]
+mod oracle;
+#[path = "differential/patterns.rs"]
+mod patterns;
+#[path = "differential/values.rs"]
+mod values;
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+
+use json::Json;
+use oracle::Oracle;
+use remora_operator::compile::Mode;
+use remora_operator::prune::Rules;
+use remora_snapshot::Subject;
+
+/// How many documents `cargo test` tries when it is not told for how long.
+const DOCUMENTS: usize = 600;
+
+/// How many requests are with the oracle at a time.
+const AHEAD: usize = 3;
+
+fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name} is {value:?}, which is no number")))
+}
+
+/// What differs; nothing, where one side has no answer.
+fn differences(oracle: &mut Oracle, case: &Json) -> Vec<String> {
+    if case.get("document").is_none() || case.get("identities").is_none() {
+        return Vec::new();
+    }
+    let usable = |identity: &Json| identity.get("identifier").is_some() && identity.get("traits").is_some();
+    if !case.get("identities").unwrap().items().iter().all(usable) {
+        return Vec::new();
+    }
+    oracle.ask(case).ok().and_then(|theirs| compare::differences(case, &theirs).ok()).unwrap_or_default()
+}
+
+#[test]
+fn mended_differences_stay_mended() {
+    let mut oracle = Oracle::start();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/cases");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let case = json::read(&std::fs::read_to_string(&path).unwrap());
+        let theirs = oracle.ask(&case).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let differences =
+            compare::differences(&case, &theirs).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(differences.is_empty(), "{}:\n{}", path.display(), differences.join("\n"));
+        count += 1;
+    }
+    assert!(count > 0, "there are no cases");
+}
+
+#[test]
+fn random_documents_are_answered_as_by_flagsmith() {
+    let seed: u64 = variable("REMORA_DIFFERENTIAL_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let seconds: Option<u64> = variable("REMORA_DIFFERENTIAL_SECONDS");
+    eprintln!("REMORA_DIFFERENTIAL_SEED={seed}");
+    let mut random = Rng::with_seed(seed);
+    let mut oracle = Oracle::start();
+    let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let goes_on = |documents: usize| end.map_or(documents < DOCUMENTS, |end| Instant::now() < end);
+    let (mut documents, mut refused, mut evaluations, mut flags) = (0, 0, 0, 0);
+    let mut waiting: VecDeque<Json> = VecDeque::new();
+    loop {
+        while waiting.len() < AHEAD && goes_on(documents + waiting.len()) {
+            let case = documents::case(&mut random);
+            oracle.send(&case);
+            waiting.push_back(case);
+        }
+        let Some(case) = waiting.pop_front() else { break };
+        let theirs = oracle.receive().unwrap_or_else(|error| panic!("seed {seed}: the oracle raised {error}\n{case}"));
+        documents += 1;
+        match compare::differences(&case, &theirs) {
+            Ok(differences) if differences.is_empty() => {}
+            Ok(_) => {
+                waiting.iter().for_each(|_| drop(oracle.receive()));
+                let case = minimize::minimize(case, |case| !differences(&mut oracle, case).is_empty());
+                let differences = differences(&mut oracle, &case).join("\n");
+                panic!("seed {seed}, document {documents}: other answers than Flagsmith's to\n{case}\n{differences}");
+            }
+            Err(_) => refused += 1,
+        }
+        evaluations += theirs.identities.len();
+        flags += theirs.identities.iter().map(|identity| identity.flags.len()).sum::<usize>();
+    }
+    eprintln!(
+        "{documents} documents ({refused} of them refused), {evaluations} evaluations of {flags} flags: all answers are the same"
+    );
+    assert!(refused * 10 <= documents, "{refused} of {documents} documents were refused");
+}
+
+/// Which features are served does not change what they are. Identity overrides that are dropped are those that never were.
+#[test]
+fn pruning_never_changes_the_answer_of_a_flag_that_is_kept() {
+    let seed: u64 = variable("REMORA_DIFFERENTIAL_SEED").unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("REMORA_DIFFERENTIAL_SEED={seed}");
+    let mut random = Rng::with_seed(seed);
+    let (mut kept, mut dropped) = (0, 0);
+    for _ in 0..DOCUMENTS {
+        let case = documents::case(&mut random);
+        let mut document = case.get("document").unwrap().clone();
+        let globs = documents::globs(&mut random, &document);
+        let (drop_server_only, drop_identity_overrides) = (random.bool(), random.bool());
+        let rules = Rules::new(&globs[0], &globs[1], drop_server_only, drop_identity_overrides).unwrap();
+        let pruned = compare::compiled(&document.to_string(), &rules, Mode::Plain);
+        if drop_identity_overrides {
+            document.set("identity_overrides", Json::List(Vec::new()));
+        }
+        let (Ok(pruned), Ok(whole)) =
+            (pruned, compare::compiled(&document.to_string(), &compare::everything(), Mode::Plain))
+        else {
+            continue;
+        };
+        let (pruned, whole) = (compare::snapshot(&pruned), compare::snapshot(&whole));
+        let mut subject = Subject::default();
+        for identity in case.get("identities").unwrap().items() {
+            compare::identify(&whole, &mut subject, identity);
+            let answers = compare::flags(&whole, &mut subject);
+            compare::identify(&pruned, &mut subject, identity);
+            let left = compare::flags(&pruned, &mut subject);
+            for flag in &left {
+                assert!(
+                    answers.contains(flag),
+                    "seed {seed}: {flag:?} was not {answers:?}\n{globs:?}\n{document}\n{identity}"
+                );
+            }
+            kept += left.len();
+            dropped += answers.len() - left.len();
+        }
+    }
+    assert!(kept > 0 && dropped > 0, "{kept} answers were kept and {dropped} dropped: nothing was proved");
+}

@@ -1,0 +1,104 @@
+//! Ours and theirs: a case goes the way of every document, and what comes out is held against the engine's answer.
+
+use remora_operator::compile::{Compiled, Mode, Options, compile};
+use remora_operator::document;
+use remora_operator::prune::{Rules, prune};
+use remora_snapshot::{Role, Snapshot, Subject, TraitValue};
+
+use super::json::Json;
+use super::oracle::{Answer, Flag, OfIdentity};
+
+/// The document as it is served.
+pub(crate) fn compiled(document: &str, rules: &Rules, mode: Mode) -> Result<Compiled, String> {
+    let document = document::parse(document.as_bytes()).map_err(|error| error.to_string())?;
+    let options = Options { environment: "differential", server_keys: &[], environment_flags: mode };
+    compile(&prune(document, rules), &options).map_err(|error| error.to_string())
+}
+
+pub(crate) fn everything() -> Rules {
+    Rules::new(&[], &[], false, false).unwrap()
+}
+
+pub(crate) fn snapshot(compiled: &Compiled) -> Snapshot<&[u8]> {
+    let mut files = compiled.files.iter().map(|file| file.bytes.as_slice());
+    let mut snapshot = Snapshot::read(files.next().unwrap()).unwrap();
+    files.for_each(|file| snapshot.attach(file).unwrap());
+    snapshot
+}
+
+/// Makes the subject the identity of a case.
+pub(crate) fn identify(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, identity: &Json) {
+    subject.clear();
+    snapshot.identify(subject, identity.get("identifier").and_then(Json::text).unwrap());
+    let Some(Json::Map(traits)) = identity.get("traits") else { panic!("{identity} has no traits") };
+    for (name, value) in traits {
+        let value = match value {
+            Json::Text(text) => TraitValue::String(text),
+            Json::Token(token) => match token.as_str() {
+                "null" => TraitValue::Null,
+                "true" => TraitValue::Bool(true),
+                "false" => TraitValue::Bool(false),
+                _ if token.contains(['.', 'e', 'E']) => TraitValue::Float(token.parse().unwrap()),
+                _ => TraitValue::Integer(token),
+            },
+            other => panic!("a trait is {other}"),
+        };
+        snapshot.set_trait(subject, name, value);
+    }
+}
+
+/// What we make of each flag.
+pub(crate) fn flags(snapshot: &Snapshot<&[u8]>, subject: &mut Subject) -> Vec<Flag> {
+    let flag = |told: remora_snapshot::Explanation| {
+        (told.feature, told.enabled, told.value, told.reason, told.variant.unwrap_or_else(|| "null".to_owned()))
+    };
+    snapshot.explain(subject).into_iter().map(flag).collect()
+}
+
+/// Where our answers are others than the engine's; `Err` if the case is none, as nothing is served then.
+pub(crate) fn differences(case: &Json, theirs: &Answer) -> Result<Vec<String>, String> {
+    let document = case.get("document").unwrap().to_string();
+    let compiled_all = compiled(&document, &everything(), Mode::AllSegments)?;
+    let all = snapshot(&compiled_all);
+    let mut differences = Vec::new();
+    let mut differ = |what: String, ours: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {
+        differences.push(format!("{what}\n  ours   {ours:?}\n  theirs {theirs:?}"));
+    };
+    let mut subject = Subject::default();
+    for (identity, OfIdentity { flags: wanted, bodies }) in
+        case.get("identities").unwrap().items().iter().zip(&theirs.identities)
+    {
+        identify(&all, &mut subject, identity);
+        let told = flags(&all, &mut subject);
+        if told.len() != wanted.len() {
+            differ(format!("{identity}: flags"), &told, wanted);
+        }
+        for (ours, theirs) in told.iter().zip(wanted).filter(|(ours, theirs)| ours != theirs) {
+            differ(identity.to_string(), ours, theirs);
+        }
+        for (role, wanted) in [Role::Client, Role::Server].into_iter().zip(bodies) {
+            let mut body = Vec::new();
+            all.write_flags(&mut subject, role, &mut body);
+            if body != wanted.as_bytes() {
+                differ(format!("{identity}: the body for {role:?}"), &String::from_utf8_lossy(&body), wanted);
+            }
+        }
+    }
+    let plain = compiled(&document, &everything(), Mode::Plain)?;
+    let identity_free = compiled(&document, &everything(), Mode::IdentityFree)?;
+    for (compiled, wanted) in
+        [(&plain, &theirs.plain), (&identity_free, &theirs.identity_free), (&compiled_all, &theirs.all)]
+    {
+        let snapshot = snapshot(compiled);
+        for (role, wanted) in [Role::Client, Role::Server].into_iter().zip(wanted) {
+            if snapshot.flags(role) != wanted.as_bytes() {
+                differ(
+                    format!("without an identity, for {role:?}"),
+                    &String::from_utf8_lossy(snapshot.flags(role)),
+                    wanted,
+                );
+            }
+        }
+    }
+    Ok(differences)
+}

@@ -1,0 +1,128 @@
+"""Answers with Flagsmith's own engine, a line of JSON for a line of JSON, until standard input ends.
+
+A request is {"document", "identities": [{"identifier", "traits"}]}. The answer has, for each identity, what the engine
+makes of each flag and the bodies of both kinds of key; and the bodies without an identity for each way of making them.
+
+The engine and the SDK's mappers run as they are installed, except for what Remora does otherwise on purpose; each of
+those places is marked DELIBERATE.
+"""
+
+import json
+import sys
+import warnings
+
+from flag_engine.engine import get_evaluation_result
+from flag_engine.segments import evaluator
+from flagsmith.mappers import map_context_and_identity_data_to_context, map_environment_document_to_context
+
+warnings.simplefilter("ignore")
+
+IDENTITY_FREE = ("$.environment.", "$.environment[", "$.flags.", "$.flags[")
+
+_matches_condition = evaluator.context_matches_condition
+
+
+def matches_condition(context, condition, segment_key):
+    segment = context["segments"][segment_key]
+    if segment["metadata"].get("source") == "identity_overrides":
+        # DELIBERATE: identity overrides are of exactly their identifier, as in Flagsmith's API. The engine reads "007"
+        # as 7 first, and takes a trait named $.identity.identifier for the identifier.
+        return context.get("identity", {}).get("identifier") in condition["value"]
+    try:
+        return _matches_condition(context=context, condition=condition, segment_key=segment_key)
+    except Exception:
+        # DELIBERATE: a condition for which the engine raises is false, instead of there being no answer at all.
+        return False
+
+
+evaluator.context_matches_condition = matches_condition
+
+
+def contexts_of(document):
+    for segment in document["project"]["segments"]:
+        for state in segment.get("feature_states") or []:
+            # DELIBERATE: a priority of null is no priority. The engine raises when it compares it.
+            if (state.get("feature_segment") or {}).get("priority", 0) is None:
+                del state["feature_segment"]
+    # DELIBERATE: overrides of several identities are alike if their values are. For the mapper 1, 1.0 and true are one
+    # value, and the first such identity's counts for all; and -1 and -2 have one hash, and the last counts for both.
+    for identity in document.get("identity_overrides") or []:
+        for state in identity["identity_features"]:
+            state["feature_state_value"] = json.dumps(state["feature_state_value"])
+    context = map_environment_document_to_context(document)
+    for segment in context["segments"].values():
+        if segment["metadata"].get("source") == "identity_overrides":
+            for override in segment["overrides"]:
+                override["value"] = json.loads(override["value"])
+    return context
+
+
+def conditions(rules):
+    for rule in rules:
+        yield from rule["conditions"]
+        yield from conditions(rule["rules"])
+
+
+def identity_free(context):
+    def is_free(segment):
+        if segment["metadata"].get("source") == "identity_overrides":
+            return False
+        return all(condition["property"].startswith(IDENTITY_FREE) for condition in conditions(segment["rules"]))
+
+    return {**context, "segments": {key: segment for key, segment in context["segments"].items() if is_free(segment)}}
+
+
+def dumps(value):
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def bodies(document, flags):
+    """The arrays of flags that a client key and a server key get."""
+    hide = document.get("hide_disabled_flags")
+    if hide is None:
+        hide = document["project"].get("hide_disabled_flags")
+    server_only = document["project"].get("server_key_only_feature_ids") or []
+    features = {state["feature"]["name"]: state["feature"] for state in document["feature_states"]}
+    rows = []
+    for name, feature in features.items():
+        flag = flags[name]
+        if not hide or flag["enabled"]:
+            shown = {"id": feature["id"], "name": name, "type": feature.get("type", "STANDARD")}
+            row = {"feature": shown, "enabled": flag["enabled"], "feature_state_value": flag["value"]}
+            rows.append((feature["id"] in server_only, dumps(row)))
+    client = [row for is_server_only, row in rows if not is_server_only]
+    return ["[%s]" % ",".join(client), "[%s]" % ",".join(row for _, row in rows)]
+
+
+def evaluated(document, context):
+    flags = get_evaluation_result(context)["flags"]
+    told = [
+        [name, flag["enabled"], dumps(flag["value"]), flag["reason"], dumps(flag["variant"])]
+        for name, flag in flags.items()
+    ]
+    return {"flags": told, "bodies": bodies(document, flags)}
+
+
+def answer(request):
+    document = request["document"]
+    context = contexts_of(document)
+    identities = [
+        evaluated(document, map_context_and_identity_data_to_context(context, identity["identifier"], identity["traits"]))
+        for identity in request["identities"]
+    ]
+    plain = {name: {"enabled": feature["enabled"], "value": feature["value"]} for name, feature in context["features"].items()}
+    return {
+        "identities": identities,
+        "plain": bodies(document, plain),
+        "identity_free": evaluated(document, identity_free(context))["bodies"],
+        "all": evaluated(document, context)["bodies"],
+    }
+
+
+for line in sys.stdin.buffer:
+    try:
+        reply = {"answer": answer(json.loads(line))}
+    except Exception as error:
+        reply = {"raised": repr(error)}
+    sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")
+    sys.stdout.buffer.flush()

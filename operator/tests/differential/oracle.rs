@@ -1,0 +1,89 @@
+//! Flagsmith's engine in a Python process that lives as long as the test.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use serde::Deserialize;
+
+use super::json::Json;
+
+/// The process. Requests may be sent ahead of their answers, so that both sides work at the same time.
+pub(crate) struct Oracle {
+    process: Child,
+    requests: Option<ChildStdin>,
+    replies: Receiver<String>,
+}
+
+/// Enabled, value, reason and variant of a flag, values as JSON.
+pub(crate) type Flag = (String, bool, String, String, String);
+
+/// What it says of a document.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Answer {
+    pub(crate) identities: Vec<OfIdentity>,
+    pub(crate) plain: [String; 2],
+    pub(crate) identity_free: [String; 2],
+    pub(crate) all: [String; 2],
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct OfIdentity {
+    pub(crate) flags: Vec<Flag>,
+    /// For a client key and for a server key.
+    pub(crate) bodies: [String; 2],
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Reply {
+    Answer(Box<Answer>),
+    Raised(String),
+}
+
+impl Oracle {
+    pub(crate) fn start() -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential");
+        let made = Command::new(folder.join("python.sh")).stderr(Stdio::inherit()).output().unwrap();
+        assert!(made.status.success(), "tests/differential/python.sh failed: see above");
+        let python = String::from_utf8(made.stdout).unwrap();
+        let mut process = Command::new(python.trim())
+            .arg(folder.join("oracle.py"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{python}: {error}"));
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let (sender, replies) = channel();
+        // Read by a thread, or both processes could wait for the other to read.
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { requests: process.stdin.take(), process, replies }
+    }
+
+    pub(crate) fn send(&mut self, case: &Json) {
+        let requests = self.requests.as_mut().unwrap();
+        writeln!(requests, "{case}").and_then(|()| requests.flush()).expect("the Python process has ended");
+    }
+
+    /// The answer to the first request that has none yet, or what was raised.
+    pub(crate) fn receive(&mut self) -> Result<Answer, String> {
+        let line = self.replies.recv().expect("the Python process has ended");
+        match serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")) {
+            Reply::Answer(answer) => Ok(*answer),
+            Reply::Raised(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn ask(&mut self, case: &Json) -> Result<Answer, String> {
+        self.send(case);
+        self.receive()
+    }
+}
+
+impl Drop for Oracle {
+    fn drop(&mut self) {
+        drop(self.requests.take());
+        let _ = self.process.wait();
+    }
+}

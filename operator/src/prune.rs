@@ -95,7 +95,7 @@ pub fn prune(mut document: Document, rules: &Rules) -> Pruned {
         .collect();
     let mut read = HashSet::new();
     for segment in &document.project.segments {
-        flags_read(&segment.rules, &mut read);
+        features_read(&segment.rules, &mut read);
     }
     let unserved: HashSet<String> = document
         .feature_states
@@ -120,10 +120,10 @@ pub fn prune(mut document: Document, rules: &Rules) -> Pruned {
     Pruned { document, unserved }
 }
 
-/// The names of the flags that conditions read.
-fn flags_read(rules: &[Rule], names: &mut HashSet<String>) {
+/// The names of the features that conditions read.
+fn features_read(rules: &[Rule], names: &mut HashSet<String>) {
     for rule in rules {
-        names.extend(rule.conditions.iter().filter_map(|condition| property::flag_read(&condition.property)));
-        flags_read(&rule.rules, names);
+        names.extend(rule.conditions.iter().filter_map(|condition| property::feature_read(&condition.property)));
+        features_read(&rule.rules, names);
     }
 }

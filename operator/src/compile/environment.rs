@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use remora_snapshot::MAX_CHAIN;
 use remora_snapshot::model::{
     Condition, Context, Derivation, Environment, Feature, IdentityFlag, IdentityOverride, Junction, Override, Rule,
     Segment, Split, Test, Variant,
 };
+use remora_snapshot::{MAX_CHAIN, json};
 
 use super::finding::{Finding, quoted};
 use super::property::{Properties, is_identity_free};
@@ -22,8 +22,8 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
     let indexes: HashMap<&str, usize> =
         states.iter().enumerate().map(|(index, (_, state))| (state.feature.name.as_str(), index)).collect();
     let ids: Vec<i64> = states.iter().map(|(_, state)| state.feature.id).collect();
-    let constants = || constants(document);
-    let mut work = Work { indexes: &indexes, properties: Properties::new(&indexes, &constants), findings: Vec::new() };
+    let constant = |path: &[&str]| constant(document, path);
+    let mut work = Work { indexes: &indexes, properties: Properties::new(&indexes, &constant), findings: Vec::new() };
 
     let features = work.features(pruned, &states)?;
     let segments = work.segments(document)?;
@@ -238,41 +238,44 @@ fn identity_overrides(document: &Document, indexes: &HashMap<&str, usize>, ids: 
     with_flags.filter(|identity| !identity.flags.is_empty()).collect()
 }
 
-/// The parts of the evaluation context that no request changes, for JSONPaths into them.
-fn constants(document: &Document) -> serde_json::Value {
-    let token =
-        |scalar: &document::Scalar| serde_json::from_str::<serde_json::Value>(scalar.token()).unwrap_or_default();
-    let key = |state: &FeatureState| match state.django_id {
-        Some(id) if id != 0 => id.to_string(),
-        _ => state.featurestate_uuid.clone().unwrap_or_default(),
+/// The scalar at a path into the parts of the evaluation context that no request changes, as a JSON token.
+fn constant(document: &Document, path: &[&str]) -> Option<String> {
+    let quoted = |text: &str| {
+        let mut token = String::new();
+        json::write_string(text, &mut token);
+        token
     };
-    let features: serde_json::Map<String, serde_json::Value> = document
-        .feature_states
-        .iter()
-        .map(|state| {
-            let value = serde_json::json!({
-                "key": key(state), "name": state.feature.name, "enabled": state.enabled,
-                "value": token(&state.feature_state_value), "metadata": {"id": state.feature.id},
-            });
-            (state.feature.name.clone(), value)
-        })
-        .collect();
-    let segments: serde_json::Map<String, serde_json::Value> = document
-        .project
-        .segments
-        .iter()
-        .map(|segment| {
-            let key = segment.id.to_string();
-            let value =
-                serde_json::json!({"key": key, "name": segment.name, "metadata": {"id": segment.id, "source": "api"}});
-            (key, value)
-        })
-        .collect();
-    serde_json::json!({
-        "environment": {"key": document.api_key, "name": document.name},
-        "features": features,
-        "segments": segments,
-    })
+    match path {
+        ["environment", "key"] => Some(quoted(&document.api_key)),
+        ["environment", "name"] => document.name.as_deref().map(quoted),
+        // As in a Python dict, the last of several with one key counts.
+        ["features", name, member @ ..] => {
+            let state = document.feature_states.iter().rfind(|state| state.feature.name == *name)?;
+            match member {
+                ["key"] => match (state.django_id, &state.featurestate_uuid) {
+                    (Some(id), _) if id != 0 => Some(quoted(&id.to_string())),
+                    (_, uuid) => uuid.as_deref().map(quoted),
+                },
+                ["name"] => Some(quoted(name)),
+                ["enabled"] => Some(state.enabled.to_string()),
+                ["value"] => Some(state.feature_state_value.token().to_owned()),
+                ["priority"] => Some(state.feature_segment.as_ref()?.priority.as_ref()?.text.clone()),
+                ["metadata", "id"] => Some(state.feature.id.to_string()),
+                _ => None,
+            }
+        }
+        ["segments", key, member @ ..] => {
+            let segment = document.project.segments.iter().rfind(|segment| segment.id.to_string() == *key)?;
+            match member {
+                ["key"] => Some(quoted(key)),
+                ["name"] => Some(quoted(&segment.name)),
+                ["metadata", "id"] => Some(segment.id.to_string()),
+                ["metadata", "source"] => Some(quoted("api")),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
 }
 
 /// Flags that are read through more flags than the evaluator follows.

@@ -7,19 +7,21 @@ use serde_json_path::JsonPath;
 
 use super::finding::quoted;
 
+/// The scalar at a path into what no request changes, as a JSON token.
+pub(super) type Constant<'a> = dyn Fn(&[&str]) -> Option<String> + 'a;
+
 /// The properties of an environment, each once.
 pub(super) struct Properties<'a> {
     list: Vec<Property>,
     known: HashMap<Option<String>, usize>,
     features: &'a HashMap<&'a str, usize>,
-    constants: &'a dyn Fn() -> serde_json::Value,
+    constant: &'a Constant<'a>,
 }
 
 impl<'a> Properties<'a> {
-    /// `features` are the indexes of features by name; `constants` makes the parts of the evaluation context that no
-    /// request changes, which is seldom needed.
-    pub(super) fn new(features: &'a HashMap<&'a str, usize>, constants: &'a dyn Fn() -> serde_json::Value) -> Self {
-        Self { list: Vec::new(), known: HashMap::new(), features, constants }
+    /// `features` are the indexes of features by name.
+    pub(super) fn new(features: &'a HashMap<&'a str, usize>, constant: &'a Constant<'a>) -> Self {
+        Self { list: Vec::new(), known: HashMap::new(), features, constant }
     }
 
     pub(super) fn into_list(self) -> Vec<Property> {
@@ -60,10 +62,7 @@ impl<'a> Properties<'a> {
             return Ok(Derivation::Plain);
         }
         let Some(names) = names(text) else {
-            return match JsonPath::parse(text) {
-                Err(_) => Ok(Derivation::Plain),
-                Ok(path) => self.constant(text, &path),
-            };
+            return if JsonPath::parse(text).is_err() { Ok(Derivation::Plain) } else { Err(refusal(text)) };
         };
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         Ok(match names.as_slice() {
@@ -76,32 +75,8 @@ impl<'a> Properties<'a> {
                 (Some(feature), field) => Derivation::Flag { feature: *feature, field },
                 (None, _) => Derivation::Plain,
             },
-            ["environment" | "features" | "segments", ..] => {
-                let path = JsonPath::parse(text).map_err(|error| error.to_string())?;
-                return self.constant(text, &path);
-            }
-            _ => Derivation::Plain,
+            path => (self.constant)(path).map_or(Derivation::Plain, Derivation::Constant),
         })
-    }
-
-    /// The scalar that a path finds among what no request changes.
-    fn constant(&self, text: &str, path: &JsonPath) -> Result<Derivation, String> {
-        let starts_with = |root: &str| {
-            ["$.", "$['", "$[\""]
-                .iter()
-                .any(|start| text.strip_prefix(start).is_some_and(|rest| rest.starts_with(root)))
-        };
-        if !["environment", "features", "segments"].iter().any(|root| starts_with(root)) {
-            return Err(refusal(text));
-        }
-        let context = (self.constants)();
-        let found = path.query(&context);
-        match found.all().as_slice() {
-            [] => Ok(Derivation::Plain),
-            [value] if value.is_object() || value.is_array() || value.is_null() => Ok(Derivation::Plain),
-            [value] => Ok(Derivation::Constant(value.to_string())),
-            _ => Err(refusal(text)),
-        }
     }
 }
 
@@ -127,11 +102,21 @@ fn flag_field(path: &[&str]) -> FlagField {
 
 /// The flag that a property reads, if it reads one.
 pub(crate) fn flag_read(property: &str) -> Option<String> {
+    member_of(property, &["flags"])
+}
+
+/// The feature that a property reads: what it is for a subject, or what it is by default.
+pub(crate) fn feature_read(property: &str) -> Option<String> {
+    member_of(property, &["flags", "features"])
+}
+
+fn member_of(property: &str, roots: &[&str]) -> Option<String> {
     if !property.starts_with("$.") {
         return None;
     }
     let mut names = names(property)?.into_iter();
-    (names.next()? == "flags").then(|| names.next()).flatten()
+    let root = names.next()?;
+    roots.contains(&root.as_str()).then(|| names.next()).flatten()
 }
 
 /// Can the property be read without an identity? By its text, as Flagsmith's engine crate 0.7 asks.

@@ -271,6 +271,8 @@ pub enum FlagField {
     Name = 4,
     /// `metadata.id`
     Id = 5,
+    /// Anything else, which is never set. The flag is resolved nevertheless, and that may close a cycle.
+    Other = 6,
 }
 
 /// What one identity has instead.

@@ -41,6 +41,8 @@ struct Program<'a> {
     /// May the order of conditions be changed? Not where reading one can have an effect (a cycle of flags).
     reorder: bool,
     reads_flag: &'a dyn Fn(&Condition) -> bool,
+    /// How many rules around this one have their sub-rules written twice.
+    doubled: u32,
     fingerprint: Fingerprint,
     operands: &'a mut Operands,
     blob: &'a mut Blob,
@@ -63,6 +65,7 @@ pub(super) fn write(
         segment: &segment.id,
         reorder: !any_condition(&segment.rules, reads_flag),
         reads_flag,
+        doubled: 0,
         fingerprint,
         operands,
         blob,
@@ -92,11 +95,25 @@ impl Program<'_> {
     fn rule(&mut self, rule: &Rule, on_true: Label, on_false: Label) -> Result<Label, WriteError> {
         let rules: Vec<&Rule> = rule.rules.iter().collect();
         let then = self.join(rule.junction, &rules, on_true, on_false, Self::rule)?;
+        let otherwise = self.read(rule, &rules, on_false)?;
         let mut conditions: Vec<&Condition> = rule.conditions.iter().collect();
         if self.reorder {
             conditions.sort_by_key(|condition| cost(&condition.test));
         }
-        self.join(rule.junction, &conditions, then, on_false, Self::condition)
+        self.join(rule.junction, &conditions, then, otherwise, Self::condition)
+    }
+
+    /// Flagsmith's engine asks sub-rules also where the conditions have decided. That is seen only where they read flags
+    /// in a cycle, so only those are written once more, and not at any depth.
+    fn read(&mut self, rule: &Rule, rules: &[&Rule], then: Label) -> Result<Label, WriteError> {
+        const DEEPEST: u32 = 3;
+        if rule.conditions.is_empty() || self.doubled >= DEEPEST || !any_condition(&rule.rules, self.reads_flag) {
+            return Ok(then);
+        }
+        self.doubled += 1;
+        let entry = self.join(rule.junction, rules, then, then, Self::rule);
+        self.doubled -= 1;
+        entry
     }
 
     fn join<T>(
@@ -124,6 +141,8 @@ impl Program<'_> {
 
     fn condition(&mut self, condition: &Condition, on_true: Label, on_false: Label) -> Result<Label, WriteError> {
         let (operator, operand) = match &condition.test {
+            // Reading a flag can close a cycle, also where the answer is known.
+            Test::Constant(false) if (self.reads_flag)(condition) => (Operator::In, self.set(&[])?),
             Test::Constant(holds) => return Ok(if *holds { on_true } else { on_false }),
             Test::Compare(comparison, comparand) => (operator(*comparison), self.comparand(comparand)?),
             Test::Contains(comparand) => (Operator::Contains, self.comparand(comparand)?),

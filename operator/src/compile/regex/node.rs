@@ -21,8 +21,8 @@ pub(super) enum Node {
     Look { behind: bool, negated: bool, node: Box<Node> },
     /// Matches once, and is not tried again.
     Atomic(Box<Node>),
-    /// What a group matched.
-    Backreference { group: u32, ignore_case: bool },
+    /// What a group matched, and the width of that group.
+    Backreference { group: u32, width: Option<(u64, u64)>, ignore_case: bool },
     /// One of two, by whether a group has matched.
     Conditional { group: u32, yes: Box<Node>, no: Box<Node> },
 }
@@ -69,7 +69,7 @@ impl Node {
                 Some((least.checked_mul(u64::from(*min))?, most))
             }
             Self::Group { node, .. } | Self::Atomic(node) => node.width(),
-            Self::Backreference { .. } => None,
+            Self::Backreference { width, .. } => *width,
             Self::Conditional { yes, no, .. } => {
                 let ((a, b), (c, d)) = (yes.width()?, no.width()?);
                 Some((a.min(c), b.max(d)))

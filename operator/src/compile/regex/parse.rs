@@ -78,8 +78,16 @@ impl Source<'_> {
 /// # Errors
 /// What Python's `re.compile` would raise for, and what is not supported.
 pub(super) fn parse(pattern: &str) -> Result<Parsed, String> {
-    let mut parser =
-        Parser { source: Source(pattern.chars()), names: HashMap::new(), groups: 0, open: Vec::new(), depth: 0 };
+    let mut parser = Parser {
+        source: Source(pattern.chars()),
+        names: HashMap::new(),
+        groups: 0,
+        open: Vec::new(),
+        widths: HashMap::new(),
+        before_look_behind: None,
+        asked_for: 0,
+        depth: 0,
+    };
     let mut flags = Flags::default();
     loop {
         // Flags for the whole pattern stand at its start, several groups of them if need be.
@@ -99,6 +107,9 @@ pub(super) fn parse(pattern: &str) -> Result<Parsed, String> {
     let node = parser.alternatives(flags)?;
     if parser.source.next().is_some() {
         return Err("has a ) without a (".to_owned());
+    }
+    if parser.asked_for > parser.groups {
+        return Err(format!("asks for group {}, which does not exist", parser.asked_for));
     }
     Ok(Parsed { node, groups: parser.groups })
 }
@@ -122,6 +133,12 @@ struct Parser<'a> {
     groups: u32,
     /// Groups that are not closed yet.
     open: Vec<u32>,
+    /// The least and the most characters of the groups that are closed.
+    widths: HashMap<u32, Option<(u64, u64)>>,
+    /// Inside of a look-behind, how many groups there were before it.
+    before_look_behind: Option<u32>,
+    /// The last group that is asked for; it may come later.
+    asked_for: u32,
     depth: u32,
 }
 
@@ -247,7 +264,18 @@ impl Parser<'_> {
         if self.open.contains(&group) {
             return Err(format!("refers to group {group}, which is still open"));
         }
-        Ok(Node::Backreference { group, ignore_case: flags.ignore_case })
+        self.stands_before_look_behind(group)?;
+        let width = self.widths.get(&group).copied().flatten();
+        Ok(Node::Backreference { group, width, ignore_case: flags.ignore_case })
+    }
+
+    /// What looks behind can refer to groups that stand before it.
+    fn stands_before_look_behind(&self, group: u32) -> Result<(), String> {
+        let before = self.before_look_behind.unwrap_or(u32::MAX);
+        if group <= before && !(self.before_look_behind.is_some() && self.open.contains(&group)) {
+            return Ok(());
+        }
+        Err(format!("refers, where it looks behind, to group {group}, which is not closed before that"))
     }
 
     /// Reads a group behind its opening parenthesis; nothing where it is only a comment.
@@ -282,6 +310,7 @@ impl Parser<'_> {
         self.open.push(number);
         let node = Box::new(self.closed(flags)?);
         self.open.pop();
+        self.widths.insert(number, node.width());
         Ok(Node::Group { number, node })
     }
 
@@ -316,16 +345,22 @@ impl Parser<'_> {
             Some('!') => true,
             _ => return Err("has an unknown extension (?<; names are written (?P<name>...)".to_owned()),
         };
-        Ok(Node::Look { behind: true, negated, node: Box::new(self.closed(flags)?) })
+        let outer = self.before_look_behind;
+        self.before_look_behind = outer.or(Some(self.groups));
+        let node = Box::new(self.closed(flags)?);
+        self.before_look_behind = outer;
+        Ok(Node::Look { behind: true, negated, node })
     }
 
     fn conditional(&mut self, flags: Flags) -> Result<Node, String> {
         let name = self.source.until(')')?;
         let group = match name.parse::<u32>() {
-            Ok(number) if number > 0 && number <= self.groups => number,
-            Ok(number) => return Err(format!("asks for group {number}, which does not exist there")),
+            Ok(number) if number > 0 => number,
+            Ok(number) => return Err(format!("asks for group {number}, which does not exist")),
             Err(_) => *self.names.get(&name).ok_or_else(|| format!("asks for the unknown group {name:?}"))?,
         };
+        self.asked_for = self.asked_for.max(group);
+        self.stands_before_look_behind(group)?;
         let yes = Box::new(self.sequence(flags)?);
         let no = Box::new(if self.source.take("|") { self.sequence(flags)? } else { Node::Concat(Vec::new()) });
         match self.source.next() {

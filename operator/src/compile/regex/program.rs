@@ -77,7 +77,7 @@ impl Builder {
             }
             Node::Look { behind, negated, node } => self.look(node, *behind, *negated),
             Node::Atomic(node) => self.part(Instruction::Atomic, |builder| builder.node(node)),
-            Node::Backreference { group, ignore_case } => {
+            Node::Backreference { group, ignore_case, .. } => {
                 self.push(Instruction::Backreference(group * 2, *ignore_case)).map(drop)
             }
             Node::Conditional { group, yes, no } => {

@@ -39,6 +39,8 @@ pub mod annotation {
     pub const MEMORY_LIMIT: &str = "remora.dev/memory-limit";
     /// On pods: how long the application waits for its first snapshot.
     pub const AWAIT: &str = "remora.dev/await";
+    /// On pods: whether flags are answered on a socket, too, that all containers share.
+    pub const UNIX_SOCKET: &str = "remora.dev/unix-socket";
     /// On pods: the sidecar's log level.
     pub const LOG_LEVEL: &str = "remora.dev/log-level";
     /// On pods: whether the application's containers get environment variables.
@@ -60,6 +62,12 @@ pub mod sidecar {
     pub const SNAPSHOTS: &str = "/var/run/remora";
     /// An empty volume that keeps the service account's token out of the container. No environment's volume has this name.
     pub const NO_TOKEN_VOLUME: &str = "no-token-remora";
+    /// The volume of the socket. No environment's volume has this name.
+    pub const SOCKET_VOLUME: &str = "socket-remora";
+    /// Where that volume is, in every container.
+    pub const SOCKET_DIRECTORY: &str = "/var/run/remora-socket";
+    /// The socket in it.
+    pub const SOCKET: &str = "/var/run/remora-socket/remora.sock";
     /// The port of the data, unless the pod says otherwise. The admin port is the next one.
     pub const DATA_PORT: u16 = 4777;
     /// The name of the admin port.

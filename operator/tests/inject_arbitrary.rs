@@ -44,7 +44,9 @@ const KEYS: [&str; 26] = [
     "value",
 ];
 
-const STRINGS: [&str; 14] = [
+const STRINGS: [&str; 16] = [
+    "socket-remora",
+    "/var/run/remora-socket",
     "remora",
     "remora-a",
     "no-token-remora",
@@ -115,25 +117,26 @@ fn container() -> impl Strategy<Value = Value> {
 fn annotations() -> impl Strategy<Value = Value> {
     let inject = proptest::sample::select(&["a", "a,b", "a, ", "x/a", "false", ""][..]);
     let key = prop_oneof![
-            proptest::sample::select(
-                &[
-                    "port",
-                    "cpu-request",
-                    "memory-request",
-                    "cpu-limit",
-                    "memory-limit",
-                    "await",
-                    "log-level",
-                    "env",
-                    "x"
-                ][..]
-            )
-            .prop_map(|key| format!("remora.dev/{key}")),
-            ".{0,6}",
-        ];
+        proptest::sample::select(
+            &[
+                "port",
+                "cpu-request",
+                "memory-request",
+                "cpu-limit",
+                "memory-limit",
+                "await",
+                "log-level",
+                "unix-socket",
+                "env",
+                "x"
+            ][..]
+        )
+        .prop_map(|key| format!("remora.dev/{key}")),
+        ".{0,6}",
+    ];
     let value = prop_oneof![
         6 => proptest::sample::select(
-            &["4777", "8080", "10m", "0.5", "64Mi", "4Mi", "2m", "500ms", "debug", "none", "OFREP_ENDPOINT"][..]
+            &["4777", "8080", "10m", "0.5", "64Mi", "4Mi", "2m", "500ms", "debug", "none", "true", "OFREP_ENDPOINT"][..]
         )
         .prop_map(str::to_owned),
         1 => ".{0,80}",

@@ -22,6 +22,7 @@ pub(super) struct Request {
     pub(super) wait: Await,
     pub(super) log_level: &'static str,
     pub(super) variables: Vec<&'static str>,
+    pub(super) socket: bool,
 }
 
 /// What was asked for of one resource.
@@ -46,7 +47,7 @@ type Annotations = Map<String, Value>;
 const OPT_OUT: &str = "false";
 
 /// The annotations that mean something on a pod.
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 11] = [
     annotation::INJECT,
     annotation::PORT,
     annotation::CPU_REQUEST,
@@ -55,6 +56,7 @@ const KNOWN: [&str; 10] = [
     annotation::MEMORY_LIMIT,
     annotation::AWAIT,
     annotation::LOG_LEVEL,
+    annotation::UNIX_SOCKET,
     annotation::ENV,
     annotation::INJECTED,
 ];
@@ -62,7 +64,7 @@ const KNOWN: [&str; 10] = [
 /// The variables that the application's containers get.
 const VARIABLES: [&str; 2] = [sidecar::OFREP_ENDPOINT, sidecar::FLAGSMITH_API_URL];
 
-const LOG_LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+const LOG_LEVELS: [&str; 4] = ["error", "warn", "info", "debug"];
 
 /// Whether the author thought better of it; for charts whose templates cannot leave the annotation out.
 pub(super) fn opted_out(annotations: &Annotations) -> bool {
@@ -91,6 +93,7 @@ pub(super) fn read(annotations: &Annotations) -> Result<Request, Invalid> {
         wait: value(annotations, annotation::AWAIT, AWAIT, Await::parse)?.unwrap_or(Await::DEFAULT),
         log_level: value(annotations, annotation::LOG_LEVEL, LOG_LEVEL, log_level)?.unwrap_or("info"),
         variables: value(annotations, annotation::ENV, ENV, variables)?.unwrap_or_else(|| VARIABLES.to_vec()),
+        socket: value(annotations, annotation::UNIX_SOCKET, UNIX_SOCKET, yes_or_no)?.unwrap_or(false),
     })
 }
 
@@ -105,7 +108,8 @@ const PORT: &str = "a port from 1024 to 65534, such as 4777; health and metrics 
 const CPU: &str = "an amount of CPU from 1m to 1024, such as 10m or 0.5";
 const MEMORY: &str = "an amount of memory from 4Mi to 1Ti, such as 32Mi";
 const AWAIT: &str = "a duration up to an hour in ms, s or m, such as 10s; 0s waits for nothing";
-const LOG_LEVEL: &str = "one of error, warn, info, debug, trace";
+const LOG_LEVEL: &str = "one of error, warn, info, debug";
+const UNIX_SOCKET: &str = "true or false; the socket is /var/run/remora-socket/remora.sock in every container";
 const ENV: &str = "none, or a comma list out of OFREP_ENDPOINT, FLAGSMITH_API_URL";
 const INJECT: &str = "names of FeatureEnvironments of the pod's namespace, separated by commas (lower case letters, \
                       digits and -, at most 40 characters each), or false";
@@ -166,6 +170,14 @@ fn port(text: &str) -> Option<u16> {
 
 fn log_level(text: &str) -> Option<&'static str> {
     LOG_LEVELS.into_iter().find(|level| *level == text)
+}
+
+fn yes_or_no(text: &str) -> Option<bool> {
+    match text {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
+    }
 }
 
 fn variables(text: &str) -> Option<Vec<&'static str>> {
@@ -258,6 +270,16 @@ mod tests {
         assert_eq!(chosen("FLAGSMITH_API_URL, OFREP_ENDPOINT").unwrap(), ["FLAGSMITH_API_URL", "OFREP_ENDPOINT"]);
         for bad in ["", "None", "PATH", "OFREP_ENDPOINT,", "none,OFREP_ENDPOINT"] {
             assert!(chosen(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_socket_is_asked_for_by_yes_or_no() {
+        let socket = |value: &str| read_one(annotation::UNIX_SOCKET, value).map(|request| request.socket);
+        assert_eq!((socket("true"), socket("false")), (Ok(true), Ok(false)));
+        assert!(!read_one(annotation::PORT, "4777").unwrap().socket);
+        for bad in ["", "yes", "True", "/run/remora.sock"] {
+            assert!(socket(bad).unwrap_err().contains("/var/run/remora-socket/remora.sock"), "{bad:?}");
         }
     }
 

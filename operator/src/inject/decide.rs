@@ -194,7 +194,8 @@ fn names_are_free(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
                 .environments
                 .iter()
                 .map(|environment| environment.volume())
-                .chain([sidecar::NO_TOKEN_VOLUME.to_owned()]);
+                .chain([sidecar::NO_TOKEN_VOLUME.to_owned()])
+                .chain(request.socket.then(|| sidecar::SOCKET_VOLUME.to_owned()));
             wanted
                 .find(|wanted| volumes().any(|volume| volume == wanted))
                 .map_or(Ok(()), |volume| Err(taken("volume", &volume)))
@@ -206,12 +207,13 @@ fn names_are_free(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
 /// Whether an init container with our name is our sidecar, and serves what the annotation asks for. Its image says
 /// nothing: others rewrite images to those of a mirror.
 fn is_ours(container: &Value, request: &Request) -> bool {
-    let mounts = |environment| {
-        let path = mount_path(environment);
+    let mounts = |path: &str| {
         let mounts = container.get("volumeMounts").and_then(Value::as_array);
-        mounts.into_iter().flatten().any(|mount| mount.get("mountPath").and_then(Value::as_str) == Some(&path))
+        mounts.into_iter().flatten().any(|mount| mount.get("mountPath").and_then(Value::as_str) == Some(path))
     };
-    is_native_sidecar(container) && request.environments.iter().all(mounts)
+    is_native_sidecar(container)
+        && request.environments.iter().all(|environment| mounts(&mount_path(environment)))
+        && (!request.socket || mounts(sidecar::SOCKET_DIRECTORY))
 }
 
 /// No other container declares that it serves where the sidecar does. One that does not declare it is found by the

@@ -61,7 +61,7 @@ fn volumes(pod: &Pod<'_>, plan: &Plan, operations: &mut Operations) {
     }
 }
 
-/// The sidecar in front of all others, then the variables of every container that starts after it.
+/// The sidecar in front of all others, then the variables and mounts of every container that starts after it.
 fn containers(pod: &Pod<'_>, plan: &Plan, operations: &mut Operations) {
     let position = pod.init_position(sidecar::CONTAINER);
     if position.is_none() {
@@ -73,18 +73,39 @@ fn containers(pod: &Pod<'_>, plan: &Plan, operations: &mut Operations) {
     for (index, container) in pod.init.into_iter().flatten().enumerate() {
         match position {
             // It has moved behind the sidecar that was added in front of it.
-            None => variables("initContainers", index + 1, container, plan, operations),
-            Some(sidecar) if index > sidecar => variables("initContainers", index, container, plan, operations),
+            None => container_behind("initContainers", index + 1, container, plan, operations),
+            Some(sidecar) if index > sidecar => {
+                container_behind("initContainers", index, container, plan, operations);
+            }
             Some(_) => {}
         }
     }
     for (index, container) in pod.containers.into_iter().flatten().enumerate() {
-        variables("containers", index, container, plan, operations);
+        container_behind("containers", index, container, plan, operations);
     }
 }
 
-fn variables(list: &str, index: usize, container: &Value, plan: &Plan, operations: &mut Operations) {
+fn container_behind(list: &str, index: usize, container: &Value, plan: &Plan, operations: &mut Operations) {
     let index = index.to_string();
+    variables(list, &index, container, plan, operations);
+    mounts(list, &index, container, plan, operations);
+}
+
+fn mounts(list: &str, index: &str, container: &Value, plan: &Plan, operations: &mut Operations) {
+    let present = container.get("volumeMounts").and_then(Value::as_array);
+    // What the author mounts at that place stays.
+    let path = |mount: &Value| mount.get("mountPath").and_then(Value::as_str).map(str::to_owned);
+    let missing =
+        plan.mounts.iter().filter(|wanted| !present.into_iter().flatten().any(|mount| path(mount) == path(wanted)));
+    for (place, mount) in missing.enumerate() {
+        if place == 0 && present.is_none() {
+            operations.add(["spec", list, index, "volumeMounts"], json!([]));
+        }
+        operations.add(["spec", list, index, "volumeMounts", "-"], mount.clone());
+    }
+}
+
+fn variables(list: &str, index: &str, container: &Value, plan: &Plan, operations: &mut Operations) {
     let env = container.get("env").and_then(Value::as_array);
     let missing = plan
         .variables
@@ -93,9 +114,9 @@ fn variables(list: &str, index: usize, container: &Value, plan: &Plan, operation
     // In front, in their order: a variable can refer with $(NAME) to those before it.
     for (place, (name, value)) in missing.enumerate() {
         if place == 0 && env.is_none() {
-            operations.add(["spec", list, &index, "env"], json!([]));
+            operations.add(["spec", list, index, "env"], json!([]));
         }
         let variable = Map::from_iter([("name".to_owned(), json!(name)), ("value".to_owned(), json!(value))]);
-        operations.add(["spec", list, &index, "env", &place.to_string()], Value::Object(variable));
+        operations.add(["spec", list, index, "env", &place.to_string()], Value::Object(variable));
     }
 }

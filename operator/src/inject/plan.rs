@@ -12,6 +12,8 @@ pub struct Plan {
     pub(super) sidecar: Value,
     pub(super) volumes: Vec<Value>,
     pub(super) variables: Vec<(&'static str, String)>,
+    /// What the containers behind the sidecar mount.
+    pub(super) mounts: Vec<Value>,
     pub(super) record: String,
     environments: Vec<EnvironmentName>,
     warnings: Vec<String>,
@@ -40,7 +42,8 @@ impl Plan {
                 _ => (*name, origin.clone()),
             })
             .collect();
-        let volumes: Vec<_> = request.environments.iter().map(snapshots).chain([no_token()]).collect();
+        let mut volumes: Vec<_> = request.environments.iter().map(snapshots).chain([no_token()]).collect();
+        volumes.extend(request.socket.then(socket_volume));
         let record = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "format": names::FORMAT,
@@ -51,6 +54,7 @@ impl Plan {
             sidecar: container(pod, &request, config, &resources),
             volumes,
             variables,
+            mounts: request.socket.then(socket_mount).into_iter().collect(),
             record: record.to_string(),
             environments: request.environments,
             warnings,
@@ -79,6 +83,9 @@ fn container(pod: &Pod<'_>, request: &Request, config: &Config, resources: &Valu
         "--log-level".to_owned(),
         request.log_level.to_owned(),
     ];
+    if request.socket {
+        args.extend(["--listen-unix".to_owned(), sidecar::SOCKET.to_owned()]);
+    }
     for environment in &request.environments {
         args.extend(["--environment".to_owned(), environment.to_string()]);
     }
@@ -90,6 +97,7 @@ fn container(pod: &Pod<'_>, request: &Request, config: &Config, resources: &Valu
         )
         .collect();
     mounts.push(json!({"name": sidecar::NO_TOKEN_VOLUME, "mountPath": TOKEN_PATH, "readOnly": true}));
+    mounts.extend(request.socket.then(socket_mount));
     json!({
         "name": sidecar::CONTAINER,
         "image": config.sidecar_image,
@@ -151,6 +159,15 @@ const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// A volume with nothing in it. Not an `emptyDir`: the cluster autoscaler does not move pods with local storage.
 fn no_token() -> Value {
     json!({"name": sidecar::NO_TOKEN_VOLUME, "downwardAPI": {"defaultMode": READABLE}})
+}
+
+/// Where the socket is made and found. In memory, because the cluster autoscaler moves such pods; it holds no bytes.
+fn socket_volume() -> Value {
+    json!({"name": sidecar::SOCKET_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
+}
+
+fn socket_mount() -> Value {
+    json!({"name": sidecar::SOCKET_VOLUME, "mountPath": sidecar::SOCKET_DIRECTORY})
 }
 
 /// Read by all: the user that the sidecar runs as is not known here.

@@ -39,6 +39,9 @@ impl<'a> Pod<'a> {
             if !matches!(container.get("env"), None | Some(Value::Null | Value::Array(_))) {
                 return Err(malformed("list env of a container", "a list"));
             }
+            if !matches!(container.get("volumeMounts"), None | Some(Value::Null | Value::Array(_))) {
+                return Err(malformed("list volumeMounts of a container", "a list"));
+            }
         }
         Ok(parts)
     }

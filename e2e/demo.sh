@@ -99,8 +99,7 @@ kubectl -n "$namespace" logs "$pod" --container app | grep '^first answer .*"cla
 step "Flip a flag upstream: checkout becomes \"express\""
 flipped=$(date +%s%N)
 upstream /environments/ser.demo/flags/checkout <(printf '{"value": "express"}') || fail "the upstream did not take it"
-note "The operator polls every 2 s. Kubelet writes a pod's volumes when it syncs the pod: whenever that changes, as it did just now by"
-note "becoming Ready, and else every 60 to 90 s."
+note "The operator polls every 2 s, publishes, and nudges the pods: kubelet would else look after their volumes every 60 to 90 s."
 changed() { kubectl -n "$namespace" logs "$pod" --container app --timestamps | grep 'answer changed: .*"express"'; }
 eventually 150 "the application gets \"express\" from localhost" changed
 seen=$(elapsed "$flipped" "$(date --date "$(changed | head -n 1 | cut -d ' ' -f 1)" +%s%N)")

@@ -16,6 +16,9 @@ pub struct Question {
     /// The environment's client-side key, which the Flagsmith dialect wants.
     #[arg(long)]
     pub environment_key: String,
+    /// Send the key through OFREP too, which a pod with several environments needs.
+    #[arg(long)]
+    pub key_for_ofrep: bool,
     /// For whom.
     #[arg(long, default_value = "someone")]
     pub identifier: String,
@@ -31,7 +34,8 @@ impl Question {
     /// The flag's evaluation through OFREP.
     pub(super) async fn ofrep(&self) -> anyhow::Result<Reply> {
         let url = format!("{}/ofrep/v1/evaluate/flags/{}", self.ofrep.trim_end_matches('/'), self.flag);
-        accepted(ask(post(&url, None, &json!({"context": {"targetingKey": self.identifier}}))?).await?)
+        let key = self.key_for_ofrep.then_some(self.environment_key.as_str());
+        accepted(ask(post(&url, key, &json!({"context": {"targetingKey": self.identifier}}))?).await?)
     }
 
     /// All flags of the identity, in Flagsmith's dialect.

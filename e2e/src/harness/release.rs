@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::{Api, Patch, PatchParams};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -64,7 +65,12 @@ impl Release {
     ///
     /// What helm says.
     pub async fn uninstall(&self) -> anyhow::Result<()> {
-        self.helm(&["uninstall", NAME, "--ignore-not-found", "--wait", "--timeout", "2m"], &Value::Null).await
+        self.helm(&["uninstall", NAME, "--ignore-not-found", "--wait", "--timeout", "2m"], &Value::Null).await?;
+        // Its permission to give the lease back may have gone before the controller: the next one would wait until it runs
+        // out, half a minute in which no case learns anything.
+        let leases: Api<Lease> = Api::namespaced(self.cluster.client.clone(), SYSTEM);
+        leases.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        Ok(())
     }
 
     /// Takes the operator away, controller and webhook, as an outage would: what it made stays, its pods go.
@@ -76,7 +82,7 @@ impl Release {
     pub async fn stop(&self) -> anyhow::Result<()> {
         let cluster = &self.cluster;
         let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), SYSTEM);
-        let found = api.list_metadata(&Default::default()).await?;
+        let found = api.list_metadata(&ListParams::default()).await?;
         anyhow::ensure!(!found.items.is_empty(), "no Deployment in {SYSTEM}");
         for name in found.items.into_iter().filter_map(|deployment| deployment.metadata.name) {
             let nobody = Patch::Merge(json!({"spec": {"replicas": 0}}));

@@ -10,6 +10,7 @@ pub struct App {
     flag: String,
     identifier: String,
     linger_millis: u64,
+    key_for_ofrep: bool,
     sees_processes: bool,
     restricted: bool,
 }
@@ -24,6 +25,7 @@ impl App {
             flag: "checkout".to_owned(),
             identifier: "someone".to_owned(),
             linger_millis: 0,
+            key_for_ofrep: false,
             sees_processes: false,
             restricted: false,
         }
@@ -46,6 +48,13 @@ impl App {
     #[must_use]
     pub fn flag(mut self, flag: &str) -> Self {
         flag.clone_into(&mut self.flag);
+        self
+    }
+
+    /// Says through OFREP too which environment it means.
+    #[must_use]
+    pub fn asking_with_key(mut self) -> Self {
+        self.key_for_ofrep = true;
         self
     }
 
@@ -83,6 +92,11 @@ impl App {
             "args": ["app", mode, "--flag", self.flag, "--environment-key", client_key, "--identifier", self.identifier],
             "resources": {"requests": {"cpu": "5m", "memory": "8Mi"}},
         });
+        if self.key_for_ofrep
+            && let Some(arguments) = container["args"].as_array_mut()
+        {
+            arguments.push(json!("--key-for-ofrep"));
+        }
         if mode == "serve" {
             if let Some(arguments) = container["args"].as_array_mut() {
                 arguments.extend([json!("--linger"), json!(self.linger_millis.to_string())]);

@@ -9,6 +9,7 @@
 mod admission;
 mod demo_path;
 mod document;
+mod environments;
 mod https;
 mod object;
 mod outage;

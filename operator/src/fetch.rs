@@ -19,18 +19,19 @@ mod redact;
 mod resolve;
 #[cfg(test)]
 mod tests;
+mod turnstile;
 mod validator;
 
 use std::{net::IpAddr, sync::Arc};
 
 use kube::Client;
 use reqwest::Url;
-use tokio::sync::Semaphore;
 
 use self::{
     address::is_allowed,
     connect::Clients,
     pages::{Answer, Request},
+    turnstile::{NotNow, Turnstile},
     validator::Validator,
 };
 pub use self::{
@@ -40,14 +41,12 @@ pub use self::{
     resolve::{Lookup, SystemLookup},
 };
 use crate::{
-    api::{FeatureEnvironmentSpec, Flagsmith, PlannedSource},
+    api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource},
     document::{self, Document},
 };
 
 /// The bytes of a document that is read at all.
 pub const DOCUMENT_MAX: usize = 64 << 20;
-/// Fetches from servers at one time.
-const CONCURRENCY: usize = 16;
 
 /// Fetches documents.
 pub struct Fetcher {
@@ -55,7 +54,7 @@ pub struct Fetcher {
     allowed: AllowedOrigins,
     clients: Clients,
     limit: usize,
-    permits: Semaphore,
+    turnstile: Turnstile,
 }
 
 /// What is known of the document that is held, for asking only whether there is a newer one.
@@ -86,6 +85,8 @@ pub enum Fetched {
     Unchanged,
     /// The Secret still holds the key that was refused: the server was not asked.
     StillRefused,
+    /// Too many ask the server already: it was not asked.
+    Busy,
     /// A document, which may be the same as the last.
     Document {
         /// The document.
@@ -102,7 +103,7 @@ pub enum Fetched {
 impl Fetcher {
     /// A fetcher that talks to these origins, resolves names with `lookup`, and reads documents of up to `limit` bytes.
     pub fn new(client: Client, allowed: AllowedOrigins, lookup: Arc<dyn Lookup>, limit: usize) -> Self {
-        Self { client, allowed, clients: Clients::new(lookup), limit, permits: Semaphore::new(CONCURRENCY) }
+        Self { client, allowed, clients: Clients::new(lookup), limit, turnstile: Turnstile::default() }
     }
 
     /// The document that `spec` names, unless it is the one that is held.
@@ -166,7 +167,19 @@ impl Fetcher {
         };
         let request =
             Request { client: &client, origin: &origin, url, key: &key, if_modified_since, limit: self.limit };
-        let answer = self.in_time(spec, &origin, request).await?;
+        let turn = match self.turnstile.enter(&origin).await {
+            Ok(turn) => turn,
+            Err(NotNow::Busy) => return Ok(Fetched::Busy),
+            Err(NotNow::Closed(problem)) => return Err(failure::unavailable(&origin, &problem)),
+        };
+        let answer = in_time(spec.refresh.timeout, &origin, request.send()).await;
+        drop(turn);
+        match &answer {
+            // What was not even answered is of no use to others who ask the same server.
+            Err(Error::UpstreamUnavailable { problem, answered: false, .. }) => self.turnstile.missed(&origin, problem),
+            _ => self.turnstile.reached(&origin),
+        }
+        let answer = answer?;
         Ok(match answer {
             Answer::NotModified => Fetched::Unchanged,
             Answer::Document { document, began, bytes } => {
@@ -176,20 +189,17 @@ impl Fetcher {
             }
         })
     }
+}
 
-    /// Waits for its turn, then for the answer; only the latter is the server's fault.
-    async fn in_time(
-        &self,
-        spec: &FeatureEnvironmentSpec,
-        origin: &Origin,
-        request: Request<'_>,
-    ) -> Result<Answer, Error> {
-        let _turn = self.permits.acquire().await;
-        let timeout = spec.refresh.timeout;
-        tokio::time::timeout(timeout.get(), request.send()).await.unwrap_or_else(|_| {
-            Err(failure::unavailable(origin, &format!("the document did not arrive within {timeout}")))
-        })
-    }
+/// The answer, if it comes in the time that this environment gives it; others may give it more.
+async fn in_time(
+    timeout: Period,
+    origin: &Origin,
+    answer: impl Future<Output = Result<Answer, Error>>,
+) -> Result<Answer, Error> {
+    tokio::time::timeout(timeout.get(), answer)
+        .await
+        .unwrap_or_else(|_| Err(failure::unavailable(origin, &format!("the document did not arrive within {timeout}"))))
 }
 
 /// Where the document is. Without the slash at its end, Flagsmith redirects.

@@ -5,6 +5,7 @@
 //! A failure anywhere leaves what is published as it is, and is tried again later and later. A published object that somebody
 //! deletes or alters is written again at once, from memory: nobody else is needed for it.
 
+mod bring;
 mod controller;
 mod error;
 mod memory;

@@ -21,11 +21,15 @@ use kube::{
 };
 use remora_operator::{
     api::FeatureEnvironment,
-    fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
+    fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, Origin, SystemLookup},
     metrics::Metrics,
     reconcile::{Context, reconcile},
 };
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 use cluster::{Cluster, fenv, watch};
 
@@ -40,9 +44,14 @@ struct Operator {
 
 impl Operator {
     fn start(cluster: &Cluster) -> Self {
+        Self::start_with(cluster, &[])
+    }
+
+    fn start_with(cluster: &Cluster, origins: &[Origin]) -> Self {
+        let _installed_already = rustls::crypto::ring::default_provider().install_default();
         let (objects, writer) = watch();
         let client = cluster.client();
-        let allowed = AllowedOrigins::new(&[]).unwrap();
+        let allowed = AllowedOrigins::new(origins).unwrap();
         let fetcher = Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX);
         let context = Context::new(&client, fetcher, objects, Duration::from_secs(600), Metrics::default(), None);
         Self { cluster: cluster.clone(), context: Arc::new(context), writer }
@@ -129,6 +138,51 @@ async fn what_is_deleted_comes_back_from_memory() {
     let (_, calls) = operator.turn(reported(&cluster, 1)).await;
     assert_eq!(calls, [format!("get {CORE}"), format!("patch {CORE}")]);
     assert_eq!(cluster.get(CORE).unwrap()["binaryData"], before["binaryData"]);
+}
+
+/// Answers once, and then takes a request and says nothing.
+async fn server_that_falls_silent() -> Origin {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    tokio::spawn(async move {
+        let body = document("a").to_string();
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+        let mut silent = Vec::new();
+        loop {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            if silent.is_empty() {
+                let _ = connection.read(&mut [0; 4096]).await.unwrap();
+                connection.write_all(answer.as_bytes()).await.unwrap();
+            }
+            silent.push(connection);
+        }
+    });
+    origin
+}
+
+#[tokio::test]
+async fn what_is_deleted_comes_back_while_its_source_is_silent() {
+    let cluster = Cluster::default();
+    let origin = server_that_falls_silent().await;
+    let mut operator = Operator::start_with(&cluster, std::slice::from_ref(&origin));
+    let source =
+        json!({"flagsmith": {"apiUrl": format!("{origin}/api/v1/"), "environmentKeySecretRef": {"name": "flagsmith"}}});
+    let spec = json!({"source": source, "refresh": {"timeout": "10m"}});
+    operator.turn(fenv(1, &spec)).await;
+    is(&cluster.last_status(), "Ready", ("True", "Published"));
+
+    let edited: DeserializeGuard<FeatureEnvironment> = serde_json::from_value(fenv(2, &spec)).unwrap();
+    let waiting = tokio::spawn(reconcile(Arc::new(edited), Arc::clone(&operator.context)));
+    cluster.take(CORE);
+    cluster.observe(&mut operator.writer);
+    let back = async {
+        while cluster.get(CORE).is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), back).await.expect("it did not come back");
+    assert!(!waiting.is_finished(), "the source was not silent");
+    waiting.abort();
 }
 
 #[tokio::test]

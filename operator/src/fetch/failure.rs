@@ -18,27 +18,43 @@ pub(super) fn explain(error: &reqwest::Error, origin: &Origin, url: &Url) -> Err
             return Error::AddressBlocked(url.host_str().unwrap_or_default().to_owned());
         }
         if cause.is::<Unknown>() {
-            return unavailable(origin, "the name does not resolve");
+            return unanswered(origin, "the name does not resolve");
         }
         if let Some(tls) = cause.downcast_ref::<TlsError>() {
             return Error::TlsFailure { origin: origin.clone(), problem: tls_problem(tls) };
         }
     }
     if let Some(refused) = causes(error).find_map(io_problem) {
-        return unavailable(origin, refused);
+        return unanswered(origin, refused);
     }
     let problem = if error.is_timeout() {
         "no answer in time"
     } else if error.is_connect() {
         "no connection"
     } else {
-        "the answer is not HTTP, or broke off"
+        return unavailable(origin, "the answer is not HTTP, or broke off");
     };
-    unavailable(origin, problem)
+    unanswered(origin, problem)
 }
 
+/// It answered, with nothing that is of use.
 pub(super) fn unavailable(origin: &Origin, problem: &str) -> Error {
-    Error::UpstreamUnavailable { origin: origin.clone(), problem: problem.to_owned(), retry_after: None }
+    Error::UpstreamUnavailable {
+        origin: origin.clone(),
+        problem: problem.to_owned(),
+        answered: true,
+        retry_after: None,
+    }
+}
+
+/// It did not answer.
+pub(super) fn unanswered(origin: &Origin, problem: &str) -> Error {
+    Error::UpstreamUnavailable {
+        origin: origin.clone(),
+        problem: problem.to_owned(),
+        answered: false,
+        retry_after: None,
+    }
 }
 
 /// The error and what caused it; I/O errors hide theirs from `source`.

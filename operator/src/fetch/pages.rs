@@ -146,7 +146,12 @@ impl Request<'_> {
             StatusCode::NOT_FOUND => Error::EnvironmentNotFound(origin),
             StatusCode::TOO_MANY_REQUESTS => Error::RateLimited { origin, retry_after },
             _ if status.is_redirection() => Error::RedirectRefused(origin),
-            _ => Error::UpstreamUnavailable { origin, problem: format!("HTTP {}", status.as_u16()), retry_after },
+            _ => Error::UpstreamUnavailable {
+                origin,
+                problem: format!("HTTP {}", status.as_u16()),
+                answered: true,
+                retry_after,
+            },
         }
     }
 }

@@ -13,34 +13,24 @@ use super::{
     schedule,
 };
 use crate::{
-    api::{AppliedTo, FeatureEnvironment, FeatureEnvironmentSpec, FeatureEnvironmentStatus, Finding},
-    compile::{self, Compiled, compile},
-    document::Document,
-    fetch::{self, EnvironmentKey, Fetched, Retry},
+    api::{FeatureEnvironment, FeatureEnvironmentSpec, FeatureEnvironmentStatus},
+    fetch::Retry,
     metrics::Step,
     names::EnvironmentName,
     nudge::Nudged,
-    prune::{Rules, prune},
-    publish::{Owner, Snapshot},
-    report::{Contents, FETCHED, Facts, Failure, Fetch, Publication},
+    publish::Owner,
+    report::{FETCHED, Facts, Fetch, Publication},
 };
 
 /// Nothing is looked at more often than this.
 const LEAST_WAIT: Duration = Duration::from_millis(100);
 
 pub(super) struct Turn<'a> {
-    context: &'a Context,
-    environment: &'a FeatureEnvironment,
-    spec: &'a FeatureEnvironmentSpec,
-    namespace: String,
-    name: String,
-}
-
-/// A document that came, and what it came with.
-struct Brought {
-    document: Box<Document>,
-    key: Option<EnvironmentKey>,
-    updated_at: Option<String>,
+    pub(super) context: &'a Context,
+    pub(super) environment: &'a FeatureEnvironment,
+    pub(super) spec: &'a FeatureEnvironmentSpec,
+    pub(super) namespace: String,
+    pub(super) name: String,
 }
 
 impl<'a> Turn<'a> {
@@ -96,7 +86,7 @@ impl<'a> Turn<'a> {
         let lost =
             memory.failures == 0 && memory.snapshot.is_none() && self.context.publisher.revision(owner).is_none();
         if urgent || lost || memory.is_due(Instant::now()) {
-            match self.bring(memory, facts).await {
+            match self.bring(owner, memory, facts).await {
                 Ok(()) => {}
                 Err(error) => {
                     self.note(&error, memory, facts);
@@ -113,100 +103,6 @@ impl<'a> Turn<'a> {
                 memory.publish_failures = memory.publish_failures.saturating_add(1);
             }
         }
-    }
-
-    /// What is new becomes what is held.
-    async fn bring(&self, memory: &mut Memory, facts: &mut Facts) -> Result<(), Error> {
-        let rules = self.rules()?;
-        let Some(brought) = self.fetch(memory, facts).await? else {
-            return Ok(());
-        };
-        let updated_at = brought.updated_at.clone();
-        match self.prune_and_compile(brought, rules).await {
-            Ok(compiled) => {
-                self.hold(memory, compiled, updated_at);
-                Ok(())
-            }
-            Err(error) => {
-                memory.uncompiled = Some(Failure { reason: error.reason(), message: error.to_string() });
-                Err(error)
-            }
-        }
-    }
-
-    /// None when there is nothing new.
-    async fn fetch(&self, memory: &mut Memory, facts: &mut Facts) -> Result<Option<Brought>, Error> {
-        let lessons = memory.lessons(Instant::now());
-        let step = self.context.metrics.begin(Step::Fetch);
-        let fetched = self.context.fetcher.fetch(&self.namespace, self.spec, &lessons).await;
-        let (outcome, brought) = match fetched {
-            Ok(Fetched::StillRefused) => {
-                self.postpone_fetch(memory, Retry::Slow);
-                step.end("StillRefused");
-                return Ok(None);
-            }
-            Ok(Fetched::Unchanged) => {
-                memory.failures = 0;
-                ("Unchanged", None)
-            }
-            Ok(Fetched::Document { document, key, held, bytes }) => {
-                self.context.metrics.environments.document(&self.namespace, &self.name, bytes);
-                memory.held = Some(held);
-                memory.whole = Some(Instant::now());
-                let updated_at = document.updated_at().map(str::to_owned);
-                ("Done", Some(Brought { document, key, updated_at }))
-            }
-            Err(error) => {
-                step.end(error.reason());
-                if let fetch::Error::AuthenticationFailed { key, .. } = &error {
-                    memory.refused = Some((key.clone(), Instant::now()));
-                }
-                return Err(error.into());
-            }
-        };
-        step.end(outcome);
-        facts.fetch = Fetch::Done;
-        memory.refused = None;
-        let wait = schedule::after_success(self.spec.refresh.interval.get(), fastrand::f64());
-        memory.next_fetch = Some(Instant::now() + wait);
-        let now = Timestamp::now().as_duration().as_secs_f64();
-        self.context.metrics.environments.fetched(&self.namespace, &self.name, now);
-        Ok(brought)
-    }
-
-    /// Large documents take long enough to hold up a worker thread.
-    async fn prune_and_compile(&self, brought: Brought, rules: Rules) -> Result<Compiled, Error> {
-        let step = self.context.metrics.begin(Step::Compile);
-        let (environment, environment_flags) = (self.name.clone(), self.environment_flags());
-        let work = tokio::task::spawn_blocking(move || {
-            let pruned = prune(*brought.document, &rules);
-            let server_keys: Vec<&str> = brought.key.iter().map(EnvironmentKey::expose).collect();
-            let options = compile::Options { environment: &environment, server_keys: &server_keys, environment_flags };
-            compile(&pruned, &options)
-        });
-        let compiled = match work.await {
-            Ok(compiled) => compiled.map_err(Error::from),
-            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-        };
-        step.end(compiled.as_ref().map_or_else(Error::reason, |_| "Done"));
-        compiled
-    }
-
-    fn hold(&self, memory: &mut Memory, compiled: Compiled, updated_at: Option<String>) {
-        let summary = compiled.summary;
-        self.context.metrics.environments.compiled(&self.namespace, &self.name, summary.bytes, compiled.findings.len());
-        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        memory.contents = Some(Contents {
-            features: count(summary.features),
-            segments: count(summary.segments),
-            overrides: count(summary.identity_overrides),
-            bytes: count(summary.bytes),
-            updated_at,
-            findings: compiled.findings.iter().map(listed).collect(),
-        });
-        memory.uncompiled = None;
-        memory.failures = 0;
-        memory.snapshot = Some(Snapshot::from(compiled));
     }
 
     /// Makes the cluster carry what is held.
@@ -301,7 +197,7 @@ impl<'a> Turn<'a> {
         error.note(facts);
     }
 
-    fn postpone_fetch(&self, memory: &mut Memory, retry: Retry) {
+    pub(super) fn postpone_fetch(&self, memory: &mut Memory, retry: Retry) {
         memory.next_fetch = Some(self.later(retry, memory.failures));
         memory.failures = memory.failures.saturating_add(1);
     }
@@ -322,20 +218,6 @@ impl<'a> Turn<'a> {
         }
     }
 
-    fn rules(&self) -> Result<Rules, Error> {
-        let prune = &self.spec.prune;
-        let (server_only, overrides) = (prune.server_only_features.is_drop(), prune.identity_overrides.is_drop());
-        Ok(Rules::new(&prune.features.include, &prune.features.exclude, server_only, overrides)?)
-    }
-
-    fn environment_flags(&self) -> compile::Mode {
-        match self.spec.serve.environment_flags {
-            AppliedTo::Plain => compile::Mode::Plain,
-            AppliedTo::IdentityFree => compile::Mode::IdentityFree,
-            AppliedTo::AllSegments => compile::Mode::AllSegments,
-        }
-    }
-
     fn owner(&self) -> Result<Owner, Error> {
         let environment: EnvironmentName = self.name.parse()?;
         let reference = OwnerReference {
@@ -348,8 +230,4 @@ impl<'a> Turn<'a> {
         };
         Ok(Owner { namespace: self.namespace.clone(), environment, reference })
     }
-}
-
-fn listed(finding: &compile::Finding) -> Finding {
-    Finding { subject: finding.subject.clone(), message: finding.message.clone() }
 }

@@ -69,6 +69,14 @@ impl Cluster {
                 state.calls.push(format!("event {} again", body["reason"].as_str().unwrap()));
                 (200, body.clone())
             }
+            ("GET", "/api/v1/namespaces/shop/secrets/flagsmith") => {
+                state.calls.push("get secret".to_owned());
+                let labels = json!({"remora.dev/environment-key": "true"});
+                (
+                    200,
+                    json!({"metadata": {"name": name, "labels": labels}, "data": {"environment-key": "c2VyLmtleQ=="}}),
+                )
+            }
             ("GET", "/api/v1/namespaces/shop/pods") => {
                 state.calls.push("list pods".to_owned());
                 (

@@ -125,6 +125,10 @@ pub fn write_float(float: f64, out: &mut String) {
     let mut shortest = Digits::default();
     // Writing into `Digits` fails only if it is full, and the shortest form of a float has at most 24 characters.
     let _ = write!(shortest, "{float:e}");
+    let places = shortest.as_str().bytes().filter(u8::is_ascii_digit).count();
+    if places >= 16 {
+        shortest = evenly(float, shortest);
+    }
     let text = shortest.as_str();
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -142,6 +146,18 @@ pub fn write_float(float: f64, out: &mut String) {
     }
     out.push_str(if exponent < 0 { "e-" } else { "e+" });
     let _ = write!(out, "{:02}", exponent.unsigned_abs());
+}
+
+/// Of two shortest forms that are equally near (which takes 16 digits) Python takes the one that ends evenly, as rounding to
+/// so many digits does.
+fn evenly(float: f64, shortest: Digits) -> Digits {
+    let mantissa = shortest.as_str().split('e').next().unwrap_or_default();
+    let behind_point = mantissa.split_once('.').map_or(0, |(_, behind)| behind.len());
+    let mut rounded = Digits::default();
+    match write!(rounded, "{float:.behind_point$e}") {
+        Ok(()) if rounded.as_str().parse() == Ok(float) => rounded,
+        _ => shortest,
+    }
 }
 
 /// `first.rest` times ten to the `exponent`, written out, with at least one digit behind the point.
@@ -222,6 +238,8 @@ mod tests {
             (5e-324, "5e-324"),
             (f64::MAX, "1.7976931348623157e+308"),
             (12345678.9, "12345678.9"),
+            (1_868_498_319_353_706.25, "1868498319353706.2"),
+            (1_868_498_319_353_706.75, "1868498319353706.8"),
         ] {
             assert_eq!(repr(float), text);
         }

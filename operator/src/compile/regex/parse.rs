@@ -349,6 +349,9 @@ impl Parser<'_> {
         self.before_look_behind = outer.or(Some(self.groups));
         let node = Box::new(self.closed(flags)?);
         self.before_look_behind = outer;
+        if node.width().is_none_or(|(min, max)| min != max) {
+            return Err("looks behind by a part of no fixed width, which Python does not allow".to_owned());
+        }
         Ok(Node::Look { behind: true, negated, node })
     }
 

@@ -59,6 +59,10 @@ pub(crate) fn flags(snapshot: &Snapshot<&[u8]>, subject: &mut Subject) -> Vec<Fl
 pub(crate) fn differences(case: &Json, theirs: &Answer) -> Result<Vec<String>, String> {
     let document = case.get("document").unwrap().to_string();
     let compiled_all = compiled(&document, &everything(), Mode::AllSegments)?;
+    // What is known to be otherwise, and told: no generator makes these, but taking parts away from a case does.
+    if compiled_all.findings.iter().any(|finding| finding.message.contains("the rule type") || finding.message.contains("the JSONPath")) {
+        return Err(format!("{:?}", compiled_all.findings));
+    }
     let all = snapshot(&compiled_all);
     let mut differences = Vec::new();
     let mut differ = |what: String, ours: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {

@@ -67,7 +67,6 @@ const TRAITS: &[&str] = &[
     "$. t",
     "$.t[",
     "identity.traits.t",
-    "$..t",
     "日本",
     "7",
     "\n",
@@ -520,11 +519,8 @@ impl Maker<'_> {
                         "name",
                         "metadata.id",
                         "metadata",
-                        "variants[0].weight",
-                        "variants[0].value",
                         "variants",
                         "priority",
-                        "variants[1].key",
                     ],
                 );
                 let feature = self.features[self.random.usize(..self.features.len())].clone();
@@ -540,9 +536,7 @@ impl Maker<'_> {
                         "metadata.id",
                         "metadata.source",
                         "rules",
-                        "rules[0].type",
-                        "overrides[0].enabled",
-                        "rules[0].conditions[0].operator",
+                        "overrides",
                     ],
                 );
                 path(self.random, "segments", &segment, field)

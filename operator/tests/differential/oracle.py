@@ -69,7 +69,9 @@ def identity_free(context):
             return False
         return all(condition["property"].startswith(IDENTITY_FREE) for condition in conditions(segment["rules"]))
 
-    return {**context, "segments": {key: segment for key, segment in context["segments"].items() if is_free(segment)}}
+    # A segment without rules matches nobody; it counts still as one that targets its features.
+    segments = {key: segment if is_free(segment) else {**segment, "rules": []} for key, segment in context["segments"].items()}
+    return {**context, "segments": segments}
 
 
 def dumps(value):

@@ -16,7 +16,7 @@ enum Part {
     /// A group with its opening; the number if it keeps what it matched.
     Group(String, Option<usize>, Box<Part>),
     Again(String, usize),
-    If(String, usize, Box<Part>, Box<Part>),
+    If(String, Box<Part>, Box<Part>),
 }
 
 /// A pattern that texts can be made for.
@@ -225,7 +225,7 @@ impl Writer<'_> {
             _ => number.to_string(),
         };
         let (yes, no) = (self.sequence(depth), self.sequence(depth));
-        Part::If(name, number, Box::new(yes), Box::new(no))
+        Part::If(name, Box::new(yes), Box::new(no))
     }
 
     fn part(&mut self, depth: u8) -> Part {
@@ -276,7 +276,7 @@ impl Part {
                 content.write(out);
                 out.push(')');
             }
-            Self::If(name, _, yes, no) => {
+            Self::If(name, yes, no) => {
                 out.push_str(&format!("(?({name})"));
                 yes.write(out);
                 out.push('|');
@@ -316,7 +316,7 @@ impl Part {
                 }
             }
             Self::Again(_, number) => out.push_str(&groups.get(number - 1).cloned().unwrap_or_default()),
-            Self::If(_, _, yes, no) => (if random.bool() { yes } else { no }).sample(random, groups, out),
+            Self::If(_, yes, no) => (if random.bool() { yes } else { no }).sample(random, groups, out),
         }
     }
 }

@@ -175,8 +175,8 @@ impl Fetcher {
         let answer = in_time(spec.refresh.timeout, &origin, request.send()).await;
         drop(turn);
         match &answer {
-            // What was not even answered is of no use to others who ask the same server.
-            Err(Error::UpstreamUnavailable { problem, answered: false, .. }) => self.turnstile.missed(&origin, problem),
+            // Others who ask the same server need not try what just failed.
+            Err(Error::UpstreamUnavailable { problem, reached: false, .. }) => self.turnstile.missed(&origin, problem),
             _ => self.turnstile.reached(&origin),
         }
         let answer = answer?;

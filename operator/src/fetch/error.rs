@@ -98,8 +98,8 @@ pub enum Error {
         origin: Origin,
         /// What happened.
         problem: String,
-        /// Whether it answered at all.
-        answered: bool,
+        /// Whether there was a connection at all.
+        reached: bool,
         /// How long it asks us to wait.
         retry_after: Option<Duration>,
     },

@@ -18,41 +18,34 @@ pub(super) fn explain(error: &reqwest::Error, origin: &Origin, url: &Url) -> Err
             return Error::AddressBlocked(url.host_str().unwrap_or_default().to_owned());
         }
         if cause.is::<Unknown>() {
-            return unanswered(origin, "the name does not resolve");
+            return unreached(origin, "the name does not resolve");
         }
         if let Some(tls) = cause.downcast_ref::<TlsError>() {
             return Error::TlsFailure { origin: origin.clone(), problem: tls_problem(tls) };
         }
     }
-    if let Some(refused) = causes(error).find_map(io_problem) {
-        return unanswered(origin, refused);
-    }
-    let problem = if error.is_timeout() {
-        "no answer in time"
-    } else if error.is_connect() {
-        "no connection"
-    } else {
-        return unavailable(origin, "the answer is not HTTP, or broke off");
+    let system = causes(error).find_map(io_problem);
+    let problem = match system {
+        Some(problem) => problem,
+        None if error.is_timeout() => "no answer in time",
+        None if error.is_connect() => "no connection",
+        None => "the answer is not HTTP, or broke off",
     };
-    unanswered(origin, problem)
+    // One environment's answer may break off while others get theirs; without a connection, nobody gets one.
+    if error.is_connect() { unreached(origin, problem) } else { unavailable(origin, problem) }
 }
 
-/// It answered, with nothing that is of use.
+/// It was reached, and gave nothing that is of use.
 pub(super) fn unavailable(origin: &Origin, problem: &str) -> Error {
-    Error::UpstreamUnavailable {
-        origin: origin.clone(),
-        problem: problem.to_owned(),
-        answered: true,
-        retry_after: None,
-    }
+    Error::UpstreamUnavailable { origin: origin.clone(), problem: problem.to_owned(), reached: true, retry_after: None }
 }
 
-/// It did not answer.
-pub(super) fn unanswered(origin: &Origin, problem: &str) -> Error {
+/// It cannot be reached.
+pub(super) fn unreached(origin: &Origin, problem: &str) -> Error {
     Error::UpstreamUnavailable {
         origin: origin.clone(),
         problem: problem.to_owned(),
-        answered: false,
+        reached: false,
         retry_after: None,
     }
 }

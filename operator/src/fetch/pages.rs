@@ -149,7 +149,7 @@ impl Request<'_> {
             _ => Error::UpstreamUnavailable {
                 origin,
                 problem: format!("HTTP {}", status.as_u16()),
-                answered: true,
+                reached: true,
                 retry_after,
             },
         }

@@ -7,7 +7,7 @@ mod condition;
 mod environment;
 mod finding;
 pub(crate) mod property;
-mod python;
+pub(crate) mod python;
 mod regex;
 mod review;
 

@@ -4,13 +4,14 @@
 //! [`crate::prune`] and [`crate::compile`] take it from here.
 
 mod identities;
+mod list;
 mod read;
 mod scalar;
 
 use serde::Deserialize;
 
+pub(crate) use list::list;
 pub use read::{Error, parse};
-pub(crate) use scalar::list;
 use scalar::null_is_default;
 pub use scalar::{ConditionValue, Number, Scalar};
 

@@ -68,7 +68,7 @@ fn digit(c: char) -> Option<char> {
 }
 
 /// The ranges of a class that regex_syntax knows.
-pub(super) fn ranges(class: &str) -> Vec<(char, char)> {
+pub(crate) fn ranges(class: &str) -> Vec<(char, char)> {
     match regex_syntax::parse(class).map(regex_syntax::hir::Hir::into_kind) {
         Ok(HirKind::Class(Class::Unicode(class))) => class.iter().map(|range| (range.start(), range.end())).collect(),
         _ => Vec::new(),

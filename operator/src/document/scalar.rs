@@ -6,6 +6,8 @@ use serde_json::value::RawValue;
 
 use remora_snapshot::{Integer, json, write_float};
 
+use super::list::list;
+
 /// A string, number, boolean or null, as one JSON token in the form in which it is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scalar(Box<str>);
@@ -101,38 +103,6 @@ impl<'de> Deserialize<'de> for ConditionValue {
             _ => Err(D::Error::custom("expected a string, an array or null")),
         }
     }
-}
-
-/// The members of a JSON array as Python's `str` prints them.
-///
-/// # Errors
-/// If the text is no JSON array of scalars.
-pub(crate) fn list(text: &str) -> Result<Vec<String>, String> {
-    let members: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    members.into_iter().map(|member| python_str(member.get())).collect()
-}
-
-fn python_str(token: &str) -> Result<String, String> {
-    Ok(match token.as_bytes().first() {
-        Some(b'n') => "None".to_owned(),
-        Some(b't') => "True".to_owned(),
-        Some(b'f') => "False".to_owned(),
-        Some(b'"') => string(token)?,
-        Some(b'-' | b'0'..=b'9') => {
-            // Python reads -0 as the integer 0, and a float beyond all as infinity.
-            let value: f64 = token.parse().map_err(|_| "malformed number".to_owned())?;
-            if Integer::parse(token).is_none() && value.is_infinite() {
-                if value < 0.0 { "-inf".to_owned() } else { "inf".to_owned() }
-            } else {
-                number(token)?.text
-            }
-        }
-        _ => {
-            return Err(
-                "expected strings, numbers, true, false or null in the list, found an array or an object".to_owned()
-            );
-        }
-    })
 }
 
 /// An absent member and `null` are the same.

@@ -261,7 +261,10 @@ mod tests {
     fn members_are_printed_as_python_does() {
         for (text, members) in [
             ("[]", &[][..]),
-            (r#"[1, 1.0, -0, -0.0, 1E2, 1e400, "a", true, null]"#, &["1", "1.0", "0", "-0.0", "100.0", "inf", "a", "True", "None"]),
+            (
+                r#"[1, 1.0, -0, -0.0, 1E2, 1e400, "a", true, null]"#,
+                &["1", "1.0", "0", "-0.0", "100.0", "inf", "a", "True", "None"],
+            ),
             ("[NaN,Infinity,-Infinity]", &["nan", "inf", "-inf"]),
             (r#"[["a", 1], {"k": "it's", "l": []}]"#, &["['a', 1]", r#"{'k': "it's", 'l': []}"#]),
             (r#"[["\n\u0000\u00a0é\ud83d\ude00\u2028\\'\""]]"#, &[r#"['\n\x00\xa0é😀\u2028\\\'"']"#]),
@@ -269,9 +272,30 @@ mod tests {
             (r#"[{"a": 1, "b": 2, "a": 3}]"#, &["{'a': 3, 'b': 2}"]),
             ("[12345678901234567890123]", &["12345678901234567890123"]),
         ] {
-            assert_eq!(list(text).as_deref(), Ok(members.iter().map(|m| (*m).to_owned()).collect::<Vec<_>>().as_slice()), "{text}");
+            assert_eq!(
+                list(text).as_deref(),
+                Ok(members.iter().map(|m| (*m).to_owned()).collect::<Vec<_>>().as_slice()),
+                "{text}"
+            );
         }
-        for text in ["[", "[1", "[1,]", "[,1]", "[01]", "[+1]", "[1.]", "[.5]", "[1] x", "['a']", "[\"\t\"]", r#"["\x"]"#, "[{1:2}]", "[1e]", "[-]", "[tru]"] {
+        for text in [
+            "[",
+            "[1",
+            "[1,]",
+            "[,1]",
+            "[01]",
+            "[+1]",
+            "[1.]",
+            "[.5]",
+            "[1] x",
+            "['a']",
+            "[\"\t\"]",
+            r#"["\x"]"#,
+            "[{1:2}]",
+            "[1e]",
+            "[-]",
+            "[tru]",
+        ] {
             assert!(list(text).is_err(), "{text}");
         }
         assert!(list(&"[".repeat(100_000)).is_err());

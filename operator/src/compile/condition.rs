@@ -2,7 +2,6 @@
 
 use remora_snapshot::model::{Comparand, Comparison, Test};
 
-use super::finding::quoted;
 use super::{python, regex};
 use crate::document::{Condition, ConditionValue, list};
 
@@ -12,15 +11,20 @@ pub(super) type Judged = Result<Test, String>;
 const OPERATORS: &str = "EQUAL, NOT_EQUAL, GREATER_THAN, GREATER_THAN_INCLUSIVE, LESS_THAN, LESS_THAN_INCLUSIVE, CONTAINS, NOT_CONTAINS, \
                          REGEX, MODULO, IN, IS_SET, IS_NOT_SET, PERCENTAGE_SPLIT";
 
+/// Is it one of Flagsmith's operators?
+pub(super) fn is_operator(name: &str) -> bool {
+    OPERATORS.split(", ").any(|operator| operator == name)
+}
+
 /// What the condition asks of its property. A value by which it can never match, and one on which Flagsmith's engine
-/// raises, make it false, and are told.
+/// raises, make it false, and are told; not the value itself, which may be personal.
 pub(super) fn test(condition: &Condition) -> Judged {
     let text = match &condition.value {
         ConditionValue::Null => None,
         ConditionValue::Text(text) => Some(text.as_str()),
         ConditionValue::List(_) if condition.operator == "IN" => None,
         ConditionValue::List(_) => {
-            return Err(format!("{} has a list as its value, which only IN can have", condition.operator));
+            return Err("its value is a list, which only IN can have".to_owned());
         }
     };
     match condition.operator.as_str() {
@@ -36,13 +40,13 @@ pub(super) fn test(condition: &Condition) -> Judged {
         }
         "REGEX" => regex::compile(text.unwrap_or("None"))
             .map(Test::Matches)
-            .map_err(|problem| format!("the pattern {} {problem}", quoted(text.unwrap_or("None")))),
+            .map_err(|problem| format!("the pattern {problem}")),
         "MODULO" => modulo(text),
         "IN" => members(&condition.value),
         "IS_SET" => Ok(Test::IsSet),
         "IS_NOT_SET" => Ok(Test::IsNotSet),
         "PERCENTAGE_SPLIT" => percentage(text),
-        unknown => Err(format!("the operator {} is unknown; operators are {OPERATORS}", quoted(unknown))),
+        _ => Err(format!("the operator is unknown; operators are {OPERATORS}")),
     }
 }
 
@@ -65,20 +69,18 @@ fn comparand(text: Option<&str>) -> Comparand {
 fn modulo(text: Option<&str>) -> Judged {
     let parts = text.and_then(|text| text.split_once('|'));
     match parts.map(|(divisor, remainder)| (python::float(divisor), python::float(remainder))) {
-        Some((Some(0.0), Some(_))) => Err("MODULO divides by zero; write divisor|remainder, as 2|0".to_owned()),
+        Some((Some(0.0), Some(_))) => Err("it divides by zero; write divisor|remainder, as 2|0".to_owned()),
         Some((Some(divisor), Some(remainder))) if !divisor.is_nan() && !remainder.is_nan() => {
             Ok(Test::Modulo { divisor, remainder })
         }
-        _ => {
-            Err(format!("MODULO cannot match by {}; write divisor|remainder, as 2|0", quoted(text.unwrap_or_default())))
-        }
+        _ => Err("its value can match nothing; write divisor|remainder, as 2|0".to_owned()),
     }
 }
 
 /// A list, a JSON array, or text between commas, none of it trimmed.
 fn members(value: &ConditionValue) -> Judged {
     match value {
-        ConditionValue::Null => Err("IN has no value; write members between commas, or a JSON array".to_owned()),
+        ConditionValue::Null => Err("it has no value; write members between commas, or a JSON array".to_owned()),
         ConditionValue::List(members) => Ok(Test::In(members.clone())),
         ConditionValue::Text(text) => {
             let array = text.starts_with('[').then(|| list(text)).and_then(Result::ok);
@@ -89,11 +91,8 @@ fn members(value: &ConditionValue) -> Judged {
 
 fn percentage(text: Option<&str>) -> Judged {
     match text.map(python::float) {
-        None => Err("PERCENTAGE_SPLIT has no value; write a percentage, as 12.5".to_owned()),
+        None => Err("it has no value; write a percentage, as 12.5".to_owned()),
         Some(Some(threshold)) if !threshold.is_nan() => Ok(Test::Percentage { threshold }),
-        Some(_) => Err(format!(
-            "PERCENTAGE_SPLIT cannot match {}; write a percentage, as 12.5",
-            quoted(text.unwrap_or_default())
-        )),
+        Some(_) => Err("its value can match nothing; write a percentage, as 12.5".to_owned()),
     }
 }

@@ -141,11 +141,10 @@ impl Work<'_> {
                 "ALL" => Some(Junction::All),
                 "ANY" => Some(Junction::Any),
                 "NONE" => Some(Junction::None),
-                unknown => {
-                    problems.push(format!(
-                        "the rule type {} is unknown; types are ALL, ANY and NONE. The segment does not match",
-                        quoted(unknown)
-                    ));
+                _ => {
+                    problems.push(
+                        "a rule's type is unknown; types are ALL, ANY and NONE. The segment does not match".to_owned(),
+                    );
                     None
                 }
             };
@@ -164,7 +163,8 @@ impl Work<'_> {
 
     fn condition(&mut self, condition: &document::Condition, problems: &mut Vec<String>) -> Condition {
         let test = condition::test(condition).unwrap_or_else(|problem| {
-            problems.push(format!("{problem}. The condition is false"));
+            let property = quoted(&condition.property);
+            problems.push(format!("{} on {property}: {problem}. The condition is false", operator_of(condition)));
             Test::Constant(false)
         });
         let property = if condition.operator == "PERCENTAGE_SPLIT" && condition.property.is_empty() {
@@ -180,6 +180,11 @@ impl Work<'_> {
 
 fn any_condition(rules: &[document::Rule], holds: &dyn Fn(&document::Condition) -> bool) -> bool {
     rules.iter().any(|rule| rule.conditions.iter().any(holds) || any_condition(&rule.rules, holds))
+}
+
+/// The operator as it is told: one of Flagsmith's, or none of them.
+fn operator_of(condition: &document::Condition) -> &str {
+    if condition::is_operator(&condition.operator) { &condition.operator } else { "a condition" }
 }
 
 fn context(state: &FeatureState, place: &str) -> Result<Context, Error> {

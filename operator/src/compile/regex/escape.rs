@@ -70,7 +70,7 @@ pub(super) fn inside(source: &mut Source<'_>, ascii: bool) -> Result<Result<char
 
 fn octal(digits: &str) -> Result<char, String> {
     let c = code_point(digits, 8)?;
-    if u32::from(c) > 0o377 { Err(format!("has the octal escape \\{digits}, which is more than \\377")) } else { Ok(c) }
+    if u32::from(c) > 0o377 { Err("has an octal escape that is more than \\377".to_owned()) } else { Ok(c) }
 }
 
 /// A character that can be written in and outside of sets.
@@ -95,16 +95,10 @@ fn character(source: &mut Source<'_>, c: char) -> Result<char, String> {
 
 fn hexadecimal(source: &mut Source<'_>, kind: char, count: usize) -> Result<char, String> {
     let digits = source.digits(16, count);
-    if digits.len() == count {
-        code_point(&digits, 16)
-    } else {
-        Err(format!("has the incomplete escape \\{kind}{digits}"))
-    }
+    if digits.len() == count { code_point(&digits, 16) } else { Err(format!("has an incomplete escape \\{kind}")) }
 }
 
 fn code_point(digits: &str, radix: u32) -> Result<char, String> {
     let number = u32::from_str_radix(digits, radix).ok();
-    number
-        .and_then(char::from_u32)
-        .ok_or_else(|| format!("has the escape of a character that does not exist, {digits}"))
+    number.and_then(char::from_u32).ok_or_else(|| "has the escape of a character that does not exist".to_owned())
 }

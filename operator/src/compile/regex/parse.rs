@@ -324,16 +324,16 @@ impl Parser<'_> {
         if self.source.take("<") {
             let name = self.source.until('>')?;
             if !is_identifier(&name) {
-                return Err(format!("has a group with the bad name {name:?}"));
+                return Err("has a group with a bad name".to_owned());
             }
             if self.names.insert(name.clone(), self.groups + 1).is_some() {
-                return Err(format!("has two groups with the name {name:?}"));
+                return Err("has two groups with one name".to_owned());
             }
             return self.capture(flags);
         }
         if self.source.take("=") {
             let name = self.source.until(')')?;
-            let group = *self.names.get(&name).ok_or_else(|| format!("refers to the unknown group {name:?}"))?;
+            let group = *self.names.get(&name).ok_or("refers to an unknown group")?;
             return self.reference(group, flags);
         }
         Err("has an unknown extension (?P".to_owned())
@@ -360,7 +360,7 @@ impl Parser<'_> {
         let group = match name.parse::<u32>() {
             Ok(number) if number > 0 => number,
             Ok(number) => return Err(format!("asks for group {number}, which does not exist")),
-            Err(_) => *self.names.get(&name).ok_or_else(|| format!("asks for the unknown group {name:?}"))?,
+            Err(_) => *self.names.get(&name).ok_or("asks for an unknown group")?,
         };
         self.asked_for = self.asked_for.max(group);
         self.stands_before_look_behind(group)?;

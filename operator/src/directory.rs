@@ -24,7 +24,9 @@ pub enum Error {
         source: io::Error,
     },
     /// There is no snapshot.
-    #[error("{0} holds no snapshot: neither a file `core` nor directories with one; write one with `remora-operator compile`")]
+    #[error(
+        "{0} holds no snapshot: neither a file `core` nor directories with one; write one with `remora-operator compile`"
+    )]
     NoSnapshot(PathBuf),
     /// Several, and none was named.
     #[error("{path} holds several environments ({names}): name one with --environment")]

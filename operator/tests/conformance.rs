@@ -39,7 +39,8 @@ fn files(folder: &Path) -> Vec<(String, String)> {
 
 fn compiled(document: &str, server_keys: &[&str], environment_flags: Mode) -> Compiled {
     let rules = Rules::new(&[], &[], false, false).unwrap();
-    let pruned = prune(document::parse(document.as_bytes()).unwrap_or_else(|error| panic!("{error}: {document}")), &rules);
+    let pruned =
+        prune(document::parse(document.as_bytes()).unwrap_or_else(|error| panic!("{error}: {document}")), &rules);
     compile(&pruned, &Options { environment: "conformance", server_keys, environment_flags }).unwrap()
 }
 
@@ -71,7 +72,8 @@ fn every_condition_is_as_the_engine_has_it() {
     let cases: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut wrong = Vec::new();
     // One segment a case, each overriding a feature of its own, so that one document asks many conditions of one trait.
-    let together = |a: &Value, b: &Value| a["op"] == b["op"] && a["trait"] == b["trait"] && a["op"] != "PERCENTAGE_SPLIT";
+    let together =
+        |a: &Value, b: &Value| a["op"] == b["op"] && a["trait"] == b["trait"] && a["op"] != "PERCENTAGE_SPLIT";
     for cases in cases.chunk_by(together) {
         let compiled = compiled(&context::conditions(cases), &[], Mode::Plain);
         let snapshot = snapshot(&compiled);
@@ -85,7 +87,13 @@ fn every_condition_is_as_the_engine_has_it() {
         }
     }
     assert_eq!(cases.len(), 25_658, "conditions.jsonl is not complete");
-    assert!(wrong.is_empty(), "{} of {} differ, among them\n{}", wrong.len(), cases.len(), wrong.iter().take(20).cloned().collect::<Vec<_>>().join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {} differ, among them\n{}",
+        wrong.len(),
+        cases.len(),
+        wrong.iter().take(20).cloned().collect::<Vec<_>>().join("\n")
+    );
 }
 
 #[test]
@@ -132,19 +140,31 @@ fn the_engines_own_cases_pass() {
             }
         }
         let explanations = snapshot.explain(&mut subject);
-        let (segments, flags): (Vec<_>, Vec<_>) = explanations.iter().partition(|e| e.feature.starts_with(context::MEMBERSHIP));
-        let matched: Vec<&str> = segments.iter().filter(|e| e.enabled).map(|e| &e.feature[context::MEMBERSHIP.len()..]).collect();
-        let expected: Vec<String> = case["result"]["segments"].as_array().into_iter().flatten().map(|s| context::place_of(&case["context"], s)).collect();
+        let (segments, flags): (Vec<_>, Vec<_>) =
+            explanations.iter().partition(|e| e.feature.starts_with(context::MEMBERSHIP));
+        let matched: Vec<&str> =
+            segments.iter().filter(|e| e.enabled).map(|e| &e.feature[context::MEMBERSHIP.len()..]).collect();
+        let expected: Vec<String> = case["result"]["segments"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|s| context::place_of(&case["context"], s))
+            .collect();
         assert_eq!(matched, expected, "{name}: segments");
         let wanted = case["result"]["flags"].as_object().unwrap();
         assert_eq!(flags.len(), wanted.len(), "{name}: flags");
         for flag in flags {
             let wanted = &wanted[&flag.feature];
-            let variant: Value = flag.variant.as_deref().map_or(Value::Null, |json| serde_json::from_str(json).unwrap());
+            let variant: Value =
+                flag.variant.as_deref().map_or(Value::Null, |json| serde_json::from_str(json).unwrap());
             // Engines before 11 knew no STATIC.
             let reason = if flag.reason == "STATIC" { "DEFAULT" } else { &flag.reason };
             assert_eq!(serde_json::from_str::<Value>(&flag.value).unwrap(), wanted["value"], "{name}: {flag:?}");
-            assert_eq!((Value::from(flag.enabled), Value::from(reason), variant), (wanted["enabled"].clone(), wanted["reason"].clone(), wanted["variant"].clone()), "{name}: {flag:?}");
+            assert_eq!(
+                (Value::from(flag.enabled), Value::from(reason), variant),
+                (wanted["enabled"].clone(), wanted["reason"].clone(), wanted["variant"].clone()),
+                "{name}: {flag:?}"
+            );
         }
     }
 }
@@ -177,8 +197,18 @@ fn the_answers_of_a_real_server_are_ours() {
     for (name, text) in cases {
         let case: Value = serde_json::from_str(&text).unwrap();
         let body: Value = serde_json::from_str(&answer(&snapshot, &case["request"], role(&name))).unwrap();
-        let flags: Vec<Value> = body.as_array().unwrap().iter().map(|flag| serde_json::json!([flag["feature"]["name"], flag["enabled"], flag["feature_state_value"]])).collect();
-        let wanted: Vec<Value> = case["flags"].as_array().unwrap().iter().map(|flag| serde_json::json!([flag["name"], flag["enabled"], flag["value"]])).collect();
+        let flags: Vec<Value> = body
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|flag| serde_json::json!([flag["feature"]["name"], flag["enabled"], flag["feature_state_value"]]))
+            .collect();
+        let wanted: Vec<Value> = case["flags"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|flag| serde_json::json!([flag["name"], flag["enabled"], flag["value"]]))
+            .collect();
         assert_eq!(flags, wanted, "{name}");
     }
 }

@@ -97,9 +97,14 @@ fn write(explanation: &Explanation, out: &mut impl Write) -> std::io::Result<()>
     match decision {
         Decision::Default => writeln!(out, "  its default; no segment and no identity override applies")?,
         Decision::IdentityOverride => writeln!(out, "  an override of this identity")?,
-        Decision::Segment { name, rank: 0 } => writeln!(out, "  the override of segment {name:?}, the strongest there is")?,
+        Decision::Segment { name, rank: 0 } => {
+            writeln!(out, "  the override of segment {name:?}, the strongest there is")?
+        }
         Decision::Segment { name, rank } => {
-            writeln!(out, "  the override of segment {name:?}; {rank} stronger ones exist, whose segments do not match")?;
+            writeln!(
+                out,
+                "  the override of segment {name:?}; {rank} stronger ones exist, whose segments do not match"
+            )?;
         }
     }
     if let Some(percentage) = percentage {

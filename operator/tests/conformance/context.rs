@@ -22,7 +22,8 @@ pub(crate) fn conditions(cases: &[Value]) -> String {
             })
         })
         .collect();
-    let features: Vec<Value> = (0..cases.len()).map(|number| state(number, &name(number), false, &Value::Null)).collect();
+    let features: Vec<Value> =
+        (0..cases.len()).map(|number| state(number, &name(number), false, &Value::Null)).collect();
     document_of("e", &Value::from("e"), &features, &segments)
 }
 
@@ -30,7 +31,8 @@ pub(crate) fn conditions(cases: &[Value]) -> String {
 pub(crate) fn split(seed: &str) -> String {
     let mut feature = state(1, "f", true, &Value::Null);
     feature["featurestate_uuid"] = Value::from(seed);
-    feature["multivariate_feature_state_values"] = json!([{"id": 1, "percentage_allocation": 50, "multivariate_feature_option": {"value": 1}}]);
+    feature["multivariate_feature_state_values"] =
+        json!([{"id": 1, "percentage_allocation": 50, "multivariate_feature_option": {"value": 1}}]);
     document_of("e", &Value::from("e"), &[feature], &[])
 }
 
@@ -44,7 +46,13 @@ pub(crate) fn document(context: &Value) -> String {
     for (number, segment) in values(&context["segments"]).enumerate() {
         let membership = format!("{MEMBERSHIP}{number}");
         features.push(state(100_000 + number, &membership, false, &Value::Null));
-        let mut overrides: Vec<Value> = segment["overrides"].as_array().into_iter().flatten().enumerate().map(|(n, o)| feature_state(n, o)).collect();
+        let mut overrides: Vec<Value> = segment["overrides"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .enumerate()
+            .map(|(n, o)| feature_state(n, o))
+            .collect();
         overrides.push(state(100_000 + number, &membership, true, &Value::Null));
         segments.push(json!({
             "id": segment["key"].as_str().unwrap().parse::<i64>().unwrap_or(1_000_000 + number as i64),
@@ -58,7 +66,9 @@ pub(crate) fn document(context: &Value) -> String {
 
 /// Which segment of a context a result speaks of, as the rest of its membership's name.
 pub(crate) fn place_of(context: &Value, result: &Value) -> String {
-    let same = |segment: &Value| segment["name"] == result["name"] && (result["metadata"].is_null() || segment["metadata"] == result["metadata"]);
+    let same = |segment: &Value| {
+        segment["name"] == result["name"] && (result["metadata"].is_null() || segment["metadata"] == result["metadata"])
+    };
     values(&context["segments"]).position(same).unwrap().to_string()
 }
 
@@ -85,7 +95,8 @@ fn state(id: usize, name: &str, enabled: bool, value: &Value) -> Value {
 
 fn feature_state(number: usize, feature: &Value) -> Value {
     let id = feature["metadata"]["id"].as_u64().map_or(number, |id| id as usize);
-    let mut state = state(id, feature["name"].as_str().unwrap(), feature["enabled"].as_bool().unwrap(), &feature["value"]);
+    let mut state =
+        state(id, feature["name"].as_str().unwrap(), feature["enabled"].as_bool().unwrap(), &feature["value"]);
     state["featurestate_uuid"] = feature["key"].clone();
     if !feature["priority"].is_null() {
         state["feature_segment"] = json!({"priority": feature["priority"]});
@@ -104,5 +115,6 @@ fn feature_state(number: usize, feature: &Value) -> Value {
 }
 
 fn document_of(key: &str, name: &Value, features: &[Value], segments: &[Value]) -> String {
-    json!({"id": 1, "api_key": key, "name": name, "project": {"segments": segments}, "feature_states": features}).to_string()
+    json!({"id": 1, "api_key": key, "name": name, "project": {"segments": segments}, "feature_states": features})
+        .to_string()
 }

@@ -23,7 +23,7 @@ mod patterns;
 #[path = "differential/values.rs"]
 mod values;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -87,6 +87,7 @@ fn random_documents_are_answered_as_by_flagsmith() {
     // Compiling takes most of the time: a long run asks more of each document.
     let identities = if seconds.is_some() { 40..160 } else { 8..24 };
     let (mut documents, mut refused, mut evaluations, mut flags) = (0, 0, 0, 0);
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut waiting: VecDeque<Json> = VecDeque::new();
     loop {
         while waiting.len() < AHEAD && goes_on(documents + waiting.len()) {
@@ -108,11 +109,20 @@ fn random_documents_are_answered_as_by_flagsmith() {
             Err(_) => refused += 1,
         }
         evaluations += theirs.identities.len();
-        flags += theirs.identities.iter().map(|identity| identity.flags.len()).sum::<usize>();
+        for flag in theirs.identities.iter().flat_map(|identity| &identity.flags) {
+            flags += 1;
+            // Up to what is particular to the document: STATIC, TARGETING_MATCH, …
+            let reason = flag.3.split(';').next().unwrap_or_default();
+            *reasons.entry(reason.to_owned()).or_default() += 1;
+        }
     }
     eprintln!(
-        "{documents} documents ({refused} of them refused), {evaluations} evaluations of {flags} flags: all answers are the same"
+        "{documents} documents ({refused} of them refused), {evaluations} evaluations of {flags} flags: all answers are the same; \
+         reasons {reasons:?}"
     );
+    for reason in ["STATIC", "DEFAULT", "TARGETING_MATCH", "SPLIT", "ERROR"] {
+        assert!(reasons.contains_key(reason), "no answer had the reason {reason}: {reasons:?}");
+    }
     assert!(refused * 10 <= documents, "{refused} of {documents} documents were refused");
 }
 

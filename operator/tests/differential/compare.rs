@@ -55,6 +55,21 @@ pub(crate) fn flags(snapshot: &Snapshot<&[u8]>, subject: &mut Subject) -> Vec<Fl
     snapshot.explain(subject).into_iter().map(flag).collect()
 }
 
+/// The percentage of an identity's key in a split with a seed, as it is printed.
+pub(crate) fn percentage(seed: &str, key: &str) -> String {
+    let seed = Json::from(seed);
+    let document = format!(
+        r#"{{"api_key":"","project":{{}},"feature_states":[{{"feature":{{"id":1,"name":"f"}},"enabled":true,"featurestate_uuid":{seed},
+            "multivariate_feature_state_values":[{{"id":1,"percentage_allocation":1,"multivariate_feature_option":{{}}}}]}}]}}"#
+    );
+    let compiled = compiled(&document, &everything(), Mode::Plain).unwrap();
+    let snapshot = snapshot(&compiled);
+    let mut subject = Subject::default();
+    snapshot.identify(&mut subject, "x");
+    snapshot.set_key(&mut subject, key);
+    format!("{:?}", snapshot.explain(&mut subject)[0].percentage.unwrap())
+}
+
 /// Where our answers are others than the engine's; `Err` if the case is none, as nothing is served then.
 pub(crate) fn differences(case: &Json, theirs: &Answer) -> Result<Vec<String>, String> {
     let document = case.get("document").unwrap().to_string();

@@ -42,7 +42,7 @@ impl Maker<'_> {
             ]));
         }
         let depth = self.random.u8(..4);
-        let rules: Vec<Json> = (0..[0, 1, 1, 1, 1, 2][self.random.usize(..6)]).map(|_| self.rule(depth)).collect();
+        let rules: Vec<Json> = (0..[0, 1, 1, 1, 1, 2][self.random.usize(..6)]).map(|_| self.rule(depth, id)).collect();
         map([
             ("id", id.into()),
             ("name", self.word().as_str().into()),
@@ -51,10 +51,14 @@ impl Maker<'_> {
         ])
     }
 
-    fn rule(&mut self, depth: u8) -> Json {
-        let conditions: Vec<Json> = (0..[0, 1, 1, 1, 2, 3][self.random.usize(..6)]).map(|_| self.condition()).collect();
-        let rules: Vec<Json> =
-            if depth > 0 { (0..self.random.usize(..3)).map(|_| self.rule(depth - 1)).collect() } else { Vec::new() };
+    fn rule(&mut self, depth: u8, segment: i64) -> Json {
+        let conditions: Vec<Json> =
+            (0..[0, 1, 1, 1, 2, 3][self.random.usize(..6)]).map(|_| self.condition(segment)).collect();
+        let rules: Vec<Json> = if depth > 0 {
+            (0..self.random.usize(..3)).map(|_| self.rule(depth - 1, segment)).collect()
+        } else {
+            Vec::new()
+        };
         map([
             ("type", pick(self.random, &["ALL", "ANY", "NONE", "ALL"]).into()),
             ("conditions", conditions.into()),
@@ -62,7 +66,7 @@ impl Maker<'_> {
         ])
     }
 
-    fn condition(&mut self) -> Json {
+    fn condition(&mut self, segment: i64) -> Json {
         let operator = if once_in(self.random, 60) { "BETWEEN" } else { pick(self.random, OPERATORS) };
         let property = self.property(operator);
         let value = match operator {
@@ -82,12 +86,11 @@ impl Maker<'_> {
             "IN" => self.members(),
             "PERCENTAGE_SPLIT" if self.random.u8(..5) > 0 => match self.random.u8(..3) {
                 0 => self.random.u8(..101).to_string().as_str().into(),
-                // One of the values that there are, to the bit, or its neighbour.
+                // That of an identity to the bit, or its neighbour.
                 1 => {
-                    let exact = f64::from(self.random.u16(..9999)) / 9998.0 * 100.0;
-                    format!("{:?}", f64::from_bits(exact.to_bits().wrapping_add_signed(self.random.i64(-1..2))))
-                        .as_str()
-                        .into()
+                    let exact: f64 = self.exact(&segment.to_string()).parse().unwrap();
+                    let near = f64::from_bits(exact.to_bits().wrapping_add_signed(self.random.i64(-1..2)));
+                    format!("{near:?}").as_str().into()
                 }
                 _ => pick(
                     self.random,

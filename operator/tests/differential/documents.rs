@@ -81,6 +81,7 @@ const IDENTIFIERS: &[&str] = &[
 /// One environment that is being made.
 pub(crate) struct Maker<'r> {
     pub(super) random: &'r mut Rng,
+    pub(super) key: String,
     pub(super) features: Vec<String>,
     pub(super) segments: Vec<i64>,
     pub(super) identifiers: Vec<String>,
@@ -92,7 +93,11 @@ pub(crate) struct Maker<'r> {
 
 /// A document, and so many identities to ask it for.
 pub(crate) fn case(random: &mut Rng, identities: Range<usize>) -> Json {
-    let features = distinct(random, FEATURES, 7);
+    let key = pick(random, &["e", "env", "größe", "7", "QjgYur4LQTwe5HpvbvhpzK"]).to_owned();
+    let mut features = distinct(random, FEATURES, 7);
+    if once_in(random, 40) {
+        features.extend((0..random.usize(60..140)).map(|number| format!("n{number}")));
+    }
     let segments =
         (0..random.usize(..7)).map(|_| if once_in(random, 8) { random.i64(..) } else { random.i64(0..9) }).collect();
     let mut identifiers = distinct(random, IDENTIFIERS, 6);
@@ -101,7 +106,7 @@ pub(crate) fn case(random: &mut Rng, identities: Range<usize>) -> Json {
     vocabulary.push(identifiers[0].clone());
     let depends_on_flags = once_in(random, 3);
     let mut maker =
-        Maker { random, features, segments, identifiers, vocabulary, patterns: Vec::new(), depends_on_flags };
+        Maker { random, key, features, segments, identifiers, vocabulary, patterns: Vec::new(), depends_on_flags };
     let document = if once_in(maker.random, 6) { maker.of_patterns() } else { maker.document() };
     let identities: Vec<Json> = (0..maker.random.usize(identities)).map(|_| maker.identity()).collect();
     // The other ways of answering without an identity take as long to compile as everything else.
@@ -203,7 +208,7 @@ impl Maker<'_> {
         let name = if once_in(self.random, 12) { null() } else { self.word().as_str().into() };
         let overrides: Vec<Json> = (0..self.random.usize(..5)).map(|_| self.identity_override()).collect();
         map([
-            ("api_key", pick(self.random, &["e", "env", "größe", "7", "QjgYur4LQTwe5HpvbvhpzK"]).into()),
+            ("api_key", self.key.as_str().into()),
             ("name", name),
             ("hide_disabled_flags", Json::Token(hide(self.random))),
             (
@@ -233,28 +238,25 @@ impl Maker<'_> {
 
     /// A feature's state, in the environment or in a segment.
     pub(super) fn state(&mut self, feature: usize, of_segment: bool) -> Json {
-        let variants: Vec<Json> = if once_in(self.random, 3) {
-            (0..self.random.usize(..5)).map(|_| self.variant()).collect()
-        } else {
-            Vec::new()
-        };
         let kind = pick(self.random, &["STANDARD", "MULTIVARIATE"]);
+        let uuid = format!("uuid-{}", self.random.u8(..));
+        let mut seed = uuid.clone();
         let mut state = map([
             ("feature", self.feature_of(feature, kind)),
             ("enabled", self.random.bool().into()),
-            ("featurestate_uuid", format!("uuid-{}", self.random.u8(..)).as_str().into()),
+            ("featurestate_uuid", uuid.as_str().into()),
             ("feature_state_value", if once_in(self.random, 3) { typed_word(self) } else { scalar(self.random) }),
         ]);
         if self.random.bool() {
-            state.set(
-                "django_id",
-                if once_in(self.random, 4) {
-                    Json::Token(pick(self.random, &["0", "null", "-5"]).to_owned())
-                } else {
-                    i64::from(self.random.u16(..)).into()
-                },
-            );
+            let special = once_in(self.random, 4).then(|| pick(self.random, &["0", "null", "-5"]).to_owned());
+            let id = special.unwrap_or_else(|| self.random.u16(1..).to_string());
+            if id.parse() != Ok(0_i64) && id != "null" {
+                seed.clone_from(&id);
+            }
+            state.set("django_id", Json::Token(id));
         }
+        let count = if once_in(self.random, 3) { self.random.usize(..5) } else { 0 };
+        let variants: Vec<Json> = (0..count).map(|_| self.variant(&seed)).collect();
         if !variants.is_empty() || self.random.bool() {
             state.set("multivariate_feature_state_values", variants.into());
         }
@@ -277,7 +279,7 @@ impl Maker<'_> {
         state
     }
 
-    fn variant(&mut self) -> Json {
+    fn variant(&mut self, seed: &str) -> Json {
         let weight = match self.random.u8(..6) {
             0 => pick(
                 self.random,
@@ -285,6 +287,7 @@ impl Maker<'_> {
             )
             .to_owned(),
             1 => format!("{}", self.random.f64() * 60.0),
+            2 => self.exact(seed),
             _ => self.random.u8(..60).to_string(),
         };
         let mut option = map([("value", scalar(self.random))]);
@@ -353,6 +356,12 @@ impl Maker<'_> {
             traits.set("t", value);
         }
         map([("identifier", identifier.as_str().into()), ("traits", traits)])
+    }
+
+    /// Where one of the identities is in a split, to the bit.
+    pub(super) fn exact(&mut self, seed: &str) -> String {
+        let identifier = &self.identifiers[self.random.usize(..self.identifiers.len())];
+        super::compare::percentage(seed, &format!("{}_{identifier}", self.key))
     }
 
     fn sample(&mut self) -> Json {

@@ -32,6 +32,11 @@ unit: ## Run the tests that need no cluster
 e2e: ## Run the tests that need a cluster
 	@$(PART) "tests on a cluster" e2e/cluster/with.sh --restore cargo test $(CARGO_FLAGS) -p remora-e2e --no-fail-fast -- --test-threads 6
 
+.PHONY: fuzz-engine
+fuzz-engine: ## Compare answers with those of Flagsmith's own engine for SECONDS seconds, 600 if not said
+	@$(PART) "Flagsmith's engine and ours" env REMORA_DIFFERENTIAL_SECONDS=$(or $(SECONDS),600) \
+	  cargo test $(CARGO_FLAGS) --release -p remora-operator --test differential -- --nocapture random
+
 images: ## Build the programs and load their images into the local cluster
 	@$(PART) images e2e/cluster/images.sh
 

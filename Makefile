@@ -1,7 +1,7 @@
 # What one can do here. Everything works on a bare Debian machine with Rust, Go and root.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check unit e2e images cluster-up cluster-down
+.PHONY: help demo test check unit e2e bench record images cluster-up cluster-down
 
 PART := e2e/cluster/part.sh
 # For example CARGO_FLAGS=--locked.
@@ -27,10 +27,17 @@ check: ## Check format and lints
 	@$(PART) "lints" cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
 
 unit: ## Run the tests that need no cluster
-	@$(PART) "tests without a cluster" cargo test $(CARGO_FLAGS)
+	@$(PART) "tests without a cluster" cargo test $(CARGO_FLAGS) --workspace --exclude remora-e2e
 
 e2e: ## Run the tests that need a cluster
 	@$(PART) "tests on a cluster" e2e/cluster/with.sh --restore cargo test $(CARGO_FLAGS) -p remora-e2e --no-fail-fast -- --test-threads 6
+
+bench: ## Measure what Remora costs, beside bare hyper and Flagsmith's engine, and print the table
+	@$(PART) "what it costs" sidecar/benches/run.sh
+
+record: ## Write anew how many instructions each path takes, which the tests compare with
+	@e2e/cluster/packages.sh
+	@$(PART) "instructions" env REMORA_RECORD=yes cargo test $(CARGO_FLAGS) -p remora-bench --test instructions
 
 .PHONY: fuzz-engine
 fuzz-engine: ## Compare answers with those of Flagsmith's own engine for SECONDS seconds, 600 if not said

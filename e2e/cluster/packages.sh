@@ -21,6 +21,7 @@ wanted=(
   procps:sysctl
   runc:runc
   util-linux:flock
+  valgrind:valgrind
 )
 
 missing=()

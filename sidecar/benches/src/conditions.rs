@@ -3,41 +3,74 @@
 //! Every one of them is evaluated on every request: a segment is one `ALL` rule, the traits of the request satisfy all
 //! of its conditions but the last one, and the last one is of the kind that an evaluator which sorts by cost would ask
 //! last, too. In segments that are made to match, the last one holds as well. Their kinds follow what environments have
-//! most of: equality and lists first, comparisons next, patterns and percentages seldom.
+//! most of: equality and lists first, comparisons next, patterns and percentages seldom. Segments ask with values of
+//! their own, so that hardly anything that was found out for one of them is of use for another.
 
-/// Operator, property and value.
-pub type Condition = (&'static str, &'static str, &'static str);
+/// A condition of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// Which of Flagsmith's fourteen.
+    pub operator: &'static str,
+    /// Which trait.
+    pub property: String,
+    /// What it is compared with.
+    pub value: String,
+}
+
+fn condition(operator: &'static str, property: &str, value: impl Into<String>) -> Condition {
+    Condition { operator, property: property.to_owned(), value: value.into() }
+}
 
 /// True for [`crate::request::TRAITS`], and no dearer than a list.
-const TRUE: [Condition; 14] = [
-    ("EQUAL", "plan", "scale-up"),
-    ("IN", "country", "AT,BE,CH,DE,DK,ES,FR,IT,NL,NO,PL,PT,SE"),
-    ("GREATER_THAN_INCLUSIVE", "age", "18"),
-    ("EQUAL", "beta", "true"),
-    ("NOT_EQUAL", "plan", "free"),
-    ("LESS_THAN", "age", "65"),
-    ("GREATER_THAN", "spend", "999.99"),
-    ("IS_SET", "email", ""),
-    ("GREATER_THAN_INCLUSIVE", "app_version", "3.9.0:semver"),
-    ("NOT_EQUAL", "country", "US"),
-    ("MODULO", "account", "7|4"),
-    ("LESS_THAN_INCLUSIVE", "spend", "25000"),
-    ("IN", "plan", "team,scale-up,enterprise"),
-    ("IS_NOT_SET", "banned", ""),
-];
+fn holds(segment: usize) -> Vec<Condition> {
+    vec![
+        condition("EQUAL", "plan", "scale-up"),
+        condition("IN", "country", format!("AT,BE,CH,DE,DK,ES,FR,IT,NL,NO,PL,PT,Z{segment}")),
+        condition("GREATER_THAN_INCLUSIVE", "age", (18 + segment % 15).to_string()),
+        condition("EQUAL", "beta", "true"),
+        condition("NOT_EQUAL", "plan", format!("free-{segment}")),
+        condition("LESS_THAN", "age", (60 + segment).to_string()),
+        condition("GREATER_THAN", "spend", format!("{}.99", 100 + 20 * segment)),
+        condition("IS_SET", "email", ""),
+        condition("GREATER_THAN_INCLUSIVE", "app_version", format!("3.{}.{segment}:semver", segment % 14)),
+        condition("NOT_EQUAL", "country", format!("U{segment}")),
+        condition("MODULO", "account", format!("{}|{}", 7 + segment, 48_213 % (7 + segment))),
+        condition("LESS_THAN_INCLUSIVE", "spend", (25_000 + segment).to_string()),
+        condition("IN", "plan", format!("team,scale-up,enterprise,pilot-{segment}")),
+        condition("IS_NOT_SET", &format!("banned_{segment}"), ""),
+    ]
+}
 
 /// What a segment ends with where it does not hold: a list, a substring or a pattern that is not the caller's.
-const ALMOST: [Condition; 3] = [
-    ("IN", "account", "11,4821,48214,148213,90001,73,5,482131"),
-    ("CONTAINS", "email", "@competitor."),
-    ("REGEX", "email", r"[a-z0-9._+-]+@(partners|staff)\.example$"),
-];
+fn almost(segment: usize) -> Condition {
+    match segment % 3 {
+        0 => condition("IN", "account", format!("11,4821,48214,148213,90001,73,5,482131,{segment}")),
+        1 => condition("CONTAINS", "email", format!("@competitor-{segment}.")),
+        _ => condition("REGEX", "email", format!(r"[a-z0-9._+-]+@(partners|staff)-{segment}\.example$")),
+    }
+}
 
-/// What a segment ends with where it holds: a hash of segment and identity, which is below 100 for everybody.
-const SURELY: Condition = ("PERCENTAGE_SPLIT", "", "100");
+/// The conditions of one segment, the last one being its verdict. Where it holds, that is a hash of segment and
+/// identity, which is below 100 for everybody.
+#[must_use]
+pub fn of_segment(segment: usize, count: usize, matches: bool) -> Vec<Condition> {
+    let last = if matches { condition("PERCENTAGE_SPLIT", "", "100") } else { almost(segment) };
+    let holds = holds(segment);
+    let start = segment % holds.len();
+    holds.into_iter().cycle().skip(start).take(count.saturating_sub(1)).chain([last]).collect()
+}
 
-/// The conditions of one segment, the last one being its verdict.
-pub fn of_segment(segment: usize, count: usize, holds: bool) -> impl Iterator<Item = Condition> {
-    let last = if holds { SURELY } else { ALMOST.get(segment % ALMOST.len()).copied().unwrap_or(SURELY) };
-    TRUE.iter().copied().cycle().skip(segment % TRUE.len()).take(count.saturating_sub(1)).chain([last])
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_end_with_what_decides_them() {
+        for segment in 0..50 {
+            assert_eq!(of_segment(segment, 15, true).last().map(|last| last.operator), Some("PERCENTAGE_SPLIT"));
+            let almost = of_segment(segment, 10, false);
+            assert_eq!(almost.len(), 10);
+            assert!(almost.iter().rev().skip(1).all(|other| !["CONTAINS", "REGEX"].contains(&other.operator)));
+        }
+    }
 }

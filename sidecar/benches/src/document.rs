@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::conditions;
+use crate::conditions::{self, Condition};
 use crate::profile::{CLIENT_KEY, Profile};
 
 /// Writes a profile's document.
@@ -106,13 +106,12 @@ impl Pen {
             segment + 4
         ));
         let conditions = conditions::of_segment(segment, profile.conditions, profile.matches(segment));
-        self.list(conditions, |pen, (operator, property, value)| {
+        self.list(conditions, |pen, Condition { operator, property, value }| {
             let value = value.replace('\\', "\\\\");
             pen.put(format_args!(r#"{{"operator":"{operator}","value":"{value}","property_":"{property}"}}"#));
         });
         self.put(format_args!(r#"}}],"conditions":[]}}],"feature_states":"#));
-        // Other features each time, each of them once.
-        let first = segment * 7;
+        let first = segment * profile.spread;
         self.list(0..profile.targets, |pen, target| {
             let feature = (first + target) % profile.features;
             let seed = pen.random.below(1 << 30);

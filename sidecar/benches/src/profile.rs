@@ -21,6 +21,8 @@ pub struct Profile {
     pub conditions: usize,
     /// How many features a segment overrides.
     pub targets: usize,
+    /// How many features further on the next segment begins to override.
+    pub spread: usize,
     /// How many identities have flags of their own.
     pub identities: usize,
     /// How many flags each of them has.
@@ -37,6 +39,7 @@ const OFFICIAL: Profile = Profile {
     matching: 3,
     conditions: 15,
     targets: 50,
+    spread: 0,
     identities: 0,
     flags_each: 1,
     list: false,
@@ -54,8 +57,8 @@ pub const PLAIN: Profile = Profile { name: "plain", segments: 0, matching: 0, ta
 /// The official profile with one flag that was made a list of 52,000 identities.
 pub const LIST: Profile = Profile { name: "list", identities: 52_000, list: true, ..OFFICIAL };
 
-/// The official profile with twenty times the features.
-pub const WIDE: Profile = Profile { name: "wide", features: 1_000, targets: 1_000, ..OFFICIAL };
+/// The official profile with twenty times the features, of which segments override the same ones.
+pub const WIDE: Profile = Profile { name: "wide", features: 1_000, ..OFFICIAL };
 
 /// A company's environment.
 pub const MEDIUM: Profile = Profile {
@@ -66,6 +69,7 @@ pub const MEDIUM: Profile = Profile {
     matching: 5,
     conditions: 10,
     targets: 40,
+    spread: 7,
     identities: 8_700,
     flags_each: 2,
     list: false,

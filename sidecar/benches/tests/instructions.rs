@@ -20,8 +20,8 @@ use remora_bench::profile::{ENVIRONMENT, MEDIUM, PLAIN, Profile, WIDE, official}
 use remora_operator::directory;
 use remora_snapshot::files;
 
-/// How much more is too much.
-const TOLERANCE: f64 = 0.03;
+/// How many percent more are too much.
+const TOLERANCE: u64 = 3;
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.txt");
 const RE_RECORD: &str = "make record";
 
@@ -135,14 +135,11 @@ fn compare(recorded: &str, counts: &[(String, u64)]) -> Result<(), String> {
             let _ = writeln!(complaints, "{name}: {count}, not in the record");
             continue;
         };
-        let more = *count as f64 / *before as f64 - 1.0;
-        if more > TOLERANCE {
-            let _ = writeln!(complaints, "{name}: {count}, {:.1} % more than the {before} in the record", more * 100.0);
-        } else if more < -TOLERANCE {
-            eprintln!(
-                "{name}: {count}, {:.1} % less than the {before} in the record: keep it with {RE_RECORD}",
-                -more * 100.0
-            );
+        let percent = (*count as f64 / *before as f64 - 1.0) * 100.0;
+        if count * 100 > before * (100 + TOLERANCE) {
+            let _ = writeln!(complaints, "{name}: {count}, {percent:.1} % more than the {before} in the record");
+        } else if count * 100 < before * (100 - TOLERANCE) {
+            eprintln!("{name}: {count}, {:.1} % less than the {before} in the record: {RE_RECORD} keeps it", -percent);
         }
     }
     for name in recorded_counts.keys().filter(|name| !counts.iter().any(|(counted, _)| counted == *name)) {

@@ -136,11 +136,11 @@ pub(super) fn others<W: Write>(table: &mut Table<W>, programs: &Programs, profil
 
     let wide = sidecar(programs, &profiles.wide)?;
     for (prepared, server) in [(official, &server), (&profiles.wide, &wide)] {
-        let exchanges = single(prepared, server)?;
+        let exchanges = single(server)?;
         let what = format!("OFREP one flag of {}, over bare hyper", prepared.profile.features);
         Beside::take(programs, server, &exchanges, "")?.line(table, &what, 0.85)?;
     }
-    let (few, many) = (single(official, &server)?, single(&profiles.wide, &wide)?);
+    let (few, many) = (single(&server)?, single(&wide)?);
     let mut sides = [Side::new(&wide, &many)?, Side::new(&server, &few)?];
     take(&mut sides, ROUNDS, TURN)?;
     let [many, few] = &sides;
@@ -179,11 +179,11 @@ pub(super) fn others<W: Write>(table: &mut Table<W>, programs: &Programs, profil
     )
 }
 
-/// One flag after another, each for another identity.
-fn single(prepared: &Prepared, server: &Server) -> anyhow::Result<Vec<Exchange>> {
+/// One flag after another, each for another identity, and each overridden by all segments.
+fn single(server: &Server) -> anyhow::Result<Vec<Exchange>> {
     (0..50)
         .map(|number| {
-            let name = Profile::feature(number * (prepared.profile.features / 50));
+            let name = Profile::feature(number);
             let body = context_body(&Profile::identifier(3_000_000 + number));
             let request = to("POST", &format!("/ofrep/v1/evaluate/flags/{name}"), "", &body);
             let beginning = format!("{{\"key\":\"{name}\"");

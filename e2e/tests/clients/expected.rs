@@ -28,6 +28,20 @@ pub(crate) struct Answers {
 
 pub(crate) struct Expected(Value);
 
+/// A flag, its type, the code's default, and who asks.
+pub(crate) struct Question {
+    pub(crate) asked: Value,
+    answer: Value,
+    unless: Value,
+}
+
+impl Question {
+    /// What a provider answers, which may differ from what others do, with a reason.
+    pub(crate) fn answer(&self, who: &str) -> &Value {
+        self.unless.get(who).map_or(&self.answer, |unless| &unless["answer"])
+    }
+}
+
 impl Expected {
     pub(crate) fn read() -> Expected {
         Expected(serde_json::from_str(include_str!("../../clients/expected.json")).expect("expected.json is JSON"))
@@ -58,6 +72,16 @@ impl Expected {
             subjects: subjects.map(|(name, subject)| (name.clone(), self.flags(role, &subject["differs"]))).collect(),
             anonymous: Some(self.flags(role, &self.0["anonymous"]["differs"])),
         }
+    }
+
+    /// What OFREP's providers are asked.
+    pub(crate) fn questions(&self) -> Vec<Question> {
+        let question = |row: &Value| {
+            let mut asked = row.clone();
+            let mut take = |member: &str| asked.as_object_mut().unwrap().remove(member).unwrap_or_default();
+            Question { answer: take("answer"), unless: take("unless"), asked }
+        };
+        self.0["ofrep"].as_array().expect("a list of questions").iter().map(question).collect()
     }
 
     fn flags(&self, role: Role, differs: &Value) -> Flags {

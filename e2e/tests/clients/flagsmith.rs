@@ -114,3 +114,25 @@ async fn browser() {
     }
     assert_eq!(answers["analytics"], json!([true, "embeddings"]));
 }
+
+#[tokio::test]
+async fn rust() {
+    let answers = answers_of("rust/flagsmith", Role::Client, same).await;
+    assert_eq!(answers["one"], json!([105, "max_items", true, 25, false]));
+    assert_eq!((&answers["enabled"], &answers["value"]), (&json!(false), &json!("-1")));
+    assert_eq!(answers["unknown"], json!([false, "default of unheard_of", true]));
+    assert_eq!(answers["unknown_without"], "FlagsmithAPIError");
+    for failure in ["wrong_key", "server_down"] {
+        assert_eq!(
+            answers[failure],
+            json!({
+                "environment": [false, "default of max_items", true],
+                "identity": [false, "default of max_items", true],
+                "environment_without": "FlagsmithAPIError",
+                "identity_without": "FlagsmithAPIError",
+            }),
+            "{failure}"
+        );
+    }
+    assert_eq!(answers["analytics"], json!([true, "embeddings"]));
+}

@@ -10,4 +10,5 @@
 mod client;
 mod expected;
 mod flagsmith;
+mod openfeature;
 mod sidecar;

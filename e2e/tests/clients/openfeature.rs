@@ -1,0 +1,74 @@
+//! OpenFeature's SDKs with their OFREP providers. None of these versions reads `OFREP_ENDPOINT` itself: each program
+//! hands its value on, and nothing else.
+
+use std::convert::identity;
+
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::expected::{Expected, Role};
+use crate::sidecar::Sidecar;
+
+/// Runs a client beside a sidecar; its answers have to be those of `expected.json`, where `who` is whom it makes
+/// exceptions for, as this provider understands them.
+async fn answers_of(path: &str, who: &str, understood: impl Fn(Value) -> Value) -> Value {
+    let expected = Expected::read();
+    let sidecar = Sidecar::start(&expected).await;
+    let mut plan = expected.plan(Role::Client);
+    plan["server_key"] = expected.key(Role::Server).into();
+    let questions = expected.questions();
+    plan["questions"] = questions.iter().map(|question| question.asked.clone()).collect();
+    let answers = Client::run(path, Some(&sidecar), plan).await.finish().await;
+    let given = answers["questions"].as_array().expect("a list of answers");
+    assert_eq!(given.len(), questions.len());
+    for (question, given) in questions.iter().zip(given) {
+        assert_eq!(given, &understood(question.answer(who).clone()), "{}", question.asked);
+    }
+    sidecar.stop().await;
+    answers
+}
+
+const REFUSED: fn() -> Value = || json!({"value": false, "reason": "ERROR", "error": "GENERAL"});
+
+#[tokio::test]
+async fn python() {
+    let answers = answers_of("python/ofrep.py", "python", identity).await;
+    assert_eq!(answers["metadata"], json!({"featureId": 105, "enabled": true}));
+    assert_eq!(answers["server_key"], json!({"value": 40, "reason": "TARGETING_MATCH", "variant": ""}));
+    assert_eq!((&answers["wrong_key"], &answers["server_down"]), (&REFUSED(), &REFUSED()));
+}
+
+#[tokio::test]
+async fn node() {
+    let answers = answers_of("node/ofrep.js", "node", identity).await;
+    assert_eq!(answers["metadata"], json!({"featureId": 105, "enabled": true}));
+    assert_eq!(answers["server_key"], json!({"value": 40, "reason": "TARGETING_MATCH", "variant": ""}));
+    assert_eq!((&answers["wrong_key"], &answers["server_down"]), (&REFUSED(), &REFUSED()));
+}
+
+#[tokio::test]
+async fn web() {
+    let answers = answers_of("node/ofrep_web.js", "web", identity).await;
+    assert_eq!(answers["metadata"], json!({"featureId": 105, "enabled": true}));
+    assert_eq!(answers["server_key"], json!({"value": 40, "reason": "TARGETING_MATCH", "variant": ""}));
+    // What is wrong is in the client's status; of its flags it then says that there are none.
+    for (what, status) in [("wrong_key", "FATAL"), ("server_down", "ERROR")] {
+        let seen = json!({"status": status, "value": false, "reason": "ERROR", "error": "FLAG_NOT_FOUND"});
+        assert_eq!(answers[what], seen, "{what}");
+    }
+    assert_eq!(answers["polling"], json!({"fetched": [200, 304, 304, 304], "changes": 0, "value": 25}));
+}
+
+#[tokio::test]
+async fn rust() {
+    // This version says so, whatever the reason was.
+    let reason = |mut answer: Value| {
+        if answer.get("error").is_none() {
+            answer["reason"] = "STATIC".into();
+        }
+        answer
+    };
+    let answers = answers_of("rust/ofrep", "rust", reason).await;
+    assert_eq!(answers["server_key"], json!({"value": 40, "reason": "STATIC", "variant": ""}));
+    assert_eq!((&answers["wrong_key"], &answers["server_down"]), (&REFUSED(), &REFUSED()));
+}

@@ -11,7 +11,12 @@
 //! | `REMORA_E2E_KEEP` | set: a case's namespace stays |
 //! | `REMORA_CONFORMANCE_DIR` | a real document and a real server's answers to it |
 //!
-//! What is left behind after all, `kubectl delete namespace --selector remora.dev/e2e` removes.
+//! Between runs the installation and the upstream stay, for whoever wants to look. This removes all that was ever made:
+//!
+//! ```sh
+//! helm uninstall remora --namespace remora-system
+//! kubectl delete namespace --selector remora.dev/e2e
+//! ```
 
 mod applications;
 mod case;

@@ -10,6 +10,7 @@ use std::{
 };
 
 use remora_operator::inject::{Config, Decision, decide, patch};
+use remora_sidecar::Command;
 use serde_json::{Value, json};
 
 fn config() -> Config {
@@ -87,6 +88,44 @@ fn twice_is_once() {
         }
     }
     assert!(injected > 10, "only {injected} cases inject");
+}
+
+/// The sidecar's arguments, and those of its probe.
+fn arguments(pod: &Value) -> (Vec<String>, Vec<String>) {
+    let sidecar = pod["spec"]["initContainers"].as_array().unwrap().iter().find(|one| one["name"] == "remora").unwrap();
+    let strings =
+        |list: &Value| list.as_array().into_iter().flatten().map(|one| one.as_str().unwrap().to_owned()).collect();
+    let probe: Vec<String> = strings(&sidecar["startupProbe"]["exec"]["command"]);
+    (strings(&sidecar["args"]), probe.into_iter().skip(1).collect())
+}
+
+#[test]
+fn the_sidecar_understands_what_it_is_told() {
+    let mut pods: Vec<_> = cases()
+        .into_iter()
+        // A sidecar that was there before is not ours to judge.
+        .filter(|(case, _)| case != "reinvoked")
+        .filter_map(|(case, path)| outcome(&read(&path), namespace(&case)).get("pod").cloned())
+        .collect();
+    for (key, values) in [
+        ("log-level", ["error", "warn", "info", "debug"].as_slice()),
+        ("await", ["0s", "500ms", "2m", "3600s"].as_slice()),
+        ("port", ["1024", "65534"].as_slice()),
+    ] {
+        for value in values {
+            let mut pod = json!({"metadata": {"annotations": {"remora.dev/inject": "a"}}, "spec": {"containers": []}});
+            pod["metadata"]["annotations"][format!("remora.dev/{key}")] = json!(value);
+            pods.push(outcome(&pod, "shop").get("pod").unwrap_or_else(|| panic!("{key} {value}")).clone());
+        }
+    }
+    for pod in pods {
+        let (arguments, probe) = arguments(&pod);
+        let command = remora_sidecar::parse(arguments.clone());
+        let Ok(Command::Serve(options)) = command else { panic!("{command:?} from {arguments:?}") };
+        assert!(!options.environments.is_empty());
+        let Ok(Command::Probe(address)) = remora_sidecar::parse(probe.clone()) else { panic!("{probe:?}") };
+        assert_eq!(address.port(), options.admin.port());
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use remora_sidecar::{Command, Failure, HELP, Options, Server, parse, report, set_level};
+use remora_sidecar::{Command, Failure, HELP, Options, Server, parse, probe, report, set_level};
 
 /// The command line makes no sense (`EX_USAGE`).
 const USAGE: u8 = 64;
@@ -14,6 +14,14 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
                 report(&failure);
+                ExitCode::FAILURE
+            }
+        },
+        Ok(Command::Probe(admin)) => match probe(admin) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(not_yet) => {
+                // kubelet puts it into an event.
+                let _ = writeln!(std::io::stderr(), "{not_yet}");
                 ExitCode::FAILURE
             }
         },

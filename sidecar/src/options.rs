@@ -24,6 +24,8 @@ Usage: remora-sidecar --snapshots DIR [options]
   --await TIME            how long /startupz holds the application back while there is no
                           data, as 10s or 500ms (default: 10s)
   --log-level LEVEL       error, warn, info or debug (default: info)
+  --probe ADDRESS         instead of all this, ask the sidecar whose admin port is there
+                          whether the application may start, for up to a second
   --help                  this text
   --version               the version
 ";
@@ -33,6 +35,8 @@ Usage: remora-sidecar --snapshots DIR [options]
 pub enum Command {
     /// Serve.
     Serve(Options),
+    /// Ask the sidecar with this admin port whether the application may start.
+    Probe(SocketAddr),
     /// Print the help.
     Help,
     /// Print the version.
@@ -130,6 +134,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
             "--admin" => options.admin = address("--admin", value("--admin", "127.0.0.1:4778")?)?,
             "--await" => options.patience = time(value("--await", "10s")?)?,
             "--log-level" => options.level = level(value("--log-level", "info")?)?,
+            "--probe" => return Ok(Command::Probe(address("--probe", value("--probe", "127.0.0.1:4778")?)?)),
             "--help" | "-h" => return Ok(Command::Help),
             "--version" => return Ok(Command::Version),
             _ => return Err(UsageError::Unknown(argument)),
@@ -216,6 +221,7 @@ mod tests {
     #[test]
     fn defaults_and_other_commands() {
         assert_eq!(read("--snapshots x"), Ok(Command::Serve(Options::new("x".into()))));
+        assert_eq!(read("--probe 127.0.0.1:5001"), Ok(Command::Probe(SocketAddr::from(([127, 0, 0, 1], 5001)))));
         assert_eq!(read("--help"), Ok(Command::Help));
         assert_eq!(read("--version"), Ok(Command::Version));
         for option in HELP.lines().filter_map(|line| line.trim().strip_prefix("--")) {

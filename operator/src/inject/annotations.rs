@@ -25,6 +25,13 @@ pub(super) struct Request {
     pub(super) socket: bool,
 }
 
+impl Request {
+    /// Where health and metrics are: the port behind that of the data.
+    pub(super) fn admin_port(&self) -> u16 {
+        self.port.saturating_add(1)
+    }
+}
+
 /// What was asked for of one resource.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {

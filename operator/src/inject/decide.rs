@@ -145,7 +145,7 @@ fn consider(pod: &Value, namespace: &str, config: &Config) -> Result<Result<Plan
 
     let request = annotations::read(annotations)?;
     names_are_free(&parts, &request)?;
-    ports_are_free(&parts, request.port)?;
+    ports_are_free(&parts, &request)?;
     let warnings = annotations::unknown(annotations)
         .map(|key| format!("annotation {} is none of Remora's: nothing was done about it", quote(key)))
         .collect();
@@ -218,14 +218,15 @@ fn is_ours(container: &Value, request: &Request) -> bool {
 
 /// No other container declares that it serves where the sidecar does. One that does not declare it is found by the
 /// sidecar's failure to bind.
-fn ports_are_free(pod: &Pod<'_>, data: u16) -> Result<(), Refusal> {
+fn ports_are_free(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
     let others = pod.all_containers().filter(|container| name(container) != Some(sidecar::CONTAINER));
     for container in others {
         for port in container.get("ports").and_then(Value::as_array).into_iter().flatten() {
             let tcp = matches!(port.get("protocol").and_then(Value::as_str), None | Some("TCP"));
             let number =
                 port.get("containerPort").and_then(Value::as_u64).and_then(|number| u16::try_from(number).ok());
-            if let Some(taken) = number.filter(|number| tcp && (*number == data || *number == data.saturating_add(1))) {
+            if let Some(taken) = number.filter(|number| tcp && ([request.port, request.admin_port()].contains(number)))
+            {
                 return Err(Refusal::PortTaken { container: quote(name(container).unwrap_or_default()), taken });
             }
         }

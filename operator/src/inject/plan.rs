@@ -69,13 +69,13 @@ pub(super) fn mount_path(environment: &EnvironmentName) -> String {
 
 /// The native sidecar: kubelet starts it before the containers behind it and stops it after all of them.
 fn container(pod: &Pod<'_>, request: &Request, config: &Config, resources: &Value) -> Value {
-    let admin = request.port.saturating_add(1);
+    let admin = request.admin_port();
     let mut args = vec![
         "--snapshots".to_owned(),
         sidecar::SNAPSHOTS.to_owned(),
         "--listen".to_owned(),
         format!("127.0.0.1:{}", request.port),
-        // Not on loopback: kubelet's probe and whoever scrapes metrics come from outside the pod.
+        // Not on loopback: whoever scrapes metrics comes from outside the pod.
         "--admin".to_owned(),
         format!("0.0.0.0:{admin}"),
         "--await".to_owned(),
@@ -115,21 +115,25 @@ fn container(pod: &Pod<'_>, request: &Request, config: &Config, resources: &Valu
 
 /// Holds the application until `/startupz` says that flags can be answered, or that they were waited for long enough.
 ///
-/// A request to the admin port rather than a command in the container: the image holds one binary, and a process per
-/// second is dearer than a request. It is made before any container behind the sidecar runs, so before a mesh's proxy
-/// or redirect exists; what keeps a pod's traffic to itself, such as a NetworkPolicy, lets kubelet through.
+/// A command in the container rather than a request from kubelet: where a service mesh's network plugin redirects a pod's
+/// traffic from its first moment, a request gets no answer before the mesh's proxy is up, which may be waiting for us.
+/// And the command asks again every few milliseconds, where kubelet would let a second pass.
 /// There is neither a readiness nor a liveness probe: stale flags are no reason to take the application out of its
 /// Service, and missing ones are not mended by a restart.
 fn startup_probe(request: &Request) -> Value {
     /// Beyond `--await`, after which the sidecar answers in any case: only a sidecar that does not run gets this far.
     const MARGIN: u64 = 30;
     json!({
-        "httpGet": {"path": "/startupz", "port": sidecar::ADMIN_PORT},
-        // kubelet's smallest step: the application starts at most this much later than it could.
+        "exec": {"command": [ENTRYPOINT, "--probe", format!("127.0.0.1:{}", request.admin_port())]},
         "periodSeconds": 1,
+        // The command ends by itself within a second; starting it takes a moment on a busy node.
+        "timeoutSeconds": 5,
         "failureThreshold": request.wait.seconds() + MARGIN,
     })
 }
+
+/// The program in the sidecar's image.
+const ENTRYPOINT: &str = "/remora-sidecar";
 
 /// What the `restricted` Pod Security Standard wants, which is judged after us and would refuse the whole pod.
 fn security_context(pod: &Pod<'_>) -> Value {

@@ -1,0 +1,97 @@
+//! Asks a sidecar whether the application may start: kubelet runs this inside the container.
+//!
+//! A request from outside would have to get past whatever a service mesh does to the pod's network, which may be in place
+//! before the mesh's own proxy answers.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Shorter than kubelet's period, so that one probe ends before the next begins.
+const PATIENCE: Duration = Duration::from_millis(900);
+
+/// Between two questions: the application waits no longer than this once it may start.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Why the application may not start yet.
+#[derive(Debug, thiserror::Error)]
+pub enum NotYet {
+    /// Nobody answers.
+    #[error("no answer from {0}: {1}")]
+    Silent(SocketAddr, std::io::Error),
+    /// The answer is no.
+    #[error("{0}")]
+    No(String),
+}
+
+/// Asks `/startupz` of the admin port until it says yes, for the better part of a second.
+///
+/// # Errors
+/// With the last answer.
+pub fn probe(admin: SocketAddr) -> Result<(), NotYet> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let Err(not_yet) = ask(admin) else { return Ok(()) };
+        if Instant::now() + PAUSE >= until {
+            return Err(not_yet);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn ask(admin: SocketAddr) -> Result<(), NotYet> {
+    let answer = exchange(admin).map_err(|error| NotYet::Silent(admin, error))?;
+    let answer = String::from_utf8_lossy(&answer);
+    if answer.starts_with("HTTP/1.1 200 ") {
+        return Ok(());
+    }
+    let said = answer.split_once("\r\n\r\n").map_or(&*answer, |(_, body)| body);
+    Err(NotYet::No(said.trim_end().chars().take(200).collect()))
+}
+
+fn exchange(admin: SocketAddr) -> std::io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect_timeout(&admin, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"GET /startupz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(4096).read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// Answers with these, one connection each.
+    fn server(answers: Vec<&'static str>) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut question = [0; 1024];
+                let length = stream.read(&mut question).unwrap();
+                assert!(question[..length].starts_with(b"GET /startupz HTTP/1.1\r\n"));
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn asks_until_it_may() {
+        let no = "HTTP/1.1 503 Service Unavailable\r\n\r\nno snapshot yet\n";
+        assert!(probe(server(vec![no, no, "HTTP/1.1 200 OK\r\n\r\nok\n"])).is_ok());
+    }
+
+    #[test]
+    fn tells_why_not() {
+        let no = "HTTP/1.1 503 Service Unavailable\r\n\r\nno snapshot yet\n";
+        assert_eq!(probe(server(vec![no; 100])).unwrap_err().to_string(), "no snapshot yet");
+        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert!(matches!(probe(nobody), Err(NotYet::Silent(..))));
+    }
+}

@@ -120,8 +120,11 @@ fn strongest(evaluation: &Evaluation<'_>, subject: &mut Subject, feature: u32) -
         evaluation.ranked(&row).iter().zip(0_u16..).map(|(ranked, rank)| (ranked.segment, rank)).collect();
     overrides.sort_unstable();
     let mut best: Option<u16> = None;
-    for (segment, rank) in overrides {
-        if is_in(evaluation, subject, segment) {
+    for (segment, _) in &overrides {
+        // A segment that overrides the feature twice is asked twice: the second time, the cycle may have been cut already.
+        // With a match, all of its overrides count.
+        let strongest = overrides.iter().find(|(other, _)| other == segment);
+        if let Some((_, rank)) = strongest.copied().filter(|_| is_in(evaluation, subject, *segment)) {
             best = Some(best.map_or(rank, |held| held.min(rank)));
         }
     }

@@ -72,7 +72,7 @@ impl Maker<'_> {
         let value = match operator {
             _ if once_in(self.random, 40) => null(),
             "REGEX" => {
-                let pattern = Pattern::new(self.random);
+                let pattern = Pattern::new(self.random, false);
                 let text = pattern.text.as_str().into();
                 self.vocabulary.push(pattern.sample(self.random));
                 self.patterns.push(pattern);

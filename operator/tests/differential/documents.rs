@@ -170,7 +170,7 @@ impl Maker<'_> {
         let mut segments = Vec::new();
         for feature in 0..self.features.len() {
             states.push(self.plain_state(feature, false));
-            let pattern = Pattern::new(self.random);
+            let pattern = Pattern::new(self.random, true);
             let condition =
                 map([("operator", "REGEX".into()), ("property_", "t".into()), ("value", pattern.text.as_str().into())]);
             self.patterns.push(pattern);

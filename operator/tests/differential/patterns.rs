@@ -23,6 +23,8 @@ enum Part {
 pub(crate) struct Pattern {
     pub(crate) text: String,
     root: Part,
+    /// Texts with more characters could take more steps than our search has.
+    longest: usize,
 }
 
 struct Writer<'r> {
@@ -31,6 +33,10 @@ struct Writer<'r> {
     groups: Vec<Option<String>>,
     closed: Vec<usize>,
     alphabet: Vec<char>,
+    /// May there be loops in loops, and more than two loops? Our search is bounded, and these take many steps.
+    nests: bool,
+    loops: usize,
+    is_nested: bool,
 }
 
 const ALPHABETS: &[&str] = &[
@@ -237,24 +243,45 @@ impl Writer<'_> {
         if self.random.u8(..5) > 1 {
             return part;
         }
-        let (text, least, most) = [
-            ("*", 0, 3),
-            ("+", 1, 3),
+        let quantifiers = [
             ("?", 0, 1),
             ("{2}", 2, 2),
             ("{1,2}", 1, 2),
             ("{,2}", 0, 2),
-            ("{1,}", 1, 3),
             ("{0}", 0, 0),
-            ("{,}", 0, 2),
             ("{0,3}", 0, 3),
-        ][self.random.usize(..10)];
+            ("*", 0, 3),
+            ("+", 1, 3),
+            ("{1,}", 1, 3),
+            ("{,}", 0, 2),
+        ];
+        let inner = part.loops();
+        let may_loop = if self.nests { inner < 2 } else { inner == 0 && self.loops < 2 };
+        let (text, least, most) = quantifiers[self.random.usize(..if may_loop { 10 } else { 6 })];
+        if matches!(text, "*" | "+" | "{1,}" | "{,}") {
+            self.loops += 1;
+            self.is_nested |= inner > 0;
+        }
         let mode = pick(self.random, &["", "", "", "", "?", "?", "+"]);
         Part::Repeated(Box::new(part), format!("{text}{mode}"), least, most)
     }
 }
 
 impl Part {
+    /// How deep loops without a bound nest.
+    fn loops(&self) -> usize {
+        match self {
+            Self::One(..) | Self::Place(_) | Self::Again(..) => 0,
+            Self::Sequence(parts) | Self::Alternatives(parts) => parts.iter().map(Self::loops).max().unwrap_or(0),
+            Self::Repeated(part, text, ..) => {
+                part.loops()
+                    + usize::from(text.starts_with(['*', '+']) || text.starts_with("{1,}") || text.starts_with("{,}"))
+            }
+            Self::Group(_, _, content) => content.loops(),
+            Self::If(_, yes, no) => yes.loops().max(no.loops()),
+        }
+    }
+
     fn write(&self, out: &mut String) {
         match self {
             Self::One(text, _) | Self::Place(text) | Self::Again(text, _) => out.push_str(text),
@@ -322,19 +349,22 @@ impl Part {
 }
 
 impl Pattern {
-    pub(crate) fn new(random: &mut Rng) -> Self {
+    /// One with loops in loops, which is asked of its own samples only; or without.
+    pub(crate) fn new(random: &mut Rng, nests: bool) -> Self {
         let alphabet = pick(random, ALPHABETS).chars().collect();
         let flags = match random.u8(..8) {
             0 => "(?i)",
             1 => pick(random, &["(?s)", "(?m)", "(?a)", "(?ai)", "(?ms)", "(?i)(?m)", "(?x)", "(?u)", "(?mi)"]),
             _ => "",
         };
-        let mut writer = Writer { random, groups: Vec::new(), closed: Vec::new(), alphabet };
+        let mut writer =
+            Writer { random, groups: Vec::new(), closed: Vec::new(), alphabet, nests, loops: 0, is_nested: false };
         let depth = writer.random.u8(..4);
         let root = Part::Sequence(vec![writer.part(depth), writer.alternatives(depth)]);
+        let longest = if writer.is_nested { 8 } else { 16 };
         let mut text = flags.to_owned();
         root.write(&mut text);
-        Self { text, root }
+        Self { text, root, longest }
     }
 
     /// A text that may match.
@@ -351,6 +381,6 @@ impl Pattern {
                 _ => {}
             }
         }
-        text
+        text.chars().take(self.longest).collect()
     }
 }

@@ -78,11 +78,12 @@ fn paths() -> PathBuf {
         .expect("cargo says where the program is")
 }
 
-/// Instructions by path. The profiler collects within one function, and writes a file each time it has been left.
+/// Instructions by path. The profiler writes a file, and begins anew, before and after each call of one function: every
+/// second file has what was done within.
 fn count(paths: &Path, directory: &Path) -> Vec<(String, u64)> {
     let dump = directory.join("dump");
     let output = Command::new("valgrind")
-        .args(["--quiet", "--tool=callgrind", "--toggle-collect=paths::measured*", "--dump-after=paths::measured*"])
+        .args(["--quiet", "--tool=callgrind", "--dump-before=paths::measured", "--dump-after=paths::measured"])
         .arg(format!("--callgrind-out-file={}", dump.display()))
         .args([paths, directory])
         .env("GLIBC_TUNABLES", TUNABLES)
@@ -90,7 +91,7 @@ fn count(paths: &Path, directory: &Path) -> Vec<(String, u64)> {
         .unwrap_or_else(|error| panic!("valgrind: {error}; install it (Debian: apt-get install valgrind)"));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let names = String::from_utf8(output.stdout).unwrap();
-    names.lines().enumerate().map(|(number, name)| (name.to_owned(), total(&dump, number + 1))).collect()
+    names.lines().enumerate().map(|(number, name)| (name.to_owned(), total(&dump, 2 * number + 2))).collect()
 }
 
 /// The total of one of the profiler's files.

@@ -219,6 +219,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::excessive_precision, reason = "these lie between two shortest forms, which is the point")]
     fn floats_look_as_in_python() {
         for (float, text) in [
             (0.0, "0.0"),

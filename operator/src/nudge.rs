@@ -148,7 +148,7 @@ mod tests {
         let mut metadata = kube::core::ObjectMeta { name: Some("p".to_owned()), ..Default::default() };
         metadata.annotations = Some(BTreeMap::from([(annotation::INJECT.to_owned(), inject.to_owned())]));
         metadata.deletion_timestamp =
-            deleted.then(|| k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
+            deleted.then_some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
         PartialObjectMeta { types: None, metadata, _phantom: std::marker::PhantomData }
     }
 

@@ -98,7 +98,7 @@ fn write(explanation: &Explanation, out: &mut impl Write) -> std::io::Result<()>
         Decision::Default => writeln!(out, "  its default; no segment and no identity override applies")?,
         Decision::IdentityOverride => writeln!(out, "  an override of this identity")?,
         Decision::Segment { name, rank: 0 } => {
-            writeln!(out, "  the override of segment {name:?}, the strongest there is")?
+            writeln!(out, "  the override of segment {name:?}, the strongest there is")?;
         }
         Decision::Segment { name, rank } => {
             writeln!(

@@ -41,11 +41,12 @@ fn group_or_octal(source: &mut Source<'_>, first: char) -> Result<Escape, String
     if let Some(second) = source.next_if(|c| c.is_ascii_digit()) {
         digits.push(second);
         let is_octal = |c: char| ('0'..='7').contains(&c);
-        if is_octal(first) && is_octal(second) {
-            if let Some(third) = source.next_if(is_octal) {
-                digits.push(third);
-                return Ok(Escape::Character(octal(&digits)?));
-            }
+        if is_octal(first)
+            && is_octal(second)
+            && let Some(third) = source.next_if(is_octal)
+        {
+            digits.push(third);
+            return Ok(Escape::Character(octal(&digits)?));
         }
     }
     Ok(Escape::Group(digits.parse().map_err(|_| "has a malformed group reference".to_owned())?))

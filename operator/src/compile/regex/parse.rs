@@ -326,7 +326,7 @@ impl Parser<'_> {
             if !is_identifier(&name) {
                 return Err("has a group with a bad name".to_owned());
             }
-            if self.names.insert(name.clone(), self.groups + 1).is_some() {
+            if self.names.insert(name, self.groups + 1).is_some() {
                 return Err("has two groups with one name".to_owned());
             }
             return self.capture(flags);

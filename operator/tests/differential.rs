@@ -36,7 +36,7 @@ use remora_operator::prune::Rules;
 use remora_snapshot::Subject;
 
 /// How many documents `cargo test` tries when it is not told for how long.
-const DOCUMENTS: usize = 500;
+const DOCUMENTS: usize = 250;
 
 /// How many requests are with the oracle at a time.
 const AHEAD: usize = 3;
@@ -85,7 +85,7 @@ fn random_documents_are_answered_as_by_flagsmith() {
     let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let goes_on = |documents: usize| end.map_or(documents < DOCUMENTS, |end| Instant::now() < end);
     // Compiling takes most of the time: a long run asks more of each document.
-    let identities = if seconds.is_some() { 40..160 } else { 8..24 };
+    let identities = if seconds.is_some() { 40..160 } else { 12..28 };
     let (mut documents, mut refused, mut evaluations, mut flags) = (0, 0, 0, 0);
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut waiting: VecDeque<Json> = VecDeque::new();
@@ -133,7 +133,7 @@ fn pruning_never_changes_the_answer_of_a_flag_that_is_kept() {
     eprintln!("REMORA_DIFFERENTIAL_SEED={seed}");
     let mut random = Rng::with_seed(seed);
     let (mut kept, mut dropped) = (0, 0);
-    for _ in 0..DOCUMENTS {
+    for _ in 0..DOCUMENTS / 2 {
         let case = documents::case(&mut random, 4..12);
         let mut document = case.get("document").unwrap().clone();
         let globs = documents::globs(&mut random, &document);

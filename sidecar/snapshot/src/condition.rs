@@ -16,7 +16,7 @@ use crate::semver::Version;
 use crate::subject::{Subject, Value};
 use crate::view::View;
 
-pub(crate) fn holds(view: &View<'_>, subject: &Subject, operator: Operator, operand: u32, value: Value) -> bool {
+pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, operator: Operator, operand: u32, value: Value) -> bool {
     if value == Value::Null {
         return operator == Operator::IsNotSet;
     }
@@ -138,7 +138,7 @@ fn modulo(view: &View<'_>, subject: &Subject, operand: u32, value: Value) -> boo
         },
     };
     view.moduli.get(operand).is_some_and(|row| {
-        let mut rest = left % row.divisor;
+        let mut rest = truncated_remainder(left, row.divisor);
         if rest != 0.0 && (rest < 0.0) != (row.divisor < 0.0) {
             rest += row.divisor;
         }
@@ -146,21 +146,49 @@ fn modulo(view: &View<'_>, subject: &Subject, operand: u32, value: Value) -> boo
     })
 }
 
-fn is_in(view: &View<'_>, subject: &Subject, operand: u32, value: Value) -> bool {
+/// `left % right`. That of floats is a loop; most are whole numbers, whose remainder is one instruction and the same.
+fn truncated_remainder(left: f64, right: f64) -> f64 {
+    const EXACT: f64 = (1_u64 << 53) as f64;
+    let (whole_left, whole_right) = (left as i64, right as i64);
+    let are_whole =
+        left.abs() <= EXACT && right.abs() <= EXACT && whole_left as f64 == left && whole_right as f64 == right;
+    match whole_left.checked_rem(whole_right) {
+        Some(rest) if are_whole => rest as f64,
+        _ => left % right,
+    }
+}
+
+fn is_in(view: &View<'_>, subject: &mut Subject, operand: u32, value: Value) -> bool {
     if !matches!(value, Value::Text(_) | Value::Integer(_) | Value::BigInteger { .. }) {
         return false;
     }
     view.sets.get(operand).is_some_and(|set| {
         let members = view.members.range(set.members, set.length);
-        with_text(subject, value, |text| contains_hash(members, &view.fingerprint.hash96(text.as_bytes())))
+        contains_hash(members, &hash(view, subject, value))
     })
 }
 
+/// How many hashes are kept: looking for one must not cost more than hashing.
+const MOST_HASHES: usize = 16;
+
+/// The hash of a value among the members of sets. Many sets ask for the same few values: each is hashed once a request.
+fn hash(view: &View<'_>, subject: &mut Subject, value: Value) -> Hash96 {
+    if let Some((_, hash)) = subject.hashes.iter().find(|(hashed, _)| *hashed == value) {
+        return *hash;
+    }
+    let hash = with_text(subject, value, |text| view.fingerprint.hash96(text.as_bytes()));
+    if subject.hashes.len() < MOST_HASHES {
+        subject.hashes.push((value, hash));
+    }
+    hash
+}
+
 fn contains_hash(members: Table<'_, Member, 12>, hash: &Hash96) -> bool {
+    let wanted = number(hash);
     let (mut low, mut high) = (0, members.len());
     while low < high {
         let middle = low + (high - low) / 2;
-        match members.get(middle as u32).map(|member| member.hash.cmp(hash)) {
+        match members.get(middle as u32).map(|member| number(&member.hash).cmp(&wanted)) {
             Some(Ordering::Equal) => return true,
             Some(Ordering::Less) => low = middle + 1,
             _ => high = middle,
@@ -169,12 +197,22 @@ fn contains_hash(members: Table<'_, Member, 12>, hash: &Hash96) -> bool {
     false
 }
 
+/// Sorts as the bytes do.
+fn number(hash: &Hash96) -> u128 {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = *hash;
+    u128::from_be_bytes([0, 0, 0, 0, a, b, c, d, e, f, g, h, i, j, k, l])
+}
+
 /// Python's `str` of a value.
-fn with_text<T>(subject: &Subject, value: Value, then: impl FnOnce(&str) -> T) -> T {
+fn with_text<T>(subject: &mut Subject, value: Value, then: impl FnOnce(&str) -> T) -> T {
     use std::fmt::Write;
-    let mut made = String::new();
+    if let Value::Text(text) = value {
+        return then(subject.text(text));
+    }
+    let mut made = std::mem::take(&mut subject.scratch);
+    made.clear();
     match value {
-        Value::Text(text) => return then(subject.text(text)),
+        Value::Text(_) => {}
         Value::Null => made.push_str("None"),
         Value::Bool(true) => made.push_str("True"),
         Value::Bool(false) => made.push_str("False"),
@@ -189,5 +227,7 @@ fn with_text<T>(subject: &Subject, value: Value, then: impl FnOnce(&str) -> T) -
         }
         Value::Float(float) => write_float(float, &mut made),
     }
-    then(&made)
+    let result = then(&made);
+    subject.scratch = made;
+    result
 }

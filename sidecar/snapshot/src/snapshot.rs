@@ -167,6 +167,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         self.core.as_ref()
     }
 
+    #[inline(always)]
     pub(crate) fn view(&self) -> View<'_> {
         View::of(self.core.as_ref(), self.fingerprint)
     }

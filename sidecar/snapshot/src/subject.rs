@@ -1,5 +1,6 @@
 //! Who asks: an identity and its traits, in buffers that are used again for the next request.
 
+use crate::hash::Hash96;
 use crate::layout::{CONSTANT, IDENTIFIER, IDENTITY_KEY, SAME_AS, Word};
 use crate::number::{Coerced, Integer, coerce};
 use crate::view::View;
@@ -31,6 +32,10 @@ pub struct Subject {
     values: Vec<Value>,
     /// The texts that values refer to.
     texts: String,
+    /// What values are among the members of sets, for those that were asked for.
+    pub(crate) hashes: Vec<(Value, Hash96)>,
+    /// Where values that are no texts are printed.
+    pub(crate) scratch: String,
     pub(crate) choice: crate::choose::Choice,
     pub(crate) resolution: crate::resolve::Resolution,
 }
@@ -65,6 +70,7 @@ impl Subject {
         self.own_key = None;
         self.values.clear();
         self.texts.clear();
+        self.hashes.clear();
     }
 
     /// Makes room for the slots of a snapshot, once a request.

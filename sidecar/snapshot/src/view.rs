@@ -57,6 +57,8 @@ pub(crate) fn place(bytes: &[u8], table: usize, number: usize) -> Span {
 }
 
 impl<'a> View<'a> {
+    /// Inlined, so that where few tables are used the others are not looked for.
+    #[inline(always)]
     pub(crate) fn of(bytes: &'a [u8], fingerprint: Fingerprint) -> Self {
         const { assert!(CORE_START == HEADER + SECTIONS * 8) };
         let of = |which| section(bytes, which);

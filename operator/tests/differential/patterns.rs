@@ -328,7 +328,7 @@ impl Part {
             Self::Sequence(parts) => parts.iter().for_each(|part| part.sample(random, groups, out)),
             Self::Alternatives(parts) => parts[random.usize(..parts.len())].sample(random, groups, out),
             Self::Repeated(part, _, least, most) => {
-                (0..random.usize(*least..=*most)).for_each(|_| part.sample(random, groups, out))
+                (0..random.usize(*least..=*most)).for_each(|_| part.sample(random, groups, out));
             }
             Self::Group(opening, number, content) => {
                 let start = out.len();

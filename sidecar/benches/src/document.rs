@@ -118,7 +118,7 @@ impl Pen {
             let value = pen.value(feature, seed);
             // Each feature prefers another segment.
             let priority = (segment + feature) % profile.segments;
-            pen.state(feature, (segment + feature) % 2 == 0, &value, Some(priority), false);
+            pen.state(feature, (segment + feature).is_multiple_of(2), &value, Some(priority), false);
         });
         self.text.push('}');
     }

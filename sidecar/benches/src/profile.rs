@@ -97,6 +97,6 @@ impl Profile {
     /// Does this segment hold for whoever sends [`crate::request::TRAITS`]?
     #[must_use]
     pub fn matches(&self, segment: usize) -> bool {
-        self.matching > 0 && segment % (self.segments / self.matching) == 0
+        self.matching > 0 && segment.is_multiple_of(self.segments / self.matching)
     }
 }

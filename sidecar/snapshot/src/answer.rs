@@ -36,7 +36,8 @@ pub(crate) enum Bucket<'a> {
 const CONTROL: &[u8] = b"\"control\"";
 
 impl<'a> Outcome<'a> {
-    /// The result of a feature that was decided.
+    /// The result of a feature that was decided. Inlined, as most of it is not read where flags are only written.
+    #[inline(always)]
     pub(crate) fn of(evaluation: &Evaluation<'a>, subject: &Subject, number: u32, winner: Winner) -> Option<Self> {
         let view = evaluation.view;
         let feature = view.features.get(number)?;
@@ -67,27 +68,15 @@ impl<'a> Outcome<'a> {
         };
         outcome.enabled = context.enabled();
         outcome.value = view.bytes(context.value());
-        outcome.choose_variant(&view, subject, context);
-        Some(outcome)
-    }
-
-    fn choose_variant(&mut self, view: &View<'a>, subject: &Subject, context: Context) {
-        let Some(split) = context.split.checked_sub(1).and_then(|row| view.splits.get(row)) else { return };
-        if !subject.identified {
-            self.unsplit = true;
-            return;
-        }
-        let percentage = percentage(&[&[view.bytes(split.seed)], &subject.key(view)]);
-        self.split = Bucket::Control { percentage };
-        let mut start = 0.0;
-        for Variant { limit, value, key, weight } in view.variants.range(split.variants, split.length).iter() {
-            if start <= percentage && percentage < limit {
-                self.value = view.bytes(value);
-                self.split = Bucket::Variant { percentage, key: view.bytes(key), weight: view.bytes(weight) };
-                return;
+        if context.split != 0 {
+            outcome.unsplit = !subject.identified;
+            if subject.identified {
+                let (bucket, value) = bucket(&view, subject, context);
+                outcome.split = bucket;
+                outcome.value = value.unwrap_or(outcome.value);
             }
-            start = limit;
         }
+        Some(outcome)
     }
 
     /// May a request with this role see it?
@@ -143,16 +132,40 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// Appends Flagsmith's flag object.
+    /// Appends Flagsmith's flag object, and a comma.
     fn write(&self, view: &View<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(view.bytes(self.feature.flagsmith_head));
-        out.extend_from_slice(state(self.enabled));
+        // Copies of constant lengths are not calls.
+        if self.enabled {
+            out.extend_from_slice(state(true));
+        } else {
+            out.extend_from_slice(state(false));
+        }
         out.extend_from_slice(self.value);
-        out.push(b'}');
+        out.extend_from_slice(b"},");
     }
 }
 
+/// Where in a split the subject is, and the value that it has there. Not inlined: splits are few.
+#[inline(never)]
+fn bucket<'a>(view: &View<'a>, subject: &Subject, context: Context) -> (Bucket<'a>, Option<&'a [u8]>) {
+    let Some(split) = context.split.checked_sub(1).and_then(|row| view.splits.get(row)) else {
+        return (Bucket::None, None);
+    };
+    let percentage = percentage(&[&[view.bytes(split.seed)], &subject.key(view)]);
+    let mut start = 0.0;
+    for Variant { limit, value, key, weight } in view.variants.range(split.variants, split.length).iter() {
+        if start <= percentage && percentage < limit {
+            let bucket = Bucket::Variant { percentage, key: view.bytes(key), weight: view.bytes(weight) };
+            return (bucket, Some(view.bytes(value)));
+        }
+        start = limit;
+    }
+    (Bucket::Control { percentage }, None)
+}
+
 /// What stands between the head of a flag object and its value.
+#[inline(always)]
 pub(crate) fn state(enabled: bool) -> &'static [u8] {
     if enabled { b"true,\"feature_state_value\":" } else { b"false,\"feature_state_value\":" }
 }
@@ -171,7 +184,6 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
         if let Some(outcome) = outcome.filter(|outcome| outcome.is_visible(view, role)) {
             separate(out);
             outcome.write(view, out);
-            out.push(b',');
         }
         from = feature + 1;
     }
@@ -205,6 +217,7 @@ pub(crate) fn write_item(
     let outcome = Outcome::of(evaluation, subject, feature, winner);
     if let Some(outcome) = outcome.filter(|outcome| outcome.is_visible(&evaluation.view, role)) {
         outcome.write(&evaluation.view, out);
+        out.pop(); // nothing follows
     }
 }
 

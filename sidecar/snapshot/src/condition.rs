@@ -12,7 +12,7 @@ use crate::layout::{
     AUTOMATON, Comparand, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_SEMVER, IS_TRUE, Member, Operator, Table,
 };
 use crate::number::{Integer, write_float};
-use crate::semver::Version;
+use crate::semver::{self, Version};
 use crate::subject::{Subject, Value};
 use crate::view::View;
 
@@ -24,16 +24,22 @@ pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, operator: Operator, 
     match operator {
         Operator::IsSet => true,
         Operator::IsNotSet => false,
-        Operator::Equal => {
-            compare(view, subject, comparand(), value).is_some_and(|order| order == Some(Ordering::Equal))
+        Operator::Equal
+        | Operator::NotEqual
+        | Operator::Greater
+        | Operator::GreaterOrEqual
+        | Operator::Less
+        | Operator::LessOrEqual => {
+            compare(view, subject, &comparand(), value).is_some_and(|order| match (operator, order) {
+                (Operator::NotEqual, order) => order != Some(Ordering::Equal),
+                (_, None) => false,
+                (Operator::Equal, Some(order)) => order.is_eq(),
+                (Operator::Greater, Some(order)) => order.is_gt(),
+                (Operator::GreaterOrEqual, Some(order)) => order.is_ge(),
+                (Operator::Less, Some(order)) => order.is_lt(),
+                (_, Some(order)) => order.is_le(),
+            })
         }
-        Operator::NotEqual => {
-            compare(view, subject, comparand(), value).is_some_and(|order| order != Some(Ordering::Equal))
-        }
-        Operator::Greater => ordered(view, subject, comparand(), value, Ordering::is_gt),
-        Operator::GreaterOrEqual => ordered(view, subject, comparand(), value, Ordering::is_ge),
-        Operator::Less => ordered(view, subject, comparand(), value, Ordering::is_lt),
-        Operator::LessOrEqual => ordered(view, subject, comparand(), value, Ordering::is_le),
         Operator::Contains => contains(view, subject, comparand(), value),
         Operator::NotContains => match value {
             Value::Text(text) => !has(subject.text(text).as_bytes(), view.bytes(comparand().text)),
@@ -51,7 +57,8 @@ pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, operator: Operator, 
 
 /// How the left side stands to the condition's value: `None` if that cannot be cast to its type, `Some(None)` if they
 /// have no order (a NaN).
-fn compare(view: &View<'_>, subject: &Subject, comparand: Comparand, value: Value) -> Option<Option<Ordering>> {
+#[inline(always)]
+fn compare(view: &View<'_>, subject: &Subject, comparand: &Comparand, value: Value) -> Option<Option<Ordering>> {
     let has = |bit| comparand.flags & bit != 0;
     match value {
         Value::Null => None,
@@ -69,23 +76,11 @@ fn compare(view: &View<'_>, subject: &Subject, comparand: Comparand, value: Valu
         }
         Value::Float(float) => has(HAS_FLOAT).then(|| float.partial_cmp(&comparand.float)),
         Value::Text(text) if has(IS_SEMVER) => {
-            let left = Version::parse(subject.text(text).as_bytes())?;
-            let right = Version::parse(view.bytes(comparand.text))?;
-            Some(Some(left.precedence(&right)))
+            semver::compare(subject.text(text).as_bytes(), view.bytes(comparand.text)).map(Some)
         }
         // UTF-8 sorts by bytes as Python sorts by code points.
         Value::Text(text) => Some(Some(subject.text(text).as_bytes().cmp(view.bytes(comparand.text)))),
     }
-}
-
-fn ordered(
-    view: &View<'_>,
-    subject: &Subject,
-    comparand: Comparand,
-    value: Value,
-    holds: fn(Ordering) -> bool,
-) -> bool {
-    compare(view, subject, comparand, value).flatten().is_some_and(holds)
 }
 
 fn integer<'s>(subject: &'s Subject, value: Value) -> Option<Integer<'s>> {

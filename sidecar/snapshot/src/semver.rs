@@ -51,6 +51,39 @@ impl<'a> Version<'a> {
     }
 }
 
+/// How two versions stand to each other; `None` unless both are versions.
+#[must_use]
+pub fn compare(left: &[u8], right: &[u8]) -> Option<Ordering> {
+    match (plain(left), plain(right)) {
+        (Some(left), Some(right)) => Some(left.cmp(&right)),
+        _ => Some(Version::parse(left)?.precedence(&Version::parse(right)?)),
+    }
+}
+
+/// Three numbers of at most nine digits, and nothing behind them, as most versions are; in one pass.
+fn plain(text: &[u8]) -> Option<[u32; 3]> {
+    let mut numbers = [0_u32; 3];
+    let mut rest = text;
+    for (position, number) in numbers.iter_mut().enumerate() {
+        let mut digits = 0;
+        while let [digit @ b'0'..=b'9', tail @ ..] = rest {
+            if digits == 9 || digits > 0 && *number == 0 {
+                return None;
+            }
+            *number = *number * 10 + u32::from(digit - b'0');
+            digits += 1;
+            rest = tail;
+        }
+        match rest {
+            _ if digits == 0 => return None,
+            [] if position == 2 => {}
+            [b'.', tail @ ..] if position < 2 => rest = tail,
+            _ => return None,
+        }
+    }
+    Some(numbers)
+}
+
 fn by_identifiers(a: &[u8], b: &[u8]) -> Ordering {
     let (mut a, mut b) = (a.split(|b| *b == b'.'), b.split(|b| *b == b'.'));
     loop {
@@ -108,6 +141,7 @@ mod tests {
             for (j, b) in ordered.iter().enumerate() {
                 let (a, b) = (Version::parse(a.as_bytes()).unwrap(), Version::parse(b.as_bytes()).unwrap());
                 assert_eq!(a.precedence(&b), i.cmp(&j));
+                assert_eq!(compare(ordered[i].as_bytes(), ordered[j].as_bytes()), Some(i.cmp(&j)));
             }
         }
         let (a, b) = (Version::parse(b"1.0.0+a").unwrap(), Version::parse(b"1.0.0+b-2").unwrap());
@@ -133,7 +167,12 @@ mod tests {
             "1.2.3\n",
         ] {
             assert_eq!(Version::parse(text.as_bytes()), None, "{text:?}");
+            assert_eq!(plain(text.as_bytes()), None, "{text:?}");
         }
         assert!(Version::parse(b"1.2.3-0a.0+001").is_some());
+        assert_eq!(plain(b"0.10.999999999"), Some([0, 10, 999_999_999]));
+        for text in ["1.2.3-a", "1.2.3+a", "1.2.1000000000", "1.2.00", "0.00.1"] {
+            assert_eq!(plain(text.as_bytes()), None, "{text:?}");
+        }
     }
 }

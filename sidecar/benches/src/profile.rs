@@ -71,7 +71,7 @@ pub const MEDIUM: Profile = Profile {
     targets: 40,
     spread: 7,
     identities: 8_700,
-    flags_each: 2,
+    flags_each: 3,
     list: false,
 };
 

@@ -9,9 +9,9 @@ use crate::fetch::Retry;
 
 /// The first wait after a failure, at most; it doubles.
 const BACKOFF: Duration = Duration::from_secs(1);
-/// What a failing source waits at most; longer only where its interval is.
+/// What a failing source waits at most: its interval within these bounds, so that it is not asked more often than a good one.
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
-const BACKOFF_MIN_MAX: Duration = Duration::from_secs(30);
+const BACKOFF_MIN_MAX: Duration = Duration::from_secs(10);
 /// How often an object that is missing, or a key that was refused, is looked for: our own API server is asked, nobody else.
 const REFERENCE_MAX: Duration = Duration::from_secs(15);
 /// How long a server that refused a key is left alone, while the key is the same.
@@ -34,8 +34,8 @@ pub(super) fn after_failure(retry: Retry, failures: u32, interval: Duration, cha
         Retry::After(wait) => return wait.max(BACKOFF) + BACKOFF.mul_f64(chance),
         Retry::Edited => return BACKOFF_MAX.mul_f64(0.9 + 0.2 * chance),
     };
-    let ceiling = BACKOFF.saturating_mul(1_u32 << failures.min(16)).min(most);
-    ceiling.mul_f64(0.2 + 0.8 * chance)
+    let ceiling = BACKOFF.saturating_mul(1_u32 << failures.min(16));
+    if ceiling < most { ceiling.mul_f64(0.2 + 0.8 * chance) } else { after_success(most, chance) }
 }
 
 /// Where in its interval an environment has its turn after a restart: always the same for the same environment.
@@ -68,9 +68,11 @@ mod tests {
         let wait = |failures| after_failure(Retry::Backoff, failures, INTERVAL, 1.0);
         assert_eq!(wait(0), Duration::from_secs(1));
         assert_eq!(wait(3), Duration::from_secs(8));
-        assert_eq!(wait(10), Duration::from_secs(30));
-        assert_eq!(wait(u32::MAX), Duration::from_secs(30));
-        let rare = after_failure(Retry::Backoff, 20, Duration::from_secs(86_400), 1.0);
+        assert_eq!(wait(10), after_success(INTERVAL, 1.0));
+        assert_eq!(wait(u32::MAX), after_success(INTERVAL, 1.0));
+        let often = after_failure(Retry::Backoff, 20, Duration::from_secs(1), 0.5);
+        assert_eq!(often, BACKOFF_MIN_MAX);
+        let rare = after_failure(Retry::Backoff, 20, Duration::from_secs(86_400), 0.5);
         assert_eq!(rare, BACKOFF_MAX);
         assert!(after_failure(Retry::Backoff, 0, INTERVAL, 0.0) >= Duration::from_millis(200));
     }

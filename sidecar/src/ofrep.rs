@@ -62,8 +62,22 @@ pub(crate) fn write_failure(key: Option<&str>, code: Option<&str>, details: &dyn
     let _ = write!(out, r#""errorDetails":"{details}"}}"#);
 }
 
-/// Reads a request's context into the subject; returns a hash that equal contexts share.
-pub(crate) fn read<B: AsRef<[u8]>>(body: &[u8], snapshot: &Snapshot<B>, desk: &mut Desk) -> Result<u64, Refused> {
+/// Whether an answer gets a tag, for which its context has to be hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tagged {
+    /// It does.
+    Yes,
+    /// It does not: nothing is hashed.
+    No,
+}
+
+/// Reads a request's context into the subject; returns a hash that equal contexts share, if the answer is tagged.
+pub(crate) fn read<B: AsRef<[u8]>>(
+    body: &[u8],
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+    tagged: Tagged,
+) -> Result<u64, Refused> {
     desk.subject.clear();
     desk.digests.clear();
     if body.is_empty() {
@@ -87,7 +101,7 @@ pub(crate) fn read<B: AsRef<[u8]>>(body: &[u8], snapshot: &Snapshot<B>, desk: &m
     reader.finish()?;
     match context {
         None => Ok(0),
-        Some((place, Value::Object)) => read_context(place, snapshot, desk),
+        Some((place, Value::Object)) => read_context(place, snapshot, desk, tagged),
         Some(_) => Err(Refused::Context("the context is not an object")),
     }
 }
@@ -96,6 +110,7 @@ fn read_context<B: AsRef<[u8]>>(
     mut reader: Reader<'_>,
     snapshot: &Snapshot<B>,
     desk: &mut Desk,
+    tagged: Tagged,
 ) -> Result<u64, Refused> {
     let mut identifier = None;
     let mut nested = None;
@@ -112,7 +127,7 @@ fn read_context<B: AsRef<[u8]>>(
         } else if name.is("traits") && value == Value::Object {
             nested = Some(place);
         } else if !(name.is("transient") && matches!(value, Value::Bool(_))) {
-            take_trait(name, value, snapshot, desk);
+            take_trait(name, value, snapshot, desk, tagged);
         }
     }
     if let Some(mut reader) = nested
@@ -120,14 +135,14 @@ fn read_context<B: AsRef<[u8]>>(
     {
         while let Some(name) = reader.next_member(&mut members)? {
             let value = reader.value()?;
-            take_trait(name, value, snapshot, desk);
+            take_trait(name, value, snapshot, desk, tagged);
         }
     }
     match identifier.filter(|identifier| !identifier.is_empty()) {
         Some(identifier) => {
             let identifier = identifier.decode(&mut desk.text);
             snapshot.identify(&mut desk.subject, identifier);
-            Ok(digest(identifier, &mut desk.digests))
+            Ok(if tagged == Tagged::Yes { digest(identifier, &mut desk.digests) } else { 0 })
         }
         None => {
             desk.subject.clear();
@@ -136,10 +151,18 @@ fn read_context<B: AsRef<[u8]>>(
     }
 }
 
-fn take_trait<B: AsRef<[u8]>>(name: Text<'_>, value: Value<'_>, snapshot: &Snapshot<B>, desk: &mut Desk) {
+fn take_trait<B: AsRef<[u8]>>(
+    name: Text<'_>,
+    value: Value<'_>,
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+    tagged: Tagged,
+) {
     let name = name.decode(&mut desk.name);
-    let turn = desk.digests.len();
-    desk.digests.push(Digest { name: hash(name), turn, value: hash_value(value, &mut desk.text) });
+    if tagged == Tagged::Yes {
+        let turn = desk.digests.len();
+        desk.digests.push(Digest { name: hash(name), turn, value: hash_value(value, &mut desk.text) });
+    }
     snapshot.set_trait(&mut desk.subject, name, trait_value(value, &mut desk.text));
 }
 

@@ -259,7 +259,7 @@ fn ofrep_refused(refused: ofrep::Refused, flag: Option<&str>, mut buffer: Buffer
 fn ofrep_flag(loaded: &Loaded, role: Role, key: &str, body: &[u8]) -> Answer {
     let mut buffer = Buffer::take();
     let found = with_desk(body, |desk| {
-        ofrep::read(body, &loaded.snapshot, desk)?;
+        ofrep::read(body, &loaded.snapshot, desk, ofrep::Tagged::No)?;
         Ok(loaded.snapshot.write_ofrep_flag(&mut desk.subject, role, key, buffer.bytes()))
     });
     match found {
@@ -284,7 +284,7 @@ fn ofrep_flags(environment: &Environment, loaded: &Loaded, role: Role, parts: &P
     let mut buffer = Buffer::take();
     let revision = loaded.snapshot.revision();
     let tag = with_desk(body, |desk| {
-        let context = ofrep::read(body, &loaded.snapshot, desk)?;
+        let context = ofrep::read(body, &loaded.snapshot, desk, ofrep::Tagged::Yes)?;
         let tag = ofrep::tag(revision, loaded.state, role, context);
         let known = parts.headers.get_all(IF_NONE_MATCH).iter().any(|header| ofrep::names_tag(header.as_bytes(), &tag));
         let assignment = (!known).then(|| {

@@ -76,6 +76,7 @@ fn table(programs: &Programs, place: &Path) -> anyhow::Result<()> {
     start::measure(&mut table, programs, &profiles.medium)?;
     let size = std::fs::metadata(&programs.sidecar).context("the sidecar's program")?.len();
     table.line("stripped sidecar binary, which is the image", Target::Below(3.0), "MB", size as f64 / 1e6, "", "")?;
+    table.note("heap allocations on the request path: counted by `cargo test -p remora-sidecar --test allocations`")?;
     swap::measure(&mut table, programs, place)?;
     tail::measure(&mut table, programs, &profiles)?;
     compile::measure(&mut table, place, &profiles)?;

@@ -61,12 +61,13 @@ impl Beside {
         })
     }
 
-    fn line<W: Write>(&self, table: &mut Table<W>, what: &str, least: f64) -> anyhow::Result<()> {
+    fn line<W: Write>(&self, table: &mut Table<W>, what: &str, least: impl Into<Option<f64>>) -> anyhow::Result<()> {
         let beside = format!(
             "{:.0} and {:.0} /s; {:.2} and {:.2} us of the core (ratio {:.3}); {} bytes",
             self.ours, self.theirs, self.costs.0, self.costs.1, self.ratio.own, self.bytes
         );
-        table.line(what, Target::AtLeast(least), "", self.ratio.median, &spread(self.ratio.spread), &beside)
+        let target = least.into().map_or(Target::None, Target::AtLeast);
+        table.line(what, target, "", self.ratio.median, &spread(self.ratio.spread), &beside)
     }
 }
 
@@ -161,7 +162,7 @@ pub(super) fn others<W: Write>(table: &mut Table<W>, programs: &Programs, profil
     Beside::take(programs, &medium, std::slice::from_ref(&known), &tag)?.line(
         table,
         "OFREP bulk with its tag (304), medium, over bare hyper",
-        0.85,
+        None,
     )?;
     let (known, known_plain) = ([known], [known_plain]);
     let mut sides = [Side::new(&medium, &known)?, Side::new(&plain, &known_plain)?];

@@ -179,7 +179,9 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
     out.push(b'[');
     let mut from = 0;
     while let Some(feature) = subject.choice.next_touched(from) {
-        out.extend_from_slice(body.get(bound(from)..bound(feature)).unwrap_or_default());
+        if from < feature {
+            out.extend_from_slice(body.get(bound(from)..bound(feature)).unwrap_or_default());
+        }
         let outcome = Outcome::of(evaluation, subject, feature, subject.choice.winner(feature));
         if let Some(outcome) = outcome.filter(|outcome| outcome.is_visible(view, role)) {
             separate(out);

@@ -42,7 +42,7 @@ pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, operator: Operator, 
         }
         Operator::Contains => contains(view, subject, comparand(), value),
         Operator::NotContains => match value {
-            Value::Text(text) => !has(subject.text(text).as_bytes(), view.bytes(comparand().text)),
+            Value::Text(text) => !has(subject.bytes(text), view.bytes(comparand().text)),
             _ => false,
         },
         Operator::Matches => with_text(subject, value, |text| matches(view, operand, text)),
@@ -76,10 +76,10 @@ fn compare(view: &View<'_>, subject: &Subject, comparand: &Comparand, value: Val
         }
         Value::Float(float) => has(HAS_FLOAT).then(|| float.partial_cmp(&comparand.float)),
         Value::Text(text) if has(IS_SEMVER) => {
-            semver::compare(subject.text(text).as_bytes(), view.bytes(comparand.text)).map(Some)
+            semver::compare(subject.bytes(text), view.bytes(comparand.text)).map(Some)
         }
         // UTF-8 sorts by bytes as Python sorts by code points.
-        Value::Text(text) => Some(Some(subject.text(text).as_bytes().cmp(view.bytes(comparand.text)))),
+        Value::Text(text) => Some(Some(subject.bytes(text).cmp(view.bytes(comparand.text)))),
     }
 }
 
@@ -95,7 +95,7 @@ fn integer<'s>(subject: &'s Subject, value: Value) -> Option<Integer<'s>> {
 /// contains what equals its prerelease or its build metadata: Python iterates over its parts.
 fn contains(view: &View<'_>, subject: &Subject, comparand: Comparand, value: Value) -> bool {
     let Value::Text(text) = value else { return false };
-    let (text, part) = (subject.text(text).as_bytes(), view.bytes(comparand.text));
+    let (text, part) = (subject.bytes(text), view.bytes(comparand.text));
     if comparand.flags & IS_SEMVER == 0 {
         return has(text, part);
     }

@@ -136,6 +136,12 @@ impl Subject {
         self.texts.get(stretch.start as usize..stretch.end as usize).unwrap_or_default()
     }
 
+    /// The same, where it is compared as bytes.
+    #[inline(always)]
+    pub(crate) fn bytes(&self, stretch: Stretch) -> &[u8] {
+        self.texts.as_bytes().get(stretch.start as usize..stretch.end as usize).unwrap_or_default()
+    }
+
     /// The identity's key, in the pieces that are hashed.
     pub(crate) fn key<'s>(&'s self, view: &View<'s>) -> [&'s [u8]; 3] {
         match &self.own_key {

@@ -5,6 +5,7 @@
 //! seen unchanged for its whole duration.
 
 mod decide;
+mod tenure;
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use kube::{Api, Client, api::PostParams, core::ObjectMeta};
 use tokio::time::{sleep, timeout};
 
 use self::decide::{Decision, Sighting, decide};
+pub use self::tenure::Tenure;
 
 /// How long a lease lasts without being renewed.
 const DURATION: Duration = Duration::from_secs(30);
@@ -44,12 +46,13 @@ pub struct Election {
     api: Api<Lease>,
     name: String,
     identity: String,
+    tenure: Tenure,
 }
 
 impl Election {
-    /// The election for `name` in `namespace`; `identity` must be this process's alone.
-    pub fn new(client: Client, namespace: &str, name: &str, identity: String) -> Self {
-        Self { api: Api::namespaced(client, namespace), name: name.to_owned(), identity }
+    /// The election for `name` in `namespace`; `identity` must be this process's alone. `tenure` knows how it stands.
+    pub fn new(client: Client, namespace: &str, name: &str, identity: String, tenure: Tenure) -> Self {
+        Self { api: Api::namespaced(client, namespace), name: name.to_owned(), identity, tenure }
     }
 
     /// Waits until the lease is ours.
@@ -73,15 +76,14 @@ impl Election {
     /// Renews the lease until it is lost.
     pub async fn keep(&self) -> Lost {
         let mut seen: Option<Sighting> = None;
-        let mut renewed = Instant::now();
         loop {
             sleep(PERIOD).await;
             match self.attempt(&mut seen).await {
-                Ok(true) => renewed = Instant::now(),
+                Ok(true) => {}
                 Ok(false) => return Lost::Taken(self.name.clone()),
                 Err(error) => tracing::warn!(lease = self.name, %error, "lease not renewed"),
             }
-            if renewed.elapsed() > DEADLINE.saturating_sub(PERIOD) {
+            if !self.tenure.lasts(DEADLINE.saturating_sub(PERIOD)) {
                 return Lost::Expired(self.name.clone());
             }
         }
@@ -110,7 +112,13 @@ impl Election {
 
     /// Takes or renews the lease if that is possible; whether it is ours now.
     async fn attempt(&self, seen: &mut Option<Sighting>) -> kube::Result<bool> {
-        timeout(CALL, self.try_take(seen)).await.unwrap_or_else(|late| Err(kube::Error::Service(late.into())))
+        let began = Instant::now();
+        let taken = timeout(CALL, self.try_take(seen)).await;
+        let taken = taken.unwrap_or_else(|late| Err(kube::Error::Service(late.into())));
+        if matches!(taken, Ok(true)) {
+            self.tenure.renewed(began);
+        }
+        taken
     }
 
     async fn try_take(&self, seen: &mut Option<Sighting>) -> kube::Result<bool> {

@@ -21,11 +21,12 @@ use crate::{
     certificates,
     fetch::{AllowedOrigins, Fetcher, SystemLookup},
     inject,
-    leader::Election,
+    leader::{Election, Tenure},
     metrics::Metrics,
     reconcile, webhook,
 };
 
+const BAD_CONFIGURATION: &str = "the cluster's address or credentials cannot be used";
 /// The lease of the controller.
 const LEASE: &str = "remora-controller";
 /// How long reconciliations under way may take to end.
@@ -38,7 +39,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 async fn serve(arguments: Arguments) -> anyhow::Result<()> {
-    let client = connect().await?;
+    let config = configuration().await?;
+    let client = Client::try_from(config.clone()).context(BAD_CONFIGURATION)?;
     let metrics = Metrics::default();
     let (stop, stopping) = watch::channel(false);
     let (serving, gate) = watch::channel(true);
@@ -66,7 +68,7 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
             }
         }
     };
-    let controller = controller(&arguments, client.clone(), metrics, stopping.clone());
+    let controller = controller(&arguments, config, client.clone(), metrics, stopping.clone());
     let ending = async {
         terminated().await?;
         tracing::info!("ending");
@@ -89,15 +91,16 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 /// Retries are ours to make: the client's own could hold up a call for many minutes.
-async fn connect() -> anyhow::Result<Client> {
+async fn configuration() -> anyhow::Result<Config> {
     let mut config = Config::infer().await.context("no cluster: neither in one, nor is there a kubeconfig")?;
     config.default_retry = false;
-    Client::try_from(config).context("the cluster's address or credentials cannot be used")
+    Ok(config)
 }
 
 /// Wins the lease, reconciles while it holds, and gives it back.
 async fn controller(
     arguments: &Arguments,
+    config: Config,
     client: Client,
     metrics: Metrics,
     mut stopping: watch::Receiver<bool>,
@@ -107,9 +110,11 @@ async fn controller(
         return Ok(());
     }
     let allowed = AllowedOrigins::new(&arguments.allowed_origins)?;
-    let fetcher = Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), arguments.max_document_bytes);
+    let tenure = Tenure::default();
+    let fenced = tenure.client(config).context(BAD_CONFIGURATION)?;
+    let fetcher = Fetcher::new(fenced.clone(), allowed, Arc::new(SystemLookup), arguments.max_document_bytes);
     let instance = arguments.identity();
-    let election = Election::new(client.clone(), &arguments.namespace, LEASE, instance.clone());
+    let election = Election::new(client, &arguments.namespace, LEASE, instance.clone(), tenure);
     let mut stop_waiting = stopping.clone();
     tokio::select! {
         () = election.win() => {}
@@ -123,7 +128,7 @@ async fn controller(
         tokio::time::sleep(DRAIN).await;
     };
     tokio::select! {
-        () = reconcile::run(client, fetcher, metrics.clone(), Some(instance), stopping) => {}
+        () = reconcile::run(fenced, fetcher, metrics.clone(), Some(instance), stopping) => {}
         lost = election.keep() => return Err(lost.into()),
         () = too_long => tracing::warn!("reconciliations under way were abandoned"),
     }

@@ -17,9 +17,6 @@ pub const CONTROLLER: &str = "remora-controller";
 /// The major version of the snapshot format, as it appears in names and labels.
 pub const FORMAT: &str = "v1";
 
-/// The file that every snapshot has; the one that is written last.
-pub const CORE: &str = "core";
-
 /// The longest name of an environment: names of objects and volumes are made of it.
 pub const ENVIRONMENT_MAX: usize = 40;
 
@@ -153,14 +150,10 @@ impl FromStr for EnvironmentName {
     }
 }
 
-/// The file name of override shard `index`.
-pub fn overrides_file(index: usize) -> String {
-    format!("overrides-{index:02}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remora_snapshot::files;
 
     #[test]
     fn names_are_dns_labels_of_forty_characters() {
@@ -175,10 +168,10 @@ mod tests {
     #[test]
     fn object_and_volume_names_fit_what_kubernetes_allows() {
         let longest: EnvironmentName = "x".repeat(40).parse().unwrap();
-        assert!(longest.config_map(&overrides_file(99)).len() <= 253);
+        assert!(longest.config_map(&files::overrides(99)).len() <= 253);
         assert!(longest.volume().len() <= 63);
         let short: EnvironmentName = "storefront".parse().unwrap();
-        assert_eq!(short.config_map(CORE), "remora-storefront-v1-core");
-        assert_eq!(short.config_map(&overrides_file(3)), "remora-storefront-v1-overrides-03");
+        assert_eq!(short.config_map(files::CORE), "remora-storefront-v1-core");
+        assert_eq!(short.config_map(&files::overrides(3)), "remora-storefront-v1-overrides-03");
     }
 }

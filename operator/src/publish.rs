@@ -21,6 +21,7 @@ use kube::{
     core::{ObjectMeta, PartialObjectMeta},
     runtime::reflector::{ObjectRef, Store},
 };
+use remora_snapshot::files;
 use tokio::sync::OnceCell;
 
 use self::object::Verdict;
@@ -29,10 +30,8 @@ pub use self::{
     object::Owner,
     snapshot::{File, Snapshot},
 };
-use crate::names::{self, annotation, label};
+use crate::names::{annotation, label};
 
-/// The most that one object carries; the API server's own limit is 1 MiB.
-pub const OBJECT_MAX: usize = 1_000_000;
 /// How long a shard that no core tells of stays.
 pub const SURPLUS_GRACE: Duration = Duration::from_secs(600);
 
@@ -85,7 +84,7 @@ impl Publisher {
 
     /// The revision that is published for this owner, as far as its core tells.
     pub fn revision(&self, owner: &Owner) -> Option<String> {
-        let core = self.known(owner, &owner.environment.config_map(names::CORE))?;
+        let core = self.known(owner, &owner.environment.config_map(files::CORE))?;
         let revision = core.annotations.as_ref().and_then(|annotations| annotations.get(annotation::REVISION)).cloned();
         revision.filter(|_| owner.owns(&core) && core.deletion_timestamp.is_none())
     }
@@ -195,10 +194,12 @@ impl Publisher {
 }
 
 fn fits(snapshot: &Snapshot) -> Result<(), Error> {
-    match snapshot.files.iter().find(|file| file.bytes.len() > OBJECT_MAX) {
-        Some(file) => {
-            Err(Error::CapacityExceeded { file: file.name.clone(), size: file.bytes.len(), limit: OBJECT_MAX })
-        }
+    match snapshot.files.iter().find(|file| file.bytes.len() > files::MAX_FILE_BYTES) {
+        Some(file) => Err(Error::CapacityExceeded {
+            file: file.name.clone(),
+            size: file.bytes.len(),
+            limit: files::MAX_FILE_BYTES,
+        }),
         None => Ok(()),
     }
 }

@@ -1,6 +1,8 @@
 use std::fmt::Write;
 
-use crate::{compile::Compiled, names};
+use remora_snapshot::files;
+
+use crate::compile::Compiled;
 
 /// An environment at one revision, as it is published: what was compiled, or what was found published after a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ impl File {
 
     /// Whether this is the file that names the others.
     pub fn is_core(&self) -> bool {
-        self.name == names::CORE
+        self.name == files::CORE
     }
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{core::PartialObjectMeta, runtime::reflector::store::Writer};
-use remora_operator::publish::{Error, File, Ledger, OBJECT_MAX, Owner, Publisher, Snapshot};
+use remora_operator::publish::{Error, File, Ledger, Owner, Publisher, Snapshot};
+use remora_snapshot::files;
 
 use super::cluster::{Cluster, watch};
 
@@ -101,7 +102,7 @@ async fn a_conflict_is_found_before_anything_is_written() {
 #[tokio::test]
 async fn what_is_too_large_is_not_tried() {
     let mut desk = Desk::new(Duration::MAX);
-    let (written, calls) = desk.publish(&snapshot("1", &[("core", &"c".repeat(OBJECT_MAX + 1))])).await;
+    let (written, calls) = desk.publish(&snapshot("1", &[("core", &"c".repeat(files::MAX_FILE_BYTES + 1))])).await;
     assert!(matches!(written, Err(Error::CapacityExceeded { .. })));
     assert!(calls.is_empty());
 }

@@ -104,6 +104,7 @@ fn each_part_does_its_own() {
             "run",
             "--no-webhook",
             "--allowed-origin=https://edge.api.flagsmith.com",
+            "--allowed-origin=https://realtime.flagsmith.com",
             "--admin-listen=0.0.0.0:8080",
             "--log-level=info",
             "--log-json",

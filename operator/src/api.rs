@@ -19,7 +19,7 @@ pub use self::{
     prune::{FeatureRules, Keep, PruneRules},
     refresh::Refresh,
     serve::{AppliedTo, Serve},
-    source::{CaBundleRef, Document, Flagsmith, ObjectKeyRef, PlannedSource, SecretKeyRef, Source},
+    source::{CaBundleRef, Document, Flagsmith, ObjectKeyRef, PlannedSource, Realtime, SecretKeyRef, Source},
     status::{FeatureEnvironmentStatus, Finding},
 };
 
@@ -46,6 +46,7 @@ pub use self::{
     printcolumn(name = "Freshness", type_ = "string", json_path = r#".status.conditions[?(@.type=="Stale")].reason"#),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Fetched", type_ = "string", priority = 1, json_path = r#".status.conditions[?(@.type=="Fetched")].reason"#),
+    printcolumn(name = "Realtime", type_ = "string", priority = 1, json_path = ".status.realtime"),
     printcolumn(name = "Message", type_ = "string", priority = 1, json_path = r#".status.conditions[?(@.type=="Ready")].message"#)
 )]
 #[serde(rename_all = "camelCase")]

@@ -9,9 +9,11 @@ mod address;
 mod body;
 mod connect;
 mod error;
+mod events;
 mod failure;
 mod key;
 mod link;
+mod listen;
 mod objects;
 mod origin;
 mod pages;
@@ -22,26 +24,28 @@ mod tests;
 mod turnstile;
 mod validator;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use kube::Client;
 use reqwest::Url;
 
 use self::{
     address::is_allowed,
-    connect::Clients,
+    connect::{Clients, Purpose},
     pages::{Answer, Request},
     turnstile::{NotNow, Turnstile},
     validator::Validator,
 };
 pub use self::{
     error::{Error, Retry},
+    events::Change,
     key::EnvironmentKey,
+    listen::Listening,
     origin::{AllowedOrigins, InvalidOrigin, Origin, Reach},
     resolve::{Lookup, SystemLookup},
 };
 use crate::{
-    api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource},
+    api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource, Realtime},
     document::{self, Document},
 };
 
@@ -55,6 +59,8 @@ pub struct Fetcher {
     clients: Clients,
     limit: usize,
     turnstile: Turnstile,
+    /// How long a stream may be silent.
+    idle: Duration,
 }
 
 /// What is known of the document that is held, for asking only whether there is a newer one.
@@ -103,7 +109,14 @@ pub enum Fetched {
 impl Fetcher {
     /// A fetcher that talks to these origins, resolves names with `lookup`, and reads documents of up to `limit` bytes.
     pub fn new(client: Client, allowed: AllowedOrigins, lookup: Arc<dyn Lookup>, limit: usize) -> Self {
-        Self { client, allowed, clients: Clients::new(lookup), limit, turnstile: Turnstile::default() }
+        Self {
+            client,
+            allowed,
+            clients: Clients::new(lookup),
+            limit,
+            turnstile: Turnstile::default(),
+            idle: listen::IDLE,
+        }
     }
 
     /// The document that `spec` names, unless it is the one that is held.
@@ -143,19 +156,12 @@ impl Fetcher {
         let (url, origin) = endpoint(&flagsmith.api_url)?;
         let reach = self.allowed.reach(&origin).ok_or_else(|| Error::OriginNotAllowed(origin.clone()))?;
         check_literal(&url, reach)?;
+        if let Some(realtime) = &flagsmith.realtime {
+            // A stream that can never be followed is said where everybody looks, not where streams are.
+            self.stream(realtime, "")?;
+        }
         let key = objects::environment_key(&self.client, namespace, &flagsmith.environment_key_secret_ref).await?;
-        let bundle = match &flagsmith.ca_bundle_ref {
-            Some(reference) => Some((reference, objects::ca_bundle(&self.client, namespace, reference).await?)),
-            None => None,
-        };
-        let client = self.clients.get(reach, bundle.as_ref().map(|(_, pem)| pem.as_slice())).map_err(|_| {
-            let reference = flagsmith.ca_bundle_ref.as_ref();
-            Error::ConfigMapInvalid {
-                name: reference.map(|reference| reference.config_map_name.clone()).unwrap_or_default(),
-                key: reference.map(|reference| reference.key.clone()).unwrap_or_default(),
-                problem: "this is no bundle of certificates; write one or more in PEM",
-            }
-        })?;
+        let client = self.connector(Purpose::Fetch, reach, namespace, flagsmith).await?;
         if lessons.refused.as_ref() == Some(&key) {
             return Ok(Fetched::StillRefused);
         }
@@ -186,6 +192,58 @@ impl Fetcher {
                 let validator = Validator::new(document.updated_at(), began);
                 let held = Held(Origination::Server { key: key.clone(), validator });
                 Fetched::Document { document, key: Some(key), held, bytes }
+            }
+        })
+    }
+}
+
+impl Fetcher {
+    /// The same, with streams that may be silent for this long.
+    #[cfg(test)]
+    pub(crate) fn with_idle(self, idle: Duration) -> Self {
+        Self { idle, ..self }
+    }
+
+    /// Opens the stream of changes of the environment with this client-side key.
+    ///
+    /// It is subject to everything that a fetch is: origins, addresses, certificates.
+    pub async fn listen(
+        &self,
+        namespace: &str,
+        flagsmith: &Flagsmith,
+        realtime: &Realtime,
+        client_key: &str,
+    ) -> Result<Listening, Error> {
+        let (url, origin, reach) = self.stream(realtime, client_key)?;
+        let client = self.connector(Purpose::Listen, reach, namespace, flagsmith).await?;
+        Listening::open(&client, url, origin, self.idle).await
+    }
+
+    fn stream(&self, realtime: &Realtime, client_key: &str) -> Result<(Url, Origin, Reach), Error> {
+        let (url, origin) = listen::endpoint(&realtime.url, client_key)?;
+        let reach = self.allowed.reach(&origin).ok_or_else(|| Error::OriginNotAllowed(origin.clone()))?;
+        check_literal(&url, reach)?;
+        Ok((url, origin, reach))
+    }
+
+    /// The HTTP client that trusts whom this source trusts.
+    async fn connector(
+        &self,
+        purpose: Purpose,
+        reach: Reach,
+        namespace: &str,
+        flagsmith: &Flagsmith,
+    ) -> Result<reqwest::Client, Error> {
+        let bundle = match &flagsmith.ca_bundle_ref {
+            Some(reference) => Some(objects::ca_bundle(&self.client, namespace, reference).await?),
+            None => None,
+        };
+        self.clients.get(purpose, reach, bundle.as_deref()).map_err(|_| {
+            let reference = flagsmith.ca_bundle_ref.as_ref();
+            Error::ConfigMapInvalid {
+                name: reference.map(|reference| reference.config_map_name.clone()).unwrap_or_default(),
+                key: reference.map(|reference| reference.key.clone()).unwrap_or_default(),
+                problem: "this is no bundle of certificates; write one or more in PEM",
             }
         })
     }

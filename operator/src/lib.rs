@@ -10,7 +10,7 @@
 //! [`fetch`] brings a document from Flagsmith or from an object in the cluster, `prune` drops what nobody asked for, `compile`
 //! makes the bytes that the sidecar evaluates in place, [`publish`] writes them to ConfigMaps beside the
 //! FeatureEnvironment, and [`report`] says in its status, in Events and in [`metrics`] what happened. [`reconcile`] is the
-//! sentence, and decides when it is said again.
+//! sentence, and decides when it is said again; [`realtime`] has it said before its time.
 //!
 //! Every replica answers admission requests; only the holder of the lease ([`leader`]) reconciles. [`run`] wires all of it,
 //! [`admin`] serves health and metrics, [`names`] has every name that the parts share.
@@ -32,8 +32,10 @@ pub mod names;
 pub mod nudge;
 pub mod prune;
 pub mod publish;
+pub mod realtime;
 pub mod reconcile;
 pub mod report;
 pub mod run;
 pub mod tools;
+pub mod wake;
 pub mod webhook;

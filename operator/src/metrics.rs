@@ -1,6 +1,7 @@
 //! What the controller counts, and the text that Prometheus reads. Other parts register theirs in [`Metrics::registry`].
 
 mod environment;
+mod realtime;
 
 use std::{
     sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
@@ -13,7 +14,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-pub use self::environment::EnvironmentMetrics;
+pub use self::{environment::EnvironmentMetrics, realtime::RealtimeMetrics};
 
 /// From an unchanged object, which is compared in memory, to a fetch that runs into its timeout.
 const BUCKETS: [f64; 10] = [0.000_1, 0.001, 0.005, 0.025, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0];
@@ -65,6 +66,8 @@ pub struct Metrics {
     leader: Gauge,
     /// By environment.
     pub environments: EnvironmentMetrics,
+    /// Of the streams of changes.
+    pub realtime: RealtimeMetrics,
 }
 
 impl Default for Metrics {
@@ -81,7 +84,8 @@ impl Default for Metrics {
         registry.register("remora_controller_step_duration_seconds", "Time that a step took", durations.clone());
         registry.register("remora_controller_leader", "1 on the replica that reconciles", leader.clone());
         let environments = EnvironmentMetrics::register(&mut registry);
-        Self { registry: Arc::new(Mutex::new(registry)), steps, durations, leader, environments }
+        let realtime = RealtimeMetrics::register(&mut registry);
+        Self { registry: Arc::new(Mutex::new(registry)), steps, durations, leader, environments, realtime }
     }
 }
 

@@ -12,9 +12,13 @@ mod memory;
 mod schedule;
 mod turn;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use kube::{Client, ResourceExt, core::DeserializeGuard, runtime::controller::Action};
+use tokio::sync::mpsc;
 
 pub use self::{controller::run, error::Error};
 use self::{
@@ -27,17 +31,22 @@ use crate::{
     metrics::Metrics,
     nudge::Nudger,
     publish::{Objects, Publisher},
+    realtime::Streams,
     report::Reports,
+    wake::{Call, Wake},
 };
 
 /// What every reconciliation shares.
 pub struct Context {
-    fetcher: Fetcher,
+    fetcher: Arc<Fetcher>,
     publisher: Publisher,
     nudger: Nudger,
     reports: Reports,
     metrics: Metrics,
     memories: Memories,
+    streams: Streams,
+    /// Where calls for a reconciliation arrive, until the controller takes it.
+    calls: Mutex<Option<mpsc::Receiver<Call>>>,
 }
 
 impl Context {
@@ -50,7 +59,11 @@ impl Context {
         metrics: Metrics,
         instance: Option<String>,
     ) -> Self {
+        let fetcher = Arc::new(fetcher);
+        let (wake, calls) = Wake::new();
         Self {
+            streams: Streams::new(Arc::clone(&fetcher), wake, metrics.realtime.clone()),
+            calls: Mutex::new(Some(calls)),
             fetcher,
             publisher: Publisher::new(client.clone(), objects, grace),
             nudger: Nudger::new(client.clone()),
@@ -58,6 +71,11 @@ impl Context {
             metrics,
             memories: Memories::default(),
         }
+    }
+
+    /// The calls for reconciliations before their time. There is one who hears them: it is none for the second who asks.
+    pub fn calls(&self) -> Option<mpsc::Receiver<Call>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

@@ -32,6 +32,28 @@ pub struct Flagsmith {
     /// A ConfigMap with certificates (PEM) of authorities to trust besides the public ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_bundle_ref: Option<CaBundleRef>,
+    /// Also follow the server's stream of changes, and fetch at once when it tells of one. Polling goes on beside it: it finds
+    /// what streams do not tell, as changes of identity overrides. Needs realtime updates to be on in Flagsmith.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub realtime: Option<Realtime>,
+}
+
+/// A server's stream of changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Realtime {
+    /// The base URL of the streams: what comes before `sse/environments/…`. Its origin must be an allowed one, too.
+    #[serde(default = "default_realtime_url")]
+    #[schemars(length(max = 2000))]
+    #[x_kube(validation = Rule::new("isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != ''")
+        .message("write the base URL of the streams, as in https://realtime.flagsmith.com/"))]
+    #[x_kube(validation = Rule::new("!self.contains('?') && !self.contains('#') && !self.contains('@')")
+        .message("write the URL without user, query and fragment"))]
+    pub url: String,
+}
+
+fn default_realtime_url() -> String {
+    "https://realtime.flagsmith.com/".to_owned()
 }
 
 fn default_api_url() -> String {

@@ -34,6 +34,10 @@ pub struct FeatureEnvironmentStatus {
     /// When the document that it was made of was changed, as the source says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_updated_at: Option<String>,
+    /// How it stands with the source's stream of changes, where `spec.source.flagsmith.realtime` asks for one: connecting,
+    /// connected, or why the source is only polled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub realtime: Option<String>,
     /// What the document's owners may want to repair: the first few of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,

@@ -9,6 +9,7 @@ use std::{
 use reqwest::{Certificate, Client, redirect};
 
 use super::{
+    listen::IDLE,
     origin::{Origin, Reach},
     resolve::{Guard, Lookup},
 };
@@ -20,8 +21,17 @@ const REDIRECTS: usize = 3;
 /// Each bundle that was ever used has a client; beyond this many, all are made anew.
 const CLIENTS: usize = 256;
 
-/// How far a client goes, and the authorities that it trusts besides the public ones.
-type Kind = (Reach, Option<Vec<u8>>);
+/// What a client is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Purpose {
+    /// Documents, which come at once or not at all.
+    Fetch,
+    /// Streams, which are silent for long. Their URL has a key in it and is followed nowhere.
+    Listen,
+}
+
+/// What a client is for, how far it goes, and the authorities that it trusts besides the public ones.
+type Kind = (Purpose, Reach, Option<Vec<u8>>);
 
 /// The clients that were made so far, each with its pool of connections.
 pub(super) struct Clients {
@@ -38,14 +48,14 @@ impl Clients {
         Self { lookup, made: Mutex::default() }
     }
 
-    /// The client for this reach that trusts the public authorities and those of `bundle`.
-    pub(super) fn get(&self, reach: Reach, bundle: Option<&[u8]>) -> Result<Client, BadBundle> {
-        let key = (reach, bundle.map(<[u8]>::to_vec));
+    /// The client for this purpose and reach that trusts the public authorities and those of `bundle`.
+    pub(super) fn get(&self, purpose: Purpose, reach: Reach, bundle: Option<&[u8]>) -> Result<Client, BadBundle> {
+        let key = (purpose, reach, bundle.map(<[u8]>::to_vec));
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = made.get(&key) {
             return Ok(client.clone());
         }
-        let client = self.build(reach, bundle).ok_or(BadBundle)?;
+        let client = self.build(purpose, reach, bundle).ok_or(BadBundle)?;
         if made.len() >= CLIENTS {
             made.clear();
         }
@@ -53,7 +63,7 @@ impl Clients {
         Ok(client)
     }
 
-    fn build(&self, reach: Reach, bundle: Option<&[u8]>) -> Option<Client> {
+    fn build(&self, purpose: Purpose, reach: Reach, bundle: Option<&[u8]>) -> Option<Client> {
         let public = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
         let mut roots: Vec<Certificate> =
             public.iter().map(|der| Certificate::from_der(der)).collect::<Result<_, _>>().ok()?;
@@ -61,17 +71,21 @@ impl Clients {
             let own = Certificate::from_pem_bundle(pem).ok().filter(|own| !own.is_empty())?;
             roots.extend(own);
         }
+        let (redirects, silence) = match purpose {
+            Purpose::Fetch => (redirect::Policy::custom(within_origin), READ_TIMEOUT),
+            Purpose::Listen => (redirect::Policy::none(), IDLE),
+        };
         Client::builder()
             .tls_backend_rustls()
             .tls_certs_only(roots)
             .dns_resolver(Arc::new(Guard { lookup: Arc::clone(&self.lookup), reach }))
-            .redirect(redirect::Policy::custom(within_origin))
+            .redirect(redirects)
             .referer(false)
             // A proxy would connect to addresses that nobody checked.
             .no_proxy()
             .gzip(false)
             .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(READ_TIMEOUT)
+            .read_timeout(silence)
             .user_agent(concat!("remora-operator/", env!("CARGO_PKG_VERSION")))
             .build()
             .ok()

@@ -4,8 +4,8 @@ use std::{fmt, str::FromStr};
 
 use reqwest::Url;
 
-/// Flagsmith's own service, the one that needs no permission.
-const PUBLIC: &str = "https://edge.api.flagsmith.com";
+/// Flagsmith's own service, which needs no permission: the API and the streams of changes.
+const PUBLIC: [&str; 2] = ["https://edge.api.flagsmith.com", "https://realtime.flagsmith.com"];
 
 /// Scheme, host and port of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,11 +72,11 @@ impl AllowedOrigins {
     /// An origin that was named may be in a private network, as servers in the cluster are. Flagsmith's own may not,
     /// named or not: nothing else than an attack can make it resolve to one.
     pub fn new(named: &[Origin]) -> Result<Self, InvalidOrigin> {
-        let public: Origin = PUBLIC.parse()?;
+        let public: Vec<Origin> = PUBLIC.iter().map(|origin| origin.parse()).collect::<Result<_, _>>()?;
         let reach = |origin: &Origin| {
-            if *origin == public { Reach::Public } else { Reach::Vouched }
+            if public.contains(origin) { Reach::Public } else { Reach::Vouched }
         };
-        let origins = if named.is_empty() { std::slice::from_ref(&public) } else { named };
+        let origins = if named.is_empty() { &public } else { named };
         Ok(Self(origins.iter().map(|origin| (origin.clone(), reach(origin))).collect()))
     }
 
@@ -111,10 +111,10 @@ mod tests {
     #[test]
     fn the_public_service_is_allowed_until_others_are_named() {
         let open = AllowedOrigins::new(&[]).unwrap();
-        assert_eq!(open.reach(&origin(PUBLIC)), Some(Reach::Public));
+        assert_eq!(open.reach(&origin(PUBLIC[0])), Some(Reach::Public));
         assert_eq!(open.reach(&origin("http://edge.api.flagsmith.com")), None);
         let named = AllowedOrigins::new(&[origin("http://flags.svc:8000")]).unwrap();
         assert_eq!(named.reach(&origin("http://flags.svc:8000")), Some(Reach::Vouched));
-        assert_eq!(named.reach(&origin(PUBLIC)), None);
+        assert_eq!(named.reach(&origin(PUBLIC[0])), None);
     }
 }

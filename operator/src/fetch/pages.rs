@@ -24,7 +24,7 @@ const RESTARTS: usize = 3;
 /// More pages than any document of a bearable size has.
 const PAGES: usize = 4096;
 /// Bytes of all header lines of an answer.
-const HEADERS: usize = 32 << 10;
+pub(super) const HEADERS: usize = 32 << 10;
 /// However long a server asks us to wait.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(15 * 60);
 
@@ -100,8 +100,7 @@ impl Request<'_> {
         }
         let sent = Instant::now();
         let response = request.send().await.map_err(|error| explain(&error, self.origin, url))?;
-        let size: usize = response.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-        if size > HEADERS {
+        if size_of_headers(&response) > HEADERS {
             return Err(Error::BodyTooLarge { what: "the answer's header", limit: HEADERS });
         }
         match response.status() {
@@ -154,6 +153,10 @@ impl Request<'_> {
             },
         }
     }
+}
+
+pub(super) fn size_of_headers(response: &Response) -> usize {
+    response.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
 }
 
 /// Large documents take long enough to hold up a worker thread.

@@ -7,7 +7,12 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{error::Error, memory::Memory, schedule, turn::Turn};
+use super::{
+    error::Error,
+    memory::{Memory, Provenance},
+    schedule,
+    turn::Turn,
+};
 use crate::{
     api::{AppliedTo, Finding},
     compile::{self, Compiled, compile},
@@ -74,6 +79,10 @@ impl Turn<'_> {
                 memory.held = Some(held);
                 memory.whole = Some(Instant::now());
                 let updated_at = document.updated_at().map(str::to_owned);
+                memory.origin = Some(Provenance {
+                    client_key: document.api_key.clone(),
+                    updated_at: updated_at.as_deref().and_then(|at| at.parse().ok()),
+                });
                 ("Done", Some(Brought { document, key, updated_at }))
             }
             Err(error) => {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, ResourceExt,
@@ -20,12 +20,21 @@ use kube::{
 use tokio::sync::watch;
 
 use super::{Context, after_error, memory::Uid, reconcile};
-use crate::{api::FeatureEnvironment, fetch::Fetcher, metrics::Metrics, names::label, publish::SURPLUS_GRACE};
+use crate::{
+    api::FeatureEnvironment,
+    fetch::Fetcher,
+    metrics::Metrics,
+    names::label,
+    publish::SURPLUS_GRACE,
+    wake::{Call, Haste},
+};
 
 /// Reconciliations at one time; most of them wait for somebody.
 const CONCURRENCY: u16 = 64;
 /// How often what is remembered of deleted environments is forgotten.
 const SWEEP: Duration = Duration::from_secs(60);
+/// How long a stream may outlive its environment.
+const LOOK_FOR_THE_GONE: Duration = Duration::from_secs(2);
 
 type Environment = DeserializeGuard<FeatureEnvironment>;
 type Metadata = PartialObjectMeta<ConfigMap>;
@@ -58,6 +67,7 @@ pub async fn run(
         .with_config(Config::default().concurrency(CONCURRENCY))
         .watches_stream(ours, |object| of_environment(&object))
         .watches_stream(others, move |object| referring.to(&object))
+        .reconcile_on(called(&context))
         .graceful_shutdown_on(stopped)
         .run(reconcile, after_error, Arc::clone(&context))
         .map_err(|error| tracing::debug!(%error, "reconciliation failed"))
@@ -65,6 +75,28 @@ pub async fn run(
     tokio::select! {
         () = reconciling => {}
         () = sweep(&known, &context, &metrics) => {}
+        () = end_streams(&known, &context) => {}
+    }
+}
+
+/// The environments that somebody wants reconciled, with what for noted down.
+fn called(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<Environment>> + Send + 'static {
+    let context = Arc::clone(context);
+    let calls = stream::iter(context.calls()).flat_map(|mut calls| stream::poll_fn(move |task| calls.poll_recv(task)));
+    calls.map(move |Call { namespace, name, haste }| {
+        context.memories.hurry(&namespace, &name, haste);
+        ObjectRef::new(&name).within(&namespace)
+    })
+}
+
+/// Ends the streams of what was deleted; nobody reconciles it.
+async fn end_streams(known: &Store<Environment>, context: &Context) {
+    loop {
+        tokio::time::sleep(LOOK_FOR_THE_GONE).await;
+        context.streams.retain(|namespace, name, uid| {
+            let environment = known.get(&ObjectRef::new(name).within(namespace));
+            environment.is_some_and(|environment| environment.uid().as_deref() == Some(uid))
+        });
     }
 }
 
@@ -114,7 +146,7 @@ impl Referring {
             return Vec::new();
         }
         for environment in &referring {
-            self.context.memories.hurry(&namespace, &environment.name);
+            self.context.memories.hurry(&namespace, &environment.name, Haste::Mended);
         }
         referring
     }

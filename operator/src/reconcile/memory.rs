@@ -7,11 +7,14 @@ use std::{
     time::Instant,
 };
 
+use jiff::Timestamp;
+
 use crate::{
     api::FeatureEnvironmentStatus,
     fetch::{EnvironmentKey, Held, Lessons},
     publish::{Ledger, Snapshot},
     report::{Contents, Failure},
+    wake::Haste,
 };
 
 use super::schedule;
@@ -19,6 +22,13 @@ use super::schedule;
 /// Which object: its name may come again, this does not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Uid(pub(super) String);
+
+/// What a stream of changes is found by, and compared with.
+#[derive(Debug)]
+pub(super) struct Provenance {
+    pub(super) client_key: String,
+    pub(super) updated_at: Option<Timestamp>,
+}
 
 /// One environment.
 #[derive(Debug, Default)]
@@ -34,6 +44,8 @@ pub(super) struct Memory {
     /// Fetches that failed in a row.
     pub(super) failures: u32,
     pub(super) held: Option<Held>,
+    /// Of the document that came last.
+    pub(super) origin: Option<Provenance>,
     /// When the source was last asked without a condition.
     pub(super) whole: Option<Instant>,
     /// The key that was refused, and when.
@@ -67,6 +79,7 @@ impl Memory {
             self.next_fetch = None;
             self.failures = 0;
             self.held = None;
+            self.origin = None;
             self.refused = None;
             self.uncompiled = None;
         }
@@ -82,7 +95,7 @@ impl Memory {
 pub(super) struct Memories {
     known: Mutex<HashMap<Uid, Memory>>,
     /// Environments whose objects changed while nobody looked, by namespace and name.
-    urgent: Mutex<HashSet<(String, String)>>,
+    urgent: Mutex<HashMap<(String, String), Haste>>,
 }
 
 impl Memories {
@@ -95,13 +108,15 @@ impl Memories {
         lock(&self.known).insert(uid, memory);
     }
 
-    /// The source of this environment changed: it is read at the next reconciliation.
-    pub(super) fn hurry(&self, namespace: &str, name: &str) {
-        lock(&self.urgent).insert((namespace.to_owned(), name.to_owned()));
+    /// Somebody wants the next reconciliation of this environment to do something before its time.
+    pub(super) fn hurry(&self, namespace: &str, name: &str, haste: Haste) {
+        let mut urgent = lock(&self.urgent);
+        let known = urgent.entry((namespace.to_owned(), name.to_owned())).or_insert(haste);
+        *known = haste.max(*known);
     }
 
-    /// Whether somebody asked for haste since the last time.
-    pub(super) fn take_urgency(&self, namespace: &str, name: &str) -> bool {
+    /// What somebody asked for since the last time.
+    pub(super) fn take_urgency(&self, namespace: &str, name: &str) -> Option<Haste> {
         lock(&self.urgent).remove(&(namespace.to_owned(), name.to_owned()))
     }
 

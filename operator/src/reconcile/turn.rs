@@ -19,7 +19,9 @@ use crate::{
     names::EnvironmentName,
     nudge::Nudged,
     publish::Owner,
+    realtime::Target,
     report::{FETCHED, Facts, Fetch, Publication},
+    wake::Haste,
 };
 
 /// Nothing is looked at more often than this.
@@ -62,6 +64,7 @@ impl<'a> Turn<'a> {
             fetch: Fetch::NotDue,
             publication: Publication::None,
             revision: None,
+            realtime: None,
             stale_after: schedule::stale_after(self.spec.refresh.interval.get()),
         };
         match self.owner() {
@@ -70,6 +73,7 @@ impl<'a> Turn<'a> {
                 if !self.spec.suspend {
                     self.work(&owner, memory, &mut facts).await;
                 }
+                facts.realtime = self.listen(memory);
                 facts.revision = match (&facts.publication, &memory.snapshot) {
                     (Publication::Done { .. }, Some(snapshot)) => Some(snapshot.revision.clone()),
                     _ => self.context.publisher.revision(&owner),
@@ -85,7 +89,16 @@ impl<'a> Turn<'a> {
         let urgent = self.context.memories.take_urgency(&self.namespace, &self.name);
         let lost =
             memory.failures == 0 && memory.snapshot.is_none() && self.context.publisher.revision(owner).is_none();
-        if urgent || lost || memory.is_due(Instant::now()) {
+        if urgent == Some(Haste::FetchWhole) {
+            memory.whole = None;
+        }
+        // Who has to wait because the source fails waits, whatever a stream tells.
+        let called = match urgent {
+            Some(Haste::Mended) => true,
+            Some(Haste::Fetch | Haste::FetchWhole) => memory.failures == 0,
+            Some(Haste::Look) | None => false,
+        };
+        if called || lost || memory.is_due(Instant::now()) {
             match self.bring(owner, memory, facts).await {
                 Ok(()) => {}
                 Err(error) => {
@@ -155,6 +168,20 @@ impl<'a> Turn<'a> {
                 tracing::warn!(namespace, environment, %error, "pods get the revision when their kubelets sync them");
             }
         }
+    }
+
+    /// Follows the source's stream of changes, where that is asked for and known.
+    fn listen(&self, memory: &Memory) -> Option<String> {
+        let flagsmith = self.spec.source.flagsmith.as_ref().filter(|_| !self.spec.suspend);
+        let asked = flagsmith.and_then(|flagsmith| Some((flagsmith, flagsmith.realtime.as_ref()?)));
+        let target = asked.zip(memory.origin.as_ref()).map(|((flagsmith, realtime), origin)| Target {
+            uid: self.environment.uid().unwrap_or_default(),
+            flagsmith: flagsmith.clone(),
+            realtime: realtime.clone(),
+            client_key: origin.client_key.clone(),
+        });
+        let held = memory.origin.as_ref().and_then(|origin| origin.updated_at);
+        self.context.streams.keep(&self.namespace, &self.name, target, held)
     }
 
     /// After a restart with a failing source, what is published is all there is: it becomes what is held.

@@ -24,6 +24,8 @@ pub struct Facts {
     pub publication: Publication,
     /// The revision that the cluster carries.
     pub revision: Option<String>,
+    /// How it stands with the source's stream of changes, if one is followed.
+    pub realtime: Option<String>,
     /// How long a source may fail before what is published is called stale.
     pub stale_after: Duration,
 }
@@ -93,7 +95,13 @@ pub(super) fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Tim
             record(&mut status, contents);
         }
     }
-    FeatureEnvironmentStatus { observed_generation: facts.generation, conditions, revision: facts.revision, ..status }
+    FeatureEnvironmentStatus {
+        observed_generation: facts.generation,
+        conditions,
+        revision: facts.revision,
+        realtime: facts.realtime,
+        ..status
+    }
 }
 
 fn record(status: &mut FeatureEnvironmentStatus, contents: Contents) {

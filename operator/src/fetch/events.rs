@@ -1,0 +1,172 @@
+//! Server-sent events, as far as Flagsmith uses them. Pure: bytes go in as they come, events come out.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// The longest line that is read. Flagsmith's have about fifty bytes.
+const LINE_MAX: usize = 4 << 10;
+/// The most data of one event.
+const DATA_MAX: usize = 16 << 10;
+/// What the event is called when the environment changed.
+const UPDATED: &str = "environment_updated";
+
+/// That the environment changed upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// When; unknown if the event does not say it in a way that we read.
+    pub updated_at: Option<Timestamp>,
+}
+
+/// More than any event has.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooLong;
+
+/// Takes a stream apart.
+#[derive(Debug, Default)]
+pub(super) struct Parser {
+    line: Vec<u8>,
+    /// The last line ended with a carriage return: a line feed after it belongs to that end.
+    returned: bool,
+    name: String,
+    data: String,
+}
+
+impl Parser {
+    /// Reads on; `changes` takes what is told.
+    pub(super) fn read(&mut self, bytes: &[u8], changes: &mut impl Extend<Change>) -> Result<(), TooLong> {
+        for byte in bytes {
+            match byte {
+                b'\n' if self.returned => self.returned = false,
+                b'\n' | b'\r' => {
+                    self.returned = *byte == b'\r';
+                    let line = std::mem::take(&mut self.line);
+                    changes.extend(self.end_line(&line)?);
+                }
+                _ if self.line.len() >= LINE_MAX => return Err(TooLong),
+                _ => {
+                    self.returned = false;
+                    self.line.push(*byte);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A line is there; the empty one ends an event.
+    fn end_line(&mut self, line: &[u8]) -> Result<Option<Change>, TooLong> {
+        let line = String::from_utf8_lossy(line);
+        if line.is_empty() {
+            let (name, data) = (std::mem::take(&mut self.name), std::mem::take(&mut self.data));
+            return Ok((name == UPDATED).then(|| Change { updated_at: updated_at(&data) }));
+        }
+        let (field, value) = line.split_once(':').unwrap_or((&line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => value.clone_into(&mut self.name),
+            "data" if self.data.len() + value.len() > DATA_MAX => return Err(TooLong),
+            "data" => {
+                self.data.push_str(value);
+                self.data.push('\n');
+            }
+            // A comment, which is there to be heard, or a field that Flagsmith does not use.
+            _ => {}
+        }
+        Ok(None)
+    }
+}
+
+#[derive(Deserialize)]
+struct Data {
+    updated_at: Time,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Time {
+    Number(f64),
+    Text(String),
+}
+
+/// Flagsmith writes seconds since 1970, and its documentation shows milliseconds.
+fn updated_at(data: &str) -> Option<Timestamp> {
+    /// As seconds, this is in the year 5138; as milliseconds, in 1973.
+    const MILLISECONDS: f64 = 1e11;
+    let seconds = match serde_json::from_str::<Data>(data).ok()?.updated_at {
+        Time::Text(text) => return text.parse().ok(),
+        Time::Number(number) if number.abs() >= MILLISECONDS => number / 1e3,
+        Time::Number(number) => number,
+    };
+    // Casting saturates, and what is no time is refused.
+    Timestamp::from_microsecond((seconds * 1e6).round() as i64).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> Vec<Change> {
+        let mut changes = Vec::new();
+        Parser::default().read(text.as_bytes(), &mut changes).unwrap();
+        changes
+    }
+
+    fn at(text: &str) -> Change {
+        Change { updated_at: Some(text.parse().unwrap()) }
+    }
+
+    #[test]
+    fn a_change_is_told_with_its_time() {
+        let stream = ": connected\n\nevent: environment_updated\ndata: {\"updated_at\": 1763683284.25}\n\n: ping\n\n";
+        assert_eq!(read(stream), [at("2025-11-21T00:01:24.25Z")]);
+    }
+
+    #[test]
+    fn times_are_read_however_they_are_written() {
+        for time in ["1763683284.25", "1763683284250", "\"2025-11-21T00:01:24.250000+00:00\""] {
+            let stream = format!("event:environment_updated\r\ndata:{{\"updated_at\":\r\ndata:{time}}}\r\n\r\n");
+            assert_eq!(read(&stream), [at("2025-11-21T00:01:24.25Z")], "{time}");
+        }
+        for time in ["null", "1e300", "\"soon\"", "[]", ""] {
+            let stream = format!("event: environment_updated\ndata: {{\"updated_at\": {time}}}\n\n");
+            assert_eq!(read(&stream), [Change { updated_at: None }], "{time}");
+        }
+    }
+
+    #[test]
+    fn other_events_and_unfinished_ones_are_none() {
+        for stream in
+            ["event: message\ndata: x\n\n", "data: {\"updated_at\": 1}\n\n", "event: environment_updated\n", "\n\n"]
+        {
+            assert_eq!(read(stream), [], "{stream:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_end_is_not_kept() {
+        let mut none = Vec::new();
+        assert_eq!(Parser::default().read(&[b'x'; LINE_MAX + 1], &mut none), Err(TooLong));
+        let line = format!("data: {}\n", "x".repeat(1000));
+        assert_eq!(Parser::default().read(line.repeat(17).as_bytes(), &mut none), Err(TooLong));
+        assert!(none.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_not_matter_how_bytes_arrive(text in "(event: environment_updated|data: \\{\"updated_at\": 5\\}|[\r\n :a]|\r\n){0,20}", cut in 0usize..200) {
+            let whole = read(&text);
+            let mut pieces = Vec::new();
+            let mut parser = Parser::default();
+            let (head, tail) = text.as_bytes().split_at(cut.min(text.len()));
+            parser.read(head, &mut pieces).unwrap();
+            parser.read(tail, &mut pieces).unwrap();
+            prop_assert_eq!(whole, pieces);
+        }
+
+        #[test]
+        fn any_bytes_are_read(bytes: Vec<u8>) {
+            let _ = Parser::default().read(&bytes, &mut Vec::new());
+        }
+    }
+}

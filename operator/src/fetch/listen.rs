@@ -1,0 +1,97 @@
+//! Flagsmith's stream of changes: opened, and read event by event.
+//!
+//! The path carries the client-side key, so nothing is followed to another address. The stream is silent most of the time and
+//! servers send comments meanwhile; one that says nothing at all for [`IDLE`] is taken for dead.
+
+use std::{collections::VecDeque, time::Duration};
+
+use reqwest::{Client, Response, StatusCode, Url, header};
+
+use super::{
+    error::Error,
+    events::{Change, Parser},
+    failure::{explain, unavailable},
+    origin::Origin,
+    pages::{HEADERS, size_of_headers},
+};
+
+/// How long a stream may be silent.
+pub(super) const IDLE: Duration = Duration::from_secs(60);
+/// How long the head of the answer may take.
+const OPENING: Duration = Duration::from_secs(15);
+
+/// A stream that is open.
+#[derive(Debug)]
+pub struct Listening {
+    response: Response,
+    origin: Origin,
+    idle: Duration,
+    parser: Parser,
+    told: VecDeque<Change>,
+}
+
+impl Listening {
+    pub(super) async fn open(client: &Client, url: Url, origin: Origin, idle: Duration) -> Result<Self, Error> {
+        let request = client
+            .get(url.clone())
+            .header(header::ACCEPT, "text/event-stream")
+            .header(header::ACCEPT_ENCODING, "identity")
+            .header(header::CACHE_CONTROL, "no-cache");
+        let response = match tokio::time::timeout(OPENING, request.send()).await {
+            Ok(sent) => sent.map_err(|error| explain(&error, &origin, &url))?,
+            Err(_) => return Err(unavailable(&origin, "the stream of changes did not open in time")),
+        };
+        if size_of_headers(&response) > HEADERS {
+            return Err(Error::BodyTooLarge { what: "the header of the stream of changes", limit: HEADERS });
+        }
+        let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let is_stream =
+            kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"));
+        match response.status() {
+            StatusCode::OK if is_stream => {}
+            StatusCode::OK => return Err(unavailable(&origin, "what should be the stream of changes is none")),
+            status if status.is_redirection() => {
+                return Err(unavailable(
+                    &origin,
+                    "the stream of changes redirects, which is not followed because its path carries the key: write the final URL in spec.source.flagsmith.realtime.url",
+                ));
+            }
+            status => {
+                let problem = format!("HTTP {} instead of the stream of changes", status.as_u16());
+                return Err(unavailable(&origin, &problem));
+            }
+        }
+        Ok(Self { response, origin, idle, parser: Parser::default(), told: VecDeque::new() })
+    }
+
+    /// The next change. A stream never ends well.
+    pub async fn next(&mut self) -> Result<Change, Error> {
+        loop {
+            if let Some(change) = self.told.pop_front() {
+                return Ok(change);
+            }
+            let chunk = match tokio::time::timeout(self.idle, self.response.chunk()).await {
+                Ok(Ok(Some(chunk))) => chunk,
+                Ok(Ok(None)) => return Err(unavailable(&self.origin, "the stream of changes ended")),
+                Ok(Err(_)) => return Err(unavailable(&self.origin, "the stream of changes broke off")),
+                Err(_) => return Err(unavailable(&self.origin, "the stream of changes fell silent")),
+            };
+            let read = self.parser.read(&chunk, &mut self.told);
+            read.map_err(|_| unavailable(&self.origin, "the stream of changes sends what are no events"))?;
+        }
+    }
+}
+
+/// Where the stream of the environment with this client-side key is.
+pub(super) fn endpoint(url: &str, client_key: &str) -> Result<(Url, Origin), Error> {
+    let mut url = Url::parse(url).map_err(|_| Error::InvalidSource("realtime.url is no URL"))?;
+    let origin = Origin::of(&url).ok_or(Error::InvalidSource("realtime.url needs http:// or https:// and a host"))?;
+    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
+        return Err(Error::InvalidSource("realtime.url must have no user, query or fragment"));
+    }
+    url.path_segments_mut()
+        .map_err(|()| Error::InvalidSource("realtime.url needs a path, as in https://host/"))?
+        .pop_if_empty()
+        .extend(["sse", "environments", client_key, "stream"]);
+    Ok((url, origin))
+}

@@ -4,6 +4,7 @@
 
 mod delivery;
 mod duration;
+mod guard;
 mod prune;
 mod refresh;
 mod serve;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     delivery::Delivery,
     duration::{InvalidPeriod, Period},
+    guard::Guard,
     prune::{FeatureRules, Keep, PruneRules},
     refresh::Refresh,
     serve::{AppliedTo, Serve},
@@ -65,6 +67,9 @@ pub struct FeatureEnvironmentSpec {
     /// How the snapshot comes to pods.
     #[serde(default)]
     pub delivery: Delivery,
+    /// What keeps a document that is probably a mistake from being published.
+    #[serde(default)]
+    pub guard: Guard,
     /// Leave everything as it is: no fetch, no write.
     #[serde(default)]
     pub suspend: bool,

@@ -47,6 +47,10 @@ pub mod annotation {
     /// On the core ConfigMap: the revision of the snapshot. On pods, with a dot and the environment's name behind it: the
     /// revision that the pod should have.
     pub const REVISION: &str = "remora.dev/revision";
+    /// On the core ConfigMap: when it was published, and of what document, as JSON. The controller compares what comes next.
+    pub const RECORD: &str = "remora.dev/record";
+    /// On FeatureEnvironments: the one revision that is published though it was held back.
+    pub const CONFIRM: &str = "remora.dev/confirm";
     /// On ConfigMaps: the SHA-256 of the file that they carry.
     pub const CONTENT: &str = "remora.dev/content";
 }

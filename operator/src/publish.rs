@@ -7,6 +7,7 @@
 
 mod error;
 mod object;
+mod record;
 mod snapshot;
 mod write;
 
@@ -28,6 +29,7 @@ use self::object::Verdict;
 pub use self::{
     error::Error,
     object::Owner,
+    record::Record,
     snapshot::{File, Snapshot},
 };
 use crate::names::{annotation, label};
@@ -84,9 +86,17 @@ impl Publisher {
 
     /// The revision that is published for this owner, as far as its core tells.
     pub fn revision(&self, owner: &Owner) -> Option<String> {
+        object::annotation(&self.core(owner)?, annotation::REVISION).map(str::to_owned)
+    }
+
+    /// What was written down when it was published; none by a version that did not, or where somebody altered it.
+    pub fn record(&self, owner: &Owner) -> Option<Record> {
+        object::record(&self.core(owner)?)
+    }
+
+    fn core(&self, owner: &Owner) -> Option<ObjectMeta> {
         let core = self.known(owner, &owner.environment.config_map(files::CORE))?;
-        let revision = core.annotations.as_ref().and_then(|annotations| annotations.get(annotation::REVISION)).cloned();
-        revision.filter(|_| owner.owns(&core) && core.deletion_timestamp.is_none())
+        (owner.owns(&core) && core.deletion_timestamp.is_none()).then_some(core)
     }
 
     /// Makes the cluster carry `snapshot`.
@@ -114,15 +124,14 @@ impl Publisher {
         let Some(revision) = self.revision(owner) else {
             return Ok(None);
         };
+        let record = self.record(owner);
         let mut files = Vec::new();
         for found in self.all(owner) {
             let name = found.name.clone().unwrap_or_default();
             let Some(object) = write::read(&self.client, &owner.namespace, &name).await? else {
                 return Ok(None);
             };
-            let content =
-                object.metadata.annotations.as_ref().and_then(|annotations| annotations.get(annotation::CONTENT));
-            let digest = content.cloned();
+            let digest = object::annotation(&object.metadata, annotation::CONTENT).map(str::to_owned);
             let entry = object.binary_data.into_iter().flatten().next();
             let file = entry
                 .map(|(name, bytes)| File::new(name, bytes.0))
@@ -132,7 +141,7 @@ impl Publisher {
             };
             files.push(file);
         }
-        Ok(Some(Snapshot::new(revision, files)))
+        Ok(Some(Snapshot { record, ..Snapshot::new(revision, files) }))
     }
 
     async fn look_at(

@@ -8,6 +8,7 @@
 mod bring;
 mod controller;
 mod error;
+mod judge;
 mod memory;
 mod schedule;
 mod turn;

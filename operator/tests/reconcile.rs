@@ -9,8 +9,12 @@
 
 #[path = "reconcile/cluster.rs"]
 mod cluster;
+#[path = "reconcile/holding.rs"]
+mod holding;
 #[path = "reconcile/publishing.rs"]
 mod publishing;
+#[path = "reconcile/upstream.rs"]
+mod upstream;
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,6 +44,7 @@ struct Operator {
     cluster: Cluster,
     context: Arc<Context>,
     writer: Writer<PartialObjectMeta<ConfigMap>>,
+    metrics: Metrics,
 }
 
 impl Operator {
@@ -53,8 +58,9 @@ impl Operator {
         let client = cluster.client();
         let allowed = AllowedOrigins::new(origins).unwrap();
         let fetcher = Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX);
-        let context = Context::new(&client, fetcher, objects, Duration::from_secs(600), Metrics::default(), None);
-        Self { cluster: cluster.clone(), context: Arc::new(context), writer }
+        let metrics = Metrics::default();
+        let context = Context::new(&client, fetcher, objects, Duration::from_secs(600), metrics.clone(), None);
+        Self { cluster: cluster.clone(), context: Arc::new(context), writer, metrics }
     }
 
     /// Reconciles once, with everything seen that there is to see; returns the calls that it took.

@@ -16,6 +16,10 @@ pub struct FeatureEnvironmentStatus {
     /// The revision that is published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+    /// The revision that is held back; the condition Published says why. `kubectl annotate fenv NAME --overwrite
+    /// remora.dev/confirm=REVISION` lets it, and no other, be published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_revision: Option<String>,
     /// How many features it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features: Option<i64>,

@@ -28,13 +28,14 @@ pub struct EnvironmentMetrics {
     document_bytes: Family<Labels, Gauge>,
     snapshot_bytes: Family<Labels, Gauge>,
     findings: Family<Labels, Gauge>,
+    held: Family<Labels, Gauge>,
     conditions: Family<ConditionLabels, Gauge>,
 }
 
 impl EnvironmentMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let Self { last_fetch, document_bytes, snapshot_bytes, findings, conditions } = metrics.clone();
+        let Self { last_fetch, document_bytes, snapshot_bytes, findings, held, conditions } = metrics.clone();
         registry.register(
             "remora_environment_last_fetch_timestamp_seconds",
             "When the source was last read, or confirmed what is held",
@@ -47,6 +48,11 @@ impl EnvironmentMetrics {
         );
         registry.register("remora_environment_snapshot_bytes", "The size of what is published", snapshot_bytes);
         registry.register("remora_environment_findings", "What the document's owners may want to repair", findings);
+        registry.register(
+            "remora_environment_held",
+            "1 while the document that came last is held back until somebody confirms it",
+            held,
+        );
         registry.register("remora_environment_condition", "1 where the condition is True", conditions);
         metrics
     }
@@ -67,6 +73,11 @@ impl EnvironmentMetrics {
         self.findings.get_or_create(&labels(namespace, environment)).set(count(findings));
     }
 
+    /// The document that came last is held back, or is not.
+    pub fn held(&self, namespace: &str, environment: &str, held: bool) {
+        self.held.get_or_create(&labels(namespace, environment)).set(i64::from(held));
+    }
+
     /// A condition is True, or is not. Conditions that nobody knows have no series.
     pub fn condition(&self, namespace: &str, environment: &str, condition: &str, is_true: bool) {
         if let Some(condition) = CONDITIONS.into_iter().find(|known| *known == condition) {
@@ -83,6 +94,7 @@ impl EnvironmentMetrics {
         self.document_bytes.remove(&labels);
         self.snapshot_bytes.remove(&labels);
         self.findings.remove(&labels);
+        self.held.remove(&labels);
         for condition in CONDITIONS {
             let Labels { namespace, environment } = labels.clone();
             self.conditions.remove(&ConditionLabels { namespace, environment, condition });

@@ -8,7 +8,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference},
 };
 
-use super::snapshot::{File, Snapshot};
+use super::{
+    record::Record,
+    snapshot::{File, Snapshot},
+};
 use crate::names::{EnvironmentName, FIELD_MANAGER, FORMAT, annotation, label};
 
 /// Keeps a widely used controller from restarting pods whenever flags change.
@@ -106,8 +109,20 @@ fn annotations(file: &File, snapshot: &Snapshot) -> BTreeMap<String, String> {
     // Only the core changes with every revision: others stay unwritten while their bytes are the same.
     if file.is_core() {
         annotations.insert(annotation::REVISION.to_owned(), snapshot.revision.clone());
+        let record = snapshot.record.as_ref().and_then(|record| serde_json::to_string(record).ok());
+        annotations.extend(record.map(|record| (annotation::RECORD.to_owned(), record)));
     }
     annotations
+}
+
+/// An annotation's value.
+pub(super) fn annotation<'a>(found: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    found.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// What a core's annotation says; none where it does not say it in our words.
+pub(super) fn record(core: &ObjectMeta) -> Option<Record> {
+    serde_json::from_str(annotation(core, annotation::RECORD)?).ok()
 }
 
 fn carries(found: Option<&BTreeMap<String, String>>, wanted: &BTreeMap<String, String>) -> bool {

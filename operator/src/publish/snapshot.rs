@@ -1,16 +1,17 @@
-use std::fmt::Write;
-
 use remora_snapshot::files;
 
-use crate::compile::Compiled;
+use super::record::Record;
+use crate::{compile::Compiled, digest::digest};
 
 /// An environment at one revision, as it is published: what was compiled, or what was found published after a restart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// The revision.
     pub revision: String,
     /// Overrides first, the core last: the order in which they are written.
     pub files: Vec<File>,
+    /// What is written beside it.
+    pub record: Option<Record>,
 }
 
 /// One file of a snapshot: one object.
@@ -41,7 +42,7 @@ impl Snapshot {
     /// A snapshot of these files.
     pub fn new(revision: String, mut files: Vec<File>) -> Self {
         files.sort_by(|a, b| a.is_core().cmp(&b.is_core()).then_with(|| a.name.cmp(&b.name)));
-        Self { revision, files }
+        Self { revision, files, record: None }
     }
 
     /// The bytes of all files.
@@ -57,16 +58,6 @@ impl From<Compiled> for Snapshot {
     }
 }
 
-/// SHA-256 in hex digits.
-pub(super) fn digest(bytes: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    digest.as_ref().iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,10 +68,5 @@ mod tests {
         let snapshot = Snapshot::new("r".to_owned(), vec![file("core"), file("overrides-01"), file("overrides-00")]);
         let names: Vec<_> = snapshot.files.iter().map(|file| file.name.as_str()).collect();
         assert_eq!(names, ["overrides-00", "overrides-01", "core"]);
-    }
-
-    #[test]
-    fn a_digest_is_sha_256() {
-        assert!(digest(b"").starts_with("e3b0c44298fc1c14"));
     }
 }

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::{
     error::Error,
+    judge::Candidate,
     memory::{Memory, Provenance},
     schedule,
     turn::Turn,
@@ -18,6 +19,7 @@ use crate::{
     compile::{self, Compiled, compile},
     document::Document,
     fetch::{self, EnvironmentKey, Fetched, Lessons, Retry},
+    guard::Outline,
     metrics::Step,
     prune::{Rules, prune},
     publish::{Owner, Snapshot},
@@ -35,19 +37,21 @@ struct Brought {
 }
 
 impl Turn<'_> {
-    /// What is new becomes what is held.
+    /// What is new becomes what is carried, or is held back.
     pub(super) async fn bring(&self, owner: &Owner, memory: &mut Memory, facts: &mut Facts) -> Result<(), Error> {
         let rules = self.rules()?;
         let Some(brought) = self.fetch(owner, memory, facts).await? else {
             return Ok(());
         };
         let updated_at = brought.updated_at.clone();
+        let outline = Outline::of(&brought.document, &self.spec.source);
         match self.prune_and_compile(brought, rules).await {
             Ok(compiled) => {
-                self.hold(memory, compiled, updated_at);
+                self.judge(owner, memory, self.candidate(compiled, updated_at, outline));
                 Ok(())
             }
             Err(error) => {
+                memory.withheld = None;
                 memory.uncompiled = Some(Failure { reason: error.reason(), message: error.to_string() });
                 Err(error)
             }
@@ -142,21 +146,19 @@ impl Turn<'_> {
         compiled
     }
 
-    fn hold(&self, memory: &mut Memory, compiled: Compiled, updated_at: Option<String>) {
+    fn candidate(&self, compiled: Compiled, updated_at: Option<String>, outline: Outline) -> Candidate {
         let summary = compiled.summary;
         self.context.metrics.environments.compiled(&self.namespace, &self.name, summary.bytes, compiled.findings.len());
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        memory.contents = Some(Contents {
+        let contents = Contents {
             features: count(summary.features),
             segments: count(summary.segments),
             overrides: count(summary.identity_overrides),
             bytes: count(summary.bytes),
             updated_at,
             findings: compiled.findings.iter().map(listed).collect(),
-        });
-        memory.uncompiled = None;
-        memory.failures = 0;
-        memory.snapshot = Some(Snapshot::from(compiled));
+        };
+        Candidate { snapshot: Snapshot::from(compiled), contents, outline }
     }
 
     fn rules(&self) -> Result<Rules, Error> {

@@ -12,12 +12,13 @@ use jiff::Timestamp;
 use crate::{
     api::FeatureEnvironmentStatus,
     fetch::{EnvironmentKey, Held, Lessons},
+    guard::Outline,
     publish::{Ledger, Snapshot},
     report::{Contents, Failure},
     wake::Haste,
 };
 
-use super::schedule;
+use super::{judge::Withheld, schedule};
 
 /// Which object: its name may come again, this does not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +57,10 @@ pub(super) struct Memory {
     pub(super) contents: Option<Contents>,
     /// Why the document that came last is not the one that is published.
     pub(super) uncompiled: Option<Failure>,
+    /// What came last and has to be confirmed.
+    pub(super) withheld: Option<Withheld>,
+    /// Of the document that was accepted last.
+    pub(super) outline: Option<Outline>,
     pub(super) ledger: Ledger,
     /// The revision that all pods were told.
     pub(super) told: Option<String>,
@@ -82,6 +87,7 @@ impl Memory {
             self.origin = None;
             self.refused = None;
             self.uncompiled = None;
+            self.withheld = None;
         }
     }
 

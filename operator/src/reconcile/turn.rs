@@ -64,6 +64,7 @@ impl<'a> Turn<'a> {
             fetch: Fetch::NotDue,
             publication: Publication::None,
             revision: None,
+            held: None,
             realtime: None,
             stale_after: schedule::stale_after(self.spec.refresh.interval.get()),
         };
@@ -73,6 +74,7 @@ impl<'a> Turn<'a> {
                 if !self.spec.suspend {
                     self.work(&owner, memory, &mut facts).await;
                 }
+                facts.held = memory.withheld.as_ref().map(|withheld| withheld.revision().to_owned());
                 facts.realtime = self.listen(memory);
                 facts.revision = match (&facts.publication, &memory.snapshot) {
                     (Publication::Done { .. }, Some(snapshot)) => Some(snapshot.revision.clone()),
@@ -108,6 +110,10 @@ impl<'a> Turn<'a> {
                 }
             }
         }
+        self.confirm(owner, memory);
+        if memory.withheld.is_some() {
+            self.recover(owner, memory).await;
+        }
         match self.publish(owner, memory, facts).await {
             Ok(()) => self.nudge(owner, memory).await,
             Err(error) => {
@@ -140,7 +146,8 @@ impl<'a> Turn<'a> {
                 }
             }
         }
-        if let Some(failure) = &memory.uncompiled {
+        let withheld = memory.withheld.as_ref().map(|withheld| &withheld.failure);
+        if let Some(failure) = memory.uncompiled.as_ref().or(withheld) {
             facts.publication = Publication::Failed(failure.clone());
         }
         Ok(())
@@ -184,7 +191,7 @@ impl<'a> Turn<'a> {
         self.context.streams.keep(&self.namespace, &self.name, target, held)
     }
 
-    /// After a restart with a failing source, what is published is all there is: it becomes what is held.
+    /// After a restart, while nothing newer may be published, what is published is all there is: it becomes what is carried.
     async fn recover(&self, owner: &Owner, memory: &mut Memory) {
         if memory.snapshot.is_none() {
             match self.context.publisher.recover(owner).await {
@@ -207,6 +214,7 @@ impl<'a> Turn<'a> {
             let is_true = condition.status == "True";
             self.context.metrics.environments.condition(&self.namespace, &self.name, &condition.type_, is_true);
         }
+        self.context.metrics.environments.held(&self.namespace, &self.name, status.held_revision.is_some());
         memory.status = Some(status);
         Ok(())
     }

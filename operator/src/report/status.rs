@@ -26,6 +26,8 @@ pub struct Facts {
     pub revision: Option<String>,
     /// How it stands with the source's stream of changes, if one is followed.
     pub realtime: Option<String>,
+    /// The revision that is held back.
+    pub held: Option<String>,
     /// How long a source may fail before what is published is called stale.
     pub stale_after: Duration,
 }
@@ -89,6 +91,9 @@ pub struct Contents {
 pub(super) fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp) -> FeatureEnvironmentStatus {
     let mut status = previous.clone();
     let conditions = conditions(&previous.conditions, &facts, now);
+    if !matches!(facts.publication, Publication::None) {
+        status.held_revision = facts.held;
+    }
     if let Publication::Done { objects, contents } = facts.publication {
         status.objects = objects;
         if let Some(contents) = contents {

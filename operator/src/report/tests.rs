@@ -15,6 +15,7 @@ fn facts(fetch: Fetch, publication: Publication, revision: Option<&str>) -> Fact
         fetch,
         publication,
         revision: revision.map(str::to_owned),
+        held: None,
         realtime: None,
         stale_after: HOUR,
     }

@@ -1,0 +1,114 @@
+//! Between compile and publish: what was compiled becomes what is carried, unless it has to be confirmed first.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+use super::{memory::Memory, turn::Turn};
+use crate::{
+    guard::{Objection, Outline},
+    names::annotation,
+    publish::{Owner, Record, Snapshot},
+    report::{Contents, Failure},
+};
+
+/// A document that was compiled.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) snapshot: Snapshot,
+    pub(super) contents: Contents,
+    pub(super) outline: Outline,
+}
+
+/// One that waits to be confirmed.
+#[derive(Debug)]
+pub(super) struct Withheld {
+    candidate: Candidate,
+    pub(super) failure: Failure,
+}
+
+impl Withheld {
+    pub(super) fn revision(&self) -> &str {
+        &self.candidate.snapshot.revision
+    }
+}
+
+impl Turn<'_> {
+    /// Accepts what came last, or holds it back.
+    pub(super) fn judge(&self, owner: &Owner, memory: &mut Memory, candidate: Candidate) {
+        memory.uncompiled = None;
+        memory.failures = 0;
+        let Some(objection) = self.objection(owner, memory, &candidate) else {
+            return self.accept(owner, memory, candidate);
+        };
+        let failure = self.failure(&objection, &candidate.snapshot.revision);
+        if memory.withheld.as_ref().is_none_or(|withheld| withheld.failure != failure) {
+            let (namespace, environment, reason) = (&self.namespace, &self.name, failure.reason);
+            tracing::warn!(namespace, environment, reason, message = failure.message, "held back");
+        }
+        memory.withheld = Some(Withheld { candidate, failure });
+    }
+
+    /// What was held back and is confirmed by now is accepted.
+    pub(super) fn confirm(&self, owner: &Owner, memory: &mut Memory) {
+        if let Some(confirmed) = memory.withheld.take_if(|withheld| self.is_confirmed(withheld.revision())) {
+            self.accept(owner, memory, confirmed.candidate);
+        }
+    }
+
+    fn objection(&self, owner: &Owner, memory: &Memory, candidate: &Candidate) -> Option<Objection> {
+        let revision = &candidate.snapshot.revision;
+        let carried = memory.snapshot.as_ref().map(|snapshot| snapshot.revision.clone());
+        if carried.or_else(|| self.context.publisher.revision(owner)).as_ref() == Some(revision)
+            || self.is_confirmed(revision)
+        {
+            return None;
+        }
+        let before = match &memory.outline {
+            Some(outline) => Some(outline.clone()),
+            None => self.context.publisher.record(owner).map(|record| record.document),
+        };
+        // The schema keeps it within 0 and 100.
+        let percent = usize::try_from(self.spec.guard.max_shrink_percent).unwrap_or_default();
+        candidate.outline.objection(&before?, percent)
+    }
+
+    fn accept(&self, owner: &Owner, memory: &mut Memory, candidate: Candidate) {
+        let Candidate { mut snapshot, contents, outline } = candidate;
+        // What is published already stays published since then, and is not written again for a newer date.
+        let before = match &memory.snapshot {
+            Some(carried) => Some((carried.revision.clone(), carried.record.clone())),
+            None => {
+                self.context.publisher.revision(owner).map(|revision| (revision, self.context.publisher.record(owner)))
+            }
+        };
+        let same = before.filter(|(revision, _)| *revision == snapshot.revision).and_then(|(_, record)| record);
+        snapshot.record = Some(match same {
+            Some(record) if record.document.is_from_the_source_of(&outline) => record,
+            Some(record) => Record { document: outline.clone(), ..record },
+            None => Record { published_at: Time(now_in_seconds()), document: outline.clone() },
+        });
+        memory.withheld = None;
+        memory.contents = Some(contents);
+        memory.outline = Some(outline);
+        memory.snapshot = Some(snapshot);
+    }
+
+    fn is_confirmed(&self, revision: &str) -> bool {
+        self.environment.annotations().get(annotation::CONFIRM).map(String::as_str) == Some(revision)
+    }
+
+    fn failure(&self, objection: &Objection, revision: &str) -> Failure {
+        let (namespace, name, confirm) = (&self.namespace, &self.name, annotation::CONFIRM);
+        let message = format!(
+            "held back: {objection}. If it is meant so: kubectl -n {namespace} annotate fenv {name} --overwrite {confirm}={revision}"
+        );
+        Failure { reason: objection.reason(), message }
+    }
+}
+
+/// As the API server keeps times.
+fn now_in_seconds() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}

@@ -22,7 +22,7 @@ pub use self::{
     refresh::Refresh,
     serve::{AppliedTo, Serve},
     source::{CaBundleRef, Document, Flagsmith, ObjectKeyRef, PlannedSource, Realtime, SecretKeyRef, Source},
-    status::{FeatureEnvironmentStatus, Finding},
+    status::{FeatureEnvironmentStatus, Finding, Pods},
 };
 
 /// A feature environment that is published to the pods of its namespace.
@@ -48,6 +48,8 @@ pub use self::{
     printcolumn(name = "Freshness", type_ = "string", json_path = r#".status.conditions[?(@.type=="Stale")].reason"#),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Fetched", type_ = "string", priority = 1, json_path = r#".status.conditions[?(@.type=="Fetched")].reason"#),
+    printcolumn(name = "Pods", type_ = "integer", priority = 1, json_path = ".status.pods.total"),
+    printcolumn(name = "Current", type_ = "integer", priority = 1, json_path = ".status.pods.current"),
     printcolumn(name = "Realtime", type_ = "string", priority = 1, json_path = ".status.realtime"),
     printcolumn(name = "Message", type_ = "string", priority = 1, json_path = r#".status.conditions[?(@.type=="Ready")].message"#)
 )]

@@ -17,7 +17,7 @@ mod duration;
 mod patch;
 mod plan;
 mod pod;
-mod quantity;
+pub(crate) mod quantity;
 mod quote;
 mod resources;
 

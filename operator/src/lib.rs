@@ -26,6 +26,7 @@ mod digest;
 pub mod directory;
 pub mod document;
 pub mod fetch;
+pub mod followers;
 pub mod guard;
 pub mod inject;
 pub mod leader;

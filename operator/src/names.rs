@@ -45,7 +45,7 @@ pub mod annotation {
     /// On injected pods: what was added, as JSON, for people.
     pub const INJECTED: &str = "remora.dev/injected";
     /// On the core ConfigMap: the revision of the snapshot. On pods, with a dot and the environment's name behind it: the
-    /// revision that the pod should have.
+    /// revision that the pod should have, and behind a space how often it was told, if more than once.
     pub const REVISION: &str = "remora.dev/revision";
     /// On the core ConfigMap: when it was published, and of what document, as JSON. The controller compares what comes next.
     pub const RECORD: &str = "remora.dev/record";

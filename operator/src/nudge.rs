@@ -76,18 +76,42 @@ impl Nudger {
         let key = environment.revision_annotation();
         let found = list(&pods, environment).await?;
         let count = found.len();
-        let is_outdated = |pod: &Injected| pod.annotations.get(&key).map(String::as_str) != Some(revision);
+        let is_outdated = |pod: &Injected| pod.annotations.get(&key).and_then(|text| told(text)) != Some(revision);
         let outdated: Vec<Injected> = found.into_iter().filter(is_outdated).collect();
-        let body = json!({"metadata": {"annotations": {key: revision}}});
-        let told = outdated.len();
-        let failed = stream::iter(outdated)
-            .map(|pod| tell(pods.clone(), pod.name, body.clone()))
-            .buffer_unordered(AT_ONCE)
-            .filter(|told| std::future::ready(!told))
-            .count()
-            .await;
-        Ok(Nudged { pods: count, told: told - failed, failed })
+        let names: Vec<String> = outdated.into_iter().map(|pod| pod.name).collect();
+        let outdated = names.len();
+        let told = self.tell_all(pods, names, &key, revision).await;
+        Ok(Nudged { pods: count, told, failed: outdated - told })
     }
+
+    /// Tells these pods once more that they should have `revision`, for the `time`th time: in other words than before, as a
+    /// pod that does not change is not looked at. Returns how many were told.
+    pub async fn again(
+        &self,
+        namespace: &str,
+        environment: &EnvironmentName,
+        revision: &str,
+        time: usize,
+        names: Vec<String>,
+    ) -> usize {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        self.tell_all(pods, names, &environment.revision_annotation(), &format!("{revision} {time}")).await
+    }
+
+    async fn tell_all(&self, pods: Api<Pod>, names: Vec<String>, key: &str, value: &str) -> usize {
+        let body = json!({"metadata": {"annotations": {key: value}}});
+        stream::iter(names)
+            .map(|name| tell(pods.clone(), name, body.clone()))
+            .buffer_unordered(AT_ONCE)
+            .filter(|told| std::future::ready(*told))
+            .count()
+            .await
+    }
+}
+
+/// The revision that an annotation tells; behind it may be how often it was told.
+fn told(annotation: &str) -> Option<&str> {
+    annotation.split_whitespace().next()
 }
 
 struct Injected {
@@ -150,6 +174,11 @@ mod tests {
         metadata.deletion_timestamp =
             deleted.then_some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
         PartialObjectMeta { types: None, metadata, _phantom: std::marker::PhantomData }
+    }
+
+    #[test]
+    fn what_was_told_again_was_told() {
+        assert_eq!((told("0a1b"), told("0a1b 3"), told("")), (Some("0a1b"), Some("0a1b"), None));
     }
 
     #[test]

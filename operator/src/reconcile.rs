@@ -29,6 +29,7 @@ use self::{
 use crate::{
     api::FeatureEnvironment,
     fetch::Fetcher,
+    followers::{Asker, Followers},
     metrics::Metrics,
     nudge::Nudger,
     publish::{Objects, Publisher},
@@ -46,6 +47,7 @@ pub struct Context {
     metrics: Metrics,
     memories: Memories,
     streams: Streams,
+    followers: Followers,
     /// Where calls for a reconciliation arrive, until the controller takes it.
     calls: Mutex<Option<mpsc::Receiver<Call>>>,
 }
@@ -55,6 +57,7 @@ impl Context {
     pub fn new(
         client: &Client,
         fetcher: Fetcher,
+        asker: Asker,
         objects: Objects,
         grace: Duration,
         metrics: Metrics,
@@ -62,12 +65,14 @@ impl Context {
     ) -> Self {
         let fetcher = Arc::new(fetcher);
         let (wake, calls) = Wake::new();
+        let nudger = Nudger::new(client.clone());
         Self {
+            followers: Followers::new(client.clone(), nudger.clone(), asker, wake.clone()),
             streams: Streams::new(Arc::clone(&fetcher), wake, metrics.realtime.clone()),
             calls: Mutex::new(Some(calls)),
             fetcher,
             publisher: Publisher::new(client.clone(), objects, grace),
-            nudger: Nudger::new(client.clone()),
+            nudger,
             reports: Reports::new(client.clone(), instance),
             metrics,
             memories: Memories::default(),

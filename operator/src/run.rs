@@ -20,6 +20,7 @@ use crate::{
     admin::{self, Gates},
     certificates,
     fetch::{AllowedOrigins, Fetcher, SystemLookup},
+    followers::Asker,
     inject,
     leader::{Election, Tenure},
     metrics::Metrics,
@@ -113,6 +114,7 @@ async fn controller(
     let tenure = Tenure::default();
     let fenced = tenure.client(config).context(BAD_CONFIGURATION)?;
     let fetcher = Fetcher::new(fenced.clone(), allowed, Arc::new(SystemLookup), arguments.max_document_bytes);
+    let asker = Asker::new()?;
     let instance = arguments.identity();
     let election = Election::new(client, &arguments.namespace, LEASE, instance.clone(), tenure);
     let mut stop_waiting = stopping.clone();
@@ -128,7 +130,7 @@ async fn controller(
         tokio::time::sleep(DRAIN).await;
     };
     tokio::select! {
-        () = reconcile::run(fenced, fetcher, metrics.clone(), Some(instance), stopping) => {}
+        () = reconcile::run(fenced, fetcher, asker, metrics.clone(), Some(instance), stopping) => {}
         lost = election.keep() => return Err(lost.into()),
         () = too_long => tracing::warn!("reconciliations under way were abandoned"),
     }

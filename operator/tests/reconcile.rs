@@ -26,6 +26,7 @@ use kube::{
 use remora_operator::{
     api::FeatureEnvironment,
     fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, Origin, SystemLookup},
+    followers::Asker,
     metrics::Metrics,
     reconcile::{Context, reconcile},
 };
@@ -59,7 +60,9 @@ impl Operator {
         let allowed = AllowedOrigins::new(origins).unwrap();
         let fetcher = Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX);
         let metrics = Metrics::default();
-        let context = Context::new(&client, fetcher, objects, Duration::from_secs(600), metrics.clone(), None);
+        let asker = Asker::new().unwrap();
+        let grace = Duration::from_secs(600);
+        let context = Context::new(&client, fetcher, asker, objects, grace, metrics.clone(), None);
         Self { cluster: cluster.clone(), context: Arc::new(context), writer, metrics }
     }
 

@@ -1,6 +1,7 @@
-//! The admin port: what kubelet and Prometheus ask.
+//! The admin port: what kubelet, Prometheus and the controller ask.
 
 use std::convert::Infallible;
+use std::fmt::Write as _;
 use std::future::{Ready, ready};
 use std::sync::Arc;
 
@@ -63,8 +64,25 @@ fn answer(state: &State, path: &str) -> Answer {
             buffer.bytes().extend_from_slice(metrics::render(state).as_bytes());
             Answer::new(StatusCode::OK, Kind::Metrics, Body::built(buffer))
         }
-        _ => LINE(StatusCode::NOT_FOUND, "there are /healthz, /readyz, /startupz and /metrics\n"),
+        "/revisions" => {
+            let mut buffer = Buffer::take();
+            buffer.bytes().extend_from_slice(revisions(state).as_bytes());
+            Answer::new(StatusCode::OK, Kind::Text, Body::built(buffer))
+        }
+        _ => LINE(StatusCode::NOT_FOUND, "there are /healthz, /readyz, /startupz, /revisions and /metrics\n"),
     }
+}
+
+/// What is served, a line for each environment that has something: its name and the revision. The controller asks for it.
+fn revisions(state: &State) -> String {
+    let mut text = String::new();
+    for environment in &state.environments {
+        if let Some(loaded) = environment.loaded.load().as_ref() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{} {}", environment.name, loaded.snapshot.revision());
+        }
+    }
+    text
 }
 
 const WAITING: &str = "no snapshot yet for at least one environment: is its FeatureEnvironment there, and Ready?\n";

@@ -264,7 +264,8 @@ impl Followed {
     /// Compares the revision that the pod was told of with the one that is served.
     fn check_marker(&mut self, environment: &Environment, volume: &Volume) {
         let marker = volume.read(files::REVISION, MAX_MARKER).ok().flatten().unwrap_or_default();
-        let marker = marker.trim();
+        // Behind the revision may be how often it was told: another text makes kubelet look again.
+        let marker = marker.split_whitespace().next().unwrap_or_default();
         let loaded = environment.loaded.load();
         let served = loaded.as_ref().map(|loaded| loaded.snapshot.revision().to_string());
         let stale_since = &environment.expectation.stale_since;

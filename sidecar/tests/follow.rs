@@ -144,6 +144,11 @@ fn the_marker_tells_what_has_not_arrived() {
     volume.publish([("core", core(&two).as_slice()), ("revision", two.revision.to_string().as_bytes())]);
     server.await_metric(stale, |seconds| seconds == 0.0);
     assert_eq!(flags(&server), client_flags(2));
+    // Told a second time, in other words.
+    volume.publish([("core", core(&two).as_slice()), ("revision", format!("{} 2", two.revision).as_bytes())]);
+    server.await_metric(&reloads("same"), |count| count >= 1.0);
+    assert_eq!(server.metric(stale), Some(0.0));
+    assert_eq!(get(server.admin, "/revisions", &[]).body, format!("shop {}\n", two.revision));
     let revision = format!(r#"remora_sidecar_revision_info{{environment="shop",revision="{}"}}"#, two.revision);
     assert_eq!(server.metric(&revision), Some(1.0));
 }

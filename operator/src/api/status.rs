@@ -42,12 +42,39 @@ pub struct FeatureEnvironmentStatus {
     /// connected, or why the source is only polled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub realtime: Option<String>,
+    /// The pods that serve the environment, as they were when their sidecars were asked last: soon after each publication,
+    /// and now and then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<Pods>,
     /// What the document's owners may want to repair: the first few of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
     /// How many findings there are, also those that are not listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding_count: Option<i64>,
+}
+
+/// Who serves what is published.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Pods {
+    /// The revision that the other numbers are about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Injected pods.
+    pub total: i64,
+    /// How many of them were asked, if not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<i64>,
+    /// Pods that serve the revision.
+    pub current: i64,
+    /// Pods that serve another one. They were nudged again.
+    pub behind: i64,
+    /// Pods whose sidecar runs and did not answer.
+    pub silent: i64,
+    /// What is wrong with those that did not follow in time, and what to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// Something in the document that works less well than its author may think.

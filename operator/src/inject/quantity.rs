@@ -7,14 +7,14 @@ use std::{fmt, str::FromStr};
 
 /// An amount that somebody wrote, with its value in thousandths (of a core, of a byte) for comparison.
 #[derive(Clone, Debug)]
-pub(super) struct Quantity {
+pub(crate) struct Quantity {
     text: String,
     milli: u128,
 }
 
 impl Quantity {
     /// The value in thousandths.
-    pub(super) fn milli(&self) -> u128 {
+    pub(crate) fn milli(&self) -> u128 {
         self.milli
     }
 
@@ -33,7 +33,7 @@ impl fmt::Display for Quantity {
 /// Not an amount, or none that fits.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a quantity")]
-pub(super) struct NotAQuantity;
+pub(crate) struct NotAQuantity;
 
 impl FromStr for Quantity {
     type Err = NotAQuantity;

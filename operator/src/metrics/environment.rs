@@ -5,6 +5,7 @@ use prometheus_client::{
 };
 
 use super::Amount;
+use crate::api::Pods;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
@@ -19,6 +20,14 @@ struct ConditionLabels {
     condition: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PodLabels {
+    namespace: String,
+    environment: String,
+    state: &'static str,
+}
+
+const STATES: [&str; 3] = ["current", "behind", "silent"];
 const CONDITIONS: [&str; 5] = ["Accepted", "Fetched", "Published", "Ready", "Stale"];
 
 /// Metrics with a series for each FeatureEnvironment.
@@ -30,12 +39,13 @@ pub struct EnvironmentMetrics {
     findings: Family<Labels, Gauge>,
     held: Family<Labels, Gauge>,
     conditions: Family<ConditionLabels, Gauge>,
+    pods: Family<PodLabels, Gauge>,
 }
 
 impl EnvironmentMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let Self { last_fetch, document_bytes, snapshot_bytes, findings, held, conditions } = metrics.clone();
+        let Self { last_fetch, document_bytes, snapshot_bytes, findings, held, conditions, pods } = metrics.clone();
         registry.register(
             "remora_environment_last_fetch_timestamp_seconds",
             "When the source was last read, or confirmed what is held",
@@ -54,6 +64,11 @@ impl EnvironmentMetrics {
             held,
         );
         registry.register("remora_environment_condition", "1 where the condition is True", conditions);
+        registry.register(
+            "remora_environment_pods",
+            "Pods by what they served when they were asked: what is published (current), something older (behind), or no answer (silent)",
+            pods,
+        );
         metrics
     }
 
@@ -87,6 +102,14 @@ impl EnvironmentMetrics {
         }
     }
 
+    /// The pods were asked.
+    pub fn pods(&self, namespace: &str, environment: &str, pods: &Pods) {
+        for (state, count) in STATES.into_iter().zip([pods.current, pods.behind, pods.silent]) {
+            let Labels { namespace, environment } = labels(namespace, environment);
+            self.pods.get_or_create(&PodLabels { namespace, environment, state }).set(count);
+        }
+    }
+
     /// The environment is gone.
     pub fn forget(&self, namespace: &str, environment: &str) {
         let labels = labels(namespace, environment);
@@ -95,6 +118,10 @@ impl EnvironmentMetrics {
         self.snapshot_bytes.remove(&labels);
         self.findings.remove(&labels);
         self.held.remove(&labels);
+        for state in STATES {
+            let Labels { namespace, environment } = labels.clone();
+            self.pods.remove(&PodLabels { namespace, environment, state });
+        }
         for condition in CONDITIONS {
             let Labels { namespace, environment } = labels.clone();
             self.conditions.remove(&ConditionLabels { namespace, environment, condition });

@@ -23,6 +23,7 @@ use super::{Context, after_error, memory::Uid, reconcile};
 use crate::{
     api::FeatureEnvironment,
     fetch::Fetcher,
+    followers::Asker,
     metrics::Metrics,
     names::label,
     publish::SURPLUS_GRACE,
@@ -33,7 +34,7 @@ use crate::{
 const CONCURRENCY: u16 = 64;
 /// How often what is remembered of deleted environments is forgotten.
 const SWEEP: Duration = Duration::from_secs(60);
-/// How long a stream may outlive its environment.
+/// How long streams, and questions to pods, may outlive their environment.
 const LOOK_FOR_THE_GONE: Duration = Duration::from_secs(2);
 
 type Environment = DeserializeGuard<FeatureEnvironment>;
@@ -43,6 +44,7 @@ type Metadata = PartialObjectMeta<ConfigMap>;
 pub async fn run(
     client: Client,
     fetcher: Fetcher,
+    asker: Asker,
     metrics: Metrics,
     instance: Option<String>,
     mut shutdown: watch::Receiver<bool>,
@@ -57,7 +59,7 @@ pub async fn run(
     let environments: Api<Environment> = Api::all(client.clone());
     let controller = Controller::new(environments, watcher::Config::default());
     let known = controller.store();
-    let context = Arc::new(Context::new(&client, fetcher, objects, SURPLUS_GRACE, metrics.clone(), instance));
+    let context = Arc::new(Context::new(&client, fetcher, asker, objects, SURPLUS_GRACE, metrics.clone(), instance));
 
     let referring = Referring { known: known.clone(), context: Arc::clone(&context), seen: Mutex::default() };
     let stopped = async move {
@@ -75,7 +77,7 @@ pub async fn run(
     tokio::select! {
         () = reconciling => {}
         () = sweep(&known, &context, &metrics) => {}
-        () = end_streams(&known, &context) => {}
+        () = end_company(&known, &context) => {}
     }
 }
 
@@ -89,14 +91,16 @@ fn called(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<Environment>> 
     })
 }
 
-/// Ends the streams of what was deleted; nobody reconciles it.
-async fn end_streams(known: &Store<Environment>, context: &Context) {
+/// Ends what accompanies an environment when it was deleted; nobody reconciles it.
+async fn end_company(known: &Store<Environment>, context: &Context) {
     loop {
         tokio::time::sleep(LOOK_FOR_THE_GONE).await;
-        context.streams.retain(|namespace, name, uid| {
+        let is_there = |namespace: &str, name: &str, uid: &str| {
             let environment = known.get(&ObjectRef::new(name).within(namespace));
             environment.is_some_and(|environment| environment.uid().as_deref() == Some(uid))
-        });
+        };
+        context.streams.retain(is_there);
+        context.followers.retain(is_there);
     }
 }
 

@@ -13,8 +13,9 @@ use super::{
     schedule,
 };
 use crate::{
-    api::{FeatureEnvironment, FeatureEnvironmentSpec, FeatureEnvironmentStatus},
+    api::{FeatureEnvironment, FeatureEnvironmentSpec, FeatureEnvironmentStatus, Pods},
     fetch::Retry,
+    followers::Subject,
     metrics::Step,
     names::EnvironmentName,
     nudge::Nudged,
@@ -65,6 +66,7 @@ impl<'a> Turn<'a> {
             publication: Publication::None,
             revision: None,
             held: None,
+            pods: None,
             realtime: None,
             stale_after: schedule::stale_after(self.spec.refresh.interval.get()),
         };
@@ -76,6 +78,7 @@ impl<'a> Turn<'a> {
                 }
                 facts.held = memory.withheld.as_ref().map(|withheld| withheld.revision().to_owned());
                 facts.realtime = self.listen(memory);
+                facts.pods = self.attend(&owner, memory, &facts);
                 facts.revision = match (&facts.publication, &memory.snapshot) {
                     (Publication::Done { .. }, Some(snapshot)) => Some(snapshot.revision.clone()),
                     _ => self.context.publisher.revision(&owner),
@@ -189,6 +192,25 @@ impl<'a> Turn<'a> {
         });
         let held = memory.origin.as_ref().and_then(|origin| origin.updated_at);
         self.context.streams.keep(&self.namespace, &self.name, target, held)
+    }
+
+    /// Has the pods asked whether they serve what is published.
+    fn attend(&self, owner: &Owner, memory: &Memory, facts: &Facts) -> Option<Pods> {
+        if self.spec.suspend {
+            self.context.followers.leave(&self.namespace, &self.name);
+            return None;
+        }
+        let snapshot = memory.snapshot.as_ref().filter(|_| matches!(facts.publication, Publication::Done { .. }))?;
+        let pods = self.context.followers.attend(Subject {
+            uid: self.environment.uid().unwrap_or_default(),
+            namespace: self.namespace.clone(),
+            environment: owner.environment.clone(),
+            revision: snapshot.revision.clone(),
+            bytes: snapshot.files.iter().map(|file| file.bytes.len()).sum(),
+            nudge: self.spec.delivery.nudge,
+        })?;
+        self.context.metrics.environments.pods(&self.namespace, &self.name, &pods);
+        Some(pods)
     }
 
     /// After a restart, while nothing newer may be published, what is published is all there is: it becomes what is carried.

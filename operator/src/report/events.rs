@@ -24,6 +24,7 @@ pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironm
     if let Some(stale) = became(before, after, STALE, "True") {
         events.push(warning(stale, "Fetch"));
     }
+    events.extend(followers(before, after));
     let was = |kind: &str| find(&before.conditions, kind).map(|condition| condition.status.as_str());
     let is = |kind: &str| find(&after.conditions, kind).map(|condition| condition.status.as_str());
     if was(FETCHED) == Some("False") && is(FETCHED) == Some("True") {
@@ -49,6 +50,21 @@ pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironm
         _ => {}
     }
     events
+}
+
+/// Pods that do not follow, or follow again.
+fn followers(before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus) -> Option<Event> {
+    let behind = |status: &FeatureEnvironmentStatus| {
+        let pods = status.pods.as_ref()?;
+        pods.problem.clone().filter(|_| pods.behind > 0)
+    };
+    match (behind(before), behind(after)) {
+        (None, Some(problem)) => Some(event(EventType::Warning, "PodsBehind", problem, "Deliver")),
+        (Some(_), None) if after.pods.as_ref().is_some_and(|pods| pods.behind == 0) => {
+            Some(normal("PodsFollowed", "all pods that answer serve what is published".to_owned(), "Deliver"))
+        }
+        _ => None,
+    }
 }
 
 /// The condition, if it has this status and had not, or has another reason now.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, State, again, find, next};
-use crate::api::{FeatureEnvironmentStatus, Finding};
+use crate::api::{FeatureEnvironmentStatus, Finding, Pods};
 
 /// Findings that are listed; all are counted.
 const FINDINGS_MAX: usize = 20;
@@ -24,6 +24,8 @@ pub struct Facts {
     pub publication: Publication,
     /// The revision that the cluster carries.
     pub revision: Option<String>,
+    /// What the pods said when they were asked; none if nobody was asked yet.
+    pub pods: Option<Pods>,
     /// How it stands with the source's stream of changes, if one is followed.
     pub realtime: Option<String>,
     /// The revision that is held back.
@@ -105,6 +107,7 @@ pub(super) fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Tim
         conditions,
         revision: facts.revision,
         realtime: facts.realtime,
+        pods: facts.pods.or(status.pods),
         ..status
     }
 }

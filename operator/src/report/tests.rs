@@ -1,6 +1,7 @@
 use kube::runtime::events::EventType;
 
 use super::*;
+use crate::api::Pods;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -16,6 +17,7 @@ fn facts(fetch: Fetch, publication: Publication, revision: Option<&str>) -> Fact
         publication,
         revision: revision.map(str::to_owned),
         held: None,
+        pods: None,
         realtime: None,
         stale_after: HOUR,
     }
@@ -155,4 +157,26 @@ fn notes_are_short_enough_for_the_api_server() {
     assert_eq!(events.len(), 1);
     assert!(matches!(events[0].type_, EventType::Warning));
     assert!(events[0].note.as_ref().unwrap().len() <= 1024);
+}
+
+#[test]
+fn pods_are_reported_when_they_stay_behind_and_when_they_follow() {
+    let with = |behind, problem: Option<&str>| {
+        let pods = Pods { total: 2, behind, problem: problem.map(str::to_owned), ..Pods::default() };
+        let facts = Facts { pods: Some(pods), ..facts(Fetch::Done, Publication::None, Some("abc")) };
+        status::follow(&published(), facts, at(1))
+    };
+    let reasons = |before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus| -> Vec<String> {
+        events::between(before, after).into_iter().map(|event| event.reason).collect()
+    };
+    let (well, waiting, behind) = (with(0, None), with(1, None), with(1, Some("stuck")));
+    assert!(reasons(&published(), &well).is_empty() && reasons(&well, &waiting).is_empty());
+    assert_eq!(reasons(&waiting, &behind), ["PodsBehind"]);
+    assert!(reasons(&behind, &behind).is_empty());
+    assert_eq!(reasons(&behind, &well), ["PodsFollowed"]);
+    // Pods that do not answer are told in the status, and are no alarm.
+    assert!(reasons(&well, &with(0, Some("no answer"))).is_empty());
+    // Who was not asked again stays as it was.
+    let later = status::follow(&behind, facts(Fetch::NotDue, Publication::None, Some("abc")), at(2));
+    assert_eq!(later.pods, behind.pods);
 }

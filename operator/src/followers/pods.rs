@@ -1,0 +1,142 @@
+//! The pods that an environment is served in, and what is known of them without asking.
+
+use std::{net::SocketAddr, time::Duration};
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::{Api, Client, ResourceExt, api::ListParams};
+
+use crate::{
+    inject::quantity::Quantity,
+    names::{EnvironmentName, annotation, label, sidecar},
+};
+
+/// Pods in one answer of the API server.
+const PAGE: u32 = 500;
+/// For one answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A pod that was injected with the environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Injected {
+    pub(super) uid: String,
+    pub(super) name: String,
+    /// The sidecar's admin port, once it runs.
+    pub(super) admin: Option<SocketAddr>,
+    /// The bytes that a volume of the pod may hold, where its memory limits bound them.
+    pub(super) room: Option<u128>,
+}
+
+/// All of the namespace that may still run.
+pub(super) async fn list(
+    client: &Client,
+    namespace: &str,
+    environment: &EnvironmentName,
+) -> Result<Vec<Injected>, kube::Error> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let mut parameters = ListParams::default()
+        .labels(&format!("{}={}", label::SIDECAR, label::INJECTED))
+        .fields("status.phase!=Succeeded,status.phase!=Failed")
+        .limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let page = tokio::time::timeout(TIMEOUT, pods.list(&parameters)).await;
+        let page = page.map_err(|late| kube::Error::Service(late.into()))??;
+        found.extend(page.items.iter().filter_map(|pod| injected(pod, environment)));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
+fn injected(pod: &Pod, environment: &EnvironmentName) -> Option<Injected> {
+    let asked = pod.annotations().get(annotation::INJECT)?;
+    let serves = asked.split(',').any(|name| name.trim() == environment.as_str());
+    (serves && pod.metadata.deletion_timestamp.is_none()).then(|| Injected {
+        uid: pod.uid().unwrap_or_default(),
+        name: pod.name_any(),
+        admin: admin(pod),
+        room: room(pod),
+    })
+}
+
+/// Where the sidecar answers; none while it does not run.
+fn admin(pod: &Pod) -> Option<SocketAddr> {
+    let status = pod.status.as_ref()?;
+    let mut containers = status.init_container_statuses.iter().flatten();
+    let own = containers.find(|container| container.name == sidecar::CONTAINER)?;
+    own.state.as_ref()?.running.as_ref()?;
+    let mut containers = pod.spec.as_ref()?.init_containers.iter().flatten();
+    let own = containers.find(|container| container.name == sidecar::CONTAINER)?;
+    let port = own.ports.iter().flatten().find(|port| port.name.as_deref() == Some(sidecar::ADMIN_PORT))?;
+    let port = u16::try_from(port.container_port).ok()?;
+    Some(SocketAddr::new(status.pod_ip.as_ref()?.parse().ok()?, port))
+}
+
+/// A projected volume is a tmpfs as large as the pod's memory limit, if it has one: that of the pod as a whole, or the sum
+/// where every container that stays has one.
+fn room(pod: &Pod) -> Option<u128> {
+    let spec = pod.spec.as_ref()?;
+    let whole = spec.resources.as_ref().and_then(|resources| resources.limits.as_ref()?.get("memory"));
+    if let Some(whole) = whole {
+        return bytes(&whole.0);
+    }
+    let stays = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
+    let initial = spec.init_containers.iter().flatten().filter(stays);
+    let limits = spec.containers.iter().chain(initial).map(|container| {
+        let limits = container.resources.as_ref()?.limits.as_ref()?;
+        bytes(&limits.get("memory")?.0)
+    });
+    limits.sum()
+}
+
+fn bytes(quantity: &str) -> Option<u128> {
+    quantity.parse::<Quantity>().ok().map(|quantity| quantity.milli() / 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(change: impl FnOnce(&mut Value)) -> Option<Injected> {
+        let mut pod = json!({
+            "metadata": {"name": "web-1", "uid": "u", "annotations": {"remora.dev/inject": "other, shop"}},
+            "spec": {
+                "initContainers": [
+                    {"name": "remora", "restartPolicy": "Always", "ports": [{"name": "remora-admin", "containerPort": 4778}],
+                     "resources": {"limits": {"memory": "32Mi"}}},
+                    {"name": "setup"},
+                ],
+                "containers": [{"name": "app", "resources": {"limits": {"memory": "64Mi"}}}],
+            },
+            "status": {"podIP": "10.0.0.7", "initContainerStatuses": [
+                {"name": "remora", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}},
+            ]},
+        });
+        change(&mut pod);
+        injected(&serde_json::from_value(pod).unwrap(), &"shop".parse().unwrap())
+    }
+
+    #[test]
+    fn a_pod_is_asked_on_its_admin_port_while_its_sidecar_runs() {
+        assert_eq!(read(|_| {}).unwrap().admin, "10.0.0.7:4778".parse().ok());
+        let ended = |pod: &mut Value| {
+            pod["status"]["initContainerStatuses"][0]["state"] = json!({"terminated": {"exitCode": 1}});
+        };
+        assert_eq!(read(ended).unwrap().admin, None);
+        assert_eq!(read(|pod| pod["status"]["podIP"] = Value::Null).unwrap().admin, None);
+        assert_eq!(read(|pod| pod["status"] = Value::Null).unwrap().admin, None);
+        assert_eq!(read(|pod| pod["metadata"]["annotations"]["remora.dev/inject"] = json!("shopping")), None);
+    }
+
+    #[test]
+    fn the_room_is_what_all_limits_add_up_to() {
+        assert_eq!(read(|_| {}).unwrap().room, Some(96 << 20));
+        let unlimited = |pod: &mut Value| pod["spec"]["containers"][0]["resources"] = json!({});
+        assert_eq!(read(unlimited).unwrap().room, None);
+        let whole = |pod: &mut Value| pod["spec"]["resources"] = json!({"limits": {"memory": "1Gi"}});
+        assert_eq!(read(whole).unwrap().room, Some(1 << 30));
+    }
+}

@@ -1,0 +1,142 @@
+//! What the answers of many pods come to, and what is said about them. Pure.
+
+use super::{ask::Reply, pods::Injected};
+use crate::api::Pods;
+
+/// Names of pods in a message.
+const NAMED: usize = 3;
+
+/// The answers so far. A pod that serves the revision goes on doing so, and is not asked again.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) total: usize,
+    /// How many were to be asked: all, or a sample.
+    pub(super) asked: usize,
+    pub(super) current: usize,
+    pub(super) behind: Vec<Injected>,
+    pub(super) silent: Vec<Injected>,
+    /// Pods whose sidecar does not run yet, or has nothing to serve yet.
+    pub(super) starting: usize,
+}
+
+impl Tally {
+    /// Counts a pod that was asked.
+    pub(super) fn count(&mut self, pod: Injected, reply: &Reply, revision: &str) {
+        match reply {
+            Reply::Serves(Some(serves)) if serves == revision => self.current += 1,
+            Reply::Serves(Some(_)) => self.behind.push(pod),
+            Reply::Serves(None) => self.starting += 1,
+            Reply::Silent => self.silent.push(pod),
+        }
+    }
+
+    /// Whether another round could only find the same.
+    pub(super) fn is_settled(&self) -> bool {
+        self.behind.is_empty() && self.silent.is_empty() && self.starting == 0
+    }
+
+    /// For the status; what is wrong is in it when `is_late`.
+    pub(super) fn report(&self, revision: &str, bytes: usize, is_late: bool) -> Pods {
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        Pods {
+            // Who has no pods has no news either.
+            revision: (self.total > 0).then(|| revision.to_owned()),
+            total: count(self.total),
+            asked: (self.asked < self.total).then(|| count(self.asked)),
+            current: count(self.current),
+            behind: count(self.behind.len()),
+            silent: count(self.silent.len()),
+            problem: is_late.then(|| self.problem(bytes)).flatten(),
+        }
+    }
+
+    fn problem(&self, bytes: usize) -> Option<String> {
+        let needed = 2 * bytes as u128;
+        let is_cramped = |pod: &&Injected| pod.room.is_some_and(|room| room < needed);
+        let (cramped, late): (Vec<&Injected>, Vec<&Injected>) = self.behind.iter().partition(is_cramped);
+        let mut sentences = Vec::new();
+        if let Some(room) = cramped.iter().filter_map(|pod| pod.room).min() {
+            sentences.push(format!(
+                "stuck at an older revision: {}; their memory limits leave {room} bytes for the volume, and an update needs {needed}: raise the limits (the sidecar's with remora.dev/memory-limit), and restart the pods",
+                named(&cramped)
+            ));
+        }
+        if !late.is_empty() {
+            sentences.push(format!(
+                "still at an older revision: {}; look at their Events and at their nodes, or restart them",
+                named(&late)
+            ));
+        }
+        if !self.silent.is_empty() {
+            let silent: Vec<&Injected> = self.silent.iter().collect();
+            sentences.push(format!(
+                "no answer: {}; the controller must be let in at their port remora-admin, also by the namespace's NetworkPolicies",
+                named(&silent)
+            ));
+        }
+        (!sentences.is_empty()).then(|| sentences.join(". "))
+    }
+}
+
+fn named(pods: &[&Injected]) -> String {
+    let mut names: Vec<&str> = pods.iter().map(|pod| pod.name.as_str()).collect();
+    names.sort_unstable();
+    let (rest, plural) = (names.len().saturating_sub(NAMED), if names.len() == 1 { "" } else { "s" });
+    names.truncate(NAMED);
+    let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+    format!("{} pod{plural} ({}{more})", pods.len(), names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, room: Option<u128>) -> Injected {
+        Injected { uid: name.to_owned(), name: name.to_owned(), admin: None, room }
+    }
+
+    fn tally(replies: &[(Reply, Option<u128>)]) -> Tally {
+        let mut tally = Tally { total: replies.len(), asked: replies.len(), ..Tally::default() };
+        for (number, (reply, room)) in replies.iter().enumerate() {
+            tally.count(pod(&format!("web-{number}"), *room), reply, "new");
+        }
+        tally
+    }
+
+    fn serves(revision: &str) -> (Reply, Option<u128>) {
+        (Reply::Serves(Some(revision.to_owned())), None)
+    }
+
+    #[test]
+    fn pods_are_counted_by_what_they_say() {
+        let tally = tally(&[serves("new"), serves("old"), (Reply::Serves(None), None), (Reply::Silent, None)]);
+        assert!(!tally.is_settled());
+        let pods = tally.report("new", 10, false);
+        assert_eq!((pods.total, pods.current, pods.behind, pods.silent), (4, 1, 1, 1));
+        assert_eq!((pods.problem, pods.asked), (None, None));
+    }
+
+    #[test]
+    fn who_has_room_for_less_than_two_snapshots_is_told_so() {
+        let late = tally(&[serves("old"), serves("old"), serves("old"), serves("old")]).report("new", 10, true);
+        let problem = late.problem.unwrap();
+        assert!(
+            problem.starts_with("still at an older revision: 4 pods (web-0, web-1, web-2 and 1 more);"),
+            "{problem}"
+        );
+        let cramped = tally(&[(serves("old").0, Some(19)), (serves("old").0, Some(20))]).report("new", 10, true);
+        let problem = cramped.problem.unwrap();
+        assert!(
+            problem.contains("stuck at an older revision: 1 pod (web-0); their memory limits leave 19 bytes"),
+            "{problem}"
+        );
+        assert!(problem.contains("still at an older revision: 1 pod (web-1);"), "{problem}");
+    }
+
+    #[test]
+    fn all_is_well_without_words() {
+        assert!(tally(&[serves("new")]).is_settled());
+        assert_eq!(tally(&[serves("new")]).report("new", 10, true).problem, None);
+        assert_eq!(tally(&[]).report("new", 10, true), Pods::default());
+    }
+}

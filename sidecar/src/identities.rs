@@ -165,9 +165,7 @@ fn write_flags<B: AsRef<[u8]>>(
     out: &mut Vec<u8>,
 ) -> Assignment {
     out.extend_from_slice(br#","flags":"#);
-    let start = out.len();
-    snapshot.write_flags(&mut desk.subject, role, out);
-    let assignment = Assignment::of(out.get(start..).unwrap_or_default());
+    let assignment = Assignment::of(snapshot.write_flags(&mut desk.subject, role, out));
     out.push(b'}');
     assignment
 }

@@ -291,9 +291,7 @@ fn ofrep_flags(environment: &Environment, loaded: &Loaded, role: Role, parts: &P
             environment.evaluations.count(Question::OfrepFlags);
             let out = buffer.bytes();
             out.extend_from_slice(b"{\"flags\":[");
-            let start = out.len();
-            loaded.snapshot.write_ofrep_flags(&mut desk.subject, role, out);
-            let assignment = Assignment::of(out.get(start..).unwrap_or_default());
+            let assignment = Assignment::of(loaded.snapshot.write_ofrep_flags(&mut desk.subject, role, out));
             ofrep::write_end(revision, &environment.name, out);
             assignment
         });

@@ -1,8 +1,11 @@
 //! What a feature is for a subject, and Flagsmith's way of writing it: pieces that were prepared, joined.
 
 use crate::evaluation::{Evaluation, Winner};
-use crate::hash::percentage;
-use crate::layout::{Context, Feature, HIDE_DISABLED, LENGTH_MASK, SERVER_ONLY, Span, TARGETED, UNSERVED, Variant};
+use crate::hash::{digest_of, percentage};
+use crate::layout::{
+    Context, ENABLED, END, Feature, HIDE_DISABLED, LENGTH_MASK, SERVER_ONLY, Span, TARGETED, Table, UNSERVED, Variant,
+    Word, state,
+};
 use crate::role::Role;
 use crate::subject::Subject;
 use crate::view::View;
@@ -15,6 +18,8 @@ pub(crate) struct Outcome<'a> {
     /// JSON.
     pub(crate) value: &'a [u8],
     pub(crate) split: Bucket<'a>,
+    /// See [`digest_of`].
+    pub(crate) digest: u64,
     /// The segment that decided, by its row.
     pub(crate) segment: Option<u32>,
     cyclic: bool,
@@ -47,6 +52,7 @@ impl<'a> Outcome<'a> {
             enabled: false,
             value: b"null",
             split: Bucket::None,
+            digest: 0,
             segment: None,
             cyclic: subject.resolution.is_cyclic(number),
             unsplit: false,
@@ -61,19 +67,21 @@ impl<'a> Outcome<'a> {
             Winner::Individual(row) => {
                 let individual = evaluation.individual?;
                 let item = individual.items.get(row)?;
-                outcome.enabled = item.value_length & crate::layout::ENABLED != 0;
+                outcome.enabled = item.value_length & ENABLED != 0;
                 outcome.value = Span { start: item.value, length: item.value_length & LENGTH_MASK }.of(individual.blob);
+                outcome.digest = digest_of(feature.id, outcome.enabled, outcome.value);
                 return Some(outcome);
             }
         };
-        outcome.enabled = context.enabled();
-        outcome.value = view.bytes(context.value());
+        outcome.enabled = context.is_enabled();
+        outcome.value = context.value(view.blob);
+        outcome.digest = context.digest;
         if context.split != 0 {
             outcome.unsplit = !subject.identified;
             if subject.identified {
-                let (bucket, value) = bucket(&view, subject, context);
+                let (bucket, chosen) = bucket(&view, subject, context);
                 outcome.split = bucket;
-                outcome.value = value.unwrap_or(outcome.value);
+                (outcome.value, outcome.digest) = chosen.unwrap_or((outcome.value, outcome.digest));
             }
         }
         Some(outcome)
@@ -81,8 +89,7 @@ impl<'a> Outcome<'a> {
 
     /// May a request with this role see it?
     pub(crate) fn is_visible(&self, view: &View<'_>, role: Role) -> bool {
-        let hidden_from = if role == Role::Server { UNSERVED } else { UNSERVED | SERVER_ONLY };
-        self.feature.flags & hidden_from == 0 && (self.enabled || view.origin.flags & HIDE_DISABLED == 0)
+        view.visibility(role).sees(&self.feature, self.enabled)
     }
 
     /// Would an identity decide between variants, and is there none?
@@ -134,69 +141,84 @@ impl<'a> Outcome<'a> {
 
     /// Appends Flagsmith's flag object, and a comma.
     fn write(&self, view: &View<'_>, out: &mut Vec<u8>) {
-        out.extend_from_slice(view.bytes(self.feature.flagsmith_head));
-        // Copies of constant lengths are not calls.
-        if self.enabled {
-            out.extend_from_slice(state(true));
-        } else {
-            out.extend_from_slice(state(false));
-        }
-        out.extend_from_slice(self.value);
-        out.extend_from_slice(b"},");
+        let pieces = [view.bytes(self.feature.flagsmith_head), state(self.enabled), self.value, END];
+        pieces.iter().for_each(|piece| out.extend_from_slice(piece));
     }
 }
 
 /// Where in a split the subject is, and the value that it has there. Not inlined: splits are few.
 #[inline(never)]
-fn bucket<'a>(view: &View<'a>, subject: &Subject, context: Context) -> (Bucket<'a>, Option<&'a [u8]>) {
+fn bucket<'a>(view: &View<'a>, subject: &Subject, context: Context) -> (Bucket<'a>, Option<(&'a [u8], u64)>) {
     let Some(split) = context.split.checked_sub(1).and_then(|row| view.splits.get(row)) else {
         return (Bucket::None, None);
     };
     let percentage = percentage(&[&[view.bytes(split.seed)], &subject.key(view)]);
     let mut start = 0.0;
-    for Variant { limit, value, key, weight } in view.variants.range(split.variants, split.length).iter() {
+    for Variant { limit, value, key, weight, digest } in view.variants.range(split.variants, split.length).iter() {
         if start <= percentage && percentage < limit {
             let bucket = Bucket::Variant { percentage, key: view.bytes(key), weight: view.bytes(weight) };
-            return (bucket, Some(view.bytes(value)));
+            return (bucket, Some((view.bytes(value), digest)));
         }
         start = limit;
     }
     (Bucket::Control { percentage }, None)
 }
 
-/// What stands between the head of a flag object and its value.
-#[inline(always)]
-pub(crate) fn state(enabled: bool) -> &'static [u8] {
-    if enabled { b"true,\"feature_state_value\":" } else { b"false,\"feature_state_value\":" }
-}
-
-/// Appends the array of all flags. Runs of features that are their defaults are copied whole.
-pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, role: Role, out: &mut Vec<u8>) {
+/// Appends the array of all flags, and returns the sum of their digests. Runs of features that are their defaults are
+/// copied whole.
+pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
     evaluation.choose(subject);
     let view = &evaluation.view;
-    let (body, bounds) = view.default_answer(role);
+    let (body, bounds, mut digest) = view.default_answer(role);
     let bound = |feature: u32| bounds.get(feature).map_or(body.len(), |word| word.word as usize);
     out.push(b'[');
     let mut from = 0;
     while let Some(feature) = subject.choice.next_touched(from) {
         if from < feature {
             out.extend_from_slice(body.get(bound(from)..bound(feature)).unwrap_or_default());
-        }
-        let outcome = Outcome::of(evaluation, subject, feature, subject.choice.winner(feature));
-        if let Some(outcome) = outcome.filter(|outcome| outcome.is_visible(view, role)) {
             separate(out);
-            outcome.write(view, out);
         }
+        digest = digest.wrapping_add(write_touched(evaluation, subject, role, feature, out));
         from = feature + 1;
     }
     let rest = body.get(bound(from)..bound(view.features.len() as u32)).unwrap_or_default();
     if !rest.is_empty() {
-        separate(out);
         out.extend_from_slice(rest);
     }
     match out.last_mut() {
         Some(last) if *last == b',' => *last = b']',
         _ => out.push(b']'),
+    }
+    digest
+}
+
+/// Appends one flag that may not be its default, if the role sees it, and returns by how much its digest differs.
+fn write_touched(evaluation: &Evaluation<'_>, subject: &Subject, role: Role, number: u32, out: &mut Vec<u8>) -> u64 {
+    let view = &evaluation.view;
+    let Some(feature) = view.features.get(number) else { return 0 };
+    let default = view.contexts.get(feature.context).unwrap_or_default();
+    let visibility = view.visibility(role);
+    let before = if visibility.sees(&feature, default.is_enabled()) { default.digest } else { 0 };
+    let winner = subject.choice.winner(number);
+    // Most are decided by a segment, and whole but for their head.
+    if let Winner::Segment(rank) = winner {
+        let ranked = evaluation.ranked(&feature).get(u32::from(rank)).unwrap_or_default();
+        let context = view.contexts.get(ranked.context).unwrap_or_default();
+        if context.split == 0 {
+            if !visibility.sees(&feature, context.is_enabled()) {
+                return 0_u64.wrapping_sub(before);
+            }
+            out.extend_from_slice(view.bytes(feature.flagsmith_head));
+            out.extend_from_slice(view.bytes(context.tail));
+            return context.digest.wrapping_sub(before);
+        }
+    }
+    match Outcome::of(evaluation, subject, number, winner) {
+        Some(outcome) if visibility.sees(&feature, outcome.enabled) => {
+            outcome.write(view, out);
+            outcome.digest.wrapping_sub(before)
+        }
+        _ => 0_u64.wrapping_sub(before),
     }
 }
 
@@ -207,19 +229,22 @@ fn separate(out: &mut Vec<u8>) {
     }
 }
 
-/// Appends one flag object, or nothing where the role does not see it.
+/// Appends one flag object and returns its digest; nothing and zero where the role does not see it.
 pub(crate) fn write_item(
     evaluation: &Evaluation<'_>,
     subject: &mut Subject,
     role: Role,
     feature: u32,
     out: &mut Vec<u8>,
-) {
+) -> u64 {
     let winner = evaluation.winner(subject, feature);
-    let outcome = Outcome::of(evaluation, subject, feature, winner);
-    if let Some(outcome) = outcome.filter(|outcome| outcome.is_visible(&evaluation.view, role)) {
-        outcome.write(&evaluation.view, out);
-        out.pop(); // nothing follows
+    match Outcome::of(evaluation, subject, feature, winner) {
+        Some(outcome) if outcome.is_visible(&evaluation.view, role) => {
+            outcome.write(&evaluation.view, out);
+            out.pop(); // nothing follows
+            outcome.digest
+        }
+        _ => 0,
     }
 }
 
@@ -235,22 +260,41 @@ impl<'a> Evaluation<'a> {
     }
 }
 
+/// What a role sees of an environment.
+#[derive(Clone, Copy)]
+pub(crate) struct Visibility {
+    /// Features with any of these flags are hidden.
+    hidden: u32,
+    /// Disabled ones are.
+    hides_disabled: bool,
+}
+
+impl Visibility {
+    pub(crate) fn sees(self, feature: &Feature, enabled: bool) -> bool {
+        feature.flags & self.hidden == 0 && (enabled || !self.hides_disabled)
+    }
+}
+
 impl<'a> View<'a> {
-    /// The prepared array of an evaluation in which nothing is overridden.
-    fn default_answer(&self, role: Role) -> (&'a [u8], crate::layout::Table<'a, crate::layout::Word, 4>) {
+    pub(crate) fn visibility(&self, role: Role) -> Visibility {
+        let hidden = if role == Role::Server { UNSERVED } else { UNSERVED | SERVER_ONLY };
+        Visibility { hidden, hides_disabled: self.origin.flags & HIDE_DISABLED != 0 }
+    }
+
+    /// The prepared array of an evaluation in which nothing is overridden, and the sum of its digests.
+    pub(crate) fn default_answer(&self, role: Role) -> (&'a [u8], Table<'a, Word, 4>, u64) {
         self.answer(2 + role as u32)
     }
 
     /// The answer without an identity.
-    pub(crate) fn environment_answer(
-        &self,
-        role: Role,
-    ) -> (&'a [u8], crate::layout::Table<'a, crate::layout::Word, 4>) {
-        self.answer(role as u32)
+    pub(crate) fn environment_answer(&self, role: Role) -> (&'a [u8], Table<'a, Word, 4>) {
+        let (body, bounds, _) = self.answer(role as u32);
+        (body, bounds)
     }
 
-    fn answer(&self, row: u32) -> (&'a [u8], crate::layout::Table<'a, crate::layout::Word, 4>) {
+    fn answer(&self, row: u32) -> (&'a [u8], Table<'a, Word, 4>, u64) {
         let answer = self.answers.get(row).unwrap_or_default();
-        (self.bytes(answer.body), self.bounds.range(answer.bounds, self.features.len() as u32 + 1))
+        let bounds = self.bounds.range(answer.bounds, self.features.len() as u32 + 1);
+        (self.bytes(answer.body), bounds, answer.digest)
     }
 }

@@ -9,77 +9,115 @@ use crate::automaton;
 use crate::backtrack;
 use crate::hash::{Hash96, percentage};
 use crate::layout::{
-    AUTOMATON, Comparand, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_SEMVER, IS_TRUE, Member, Operator, Table,
+    AUTOMATON, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_PLAIN, IS_SEMVER, IS_TRUE, Instruction, Operator,
+    READS_FLAG, Row, Span,
 };
 use crate::number::{Integer, write_float};
 use crate::semver::{self, Version};
 use crate::subject::{Subject, Value};
 use crate::view::View;
 
-pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, operator: Operator, operand: u32, value: Value) -> bool {
+/// A condition as it is stored. It is passed on like this, and decoded where it is needed, so that the few fields that a
+/// comparison reads stay in registers.
+pub(crate) type Stored = [u8; 40];
+
+/// Comparisons are decided here; what takes longer anyway is a call.
+#[inline(always)]
+pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value) -> bool {
+    let condition = Instruction::decode(stored);
     if value == Value::Null {
-        return operator == Operator::IsNotSet;
+        return condition.operator == Operator::IsNotSet as u8;
     }
-    let comparand = || view.comparands.get(operand).unwrap_or_default();
-    match operator {
-        Operator::IsSet => true,
-        Operator::IsNotSet => false,
-        Operator::Equal
-        | Operator::NotEqual
-        | Operator::Greater
-        | Operator::GreaterOrEqual
-        | Operator::Less
-        | Operator::LessOrEqual => {
-            compare(view, subject, &comparand(), value).is_some_and(|order| match (operator, order) {
-                (Operator::NotEqual, order) => order != Some(Ordering::Equal),
-                (_, None) => false,
-                (Operator::Equal, Some(order)) => order.is_eq(),
-                (Operator::Greater, Some(order)) => order.is_gt(),
-                (Operator::GreaterOrEqual, Some(order)) => order.is_ge(),
-                (Operator::Less, Some(order)) => order.is_lt(),
-                (_, Some(order)) => order.is_le(),
-            })
+    if condition.operator >= Operator::IsSet as u8 {
+        return condition.operator == Operator::IsSet as u8;
+    }
+    let accepted = ACCEPTED.get(usize::from(condition.operator)).copied().unwrap_or_default();
+    if accepted == 0 {
+        return search(view, subject, stored, value);
+    }
+    let has = |bit| condition.flags & bit != 0;
+    let relation = match value {
+        Value::Integer(integer) if has(HAS_INTEGER) => relation_of(integer.cmp(&condition.left.cast_signed())),
+        Value::Float(float) if has(HAS_FLOAT) => {
+            float.partial_cmp(&f64::from_bits(condition.right)).map_or(UNORDERED, relation_of)
         }
-        Operator::Contains => contains(view, subject, comparand(), value),
-        Operator::NotContains => match value {
-            Value::Text(text) => !has(subject.bytes(text), view.bytes(comparand().text)),
-            _ => false,
-        },
-        Operator::Matches => with_text(subject, value, |text| matches(view, operand, text)),
-        Operator::Modulo => modulo(view, subject, operand, value),
-        Operator::In => is_in(view, subject, operand, value),
-        Operator::Percentage => view.percentages.get(operand).is_some_and(|row| {
-            with_text(subject, value, |text| percentage(&[&[view.bytes(row.seed)], &[text.as_bytes()]]))
-                <= row.threshold
-        }),
+        Value::Bool(bool) => relation_of(bool.cmp(&has(IS_TRUE))),
+        Value::Text(text) if !has(IS_SEMVER) => {
+            let (left, right) = (subject.bytes(text), view.bytes(condition.text));
+            if left == right {
+                EQUAL
+            } else if condition.operator <= Operator::NotEqual as u8 {
+                GREATER // or less: nobody asks
+            } else {
+                relation_of(left.cmp(right)) // UTF-8 sorts by bytes as Python sorts by code points
+            }
+        }
+        _ => relation(view, subject, stored, value),
+    };
+    relation & accepted != 0
+}
+
+/// Which relations of the left side to the value fulfil each of the comparisons, the first six operators.
+const ACCEPTED: [u8; 6] = [EQUAL, LESS | GREATER | UNORDERED, GREATER, GREATER | EQUAL, LESS, LESS | EQUAL];
+
+/// How the left side stands to the condition's value; zero: that cannot be cast to its type.
+const LESS: u8 = 1;
+const EQUAL: u8 = 2;
+const GREATER: u8 = 4;
+/// One of them is a NaN.
+const UNORDERED: u8 = 8;
+
+#[inline(always)]
+fn relation_of(order: Ordering) -> u8 {
+    match order {
+        Ordering::Less => LESS,
+        Ordering::Equal => EQUAL,
+        Ordering::Greater => GREATER,
     }
 }
 
-/// How the left side stands to the condition's value: `None` if that cannot be cast to its type, `Some(None)` if they
-/// have no order (a NaN).
-#[inline(always)]
-fn compare(view: &View<'_>, subject: &Subject, comparand: &Comparand, value: Value) -> Option<Option<Ordering>> {
-    let has = |bit| comparand.flags & bit != 0;
-    match value {
-        Value::Null => None,
-        Value::Bool(bool) => Some(Some(bool.cmp(&has(IS_TRUE)))),
-        Value::Integer(integer) if has(HAS_INTEGER) => Some(Some(integer.cmp(&comparand.integer))),
-        Value::Integer(_) | Value::BigInteger { .. } => {
-            let right = if has(HAS_INTEGER) {
-                Integer::Small(comparand.integer)
-            } else if has(HAS_BIG_INTEGER) {
-                Integer::Big { negative: comparand.integer < 0, digits: view.text(comparand.digits) }
-            } else {
-                return None;
-            };
-            Some(Some(integer(subject, value)?.cmp(&right)))
+/// The comparisons that are seldom: versions, and integers of more than 64 bits.
+#[inline(never)]
+fn relation(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value) -> u8 {
+    let condition = Instruction::decode(stored);
+    let right = match value {
+        Value::Text(text) => {
+            if condition.flags & IS_PLAIN != 0
+                && let Some(version) = subject.version(text)
+            {
+                return relation_of(version.cmp(&[condition.left, condition.right]));
+            }
+            return semver::compare(subject.bytes(text), view.bytes(condition.text)).map_or(0, relation_of);
         }
-        Value::Float(float) => has(HAS_FLOAT).then(|| float.partial_cmp(&comparand.float)),
-        Value::Text(text) if has(IS_SEMVER) => {
-            semver::compare(subject.bytes(text), view.bytes(comparand.text)).map(Some)
+        _ if condition.flags & HAS_INTEGER != 0 => Integer::Small(condition.left.cast_signed()),
+        _ if condition.flags & HAS_BIG_INTEGER != 0 => {
+            let row = view.big_integers.get(condition.operand).unwrap_or_default();
+            Integer::Big { negative: row.negative != 0, digits: view.text(row.digits) }
         }
-        // UTF-8 sorts by bytes as Python sorts by code points.
-        Value::Text(text) => Some(Some(subject.bytes(text).cmp(view.bytes(comparand.text)))),
+        _ => return 0,
+    };
+    integer(subject, value).map_or(0, |left| relation_of(left.cmp(&right)))
+}
+
+/// The operators that do not compare. Most of them look through a text, or hash one.
+#[inline(never)]
+fn search(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value) -> bool {
+    let condition = Instruction::decode(stored);
+    match Operator::from_number(condition.operator) {
+        Some(Operator::In) => is_in(view, subject, &condition, value),
+        Some(Operator::Contains) => contains(view, subject, &condition, value),
+        Some(Operator::NotContains) => match value {
+            Value::Text(text) => !has(subject.bytes(text), view.bytes(condition.text)),
+            _ => false,
+        },
+        Some(Operator::Matches) => with_text(subject, value, |text| matches(view, condition.operand, text)),
+        Some(Operator::Modulo) => modulo(subject, &condition, value),
+        Some(Operator::Percentage) => {
+            let seed = view.bytes(Span::from_word(condition.right));
+            with_text(subject, value, |text| percentage(&[&[seed], &[text.as_bytes()]]))
+                <= f64::from_bits(condition.left)
+        }
+        _ => false,
     }
 }
 
@@ -93,10 +131,10 @@ fn integer<'s>(subject: &'s Subject, value: Value) -> Option<Integer<'s>> {
 
 /// Only strings contain. Where the value ends in `:semver` the left side is read as a version first, and a version
 /// contains what equals its prerelease or its build metadata: Python iterates over its parts.
-fn contains(view: &View<'_>, subject: &Subject, comparand: Comparand, value: Value) -> bool {
+fn contains(view: &View<'_>, subject: &Subject, condition: &Instruction, value: Value) -> bool {
     let Value::Text(text) = value else { return false };
-    let (text, part) = (subject.bytes(text), view.bytes(comparand.text));
-    if comparand.flags & IS_SEMVER == 0 {
+    let (text, part) = (subject.bytes(text), view.bytes(condition.text));
+    if condition.flags & IS_SEMVER == 0 {
         return has(text, part);
     }
     Version::parse(text).is_some_and(|version| version.prerelease == Some(part) || version.build == Some(part))
@@ -123,7 +161,7 @@ fn matches(view: &View<'_>, operand: u32, text: &str) -> bool {
 }
 
 /// Floored modulo, as Python's: the result has the sign of the divisor.
-fn modulo(view: &View<'_>, subject: &Subject, operand: u32, value: Value) -> bool {
+fn modulo(subject: &Subject, condition: &Instruction, value: Value) -> bool {
     let left = match value {
         Value::Bool(bool) => f64::from(u8::from(bool)),
         Value::Float(float) => float,
@@ -132,13 +170,12 @@ fn modulo(view: &View<'_>, subject: &Subject, operand: u32, value: Value) -> boo
             None => return false,
         },
     };
-    view.moduli.get(operand).is_some_and(|row| {
-        let mut rest = truncated_remainder(left, row.divisor);
-        if rest != 0.0 && (rest < 0.0) != (row.divisor < 0.0) {
-            rest += row.divisor;
-        }
-        row.divisor != 0.0 && rest == row.remainder
-    })
+    let (divisor, remainder) = (f64::from_bits(condition.left), f64::from_bits(condition.right));
+    let mut rest = truncated_remainder(left, divisor);
+    if rest != 0.0 && (rest < 0.0) != (divisor < 0.0) {
+        rest += divisor;
+    }
+    divisor != 0.0 && rest == remainder
 }
 
 /// `left % right`. That of floats is a loop; most are whole numbers, whose remainder is one instruction and the same.
@@ -153,49 +190,29 @@ fn truncated_remainder(left: f64, right: f64) -> f64 {
     }
 }
 
-fn is_in(view: &View<'_>, subject: &mut Subject, operand: u32, value: Value) -> bool {
+fn is_in(view: &View<'_>, subject: &mut Subject, condition: &Instruction, value: Value) -> bool {
     if !matches!(value, Value::Text(_) | Value::Integer(_) | Value::BigInteger { .. }) {
         return false;
     }
-    view.sets.get(operand).is_some_and(|set| {
-        let members = view.members.range(set.members, set.length);
-        contains_hash(members, &hash(view, subject, value))
-    })
+    // What is read of a flag may be something else the next time.
+    let kept = if condition.flags & READS_FLAG == 0 { subject.hash(condition.slot) } else { None };
+    let wanted = kept.unwrap_or_else(|| {
+        let hash = with_text(subject, value, |text| view.fingerprint.hash96(text.as_bytes()));
+        subject.keep_hash(condition.slot, hash);
+        hash
+    });
+    let Span { start, length } = Span::from_word(condition.left);
+    let members = view.members.range(start, length);
+    let place = members.partition_point(|member| prefix(&member.hash) < prefix(&wanted));
+    let rest = members.range(place, length.saturating_sub(place));
+    rest.iter().take_while(|member| prefix(&member.hash) == prefix(&wanted)).any(|member| member.hash == wanted)
 }
 
-/// How many hashes are kept: looking for one must not cost more than hashing.
-const MOST_HASHES: usize = 16;
-
-/// The hash of a value among the members of sets. Many sets ask for the same few values: each is hashed once a request.
-fn hash(view: &View<'_>, subject: &mut Subject, value: Value) -> Hash96 {
-    if let Some((_, hash)) = subject.hashes.iter().find(|(hashed, _)| *hashed == value) {
-        return *hash;
-    }
-    let hash = with_text(subject, value, |text| view.fingerprint.hash96(text.as_bytes()));
-    if subject.hashes.len() < MOST_HASHES {
-        subject.hashes.push((value, hash));
-    }
-    hash
-}
-
-fn contains_hash(members: Table<'_, Member, 12>, hash: &Hash96) -> bool {
-    let wanted = number(hash);
-    let (mut low, mut high) = (0, members.len());
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match members.get(middle as u32).map(|member| number(&member.hash).cmp(&wanted)) {
-            Some(Ordering::Equal) => return true,
-            Some(Ordering::Less) => low = middle + 1,
-            _ => high = middle,
-        }
-    }
-    false
-}
-
-/// Sorts as the bytes do.
-fn number(hash: &Hash96) -> u128 {
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = *hash;
-    u128::from_be_bytes([0, 0, 0, 0, a, b, c, d, e, f, g, h, i, j, k, l])
+/// The first eight of twelve bytes; they sort as all of them do.
+#[inline(always)]
+fn prefix(hash: &Hash96) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = *hash;
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// Python's `str` of a value.

@@ -61,8 +61,8 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
             FeatureDescription {
                 id: row.id,
                 name: view.text(row.name).to_owned(),
-                enabled: context.enabled(),
-                value: view.text(context.value()).to_owned(),
+                enabled: context.is_enabled(),
+                value: String::from_utf8_lossy(context.value(view.blob)).into_owned(),
                 variants: split.map_or(0, |split| split.length),
                 overrides: row.ranked_length,
                 server_only: row.flags & SERVER_ONLY != 0,

@@ -1,7 +1,7 @@
 //! One evaluation: an environment, a subject, and what the subject has for itself.
 
 use crate::condition;
-use crate::layout::{ACCEPT, Feature, IDENTITY_FREE, Item, Operator, READS_FLAG, REJECT, Ranked, Table};
+use crate::layout::{ACCEPT, Feature, IDENTITY_FREE, Instruction, Item, READS_FLAG, REJECT, Ranked, Row, Table};
 use crate::resolve;
 use crate::role::Scope;
 use crate::subject::{Subject, Value};
@@ -52,14 +52,13 @@ impl<'a> Evaluation<'a> {
     /// validation alone.
     pub(crate) fn accepts(&self, subject: &mut Subject, entry: u32) -> bool {
         let mut at = entry;
-        while let Some(instruction) = self.view.code.get(at) {
-            let mut value = subject.value(instruction.slot);
-            if instruction.flags & READS_FLAG != 0 && value == Value::Null {
-                value = resolve::flag(self, subject, instruction.slot);
+        while let Some(stored) = self.view.code.stored(at) {
+            let Instruction { flags, slot, on_true, on_false, .. } = Instruction::decode(stored);
+            let mut value = subject.value(slot);
+            if flags & READS_FLAG != 0 && value == Value::Null {
+                value = resolve::flag(self, subject, slot);
             }
-            let holds = Operator::from_number(instruction.operator)
-                .is_some_and(|operator| condition::holds(&self.view, subject, operator, instruction.operand, value));
-            let next = if holds { instruction.on_true } else { instruction.on_false };
+            let next = if condition::holds(&self.view, subject, stored, value) { on_true } else { on_false };
             if next <= at {
                 return false;
             }

@@ -1,6 +1,8 @@
 //! The hashes: Flagsmith's percentage, the keyed hash of secrets and identifiers, and the checksum.
 
-use siphasher::sip128::{SipHasher13, SipHasher24};
+use std::hash::Hasher as _;
+
+use siphasher::sip128::{Hasher128 as _, SipHasher13, SipHasher24};
 
 /// Says which environment a file belongs to, and is the key of its keyed hashes. It is derived from the environment's
 /// client key, so a re-created resource for the same environment gives the same bytes.
@@ -31,6 +33,16 @@ impl Fingerprint {
 /// The checksum of a file's bytes after the checksum itself.
 pub(crate) fn checksum(bytes: &[u8]) -> [u8; 16] {
     SipHasher13::new().hash(bytes).as_bytes()
+}
+
+/// What a flag is, in a number: 64 bits of a hash over its id, its state and its value. The sum over the flags of an
+/// answer says which flags somebody has got, whoever they are; the differences to the defaults are added up on a request.
+pub(crate) fn digest_of(feature: i64, enabled: bool, value: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(&feature.to_le_bytes());
+    hasher.write(&[u8::from(enabled)]);
+    hasher.write(value);
+    hasher.finish128().h1
 }
 
 /// Where the linear probing for a name begins (FNV-1a, 32 bit). The tables are ours, so no key is needed.

@@ -37,10 +37,7 @@ pub(crate) enum Section {
     Slots,
     TraitNames,
     Derived,
-    Comparands,
-    Moduli,
-    Percentages,
-    Sets,
+    BigIntegers,
     Members,
     Patterns,
     Programs,
@@ -81,6 +78,16 @@ impl Span {
         blob.get(start..start.saturating_add(self.length as usize)).unwrap_or_default()
     }
 
+    /// As one word of an instruction.
+    pub(crate) fn to_word(self) -> u64 {
+        u64::from(self.length) << 32 | u64::from(self.start)
+    }
+
+    #[inline(always)]
+    pub(crate) fn from_word(word: u64) -> Self {
+        Self { start: word as u32, length: (word >> 32) as u32 }
+    }
+
     pub(crate) fn within(self, blob: &[u8]) -> bool {
         self.start as usize + self.length as usize <= blob.len()
     }
@@ -119,6 +126,10 @@ impl Fields<'_> {
     #[inline(always)]
     fn u32(&mut self) -> u32 {
         u32::from_le_bytes(self.take())
+    }
+    #[inline(always)]
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.take())
     }
     #[inline(always)]
     fn i64(&mut self) -> i64 {
@@ -177,9 +188,9 @@ macro_rules! row {
             }
         }
     };
-    (@type u8) => { u8 }; (@type u16) => { u16 }; (@type u32) => { u32 }; (@type i64) => { i64 }; (@type f64) => { f64 };
+    (@type u8) => { u8 }; (@type u16) => { u16 }; (@type u32) => { u32 }; (@type u64) => { u64 }; (@type i64) => { i64 }; (@type f64) => { f64 };
     (@type span) => { Span }; (@type hash96) => { [u8; 12] }; (@type hash128) => { [u8; 16] };
-    (@size u8) => { 1 }; (@size u16) => { 2 }; (@size u32) => { 4 }; (@size i64) => { 8 }; (@size f64) => { 8 };
+    (@size u8) => { 1 }; (@size u16) => { 2 }; (@size u32) => { 4 }; (@size u64) => { 8 }; (@size i64) => { 8 }; (@size f64) => { 8 };
     (@size span) => { 8 }; (@size hash96) => { 12 }; (@size hash128) => { 16 };
     (@put $pen:ident, span, $value:expr) => { $pen.span($value) };
     (@put $pen:ident, hash96, $value:expr) => { $pen.put(&$value) };
@@ -218,26 +229,38 @@ pub(crate) const UNSERVED: u32 = 4;
 
 row!(
     /// What a feature can be: by default, or by the override of a segment.
-    Context, 12, {
-        /// The value as JSON.
-        value: u32,
-        /// Its length in the lower 24 bits; [`ENABLED`] above them.
-        value_length: u32,
+    Context, 24, {
+        /// The rest of Flagsmith's object: `true,"feature_state_value":VALUE},`
+        tail: span,
         /// One more than the row in `Splits`; zero: it has no variants.
         split: u32,
+        /// 1: the flag is enabled.
+        enabled: u32,
+        /// See [`crate::hash::digest_of`].
+        digest: u64,
     }
 );
 
-/// Set in a `value_length`: the flag is enabled.
+/// Set in an item's `value_length`: the flag is enabled.
 pub(crate) const ENABLED: u32 = 1 << 31;
 pub(crate) const LENGTH_MASK: u32 = (1 << 24) - 1;
 
+/// What stands between the head of a flag object and its value.
+#[inline(always)]
+pub(crate) const fn state(enabled: bool) -> &'static [u8] {
+    if enabled { b"true,\"feature_state_value\":" } else { b"false,\"feature_state_value\":" }
+}
+/// What stands behind its value.
+pub(crate) const END: &[u8] = b"},";
+
 impl Context {
-    pub(crate) fn enabled(self) -> bool {
-        self.value_length & ENABLED != 0
+    pub(crate) fn is_enabled(self) -> bool {
+        self.enabled != 0
     }
-    pub(crate) fn value(self) -> Span {
-        Span { start: self.value, length: self.value_length & LENGTH_MASK }
+    /// The value as JSON.
+    pub(crate) fn value(self, blob: &[u8]) -> &[u8] {
+        let tail = self.tail.of(blob);
+        tail.get(state(self.is_enabled()).len()..tail.len().saturating_sub(END.len())).unwrap_or_default()
     }
 }
 
@@ -247,7 +270,15 @@ row!(
 );
 row!(
     /// Chosen when `start <= percentage < limit`, where `start` is the limit of the row before (or zero).
-    Variant, 32, { limit: f64, value: span, /** As JSON; empty: it has none. */ key: span, weight: span }
+    Variant, 40, {
+        limit: f64,
+        value: span,
+        /// As JSON; empty: it has none.
+        key: span,
+        weight: span,
+        /// As in `Context`.
+        digest: u64,
+    }
 );
 row!(
     Segment, 28, {
@@ -274,11 +305,37 @@ row!(
     Ranked, 8, { segment: u32, context: u32 }
 );
 row!(
-    /// One condition, and where to go on.
-    Instruction, 16, { operator: u8, flags: u8, slot: u16, operand: u32, on_true: u32, on_false: u32 }
+    /// One condition, and where to go on. What it compares with stands in the row: most conditions read nothing else.
+    Instruction, 40, {
+        operator: u8,
+        flags: u8,
+        slot: u16,
+        on_true: u32,
+        on_false: u32,
+        /// A row in `BigIntegers` or in `Patterns`.
+        operand: u32,
+        /// An integer or the major and minor number of a version; a divisor, a threshold (`f64`); the first and the
+        /// number of members in a set (`u32`).
+        left: u64,
+        /// A float or the patch number of a version; a remainder (`f64`); the seed of a percentage (a span).
+        right: u64,
+        text: span,
+    }
 );
 /// The slot may have to be resolved from another flag.
 pub(crate) const READS_FLAG: u8 = 1;
+/// As a boolean, the value is true.
+pub(crate) const IS_TRUE: u8 = 2;
+/// The value is an integer of 64 bits as well, in `left`.
+pub(crate) const HAS_INTEGER: u8 = 4;
+/// It is one that does not fit into 64 bits, in `BigIntegers`.
+pub(crate) const HAS_BIG_INTEGER: u8 = 8;
+/// It is a float as well, in `right`.
+pub(crate) const HAS_FLOAT: u8 = 16;
+/// It ends in `:semver`, and `text` is without that.
+pub(crate) const IS_SEMVER: u8 = 32;
+/// The version is three numbers of at most nine digits, in `left` and `right` as [`crate::semver::Plain`] has them.
+pub(crate) const IS_PLAIN: u8 = 64;
 pub(crate) const ACCEPT: u32 = u32::MAX;
 pub(crate) const REJECT: u32 = u32::MAX - 1;
 
@@ -297,35 +354,26 @@ pub(crate) const CONSTANT: u32 = 4;
 pub(crate) const FLAG: u32 = 5;
 
 row!(
-    /// The value of a comparison, in each type that the left side may have.
-    Comparand, 40, {
-        flags: u32,
-        reserved: u32,
-        /// As an integer, where `HAS_INTEGER`; the digits where `HAS_BIG_INTEGER` are `digits`.
-        integer: i64,
-        float: f64,
-        text: span,
+    /// An integer that does not fit into 64 bits.
+    BigInteger, 12, {
+        /// 1: it is below zero.
+        negative: u32,
         digits: span,
     }
-);
-pub(crate) const IS_TRUE: u32 = 1;
-pub(crate) const HAS_INTEGER: u32 = 2;
-pub(crate) const HAS_BIG_INTEGER: u32 = 4;
-pub(crate) const HAS_FLOAT: u32 = 8;
-/// The text ends in `:semver`, and is stored without it.
-pub(crate) const IS_SEMVER: u32 = 16;
-
-row!(Modulus, 16, { divisor: f64, remainder: f64 });
-row!(Percentage, 16, { threshold: f64, seed: span });
-row!(
-    /// A set's hashes in `Members`, sorted.
-    Set, 8, { members: u32, length: u32 }
 );
 row!(Pattern, 12, { kind: u32, program: span });
 pub(crate) const AUTOMATON: u32 = 0;
 pub(crate) const BACKTRACKING: u32 = 1;
 row!(Key, 20, { hash: hash128, role: u32 });
-row!(Answer, 12, { body: span, bounds: u32 });
+row!(
+    /// A whole answer.
+    Answer, 20, {
+        body: span,
+        bounds: u32,
+        /// The sum of the digests of the features in it.
+        digest: u64,
+    }
+);
 row!(
     /// The environment: the only row of its table.
     Origin, 20, { name: span, client_key: span, flags: u32 }
@@ -361,6 +409,11 @@ impl<'a, R: Row<N>, const N: usize> Table<'a, R, N> {
     pub(crate) fn get(&self, index: u32) -> Option<R> {
         self.rows.get(index as usize).map(R::decode)
     }
+    /// A row as it is stored.
+    #[inline(always)]
+    pub(crate) fn stored(&self, index: u32) -> Option<&'a [u8; N]> {
+        self.rows.get(index as usize)
+    }
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
@@ -368,6 +421,11 @@ impl<'a, R: Row<N>, const N: usize> Table<'a, R, N> {
     pub(crate) fn range(&self, start: u32, length: u32) -> Self {
         let start = start as usize;
         Self { rows: self.rows.get(start..start.saturating_add(length as usize)).unwrap_or_default(), ..*self }
+    }
+    /// How many rows come before the first for which it does not hold, where those that hold come first.
+    #[inline(always)]
+    pub(crate) fn partition_point(&self, mut holds: impl FnMut(R) -> bool) -> u32 {
+        self.rows.partition_point(|row| holds(R::decode(row))) as u32
     }
     pub(crate) fn has(&self, start: u32, length: u32) -> bool {
         start as usize + length as usize <= self.rows.len()

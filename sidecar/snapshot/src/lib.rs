@@ -61,22 +61,19 @@
 //! | feature names | 4 | a hash table (FNV-1a, linear probing, a power of two): one more than the feature's row, 0 is free |
 //! | feature ids | 12 | id and row, sorted by id |
 //! | split features | 4 | features whose default has variants |
-//! | answers | 12 | four: without identity for client and server keys, then the defaults for both; each a span and its first row in *bounds* |
+//! | answers | 20 | four: without identity for client and server keys, then the defaults for both; each a span, its first row in *bounds*, and the sum of the digests of the features in it |
 //! | bounds | 4 | where each feature's object begins in an answer, and where the last one ends |
-//! | contexts | 12 | what a feature can be: value (offset; length in 24 bits, the highest bit: enabled), one more than its row in *splits* or 0 |
+//! | contexts | 24 | what a feature can be: the rest of Flagsmith's object from its state on, with a comma (span), one more than its row in *splits* or 0, enabled (1), digest (8) |
 //! | splits | 16 | seed of the hash (span), first and number of rows in *variants* |
-//! | variants | 32 | upper limit in percent (f64), value, name as JSON or empty, weight as text (spans) |
+//! | variants | 40 | upper limit in percent (f64), value, name as JSON or empty, weight as text (spans), digest (8) |
 //! | segments | 28 | name, entry in *code*, first and number of rows in *targets*, flags (needs no identity 1), Flagsmith's id |
 //! | targets | 4 | feature (2), and the rank of this segment's override among those of the feature (2) |
 //! | ranked | 8 | the overrides of one feature, strongest first: segment, context |
-//! | code | 16 | operator (1), flags (1: may read a flag), slot (2), operand, next if true, next if false |
+//! | code | 40 | operator (1), flags (1), slot (2), next if true, next if false, operand, left (8), right (8), text (span) |
 //! | slots | 16 | name of the trait, derivation, argument |
 //! | trait names | 4 | a hash table from names to slots |
 //! | derived | 4 | slots that are more than a trait |
-//! | comparands | 40 | flags (true 1, integer 2, big integer 4, float 8, version 16), integer, float, text, digits of a big integer |
-//! | moduli | 16 | divisor, remainder (f64) |
-//! | percentages | 16 | threshold (f64), seed (span) |
-//! | sets | 8 | first and number of rows in *members* |
+//! | big integers | 12 | 1 if it is below zero, digits (span) |
 //! | members | 12 | the hash of a member, sorted within a set |
 //! | patterns | 12 | kind (automaton 0, backtracking 1), offset and length in *programs* |
 //! | programs | bytes | regular expressions |
@@ -91,6 +88,17 @@
 //! `GREATER_THAN_INCLUSIVE`, `LESS_THAN`, `LESS_THAN_INCLUSIVE`, `CONTAINS`, `NOT_CONTAINS`, `REGEX`, `MODULO`, `IN`,
 //! `PERCENTAGE_SPLIT`, `IS_SET`, `IS_NOT_SET`.
 //!
+//! What a condition compares with stands in its row. Comparisons have the value in every type that the left side can have:
+//! as text, as a boolean (flag 2: true), as an integer in *left* (flag 4) or in *big integers* (flag 8), as a float in
+//! *right* (flag 16), as a version without its `:semver` in the text (flag 32), of which that of three plain numbers has
+//! major and minor number in *left*, 32 bits each, and the patch number in *right* (flag 64). Flag 1 says that the slot may
+//! have to be read of a flag. `REGEX` has a row of *patterns* as operand, `MODULO` divisor and remainder (f64), `IN` first
+//! row (low) and number (high) of its *members* in *left*, `PERCENTAGE_SPLIT` the threshold (f64) and the seed's offset
+//! (low) and length (high).
+//!
+//! A *digest* stands for what a flag is: 64 bits of SipHash-1-3-128 with a key of zeros over its id (8), its state (1) and
+//! its value. A sum of them, modulo 2⁶⁴, says who got the same flags.
+//!
 //! A slot's value is that of the trait with its name. Without such a trait it is derived: 0 not at all, 1 the identifier,
 //! 2 the identity's key (client key, underscore, identifier), 3 another slot with a smaller number, 4 a literal, 5 a
 //! member of another flag's result (feature in 24 bits, member above: enabled, value, variant, reason, name, id).
@@ -104,7 +112,7 @@
 //! | directory | 4 | by the next leading bits of the hash: the first entry; a power of two and one |
 //! | entries | 16 | hash of the identifier (12), group; sorted |
 //! | groups | 4 | where each group begins in *items*, and where the last one ends |
-//! | items | 16 | Flagsmith's id of the feature (8), value and enabled as in *contexts* |
+//! | items | 16 | Flagsmith's id of the feature (8), value as JSON (offset; length in 24 bits, the highest bit: enabled) |
 //! | blob | bytes | values as JSON |
 //!
 //! Identities with equal overrides share a group. Features are named by Flagsmith's ids, so a file that is a revision

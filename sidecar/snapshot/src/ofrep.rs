@@ -41,10 +41,11 @@ pub(crate) fn write_flag(
     }
 }
 
-/// Appends all flags that the role sees, joined by commas.
-pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, role: Role, out: &mut Vec<u8>) {
+/// Appends all flags that the role sees, joined by commas, and returns the sum of their digests.
+pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
     evaluation.choose(subject);
     let mut first = true;
+    let mut digest = 0_u64;
     for feature in 0..evaluation.view.features.len() as u32 {
         let outcome = Outcome::of(evaluation, subject, feature, subject.choice.winner(feature));
         if let Some(outcome) = outcome.filter(|outcome| outcome.is_visible(&evaluation.view, role)) {
@@ -52,8 +53,10 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
                 out.push(b',');
             }
             write(evaluation, &outcome, out);
+            digest = digest.wrapping_add(outcome.digest);
         }
     }
+    digest
 }
 
 fn write(evaluation: &Evaluation<'_>, outcome: &Outcome<'_>, out: &mut Vec<u8>) {

@@ -6,9 +6,9 @@ use crate::automaton;
 use crate::backtrack;
 use crate::hash::{Fingerprint, checksum};
 use crate::layout::{
-    ACCEPT, AUTOMATON, BACKTRACKING, CHECKED_FROM, CONSTANT, CORE_MAGIC, CORE_START, FLAG, FORMAT_MAJOR, HEADER,
-    IDENTIFIER, IDENTITY_KEY, Operator, PLAIN, REJECT, Row, SAME_AS, SECTIONS, SUPPORTED_FEATURES, Section, Span,
-    Table, Word,
+    ACCEPT, AUTOMATON, BACKTRACKING, CHECKED_FROM, CONSTANT, CORE_MAGIC, CORE_START, FLAG, FORMAT_MAJOR,
+    HAS_BIG_INTEGER, HEADER, IDENTIFIER, IDENTITY_KEY, Operator, PLAIN, REJECT, Row, SAME_AS, SECTIONS,
+    SUPPORTED_FEATURES, Section, Span, Table, Word,
 };
 use crate::overrides::Overrides;
 use crate::view::{View, place, section};
@@ -168,7 +168,7 @@ impl Check<'_> {
             }
         })?;
         self.each("context", view.contexts, |check, _, row| match () {
-            () if !check.is_text(row.value()) => Some("its value is outside or no UTF-8"),
+            () if !check.is_text(row.tail) => Some("its value is outside or no UTF-8"),
             () if row.split as usize > view.splits.len() => Some("its split does not exist"),
             () => None,
         })?;
@@ -243,18 +243,18 @@ impl Check<'_> {
     fn code(&self) -> Result<(), ReadError> {
         let view = self.view;
         self.each("instruction", view.code, |check, number, row| {
-            let operands = match Operator::from_number(row.operator) {
-                None => return Some("its operator is unknown"),
-                Some(Operator::IsSet | Operator::IsNotSet) => usize::MAX,
-                Some(Operator::Matches) => view.patterns.len(),
-                Some(Operator::Modulo) => view.moduli.len(),
-                Some(Operator::In) => view.sets.len(),
-                Some(Operator::Percentage) => view.percentages.len(),
-                Some(_) => view.comparands.len(),
+            let Some(operator) = Operator::from_number(row.operator) else { return Some("its operator is unknown") };
+            let members = Span::from_word(row.left);
+            let exists = match operator {
+                Operator::In => view.members.has(members.start, members.length),
+                Operator::Matches => (row.operand as usize) < view.patterns.len(),
+                Operator::Percentage => check.is_text(Span::from_word(row.right)),
+                _ if row.flags & HAS_BIG_INTEGER != 0 => (row.operand as usize) < view.big_integers.len(),
+                _ => true,
             };
             match () {
                 () if usize::from(row.slot) >= view.slots.len() => Some("its slot does not exist"),
-                () if row.operand as usize >= operands => Some("its operand does not exist"),
+                () if !exists || !check.is_text(row.text) => Some("what it compares with does not exist"),
                 () if ![row.on_true, row.on_false].iter().all(|next| check.is_place(*next) && *next > number) => {
                     Some("it does not go forward")
                 }
@@ -265,14 +265,8 @@ impl Check<'_> {
 
     fn operands(&self) -> Result<(), ReadError> {
         let view = self.view;
-        self.each("comparand", view.comparands, |check, _, row| {
-            (!check.is_text(row.text) || !check.is_text(row.digits)).then_some("a text is outside or no UTF-8")
-        })?;
-        self.each("percentage", view.percentages, |check, _, row| {
-            (!check.is_text(row.seed)).then_some("its seed is outside")
-        })?;
-        self.each("set", view.sets, |_, _, row| {
-            (!view.members.has(row.members, row.length)).then_some("its members do not exist")
+        self.each("big integer", view.big_integers, |check, _, row| {
+            (!check.is_text(row.digits)).then_some("its digits are outside or no UTF-8")
         })?;
         // Programs follow each other, so that checking all of them is linear.
         let end = Cell::new(0);

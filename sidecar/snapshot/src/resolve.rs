@@ -62,6 +62,7 @@ pub(crate) fn settle(subject: &mut Subject) {
 }
 
 /// The value of a slot that is derived from a flag.
+#[inline(never)]
 pub(crate) fn flag(evaluation: &Evaluation<'_>, subject: &mut Subject, slot: u16) -> Value {
     let Some(slot) = evaluation.view.slots.get(u32::from(slot)).filter(|slot| slot.derivation == FLAG) else {
         return Value::Null;

@@ -54,15 +54,16 @@ impl<'a> Version<'a> {
 /// How two versions stand to each other; `None` unless both are versions.
 #[must_use]
 pub fn compare(left: &[u8], right: &[u8]) -> Option<Ordering> {
-    match (plain(left), plain(right)) {
-        (Some(left), Some(right)) => Some(left.cmp(&right)),
-        _ => Some(Version::parse(left)?.precedence(&Version::parse(right)?)),
-    }
+    Some(Version::parse(left)?.precedence(&Version::parse(right)?))
 }
 
-/// Three numbers of at most nine digits, and nothing behind them, as most versions are; in one pass.
-fn plain(text: &[u8]) -> Option<[u32; 3]> {
-    let mut numbers = [0_u32; 3];
+/// A version of three numbers of at most nine digits and nothing behind them, as most are: major and minor number, 32
+/// bits each, and the patch number. They sort as versions do.
+pub(crate) type Plain = [u64; 2];
+
+/// Reads one, in one pass.
+pub(crate) fn plain(text: &[u8]) -> Option<Plain> {
+    let mut numbers = [0_u64; 3];
     let mut rest = text;
     for (position, number) in numbers.iter_mut().enumerate() {
         let mut digits = 0;
@@ -70,7 +71,7 @@ fn plain(text: &[u8]) -> Option<[u32; 3]> {
             if digits == 9 || digits > 0 && *number == 0 {
                 return None;
             }
-            *number = *number * 10 + u32::from(digit - b'0');
+            *number = *number * 10 + u64::from(digit - b'0');
             digits += 1;
             rest = tail;
         }
@@ -81,7 +82,8 @@ fn plain(text: &[u8]) -> Option<[u32; 3]> {
             _ => return None,
         }
     }
-    Some(numbers)
+    let [major, minor, patch] = numbers;
+    Some([major << 32 | minor, patch])
 }
 
 fn by_identifiers(a: &[u8], b: &[u8]) -> Ordering {
@@ -142,6 +144,9 @@ mod tests {
                 let (a, b) = (Version::parse(a.as_bytes()).unwrap(), Version::parse(b.as_bytes()).unwrap());
                 assert_eq!(a.precedence(&b), i.cmp(&j));
                 assert_eq!(compare(ordered[i].as_bytes(), ordered[j].as_bytes()), Some(i.cmp(&j)));
+                if let (Some(a), Some(b)) = (plain(ordered[i].as_bytes()), plain(ordered[j].as_bytes())) {
+                    assert_eq!(a.cmp(&b), i.cmp(&j));
+                }
             }
         }
         let (a, b) = (Version::parse(b"1.0.0+a").unwrap(), Version::parse(b"1.0.0+b-2").unwrap());
@@ -170,7 +175,7 @@ mod tests {
             assert_eq!(plain(text.as_bytes()), None, "{text:?}");
         }
         assert!(Version::parse(b"1.2.3-0a.0+001").is_some());
-        assert_eq!(plain(b"0.10.999999999"), Some([0, 10, 999_999_999]));
+        assert_eq!(plain(b"0.10.999999999"), Some([10, 999_999_999]));
         for text in ["1.2.3-a", "1.2.3+a", "1.2.1000000000", "1.2.00", "0.00.1"] {
             assert_eq!(plain(text.as_bytes()), None, "{text:?}");
         }

@@ -146,9 +146,10 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         }
     }
 
-    /// Appends the JSON array of all flags for the subject, as Flagsmith's edge proxy writes it.
-    pub fn write_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) {
-        answer::write_flags(&self.evaluation(subject), subject, role, out);
+    /// Appends the JSON array of all flags for the subject, as Flagsmith's edge proxy writes it. Returns a digest of the
+    /// flags: equal for whoever got the same ones, in any revision and in either dialect.
+    pub fn write_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
+        answer::write_flags(&self.evaluation(subject), subject, role, out)
     }
 
     /// Appends one flag for the subject, as OFREP writes it, if it can be told.
@@ -158,9 +159,10 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         ofrep::write_flag(&evaluation, subject, role, feature, out)
     }
 
-    /// Appends all flags for the subject, as OFREP writes them, joined by commas.
-    pub fn write_ofrep_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) {
-        ofrep::write_flags(&self.evaluation(subject), subject, role, out);
+    /// Appends all flags for the subject, as OFREP writes them, joined by commas. Returns the digest that
+    /// [`Snapshot::write_flags`] has.
+    pub fn write_ofrep_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
+        ofrep::write_flags(&self.evaluation(subject), subject, role, out)
     }
 
     pub(crate) fn core(&self) -> &[u8] {

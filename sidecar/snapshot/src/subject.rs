@@ -3,6 +3,7 @@
 use crate::hash::Hash96;
 use crate::layout::{CONSTANT, IDENTIFIER, IDENTITY_KEY, SAME_AS, Word};
 use crate::number::{Coerced, Integer, coerce};
+use crate::semver::{self, Plain};
 use crate::view::View;
 
 /// A trait's value as it was sent.
@@ -32,8 +33,10 @@ pub struct Subject {
     values: Vec<Value>,
     /// The texts that values refer to.
     texts: String,
-    /// What values are among the members of sets, for those that were asked for.
-    pub(crate) hashes: Vec<(Value, Hash96)>,
+    /// What the values are among the members of sets, by slot, where that was asked for.
+    hashes: Vec<Option<Hash96>>,
+    /// The text that was last read as a version, and what it is.
+    version: Option<(Stretch, Option<Plain>)>,
     /// Where values that are no texts are printed.
     pub(crate) scratch: String,
     pub(crate) choice: crate::choose::Choice,
@@ -71,6 +74,7 @@ impl Subject {
         self.values.clear();
         self.texts.clear();
         self.hashes.clear();
+        self.version = None;
     }
 
     /// Makes room for the slots of a snapshot, once a request.
@@ -95,6 +99,25 @@ impl Subject {
     pub(crate) fn put(&mut self, slot: u32, value: Value) {
         if let Some(place) = self.values.get_mut(slot as usize) {
             *place = value;
+        }
+        if let Some(place) = self.hashes.get_mut(slot as usize) {
+            *place = None;
+        }
+    }
+
+    /// The hash of a slot's value among the members of sets, if it was kept.
+    #[inline(always)]
+    pub(crate) fn hash(&self, slot: u16) -> Option<Hash96> {
+        self.hashes.get(usize::from(slot)).copied().flatten()
+    }
+
+    /// Many sets ask for the same few values: each is hashed once a request.
+    pub(crate) fn keep_hash(&mut self, slot: u16, hash: Hash96) {
+        if self.hashes.len() < self.values.len() {
+            self.hashes.resize(self.values.len(), None);
+        }
+        if let Some(place) = self.hashes.get_mut(usize::from(slot)) {
+            *place = Some(hash);
         }
     }
 
@@ -142,11 +165,30 @@ impl Subject {
         self.texts.as_bytes().get(stretch.start as usize..stretch.end as usize).unwrap_or_default()
     }
 
+    /// A text as a version; many conditions ask for the same one.
+    pub(crate) fn version(&mut self, text: Stretch) -> Option<Plain> {
+        match self.version {
+            Some((read, version)) if read == text => version,
+            _ => {
+                let version = semver::plain(self.bytes(text));
+                self.version = Some((text, version));
+                version
+            }
+        }
+    }
+
     /// The identity's key, in the pieces that are hashed.
     pub(crate) fn key<'s>(&'s self, view: &View<'s>) -> [&'s [u8]; 3] {
         match &self.own_key {
             Some(key) => [key.as_bytes(), b"", b""],
             None => [view.bytes(view.origin.client_key), b"_", self.identifier.as_bytes()],
+        }
+    }
+
+    fn write_key(&self, view: &View<'_>, out: &mut String) {
+        match &self.own_key {
+            Some(key) => out.push_str(key),
+            None => out.extend([view.text(view.origin.client_key), "_", &self.identifier]),
         }
     }
 }
@@ -169,8 +211,12 @@ impl View<'_> {
                     value
                 }
                 IDENTITY_KEY if subject.identified => {
-                    let key = String::from_utf8_lossy(&subject.key(self).concat()).into_owned();
-                    subject.coerced(&key)
+                    let mut key = std::mem::take(&mut subject.scratch);
+                    key.clear();
+                    subject.write_key(self, &mut key);
+                    let value = subject.coerced(&key);
+                    subject.scratch = key;
+                    value
                 }
                 SAME_AS => u16::try_from(slot.argument).map_or(Value::Null, |other| subject.value(other)),
                 CONSTANT => self

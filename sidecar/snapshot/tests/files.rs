@@ -4,8 +4,10 @@
 
 mod sample;
 
+use std::collections::BTreeMap;
+
 use remora_snapshot::model::IdentityOverride;
-use remora_snapshot::{Role, Snapshot, Subject, WriteError, write};
+use remora_snapshot::{Role, Snapshot, Subject, TraitValue, WriteError, write};
 
 fn flags(snapshot: &Snapshot<&[u8]>, identifier: &str) -> String {
     let mut subject = Subject::default();
@@ -97,4 +99,54 @@ fn no_key_and_no_identifier_is_in_the_bytes() {
     assert_eq!(snapshot.role_of("ser.key"), Some(Role::Server));
     assert_eq!(snapshot.role_of("client"), Some(Role::Client));
     assert_eq!(snapshot.role_of("ser.other"), None);
+}
+
+#[test]
+fn what_only_conditions_read_is_in_no_answer() {
+    let mut environment = sample::environment(0);
+    environment.features[0].served = false;
+    let name = format!("\"{}\"", environment.features[0].name);
+    let written = write(&environment, usize::MAX).unwrap();
+    let snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();
+    for role in [Role::Client, Role::Server] {
+        let mut subject = Subject::default();
+        snapshot.identify(&mut subject, "somebody");
+        let mut ofrep = Vec::new();
+        snapshot.write_ofrep_flags(&mut subject, role, &mut ofrep);
+        for answer in [snapshot.flags(role), flags(&snapshot, "somebody").as_bytes(), &ofrep] {
+            let answer = std::str::from_utf8(answer).unwrap();
+            assert!(answer.contains("feature") && !answer.contains(&name), "{answer}");
+        }
+    }
+}
+
+/// The digest names the flags: it is the same for whoever got the same ones, and another for everybody else.
+#[test]
+fn a_digest_stands_for_the_flags_and_nothing_else() {
+    let mut environment = sample::environment(100);
+    // Somebody's own flag that is what everybody has.
+    environment.identity_overrides[0].flags[0].feature = environment.features[2].id;
+    environment.identity_overrides[0].flags[0].enabled = environment.features[2].default.enabled;
+    environment.identity_overrides[0].flags[0].value = environment.features[2].default.value.clone();
+    for hide_disabled in [false, true] {
+        environment.hide_disabled = hide_disabled;
+        let written = write(&environment, usize::MAX).unwrap();
+        let snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();
+        let (mut digests, mut answers) = (BTreeMap::new(), BTreeMap::new());
+        for number in 0..300 {
+            for role in [Role::Client, Role::Server] {
+                let mut subject = Subject::default();
+                snapshot.identify(&mut subject, &format!("user_{number}"));
+                let plan = if number % 2 == 0 { "pro" } else { "other" };
+                snapshot.set_trait(&mut subject, "plan", TraitValue::String(plan));
+                let (mut answer, mut ofrep) = (Vec::new(), Vec::new());
+                let digest = snapshot.write_flags(&mut subject, role, &mut answer);
+                assert_eq!(digest, snapshot.write_ofrep_flags(&mut subject, role, &mut ofrep), "in either dialect");
+                let answer = String::from_utf8(answer).unwrap();
+                assert_eq!(digests.entry(digest).or_insert_with(|| answer.clone()), &answer);
+                assert_eq!(*answers.entry(answer).or_insert(digest), digest);
+            }
+        }
+        assert!(digests.len() > 10, "{}", digests.len());
+    }
 }

@@ -1,6 +1,8 @@
 //! The answers that do not depend on the request, whole.
 
+use crate::hash::digest_of;
 use crate::json;
+use crate::layout::{END, state};
 use crate::model::{Context, Environment, Feature};
 
 /// `[item,item,...]`, and where the item of each feature begins; the last bound is the closing bracket.
@@ -8,6 +10,8 @@ use crate::model::{Context, Environment, Feature};
 pub(super) struct Answer {
     pub(super) body: Vec<u8>,
     pub(super) bounds: Vec<usize>,
+    /// The sum of the digests of the features in it.
+    pub(super) digest: u64,
 }
 
 /// The answer for each kind of key.
@@ -17,12 +21,14 @@ pub(super) struct Answers {
     pub(super) server: Answer,
 }
 
-/// Joins one item a feature (empty: left out) to an array. An item's range takes in the comma behind it.
-pub(super) fn join(items: Vec<Vec<u8>>) -> Answer {
+/// Joins one item a feature (empty: left out) and its digest to an array. An item's range takes in the comma behind it.
+pub(super) fn join(items: Vec<(Vec<u8>, u64)>) -> Answer {
     let mut body = vec![b'['];
     let mut bounds = Vec::with_capacity(items.len() + 1);
-    for item in items {
+    let mut sum = 0_u64;
+    for (item, digest) in items {
         bounds.push(body.len());
+        sum = sum.wrapping_add(digest);
         if !item.is_empty() {
             body.extend_from_slice(&item);
             body.push(b',');
@@ -36,7 +42,7 @@ pub(super) fn join(items: Vec<Vec<u8>>) -> Answer {
     }
     bounds.push(body.len());
     body.push(b']');
-    Answer { body, bounds }
+    Answer { body, bounds, digest: sum }
 }
 
 /// Every feature by its default.
@@ -47,9 +53,10 @@ pub(super) fn plain(environment: &Environment) -> Answers {
                 .features
                 .iter()
                 .map(|feature| {
-                    let hidden =
-                        (feature.server_only && !server) || (environment.hide_disabled && !feature.default.enabled);
-                    if hidden { Vec::new() } else { item(feature, &feature.default) }
+                    let hidden = !feature.served
+                        || (feature.server_only && !server)
+                        || (environment.hide_disabled && !feature.default.enabled);
+                    if hidden { (Vec::new(), 0) } else { item(feature, &feature.default) }
                 })
                 .collect(),
         )
@@ -57,12 +64,16 @@ pub(super) fn plain(environment: &Environment) -> Answers {
     Answers { client: answer(false), server: answer(true) }
 }
 
-fn item(feature: &Feature, context: &Context) -> Vec<u8> {
+fn item(feature: &Feature, context: &Context) -> (Vec<u8>, u64) {
     let mut item = flagsmith_head(feature);
-    item.extend_from_slice(crate::answer::state(context.enabled));
-    item.extend_from_slice(context.value.as_bytes());
-    item.push(b'}');
-    item
+    item.extend_from_slice(&flagsmith_tail(context));
+    item.pop(); // the comma
+    (item, digest_of(feature.id, context.enabled, context.value.as_bytes()))
+}
+
+/// The rest of a flag object of Flagsmith's dialect, and a comma.
+pub(super) fn flagsmith_tail(context: &Context) -> Vec<u8> {
+    [state(context.enabled), context.value.as_bytes(), END].concat()
 }
 
 /// The flag object of Flagsmith's dialect up to its state.

@@ -7,19 +7,17 @@ use super::WriteError;
 use super::blob::{Blob, offset};
 use crate::hash::Fingerprint;
 use crate::layout::{
-    ACCEPT, AUTOMATON, BACKTRACKING, Comparand, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_SEMVER, IS_TRUE,
-    Instruction, Member, Modulus, Operator, Pattern, Percentage, READS_FLAG, REJECT, Row, Set, Span,
+    ACCEPT, AUTOMATON, BACKTRACKING, BigInteger, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_PLAIN, IS_SEMVER, IS_TRUE,
+    Instruction, Member, Operator, Pattern, READS_FLAG, REJECT, Row, Span,
 };
 use crate::model::{self, Comparison, Condition, Junction, Rule, Test};
 use crate::number::Integer;
+use crate::semver;
 
 /// The tables that programs refer to, as they are stored.
 #[derive(Default)]
 pub(super) struct Operands {
-    pub(super) comparands: Vec<u8>,
-    pub(super) moduli: Vec<u8>,
-    pub(super) percentages: Vec<u8>,
-    pub(super) sets: Vec<u8>,
+    pub(super) big_integers: Vec<u8>,
     pub(super) members: Vec<u8>,
     pub(super) patterns: Vec<u8>,
     pub(super) programs: Vec<u8>,
@@ -140,66 +138,72 @@ impl Program<'_> {
     }
 
     fn condition(&mut self, condition: &Condition, on_true: Label, on_false: Label) -> Result<Label, WriteError> {
-        let (operator, operand) = match &condition.test {
+        let mut instruction = match &condition.test {
             // Reading a flag can close a cycle, also where the answer is known.
-            Test::Constant(false) if (self.reads_flag)(condition) => (Operator::In, self.set(&[])?),
+            Test::Constant(false) if (self.reads_flag)(condition) => self.set(&[])?,
             Test::Constant(holds) => return Ok(if *holds { on_true } else { on_false }),
-            Test::Compare(comparison, comparand) => (operator(*comparison), self.comparand(comparand)?),
-            Test::Contains(comparand) => (Operator::Contains, self.comparand(comparand)?),
-            Test::NotContains(comparand) => (Operator::NotContains, self.comparand(comparand)?),
-            Test::Matches(pattern) => (Operator::Matches, self.pattern(pattern)?),
-            Test::Modulo { divisor, remainder } => (
-                Operator::Modulo,
-                push(&mut self.operands.moduli, &Modulus { divisor: *divisor, remainder: *remainder })?,
-            ),
-            Test::In(members) => (Operator::In, self.set(members)?),
-            Test::Percentage { threshold } => {
-                let seed = self.blob.intern(self.segment.as_bytes())?;
-                (
-                    Operator::Percentage,
-                    push(&mut self.operands.percentages, &Percentage { threshold: *threshold, seed })?,
-                )
+            Test::Compare(comparison, comparand) => self.comparand(operator(*comparison), comparand)?,
+            Test::Contains(comparand) => self.comparand(Operator::Contains, comparand)?,
+            Test::NotContains(comparand) => self.comparand(Operator::NotContains, comparand)?,
+            Test::Matches(pattern) => Instruction { operand: self.pattern(pattern)?, ..plain(Operator::Matches) },
+            Test::Modulo { divisor, remainder } => {
+                Instruction { left: divisor.to_bits(), right: remainder.to_bits(), ..plain(Operator::Modulo) }
             }
-            Test::IsSet => (Operator::IsSet, 0),
-            Test::IsNotSet => (Operator::IsNotSet, 0),
+            Test::In(members) => self.set(members)?,
+            Test::Percentage { threshold } => Instruction {
+                left: threshold.to_bits(),
+                right: self.blob.intern(self.segment.as_bytes())?.to_word(),
+                ..plain(Operator::Percentage)
+            },
+            Test::IsSet => plain(Operator::IsSet),
+            Test::IsNotSet => plain(Operator::IsNotSet),
         };
         let limit = usize::from(u16::MAX);
-        let slot = u16::try_from(condition.property).map_err(|_| WriteError::TooMany {
+        instruction.slot = u16::try_from(condition.property).map_err(|_| WriteError::TooMany {
             what: "properties in conditions",
             count: condition.property,
             limit,
         })?;
-        let flags = if (self.reads_flag)(condition) { READS_FLAG } else { 0 };
-        let instruction = Instruction { operator: operator as u8, flags, slot, operand, on_true: 0, on_false: 0 };
+        if (self.reads_flag)(condition) {
+            instruction.flags |= READS_FLAG;
+        }
         self.instructions.push((instruction, on_true, on_false));
         Ok(Label::Behind(self.instructions.len() - 1))
     }
 
-    fn comparand(&mut self, comparand: &model::Comparand) -> Result<u32, WriteError> {
-        let mut row = Comparand { text: self.blob.intern(comparand.text.as_bytes())?, ..Comparand::default() };
+    fn comparand(&mut self, operator: Operator, comparand: &model::Comparand) -> Result<Instruction, WriteError> {
+        let mut row = Instruction { text: self.blob.intern(comparand.text.as_bytes())?, ..plain(operator) };
         if comparand.boolean {
             row.flags |= IS_TRUE;
         }
-        if comparand.semver {
-            row.flags |= IS_SEMVER;
-        }
         if let Some(float) = comparand.float {
             row.flags |= HAS_FLOAT;
-            row.float = float;
+            row.right = float.to_bits();
         }
         match comparand.integer.as_deref().and_then(Integer::parse) {
             Some(Integer::Small(small)) => {
                 row.flags |= HAS_INTEGER;
-                row.integer = small;
+                row.left = small.cast_unsigned();
             }
             Some(Integer::Big { negative, digits }) => {
                 row.flags |= HAS_BIG_INTEGER;
-                row.integer = if negative { -1 } else { 1 };
-                row.digits = self.blob.intern(digits.as_bytes())?;
+                let digits = self.blob.intern(digits.as_bytes())?;
+                let number = BigInteger { negative: u32::from(negative), digits };
+                row.operand = push(&mut self.operands.big_integers, &number)?;
             }
             None => {}
         }
-        push(&mut self.operands.comparands, &row)
+        if comparand.semver {
+            row.flags |= IS_SEMVER;
+            // What is a version is no number, whose place it takes.
+            if let Some([left, right]) = semver::plain(comparand.text.as_bytes())
+                && row.flags & (HAS_INTEGER | HAS_FLOAT) == 0
+            {
+                (row.left, row.right) = (left, right);
+                row.flags |= IS_PLAIN;
+            }
+        }
+        Ok(row)
     }
 
     fn pattern(&mut self, pattern: &model::Pattern) -> Result<u32, WriteError> {
@@ -217,7 +221,7 @@ impl Program<'_> {
         Ok(index)
     }
 
-    fn set(&mut self, members: &[String]) -> Result<u32, WriteError> {
+    fn set(&mut self, members: &[String]) -> Result<Instruction, WriteError> {
         let mut hashes: Vec<_> = members.iter().map(|member| self.fingerprint.hash96(member.as_bytes())).collect();
         hashes.sort_unstable();
         hashes.dedup();
@@ -225,8 +229,14 @@ impl Program<'_> {
         for hash in &hashes {
             self.operands.members.extend_from_slice(&Member { hash: *hash }.encode());
         }
-        push(&mut self.operands.sets, &Set { members: first, length: offset(hashes.len())? })
+        let members = Span { start: first, length: offset(hashes.len())? };
+        Ok(Instruction { left: members.to_word(), ..plain(Operator::In) })
     }
+}
+
+/// A condition that is not filled in yet.
+fn plain(operator: Operator) -> Instruction {
+    Instruction { operator: operator as u8, ..Instruction::default() }
 }
 
 /// Appends a row and returns its index.

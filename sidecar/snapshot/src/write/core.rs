@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::answers::{Answer, Answers, flagsmith_head, ofrep_head, ofrep_tail};
-use super::blob::{Blob, offset, value_length};
+use super::answers::{Answer, Answers, flagsmith_head, flagsmith_tail, ofrep_head, ofrep_tail};
+use super::blob::{Blob, offset};
 use super::code::{self, Operands};
 use super::{WriteError, head};
-use crate::hash::{Fingerprint, bucket};
+use crate::hash::{Fingerprint, bucket, digest_of};
 use crate::layout::{
     ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER,
     HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction, Key, Literal, Origin,
@@ -27,9 +27,9 @@ pub(super) struct Tables {
 #[derive(Default)]
 struct Builder {
     blob: Blob,
-    contexts: Rows<Context, 12>,
+    contexts: Rows<Context, 24>,
     splits: Rows<Split, 16>,
-    variants: Rows<Variant, 32>,
+    variants: Rows<Variant, 40>,
 }
 
 /// Encoded rows.
@@ -96,10 +96,7 @@ impl Tables {
         put(Section::Segments, segments);
         put(Section::Targets, targets);
         put(Section::Code, code);
-        put(Section::Comparands, operands.comparands);
-        put(Section::Moduli, operands.moduli);
-        put(Section::Percentages, operands.percentages);
-        put(Section::Sets, operands.sets);
+        put(Section::BigIntegers, operands.big_integers);
         put(Section::Members, operands.members);
         put(Section::Patterns, operands.patterns);
         put(Section::Programs, operands.programs);
@@ -132,7 +129,7 @@ impl Tables {
     ) -> Result<Vec<u8>, WriteError> {
         let mut blob = self.blob.clone();
         let mut bounds = Rows::<Word, 4>::default();
-        let mut rows = Rows::<AnswerRow, 12>::default();
+        let mut rows = Rows::<AnswerRow, 20>::default();
         let mut known: Vec<(&Answer, AnswerRow)> = Vec::new();
         for answer in [&answers.client, &answers.server, &defaults.client, &defaults.server] {
             let row = if let Some((_, row)) = known.iter().find(|(other, _)| *other == answer) {
@@ -141,6 +138,7 @@ impl Tables {
                 let row = AnswerRow {
                     body: Span { start: offset(blob.len())?, length: offset(answer.body.len())? },
                     bounds: bounds.next()?,
+                    digest: answer.digest,
                 };
                 blob.extend_from_slice(&answer.body);
                 for bound in &answer.bounds {
@@ -210,8 +208,8 @@ fn rank(segments: &[model::Segment], features: usize) -> Overrides {
 }
 
 impl Builder {
-    fn context(&mut self, context: &model::Context) -> Result<u32, WriteError> {
-        let value = self.blob.intern(context.value.as_bytes())?;
+    fn context(&mut self, feature: i64, context: &model::Context) -> Result<u32, WriteError> {
+        let digest = |value: &str| digest_of(feature, context.enabled, value.as_bytes());
         let split = match &context.split {
             None => 0,
             Some(split) => {
@@ -232,6 +230,7 @@ impl Builder {
                         value: self.blob.intern(variant.value.as_bytes())?,
                         key: self.blob.intern(key.as_bytes())?,
                         weight: self.blob.intern(variant.weight_text.as_bytes())?,
+                        digest: digest(&variant.value),
                     };
                     self.variants.push(&row)?;
                 }
@@ -239,9 +238,10 @@ impl Builder {
             }
         };
         self.contexts.push(&Context {
-            value: value.start,
-            value_length: value_length(value.length, context.enabled)?,
+            tail: self.blob.intern(&flagsmith_tail(context))?,
             split,
+            enabled: u32::from(context.enabled),
+            digest: digest(&context.value),
         })
     }
 
@@ -257,13 +257,13 @@ impl Builder {
         if own.len() > limit {
             return Err(WriteError::TooMany { what: "segment overrides of one feature", count: own.len(), limit });
         }
-        let context = self.context(&feature.default)?;
+        let context = self.context(feature.id, &feature.default)?;
         let first = ranked.next()?;
         for place in own {
             if let Some(content) =
                 environment.segments.get(place.segment).and_then(|segment| segment.overrides.get(place.position))
             {
-                let context = self.context(&content.context)?;
+                let context = self.context(feature.id, &content.context)?;
                 ranked.push(&Ranked { segment: offset(place.segment)?, context })?;
             }
         }

@@ -127,8 +127,8 @@ fn evaluated(
                 subject.clear();
                 let evaluation = snapshot.evaluation(&mut subject);
                 let mut out = Vec::new();
-                crate::answer::write_item(&evaluation, &mut subject, role, feature, &mut out);
-                out
+                let digest = crate::answer::write_item(&evaluation, &mut subject, role, feature, &mut out);
+                (out, digest)
             })
             .collect::<Vec<_>>()
     };

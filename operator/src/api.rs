@@ -22,7 +22,7 @@ pub use self::{
     refresh::Refresh,
     serve::{AppliedTo, Serve},
     source::{CaBundleRef, Document, Flagsmith, ObjectKeyRef, PlannedSource, Realtime, SecretKeyRef, Source},
-    status::{FeatureEnvironmentStatus, Finding, Pods},
+    status::{FeatureEnvironmentStatus, Finding, PastRevision, Pods},
 };
 
 /// A feature environment that is published to the pods of its namespace.
@@ -72,9 +72,23 @@ pub struct FeatureEnvironmentSpec {
     /// What keeps a document that is probably a mistake from being published.
     #[serde(default)]
     pub guard: Guard,
+    /// How many earlier revisions are kept, each in objects of its own that no pod mounts; `status.history` lists them.
+    #[serde(default = "three")]
+    #[schemars(range(min = 0, max = 20))]
+    pub revision_history_limit: i32,
+    /// A revision to go back to and stay at: one of `status.history`, or the one that is published. The source is still read, and
+    /// the newest revision is published once this is empty again.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[x_kube(validation = Rule::new("self.matches('^([0-9a-f]{12})?$')")
+        .message("write a revision as status.revision and status.history show it: twelve hexadecimal digits"))]
+    pub pin: String,
     /// Leave everything as it is: no fetch, no write.
     #[serde(default)]
     pub suspend: bool,
+}
+
+fn three() -> i32 {
+    3
 }
 
 /// The CustomResourceDefinition as YAML.

@@ -26,6 +26,8 @@ pub enum Step {
     Fetch,
     /// Pruning and compiling.
     Compile,
+    /// Keeping what something else takes the place of.
+    Archive,
     /// Making the cluster carry the snapshot.
     Publish,
     /// Telling pods that there is something new.
@@ -39,6 +41,7 @@ impl Step {
         match self {
             Self::Fetch => "fetch",
             Self::Compile => "compile",
+            Self::Archive => "archive",
             Self::Publish => "publish",
             Self::Nudge => "nudge",
             Self::Report => "report",

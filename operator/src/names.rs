@@ -5,6 +5,8 @@
 
 use std::{fmt, str::FromStr};
 
+use remora_snapshot::files;
+
 /// The API group, and the prefix of every label and annotation.
 pub const GROUP: &str = "remora.dev";
 
@@ -119,6 +121,19 @@ impl EnvironmentName {
         format!("remora-{self}-{FORMAT}-{file}")
     }
 
+    /// The object that keeps a file of an earlier revision. Revisions share files that are the same, but for the core, which is
+    /// found by the revision.
+    pub fn past_object(&self, file: &str, revision: &str, digest: &str) -> String {
+        let content = digest.get(..16).unwrap_or(digest);
+        let name = if file == files::CORE { format!("{revision}-{file}") } else { format!("{content}-{file}") };
+        self.past_prefix() + &name
+    }
+
+    /// What the names of all of these begin with.
+    pub fn past_prefix(&self) -> String {
+        format!("remora-{self}-{FORMAT}-history-")
+    }
+
     /// The annotation that tells a pod which revision of this environment it should have.
     pub fn revision_annotation(&self) -> String {
         format!("{}.{self}", annotation::REVISION)
@@ -157,7 +172,6 @@ impl FromStr for EnvironmentName {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use remora_snapshot::files;
 
     #[test]
     fn names_are_dns_labels_of_forty_characters() {
@@ -177,5 +191,12 @@ mod tests {
         let short: EnvironmentName = "storefront".parse().unwrap();
         assert_eq!(short.config_map(files::CORE), "remora-storefront-v1-core");
         assert_eq!(short.config_map(&files::overrides(3)), "remora-storefront-v1-overrides-03");
+        let (revision, digest) = ("0123456789ab", "f".repeat(64));
+        assert_eq!(short.past_object(files::CORE, revision, &digest), "remora-storefront-v1-history-0123456789ab-core");
+        assert_eq!(
+            short.past_object(&files::overrides(3), revision, &digest),
+            "remora-storefront-v1-history-ffffffffffffffff-overrides-03"
+        );
+        assert!(longest.past_object(&files::overrides(99), revision, &digest).len() <= 253);
     }
 }

@@ -6,6 +6,7 @@
 //! followed yet may still read the old core.
 
 mod error;
+mod history;
 mod object;
 mod record;
 mod snapshot;
@@ -25,11 +26,11 @@ use kube::{
 use remora_snapshot::files;
 use tokio::sync::OnceCell;
 
-use self::object::Verdict;
+use self::object::{Verdict, Wanted};
 pub use self::{
     error::Error,
     object::Owner,
-    record::Record,
+    record::{Past, Record},
     snapshot::{File, Snapshot},
 };
 use crate::names::{annotation, label};
@@ -99,77 +100,87 @@ impl Publisher {
         (owner.owns(&core) && core.deletion_timestamp.is_none()).then_some(core)
     }
 
-    /// Makes the cluster carry `snapshot`.
-    pub async fn publish(&self, owner: &Owner, snapshot: &Snapshot, ledger: &mut Ledger) -> Result<Published, Error> {
+    /// Makes the cluster carry `snapshot`, with `record` beside it.
+    pub async fn publish(
+        &self,
+        owner: &Owner,
+        snapshot: &Snapshot,
+        record: Option<&Record>,
+        ledger: &mut Ledger,
+    ) -> Result<Published, Error> {
         fits(snapshot)?;
-        let mut outdated = Vec::new();
+        let (mut objects, mut outdated) = (Vec::new(), Vec::new());
         for file in &snapshot.files {
-            if self.look_at(owner, file, snapshot, ledger).await? == Verdict::Outdated {
-                outdated.push(file);
+            let wanted = owner.live(file, snapshot, record);
+            objects.push(wanted.name.clone());
+            if self.look_at(owner, &wanted, ledger).await? == Verdict::Outdated {
+                outdated.push(wanted);
             }
         }
-        for file in &outdated {
-            let object = owner.object(file, snapshot);
-            let name = owner.environment.config_map(&file.name);
-            let version = write::apply(&self.client, &owner.namespace, &object).await?;
-            ledger.written.extend(version.map(|version| (name, version)));
+        for wanted in &outdated {
+            let version = write::apply(&self.client, &owner.namespace, &owner.object(wanted)).await?;
+            ledger.written.extend(version.map(|version| (wanted.name.clone(), version)));
         }
-        self.clear_surplus(owner, snapshot, ledger).await?;
-        let objects = snapshot.files.iter().map(|file| owner.environment.config_map(&file.name)).collect();
+        let past = record.map(|record| history::names(owner, &record.history)).unwrap_or_default();
+        let needed = |name: &str| past.contains(name) || objects.iter().any(|object| object == name);
+        self.clear_surplus(owner, needed, ledger).await?;
         Ok(Published { objects, written: outdated.len() })
     }
 
     /// What is published, for when it cannot be compiled again. None unless all of it is there and whole.
-    pub async fn recover(&self, owner: &Owner) -> Result<Option<Snapshot>, Error> {
+    pub async fn recover(&self, owner: &Owner) -> Result<Option<(Snapshot, Option<Record>)>, Error> {
         let Some(revision) = self.revision(owner) else {
             return Ok(None);
         };
         let record = self.record(owner);
         let mut files = Vec::new();
         for found in self.all(owner) {
-            let name = found.name.clone().unwrap_or_default();
-            let Some(object) = write::read(&self.client, &owner.namespace, &name).await? else {
-                return Ok(None);
-            };
-            let digest = object::annotation(&object.metadata, annotation::CONTENT).map(str::to_owned);
-            let entry = object.binary_data.into_iter().flatten().next();
-            let file = entry
-                .map(|(name, bytes)| File::new(name, bytes.0))
-                .filter(|file| Some(&file.digest) == digest.as_ref());
-            let Some(file) = file else {
+            let name = found.name.as_deref().unwrap_or_default();
+            if owner.is_past(name) {
+                continue;
+            }
+            let Some(file) = self.read(owner, name).await? else {
                 return Ok(None);
             };
             files.push(file);
         }
-        Ok(Some(Snapshot { record, ..Snapshot::new(revision, files) }))
+        Ok(Some((Snapshot::new(revision, files), record)))
     }
 
-    async fn look_at(
-        &self,
-        owner: &Owner,
-        file: &File,
-        snapshot: &Snapshot,
-        ledger: &Ledger,
-    ) -> Result<Verdict, Error> {
-        let name = owner.environment.config_map(&file.name);
-        let found = match self.known(owner, &name) {
+    /// The file that an object carries. None unless it is there and whole.
+    async fn read(&self, owner: &Owner, name: &str) -> Result<Option<File>, Error> {
+        let Some(object) = write::read(&self.client, &owner.namespace, name).await? else {
+            return Ok(None);
+        };
+        let entry = object.binary_data.into_iter().flatten().next();
+        let file = entry.map(|(name, bytes)| File::new(name, bytes.0));
+        let digest = object::annotation(&object.metadata, annotation::CONTENT);
+        Ok(file.filter(|file| Some(file.digest.as_str()) == digest))
+    }
+
+    async fn look_at(&self, owner: &Owner, wanted: &Wanted<'_>, ledger: &Ledger) -> Result<Verdict, Error> {
+        let found = match self.known(owner, &wanted.name) {
             Some(found) => Some(found),
             // Not ours by its label, but perhaps there.
-            None => write::metadata(&self.client, &owner.namespace, &name).await?,
+            None => write::metadata(&self.client, &owner.namespace, &wanted.name).await?,
         };
         let Some(found) = found else {
             return Ok(Verdict::Outdated);
         };
-        match owner.verdict(&found, file, snapshot, ledger.written.get(&name).map(String::as_str)) {
-            Verdict::Foreign => Err(Error::Conflict(name)),
+        match owner.verdict(&found, wanted, ledger.written.get(&wanted.name).map(String::as_str)) {
+            Verdict::Foreign => Err(Error::Conflict(wanted.name.clone())),
             verdict => Ok(verdict),
         }
     }
 
-    async fn clear_surplus(&self, owner: &Owner, snapshot: &Snapshot, ledger: &mut Ledger) -> Result<(), Error> {
-        let wanted = |name: &str| snapshot.files.iter().any(|file| owner.environment.config_map(&file.name) == name);
+    async fn clear_surplus(
+        &self,
+        owner: &Owner,
+        needed: impl Fn(&str) -> bool,
+        ledger: &mut Ledger,
+    ) -> Result<(), Error> {
         let surplus: Vec<ObjectMeta> =
-            self.all(owner).filter(|found| !found.name.as_deref().is_some_and(wanted)).collect();
+            self.all(owner).filter(|found| !found.name.as_deref().is_some_and(&needed)).collect();
         ledger.surplus.retain(|name, _| surplus.iter().any(|found| found.name.as_ref() == Some(name)));
         let now = Instant::now();
         for found in surplus {

@@ -6,6 +6,7 @@
 //! deletes or alters is written again at once, from memory: nobody else is needed for it.
 
 mod bring;
+mod carry;
 mod controller;
 mod error;
 mod judge;

@@ -20,7 +20,7 @@ use serde_json::json;
 
 pub use self::{
     conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
-    status::{Contents, Facts, Failure, Fetch, Publication},
+    status::{Contents, Facts, Failure, Fetch, Pin, Publication},
 };
 use crate::{
     api::{FeatureEnvironment, FeatureEnvironmentStatus},

@@ -10,6 +10,8 @@ mod admission;
 mod demo_path;
 mod document;
 mod environments;
+mod guard;
+mod history;
 mod https;
 mod object;
 mod outage;

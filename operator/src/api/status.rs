@@ -1,4 +1,4 @@
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,9 @@ pub struct FeatureEnvironmentStatus {
     /// remora.dev/confirm=REVISION` lets it, and no other, be published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_revision: Option<String>,
+    /// Earlier revisions that `spec.pin` can go back to, the latest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<PastRevision>,
     /// How many features it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features: Option<i64>,
@@ -75,6 +78,16 @@ pub struct Pods {
     /// What is wrong with those that did not follow in time, and what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+/// A revision that was published and is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PastRevision {
+    /// The revision.
+    pub revision: String,
+    /// Since when it was published.
+    pub published_at: Time,
 }
 
 /// Something in the document that works less well than its author may think.

@@ -39,15 +39,47 @@ pub(super) enum Verdict {
     Foreign,
 }
 
+/// An object as it should be.
+#[derive(Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) name: String,
+    file: &'a File,
+    annotations: BTreeMap<String, String>,
+}
+
 impl Owner {
-    /// The ConfigMap that carries `file`.
-    pub(super) fn object(&self, file: &File, snapshot: &Snapshot) -> ConfigMap {
+    /// The object that carries `file` of what is published.
+    pub(super) fn live<'a>(&self, file: &'a File, snapshot: &Snapshot, record: Option<&Record>) -> Wanted<'a> {
+        let mut annotations = annotations(file);
+        // Only the core changes with every revision: others stay unwritten while their bytes are the same.
+        if file.is_core() {
+            annotations.insert(annotation::REVISION.to_owned(), snapshot.revision.clone());
+            let record = record.and_then(|record| serde_json::to_string(record).ok());
+            annotations.extend(record.map(|record| (annotation::RECORD.to_owned(), record)));
+        }
+        Wanted { name: self.environment.config_map(&file.name), file, annotations }
+    }
+
+    /// The object that keeps `file` of an earlier revision.
+    pub(super) fn past<'a>(&self, file: &'a File, revision: &str) -> Wanted<'a> {
+        let name = self.environment.past_object(&file.name, revision, &file.digest);
+        Wanted { name, file, annotations: annotations(file) }
+    }
+
+    /// Whether an object of this name keeps a file of an earlier revision.
+    pub(super) fn is_past(&self, name: &str) -> bool {
+        name.starts_with(&self.environment.past_prefix())
+    }
+
+    /// The ConfigMap itself.
+    pub(super) fn object(&self, wanted: &Wanted<'_>) -> ConfigMap {
+        let Wanted { name, file, annotations } = wanted;
         ConfigMap {
             metadata: ObjectMeta {
-                name: Some(self.environment.config_map(&file.name)),
+                name: Some(name.clone()),
                 namespace: Some(self.namespace.clone()),
                 labels: Some(self.labels()),
-                annotations: Some(annotations(file, snapshot)),
+                annotations: Some(annotations.clone()),
                 owner_references: Some(vec![self.reference.clone()]),
                 ..ObjectMeta::default()
             },
@@ -63,15 +95,9 @@ impl Owner {
             .collect()
     }
 
-    /// What to do about the object with this metadata, which `file` belongs into. `written` is its version after our last
-    /// write, where we remember it: a later version was written by somebody.
-    pub(super) fn verdict(
-        &self,
-        found: &ObjectMeta,
-        file: &File,
-        snapshot: &Snapshot,
-        written: Option<&str>,
-    ) -> Verdict {
+    /// What to do about the object with this metadata, which has the name of the wanted one. `written` is its version after
+    /// our last write, where we remember it: a later version was written by somebody.
+    pub(super) fn verdict(&self, found: &ObjectMeta, wanted: &Wanted<'_>, written: Option<&str>) -> Verdict {
         if !self.owns(found) {
             return Verdict::Foreign;
         }
@@ -79,7 +105,7 @@ impl Owner {
             Some(version) => found.resource_version.as_deref() == Some(version),
             None => written_by_us_alone(found) && self.is_labelled(found) && self.refers(found),
         };
-        let carries = carries(found.annotations.as_ref(), &annotations(file, snapshot));
+        let carries = carries(found.annotations.as_ref(), &wanted.annotations);
         if untouched && carries { Verdict::Current } else { Verdict::Outdated }
     }
 
@@ -101,18 +127,11 @@ impl Owner {
     }
 }
 
-fn annotations(file: &File, snapshot: &Snapshot) -> BTreeMap<String, String> {
-    let mut annotations = BTreeMap::from([
+fn annotations(file: &File) -> BTreeMap<String, String> {
+    BTreeMap::from([
         (annotation::CONTENT.to_owned(), file.digest.clone()),
         (RELOADER_IGNORE.to_owned(), "true".to_owned()),
-    ]);
-    // Only the core changes with every revision: others stay unwritten while their bytes are the same.
-    if file.is_core() {
-        annotations.insert(annotation::REVISION.to_owned(), snapshot.revision.clone());
-        let record = snapshot.record.as_ref().and_then(|record| serde_json::to_string(record).ok());
-        annotations.extend(record.map(|record| (annotation::RECORD.to_owned(), record)));
-    }
-    annotations
+    ])
 }
 
 /// An annotation's value.
@@ -180,7 +199,8 @@ mod tests {
     /// As the API server keeps it after our write.
     fn published() -> ObjectMeta {
         let snapshot = snapshot();
-        let mut meta = owner().object(&snapshot.files[0], &snapshot).metadata;
+        let owner = owner();
+        let mut meta = owner.object(&owner.live(&snapshot.files[0], &snapshot, None)).metadata;
         meta.resource_version = Some("7".to_owned());
         meta.managed_fields = Some(vec![entry(FIELD_MANAGER, "Apply")]);
         meta
@@ -188,7 +208,8 @@ mod tests {
 
     fn verdict(meta: &ObjectMeta, written: Option<&str>) -> Verdict {
         let snapshot = snapshot();
-        owner().verdict(meta, &snapshot.files[0], &snapshot, written)
+        let owner = owner();
+        owner.verdict(meta, &owner.live(&snapshot.files[0], &snapshot, None), written)
     }
 
     #[test]
@@ -232,7 +253,11 @@ mod tests {
     #[test]
     fn only_the_core_tells_the_revision() {
         let file = File::new("overrides-00".to_owned(), vec![1]);
-        assert!(!annotations(&file, &snapshot()).contains_key(annotation::REVISION));
-        assert!(annotations(&snapshot().files[0], &snapshot()).contains_key(annotation::REVISION));
+        let tells = |file: &File| {
+            let wanted = owner().live(file, &snapshot(), None);
+            wanted.annotations.contains_key(annotation::REVISION)
+        };
+        assert!(!tells(&file));
+        assert!(tells(&snapshot().files[0]));
     }
 }

@@ -1,17 +1,14 @@
 use remora_snapshot::files;
 
-use super::record::Record;
 use crate::{compile::Compiled, digest::digest};
 
 /// An environment at one revision, as it is published: what was compiled, or what was found published after a restart.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// The revision.
     pub revision: String,
     /// Overrides first, the core last: the order in which they are written.
     pub files: Vec<File>,
-    /// What is written beside it.
-    pub record: Option<Record>,
 }
 
 /// One file of a snapshot: one object.
@@ -42,7 +39,7 @@ impl Snapshot {
     /// A snapshot of these files.
     pub fn new(revision: String, mut files: Vec<File>) -> Self {
         files.sort_by(|a, b| a.is_core().cmp(&b.is_core()).then_with(|| a.name.cmp(&b.name)));
-        Self { revision, files, record: None }
+        Self { revision, files }
     }
 
     /// The bytes of all files.

@@ -8,6 +8,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
+    carry::Carried,
     error::Error,
     judge::Candidate,
     memory::{Memory, Provenance},
@@ -119,9 +120,11 @@ impl Turn<'_> {
             match tokio::time::timeout(LOOK_AFTER, &mut fetching).await {
                 Ok(fetched) => return fetched,
                 Err(_) => {
-                    if let Some(snapshot) = &memory.snapshot {
+                    if let Some(Carried { snapshot, record, .. }) = &memory.carried {
                         // What fails here fails again after the fetch, and is reported then.
-                        let _ = self.context.publisher.publish(owner, snapshot, &mut memory.ledger).await;
+                        let again =
+                            self.context.publisher.publish(owner, snapshot, record.as_ref(), &mut memory.ledger);
+                        let _ = again.await;
                     }
                 }
             }

@@ -1,14 +1,14 @@
 //! Between compile and publish: what was compiled becomes what is carried, unless it has to be confirmed first.
 
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::sync::Arc;
+
 use kube::ResourceExt;
 
 use super::{memory::Memory, turn::Turn};
 use crate::{
     guard::{Objection, Outline},
     names::annotation,
-    publish::{Owner, Record, Snapshot},
+    publish::{Owner, Snapshot},
     report::{Contents, Failure},
 };
 
@@ -39,7 +39,7 @@ impl Turn<'_> {
         memory.uncompiled = None;
         memory.failures = 0;
         let Some(objection) = self.objection(owner, memory, &candidate) else {
-            return self.accept(owner, memory, candidate);
+            return self.accept(memory, candidate);
         };
         let failure = self.failure(&objection, &candidate.snapshot.revision);
         if memory.withheld.as_ref().is_none_or(|withheld| withheld.failure != failure) {
@@ -50,18 +50,17 @@ impl Turn<'_> {
     }
 
     /// What was held back and is confirmed by now is accepted.
-    pub(super) fn confirm(&self, owner: &Owner, memory: &mut Memory) {
+    pub(super) fn confirm(&self, memory: &mut Memory) {
         if let Some(confirmed) = memory.withheld.take_if(|withheld| self.is_confirmed(withheld.revision())) {
-            self.accept(owner, memory, confirmed.candidate);
+            self.accept(memory, confirmed.candidate);
         }
     }
 
     fn objection(&self, owner: &Owner, memory: &Memory, candidate: &Candidate) -> Option<Objection> {
         let revision = &candidate.snapshot.revision;
-        let carried = memory.snapshot.as_ref().map(|snapshot| snapshot.revision.clone());
-        if carried.or_else(|| self.context.publisher.revision(owner)).as_ref() == Some(revision)
-            || self.is_confirmed(revision)
-        {
+        let at_hand = memory.carried_snapshot().into_iter().chain(memory.newest.clone());
+        let mut known = at_hand.map(|snapshot| snapshot.revision.clone()).chain(self.context.publisher.revision(owner));
+        if known.any(|known| known == *revision) || self.is_confirmed(revision) {
             return None;
         }
         let before = match &memory.outline {
@@ -73,25 +72,13 @@ impl Turn<'_> {
         candidate.outline.objection(&before?, percent)
     }
 
-    fn accept(&self, owner: &Owner, memory: &mut Memory, candidate: Candidate) {
-        let Candidate { mut snapshot, contents, outline } = candidate;
-        // What is published already stays published since then, and is not written again for a newer date.
-        let before = match &memory.snapshot {
-            Some(carried) => Some((carried.revision.clone(), carried.record.clone())),
-            None => {
-                self.context.publisher.revision(owner).map(|revision| (revision, self.context.publisher.record(owner)))
-            }
-        };
-        let same = before.filter(|(revision, _)| *revision == snapshot.revision).and_then(|(_, record)| record);
-        snapshot.record = Some(match same {
-            Some(record) if record.document.is_from_the_source_of(&outline) => record,
-            Some(record) => Record { document: outline.clone(), ..record },
-            None => Record { published_at: Time(now_in_seconds()), document: outline.clone() },
-        });
+    fn accept(&self, memory: &mut Memory, candidate: Candidate) {
+        let Candidate { snapshot, contents, outline } = candidate;
         memory.withheld = None;
         memory.contents = Some(contents);
+        memory.reported = None;
         memory.outline = Some(outline);
-        memory.snapshot = Some(snapshot);
+        memory.newest = Some(Arc::new(snapshot));
     }
 
     fn is_confirmed(&self, revision: &str) -> bool {
@@ -105,10 +92,4 @@ impl Turn<'_> {
         );
         Failure { reason: objection.reason(), message }
     }
-}
-
-/// As the API server keeps times.
-fn now_in_seconds() -> Timestamp {
-    let now = Timestamp::now();
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
 }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
@@ -18,7 +18,7 @@ use crate::{
     wake::Haste,
 };
 
-use super::{judge::Withheld, schedule};
+use super::{carry::Carried, judge::Withheld, schedule};
 
 /// Which object: its name may come again, this does not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,10 +51,14 @@ pub(super) struct Memory {
     pub(super) whole: Option<Instant>,
     /// The key that was refused, and when.
     pub(super) refused: Option<(EnvironmentKey, Instant)>,
-    /// The last good snapshot: what the cluster should carry.
-    pub(super) snapshot: Option<Snapshot>,
-    /// What is in it, until it was reported.
+    /// The snapshot that was accepted last.
+    pub(super) newest: Option<Arc<Snapshot>>,
+    /// What is in it.
     pub(super) contents: Option<Contents>,
+    /// The revision whose contents were reported.
+    pub(super) reported: Option<String>,
+    /// What the cluster should carry: the newest, or what is pinned, or the last good one.
+    pub(super) carried: Option<Carried>,
     /// Why the document that came last is not the one that is published.
     pub(super) uncompiled: Option<Failure>,
     /// What came last and has to be confirmed.
@@ -72,7 +76,7 @@ impl Memory {
     /// What the next fetch should know.
     pub(super) fn lessons(&self, now: Instant) -> Lessons {
         let whole_is_due = self.whole.is_none_or(|whole| now.duration_since(whole) >= schedule::UNCONDITIONAL);
-        let held = self.held.clone().filter(|_| !whole_is_due && self.failures == 0 && self.snapshot.is_some());
+        let held = self.held.clone().filter(|_| !whole_is_due && self.failures == 0 && self.newest.is_some());
         let refused = self.refused.as_ref().filter(|(_, since)| now.duration_since(*since) < schedule::REFUSED);
         Lessons { held, refused: refused.map(|(key, _)| key.clone()) }
     }
@@ -89,6 +93,10 @@ impl Memory {
             self.uncompiled = None;
             self.withheld = None;
         }
+    }
+
+    pub(super) fn carried_snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.carried.as_ref().map(|carried| Arc::clone(&carried.snapshot))
     }
 
     pub(super) fn is_due(&self, now: Instant) -> bool {

@@ -1,6 +1,9 @@
 //! One FeatureEnvironment in the course of one reconciliation.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -19,9 +22,9 @@ use crate::{
     metrics::Step,
     names::EnvironmentName,
     nudge::Nudged,
-    publish::Owner,
+    publish::{Owner, Snapshot},
     realtime::Target,
-    report::{FETCHED, Facts, Fetch, Publication},
+    report::{FETCHED, Facts, Fetch, Pin, Publication},
     wake::Haste,
 };
 
@@ -67,6 +70,8 @@ impl<'a> Turn<'a> {
             revision: None,
             held: None,
             pods: None,
+            pin: Pin::None,
+            history: Vec::new(),
             realtime: None,
             stale_after: schedule::stale_after(self.spec.refresh.interval.get()),
         };
@@ -78,11 +83,9 @@ impl<'a> Turn<'a> {
                 }
                 facts.held = memory.withheld.as_ref().map(|withheld| withheld.revision().to_owned());
                 facts.realtime = self.listen(memory);
+                facts.revision = facts.revision.take().or_else(|| self.context.publisher.revision(&owner));
+                facts.history = self.history(&owner, memory, facts.revision.as_ref());
                 facts.pods = self.attend(&owner, memory, &facts);
-                facts.revision = match (&facts.publication, &memory.snapshot) {
-                    (Publication::Done { .. }, Some(snapshot)) => Some(snapshot.revision.clone()),
-                    _ => self.context.publisher.revision(&owner),
-                };
             }
         }
         self.report(memory, facts).await?;
@@ -92,8 +95,10 @@ impl<'a> Turn<'a> {
     /// fetch → prune → compile → publish. Whatever fails, the last good snapshot stays published.
     async fn work(&self, owner: &Owner, memory: &mut Memory, facts: &mut Facts) {
         let urgent = self.context.memories.take_urgency(&self.namespace, &self.name);
-        let lost =
-            memory.failures == 0 && memory.snapshot.is_none() && self.context.publisher.revision(owner).is_none();
+        let lost = memory.failures == 0
+            && memory.newest.is_none()
+            && memory.carried.is_none()
+            && self.context.publisher.revision(owner).is_none();
         if urgent == Some(Haste::FetchWhole) {
             memory.whole = None;
         }
@@ -113,7 +118,7 @@ impl<'a> Turn<'a> {
                 }
             }
         }
-        self.confirm(owner, memory);
+        self.confirm(memory);
         if memory.withheld.is_some() {
             self.recover(owner, memory).await;
         }
@@ -127,39 +132,10 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Makes the cluster carry what is held.
-    async fn publish(&self, owner: &Owner, memory: &mut Memory, facts: &mut Facts) -> Result<(), Error> {
-        if let Some(snapshot) = &memory.snapshot {
-            let step = self.context.metrics.begin(Step::Publish);
-            match self.context.publisher.publish(owner, snapshot, &mut memory.ledger).await {
-                Ok(published) => {
-                    step.end(if published.written == 0 { "Unchanged" } else { "Done" });
-                    if published.written > 0 {
-                        let (namespace, environment, revision) = (&self.namespace, &self.name, &snapshot.revision);
-                        tracing::info!(namespace, environment, revision, objects = published.written, "published");
-                    }
-                    memory.retry_publish = None;
-                    memory.publish_failures = 0;
-                    facts.publication =
-                        Publication::Done { objects: published.objects, contents: memory.contents.take() };
-                }
-                Err(error) => {
-                    step.end(error.reason());
-                    return Err(error.into());
-                }
-            }
-        }
-        let withheld = memory.withheld.as_ref().map(|withheld| &withheld.failure);
-        if let Some(failure) = memory.uncompiled.as_ref().or(withheld) {
-            facts.publication = Publication::Failed(failure.clone());
-        }
-        Ok(())
-    }
-
     /// Tells the pods that there is something new. Kubelets bring it to them in any case, so that a failure is only
     /// logged and counted, and tried again with the next turn.
     async fn nudge(&self, owner: &Owner, memory: &mut Memory) {
-        let Some(revision) = memory.snapshot.as_ref().map(|snapshot| snapshot.revision.clone()) else { return };
+        let Some(revision) = memory.carried_snapshot().map(|snapshot| snapshot.revision.clone()) else { return };
         if !self.spec.delivery.nudge || memory.told.as_ref() == Some(&revision) {
             return;
         }
@@ -200,7 +176,8 @@ impl<'a> Turn<'a> {
             self.context.followers.leave(&self.namespace, &self.name);
             return None;
         }
-        let snapshot = memory.snapshot.as_ref().filter(|_| matches!(facts.publication, Publication::Done { .. }))?;
+        let published = |snapshot: &Arc<Snapshot>| facts.revision.as_ref() == Some(&snapshot.revision);
+        let snapshot = memory.carried_snapshot().filter(published)?;
         let pods = self.context.followers.attend(Subject {
             uid: self.environment.uid().unwrap_or_default(),
             namespace: self.namespace.clone(),
@@ -213,19 +190,8 @@ impl<'a> Turn<'a> {
         Some(pods)
     }
 
-    /// After a restart, while nothing newer may be published, what is published is all there is: it becomes what is carried.
-    async fn recover(&self, owner: &Owner, memory: &mut Memory) {
-        if memory.snapshot.is_none() {
-            match self.context.publisher.recover(owner).await {
-                Ok(snapshot) => memory.snapshot = snapshot,
-                Err(error) => {
-                    tracing::warn!(namespace = self.namespace, environment = self.name, %error, "not recovered");
-                }
-            }
-        }
-    }
-
     async fn report(&self, memory: &mut Memory, facts: Facts) -> Result<(), Error> {
+        let published = facts.revision.clone().filter(|_| matches!(facts.publication, Publication::Done { .. }));
         let unknown = FeatureEnvironmentStatus::default();
         let previous = memory.status.as_ref().or(self.environment.status.as_ref()).unwrap_or(&unknown);
         let step = self.context.metrics.begin(Step::Report);
@@ -237,6 +203,7 @@ impl<'a> Turn<'a> {
             self.context.metrics.environments.condition(&self.namespace, &self.name, &condition.type_, is_true);
         }
         self.context.metrics.environments.held(&self.namespace, &self.name, status.held_revision.is_some());
+        memory.reported = published.or(memory.reported.take());
         memory.status = Some(status);
         Ok(())
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, State, again, find, next};
-use crate::api::{FeatureEnvironmentStatus, Finding, Pods};
+use crate::api::{FeatureEnvironmentStatus, Finding, PastRevision, Pods};
 
 /// Findings that are listed; all are counted.
 const FINDINGS_MAX: usize = 20;
@@ -28,6 +28,10 @@ pub struct Facts {
     pub pods: Option<Pods>,
     /// How it stands with the source's stream of changes, if one is followed.
     pub realtime: Option<String>,
+    /// What became of the pin.
+    pub pin: Pin,
+    /// Earlier revisions that are kept.
+    pub history: Vec<PastRevision>,
     /// The revision that is held back.
     pub held: Option<String>,
     /// How long a source may fail before what is published is called stale.
@@ -54,6 +58,20 @@ pub enum Fetch {
     Refused(Failure),
     /// The source could not be read.
     Failed(Failure),
+}
+
+/// What became of `spec.pin`.
+#[derive(Clone, Debug)]
+pub enum Pin {
+    /// There is none.
+    None,
+    /// It is what is carried.
+    Kept {
+        /// What would be published without it, where that is something else.
+        newest: Option<String>,
+    },
+    /// There is no such revision.
+    Unknown(Failure),
 }
 
 /// What became of a publication.
@@ -108,6 +126,7 @@ pub(super) fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Tim
         revision: facts.revision,
         realtime: facts.realtime,
         pods: facts.pods.or(status.pods),
+        history: facts.history,
         ..status
     }
 }
@@ -130,7 +149,7 @@ fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Cond
         (None, Some(before)) => again(before, facts.generation),
         (None, None) => next(None, kind, State::unknown("Pending", "not tried yet"), facts.generation, now),
     };
-    let accepted = step(ACCEPTED, accepted(facts));
+    let accepted = step(ACCEPTED, accepted(facts, find(previous, ACCEPTED)));
     let fetched = step(FETCHED, fetched(facts));
     let published = step(PUBLISHED, published(facts));
     let ready = step(READY, Some(ready(facts, &fetched, &published)));
@@ -138,14 +157,19 @@ fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Cond
     vec![accepted, fetched, published, ready, stale]
 }
 
-fn accepted(facts: &Facts) -> Option<State> {
-    match &facts.fetch {
+fn accepted(facts: &Facts, before: Option<&Condition>) -> Option<State> {
+    let good = || Some(State::yes("Accepted", "the spec and what it refers to can be used"));
+    match (&facts.fetch, &facts.pin) {
         _ if facts.suspended => {
             Some(State::yes("Suspended", "spec.suspend is true: nothing is fetched, and nothing is written"))
         }
-        Fetch::Refused(failure) => Some(State::no(failure.reason, failure.message.clone())),
-        Fetch::Done | Fetch::Failed(_) => Some(State::yes("Accepted", "the spec and what it refers to can be used")),
-        Fetch::NotDue => None,
+        (Fetch::Refused(failure), _) | (_, Pin::Unknown(failure)) => {
+            Some(State::no(failure.reason, failure.message.clone()))
+        }
+        (Fetch::Done | Fetch::Failed(_), _) => good(),
+        // The revision has come that was waited for.
+        (Fetch::NotDue, Pin::Kept { .. }) if before.is_some_and(|before| before.reason == "UnknownRevision") => good(),
+        (Fetch::NotDue, _) => None,
     }
 }
 
@@ -159,11 +183,20 @@ fn fetched(facts: &Facts) -> Option<State> {
 
 fn published(facts: &Facts) -> Option<State> {
     match (&facts.publication, &facts.revision) {
-        (Publication::Done { objects, .. }, _) => Some(State::yes("Published", in_objects(objects.len()))),
+        (Publication::Done { objects, .. }, _) => Some(match &facts.pin {
+            Pin::Kept { newest } => State::yes("Pinned", pinned(objects.len(), newest.as_deref())),
+            Pin::None | Pin::Unknown(_) => State::yes("Published", in_objects(objects.len())),
+        }),
         (Publication::Failed(failure), _) => Some(State::no(failure.reason, failure.message.clone())),
         (Publication::None, Some(_)) => None,
         (Publication::None, None) => Some(State::no("Pending", "nothing has been fetched that could be published")),
     }
+}
+
+fn pinned(objects: usize, newest: Option<&str>) -> String {
+    let newest =
+        newest.map(|newest| format!("; without spec.pin, revision {newest} would be published")).unwrap_or_default();
+    format!("{}; spec.pin keeps it there, and the source is read all the same{newest}", in_objects(objects))
 }
 
 fn in_objects(count: usize) -> String {
@@ -205,6 +238,7 @@ fn stale(facts: &Facts, fetched: &Condition, published: &Condition, now: Timesta
     let failing = [fetched, published].into_iter().filter(|condition| condition.status == "False");
     let Some(cause) = failing.min_by_key(|condition| condition.last_transition_time.0) else {
         return match fetched.status.as_str() {
+            _ if matches!(facts.pin, Pin::Kept { .. }) => State::no("Pinned", "spec.pin keeps what is published"),
             "True" => State::no("Current", "the source confirms what is published"),
             _ => State::unknown("Pending", "the source was not read yet"),
         };

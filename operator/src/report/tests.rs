@@ -18,6 +18,8 @@ fn facts(fetch: Fetch, publication: Publication, revision: Option<&str>) -> Fact
         revision: revision.map(str::to_owned),
         held: None,
         pods: None,
+        pin: Pin::None,
+        history: Vec::new(),
         realtime: None,
         stale_after: HOUR,
     }

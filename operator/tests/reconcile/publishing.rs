@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::ConfigMap,
+    apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
+};
 use kube::{core::PartialObjectMeta, runtime::reflector::store::Writer};
-use remora_operator::publish::{Error, File, Ledger, Owner, Publisher, Snapshot};
+use remora_operator::publish::{Error, File, Ledger, Owner, Past, Publisher, Snapshot};
 use remora_snapshot::files;
 
 use super::cluster::{Cluster, watch};
@@ -27,7 +31,7 @@ impl Desk {
     async fn publish(&mut self, snapshot: &Snapshot) -> (Result<usize, Error>, Vec<String>) {
         self.cluster.observe(&mut self.writer);
         self.cluster.calls();
-        let published = self.publisher.publish(&owner(), snapshot, &mut self.ledger).await;
+        let published = self.publisher.publish(&owner(), snapshot, None, &mut self.ledger).await;
         (published.map(|published| published.written), self.cluster.calls())
     }
 }
@@ -132,9 +136,47 @@ async fn what_is_published_can_be_recovered_whole_or_not_at_all() {
     let published = snapshot("1", &[("core", "c"), ("overrides-00", "x")]);
     desk.publish(&published).await.0.unwrap();
     desk.cluster.observe(&mut desk.writer);
-    assert_eq!(desk.publisher.recover(&owner()).await.unwrap(), Some(published));
+    assert_eq!(desk.publisher.recover(&owner()).await.unwrap(), Some((published, None)));
     let mut altered = desk.cluster.get("remora-a-v1-overrides-00").unwrap();
     altered["binaryData"]["overrides-00"] = serde_json::json!("AAAA");
     desk.cluster.put(&altered);
     assert_eq!(desk.publisher.recover(&owner()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn earlier_revisions_share_what_did_not_change() {
+    let mut desk = Desk::new(Duration::MAX);
+    let (first, second) = (
+        snapshot("1", &[("core", "c"), ("overrides-00", "x")]),
+        snapshot("2", &[("core", "d"), ("overrides-00", "x")]),
+    );
+    for snapshot in [&first, &second] {
+        desk.cluster.observe(&mut desk.writer);
+        desk.publisher.archive(&owner(), snapshot, &desk.ledger).await.unwrap();
+    }
+    let names = desk.cluster.names();
+    assert_eq!(names.len(), 3, "{names:?}");
+    let past = |snapshot: &Snapshot| Past::of(snapshot, Time(Timestamp::UNIX_EPOCH));
+    assert_eq!(desk.publisher.restore(&owner(), &past(&first)).await.unwrap().as_ref(), Some(&first));
+    assert_eq!(desk.publisher.restore(&owner(), &past(&second)).await.unwrap().as_ref(), Some(&second));
+
+    // What one of them still needs stays.
+    desk.cluster.observe(&mut desk.writer);
+    desk.publisher.forget(&owner(), &[past(&first)], &[past(&second)]).await.unwrap();
+    assert_eq!(desk.cluster.names().len(), 2);
+    assert_eq!(desk.publisher.restore(&owner(), &past(&second)).await.unwrap().as_ref(), Some(&second));
+    assert_eq!(desk.publisher.restore(&owner(), &past(&first)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn copies_are_no_part_of_what_is_published() {
+    let mut desk = Desk::new(Duration::ZERO);
+    let first = snapshot("1", &[("core", "c")]);
+    desk.publish(&first).await.0.unwrap();
+    desk.publisher.archive(&owner(), &first, &desk.ledger).await.unwrap();
+    desk.cluster.observe(&mut desk.writer);
+    assert_eq!(desk.publisher.recover(&owner()).await.unwrap(), Some((first.clone(), None)));
+    // A copy that no record tells of is surplus.
+    let (_, calls) = desk.publish(&first).await;
+    assert_eq!(calls, ["delete remora-a-v1-history-1-core"]);
 }

@@ -1,0 +1,54 @@
+//! Earlier revisions: copies of what was published, in objects that no pod mounts. The core's record lists them.
+
+use std::collections::HashSet;
+
+use super::{
+    Error, Ledger, Publisher,
+    object::{Owner, Verdict},
+    record::Past,
+    snapshot::{File, Snapshot},
+    write,
+};
+
+impl Publisher {
+    /// Copies a snapshot that something else is about to take the place of. Files that an earlier copy has are not written.
+    pub async fn archive(&self, owner: &Owner, snapshot: &Snapshot, ledger: &Ledger) -> Result<(), Error> {
+        for file in &snapshot.files {
+            let wanted = owner.past(file, &snapshot.revision);
+            if self.look_at(owner, &wanted, ledger).await? == Verdict::Outdated {
+                write::apply(&self.client, &owner.namespace, &owner.object(&wanted)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An earlier revision. None unless all of it is there and whole.
+    pub async fn restore(&self, owner: &Owner, past: &Past) -> Result<Option<Snapshot>, Error> {
+        let mut files = Vec::new();
+        for (file, digest) in &past.files {
+            let name = owner.environment.past_object(file, &past.revision, digest);
+            let Some(found) = self.read(owner, &name).await?.filter(|found| found.digest == *digest) else {
+                return Ok(None);
+            };
+            files.push(File { name: file.clone(), ..found });
+        }
+        Ok(Some(Snapshot::new(past.revision.clone(), files)))
+    }
+
+    /// Deletes what the dropped revisions are made of and the kept ones are not. What is not seen yet goes as surplus.
+    pub async fn forget(&self, owner: &Owner, dropped: &[Past], kept: &[Past]) -> Result<(), Error> {
+        let kept = names(owner, kept);
+        for name in names(owner, dropped).difference(&kept) {
+            if let Some(found) = self.known(owner, name).filter(|found| owner.owns(found)) {
+                write::delete(&self.client, &owner.namespace, &found).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The objects of these revisions.
+pub(super) fn names(owner: &Owner, history: &[Past]) -> HashSet<String> {
+    let files = history.iter().flat_map(|past| past.files.iter().map(move |file| (&past.revision, file)));
+    files.map(|(revision, (file, digest))| owner.environment.past_object(file, revision, digest)).collect()
+}

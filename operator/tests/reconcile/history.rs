@@ -1,0 +1,198 @@
+//! Earlier revisions are kept, bounded, and gone back to.
+
+use serde_json::{Value, json};
+
+use super::{
+    CORE, Operator,
+    cluster::{Cluster, fenv},
+    document, flags, is,
+};
+
+/// One feature that changes its name with every revision.
+struct Story {
+    cluster: Cluster,
+    operator: Operator,
+    generation: i64,
+}
+
+impl Story {
+    fn new() -> Self {
+        let cluster = Cluster::default();
+        Self { operator: Operator::start(&cluster), cluster, generation: 0 }
+    }
+
+    /// A turn with this feature at the source, and this spec; returns its calls.
+    async fn turn(&mut self, feature: &str, spec: &Value) -> Vec<String> {
+        self.cluster.put(&flags(&document(feature)));
+        self.generation += 1;
+        let mut object = fenv(self.generation, spec);
+        if self.generation > 1 {
+            object["status"] = self.cluster.last_status();
+        }
+        self.operator.turn(object).await.1
+    }
+
+    fn restart(&mut self) {
+        self.operator = Operator::start(&self.cluster);
+    }
+
+    fn revision(&self) -> String {
+        self.cluster.last_status()["revision"].as_str().unwrap().to_owned()
+    }
+
+    fn published(&self) -> Value {
+        self.cluster.get(CORE).unwrap()["binaryData"].clone()
+    }
+
+    /// What the status lists.
+    fn history(&self) -> Vec<String> {
+        let status = self.cluster.last_status();
+        let history = status["history"].as_array().cloned().unwrap_or_default();
+        history.iter().map(|past| past["revision"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// What the cluster has.
+    fn kept(&self) -> Vec<String> {
+        let names = self.cluster.names();
+        names.iter().filter_map(|name| name.strip_prefix("remora-storefront-v1-history-")).map(str::to_owned).collect()
+    }
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn what_is_replaced_is_kept_first() {
+    let mut story = Story::new();
+    story.turn("a", &json!({})).await;
+    let (first, bytes) = (story.revision(), story.published());
+    let calls = story.turn("b", &json!({})).await;
+    let copy = format!("remora-storefront-v1-history-{first}-core");
+    assert_eq!(
+        calls[..4],
+        ["get flags".to_owned(), format!("get {copy}"), format!("patch {copy}"), format!("patch {CORE}")]
+    );
+    assert_eq!(story.history(), [first]);
+    let kept = story.cluster.get(&copy).unwrap();
+    assert_eq!(kept["binaryData"], bytes);
+    assert_eq!(kept["metadata"]["ownerReferences"][0]["uid"], "uid-1");
+    assert_eq!(kept["metadata"]["labels"]["app.kubernetes.io/managed-by"], "remora");
+}
+
+#[tokio::test]
+async fn no_more_is_kept_than_asked_for() {
+    let mut story = Story::new();
+    let two = json!({"revisionHistoryLimit": 2});
+    let mut revisions = Vec::new();
+    for feature in ["a", "b", "c", "d"] {
+        story.turn(feature, &two).await;
+        revisions.push(story.revision());
+    }
+    assert_eq!(story.history(), [revisions[2].clone(), revisions[1].clone()]);
+    assert_eq!(story.kept(), sorted(story.history().iter().map(|revision| format!("{revision}-core")).collect()));
+    // Less is enough: the rest goes.
+    story.turn("d", &json!({"revisionHistoryLimit": 0})).await;
+    assert!(story.history().is_empty() && story.kept().is_empty());
+    story.turn("e", &json!({"revisionHistoryLimit": 0})).await;
+    assert!(story.history().is_empty() && story.kept().is_empty());
+}
+
+#[tokio::test]
+async fn a_pin_goes_back_and_stays_until_it_is_taken_away() {
+    let mut story = Story::new();
+    story.turn("a", &json!({})).await;
+    let (first, bytes) = (story.revision(), story.published());
+    story.turn("b", &json!({})).await;
+    let second = story.revision();
+
+    let pinned = json!({"pin": first});
+    story.turn("b", &pinned).await;
+    assert_eq!((story.revision(), story.published()), (first.clone(), bytes.clone()));
+    assert_eq!(story.history(), std::slice::from_ref(&second));
+    let status = story.cluster.last_status();
+    is(&status, "Published", ("True", "Pinned"));
+    is(&status, "Ready", ("True", "Published"));
+    is(&status, "Stale", ("False", "Pinned"));
+    is(&status, "Fetched", ("True", "Synced"));
+
+    // What comes meanwhile waits, also over a restart.
+    story.turn("c", &pinned).await;
+    story.restart();
+    story.turn("c", &pinned).await;
+    assert_eq!((story.revision(), story.published()), (first.clone(), bytes.clone()));
+    // What somebody deletes is still restored, and a source that fails changes nothing.
+    story.cluster.take(CORE);
+    story.turn("c", &pinned).await;
+    assert_eq!(story.published(), bytes);
+
+    story.turn("c", &json!({})).await;
+    assert_ne!(story.revision(), first);
+    assert_eq!(story.history(), [first, second]);
+    is(&story.cluster.last_status(), "Published", ("True", "Published"));
+}
+
+#[tokio::test]
+async fn a_pin_that_is_unknown_says_what_there_is_and_changes_nothing() {
+    let mut story = Story::new();
+    story.turn("a", &json!({})).await;
+    let first = story.revision();
+    story.turn("b", &json!({})).await;
+    let (second, bytes) = (story.revision(), story.published());
+
+    let calls = story.turn("c", &json!({"pin": "0123456789ab"})).await;
+    assert!(!calls.iter().any(|call| call.starts_with("patch")), "{calls:?}");
+    assert_eq!((story.revision(), story.published()), (second.clone(), bytes));
+    let status = story.cluster.last_status();
+    is(&status, "Accepted", ("False", "UnknownRevision"));
+    is(&status, "Ready", ("True", "Published"));
+    let message = status["conditions"][0]["message"].as_str().unwrap();
+    assert!(message.contains(&format!("{second} (is published), {first} (was published at 20")), "{message}");
+
+    story.turn("c", &json!({"pin": first})).await;
+    is(&story.cluster.last_status(), "Accepted", ("True", "Accepted"));
+    assert_eq!(story.revision(), first);
+}
+
+#[tokio::test]
+async fn a_damaged_copy_is_not_published() {
+    let mut story = Story::new();
+    story.turn("a", &json!({})).await;
+    let first = story.revision();
+    story.turn("b", &json!({})).await;
+    let second = story.revision();
+    let copy = format!("remora-storefront-v1-history-{first}-core");
+    let mut altered = story.cluster.get(&copy).unwrap();
+    altered["binaryData"]["core"] = json!("AAAA");
+    story.cluster.put(&altered);
+    story.turn("b", &json!({"pin": first})).await;
+    is(&story.cluster.last_status(), "Accepted", ("False", "UnknownRevision"));
+    assert_eq!(story.revision(), second);
+}
+
+#[tokio::test]
+async fn a_pin_outlives_the_limit() {
+    let mut story = Story::new();
+    let one = |pin: &str| json!({"revisionHistoryLimit": 1, "pin": pin});
+    story.turn("a", &one("")).await;
+    let first = story.revision();
+    story.turn("b", &one("")).await;
+    story.turn("b", &one(&first)).await;
+    assert_eq!(story.kept().len(), 2, "the pinned one and the one before it");
+    story.turn("c", &one("")).await;
+    assert_eq!(story.history(), [first]);
+    assert_eq!(story.kept().len(), 1);
+}
+
+#[tokio::test]
+async fn a_copy_that_cannot_be_made_keeps_nothing_from_being_published() {
+    let mut story = Story::new();
+    story.turn("a", &json!({})).await;
+    let first = story.revision();
+    story.cluster.refuse(&format!("remora-storefront-v1-history-{first}-core"), 403, "exceeded quota: few");
+    story.turn("b", &json!({})).await;
+    is(&story.cluster.last_status(), "Published", ("True", "Published"));
+    assert_ne!(story.revision(), first);
+    assert!(story.history().is_empty());
+}

@@ -38,6 +38,8 @@ pub use self::{
     status = "FeatureEnvironmentStatus",
     derive = "PartialEq",
     doc = "A feature environment, published to the pods of its namespace that ask for it with the annotation remora.dev/inject.",
+    validation = Rule::new("!has(self.spec.serve) || !has(self.spec.serve.environmentDocument) || !self.spec.serve.environmentDocument || has(self.spec.source.flagsmith)")
+        .message("spec.serve.environmentDocument needs spec.source.flagsmith: the document is only handed out to the server-side key, which a source without a server does not have"),
     validation = Rule::new("size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
         .message("metadata.name must be a DNS label of at most 40 characters (lower-case letters, digits and '-'): names of objects and volumes are made of it"),
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),

@@ -4,6 +4,7 @@
 //! which automaton a regular expression is. What cannot be done is reported as a [`Finding`], and evaluates to false.
 
 mod condition;
+mod document;
 mod environment;
 mod finding;
 pub(crate) mod property;
@@ -18,10 +19,11 @@ pub use finding::Finding;
 pub use remora_snapshot::File;
 pub use remora_snapshot::model::EnvironmentFlags as Mode;
 
+use crate::document::Original;
 use crate::prune::Pruned;
 
 /// What the compilation needs beside the document.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Options<'a> {
     /// The FeatureEnvironment's name.
     pub environment: &'a str,
@@ -29,12 +31,14 @@ pub struct Options<'a> {
     pub server_keys: &'a [&'a str],
     /// What the answer without an identity applies.
     pub environment_flags: EnvironmentFlags,
+    /// The document as it came, where it is served to SDKs that evaluate by themselves.
+    pub document: Option<&'a Original>,
 }
 
 /// A compiled environment.
 #[derive(Debug, Clone)]
 pub struct Compiled {
-    /// The core first, then overrides files.
+    /// The core first, then overrides files, then the document's.
     pub files: Vec<File>,
     /// Names the content of all files.
     pub revision: Revision,
@@ -83,6 +87,9 @@ pub enum Error {
         /// Which feature.
         feature: String,
     },
+    /// The document itself cannot be served.
+    #[error("the document cannot be written for SDKs in local evaluation: {0}")]
+    Document(String),
     /// It does not fit.
     #[error(transparent)]
     Size(#[from] WriteError),
@@ -101,7 +108,11 @@ pub fn compile(pruned: &Pruned, options: &Options<'_>) -> Result<Compiled, Error
 /// # Errors
 /// As [`compile`].
 pub fn compile_to_files_of(bytes: usize, pruned: &Pruned, options: &Options<'_>) -> Result<Compiled, Error> {
-    let (mut environment, findings) = environment::model(pruned, options)?;
+    let (mut environment, mut findings) = environment::model(pruned, options)?;
+    if let Some(original) = options.document {
+        environment.document = Some(document::compress(original, pruned)?);
+        findings.extend(document::unseen(pruned));
+    }
     environment.notes = findings.iter().take(MOST_NOTES).map(ToString::to_string).collect();
     let written = remora_snapshot::write(&environment, bytes)?;
     Ok(Compiled {

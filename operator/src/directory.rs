@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use remora_snapshot::{ReadError, Snapshot, files};
+use remora_snapshot::{Document, ReadError, Snapshot, files};
 
 use crate::compile::Compiled;
 
@@ -99,28 +99,11 @@ pub fn write(directory: &Path, environment: &str, compiled: &Compiled) -> Result
 /// # Errors
 /// If there is none, or more than one and no name, or it is malformed.
 pub fn read(directory: &Path, environment: Option<&str>) -> Result<Snapshot<Vec<u8>>, Error> {
-    let volume = match environment {
-        Some(name) => directory.join(name),
-        None if directory.join(files::CORE).exists() => directory.to_owned(),
-        None => {
-            let mut names = environments(directory)?;
-            match (names.pop(), names.is_empty()) {
-                (None, _) => return Err(Error::NoSnapshot(directory.to_owned())),
-                (Some(only), true) => directory.join(only),
-                (Some(last), false) => {
-                    names.push(last);
-                    return Err(Error::Several { path: directory.to_owned(), names: names.join(", ") });
-                }
-            }
-        }
-    };
-    let load = |name: &str| {
-        let path = volume.join(name);
-        fs::read(&path).map_err(tried("read", &path)).map(|bytes| (path, bytes))
-    };
+    let volume = volume(directory, environment)?;
     if !volume.join(files::CORE).exists() {
         return Err(Error::NoSnapshot(volume));
     }
+    let load = |name: &str| load(&volume, name);
     let (path, core) = load(files::CORE)?;
     let mut snapshot = Snapshot::read(core).map_err(|source| Error::Read { path, source })?;
     for slot in 0..files::OVERRIDES_SLOTS {
@@ -131,6 +114,52 @@ pub fn read(directory: &Path, environment: Option<&str>) -> Result<Snapshot<Vec<
         }
     }
     Ok(snapshot)
+}
+
+/// Reads the document that is served beside a snapshot from the same directory, if there is one.
+///
+/// # Errors
+/// If it is malformed.
+pub fn read_document(
+    directory: &Path,
+    environment: Option<&str>,
+    snapshot: &Snapshot<Vec<u8>>,
+) -> Result<Option<Document<Vec<u8>>>, Error> {
+    let volume = volume(directory, environment)?;
+    if !snapshot.serves_document() || !volume.join(files::document(0)).exists() {
+        return Ok(None);
+    }
+    let (path, first) = load(&volume, &files::document(0))?;
+    let malformed = |source| Error::Read { path: path.clone(), source };
+    let mut parts = Vec::new();
+    for slot in 0..Document::<Vec<u8>>::count(&first).map_err(malformed)? {
+        parts.push(load(&volume, &files::document(slot))?.1);
+    }
+    snapshot.document(parts).map(Some).map_err(malformed)
+}
+
+fn load(volume: &Path, name: &str) -> Result<(PathBuf, Vec<u8>), Error> {
+    let path = volume.join(name);
+    fs::read(&path).map_err(tried("read", &path)).map(|bytes| (path, bytes))
+}
+
+/// The directory of one environment.
+fn volume(directory: &Path, environment: Option<&str>) -> Result<PathBuf, Error> {
+    if let Some(name) = environment {
+        return Ok(directory.join(name));
+    }
+    if directory.join(files::CORE).exists() {
+        return Ok(directory.to_owned());
+    }
+    let mut names = environments(directory)?;
+    match (names.pop(), names.is_empty()) {
+        (None, _) => Err(Error::NoSnapshot(directory.to_owned())),
+        (Some(only), true) => Ok(directory.join(only)),
+        (Some(last), false) => {
+            names.push(last);
+            Err(Error::Several { path: directory.to_owned(), names: names.join(", ") })
+        }
+    }
 }
 
 /// The directories that hold a snapshot each.

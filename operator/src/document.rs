@@ -5,12 +5,14 @@
 
 mod identities;
 mod list;
+mod original;
 mod read;
 mod scalar;
 
 use serde::Deserialize;
 
 pub(crate) use list::list;
+pub use original::Original;
 pub use read::{Error, parse};
 use scalar::null_is_default;
 pub use scalar::{ConditionValue, Number, Scalar};

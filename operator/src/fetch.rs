@@ -46,7 +46,7 @@ pub use self::{
 };
 use crate::{
     api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource, Realtime},
-    document::{self, Document},
+    document::{self, Document, Original},
 };
 
 /// The bytes of a document that is read at all.
@@ -97,6 +97,8 @@ pub enum Fetched {
     Document {
         /// The document.
         document: Box<Document>,
+        /// Its bytes, where they are served as well.
+        original: Option<Original>,
         /// The key that it was fetched with.
         key: Option<EnvironmentKey>,
         /// For the next fetch.
@@ -143,7 +145,9 @@ impl Fetcher {
             return Ok(Fetched::Unchanged);
         }
         let document = document::parse(&found.bytes).map_err(|error| Error::malformed(&error))?;
-        Ok(Fetched::Document { document: Box::new(document), key: None, held: origination, bytes: found.bytes.len() })
+        let bytes = found.bytes.len();
+        let original = spec.serve.environment_document.then(|| Original::new(found.bytes));
+        Ok(Fetched::Document { document: Box::new(document), original, key: None, held: origination, bytes })
     }
 
     async fn ask_server(
@@ -171,8 +175,15 @@ impl Fetcher {
             }
             _ => None,
         };
-        let request =
-            Request { client: &client, origin: &origin, url, key: &key, if_modified_since, limit: self.limit };
+        let request = Request {
+            client: &client,
+            origin: &origin,
+            url,
+            key: &key,
+            if_modified_since,
+            limit: self.limit,
+            keeps_original: spec.serve.environment_document,
+        };
         let turn = match self.turnstile.enter(&origin).await {
             Ok(turn) => turn,
             Err(NotNow::Busy) => return Ok(Fetched::Busy),
@@ -188,10 +199,10 @@ impl Fetcher {
         let answer = answer?;
         Ok(match answer {
             Answer::NotModified => Fetched::Unchanged,
-            Answer::Document { document, began, bytes } => {
+            Answer::Document { document, original, began, bytes } => {
                 let validator = Validator::new(document.updated_at(), began);
                 let held = Held(Origination::Server { key: key.clone(), validator });
-                Fetched::Document { document, key: Some(key), held, bytes }
+                Fetched::Document { document, original, key: Some(key), held, bytes }
             }
         })
     }

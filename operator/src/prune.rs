@@ -81,6 +81,14 @@ pub struct Pruned {
     pub unserved: HashSet<String>,
 }
 
+impl Pruned {
+    /// The names of the features that are served.
+    pub fn served(&self) -> impl Iterator<Item = &str> {
+        let names = self.document.feature_states.iter().map(|state| state.feature.name.as_str());
+        names.filter(|name| !self.unserved.contains(*name))
+    }
+}
+
 /// Leaves out features, what overrides them, and identity overrides if they are not wanted.
 #[must_use]
 pub fn prune(mut document: Document, rules: &Rules) -> Pruned {

@@ -41,7 +41,8 @@ fn compiled(document: &str, server_keys: &[&str], environment_flags: Mode) -> Co
     let rules = Rules::new(&[], &[], false, false).unwrap();
     let pruned =
         prune(document::parse(document.as_bytes()).unwrap_or_else(|error| panic!("{error}: {document}")), &rules);
-    compile(&pruned, &Options { environment: "conformance", server_keys, environment_flags }).unwrap()
+    compile(&pruned, &Options { environment: "conformance", server_keys, environment_flags, ..Options::default() })
+        .unwrap()
 }
 
 fn snapshot(compiled: &Compiled) -> Snapshot<&[u8]> {

@@ -11,7 +11,7 @@ fn findings(segments: &Value, features: &Value, identities: &Value) -> Vec<Findi
     let document = json!({"api_key": "k", "project": {"segments": segments}, "feature_states": features, "identity_overrides": identities});
     let document = document::parse(document.to_string().as_bytes()).unwrap();
     let pruned = prune(document, &Rules::new(&[], &[], false, false).unwrap());
-    let options = Options { environment: "e", server_keys: &[], environment_flags: Mode::Plain };
+    let options = Options { environment: "e", server_keys: &[], environment_flags: Mode::Plain, ..Options::default() };
     compile(&pruned, &options).unwrap().findings
 }
 

@@ -32,12 +32,14 @@ pub(crate) struct Answer {
     kind: Kind,
     body: Body,
     headers: [Option<(HeaderName, HeaderValue)>; 2],
+    /// Beyond those that every answer has room for: only the document has so many.
+    more: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Answer {
     /// An answer with a body.
     pub(crate) const fn new(status: StatusCode, kind: Kind, body: Body) -> Answer {
-        Answer { status, kind, body, headers: [None, None] }
+        Answer { status, kind, body, headers: [None, None], more: Vec::new() }
     }
 
     /// A status and nothing else.
@@ -73,10 +75,11 @@ impl Answer {
             .with(ALLOW, HeaderValue::from_static(allowed))
     }
 
-    /// The same with one more header; there is room for two.
+    /// The same with one more header.
     pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Answer {
-        if let Some(place) = self.headers.iter_mut().find(|place| place.is_none()) {
-            *place = Some((name, value));
+        match self.headers.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some((name, value)),
+            None => self.more.push((name, value)),
         }
         self
     }
@@ -91,10 +94,8 @@ impl Answer {
 
     /// Notes how far the connection is with it.
     pub(crate) fn note(&mut self, progress: &Arc<Progress>) {
-        match self.body.listener() {
-            Some(listener) => listener.attend(progress),
-            None => progress.answering(),
-        }
+        progress.answering();
+        self.body.attend(progress);
     }
 
     /// Makes it HTTP. `headers` are the request's: their memory goes back to the connection as the
@@ -111,7 +112,7 @@ impl Answer {
         if let Some(content_type) = content_type {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         }
-        for (name, value) in self.headers.into_iter().flatten() {
+        for (name, value) in self.headers.into_iter().flatten().chain(self.more) {
             headers.insert(name, value);
         }
         if last {

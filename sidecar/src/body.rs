@@ -12,6 +12,7 @@ use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
 use crate::connections::Progress;
+use crate::document::Delivery;
 use crate::map::Region;
 
 /// How many buffers are kept for the next answers, and how large a kept one may be: together they
@@ -103,13 +104,14 @@ impl Buf for Piece {
     }
 }
 
-/// An answer's body: one piece, or events as they come.
+/// An answer's body: one piece, several after one another, or events as they come.
 #[derive(Debug)]
 pub(crate) struct Body(Source);
 
 #[derive(Debug)]
 enum Source {
     Whole(Piece),
+    Document(Box<Delivery>),
     Events(Listener),
 }
 
@@ -121,18 +123,15 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// The connection that is listened on, which may be silent for as long as it likes.
-    pub(crate) fn attend(&mut self, progress: &Arc<Progress>) {
+    fn attend(&mut self, progress: &Arc<Progress>) {
         progress.streaming();
         self.progress = Some(Arc::clone(progress));
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
         let event = ready!(self.events.poll_recv(cx));
-        if event.is_none()
-            && let Some(progress) = self.progress.take()
-        {
-            progress.answering();
+        if let Some(progress) = &self.progress {
+            if event.is_some() { progress.telling() } else { progress.answering() }
         }
         Poll::Ready(event.map(Piece::Prepared))
     }
@@ -162,15 +161,21 @@ impl Body {
         Body(Source::Events(Listener { events, progress: None }))
     }
 
+    /// The environment's document.
+    pub(crate) fn document(delivery: Delivery) -> Body {
+        Body(Source::Document(Box::new(delivery)))
+    }
+
     const fn whole(piece: Piece) -> Body {
         Body(Source::Whole(piece))
     }
 
-    /// The listener, if it is a stream.
-    pub(crate) fn listener(&mut self) -> Option<&mut Listener> {
+    /// Tells it which connection it leaves by; one that takes its time notes there how far it is.
+    pub(crate) fn attend(&mut self, progress: &Arc<Progress>) {
         match &mut self.0 {
-            Source::Whole(_) => None,
-            Source::Events(listener) => Some(listener),
+            Source::Whole(_) => {}
+            Source::Document(delivery) => delivery.attend(progress),
+            Source::Events(listener) => listener.attend(progress),
         }
     }
 
@@ -197,18 +202,24 @@ impl http_body::Body for Body {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Piece>, Infallible>>> {
         let piece = match &mut self.get_mut().0 {
             Source::Whole(piece) => Some(std::mem::replace(piece, Piece::Constant(b""))).filter(Buf::has_remaining),
+            Source::Document(delivery) => ready!(delivery.poll(cx)),
             Source::Events(listener) => ready!(listener.poll(cx)),
         };
         Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.0, Source::Whole(piece) if !piece.has_remaining())
+        match &self.0 {
+            Source::Whole(piece) => !piece.has_remaining(),
+            Source::Document(delivery) => delivery.remaining() == 0,
+            Source::Events(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Source::Whole(piece) => SizeHint::with_exact(piece.remaining() as u64),
+            Source::Document(delivery) => SizeHint::with_exact(delivery.remaining()),
             Source::Events(_) => SizeHint::default(),
         }
     }

@@ -71,14 +71,23 @@ enum Phase {
     Answering,
     /// Events leave when they come.
     Streaming,
+    /// An event is leaving.
+    Telling,
 }
 
-/// What a connection is doing, and since when: the phase in the lower two bits, seconds above them.
+/// How many bits a phase takes.
+const PHASE_BITS: u32 = 3;
+
+/// What a connection is doing, and since when: the phase in the lower three bits, seconds above them.
 #[derive(Debug)]
 pub(crate) struct Progress {
     word: AtomicU32,
     clock: Arc<AtomicU32>,
 }
+
+/// How a connection stood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark(u32);
 
 impl Progress {
     fn new(clock: &Arc<AtomicU32>) -> Progress {
@@ -88,21 +97,22 @@ impl Progress {
     }
 
     fn enter(&self, phase: Phase) {
-        self.word.store(self.clock.load(Ordering::Relaxed) << 2 | phase as u32, Ordering::Relaxed);
+        self.word.store(self.clock.load(Ordering::Relaxed) << PHASE_BITS | phase as u32, Ordering::Relaxed);
     }
 
     fn phase(&self) -> Phase {
-        match self.word.load(Ordering::Relaxed) & 3 {
+        match self.word.load(Ordering::Relaxed) & ((1 << PHASE_BITS) - 1) {
             0 => Phase::Idle,
             1 => Phase::Receiving,
             2 => Phase::Answering,
-            _ => Phase::Streaming,
+            3 => Phase::Streaming,
+            _ => Phase::Telling,
         }
     }
 
     fn seconds(&self) -> u32 {
         let now = self.clock.load(Ordering::Relaxed);
-        now.saturating_sub(self.word.load(Ordering::Relaxed) >> 2)
+        now.saturating_sub(self.word.load(Ordering::Relaxed) >> PHASE_BITS)
     }
 
     /// A request is arriving; the first word of it counts.
@@ -122,19 +132,43 @@ impl Progress {
         self.enter(Phase::Streaming);
     }
 
+    /// The answer is a stream, and something of it leaves. What waits already counts from its own time.
+    pub(crate) fn telling(&self) {
+        if self.phase() != Phase::Telling {
+            self.enter(Phase::Telling);
+        }
+    }
+
+    /// How it stands, to go on from there.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark(self.word.load(Ordering::Relaxed))
+    }
+
+    /// The answer that was known then is not through yet, whatever was sent meanwhile.
+    pub(crate) fn resume(&self, mark: Mark) {
+        self.word.store(mark.0, Ordering::Relaxed);
+    }
+
     /// What was known has been sent.
     fn flushed(&self) {
-        if self.phase() == Phase::Answering {
-            self.enter(Phase::Idle);
+        match self.phase() {
+            Phase::Answering => self.enter(Phase::Idle),
+            Phase::Telling => self.enter(Phase::Streaming),
+            Phase::Idle | Phase::Receiving | Phase::Streaming => {}
         }
+    }
+
+    /// Whether it is somebody's who listens.
+    fn is_stream(&self) -> bool {
+        matches!(self.phase(), Phase::Streaming | Phase::Telling)
     }
 
     fn is_overdue(&self, limits: &Limits) -> bool {
         let limit = match self.phase() {
             Phase::Idle => limits.idle,
             Phase::Receiving => limits.receive,
-            Phase::Answering => limits.send,
-            // How many there may be is bounded; how long is not.
+            Phase::Answering | Phase::Telling => limits.send,
+            // How many there may be is bounded; each comes to its end by itself.
             Phase::Streaming => return false,
         };
         u64::from(self.seconds()) > limit.as_secs()
@@ -195,7 +229,7 @@ struct Connections {
 
 impl Connections {
     fn tick(&self) {
-        let seconds = u32::try_from(self.started.elapsed().as_secs()).unwrap_or(u32::MAX >> 2);
+        let seconds = u32::try_from(self.started.elapsed().as_secs()).unwrap_or(u32::MAX >> PHASE_BITS);
         self.clock.store(seconds, Ordering::Relaxed);
     }
 
@@ -232,7 +266,7 @@ impl Connections {
 
     /// Streams have a limit of their own.
     fn has_room(&self) -> bool {
-        let counts = |(progress, _): &&(Arc<Progress>, AbortHandle)| progress.phase() != Phase::Streaming;
+        let counts = |(progress, _): &&(Arc<Progress>, AbortHandle)| !progress.is_stream();
         self.open.len() < self.limits.connections || self.open.iter().filter(counts).count() < self.limits.connections
     }
 
@@ -339,5 +373,18 @@ mod tests {
         assert!(!overdue_after(30) && overdue_after(31));
         progress.flushed();
         assert!(!overdue_after(120) && overdue_after(121));
+        progress.streaming();
+        assert!(!overdue_after(100_000), "who listens may be silent");
+        progress.telling();
+        clock.store(110, Ordering::Relaxed);
+        progress.telling();
+        assert!(!overdue_after(25) && overdue_after(26), "the first event that is not fetched counts");
+        progress.flushed();
+        assert!(!overdue_after(100_000));
+        progress.answering();
+        let mark = progress.mark();
+        progress.flushed();
+        progress.resume(mark);
+        assert!(!overdue_after(30) && overdue_after(31), "not through yet");
     }
 }

@@ -54,7 +54,7 @@ impl Grant {
     /// Tells the browser.
     pub(crate) fn write(self, headers: &mut HeaderMap) {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, self.origin);
-        headers.insert(VARY, HeaderValue::from_static("Origin"));
+        headers.append(VARY, HeaderValue::from_static("Origin"));
         match self.preflight {
             None => {
                 headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("ETag, X-Remora-Assignment"));

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::analytics::Uses;
 use crate::clock::Utc;
 use crate::cors::Cors;
+use crate::document::{Document, Inflating};
 use crate::map::Region;
 use crate::metrics::{Evaluations, Reloads, Requests};
 use crate::stream::{Change, Streams};
@@ -25,10 +26,12 @@ pub(crate) struct Loaded {
     pub(crate) state: u64,
     /// When it was taken up.
     pub(crate) since: SystemTime,
+    /// The environment's document, where it is served.
+    pub(crate) document: Option<Arc<Document>>,
     /// Whether the files are mapped where kubelet put them, not copied.
     pub(crate) in_place: bool,
-    /// The sizes of the core and of all overrides files.
-    pub(crate) sizes: [usize; 2],
+    /// The sizes of the core, of all overrides files, and of the document's.
+    pub(crate) sizes: [usize; 3],
 }
 
 /// What the volume says about itself beside the snapshot.
@@ -83,6 +86,7 @@ pub(crate) struct State {
     pub(crate) environments: Vec<Environment>,
     pub(crate) requests: Requests,
     pub(crate) streams: Streams,
+    pub(crate) inflating: Inflating,
     pub(crate) cors: Cors,
     pub(crate) started: Instant,
     /// After this long, `/startupz` lets the application start without data.
@@ -100,6 +104,7 @@ impl State {
             environments: names.into_iter().map(Environment::new).collect(),
             requests: Requests::default(),
             streams: Streams::default(),
+            inflating: Inflating::default(),
             cors,
             started: Instant::now(),
             patience,

@@ -18,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use crate::clock::since_epoch;
+use crate::document::Document;
 use crate::environment::{Environment, Loaded, State};
 use crate::log;
 use crate::map::{Identity, MapError, Region, Volume};
@@ -196,7 +197,7 @@ impl Followed {
         let Some(core) = volume.map(files::CORE).map_err(unreadable)? else { return Ok(None) };
         let mut snapshot =
             Snapshot::read(core.clone()).map_err(|error| (Reload::Refused, format!("{}: {error}", files::CORE)))?;
-        let mut sizes = [core.as_ref().len(), 0];
+        let mut sizes = [core.as_ref().len(), 0, 0];
         let mut state = DefaultHasher::new();
         head(&core).hash(&mut state);
 
@@ -223,8 +224,26 @@ impl Followed {
             }
             *place = taken;
         }
+        let since = SystemTime::now();
+        let previous = previous.as_ref().and_then(|loaded| loaded.document.as_ref());
+        let document = match document(volume, &snapshot, previous, since) {
+            Ok(document) => document,
+            Err(problem) => {
+                refused.push(problem);
+                None
+            }
+        };
+        // The last good one stays, if it is still one of this environment.
+        let document = document.or_else(|| {
+            let previous = previous.filter(|_| snapshot.serves_document())?;
+            snapshot.document(previous.files().to_vec()).is_ok().then(|| Arc::clone(previous))
+        });
+        if let Some(document) = &document {
+            sizes[2] = document.files().iter().map(|file| file.as_ref().len()).sum();
+            document.name().hash(&mut state);
+        }
         let in_place = volume.is_immutable();
-        let loaded = Loaded { snapshot, core, state: state.finish(), since: SystemTime::now(), in_place, sizes };
+        let loaded = Loaded { snapshot, core, state: state.finish(), since, document, in_place, sizes };
         Ok(Some(Read { loaded, overrides, refused }))
     }
 
@@ -243,20 +262,21 @@ impl Followed {
                 environment.changes.send_modify(|change| *change = change.next(revision, loaded.state, now));
             }
             self.overrides = overrides;
-            let (name, features, [core, overrides]) = (&environment.name, loaded.snapshot.features(), loaded.sizes);
+            let (name, features, [core, overrides, document]) =
+                (&environment.name, loaded.snapshot.features(), loaded.sizes);
             let how = if loaded.in_place { "mapped" } else { "copied" };
             if same {
                 log::debug!("{name}: the volume was written again, revision {revision} stays");
             } else {
                 log::info!(
-                    "{name}: revision {revision} is served: {features} features, {core} bytes and {overrides} of overrides, {how} in {time:?}"
+                    "{name}: revision {revision} is served: {features} features, {core} bytes, {overrides} of overrides and {document} of the document, {how} in {time:?}"
                 );
             }
         }
         if refused.is_empty() {
             self.complaint = None;
         } else {
-            self.complain(environment, Reload::OverridesRefused, refused.join("; "));
+            self.complain(environment, Reload::PartRefused, refused.join("; "));
         }
         !(same && again)
     }
@@ -295,7 +315,7 @@ impl Followed {
         if let Some((_, text)) = &complaint {
             let name = &environment.name;
             match environment.loaded.load().as_ref() {
-                Some(loaded) if reload == Reload::OverridesRefused => {
+                Some(loaded) if reload == Reload::PartRefused => {
                     log::warning!(
                         "{name}: {text}; the last good one stays beside revision {}",
                         loaded.snapshot.revision()
@@ -307,6 +327,29 @@ impl Followed {
         }
         self.complaint = complaint;
     }
+}
+
+/// The environment's document, where it is served and all of it is there: its objects come one after another.
+fn document(
+    volume: &Volume,
+    snapshot: &Snapshot<Region>,
+    previous: Option<&Arc<Document>>,
+    now: SystemTime,
+) -> Result<Option<Arc<Document>>, String> {
+    if !snapshot.serves_document() {
+        return Ok(None);
+    }
+    let part = |slot| volume.map(&files::document(slot)).map_err(|error| error.to_string());
+    let malformed = |error: &dyn std::fmt::Display| format!("{}: {error}", files::document(0));
+    let Some(first) = part(0)? else { return Ok(None) };
+    let count = remora_snapshot::Document::<Region>::count(first.as_ref()).map_err(|error| malformed(&error))?;
+    let mut parts = vec![first];
+    for slot in 1..count {
+        let Some(next) = part(slot)? else { return Ok(None) };
+        parts.push(next);
+    }
+    let read = Document::read(parts, snapshot, previous.map(Arc::as_ref), now);
+    read.map(|document| Some(Arc::new(document))).map_err(|error| malformed(&error))
 }
 
 /// The beginning of a file, which has the checksum of the rest in it.

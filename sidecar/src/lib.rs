@@ -6,6 +6,7 @@
 //! is a part of the mapped file, a buffer that is used again, or a constant. What can be done before the
 //! request has been done by the operator's compiler, or by `follow` when it took the snapshot up.
 //!
+//! SDKs that evaluate by themselves get the `document` that the operator compiled, compressed as it lies.
 //! Clients that listen are told by `stream` that there is something new.
 //!
 //! One thread answers, one follows the volumes; what they share is `environment`.
@@ -21,6 +22,7 @@ mod clock;
 mod connections;
 mod cors;
 mod data;
+mod document;
 mod environment;
 mod follow;
 mod identities;

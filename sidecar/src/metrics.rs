@@ -19,8 +19,8 @@ pub(crate) enum Reload {
     Same,
     /// The core was refused.
     Refused,
-    /// An overrides file was refused; the rest was taken up.
-    OverridesRefused,
+    /// A file beside the core was refused; the rest was taken up.
+    PartRefused,
     /// The volume or its core is not there.
     Missing,
     /// A file could not be read.
@@ -32,7 +32,7 @@ pub(crate) enum Reload {
 pub(crate) struct Reloads([AtomicU64; 6]);
 
 impl Reloads {
-    const LABELS: [&str; 6] = ["swapped", "same", "refused", "overrides_refused", "missing", "unreadable"];
+    const LABELS: [&str; 6] = ["swapped", "same", "refused", "part_refused", "missing", "unreadable"];
 
     /// Counts one.
     pub(crate) fn count(&self, reload: Reload) {
@@ -47,7 +47,7 @@ impl Reloads {
 pub(crate) struct Requests([[AtomicU64; 4]; Requests::ROUTES.len()]);
 
 impl Requests {
-    const ROUTES: [&str; 11] = [
+    const ROUTES: [&str; 12] = [
         "assignment",
         "flags",
         "identities",
@@ -59,6 +59,7 @@ impl Requests {
         "ofrep_flags",
         "ofrep_stream",
         "unknown",
+        "environment_document",
     ];
     const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
@@ -76,6 +77,7 @@ impl Requests {
             Route::OfrepFlags => 8,
             Route::OfrepStream => 9,
             Route::Unknown => 10,
+            Route::Document => 11,
         };
         let class = usize::from(status.as_u16() / 100).saturating_sub(2);
         if let Some(counter) = self.0.get(row).and_then(|row: &[AtomicU64; 4]| row.get(class)) {
@@ -202,7 +204,7 @@ impl Page {
         self.family(BYTES, "gauge", "Sizes of the files that are served.");
         for environment in &state.environments {
             if let Some(loaded) = environment.loaded.load().as_ref() {
-                for (part, bytes) in ["core", "overrides"].iter().zip(loaded.sizes) {
+                for (part, bytes) in ["core", "overrides", "document"].iter().zip(loaded.sizes) {
                     self.sample(BYTES, &[("environment", &environment.name), ("part", part)], bytes as f64);
                 }
             }

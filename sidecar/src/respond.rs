@@ -48,6 +48,7 @@ pub(crate) fn respond(state: &State, parts: &Parts, body: &[u8]) -> Answer {
             environment.evaluations.count(Question::Identities);
             identity_in_body(loaded, role, route, body)
         }),
+        Route::Document if read => environment_document(state, parts),
         Route::Analytics if post => flagsmith(state, parts, |environment, loaded, _| uses(environment, loaded, body)),
         Route::OfrepFlag(key) if post => {
             let mut scratch = String::new();
@@ -125,6 +126,28 @@ fn flagsmith(state: &State, parts: &Parts, answer: impl FnOnce(&Environment, &Lo
         },
         Access::NotLoaded => not_loaded(),
         Access::Denied => Answer::failure(StatusCode::UNAUTHORIZED, "unauthorized", "unknown key '", key, "'"),
+    }
+}
+
+/// Answers SDKs that evaluate by themselves, as Flagsmith's API does: to server keys only, since the document has rules and
+/// identifiers in it.
+fn environment_document(state: &State, parts: &Parts) -> Answer {
+    const NO_SERVER_KEY: &str = "{\"detail\":\"Invalid or missing Environment key\"}";
+    const UNKNOWN_KEY: &str = "{\"detail\":\"Invalid or missing Environment Key\"}";
+    const NOT_SERVED: &str = "{\"detail\":\"the document of this environment is not served: set spec.serve.environmentDocument of its FeatureEnvironment to true\"}";
+    let key = header(parts, ENVIRONMENT_KEY).filter(|key| key.starts_with("ser."));
+    let Some(key) = key else { return Answer::constant(StatusCode::FORBIDDEN, NO_SERVER_KEY) };
+    match state.access(key) {
+        Access::Granted(_, serving, Role::Server) => match serving.as_ref() {
+            Some(loaded) if !loaded.snapshot.serves_document() => Answer::constant(StatusCode::NOT_FOUND, NOT_SERVED),
+            loaded => match loaded.and_then(|loaded| loaded.document.as_ref()) {
+                Some(document) => document.answer(parts, &state.inflating),
+                None => not_loaded(),
+            },
+        },
+        Access::NotLoaded => not_loaded(),
+        Access::Granted(_, _, Role::Client) => Answer::constant(StatusCode::FORBIDDEN, NO_SERVER_KEY),
+        Access::Denied => Answer::constant(StatusCode::FORBIDDEN, UNKNOWN_KEY),
     }
 }
 

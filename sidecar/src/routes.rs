@@ -9,6 +9,8 @@ pub(crate) enum Route<'a> {
     Identities,
     /// The name of an identity's flags.
     Assignment,
+    /// Flagsmith: the environment's document, for SDKs that evaluate by themselves.
+    Document,
     /// Flagsmith: how often the application used which flag.
     Analytics,
     /// Flagsmith: news of the environment with this client key, which is still percent-encoded.
@@ -34,6 +36,7 @@ impl<'a> Route<'a> {
             "/api/v1/flags" => Route::Flags,
             "/api/v1/identities" => Route::Identities,
             "/api/v1/identities/assignment" => Route::Assignment,
+            "/api/v1/environment-document" => Route::Document,
             "/api/v1/analytics/flags" => Route::Analytics,
             "/health" | "/proxy/health" | "/proxy/health/readiness" => Route::Health,
             "/proxy/health/liveness" => Route::Liveness,
@@ -61,7 +64,7 @@ impl<'a> Route<'a> {
     /// The methods that it answers, as the `Allow` header has them.
     pub(crate) fn allowed(self) -> &'static str {
         match self {
-            Route::Flags | Route::Health | Route::Liveness => "GET, HEAD",
+            Route::Flags | Route::Document | Route::Health | Route::Liveness => "GET, HEAD",
             Route::Identities | Route::Assignment => "GET, HEAD, POST",
             Route::Analytics | Route::OfrepFlag(_) | Route::OfrepFlags => "POST",
             Route::Realtime(_) | Route::OfrepStream => "GET",
@@ -116,6 +119,8 @@ mod tests {
             ("/api/v1/flags", Route::Flags),
             ("/api/v1/identities/", Route::Identities),
             ("/api/v1/identities/assignment/", Route::Assignment),
+            ("/api/v1/environment-document/", Route::Document),
+            ("/api/v1/environment-document", Route::Document),
             ("/api/v1/analytics/flags/", Route::Analytics),
             ("/health", Route::Health),
             ("/proxy/health/", Route::Health),

@@ -27,7 +27,12 @@ fn serve(cases: &Path, environment_flags: compile::Mode) -> (Directory, Running,
     let document = document::parse(&std::fs::read(cases.join("environment.json")).unwrap()).unwrap();
     let pruned = prune::prune(document, &prune::Rules::new(&[], &[], false, false).unwrap());
     let server_key = keys["server"].as_str().unwrap();
-    let options = compile::Options { environment: "shop", server_keys: &[server_key], environment_flags };
+    let options = compile::Options {
+        environment: "shop",
+        server_keys: &[server_key],
+        environment_flags,
+        ..compile::Options::default()
+    };
     let compiled = compile::compile(&pruned, &options).unwrap();
     let directory = Directory::new();
     directory.volume("shop").publish(compiled.files.iter().map(|file| (file.name.as_str(), file.bytes.as_slice())));

@@ -111,7 +111,7 @@ fn a_broken_overrides_file_leaves_the_last_good_one() {
     let middle = damaged.bytes.len() / 2;
     damaged.bytes[middle] ^= 1;
     volume.publish_written(&two);
-    server.await_metric(&reloads("overrides_refused"), |count| count == 1.0);
+    server.await_metric(&reloads("part_refused"), |count| count == 1.0);
     everybody("2");
 
     // It is taken away by hand, while the core stays.
@@ -196,7 +196,7 @@ fn swapping_under_load() {
         done.store(true, Ordering::Relaxed);
     });
     await_condition("the last revision", || flags(&server) == answers[SWAPS as usize % 16]);
-    for result in ["refused", "overrides_refused", "unreadable"] {
+    for result in ["refused", "part_refused", "unreadable"] {
         assert_eq!(server.metric(&reloads(result)), Some(0.0), "{result}");
     }
     assert!(read.load(Ordering::Relaxed) > 100);

@@ -6,6 +6,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Serve {
+    /// Also answer `GET /api/v1/environment-document/`, which SDKs in local evaluation fetch, to requests with the
+    /// server-side key. The snapshot then has the document itself in it, less what is pruned: rules of segments, and
+    /// the identifiers of identity overrides, which otherwise are not stored.
+    #[serde(default)]
+    pub environment_document: bool,
     /// What the answer to `GET /api/v1/flags/`, which knows no identity, applies.
     #[serde(default)]
     pub environment_flags: AppliedTo,

@@ -35,6 +35,7 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
         hide_disabled: document.hides_disabled_flags(),
         environment_flags: options.environment_flags,
         notes: Vec::new(),
+        document: None,
         properties: work.properties.into_list(),
         features,
         segments,

@@ -17,7 +17,7 @@ use super::{
     origin::Origin,
     validator,
 };
-use crate::document::{self, Document};
+use crate::document::{self, Document, Original};
 
 /// How often a fetch starts over because the environment changed between two of its pages.
 const RESTARTS: usize = 3;
@@ -37,17 +37,19 @@ pub(super) struct Request<'a> {
     pub(super) if_modified_since: Option<String>,
     /// The bytes that all pages together may have.
     pub(super) limit: usize,
+    /// Whether the bytes themselves are wanted.
+    pub(super) keeps_original: bool,
 }
 
 /// What the server says.
 pub(super) enum Answer {
     NotModified,
-    Document { document: Box<Document>, began: Timestamp, bytes: usize },
+    Document { document: Box<Document>, original: Option<Original>, began: Timestamp, bytes: usize },
 }
 
 enum Page {
     NotModified,
-    Document { document: Box<Document>, began: Timestamp, bytes: usize, next: Option<Url> },
+    Document { document: Box<Document>, original: Option<Vec<u8>>, began: Timestamp, bytes: usize, next: Option<Url> },
 }
 
 impl Request<'_> {
@@ -64,9 +66,10 @@ impl Request<'_> {
     /// None when the environment changed on the way.
     async fn all_pages(&self) -> Result<Option<Answer>, Error> {
         let first = self.page(&self.url, self.if_modified_since.as_deref(), self.limit).await?;
-        let Page::Document { mut document, began, mut bytes, mut next } = first else {
+        let Page::Document { mut document, original, began, mut bytes, mut next } = first else {
             return Ok(Some(Answer::NotModified));
         };
+        let mut original = original.map(Original::new);
         let mut seen = HashSet::from([self.url.clone()]);
         while let Some(url) = next {
             if seen.len() >= PAGES || !seen.insert(url.clone()) {
@@ -74,17 +77,20 @@ impl Request<'_> {
             }
             let rest = self.limit.saturating_sub(bytes);
             let page = self.page(&url, None, rest).await?;
-            let Page::Document { document: more, bytes: size, next: after, .. } = page else {
+            let Page::Document { document: more, original: page, bytes: size, next: after, .. } = page else {
                 return Err(unavailable(self.origin, "it answered HTTP 304 to an unconditional request"));
             };
             if more.updated_at() != document.updated_at() {
                 return Ok(None);
             }
             document.append_page(*more).map_err(|error| Error::malformed(&error))?;
+            if let (Some(original), Some(page)) = (&mut original, page) {
+                original.append_page(page);
+            }
             bytes = bytes.saturating_add(size);
             next = after;
         }
-        Ok(Some(Answer::Document { document, began, bytes }))
+        Ok(Some(Answer::Document { document, original, began, bytes }))
     }
 
     async fn page(&self, url: &Url, since: Option<&str>, limit: usize) -> Result<Page, Error> {
@@ -115,8 +121,9 @@ impl Request<'_> {
             Unread::Broken(problem) => unavailable(self.origin, &problem),
         })?;
         let size = bytes.len();
-        let document = parse(bytes).await.map_err(|error| Error::malformed(&error))?;
-        Ok(Page::Document { document: Box::new(document), began, bytes: size, next })
+        let (document, bytes) = parse(bytes).await.map_err(|error| Error::malformed(&error))?;
+        let original = self.keeps_original.then_some(bytes);
+        Ok(Page::Document { document: Box::new(document), original, began, bytes: size, next })
     }
 
     /// The URL of the page after this one; the key goes nowhere else than to this origin.
@@ -160,8 +167,8 @@ pub(super) fn size_of_headers(response: &Response) -> usize {
 }
 
 /// Large documents take long enough to hold up a worker thread.
-async fn parse(bytes: Vec<u8>) -> Result<Document, document::Error> {
-    match tokio::task::spawn_blocking(move || document::parse(&bytes)).await {
+async fn parse(bytes: Vec<u8>) -> Result<(Document, Vec<u8>), document::Error> {
+    match tokio::task::spawn_blocking(move || document::parse(&bytes).map(|document| (document, bytes))).await {
         Ok(parsed) => parsed,
         Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     }

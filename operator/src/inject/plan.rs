@@ -177,17 +177,16 @@ fn socket_mount() -> Value {
 /// Read by all: the user that the sidecar runs as is not known here.
 const READABLE: u32 = 0o444;
 
-/// One environment's snapshot: the core, every slot for overrides, and the revision that the controller announced.
+/// One environment's snapshot: the core, every slot for overrides and for the document, and the revision that the controller announced.
 fn snapshots(environment: &EnvironmentName) -> Value {
-    let files =
-        std::iter::once(files::CORE.to_owned()).chain((0..files::OVERRIDES_SLOTS).map(files::overrides)).map(|file| {
-            json!({"configMap": {
-                "name": environment.config_map(&file),
-                // A pod starts without its flags, and gets them when they come.
-                "optional": true,
-                "items": [{"key": file, "path": file}],
-            }})
-        });
+    let files = files::all().map(|file| {
+        json!({"configMap": {
+            "name": environment.config_map(&file),
+            // A pod starts without its flags, and gets them when they come.
+            "optional": true,
+            "items": [{"key": file, "path": file}],
+        }})
+    });
     let revision = json!({"downwardAPI": {"items": [{
         "path": files::REVISION,
         "fieldRef": {"apiVersion": "v1", "fieldPath": format!("metadata.annotations['{}']", environment.revision_annotation())},

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     api::{AppliedTo, Finding},
     compile::{self, Compiled, compile},
-    document::Document,
+    document::{Document, Original},
     fetch::{self, EnvironmentKey, Fetched, Lessons, Retry},
     guard::Outline,
     metrics::Step,
@@ -33,6 +33,7 @@ const LOOK_AFTER: Duration = Duration::from_millis(500);
 /// A document that came, and what it came with.
 struct Brought {
     document: Box<Document>,
+    original: Option<Original>,
     key: Option<EnvironmentKey>,
     updated_at: Option<String>,
 }
@@ -79,7 +80,7 @@ impl Turn<'_> {
                 memory.failures = 0;
                 ("Unchanged", None)
             }
-            Ok(Fetched::Document { document, key, held, bytes }) => {
+            Ok(Fetched::Document { document, original, key, held, bytes }) => {
                 self.context.metrics.environments.document(&self.namespace, &self.name, bytes);
                 memory.held = Some(held);
                 memory.whole = Some(Instant::now());
@@ -88,7 +89,7 @@ impl Turn<'_> {
                     client_key: document.api_key.clone(),
                     updated_at: updated_at.as_deref().and_then(|at| at.parse().ok()),
                 });
-                ("Done", Some(Brought { document, key, updated_at }))
+                ("Done", Some(Brought { document, original, key, updated_at }))
             }
             Err(error) => {
                 step.end(error.reason());
@@ -138,7 +139,12 @@ impl Turn<'_> {
         let work = tokio::task::spawn_blocking(move || {
             let pruned = prune(*brought.document, &rules);
             let server_keys: Vec<&str> = brought.key.iter().map(EnvironmentKey::expose).collect();
-            let options = compile::Options { environment: &environment, server_keys: &server_keys, environment_flags };
+            let options = compile::Options {
+                environment: &environment,
+                server_keys: &server_keys,
+                environment_flags,
+                document: brought.original.as_ref(),
+            };
             compile(&pruned, &options)
         });
         let compiled = match work.await {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use crate::compile::{self, Mode, Options};
+use crate::document::Original;
 use crate::names::EnvironmentName;
 use crate::prune::{Rules, prune};
 use crate::{directory, document};
@@ -28,6 +29,9 @@ pub struct Compile {
     /// What the answer without an identity applies.
     #[arg(long, value_enum, default_value = "plain")]
     environment_flags: EnvironmentFlags,
+    /// Serve the document itself, too: environment-document/, to requests with a server key.
+    #[arg(long, requires = "environment_key")]
+    environment_document: bool,
     /// Serve only features whose names match this glob; may be repeated.
     #[arg(long, value_name = "GLOB")]
     include: Vec<String>,
@@ -53,7 +57,8 @@ impl Compile {
     /// # Errors
     /// If the document is malformed or does not fit, with the place; if a file cannot be read or written.
     pub fn run(&self, out: &mut impl Write) -> anyhow::Result<()> {
-        let document = document::parse(&self.read()?).with_context(|| self.source())?;
+        let bytes = self.read()?;
+        let document = document::parse(&bytes).with_context(|| self.source())?;
         let rules = Rules::new(&self.include, &self.exclude, false, false)?;
         let pruned = prune(document, &rules);
         let keys: Vec<&str> = self.environment_key.iter().map(String::as_str).collect();
@@ -62,7 +67,13 @@ impl Compile {
             EnvironmentFlags::IdentityFree => Mode::IdentityFree,
             EnvironmentFlags::AllSegments => Mode::AllSegments,
         };
-        let options = Options { environment: self.name.as_str(), server_keys: &keys, environment_flags };
+        let original = self.environment_document.then(|| Original::new(bytes));
+        let options = Options {
+            environment: self.name.as_str(),
+            server_keys: &keys,
+            environment_flags,
+            document: original.as_ref(),
+        };
         let compiled = compile::compile(&pruned, &options).with_context(|| self.source())?;
         let volume = directory::write(&self.output, self.name.as_str(), &compiled)?;
         let summary = compiled.summary;

@@ -29,6 +29,9 @@ impl Inspect {
         writeln!(out, "format              {}.{}", remora_snapshot::FORMAT_MAJOR, remora_snapshot::FORMAT_MINOR)?;
         writeln!(out, "bytes               {}", snapshot.bytes())?;
         writeln!(out, "identity overrides  {}", snapshot.identity_overrides())?;
+        if let Some(document) = directory::read_document(&self.directory, self.environment.as_deref(), &snapshot)? {
+            writeln!(out, "document            {} bytes, {} compressed", document.length(), document.stored())?;
+        }
         writeln!(
             out,
             "regular expressions {} as automata, {} by backtracking",

@@ -11,7 +11,8 @@ use super::oracle::{Answer, Flag, OfIdentity};
 /// The document as it is served.
 pub(crate) fn compiled(document: &str, rules: &Rules, mode: Mode) -> Result<Compiled, String> {
     let document = document::parse(document.as_bytes()).map_err(|error| error.to_string())?;
-    let options = Options { environment: "differential", server_keys: &[], environment_flags: mode };
+    let options =
+        Options { environment: "differential", server_keys: &[], environment_flags: mode, ..Options::default() };
     compile(&prune(document, rules), &options).map_err(|error| error.to_string())
 }
 

@@ -38,7 +38,8 @@ pub struct Prepared {
 pub fn compiled(text: &str, largest_file: usize) -> anyhow::Result<Compiled> {
     let rules = Rules::new(&[], &[], false, false)?;
     let pruned = prune(document::parse(text.as_bytes())?, &rules);
-    let options = Options { environment: ENVIRONMENT, server_keys: &[], environment_flags: Mode::Plain };
+    let options =
+        Options { environment: ENVIRONMENT, server_keys: &[], environment_flags: Mode::Plain, ..Options::default() };
     Ok(compile_to_files_of(largest_file, &pruned, &options)?)
 }
 

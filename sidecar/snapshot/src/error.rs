@@ -50,6 +50,9 @@ pub enum ReadError {
     /// An overrides file of another environment.
     #[error("the overrides belong to another environment than the core they were put beside")]
     OtherEnvironment,
+    /// Parts of two documents: objects are published one after another.
+    #[error("part {0} belongs to another document than the first: the rest of one is still on its way")]
+    OtherDocument(usize),
     /// An overrides file with a slot that its core does not know.
     #[error("the overrides file is number {0}, of which this format has fewer")]
     UnknownSlot(usize),

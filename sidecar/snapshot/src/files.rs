@@ -10,6 +10,10 @@ pub const REVISION: &str = "revision";
 /// the number is fixed; it is a power of two because leading hash bits choose the file.
 pub const OVERRIDES_SLOTS: usize = 8;
 
+/// How many files the environment's document can be divided into. All of them, the core and all overrides, twice, leave
+/// the sidecar its own part of its default memory limit.
+pub const DOCUMENT_SLOTS: usize = 3;
+
 /// The most bytes that one file may have: a ConfigMap holds 1,048,576, and keeps some for the rest.
 pub const MAX_FILE_BYTES: usize = 1_000_000;
 
@@ -17,4 +21,17 @@ pub const MAX_FILE_BYTES: usize = 1_000_000;
 #[must_use]
 pub fn overrides(slot: usize) -> String {
     format!("overrides-{slot:02}")
+}
+
+/// The name of one part of the environment's document.
+#[must_use]
+pub fn document(slot: usize) -> String {
+    format!("document-{slot:02}")
+}
+
+/// The files that a directory may hold for one environment, the core first.
+pub fn all() -> impl Iterator<Item = String> {
+    let overrides = (0..OVERRIDES_SLOTS).map(overrides);
+    let documents = (0..DOCUMENT_SLOTS).map(document);
+    std::iter::once(CORE.to_owned()).chain(overrides).chain(documents)
 }

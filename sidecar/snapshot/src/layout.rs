@@ -12,6 +12,7 @@ pub(crate) const SUPPORTED_FEATURES: u32 = 0;
 
 pub(crate) const CORE_MAGIC: [u8; 8] = *b"REMORA\x1aC";
 pub(crate) const OVERRIDES_MAGIC: [u8; 8] = *b"REMORA\x1aO";
+pub(crate) const DOCUMENT_MAGIC: [u8; 8] = *b"REMORA\x1aD";
 
 /// The bytes before the checksum's end are not under the checksum.
 pub(crate) const CHECKED_FROM: usize = 40;
@@ -64,6 +65,9 @@ pub(crate) enum OverridesSection {
 
 pub(crate) const OVERRIDES_SECTIONS: usize = OverridesSection::Blob as usize + 1;
 pub(crate) const OVERRIDES_START: usize = HEADER + 8 + OVERRIDES_SECTIONS * 8;
+
+/// Where the bytes of a document begin in its file, behind the header and the [`Part`].
+pub(crate) const DOCUMENT_START: usize = HEADER + 40;
 
 /// A run of bytes in a blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -128,12 +132,12 @@ impl Fields<'_> {
         u32::from_le_bytes(self.take())
     }
     #[inline(always)]
-    fn u64(&mut self) -> u64 {
-        u64::from_le_bytes(self.take())
-    }
-    #[inline(always)]
     fn i64(&mut self) -> i64 {
         i64::from_le_bytes(self.take())
+    }
+    #[inline(always)]
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.take())
     }
     #[inline(always)]
     fn f64(&mut self) -> f64 {
@@ -384,6 +388,8 @@ pub(crate) const HIDE_DISABLED: u32 = 1;
 pub(crate) const IDENTITY_FREE_SEGMENTS: u32 = 2;
 /// Without an identity, all segments apply. With neither bit, none does.
 pub(crate) const ALL_SEGMENTS: u32 = 4;
+/// The environment's document is served.
+pub(crate) const SERVES_DOCUMENT: u32 = 8;
 row!(
     /// A constant that a condition can read, as a JSON token.
     Literal, 8, { token: span }
@@ -391,6 +397,10 @@ row!(
 row!(FeatureId, 12, { id: i64, feature: u32 });
 row!(Entry, 16, { hash: hash96, group: u32 });
 row!(Item, 16, { feature: i64, value: u32, value_length: u32 });
+row!(
+    /// Which part of which document a file has: the only row of its kind, and right behind the header.
+    Part, 40, { index: u32, number: u32, name: hash128, length: u64, stored: u64 }
+);
 row!(Word, 4, { word: u32 });
 row!(Member, 12, { hash: hash96 });
 

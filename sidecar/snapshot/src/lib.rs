@@ -35,12 +35,13 @@
 //!
 //! # The files
 //!
-//! A snapshot is one *core* file and up to [`files::OVERRIDES_SLOTS`] *overrides* files ([`files`] has their names).
-//! All numbers are little-endian. Both kinds begin with the same header of 64 bytes:
+//! A snapshot is one *core* file, up to [`files::OVERRIDES_SLOTS`] *overrides* files, and, where the environment's document
+//! is served, up to [`files::DOCUMENT_SLOTS`] files with it ([`files`] has their names). All numbers are little-endian.
+//! All kinds begin with the same header of 64 bytes:
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
-//! | 0 | 8 | `REMORA`, 0x1A, then `C` for a core, `O` for overrides |
+//! | 0 | 8 | `REMORA`, 0x1A, then `C` for a core, `O` for overrides, `D` for a document |
 //! | 8 | 2 | format major: a reader refuses every other than its own |
 //! | 10 | 2 | format minor: minors only add, a reader ignores what it does not know |
 //! | 12 | 4 | required features: a reader refuses bits that it does not have (none are defined yet) |
@@ -78,7 +79,7 @@
 //! | patterns | 12 | kind (automaton 0, backtracking 1), offset and length in *programs* |
 //! | programs | bytes | regular expressions |
 //! | keys | 20 | hash of an API key (16), role (client 0, server 1) |
-//! | origin | 20 | one row: environment's name, client key, flags (hide disabled flags 1; without identity: segments that need none 2, all segments 4) |
+//! | origin | 20 | one row: environment's name, client key, flags (hide disabled flags 1; without identity: segments that need none 2, all segments 4; the document is served 8) |
 //! | literals | 8 | constants that conditions read, as JSON (span) |
 //! | notes | bytes | what people should know, a line each |
 //! | overrides | bytes | an overrides file, where it fits beside all of the above; else empty |
@@ -119,6 +120,23 @@
 //! older than its core is right by itself, only staler. The hash is 96 bits of SipHash-2-4-128 under the fingerprint: no
 //! identifier is stored, but who has the file can try identifiers.
 //!
+//! ## The document
+//!
+//! The document that the operator compiled, for SDKs that evaluate by themselves: one gzip stream of one member whose header
+//! has no optional fields, cut into parts. Behind the header:
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 64 | 4 | which part this is, from 0 |
+//! | 68 | 4 | how many there are |
+//! | 72 | 16 | name of the document: SipHash-1-3-128 with a key of zeros of the whole stream |
+//! | 88 | 8 | bytes of the document |
+//! | 96 | 8 | bytes of the stream |
+//! | 104 | | this part of the stream, up to the end of the file |
+//!
+//! Only parts with one name are a document. It may be a revision older than its core. Unlike the other files it has
+//! identifiers in it: nobody but the bearer of a server key may see it.
+//!
 //! # What validation guarantees
 //!
 //! After [`Snapshot::read`]: every span lies in the blob at whole characters, every row that is referred to exists, every
@@ -134,6 +152,7 @@ pub mod backtrack;
 mod choose;
 mod condition;
 mod describe;
+mod document;
 mod error;
 mod evaluation;
 mod explain;
@@ -155,6 +174,7 @@ mod view;
 mod write;
 
 pub use describe::{Description, FeatureDescription, SegmentDescription};
+pub use document::Document;
 pub use error::ReadError;
 pub use explain::{Decision, Explanation};
 pub use layout::{FORMAT_MAJOR, FORMAT_MINOR};

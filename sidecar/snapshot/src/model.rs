@@ -29,6 +29,17 @@ pub struct Environment {
     pub environment_flags: EnvironmentFlags,
     /// What people should know of it, a line each.
     pub notes: Vec<String>,
+    /// The document itself, where it is served.
+    pub document: Option<Compressed>,
+}
+
+/// A document, compressed with gzip.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compressed {
+    /// A gzip stream of one member, whose header has no optional fields.
+    pub gzip: Vec<u8>,
+    /// How many bytes the document has.
+    pub length: u64,
 }
 
 /// What `GET flags/` applies.

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use crate::answer;
+use crate::document::Document;
 use crate::evaluation::{Evaluation, Individual};
 use crate::files::OVERRIDES_SLOTS;
 use crate::hash::{Fingerprint, checksum};
-use crate::layout::{ALL_SEGMENTS, IDENTITY_FREE_SEGMENTS, Section};
+use crate::layout::{ALL_SEGMENTS, IDENTITY_FREE_SEGMENTS, SERVES_DOCUMENT, Section};
 use crate::ofrep::{self, OfrepFlag};
 use crate::overrides::Overrides;
 use crate::read::read_core;
@@ -62,6 +63,19 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         let slot = Overrides::validate(overrides.as_ref(), self.fingerprint)?;
         *self.shards.get_mut(slot).ok_or(ReadError::UnknownSlot(slot))? = Some(overrides);
         Ok(())
+    }
+
+    /// Whether the environment's document is served. It is in files of its own ([`Snapshot::document`]).
+    pub fn serves_document(&self) -> bool {
+        self.view().origin.flags & SERVES_DOCUMENT != 0
+    }
+
+    /// Reads the environment's document from its files, in order. As overrides, it may be of an older revision.
+    ///
+    /// # Errors
+    /// Bytes that are not all the parts of one document of this environment.
+    pub fn document(&self, files: Vec<B>) -> Result<Document<B>, ReadError> {
+        Document::read(files, self.fingerprint)
     }
 
     /// The name that the operator knows the environment by.

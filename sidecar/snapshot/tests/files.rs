@@ -6,8 +6,8 @@ mod sample;
 
 use std::collections::BTreeMap;
 
-use remora_snapshot::model::IdentityOverride;
-use remora_snapshot::{Role, Snapshot, Subject, TraitValue, WriteError, write};
+use remora_snapshot::model::{Compressed, Environment, IdentityOverride};
+use remora_snapshot::{Document, Role, Snapshot, Subject, TraitValue, WriteError, write};
 
 fn flags(snapshot: &Snapshot<&[u8]>, identifier: &str) -> String {
     let mut subject = Subject::default();
@@ -149,4 +149,63 @@ fn a_digest_stands_for_the_flags_and_nothing_else() {
         }
         assert!(digests.len() > 10, "{}", digests.len());
     }
+
+/// A stream that nobody has to decompress: the frame of gzip around bytes that do not compress.
+fn compressed(bytes: usize) -> Compressed {
+    let mut gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255];
+    gzip.extend((0..bytes).map(|byte| (byte * 7) as u8));
+    gzip.extend([0; 4]);
+    gzip.extend(1_000_u32.to_le_bytes());
+    Compressed { gzip, length: 1_000 }
+}
+
+#[test]
+fn a_document_is_divided_and_put_together() {
+    let core = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
+    // The last size leaves three bytes of gzip's trailer to the last part.
+    for (size, parts) in [(0, 1), (100, 1), (core * 2, 3), (2 * (core - 104) - 15, 3)] {
+        let document = compressed(size);
+        let environment = Environment { document: Some(document.clone()), ..sample::environment(0) };
+        let written = write(&environment, core).unwrap();
+        let names: Vec<&str> = written.files[1..].iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names, ["document-00", "document-01", "document-02"][..parts], "{size}");
+        assert_ne!(written.revision, write(&sample::environment(0), core).unwrap().revision);
+
+        let snapshot = Snapshot::read(written.files[0].bytes.clone()).unwrap();
+        assert!(snapshot.serves_document());
+        let files: Vec<Vec<u8>> = written.files[1..].iter().map(|file| file.bytes.clone()).collect();
+        assert_eq!(Document::<Vec<u8>>::count(&files[0]), Ok(parts));
+        let read = snapshot.document(files.clone()).unwrap();
+        assert_eq!((read.length(), read.stored()), (1_000, document.gzip.len() as u64));
+        let (mut whole, mut deflated) = (Vec::new(), Vec::new());
+        for (index, file) in read.files().iter().enumerate() {
+            whole.extend_from_slice(&file[read.range(index).unwrap()]);
+            deflated.extend_from_slice(read.deflated(index).unwrap());
+        }
+        assert_eq!(whole, document.gzip);
+        assert_eq!(deflated, document.gzip[10..document.gzip.len() - 8]);
+        if parts > 1 {
+            assert!(snapshot.document(files[1..].to_vec()).is_err() && Document::<Vec<u8>>::count(&files[1]).is_err());
+            let other = Environment { document: Some(compressed(size + 1)), ..sample::environment(0) };
+            let other = write(&other, core).unwrap();
+            let mixed = vec![files[0].clone(), other.files[2].bytes.clone(), files[2].clone()];
+            assert!(snapshot.document(mixed).is_err(), "parts of two documents");
+        }
+    }
+    assert!(
+        !Snapshot::read(write(&sample::environment(0), core).unwrap().files[0].bytes.clone())
+            .unwrap()
+            .serves_document()
+    );
+}
+
+#[test]
+fn a_document_that_does_not_fit_is_told_with_what_to_do() {
+    let limit = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
+    let environment = Environment { document: Some(compressed(limit * 3)), ..sample::environment(0) };
+    let error = write(&environment, limit).unwrap_err();
+    assert!(
+        matches!(error, WriteError::DocumentTooLarge { .. }) && error.to_string().contains("environmentDocument"),
+        "{error}"
+    );
 }

@@ -4,7 +4,7 @@
 
 mod sample;
 
-use remora_snapshot::{ReadError, Role, Snapshot, Subject, TraitValue, write};
+use remora_snapshot::{ReadError, Role, Snapshot, Subject, TraitValue, model, write};
 
 /// Asks everything there is to ask.
 fn exercise(core: &[u8], overrides: &[&[u8]]) -> Result<usize, ReadError> {
@@ -121,4 +121,43 @@ fn hostile_overrides_leave_the_rest_served() {
     let other = remora_snapshot::model::Environment { client_key: "other".to_owned(), ..sample::environment(0) };
     let other = write(&other, usize::MAX).unwrap();
     assert_eq!(exercise(&other.files[0].bytes, &whole), Err(ReadError::OtherEnvironment));
+}
+
+#[test]
+fn whatever_is_in_a_part_of_a_document_it_is_refused_or_a_document() {
+    let core = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
+    let mut gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255];
+    gzip.extend(std::iter::repeat_n(0x5a, core + 500));
+    gzip.extend(7_u32.to_le_bytes());
+    let document = Some(model::Compressed { gzip, length: 7 });
+    let written = write(&model::Environment { document, ..sample::environment(0) }, core).unwrap();
+    let snapshot = Snapshot::read(written.files[0].bytes.clone()).unwrap();
+    let parts: Vec<Vec<u8>> = written.files[1..].iter().map(|file| file.bytes.clone()).collect();
+    assert_eq!(parts.len(), 2);
+    assert_eq!(snapshot.document(parts.clone()).unwrap().length(), 7);
+    for (index, part) in parts.iter().enumerate() {
+        let read = |changed: Vec<u8>| {
+            let mut parts = parts.clone();
+            parts[index] = changed;
+            snapshot.document(parts).map(|document| document.deflated(1).map(<[u8]>::len))
+        };
+        for length in 0..part.len() {
+            assert!(read(part[..length].to_vec()).is_err(), "{length} bytes");
+            assert!(read(sealed(part[..length].to_vec())).is_err(), "{length} bytes");
+        }
+        for place in (0..part.len()).step_by(4) {
+            for changed in [0, 1, 2, 7, 0x7fff_ffff, u32::MAX] {
+                let mut hostile = part.clone();
+                hostile[place..(place + 4).min(part.len())]
+                    .copy_from_slice(&u32::to_le_bytes(changed)[..4.min(part.len() - place)]);
+                let same = hostile == *part;
+                assert!(same || read(hostile.clone()).is_err() || (8..12).contains(&place), "word at {place}");
+                let _ = read(sealed(hostile)); // an error or a document, no panic
+            }
+        }
+    }
+    assert!(snapshot.document(Vec::new()).is_err());
+    let other = model::Environment { client_key: "other".to_owned(), ..sample::environment(0) };
+    let other = Snapshot::read(write(&other, usize::MAX).unwrap().files[0].bytes.clone()).unwrap();
+    assert_eq!(other.document(parts).unwrap_err(), ReadError::OtherEnvironment);
 }

@@ -9,6 +9,8 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
+    /// The body as it came: it may be no text.
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Answer {
@@ -48,12 +50,13 @@ impl Connection {
                 None => break,
             }
         }
-        let mut answer = Answer { status, headers, body: String::new() };
+        let mut answer = Answer { status, headers, body: String::new(), bytes: Vec::new() };
         let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
         if !head_only && status != 304 {
             let mut body = vec![0; length];
             self.0.read_exact(&mut body).ok()?;
-            answer.body = String::from_utf8(body).unwrap();
+            answer.body = String::from_utf8_lossy(&body).into_owned();
+            answer.bytes = body;
         }
         Some(answer)
     }

@@ -10,8 +10,8 @@ use crate::hash::{Fingerprint, bucket, digest_of};
 use crate::layout::{
     ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER,
     HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction, Key, Literal, Origin,
-    PLAIN, Ranked, Row, SAME_AS, SECTIONS, SERVER_ONLY, Section, Segment, Slot, Span, Split, TARGETED, Target,
-    UNSERVED, Variant, Word,
+    PLAIN, Ranked, Row, SAME_AS, SECTIONS, SERVER_ONLY, SERVES_DOCUMENT, Section, Segment, Slot, Span, Split, TARGETED,
+    Target, UNSERVED, Variant, Word,
 };
 use crate::model::{self, Derivation, Environment, EnvironmentFlags};
 use crate::role::Role;
@@ -366,7 +366,8 @@ impl Builder {
                     EnvironmentFlags::Plain => 0,
                     EnvironmentFlags::IdentityFree => IDENTITY_FREE_SEGMENTS,
                     EnvironmentFlags::AllSegments => ALL_SEGMENTS,
-                },
+                }
+                | if environment.document.is_some() { SERVES_DOCUMENT } else { 0 },
         };
         Ok(origin.encode().to_vec())
     }

@@ -4,6 +4,7 @@ mod answers;
 mod blob;
 mod code;
 mod core;
+mod document;
 mod overrides;
 
 pub(crate) use overrides::leading;
@@ -29,7 +30,7 @@ pub struct File {
 pub struct Written {
     /// Names the content of all files.
     pub revision: Revision,
-    /// The core first, then overrides files, if any.
+    /// The core first, then overrides files and parts of the document, if any.
     pub files: Vec<File>,
 }
 
@@ -55,6 +56,19 @@ pub enum WriteError {
         /// What they take.
         bytes: usize,
         /// What there is.
+        limit: usize,
+    },
+    /// The document does not fit into all slots together.
+    #[error(
+        "the document takes {bytes} bytes when it is compressed, and {slots} objects of {limit} bytes hold less: \
+         leave features or identity overrides out with spec.prune, or set spec.serve.environmentDocument to false"
+    )]
+    DocumentTooLarge {
+        /// What it takes.
+        bytes: usize,
+        /// Into how many objects.
+        slots: usize,
+        /// Of which size.
         limit: usize,
     },
     /// The identity overrides do not fit into all slots together.
@@ -104,9 +118,15 @@ pub fn write(environment: &Environment, limit: usize) -> Result<Written, WriteEr
         return Err(WriteError::CoreTooLarge { bytes: core.len(), limit });
     }
 
-    let revision = seal(&mut core, &shards);
+    let parts = match &environment.document {
+        Some(document) => document::divide(document, fingerprint, limit)?,
+        None => Vec::new(),
+    };
+
+    let revision = seal(&mut core, shards.iter().chain(&parts));
     let mut written = vec![File { name: files::CORE.to_owned(), bytes: core }];
     written.extend(shards.into_iter().enumerate().map(|(slot, bytes)| File { name: files::overrides(slot), bytes }));
+    written.extend(parts.into_iter().enumerate().map(|(slot, bytes)| File { name: files::document(slot), bytes }));
     Ok(Written { revision, files: written })
 }
 
@@ -117,7 +137,7 @@ fn evaluated(
     plain: &answers::Answers,
 ) -> Result<answers::Answers, WriteError> {
     let mut bytes = tables.lay_out(environment, plain, plain, &[])?;
-    seal(&mut bytes, &[]);
+    seal(&mut bytes, []);
     let snapshot = Snapshot::read(bytes)?;
     let mut subject = Subject::default();
     let mut items = |role| {
@@ -156,11 +176,11 @@ fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
     }
 }
 
-/// Gives the core its revision, which covers the overrides files, and its checksum.
-fn seal(core: &mut [u8], shards: &[Vec<u8>]) -> Revision {
+/// Gives the core its revision, which covers the other files, and its checksum.
+fn seal<'a>(core: &mut [u8], others: impl IntoIterator<Item = &'a Vec<u8>>) -> Revision {
     let mut content = checksum(core.get(CHECKED_FROM..).unwrap_or_default()).to_vec();
-    for shard in shards {
-        content.extend_from_slice(shard.get(CHECKED_FROM - 16..CHECKED_FROM).unwrap_or_default());
+    for file in others {
+        content.extend_from_slice(file.get(CHECKED_FROM - 16..CHECKED_FROM).unwrap_or_default());
     }
     let revision = Revision::of(checksum(&content));
     put(core, CHECKED_FROM, &revision.0.to_le_bytes());

@@ -1,0 +1,238 @@
+//! The environment's document, for SDKs that evaluate by themselves.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use remora_operator::compile::{self, Compiled};
+use remora_operator::document::{self, Original};
+use remora_operator::prune::{Rules, prune};
+use remora_snapshot::Document;
+use serde_json::{Value, json};
+use support::client::{Answer, Connection, call, get, request};
+use support::server::{Running, await_condition, start};
+use support::volume::{Directory, Volume};
+
+const PATH: &str = "/api/v1/environment-document/";
+const KEY: &str = "x-environment-key";
+const SERVER: (&str, &str) = (KEY, "ser.server");
+const GZIP: (&str, &str) = ("accept-encoding", "gzip, deflate");
+
+/// A document whose limit has this value, with so many identities that differ.
+fn source(limit: u32, identities: u32) -> Value {
+    let state = |value: Value| {
+        json!({"feature": {"id": 1, "name": "limit", "type": "STANDARD"}, "enabled": true, "feature_state_value": value,
+               "django_id": 1, "multivariate_feature_state_values": []})
+    };
+    // Numbers that do not compress well, without a generator of them.
+    let noise = |number: u32| format!("{:08x}{:08x}", number.wrapping_mul(2_654_435_761), number.wrapping_mul(40_503));
+    let identities: Vec<Value> = (0..identities)
+        .map(|number| json!({"identifier": noise(number), "identity_features": [state(json!(noise(number + limit)))]}))
+        .collect();
+    json!({"api_key": "client", "id": 1, "name": "shop", "updated_at": "2026-11-21T00:00:00+00:00",
+           "project": {"id": 1, "segments": []}, "feature_states": [state(json!(limit))], "identity_overrides": identities})
+}
+
+fn compiled(source: &Value, served: bool) -> Compiled {
+    let bytes = serde_json::to_vec(source).unwrap();
+    let pruned = prune(document::parse(&bytes).unwrap(), &Rules::new(&[], &[], false, false).unwrap());
+    let original = served.then(|| Original::new(bytes));
+    let options = compile::Options {
+        environment: "shop",
+        server_keys: &["ser.server"],
+        document: original.as_ref(),
+        ..compile::Options::default()
+    };
+    compile::compile_to_files_of(30_000, &pruned, &options).unwrap()
+}
+
+fn publish(volume: &mut Volume, compiled: &Compiled) {
+    volume.publish(compiled.files.iter().map(|file| (file.name.as_str(), file.bytes.as_slice())));
+}
+
+fn serving(compiled: &Compiled) -> (Directory, Volume, Running) {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    publish(&mut volume, compiled);
+    let running = start(directory.path(), |_| {});
+    (directory, volume, running)
+}
+
+/// The stream that lies in the files.
+fn stored(compiled: &Compiled) -> Vec<u8> {
+    let parts = compiled.files.iter().filter(|file| file.name.starts_with("document"));
+    let parts: Vec<Vec<u8>> = parts.map(|file| file.bytes.clone()).collect();
+    let core = remora_snapshot::Snapshot::read(compiled.files[0].bytes.clone()).unwrap();
+    let document: Document<Vec<u8>> = core.document(parts).unwrap();
+    (0..document.files().len())
+        .flat_map(|file| document.files()[file][document.range(file).unwrap()].to_vec())
+        .collect()
+}
+
+fn detail(answer: &Answer) -> (u16, String) {
+    let body: Value = serde_json::from_str(&answer.body).unwrap();
+    (answer.status, body["detail"].as_str().or(body["message"].as_str()).unwrap().to_owned())
+}
+
+#[test]
+fn it_leaves_compressed_as_it_lies_or_inflated_on_its_way() {
+    let source = source(1, 2_000);
+    let compiled = compiled(&source, true);
+    assert!(compiled.files.iter().any(|file| file.name == "document-01"), "more than one file");
+    let (_directory, _volume, server) = serving(&compiled);
+    let stored = stored(&compiled);
+    for path in [PATH, "/api/v1/environment-document"] {
+        let compressed = get(server.data, path, &[SERVER, GZIP]);
+        assert_eq!(compressed.status, 200);
+        assert_eq!(compressed.header("content-encoding"), Some("gzip"));
+        assert_eq!(compressed.header("content-type"), Some("application/json"));
+        assert_eq!(compressed.header("vary"), Some("Accept-Encoding"));
+        assert!(compressed.bytes == stored, "{} bytes are not the {} that lie", compressed.bytes.len(), stored.len());
+        let inflated = get(server.data, path, &[SERVER]);
+        assert_eq!((inflated.status, inflated.header("content-encoding")), (200, None));
+        let document: Value = serde_json::from_slice(&inflated.bytes).unwrap();
+        assert!(document == source, "another document");
+    }
+    for (headers, length) in [(vec![SERVER, GZIP], stored.len()), (vec![SERVER], source.to_string().len())] {
+        let head = call(server.data, "HEAD", PATH, &headers, None);
+        assert_eq!((head.status, head.header("content-length")), (200, Some(length.to_string().as_str())));
+    }
+    assert_eq!(call(server.data, "POST", PATH, &[SERVER], None).status, 405);
+    // The connection is good for more after either.
+    let mut connection = Connection::open(server.data);
+    for headers in [&[SERVER][..], &[SERVER, GZIP], &[SERVER]] {
+        assert_eq!(connection.request("GET", PATH, headers, None).unwrap().status, 200);
+    }
+    server.await_metric("remora_sidecar_requests_total{route=\"environment_document\",status=\"2xx\"}", |n| n == 9.0);
+}
+
+#[test]
+fn only_the_server_key_gets_it_as_flagsmith_answers() {
+    let (_directory, mut volume, server) = serving(&compiled(&source(1, 0), true));
+    let lower = (403, "Invalid or missing Environment key".to_owned());
+    assert_eq!(detail(&get(server.data, PATH, &[])), lower);
+    assert_eq!(detail(&get(server.data, PATH, &[(KEY, "client")])), lower);
+    assert_eq!(detail(&get(server.data, PATH, &[(KEY, "nope")])), lower);
+    let unknown = detail(&get(server.data, PATH, &[(KEY, "ser.nope")]));
+    assert_eq!(unknown, (403, "Invalid or missing Environment Key".to_owned()));
+    assert_eq!(get(server.data, PATH, &[SERVER]).status, 200);
+
+    publish(&mut volume, &compiled(&source(1, 0), false));
+    await_condition("it is no longer served", || get(server.data, PATH, &[SERVER]).status == 404);
+    assert!(detail(&get(server.data, PATH, &[SERVER])).1.contains("spec.serve.environmentDocument"));
+    assert_eq!(detail(&get(server.data, PATH, &[(KEY, "client")])), lower);
+}
+
+#[test]
+fn who_has_it_is_not_sent_it_again() {
+    let (_directory, mut volume, server) = serving(&compiled(&source(1, 10), true));
+    let first = get(server.data, PATH, &[SERVER, GZIP]);
+    let (tag, date) = (first.header("etag").unwrap().to_owned(), first.header("last-modified").unwrap().to_owned());
+    assert!(date.ends_with(" GMT"), "{date}");
+    let plain = get(server.data, PATH, &[SERVER]).header("etag").unwrap().to_owned();
+    assert_ne!(plain, tag, "two forms, two tags");
+    let known = |name: &str, value: &str| get(server.data, PATH, &[SERVER, GZIP, (name, value)]);
+    for (name, value) in [("if-none-match", &tag), ("if-none-match", &plain), ("if-modified-since", &date)] {
+        let answer = known(name, value);
+        assert_eq!((answer.status, answer.bytes.len()), (304, 0), "{name}: {value}");
+        assert_eq!(answer.header("etag"), Some(tag.as_str()));
+        assert_eq!(answer.header("last-modified"), Some(date.as_str()));
+    }
+    for (name, value) in [
+        ("if-none-match", "\"other\""),
+        ("if-modified-since", "Thu, 01 Jan 1970 00:00:00 GMT"),
+        ("if-modified-since", "yesterday"),
+    ] {
+        assert_eq!(known(name, value).status, 200, "{name}: {value}");
+    }
+    let both = [SERVER, ("if-none-match", "\"other\""), ("if-modified-since", &date)];
+    assert_eq!(get(server.data, PATH, &both).status, 200, "the tag goes before the date");
+
+    // Another document has another tag and another second, also when it comes within the same one.
+    publish(&mut volume, &compiled(&source(2, 10), true));
+    await_condition("the next document", || known("if-none-match", &tag).status == 200);
+    assert_eq!(known("if-modified-since", &date).status, 200);
+    let second = get(server.data, PATH, &[SERVER]);
+    let again = second.header("last-modified").unwrap().to_owned();
+
+    // Only flags changed places in the core: the document is the same, so is its date.
+    publish(&mut volume, &compiled(&source(2, 10), true));
+    assert_eq!(known("if-modified-since", &again).status, 304);
+}
+
+#[test]
+fn damaged_and_mixed_parts_leave_the_last_good_document() {
+    let first = compiled(&source(1, 2_000), true);
+    let (_directory, mut volume, server) = serving(&first);
+    let limit = || -> (Value, u64) {
+        let document: Value = serde_json::from_slice(&get(server.data, PATH, &[SERVER]).bytes).unwrap();
+        let flags: Value = serde_json::from_str(&get(server.data, "/api/v1/flags/", &[SERVER]).body).unwrap();
+        (
+            document["feature_states"][0]["feature_state_value"].clone(),
+            flags[0]["feature_state_value"].as_u64().unwrap(),
+        )
+    };
+    assert_eq!(limit(), (json!(1), 1));
+    let (mut revision, mut refusals) = (1, 0.0);
+    let refused = "remora_sidecar_reloads_total{environment=\"shop\",result=\"part_refused\"}";
+    let break_one: [(bool, &dyn Fn(&mut Compiled)); 4] = [
+        (true, &|next| next.files.last_mut().unwrap().bytes[200] ^= 1),
+        // Not wrong, only not there yet.
+        (false, &|next| drop(next.files.pop())),
+        (true, &|next| next.files.last_mut().unwrap().bytes = first.files.last().unwrap().bytes.clone()),
+        (true, &|next| {
+            // The sums are right, and what is compressed is nonsense.
+            let [core, rest @ ..] = next.files.as_mut_slice() else { panic!() };
+            let snapshot = remora_snapshot::Snapshot::read(core.bytes.as_slice()).unwrap();
+            assert!(snapshot.serves_document() && !rest.is_empty());
+            next.files.retain(|file| !file.name.starts_with("document"));
+            next.files.extend(nonsense());
+        }),
+    ];
+    for (is_refused, break_it) in break_one {
+        revision += 1;
+        let mut next = compiled(&source(revision, 2_000), true);
+        break_it(&mut next);
+        publish(&mut volume, &next);
+        refusals += f64::from(u8::from(is_refused));
+        server.await_metric(refused, |count| count == refusals);
+        await_condition("flags go on, the document stays", || limit() == (json!(1), u64::from(revision)));
+    }
+    publish(&mut volume, &compiled(&source(9, 2_000), true));
+    await_condition("all is good again", || limit() == (json!(9), 9));
+}
+
+/// A document of the same environment whose compressed bytes are none.
+fn nonsense() -> Vec<compile::File> {
+    use remora_snapshot::model::{Compressed, Environment};
+    let mut gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255];
+    gzip.extend([0xff; 60]);
+    gzip.extend([0; 4]);
+    gzip.extend(500_u32.to_le_bytes());
+    let document = Some(Compressed { gzip, length: 500 });
+    let environment = Environment { client_key: "client".to_owned(), document, ..Environment::default() };
+    remora_snapshot::write(&environment, 30_000).unwrap().files.split_off(1)
+}
+
+#[test]
+fn those_who_do_not_read_take_the_place_of_nobody_else() {
+    let (_directory, _volume, server) = serving(&compiled(&source(1, 2_000), true));
+    // Room in the sockets' buffers is for less than all that these ask for.
+    let mut silent: Vec<Connection> = (0..8).map(|_| Connection::open(server.data)).collect();
+    for connection in &mut silent {
+        for _ in 0..150 {
+            connection.send(&request("GET", PATH, &[SERVER], None)).unwrap();
+        }
+    }
+    // For good, and not only while the last answer that still fits is inflated.
+    let taken = || (0..50).all(|_| get(server.data, PATH, &[SERVER]).status == 503);
+    await_condition("all places are taken", taken);
+    let refused = get(server.data, PATH, &[SERVER]);
+    assert!(refused.header("retry-after").is_some() && detail(&refused).1.contains("accept gzip"));
+    for _ in 0..20 {
+        assert_eq!(get(server.data, PATH, &[SERVER, GZIP]).status, 200);
+        assert_eq!(get(server.data, "/api/v1/flags/", &[SERVER]).status, 200);
+    }
+    drop(silent);
+    await_condition("the places are free again", || get(server.data, PATH, &[SERVER]).status == 200);
+}

@@ -1,4 +1,5 @@
-//! A document that comes in pages: the overrides of the last page are served as those of the first.
+//! A document that comes in pages: the overrides of the last page are served as those of the first, flag by flag and in the
+//! document for SDKs.
 
 use http::Method;
 use remora_e2e::harness::{App, storefront, with_namespace};
@@ -12,7 +13,9 @@ async fn are_followed_to_the_last() -> anyhow::Result<()> {
         case.upstream.serve(&key, &storefront(&case.client_key(), OVERRIDES)).await?;
         case.upstream.set(&key, &json!({"pageSize": 5})).await?;
         case.secret("flagsmith", &key).await?;
-        case.environment("storefront", case.flagsmith()).await?;
+        let refresh = json!({"interval": "1s", "timeout": "5s"});
+        let spec = json!({"source": case.flagsmith(), "refresh": refresh, "serve": {"environmentDocument": true}});
+        case.apply(json!({"apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment", "metadata": {"name": "storefront"}, "spec": spec})).await?;
         case.condition("storefront", "Ready", "True", None).await?;
         let pages =
             case.upstream.requests(&key).await?.iter().filter(|request| request.query.contains("page_id")).count();
@@ -31,6 +34,15 @@ async fn are_followed_to_the_last() -> anyhow::Result<()> {
                 "user-{n}: {reply:?}"
             );
         }
+
+        // SDKs in local evaluation get them all, too, from a volume as kubelet makes it.
+        let document = "/api/v1/environment-document/";
+        let refused = app.ask(Method::GET, document, Some(&case.client_key()), None).await?;
+        anyhow::ensure!(refused.status == 403, "{refused:?}");
+        let served = app.ask(Method::GET, document, Some(&key), None).await?.json()?;
+        let identities = served["identity_overrides"].as_array().map(Vec::len);
+        anyhow::ensure!(identities == Some(OVERRIDES), "{identities:?} identities in {served}");
+        anyhow::ensure!(served["identity_overrides"][OVERRIDES - 1]["identifier"] == format!("user-{}", OVERRIDES - 1));
         Ok(())
     })
     .await

@@ -57,6 +57,7 @@ impl Sidecar {
         let directory = std::env::temp_dir().join(name);
         let mut compile = Command::new(program("remora-operator"));
         compile.args(["compile", "--name", "production", "--environment-key", expected.key(Role::Server)]);
+        compile.arg("--environment-document");
         compile.arg("--document").arg(document()).arg("--output").arg(&directory);
         let compiled = compile.output().await.unwrap();
         assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));

@@ -57,7 +57,7 @@ impl Original {
         let served: HashSet<&str> = pruned.served().collect();
         let overridden = !pruned.document.identity_overrides.is_empty();
         let keep = Keep { served: &served, pages: if overridden { &self.0 } else { &[] } };
-        keep.environment(serde_json::from_slice(first)?, out)
+        keep.environment(&serde_json::from_slice(first)?, out)
     }
 }
 
@@ -69,7 +69,7 @@ struct Keep<'a> {
 }
 
 impl Keep<'_> {
-    fn environment(&self, environment: Members<'_>, out: &mut dyn io::Write) -> Result<(), Error> {
+    fn environment(&self, environment: &Members<'_>, out: &mut dyn io::Write) -> Result<(), Error> {
         let members = environment.0.iter().filter(|(name, _)| !name.ends_with("_config"));
         object(members, out, |name, value, out| match name {
             "feature_states" => self.states(value, out),

@@ -1,0 +1,22 @@
+// Asks Flagsmith's SDK for Node in local evaluation: it fetches the document from the sidecar, and evaluates by itself.
+const { Flagsmith } = require('flagsmith-nodejs');
+const { answer, mapped } = require('./plan.js');
+
+const pairs = (flags) => Object.fromEntries(flags.allFlags().map((flag) => [flag.featureName, [flag.enabled, flag.value]]));
+
+answer(async (plan) => {
+  const flagsmith = new Flagsmith({
+    environmentKey: plan.key,
+    apiUrl: process.env.FLAGSMITH_API_URL,
+    enableLocalEvaluation: true,
+  });
+  const identity = async (subject) => pairs(await flagsmith.getIdentityFlags(subject.identifier, subject.traits ?? {}));
+  const answers = {
+    environment: pairs(await flagsmith.getEnvironmentFlags()),
+    identities: await mapped(plan.subjects, identity),
+    // This SDK refuses those who have no identifier.
+    anonymous: null,
+  };
+  await flagsmith.close();
+  return answers;
+});

@@ -16,7 +16,7 @@ mkdir -p "$built"
 log=$built/bench.log
 slowly "remora-sidecar" "$log" cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-sidecar
 slowly "bare hyper" "$log" cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-bench \
-  --no-default-features --bin limit
+  --no-default-features --bin limit --bin serialize
 slowly "flagsmith-flag-engine" "$log" cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-bench \
   --no-default-features --features peer --bin peer
 slowly "remora-bench" "$log" cargo build ${CARGO_FLAGS-} --target "$target" "${quick[@]}" -p remora-bench --bin remora-bench

@@ -160,6 +160,9 @@ fn who_has_it_is_not_sent_it_again() {
     assert_eq!(known("if-modified-since", &again).status, 304);
 }
 
+/// What happens to files on their way.
+type Damage<'a> = dyn Fn(&mut Compiled) + 'a;
+
 #[test]
 fn damaged_and_mixed_parts_leave_the_last_good_document() {
     let first = compiled(&source(1, 2_000), true);
@@ -175,7 +178,7 @@ fn damaged_and_mixed_parts_leave_the_last_good_document() {
     assert_eq!(limit(), (json!(1), 1));
     let (mut revision, mut refusals) = (1, 0.0);
     let refused = "remora_sidecar_reloads_total{environment=\"shop\",result=\"part_refused\"}";
-    let break_one: [(bool, &dyn Fn(&mut Compiled)); 4] = [
+    let break_one: [(bool, &Damage<'_>); 4] = [
         (true, &|next| next.files.last_mut().unwrap().bytes[200] ^= 1),
         // Not wrong, only not there yet.
         (false, &|next| drop(next.files.pop())),

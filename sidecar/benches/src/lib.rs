@@ -5,6 +5,7 @@
 //! what is compared is compared in one run, turn by turn ([`turns`]), with a bare hyper server that returns as many bytes
 //! from memory: whoever uses HTTP is not faster. What comes out are lines of a [`table`].
 
+pub mod bare;
 pub mod conditions;
 pub mod document;
 pub mod load;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use remora_operator::compile::{Compiled, Mode, Options, compile_to_files_of};
+use remora_operator::document::Original;
 use remora_operator::prune::{Rules, prune};
 use remora_operator::{directory, document};
 use remora_snapshot::{Role, Snapshot, Subject, files};
@@ -29,6 +30,25 @@ pub struct Prepared {
     pub directory: PathBuf,
     /// What it has to answer is known from here.
     pub snapshot: Snapshot<Vec<u8>>,
+}
+
+/// The key with which the document is fetched.
+pub const SERVER_KEY: &str = "ser.bench";
+
+/// Compiles a document that is served as well.
+///
+/// # Errors
+/// If it cannot be.
+pub fn compiled_with_document(text: &str) -> anyhow::Result<Compiled> {
+    let pruned = prune(document::parse(text.as_bytes())?, &Rules::new(&[], &[], false, false)?);
+    let original = Original::new(text.as_bytes().to_vec());
+    let options = Options {
+        environment: ENVIRONMENT,
+        server_keys: &[SERVER_KEY],
+        document: Some(&original),
+        ..Options::default()
+    };
+    Ok(compile_to_files_of(files::MAX_FILE_BYTES, &pruned, &options)?)
 }
 
 /// Compiles a document.

@@ -71,6 +71,17 @@ impl Server {
         Self::start(command, address, address)
     }
 
+    /// Starts the server that serializes a document for each request.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn serializing(program: &Path, document: &Path) -> anyhow::Result<Self> {
+        let address = free_port()?;
+        let mut command = Command::new(program);
+        command.arg(address.to_string()).arg(document);
+        Self::start(command, address, address)
+    }
+
     fn start(mut command: Command, address: SocketAddr, admin: SocketAddr) -> anyhow::Result<Self> {
         stay_on(SERVER_CORE)?;
         let process = command.stdin(Stdio::null()).spawn().with_context(|| format!("cannot start {command:?}"));

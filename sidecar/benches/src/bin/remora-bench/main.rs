@@ -1,6 +1,7 @@
 //! Prints what Remora costs, as a table. `make bench` builds what is measured and runs this.
 
 mod compile;
+mod documents;
 mod memory;
 mod peer;
 mod ratios;
@@ -21,6 +22,7 @@ struct Programs {
     sidecar: PathBuf,
     limit: PathBuf,
     peer: PathBuf,
+    serialize: PathBuf,
 }
 
 /// The profiles that are measured.
@@ -37,22 +39,28 @@ fn main() -> anyhow::Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["compile", document] => compile::once(Path::new(document)),
-        ["table", programs, place] => {
+        [what @ ("table" | "documents"), programs, place] => {
             let programs = Path::new(programs);
             let programs = Programs {
                 sidecar: programs.join("remora-sidecar"),
                 limit: programs.join("limit"),
                 peer: programs.join("peer"),
+                serialize: programs.join("serialize"),
             };
-            table(&programs, Path::new(place))
+            table(&programs, *what == "documents", Path::new(place))
         }
-        _ => bail!("usage: remora-bench table PROGRAMS PLACE, or remora-bench compile DOCUMENT"),
+        _ => bail!(
+            "usage: remora-bench table PROGRAMS PLACE (or documents, for a part of it), or remora-bench compile DOCUMENT"
+        ),
     }
 }
 
-fn table(programs: &Programs, place: &Path) -> anyhow::Result<()> {
+fn table(programs: &Programs, only_documents: bool, place: &Path) -> anyhow::Result<()> {
     leave_the_servers_core()?;
     let mut table = Table::new(std::io::stdout())?;
+    if only_documents {
+        return documents::measure(&mut table, programs, place);
+    }
     let profiles = Profiles {
         plain: Prepared::new(PLAIN, place)?,
         official: [
@@ -79,6 +87,7 @@ fn table(programs: &Programs, place: &Path) -> anyhow::Result<()> {
     table.note("heap allocations on the request path: counted by `cargo test -p remora-sidecar --test allocations`")?;
     swap::measure(&mut table, programs, place)?;
     tail::measure(&mut table, programs, &profiles)?;
+    documents::measure(&mut table, programs, place)?;
     compile::measure(&mut table, place, &profiles)?;
     peer::measure(&mut table, programs, place)?;
     match table.short() {

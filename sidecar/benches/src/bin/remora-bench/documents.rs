@@ -1,0 +1,123 @@
+//! The environment's document, as SDKs in local evaluation fetch it, beside a server that serializes it for each request.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use remora_bench::load::Exchange;
+use remora_bench::prepared::{SERVER_KEY, checked, compiled_with_document};
+use remora_bench::profile::{ENVIRONMENT, MEDIUM, PLAIN, Profile};
+use remora_bench::server::{Memory, Server};
+use remora_bench::table::{Table, Target};
+use remora_bench::turns::{Side, take};
+use remora_operator::directory;
+
+use super::Programs;
+
+const ROUNDS: usize = 5;
+/// Long enough for several of the slower side.
+const TURN: Duration = Duration::from_secs(1);
+
+fn request(coding: &str) -> Vec<u8> {
+    format!(
+        "GET /api/v1/environment-document/ HTTP/1.1\r\nHost: 127.0.0.1:4777\r\nUser-Agent: flagsmith-python-sdk/6.3.0\r\n\
+         Accept-Encoding: {coding}\r\nAccept: */*\r\nConnection: keep-alive\r\nX-Environment-Key: {SERVER_KEY}\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+/// A sidecar that serves a profile's document, which is `document` and has so many bytes compressed.
+struct Served {
+    server: Server,
+    document: String,
+    stored: u64,
+}
+
+impl Served {
+    fn start(programs: &Programs, profile: &Profile, place: &Path) -> anyhow::Result<Self> {
+        let document = remora_bench::document::write(profile);
+        let place = place.join(format!("{}-document", profile.name));
+        directory::write(&place, ENVIRONMENT, &compiled_with_document(&document)?)?;
+        let snapshot = directory::read(&place, None)?;
+        let stored = directory::read_document(&place, None, &snapshot)?.map_or(0, |document| document.stored());
+        let mut server = Server::sidecar(&programs.sidecar, &place)?;
+        server.wait(&request("gzip"), 200, Instant::now())?;
+        Ok(Self { server, document, stored })
+    }
+
+    /// Fetching it compressed, and inflated; the latter has to be the document.
+    fn exchanges(&self) -> anyhow::Result<[Exchange; 2]> {
+        let stored = self.stored as usize;
+        let compressed = checked(&self.server, request("gzip, deflate"), 200, |body| body.len() == stored)?;
+        let inflated = checked(&self.server, request("identity"), 200, |body| {
+            // What Flagsmith makes up anew is replaced by as many characters.
+            body.len() == self.document.len()
+        })?;
+        Ok([compressed, inflated])
+    }
+
+    /// Its memory after it sent many of both.
+    fn memory(&self) -> anyhow::Result<Memory> {
+        for exchange in self.exchanges()? {
+            let mut sides = [Side::new(&self.server, std::slice::from_ref(&exchange))?];
+            take(&mut sides, 1, TURN)?;
+        }
+        self.server.memory()
+    }
+}
+
+pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, place: &Path) -> anyhow::Result<()> {
+    let medium = Served::start(programs, &MEDIUM, place)?;
+    let bytes = medium.document.len();
+    let ratio = medium.stored as f64 / bytes as f64;
+    table.line(
+        "the compressed document over the document, medium",
+        Target::None,
+        "",
+        ratio,
+        "",
+        &format!("{} of {bytes} bytes", medium.stored),
+    )?;
+
+    let path = place.join("medium-document.json");
+    std::fs::write(&path, &medium.document)?;
+    let mut theirs = Server::serializing(&programs.serialize, &path)?;
+    theirs.wait(&request("identity"), 200, Instant::now())?;
+    let serialized = [Exchange { request: request("identity"), status: 200, length: length_of(&theirs)? }];
+    let [compressed, inflated] = medium.exchanges()?.map(|exchange| [exchange]);
+    let mut sides = [
+        Side::new(&medium.server, &compressed)?,
+        Side::new(&medium.server, &inflated)?,
+        Side::new(&theirs, &serialized)?,
+    ];
+    take(&mut sides, ROUNDS, TURN)?;
+    let [compressed, inflated, serialized] = &sides;
+    for (what, ours, target) in [
+        ("GET environment-document/, medium, over serializing it", compressed, Target::AtLeast(10.0)),
+        ("the same, inflated on its way", inflated, Target::None),
+    ] {
+        let ratio = ours.over(serialized);
+        let beside =
+            format!("{:.0} and {:.0} /s; by time on the core {:.1}", ours.rate(), serialized.rate(), ratio.own);
+        table.line(
+            what,
+            target,
+            "",
+            ratio.median,
+            &format!("{:.1} .. {:.1}", ratio.spread.0, ratio.spread.1),
+            &beside,
+        )?;
+    }
+
+    let (small, large) = (Served::start(programs, &PLAIN, place)?.memory()?, medium.memory()?);
+    ensure!(small.private > 0, "the kernel tells no memory");
+    let beside = format!("{} kB with {bytes} bytes, {} kB with the smallest profile's", large.private, small.private);
+    let grown = (large.private as f64 - small.private as f64) / 1e3;
+    table.line("private memory for a document, beyond a small one's", Target::Below(0.5), "MB", grown, "", &beside)
+}
+
+/// How many bytes the other server sends.
+fn length_of(server: &Server) -> anyhow::Result<usize> {
+    Ok(remora_bench::load::ask(server.address, &request("identity"))?.body.len())
+}

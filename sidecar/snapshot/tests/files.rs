@@ -149,6 +149,7 @@ fn a_digest_stands_for_the_flags_and_nothing_else() {
         }
         assert!(digests.len() > 10, "{}", digests.len());
     }
+}
 
 /// A stream that nobody has to decompress: the frame of gzip around bytes that do not compress.
 fn compressed(bytes: usize) -> Compressed {

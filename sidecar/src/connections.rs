@@ -347,7 +347,49 @@ pub(crate) async fn serve<L, S>(
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use hyper::service::service_fn;
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::sync::mpsc;
+
     use super::*;
+    use crate::answer::{Answer, Kind};
+
+    #[tokio::test]
+    async fn who_does_not_take_what_it_is_told_is_let_go() {
+        let path = std::env::temp_dir().join(format!("remora-unread-{}", std::process::id()));
+        let listener = crate::listen::Socket::bind(&path).unwrap();
+        let (teller, events) = mpsc::channel(1);
+        let events = std::sync::Mutex::new(Some(events));
+        let service = move |progress: Arc<Progress>| {
+            let events = events.lock().unwrap().take().unwrap();
+            let answer = std::sync::Mutex::new(Some(Body::events(events)));
+            service_fn(move |request: Request<Incoming>| {
+                let body = answer.lock().unwrap().take().unwrap();
+                let mut answer = Answer::new(http::StatusCode::OK, Kind::Events, body);
+                answer.note(&progress);
+                let headers = request.into_parts().0.headers;
+                std::future::ready(Ok::<_, Infallible>(answer.into_response(headers, false)))
+            })
+        };
+        let limits = Limits { send: Duration::from_secs(1), ..Limits::of(8) };
+        let (_stop, stopped) = watch::channel(false);
+        let serving = serve(listener, limits, service, stopped);
+        let talking = async {
+            let mut silent = tokio::net::UnixStream::connect(&path).await.unwrap();
+            silent.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+            // As long as somebody takes it: the socket's buffer, and then nobody.
+            while teller.send(Bytes::from_static(&[b'x'; 1024])).await.is_ok() {}
+            drop(silent);
+        };
+        tokio::select! {
+            () = serving => panic!("nobody told it to stop"),
+            told = tokio::time::timeout(Duration::from_secs(60), talking) => told.expect("it is still told"),
+        }
+        std::fs::remove_file(&path).unwrap_or_default();
+    }
 
     #[test]
     fn a_connection_is_overdue_by_what_it_is_doing() {

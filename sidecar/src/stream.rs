@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use remora_snapshot::Revision;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, interval_at};
 
 use crate::answer::{Answer, Kind};
@@ -22,6 +22,10 @@ const MOST_STREAMS: usize = 64;
 
 /// How often those that listen hear that somebody is there. Proxies and clients give up after half a minute at the soonest.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// How long one may listen before it has to come again. Who has stopped reading cannot be told from who hears no news, as
+/// the kernel takes what is sent: so nobody keeps a place for ever, and who is alive comes back and has missed nothing.
+const LIFETIME: Duration = Duration::from_secs(15 * 60);
 
 /// A comment: it means nothing, and arrives.
 const COMMENT: Bytes = Bytes::from_static(b":\n\n");
@@ -77,11 +81,13 @@ impl Dialect {
 pub(crate) struct Streams {
     room: Arc<Semaphore>,
     end: watch::Sender<bool>,
+    lifetime: Duration,
 }
 
 impl Default for Streams {
     fn default() -> Streams {
-        Streams { room: Arc::new(Semaphore::new(MOST_STREAMS)), end: watch::Sender::new(false) }
+        let room = Arc::new(Semaphore::new(MOST_STREAMS));
+        Streams { room, end: watch::Sender::new(false), lifetime: LIFETIME }
     }
 }
 
@@ -108,7 +114,13 @@ impl Streams {
             changes.mark_changed();
         }
         let (teller, listener) = mpsc::channel(1);
-        tokio::spawn(tell(changes, self.end.subscribe(), dialect, teller, place));
+        let telling = tell(changes, self.end.subscribe(), dialect, teller);
+        let lifetime = self.lifetime;
+        tokio::spawn(async move {
+            // That it is over is no failure.
+            let _ = tokio::time::timeout(lifetime, telling).await;
+            drop(place);
+        });
         Answer::new(StatusCode::OK, Kind::Events, Body::events(listener))
             .with(CACHE_CONTROL, HeaderValue::from_static("no-cache"))
     }
@@ -120,7 +132,6 @@ async fn tell(
     mut end: watch::Receiver<bool>,
     dialect: Dialect,
     teller: mpsc::Sender<Bytes>,
-    _place: OwnedSemaphorePermit,
 ) {
     let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     // Something at once, so that the listener knows that it is heard.
@@ -161,6 +172,22 @@ mod tests {
             Dialect::Ofrep.event(change),
             "id: 00000000000000ff\ndata: {\"type\":\"refetchEvaluation\",\"etag\":\"\\\"000000000000\\\"\",\"lastModified\":1771622898}\n\n"
         );
+    }
+
+    #[tokio::test]
+    async fn nobody_keeps_a_place_for_ever() {
+        let streams = Streams { lifetime: Duration::from_millis(50), ..Streams::default() };
+        let changes = watch::Sender::default();
+        // None of them is read from.
+        let listeners: Vec<Answer> =
+            (0..MOST_STREAMS).map(|_| streams.listen(&changes, Dialect::Ofrep, None)).collect();
+        assert_eq!(streams.open(), MOST_STREAMS);
+        assert_eq!(streams.listen(&changes, Dialect::Ofrep, None).status, StatusCode::SERVICE_UNAVAILABLE);
+        while streams.open() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(streams.listen(&changes, Dialect::Ofrep, None).status, StatusCode::OK);
+        assert!(listeners.iter().all(|answer| answer.status == StatusCode::OK));
     }
 
     #[test]

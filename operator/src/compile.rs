@@ -18,6 +18,7 @@ use remora_snapshot::{Revision, WriteError, files};
 pub use finding::Finding;
 pub use remora_snapshot::File;
 pub use remora_snapshot::model::EnvironmentFlags as Mode;
+pub use remora_snapshot::model::{BooleanFlags, DisabledFlags, Ofrep};
 
 use crate::document::Original;
 use crate::prune::Pruned;
@@ -31,6 +32,8 @@ pub struct Options<'a> {
     pub server_keys: &'a [&'a str],
     /// What the answer without an identity applies.
     pub environment_flags: EnvironmentFlags,
+    /// How flags are told to OpenFeature.
+    pub ofrep: Ofrep,
     /// The document as it came, where it is served to SDKs that evaluate by themselves.
     pub document: Option<&'a Original>,
 }

@@ -14,6 +14,41 @@ pub struct Serve {
     /// What the answer to `GET /api/v1/flags/`, which knows no identity, applies.
     #[serde(default)]
     pub environment_flags: AppliedTo,
+    /// How flags are told to OpenFeature. A flag without a value always answers whether it is enabled.
+    #[serde(default)]
+    pub ofrep: Ofrep,
+}
+
+/// How flags are told to OpenFeature, where there is a choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Ofrep {
+    /// What a flag answers whose value is a boolean.
+    #[serde(default)]
+    pub boolean_flags: BooleanFlags,
+    /// What a disabled flag answers that has a value. Its reason is `DISABLED` in either case.
+    #[serde(default)]
+    pub disabled_flags: DisabledFlags,
+}
+
+/// What a flag answers whose value is a boolean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum BooleanFlags {
+    /// Its value.
+    #[default]
+    Value,
+    /// Whether it is enabled, as Flagsmith's own provider answers unless it is told `use_boolean_config_value`.
+    Enabled,
+}
+
+/// What a disabled flag answers that has a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DisabledFlags {
+    /// No value: the application's own default counts.
+    #[default]
+    CodeDefault,
+    /// Its value all the same, as Flagsmith's own provider answers when it is told `return_value_for_disabled_flags`.
+    Value,
 }
 
 /// What applies to a request without an identity.

@@ -34,6 +34,7 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
         identity_overrides: identity_overrides(document, &indexes, &ids),
         hide_disabled: document.hides_disabled_flags(),
         environment_flags: options.environment_flags,
+        ofrep: options.ofrep,
         notes: Vec::new(),
         document: None,
         properties: work.properties.into_list(),

@@ -16,7 +16,7 @@ use super::{
     turn::Turn,
 };
 use crate::{
-    api::{AppliedTo, Finding},
+    api::{AppliedTo, BooleanFlags, DisabledFlags, Finding},
     compile::{self, Compiled, compile},
     document::{Document, Original},
     fetch::{self, EnvironmentKey, Fetched, Lessons, Retry},
@@ -135,7 +135,7 @@ impl Turn<'_> {
     /// Large documents take long enough to hold up a worker thread.
     async fn prune_and_compile(&self, brought: Brought, rules: Rules) -> Result<Compiled, Error> {
         let step = self.context.metrics.begin(Step::Compile);
-        let (environment, environment_flags) = (self.name.clone(), self.environment_flags());
+        let (environment, environment_flags, ofrep) = (self.name.clone(), self.environment_flags(), self.ofrep());
         let work = tokio::task::spawn_blocking(move || {
             let pruned = prune(*brought.document, &rules);
             let server_keys: Vec<&str> = brought.key.iter().map(EnvironmentKey::expose).collect();
@@ -143,6 +143,7 @@ impl Turn<'_> {
                 environment: &environment,
                 server_keys: &server_keys,
                 environment_flags,
+                ofrep,
                 document: brought.original.as_ref(),
             };
             compile(&pruned, &options)
@@ -174,6 +175,20 @@ impl Turn<'_> {
         let prune = &self.spec.prune;
         let (server_only, overrides) = (prune.server_only_features.is_drop(), prune.identity_overrides.is_drop());
         Ok(Rules::new(&prune.features.include, &prune.features.exclude, server_only, overrides)?)
+    }
+
+    fn ofrep(&self) -> compile::Ofrep {
+        let ofrep = self.spec.serve.ofrep;
+        compile::Ofrep {
+            boolean_flags: match ofrep.boolean_flags {
+                BooleanFlags::Value => compile::BooleanFlags::Value,
+                BooleanFlags::Enabled => compile::BooleanFlags::Enabled,
+            },
+            disabled_flags: match ofrep.disabled_flags {
+                DisabledFlags::CodeDefault => compile::DisabledFlags::CodeDefault,
+                DisabledFlags::Value => compile::DisabledFlags::Value,
+            },
+        }
     }
 
     fn environment_flags(&self) -> compile::Mode {

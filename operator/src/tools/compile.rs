@@ -29,6 +29,12 @@ pub struct Compile {
     /// What the answer without an identity applies.
     #[arg(long, value_enum, default_value = "plain")]
     environment_flags: EnvironmentFlags,
+    /// To OpenFeature, what a flag answers whose value is a boolean.
+    #[arg(long, value_enum, default_value = "value")]
+    ofrep_boolean_flags: BooleanFlags,
+    /// To OpenFeature, what a disabled flag answers that has a value.
+    #[arg(long, value_enum, default_value = "code-default")]
+    ofrep_disabled_flags: DisabledFlags,
     /// Serve the document itself, too: environment-document/, to requests with a server key.
     #[arg(long, requires = "environment_key")]
     environment_document: bool,
@@ -49,6 +55,24 @@ enum EnvironmentFlags {
     IdentityFree,
     /// All segments, as Flagsmith's edge proxy.
     AllSegments,
+}
+
+/// As `spec.serve.ofrep.booleanFlags`.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum BooleanFlags {
+    /// Its value.
+    Value,
+    /// Whether it is enabled.
+    Enabled,
+}
+
+/// As `spec.serve.ofrep.disabledFlags`.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum DisabledFlags {
+    /// No value: the application's own default counts.
+    CodeDefault,
+    /// Its value all the same.
+    Value,
 }
 
 impl Compile {
@@ -72,6 +96,16 @@ impl Compile {
             environment: self.name.as_str(),
             server_keys: &keys,
             environment_flags,
+            ofrep: compile::Ofrep {
+                boolean_flags: match self.ofrep_boolean_flags {
+                    BooleanFlags::Value => compile::BooleanFlags::Value,
+                    BooleanFlags::Enabled => compile::BooleanFlags::Enabled,
+                },
+                disabled_flags: match self.ofrep_disabled_flags {
+                    DisabledFlags::CodeDefault => compile::DisabledFlags::CodeDefault,
+                    DisabledFlags::Value => compile::DisabledFlags::Value,
+                },
+            },
             document: original.as_ref(),
         };
         let compiled = compile::compile(&pruned, &options).with_context(|| self.source())?;

@@ -390,6 +390,10 @@ pub(crate) const IDENTITY_FREE_SEGMENTS: u32 = 2;
 pub(crate) const ALL_SEGMENTS: u32 = 4;
 /// The environment's document is served.
 pub(crate) const SERVES_DOCUMENT: u32 = 8;
+/// To OpenFeature, a flag whose value is a boolean answers whether it is enabled.
+pub(crate) const OFREP_BOOLEANS_ENABLED: u32 = 16;
+/// To OpenFeature, a disabled flag answers its value.
+pub(crate) const OFREP_DISABLED_VALUES: u32 = 32;
 row!(
     /// A constant that a condition can read, as a JSON token.
     Literal, 8, { token: span }

@@ -79,7 +79,7 @@
 //! | patterns | 12 | kind (automaton 0, backtracking 1), offset and length in *programs* |
 //! | programs | bytes | regular expressions |
 //! | keys | 20 | hash of an API key (16), role (client 0, server 1) |
-//! | origin | 20 | one row: environment's name, client key, flags (hide disabled flags 1; without identity: segments that need none 2, all segments 4; the document is served 8) |
+//! | origin | 20 | one row: environment's name, client key, flags (hide disabled flags 1; without identity: segments that need none 2, all segments 4; the document is served 8; to OpenFeature, booleans answer whether they are enabled 16, disabled flags their value 32) |
 //! | literals | 8 | constants that conditions read, as JSON (span) |
 //! | notes | bytes | what people should know, a line each |
 //! | overrides | bytes | an overrides file, where it fits beside all of the above; else empty |

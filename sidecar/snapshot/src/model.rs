@@ -27,6 +27,8 @@ pub struct Environment {
     pub hide_disabled: bool,
     /// What the answer without an identity applies.
     pub environment_flags: EnvironmentFlags,
+    /// How flags are told to OpenFeature.
+    pub ofrep: Ofrep,
     /// What people should know of it, a line each.
     pub notes: Vec<String>,
     /// The document itself, where it is served.
@@ -40,6 +42,35 @@ pub struct Compressed {
     pub gzip: Vec<u8>,
     /// How many bytes the document has.
     pub length: u64,
+}
+
+/// How flags are told to OpenFeature, where there is a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ofrep {
+    /// A flag whose value is a boolean.
+    pub boolean_flags: BooleanFlags,
+    /// A disabled flag that has a value.
+    pub disabled_flags: DisabledFlags,
+}
+
+/// What a flag whose value is a boolean answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BooleanFlags {
+    /// Its value.
+    #[default]
+    Value,
+    /// Whether it is enabled, as Flagsmith's own provider does unless it is told otherwise.
+    Enabled,
+}
+
+/// What a disabled flag that has a value answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DisabledFlags {
+    /// Nothing: the application's own default counts.
+    #[default]
+    CodeDefault,
+    /// Its value all the same.
+    Value,
 }
 
 /// What `GET flags/` applies.

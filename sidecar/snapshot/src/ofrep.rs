@@ -1,11 +1,12 @@
 //! OFREP's way of writing a feature.
 //!
 //! A feature with a value answers the value, one without answers whether it is enabled. A disabled feature with a value
-//! has none: the application's own default is used. Where there are no variants, the variant is empty rather than absent:
+//! has none: the application's own default is used. An environment may choose otherwise in both (`model::Ofrep`). Where there are no variants, the variant is empty rather than absent:
 //! absent is right as well, but openfeature-provider-ofrep 0.3.0 (Python) then gives the default instead of the value.
 
 use crate::answer::Outcome;
 use crate::evaluation::Evaluation;
+use crate::layout::{OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES};
 use crate::role::Role;
 use crate::subject::Subject;
 
@@ -63,10 +64,12 @@ fn write(evaluation: &Evaluation<'_>, outcome: &Outcome<'_>, out: &mut Vec<u8>) 
     let view = &evaluation.view;
     let enabled: &[u8] = if outcome.enabled { b"true" } else { b"false" };
     out.extend_from_slice(view.bytes(outcome.feature.ofrep_head));
+    let chosen = |option| view.origin.flags & option != 0;
     let value = match (outcome.value, outcome.enabled) {
         (b"null", _) => Some(enabled),
+        (b"true" | b"false", _) if chosen(OFREP_BOOLEANS_ENABLED) => Some(enabled),
         (value, true) => Some(value),
-        (_, false) => None,
+        (value, false) => chosen(OFREP_DISABLED_VALUES).then_some(value),
     };
     if let Some(value) = value {
         out.extend_from_slice(b",\"value\":");

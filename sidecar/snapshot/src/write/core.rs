@@ -9,11 +9,11 @@ use super::{WriteError, head};
 use crate::hash::{Fingerprint, bucket, digest_of};
 use crate::layout::{
     ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER,
-    HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction, Key, Literal, Origin,
-    PLAIN, Ranked, Row, SAME_AS, SECTIONS, SERVER_ONLY, SERVES_DOCUMENT, Section, Segment, Slot, Span, Split, TARGETED,
-    Target, UNSERVED, Variant, Word,
+    HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction, Key, Literal,
+    OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, Origin, PLAIN, Ranked, Row, SAME_AS, SECTIONS, SERVER_ONLY,
+    SERVES_DOCUMENT, Section, Segment, Slot, Span, Split, TARGETED, Target, UNSERVED, Variant, Word,
 };
-use crate::model::{self, Derivation, Environment, EnvironmentFlags};
+use crate::model::{self, BooleanFlags, Derivation, DisabledFlags, Environment, EnvironmentFlags};
 use crate::role::Role;
 
 /// Everything of a core but its answers and overrides, which are only known when this can be evaluated.
@@ -367,7 +367,15 @@ impl Builder {
                     EnvironmentFlags::IdentityFree => IDENTITY_FREE_SEGMENTS,
                     EnvironmentFlags::AllSegments => ALL_SEGMENTS,
                 }
-                | if environment.document.is_some() { SERVES_DOCUMENT } else { 0 },
+                | if environment.document.is_some() { SERVES_DOCUMENT } else { 0 }
+                | match environment.ofrep.boolean_flags {
+                    BooleanFlags::Value => 0,
+                    BooleanFlags::Enabled => OFREP_BOOLEANS_ENABLED,
+                }
+                | match environment.ofrep.disabled_flags {
+                    DisabledFlags::CodeDefault => 0,
+                    DisabledFlags::Value => OFREP_DISABLED_VALUES,
+                },
         };
         Ok(origin.encode().to_vec())
     }

@@ -1,0 +1,50 @@
+//! How flags are told to OpenFeature, with each choice that an environment has.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use remora_snapshot::model::{BooleanFlags, Context, DisabledFlags, Environment, Feature, Ofrep};
+use remora_snapshot::{Revision, Role, Snapshot, Subject, write};
+
+/// Flags by what they are and have: `on true` is enabled and has the value `true`.
+const FLAGS: [&str; 8] =
+    ["on null", "off null", "on true", "off true", "on false", "off false", "on \"x\"", "off \"x\""];
+
+/// What each flag answers, and what the snapshot is called.
+fn answers(ofrep: Ofrep) -> (Vec<String>, Revision) {
+    let feature = |(id, name): (i64, &&str)| {
+        let (state, value) = name.split_once(' ').unwrap();
+        let default = Context { enabled: state == "on", value: value.to_owned(), split: None };
+        let name = (*name).to_owned();
+        Feature { id, name, kind: "STANDARD".to_owned(), served: true, server_only: false, default }
+    };
+    let features = (1..).zip(&FLAGS).map(feature).collect();
+    let environment = Environment { client_key: "k".to_owned(), features, ofrep, ..Environment::default() };
+    let written = write(&environment, usize::MAX).unwrap();
+    let snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();
+    let answer = |name: &&str| {
+        let mut out = Vec::new();
+        snapshot.write_ofrep_flag(&mut Subject::default(), Role::Client, name, &mut out);
+        let out = String::from_utf8(out).unwrap();
+        let reason = if name.starts_with("on") { "STATIC" } else { "DISABLED" };
+        assert!(out.contains(&format!("\"reason\":\"{reason}\"")), "{out}");
+        let value = out.split_once("\"value\":").map(|(_, rest)| rest.split(',').next().unwrap());
+        value.unwrap_or("none").to_owned()
+    };
+    (FLAGS.iter().map(answer).collect(), written.revision)
+}
+
+#[test]
+fn each_choice_changes_what_it_says_and_nothing_else() {
+    let with = |boolean_flags, disabled_flags| answers(Ofrep { boolean_flags, disabled_flags });
+    let expected = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let (plain, plain_revision) = answers(Ofrep::default());
+    assert_eq!(plain, expected("true false true none false none \"x\" none"));
+    let (enabled, revision) = with(BooleanFlags::Enabled, DisabledFlags::CodeDefault);
+    assert_eq!(enabled, expected("true false true false true false \"x\" none"));
+    assert_ne!(revision, plain_revision, "whoever has the old answers by their tag gets the new ones");
+    let (values, revision) = with(BooleanFlags::Value, DisabledFlags::Value);
+    assert_eq!(values, expected("true false true true false false \"x\" \"x\""));
+    assert_ne!(revision, plain_revision);
+    let (both, _) = with(BooleanFlags::Enabled, DisabledFlags::Value);
+    assert_eq!(both, expected("true false true false true false \"x\" \"x\""));
+}

@@ -240,7 +240,9 @@ fn read_trait<'a>(reader: &mut Reader<'a>, index: usize, desk: &mut Desk) -> Res
         reader.value()?;
         return Err(Refused::Invalid(Place::Trait(index), Complaint::NotAnObject));
     };
-    while let Some(name) = reader.next_member(&mut members)? {
+    while let Some(name) =
+        reader.next_member_like(&mut members, if key.is_none() { "trait_key" } else { "trait_value" })?
+    {
         if name.is("trait_key") {
             key = match reader.value()? {
                 Value::String(text) => Some(text),

@@ -12,7 +12,7 @@ use std::io::Write as _;
 use remora_snapshot::{Revision, Role, Snapshot};
 
 use crate::identities::{Desk, trait_value};
-use crate::json::{self, Malformed, Number, Reader, Text, Value};
+use crate::json::{self, Group, Malformed, Number, Reader, Text, Value};
 
 /// One trait of a context: the hash of its name, its turn, and the hash of its value, if it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,45 +84,51 @@ pub(crate) fn read<B: AsRef<[u8]>>(
         return Ok(0);
     }
     let mut reader = Reader::new(body)?;
-    let mut context = None;
+    let mut context = Ok(0);
     let Some(mut members) = reader.enter_object() else {
         reader.value()?;
         return Err(Refused::Context(
             "the body is not an object: send {\\\"context\\\":{\\\"targetingKey\\\":\\\"...\\\"}}",
         ));
     };
-    while let Some(name) = reader.next_member(&mut members)? {
-        let place = reader.clone();
-        let value = reader.value()?;
-        if name.is("context") {
-            context = Some((place, value));
+    while let Some(name) = reader.next_member_like(&mut members, "context")? {
+        if !name.is("context") {
+            reader.value()?;
+            continue;
         }
+        // Of several, the last one counts.
+        desk.subject.clear();
+        desk.digests.clear();
+        context = match reader.enter_object() {
+            Some(members) => read_context(&mut reader, members, snapshot, desk, tagged)?,
+            None => {
+                reader.value()?;
+                Err(Refused::Context("the context is not an object"))
+            }
+        };
     }
     reader.finish()?;
-    match context {
-        None => Ok(0),
-        Some((place, Value::Object)) => read_context(place, snapshot, desk, tagged),
-        Some(_) => Err(Refused::Context("the context is not an object")),
-    }
+    context
 }
 
+/// Reads to the end of the context, also where it is refused: that it is not JSON would come first.
 fn read_context<B: AsRef<[u8]>>(
-    mut reader: Reader<'_>,
+    reader: &mut Reader<'_>,
+    mut members: Group,
     snapshot: &Snapshot<B>,
     desk: &mut Desk,
     tagged: Tagged,
-) -> Result<u64, Refused> {
-    let mut identifier = None;
+) -> Result<Result<u64, Refused>, Malformed> {
+    let mut identifier = Ok(None);
     let mut nested = None;
-    let Some(mut members) = reader.enter_object() else { return Ok(0) };
     while let Some(name) = reader.next_member(&mut members)? {
         let place = reader.clone();
         let value = reader.value()?;
         if name.is("targetingKey") {
             identifier = match value {
-                Value::String(text) => Some(text),
-                Value::Null => None,
-                _ => return Err(Refused::Context("the targetingKey is not a string")),
+                Value::String(text) => Ok(Some(text)),
+                Value::Null => Ok(None),
+                _ => Err(Refused::Context("the targetingKey is not a string")),
             };
         } else if name.is("traits") && value == Value::Object {
             nested = Some(place);
@@ -138,17 +144,17 @@ fn read_context<B: AsRef<[u8]>>(
             take_trait(name, value, snapshot, desk, tagged);
         }
     }
-    match identifier.filter(|identifier| !identifier.is_empty()) {
+    Ok(identifier.map(|identifier| match identifier.filter(|identifier| !identifier.is_empty()) {
         Some(identifier) => {
             let identifier = identifier.decode(&mut desk.text);
             snapshot.identify(&mut desk.subject, identifier);
-            Ok(if tagged == Tagged::Yes { digest(identifier, &mut desk.digests) } else { 0 })
+            if tagged == Tagged::Yes { digest(identifier, &mut desk.digests) } else { 0 }
         }
         None => {
             desk.subject.clear();
-            Ok(0)
+            0
         }
-    }
+    }))
 }
 
 fn take_trait<B: AsRef<[u8]>>(

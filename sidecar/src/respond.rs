@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use http::header::{ETAG, IF_NONE_MATCH};
 use http::request::Parts;
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use remora_snapshot::{OfrepFlag, Role};
 
 use crate::analytics;
@@ -22,9 +22,9 @@ use crate::stream::Dialect;
 /// After a body larger than this, the desk is not kept: it may have grown as much.
 const KEPT_DESK_BODY: usize = 64 * 1024;
 
-const ENVIRONMENT_KEY: &str = "x-environment-key";
-const API_KEY: &str = "x-api-key";
-const LAST_EVENT_ID: &str = "last-event-id";
+static ENVIRONMENT_KEY: HeaderName = HeaderName::from_static("x-environment-key");
+static API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 thread_local! {
     static DESK: RefCell<Desk> = RefCell::new(Desk::default());
@@ -94,7 +94,7 @@ fn with_desk<T>(body: &[u8], work: impl FnOnce(&mut Desk) -> T) -> T {
 fn realtime(state: &State, parts: &Parts, key: &str) -> Answer {
     match state.access(key) {
         Access::Granted(environment, _, Role::Client) => {
-            state.streams.listen(&environment.changes, Dialect::Flagsmith, header(parts, LAST_EVENT_ID))
+            state.streams.listen(&environment.changes, Dialect::Flagsmith, header(parts, &LAST_EVENT_ID))
         }
         Access::NotLoaded => not_loaded(),
         Access::Granted(_, _, Role::Server) | Access::Denied => Answer::failure(
@@ -107,13 +107,13 @@ fn realtime(state: &State, parts: &Parts, key: &str) -> Answer {
     }
 }
 
-fn header<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
+fn header<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a str> {
     std::str::from_utf8(parts.headers.get(name)?.as_bytes()).ok()
 }
 
 /// Answers where Flagsmith's rules for keys hold: there has to be one.
 fn flagsmith(state: &State, parts: &Parts, answer: impl FnOnce(&Environment, &Loaded, Role) -> Answer) -> Answer {
-    let Some(key) = header(parts, ENVIRONMENT_KEY) else {
+    let Some(key) = header(parts, &ENVIRONMENT_KEY) else {
         return Answer::constant(
             StatusCode::UNAUTHORIZED,
             r#"{"status":"unauthorized","message":"no key: send the environment's key in the header X-Environment-Key"}"#,
@@ -229,7 +229,7 @@ fn openfeature(
     flag: Option<&str>,
     answer: impl FnOnce(&Environment, &Loaded, Role) -> Answer,
 ) -> Answer {
-    let key = header(parts, API_KEY).or_else(|| header(parts, ENVIRONMENT_KEY));
+    let key = header(parts, &API_KEY).or_else(|| header(parts, &ENVIRONMENT_KEY));
     match key.map_or_else(|| state.access_without_key(), |key| state.access(key)) {
         Access::Granted(environment, serving, role) => match serving.as_ref() {
             Some(loaded) => answer(environment, loaded, role),
@@ -249,7 +249,7 @@ fn openfeature(
 /// Browsers cannot send a key when they listen: an environment's name will do, because nothing secret is told.
 fn ofrep_stream(state: &State, parts: &Parts) -> Answer {
     let listen = |environment: &Environment| {
-        state.streams.listen(&environment.changes, Dialect::Ofrep, header(parts, LAST_EVENT_ID))
+        state.streams.listen(&environment.changes, Dialect::Ofrep, header(parts, &LAST_EVENT_ID))
     };
     let mut scratch = String::new();
     if let Some(name) = parameter(parts.uri.query(), "environment", &mut scratch) {

@@ -124,7 +124,7 @@ fn search(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value)
 fn integer<'s>(subject: &'s Subject, value: Value) -> Option<Integer<'s>> {
     match value {
         Value::Integer(small) => Some(Integer::Small(small)),
-        Value::BigInteger { negative, digits } => Some(Integer::Big { negative, digits: subject.text(digits) }),
+        Value::BigInteger(digits) => Integer::parse(subject.text(digits)),
         _ => None,
     }
 }
@@ -191,7 +191,7 @@ fn truncated_remainder(left: f64, right: f64) -> f64 {
 }
 
 fn is_in(view: &View<'_>, subject: &mut Subject, condition: &Instruction, value: Value) -> bool {
-    if !matches!(value, Value::Text(_) | Value::Integer(_) | Value::BigInteger { .. }) {
+    if !matches!(value, Value::Text(_) | Value::Integer(_) | Value::BigInteger(_)) {
         return false;
     }
     // What is read of a flag may be something else the next time.
@@ -231,12 +231,7 @@ fn with_text<T>(subject: &mut Subject, value: Value, then: impl FnOnce(&str) -> 
         Value::Integer(integer) => {
             let _ = write!(made, "{integer}"); // writing to a String does not fail
         }
-        Value::BigInteger { negative, digits } => {
-            if negative {
-                made.push('-');
-            }
-            made.push_str(subject.text(digits));
-        }
+        Value::BigInteger(digits) => made.push_str(subject.text(digits)),
         Value::Float(float) => write_float(float, &mut made),
     }
     let result = then(&made);

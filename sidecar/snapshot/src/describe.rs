@@ -1,8 +1,7 @@
 //! What is in a snapshot, for people.
 
 use crate::Snapshot;
-use crate::layout::{AUTOMATON, BACKTRACKING, SERVER_ONLY, Section, UNSERVED};
-use crate::view::section;
+use crate::layout::{AUTOMATON, BACKTRACKING, SERVER_ONLY, UNSERVED};
 
 /// What is in a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +74,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
             overrides: row.targets_length,
         });
         let patterns = |kind| view.patterns.iter().filter(|row| row.kind == kind).count();
-        let notes = std::str::from_utf8(section(self.core(), Section::Notes)).unwrap_or_default();
+        let notes = std::str::from_utf8(view.notes).unwrap_or_default();
         Description {
             features: features.collect(),
             segments: segments.collect(),

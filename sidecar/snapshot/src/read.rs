@@ -8,10 +8,10 @@ use crate::hash::{Fingerprint, checksum};
 use crate::layout::{
     ACCEPT, AUTOMATON, BACKTRACKING, CHECKED_FROM, CONSTANT, CORE_MAGIC, CORE_START, FLAG, FORMAT_MAJOR,
     HAS_BIG_INTEGER, HEADER, IDENTIFIER, IDENTITY_KEY, Operator, PLAIN, REJECT, Row, SAME_AS, SECTIONS,
-    SUPPORTED_FEATURES, Section, Span, Table, Word,
+    SUPPORTED_FEATURES, Span, Table, Word,
 };
 use crate::overrides::Overrides;
-use crate::view::{View, place, section};
+use crate::view::{View, place, places};
 use crate::{ReadError, Revision};
 
 /// What the header of either kind of file says.
@@ -102,7 +102,8 @@ pub(crate) fn read_core(bytes: &[u8]) -> Result<Header, ReadError> {
     for number in 0..SECTIONS {
         span_of(bytes, place(bytes, HEADER, number), number)?;
     }
-    let view = View::of(bytes, header.fingerprint);
+    let places = places(bytes);
+    let view = View::of(bytes, &places, header.fingerprint);
     let check = Check { view: &view };
     check.texts()?;
     check.features()?;
@@ -111,12 +112,11 @@ pub(crate) fn read_core(bytes: &[u8]) -> Result<Header, ReadError> {
     check.code()?;
     check.operands()?;
     check.slots()?;
-    if std::str::from_utf8(section(bytes, Section::Notes)).is_err() {
+    if std::str::from_utf8(view.notes).is_err() {
         return Err(malformed("notes", 0, "they are not UTF-8"));
     }
-    let embedded = section(bytes, Section::Overrides);
-    if !embedded.is_empty() {
-        Overrides::validate(embedded, header.fingerprint)?;
+    if !view.overrides.is_empty() {
+        Overrides::validate(view.overrides, header.fingerprint)?;
     }
     Ok(header)
 }

@@ -7,11 +7,11 @@ use crate::document::Document;
 use crate::evaluation::{Evaluation, Individual};
 use crate::files::OVERRIDES_SLOTS;
 use crate::hash::{Fingerprint, checksum};
-use crate::layout::{ALL_SEGMENTS, IDENTITY_FREE_SEGMENTS, SERVES_DOCUMENT, Section};
+use crate::layout::{ALL_SEGMENTS, IDENTITY_FREE_SEGMENTS, SERVES_DOCUMENT};
 use crate::ofrep::{self, OfrepFlag};
 use crate::overrides::Overrides;
 use crate::read::read_core;
-use crate::view::{View, section};
+use crate::view::{Places, View, places};
 use crate::{ReadError, Role, Scope, Subject, TraitValue};
 
 /// Names the content of a snapshot: equal content has an equal revision. Twelve hexadecimal digits.
@@ -35,6 +35,7 @@ impl fmt::Display for Revision {
 #[derive(Debug)]
 pub struct Snapshot<B> {
     core: B,
+    places: Places,
     shards: [Option<B>; OVERRIDES_SLOTS],
     fingerprint: Fingerprint,
     revision: Revision,
@@ -48,6 +49,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     pub fn read(core: B) -> Result<Self, ReadError> {
         let header = read_core(core.as_ref())?;
         Ok(Self {
+            places: places(core.as_ref()),
             core,
             shards: [const { None }; OVERRIDES_SLOTS],
             fingerprint: header.fingerprint,
@@ -179,17 +181,13 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         ofrep::write_flags(&self.evaluation(subject), subject, role, out)
     }
 
-    pub(crate) fn core(&self) -> &[u8] {
-        self.core.as_ref()
-    }
-
     #[inline(always)]
     pub(crate) fn view(&self) -> View<'_> {
-        View::of(self.core.as_ref(), self.fingerprint)
+        View::of(self.core.as_ref(), &self.places, self.fingerprint)
     }
 
     fn overrides(&self) -> impl Iterator<Item = Overrides<'_>> {
-        let embedded = section(self.core.as_ref(), Section::Overrides);
+        let embedded = self.view().overrides;
         let shards = self.shards.iter().flatten().map(AsRef::as_ref);
         std::iter::once(embedded).filter(|bytes| !bytes.is_empty()).chain(shards).map(Overrides::of)
     }

@@ -43,24 +43,25 @@ pub struct Subject {
     pub(crate) resolution: crate::resolve::Resolution,
 }
 
-/// A run of [`Subject::texts`].
+/// A run of [`Subject::texts`]: where it starts, and in the upper half where it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stretch {
-    start: u32,
-    end: u32,
+pub(crate) struct Stretch(u64);
+
+impl Stretch {
+    #[inline(always)]
+    fn range(self) -> std::ops::Range<usize> {
+        (self.0 & u64::from(u32::MAX)) as usize..(self.0 >> 32) as usize
+    }
 }
 
-/// A value after coercion, by which conditions compare.
+/// A value after coercion, by which conditions compare. Two words, because conditions do little else than look at it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Value {
     Null,
     Bool(bool),
     Integer(i64),
-    /// Does not fit into an `i64`; the digits of its magnitude.
-    BigInteger {
-        negative: bool,
-        digits: Stretch,
-    },
+    /// Does not fit into an `i64`: its digits, behind its sign if it is below zero.
+    BigInteger(Stretch),
     Float(f64),
     Text(Stretch),
 }
@@ -131,38 +132,41 @@ impl Subject {
         match coerce(text) {
             Coerced::Integer(integer) => self.integer(integer),
             Coerced::Float(float) => Value::Float(float),
-            Coerced::Text => Value::Text(self.keep(text)),
+            Coerced::Text => Value::Text(self.keep([text, ""])),
         }
     }
 
     pub(crate) fn integer(&mut self, integer: Integer<'_>) -> Value {
         match integer {
             Integer::Small(small) => Value::Integer(small),
-            Integer::Big { negative, digits } => Value::BigInteger { negative, digits: self.keep(digits) },
+            Integer::Big { negative, digits } => {
+                Value::BigInteger(self.keep([if negative { "-" } else { "" }, digits]))
+            }
         }
     }
 
-    fn keep(&mut self, text: &str) -> Stretch {
+    fn keep(&mut self, pieces: [&str; 2]) -> Stretch {
         let start = self.texts.len();
+        let end = pieces.iter().fold(start, |end, piece| end + piece.len());
         // A request is far below 4 GiB; if one were not, its texts would be empty rather than wrong.
-        match (u32::try_from(start), u32::try_from(start + text.len())) {
+        match (u32::try_from(start), u32::try_from(end)) {
             (Ok(start), Ok(end)) => {
-                self.texts.push_str(text);
-                Stretch { start, end }
+                pieces.iter().for_each(|piece| self.texts.push_str(piece));
+                Stretch(u64::from(end) << 32 | u64::from(start))
             }
-            _ => Stretch { start: 0, end: 0 },
+            _ => Stretch(0),
         }
     }
 
     #[inline(always)]
     pub(crate) fn text(&self, stretch: Stretch) -> &str {
-        self.texts.get(stretch.start as usize..stretch.end as usize).unwrap_or_default()
+        self.texts.get(stretch.range()).unwrap_or_default()
     }
 
     /// The same, where it is compared as bytes.
     #[inline(always)]
     pub(crate) fn bytes(&self, stretch: Stretch) -> &[u8] {
-        self.texts.as_bytes().get(stretch.start as usize..stretch.end as usize).unwrap_or_default()
+        self.texts.as_bytes().get(stretch.range()).unwrap_or_default()
     }
 
     /// A text as a version; many conditions ask for the same one.

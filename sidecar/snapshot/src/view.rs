@@ -32,13 +32,19 @@ pub(crate) struct View<'a> {
     pub(crate) programs: &'a [u8],
     pub(crate) keys: Table<'a, Key, 20>,
     pub(crate) literals: Table<'a, Literal, 8>,
+    pub(crate) notes: &'a [u8],
+    /// An overrides file, or nothing.
+    pub(crate) overrides: &'a [u8],
     pub(crate) origin: Origin,
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// The bytes of one section, empty where the section table is wrong.
-pub(crate) fn section(bytes: &[u8], section: Section) -> &[u8] {
-    place(bytes, HEADER, section as usize).of(bytes)
+/// Where the sections of a core are.
+pub(crate) type Places = [Span; SECTIONS];
+
+/// Reads the section table of a core.
+pub(crate) fn places(bytes: &[u8]) -> Places {
+    std::array::from_fn(|number| place(bytes, HEADER, number))
 }
 
 /// One entry of a section table.
@@ -55,9 +61,9 @@ pub(crate) fn place(bytes: &[u8], table: usize, number: usize) -> Span {
 impl<'a> View<'a> {
     /// Inlined, so that where few tables are used the others are not looked for.
     #[inline(always)]
-    pub(crate) fn of(bytes: &'a [u8], fingerprint: Fingerprint) -> Self {
+    pub(crate) fn of(bytes: &'a [u8], places: &Places, fingerprint: Fingerprint) -> Self {
         const { assert!(CORE_START == HEADER + SECTIONS * 8) };
-        let of = |which| section(bytes, which);
+        let of = |which: Section| places.get(which as usize).map_or(&[][..], |place| place.of(bytes));
         Self {
             blob: of(Section::Blob),
             features: Table::new(of(Section::Features)),
@@ -82,6 +88,8 @@ impl<'a> View<'a> {
             programs: of(Section::Programs),
             keys: Table::new(of(Section::Keys)),
             literals: Table::new(of(Section::Literals)),
+            notes: of(Section::Notes),
+            overrides: of(Section::Overrides),
             origin: Table::<Origin, 20>::new(of(Section::Origin)).get(0).unwrap_or_default(),
             fingerprint,
         }

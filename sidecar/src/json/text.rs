@@ -86,6 +86,7 @@ fn code_unit(text: &str) -> (u32, &str) {
 
 /// How many bytes there are before the first that a string cannot have as it is: a quote, a backslash, a control
 /// character. Eight at a time, because this is where most of a body goes through.
+#[inline(always)]
 pub(super) fn plain(bytes: &[u8]) -> usize {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;

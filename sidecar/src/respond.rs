@@ -135,7 +135,7 @@ fn environment_document(state: &State, parts: &Parts) -> Answer {
     const NO_SERVER_KEY: &str = "{\"detail\":\"Invalid or missing Environment key\"}";
     const UNKNOWN_KEY: &str = "{\"detail\":\"Invalid or missing Environment Key\"}";
     const NOT_SERVED: &str = "{\"detail\":\"the document of this environment is not served: set spec.serve.environmentDocument of its FeatureEnvironment to true\"}";
-    let key = header(parts, ENVIRONMENT_KEY).filter(|key| key.starts_with("ser."));
+    let key = header(parts, &ENVIRONMENT_KEY).filter(|key| key.starts_with("ser."));
     let Some(key) = key else { return Answer::constant(StatusCode::FORBIDDEN, NO_SERVER_KEY) };
     match state.access(key) {
         Access::Granted(_, serving, Role::Server) => match serving.as_ref() {

@@ -18,6 +18,10 @@ help: ## Say what one can do here
 demo: ## Watch Remora work, from nothing to a flag that is flipped; the cluster stays up
 	@$(PART) demo e2e/cluster/with.sh e2e/demo.sh
 
+.PHONY: taste
+taste: ## Flags on localhost without a cluster: compile a sample, serve it, and say what to try
+	@e2e/taste.sh
+
 test: ## Prove everything: format, lints, tests, and the whole path on a cluster, gone afterwards if it was not there
 	@$(MAKE) --no-print-directory check unit e2e
 

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Flags on localhost, without a cluster: compiles the demo's document (or the one that is named), serves it until Ctrl-C,
+# and says what to try. REMORA_PORT is the port, 4777 if not said; health and metrics are on the next one.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. e2e/cluster/say.sh
+
+document=${1:-e2e/demo/document.json}
+port=${REMORA_PORT:-4777}
+[ -r "$document" ] || fail "$document cannot be read: name a document as Flagsmith's environment-document/ answers it"
+# shellcheck disable=SC2086
+cargo build --quiet ${CARGO_FLAGS-} -p remora-operator -p remora-sidecar --bins
+built=${CARGO_TARGET_DIR:-target}/debug
+snapshots=$(mktemp -d)
+trap 'rm -rf "$snapshots"' EXIT
+"$built/remora-operator" compile --document "$document" --output "$snapshots" --environment-key ser.taste \
+  --environment-document
+key=$(sed -n 's/^ *"api_key": *"\([^"]*\)".*/\1/p' "$document" | head -n 1)
+"$built/remora-sidecar" --snapshots "$snapshots" --listen "127.0.0.1:$port" --admin "127.0.0.1:$((port + 1))" \
+  --log-level warn &
+sidecar=$!
+trap 'kill "$sidecar" 2>/dev/null || true; wait "$sidecar" || true; rm -rf "$snapshots"' EXIT
+trap 'exit 0' INT TERM
+"$built/remora-sidecar" --probe "127.0.0.1:$((port + 1))" || fail "no answer from the sidecar: see above"
+cat <<EOF
+Flags are on http://127.0.0.1:$port until Ctrl-C. Flagsmith's dialect, and OpenFeature's:
+
+  curl -H 'X-Environment-Key: ${key:-YOUR-CLIENT-KEY}' http://127.0.0.1:$port/api/v1/flags/
+  curl -d '{"context": {"targetingKey": "alice", "plan": "pro"}}' http://127.0.0.1:$port/ofrep/v1/evaluate/flags
+
+EOF
+wait "$sidecar"

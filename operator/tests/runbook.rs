@@ -1,0 +1,100 @@
+//! `README.md` has a row for every reason, Event and metric that the code has, and for none that it has not.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+/// The code of all files below `place`, without tests.
+fn code(place: &Path, all: &mut Vec<String>) {
+    if place.is_dir() {
+        for entry in fs::read_dir(place).unwrap() {
+            let path = entry.unwrap().path();
+            let is_test = path.file_stem().is_some_and(|name| name == "tests");
+            if !is_test {
+                code(&path, all);
+            }
+        }
+    } else if place.extension().is_some_and(|extension| extension == "rs") {
+        let text = fs::read_to_string(place).unwrap();
+        all.push(text.split("#[cfg(test)]").next().unwrap().to_owned());
+    }
+}
+
+fn code_of(places: &[&str]) -> String {
+    let mut all = Vec::new();
+    places.iter().for_each(|place| code(&root().join(place), &mut all));
+    assert!(!all.is_empty(), "{places:?}");
+    all.join("\n")
+}
+
+/// The text between quotes that comes next, if nothing but spaces is before it.
+fn quoted(text: &str) -> Option<&str> {
+    text.trim_start().strip_prefix('"')?.split('"').next()
+}
+
+/// What is quoted behind each of these words.
+fn behind<'a>(code: &'a str, words: &[&str]) -> BTreeSet<&'a str> {
+    let after = |word: &&str| {
+        let word = (*word).to_owned();
+        code.match_indices(word.as_str()).map(|(at, word)| at + word.len()).collect::<Vec<_>>()
+    };
+    words.iter().flat_map(after).filter_map(|at| quoted(&code[at..])).collect()
+}
+
+/// The names in the first column of the tables under a heading: several may share a row.
+fn rows<'a>(text: &'a str, heading: &str) -> BTreeSet<&'a str> {
+    let section = text.split(&format!("\n## {heading}\n")).nth(1).unwrap_or_else(|| panic!("no heading {heading:?}"));
+    let section = section.split("\n## ").next().unwrap();
+    let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
+    cells.flat_map(|cell| cell.split('`').step_by(2)).filter(|name| !name.is_empty()).collect()
+}
+
+fn assert_same(what: &str, documented: &BTreeSet<&str>, known: &BTreeSet<&str>) {
+    let missing: Vec<_> = known.difference(documented).collect();
+    let gone: Vec<_> = documented.difference(known).collect();
+    assert!(missing.is_empty() && gone.is_empty(), "{what}: not in README.md: {missing:?}; not in the code: {gone:?}");
+}
+
+#[test]
+fn every_reason_of_a_condition_is_explained() {
+    let text = fs::read_to_string(root().join("README.md")).unwrap();
+    let all = code_of(&["src/report", "src/reconcile", "src/fetch", "src/fetch.rs", "src/publish", "src/guard.rs"]);
+    let mut known = behind(&all, &["State::yes(", "State::no(", "State::unknown(", "reason: "]);
+    for body in all.split("fn reason(").skip(1) {
+        let body = body.split("\n    }\n").next().unwrap();
+        known.extend(behind(body, &["=>"]));
+    }
+    // Told in the log and counted, but in no condition.
+    assert!(known.remove("ReportFailed") && known.len() > 30, "{known:?}");
+    assert_same("reasons", &rows(&text, "Conditions"), &known);
+}
+
+#[test]
+fn every_event_is_explained() {
+    let text = fs::read_to_string(root().join("README.md")).unwrap();
+    let events = code_of(&["src/report/events.rs"]);
+    let known = behind(&events, &["normal(", "EventType::Warning,"]);
+    assert!(known.len() > 3, "{known:?}");
+    assert_same("Events", &rows(&text, "Events"), &known);
+}
+
+#[test]
+fn every_metric_is_explained() {
+    let text = fs::read_to_string(root().join("README.md")).unwrap();
+    let all = code_of(&["src", "../sidecar/src/metrics.rs"]);
+    let names = all.match_indices("\"remora_").filter_map(|(at, _)| quoted(&all[at..]));
+    let is_name =
+        |name: &&str| name.starts_with("remora_") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    let known: BTreeSet<&str> = names.filter(is_name).map(|name| name.trim_end_matches("_total")).collect();
+    assert!(known.len() > 20, "{known:?}");
+    let documented = rows(&text, "Metrics").into_iter().map(|name| name.trim_end_matches("_total")).collect();
+    assert_same("metrics", &documented, &known);
+}

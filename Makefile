@@ -48,6 +48,11 @@ fuzz-engine: ## Compare answers with those of Flagsmith's own engine for SECONDS
 	@$(PART) "Flagsmith's engine and ours" env REMORA_DIFFERENTIAL_SECONDS=$(or $(SECONDS),600) \
 	  cargo test $(CARGO_FLAGS) --release -p remora-operator --test differential -- --nocapture random
 
+.PHONY: rotation
+rotation: ## Rotate the webhook's certificates under 10,000 pods that ask for their sidecar, and tell how long answers took
+	@$(PART) "certificates under load" env REMORA_E2E_CREATIONS=10000 e2e/cluster/with.sh --restore \
+	  cargo test $(CARGO_FLAGS) -p remora-e2e --test exclusive -- --nocapture certificates
+
 images: ## Build the programs and load their images into the local cluster
 	@$(PART) images e2e/cluster/images.sh
 

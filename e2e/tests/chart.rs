@@ -105,6 +105,7 @@ fn each_part_does_its_own() {
             "--no-webhook",
             "--allowed-origin=https://edge.api.flagsmith.com",
             "--allowed-origin=https://realtime.flagsmith.com",
+            "--self-check",
             "--admin-listen=0.0.0.0:8080",
             "--log-level=info",
             "--log-json",
@@ -136,11 +137,13 @@ fn the_registration_can_hurt_nobody_else() {
     );
     let condition = webhook["matchConditions"][0]["expression"].as_str().unwrap();
     assert!(condition.contains("'remora.dev/inject' in object.metadata.annotations"), "{condition}");
+    let condition = webhook["matchConditions"][1]["expression"].as_str().unwrap();
+    assert!(condition.starts_with("request.namespace != 'remora-system' ||"), "{condition}");
     assert_eq!(
         webhook["namespaceSelector"]["matchExpressions"],
         json!([
             {"key": "kubernetes.io/metadata.name", "operator": "NotIn",
-             "values": ["kube-system", "kube-node-lease", "remora-system", "payments"]},
+             "values": ["kube-system", "kube-node-lease", "payments"]},
             {"key": "remora.dev/admission", "operator": "NotIn", "values": ["disabled"]},
         ])
     );
@@ -182,13 +185,34 @@ ClusterRole remora-controller: get,list,watch,create,patch,delete configmaps
 ClusterRole remora-controller: get secrets 
 ClusterRole remora-controller: create,patch events 
 ClusterRole remora-controller: list,patch pods 
+ClusterRole remora-controller: get namespaces 
 ClusterRole remora-webhook: get,list,watch featureenvironments 
+ClusterRole remora-webhook: get,list,watch namespaces 
 ClusterRole remora-webhook: get,patch mutatingwebhookconfigurations remora
 Role remora-controller: get,create,patch,update leases 
+Role remora-controller: create pods 
 Role remora-webhook: get,update secrets remora-webhook-authority
 Role remora-webhook: create secrets 
 ";
     assert_eq!(said, expected);
+}
+
+#[test]
+fn evicting_needs_a_right_and_a_webhook() {
+    let rights = |values: &Value| {
+        let objects = render(values);
+        let role = get(&objects, "ClusterRole", "remora-controller").to_string();
+        let policy = get(&objects, "ValidatingAdmissionPolicy", "remora-controller-pods").to_string();
+        let arguments = arguments(get(&objects, "Deployment", "remora-controller")).join(" ");
+        (role.contains("pods/eviction"), policy.contains("not-an-eviction"), arguments.contains("--evict-uninjected"))
+    };
+    assert_eq!(rights(&json!({})), (false, false, false));
+    assert_eq!(rights(&json!({"auditor": {"evict": true}})), (true, true, true));
+    let nobody = json!({"webhook": {"replicas": 0, "excludedNamespaces": ["payments"]}});
+    let objects = render(&nobody);
+    let arguments = arguments(get(&objects, "Deployment", "remora-controller"));
+    assert!(!arguments.contains(&"--self-check"), "it would never be ready");
+    assert!(arguments.contains(&"--excluded-namespace=payments"));
 }
 
 #[test]
@@ -223,6 +247,86 @@ fn releases_do_not_share_names() {
     let other = objects(&render_as("other", &json!({})).unwrap());
     for (kind, name) in render(&json!({})).keys().filter(|(kind, _)| kind != "CustomResourceDefinition") {
         assert!(!other.contains_key(&(kind.clone(), name.clone())), "{kind} {name}");
+    }
+}
+
+/// What the webhook's part of the release may do with certificates, by who makes them.
+#[test]
+fn certificates_are_made_by_one_only() {
+    let rights = |objects: &Objects| {
+        let role = ("Role".to_owned(), "remora-webhook".to_owned());
+        let registration = get(objects, "ClusterRole", "remora-webhook").to_string().contains("mutatingwebhook");
+        (objects.contains_key(&role), registration)
+    };
+    let registered = |objects: &Objects| get(objects, "MutatingWebhookConfiguration", "remora").clone();
+    let mounted = |objects: &Objects| {
+        let webhook = get(objects, "Deployment", "remora-webhook");
+        assert!(arguments(webhook).contains(&"--certificate-directory=/etc/remora/certificate"));
+        assert!(!arguments(webhook).iter().any(|argument| argument.starts_with("--certificate-secret")));
+        let pod = &webhook["spec"]["template"]["spec"];
+        assert_eq!(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/etc/remora/certificate");
+        pod["volumes"][0]["secret"]["secretName"].clone()
+    };
+    let own = render(&json!({}));
+    assert_eq!(rights(&own), (true, true));
+    assert_eq!(get(&own, "Deployment", "remora-webhook")["spec"]["template"]["spec"].get("volumes"), None);
+
+    let with = |certificates: Value| json!({"webhook": {"certificates": certificates}});
+    let issuer = json!({"name": "corporate", "kind": "ClusterIssuer"});
+    let managed = render(&with(json!({"source": "CertManager", "issuerRef": issuer})));
+    assert_eq!(rights(&managed), (false, false));
+    assert_eq!(mounted(&managed), "remora-webhook-certificate");
+    let certificate = &get(&managed, "Certificate", "remora-webhook")["spec"];
+    assert_eq!(certificate["secretName"], "remora-webhook-certificate");
+    assert_eq!(certificate["dnsNames"], json!(["remora-webhook.remora-system.svc"]));
+    assert_eq!(certificate["issuerRef"], issuer);
+    let registration = registered(&managed);
+    let inject = &registration["metadata"]["annotations"]["cert-manager.io/inject-ca-from"];
+    assert_eq!(inject, "remora-system/remora-webhook");
+    assert_eq!(registration["webhooks"][0]["clientConfig"].get("caBundle"), None);
+
+    let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let given = render(&with(json!({"source": "Secret", "secretName": "mine", "caBundle": pem})));
+    assert_eq!(rights(&given), (false, false));
+    assert_eq!(mounted(&given), "mine");
+    let registration = registered(&given);
+    let bundle = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
+    assert_eq!(registration["webhooks"][0]["clientConfig"]["caBundle"], bundle);
+
+    for (certificates, asked) in [
+        (json!({"source": "CertManager"}), "webhook.certificates.issuerRef.name"),
+        (json!({"source": "Secret", "caBundle": pem}), "webhook.certificates.secretName"),
+        (json!({"source": "Secret", "secretName": "mine"}), "webhook.certificates.caBundle"),
+    ] {
+        let error = render_as("remora", &with(certificates)).unwrap_err();
+        assert!(error.contains(asked), "{error}");
+    }
+}
+
+/// What a value needs beside it to do something.
+fn beside(path: &str) -> Value {
+    let pem = "-----BEGIN CERTIFICATE-----\n";
+    let certificates = match path {
+        "webhook.certificates.source" => json!({"issuerRef": {"name": "x"}}),
+        "webhook.certificates.issuerRef" => json!({"source": "CertManager", "issuerRef": {"name": "x"}}),
+        "webhook.certificates.secretName" | "webhook.certificates.caBundle" => {
+            json!({"source": "Secret", "secretName": "x", "caBundle": format!("{pem}x")})
+        }
+        _ => return json!({}),
+    };
+    json!({"webhook": {"certificates": certificates}})
+}
+
+fn merged(mut below: Value, above: &Value) -> Value {
+    match (below.as_object_mut(), above.as_object()) {
+        (Some(members), Some(others)) => {
+            for (key, other) in others {
+                let member = members.remove(key).unwrap_or(Value::Null);
+                members.insert(key.clone(), merged(member, other));
+            }
+            below
+        }
+        _ => above.clone(),
     }
 }
 
@@ -262,7 +366,12 @@ fn others() -> BTreeMap<&'static str, Value> {
         ("webhook.port", json!(10250)),
         ("webhook.failurePolicy", json!("Ignore")),
         ("webhook.timeoutSeconds", json!(2)),
+        ("webhook.certificates.source", json!("CertManager")),
+        ("webhook.certificates.issuerRef", json!({"name": "y"})),
+        ("webhook.certificates.secretName", json!("y")),
+        ("webhook.certificates.caBundle", json!("-----BEGIN CERTIFICATE-----\ny")),
         ("webhook.excludedNamespaces", json!(["x"])),
+        ("auditor.evict", json!(true)),
         ("networkPolicy.enabled", json!(true)),
     ])
 }
@@ -299,9 +408,10 @@ fn every_value_does_something_and_has_a_schema() {
         "the values that are tried, and those that there are"
     );
 
-    let plain = render_as("remora", &json!({})).unwrap();
     for (path, other) in others {
-        assert!(render_as("remora", &at(path, &other)).unwrap() != plain, "{path} does nothing");
+        let plain = render_as("remora", &beside(path)).unwrap();
+        let changed = render_as("remora", &merged(beside(path), &at(path, &other))).unwrap();
+        assert!(changed != plain, "{path} does nothing");
         let wrong = render_as("remora", &at(path, &json!({"no": ["such", "thing"]})));
         if !path.ends_with(".affinity") && !path.ends_with(".resources") {
             assert!(wrong.unwrap_err().contains("don't meet the specifications of the schema"), "{path}");

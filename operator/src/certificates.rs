@@ -13,24 +13,38 @@
 //!
 //! The same steps heal a Secret that was deleted or damaged, whose certificates are simply due. All times are wall
 //! clock: monotonic ones stand still while a machine sleeps, certificates do not.
+//!
+//! Where somebody else makes the certificate, cert-manager for example, it is read from files ([`Files`]) and nothing of this
+//! happens.
 
 mod authority;
+mod files;
 mod keeper;
 mod registration;
 mod renewal;
 mod secret;
 mod serving;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 pub use self::{
     authority::{Authority, Certificate, Leaf, SignError, Unusable},
+    files::{Files, Unreadable},
     keeper::{Error, Keeper},
     registration::{Registered, update},
     renewal::{Reason, Validity, needs_renewal},
     secret::{Contents, ForeignSecret},
     serving::Serving,
 };
+
+/// Where a replica's certificate comes from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// It makes one itself.
+    SelfManaged(Names),
+    /// Somebody puts it into this directory, and tells the API server whom to trust.
+    Directory(PathBuf),
+}
 
 /// What the certificates are for, and where they are kept.
 #[derive(Clone, Debug)]

@@ -1,7 +1,8 @@
 //! Puts the sidecar into a pod: a decision and a patch, both pure functions of the pod as it came.
 //!
-//! [`decide`] reads the pod's annotations and says whether, and with what, it is to be injected; [`patch`] turns that
-//! [`Plan`] into JSON Patch operations. Neither knows of a cluster, a clock or a socket.
+//! [`decide`] reads the annotations of the pod and of its namespace and says whether, and with what, it is to be injected;
+//! [`patch`] turns that [`Plan`] into JSON Patch operations; [`lacks_sidecar`] judges a pod that exists already. None knows of
+//! a cluster, a clock or a socket.
 //!
 //! Three rules hold everywhere here:
 //!
@@ -12,6 +13,7 @@
 //! - Whatever does not let itself be patched safely is denied with a message for whoever wrote the pod.
 
 mod annotations;
+mod audit;
 mod decide;
 mod duration;
 mod patch;
@@ -22,7 +24,8 @@ mod quote;
 mod resources;
 
 pub use annotations::Invalid;
-pub use decide::{Config, Decision, Reason, Refusal, decide};
+pub use audit::{Lack, is_candidate, lacks_sidecar};
+pub use decide::{Config, Decision, Place, Reason, Refusal, decide};
 pub use patch::patch;
 pub use plan::Plan;
 pub use pod::Malformed;

@@ -13,12 +13,14 @@
 //! sentence, and decides when it is said again; [`realtime`] has it said before its time.
 //!
 //! Every replica answers admission requests; only the holder of the lease ([`leader`]) reconciles. [`run`] wires all of it,
+//! [`self_check`] proves that pods get their sidecar, [`auditor`] finds those that got none,
 //! [`admin`] serves health and metrics, [`names`] has every name that the parts share.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod admin;
 pub mod api;
+pub mod auditor;
 pub mod certificates;
 pub mod cli;
 pub mod compile;
@@ -39,6 +41,7 @@ pub mod realtime;
 pub mod reconcile;
 pub mod report;
 pub mod run;
+pub mod self_check;
 pub mod tools;
 pub mod wake;
 pub mod webhook;

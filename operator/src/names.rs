@@ -95,6 +95,10 @@ pub mod label {
     pub const SIDECAR: &str = "remora.dev/sidecar";
     /// The value of [`SIDECAR`].
     pub const INJECTED: &str = "injected";
+    /// On namespaces, with the value [`DISABLED`]: no pod of theirs is injected.
+    pub const ADMISSION: &str = "remora.dev/admission";
+    /// The value of [`ADMISSION`].
+    pub const DISABLED: &str = "disabled";
     /// On Secrets, with the value `true`: their owner agrees that Remora reads them.
     pub const CONSENT: &str = "remora.dev/environment-key";
 }

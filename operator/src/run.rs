@@ -6,9 +6,10 @@
 mod arguments;
 mod log;
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
+use jiff::Timestamp;
 use kube::{Client, Config};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -18,13 +19,16 @@ use tokio::{
 pub use self::arguments::Arguments;
 use crate::{
     admin::{self, Gates},
+    auditor::{self, Auditor},
     certificates,
     fetch::{AllowedOrigins, Fetcher, SystemLookup},
     followers::Asker,
     inject,
     leader::{Election, Tenure},
     metrics::Metrics,
-    reconcile, webhook,
+    reconcile,
+    self_check::{self, SelfCheck},
+    webhook,
 };
 
 const BAD_CONFIGURATION: &str = "the cluster's address or credentials cannot be used";
@@ -53,6 +57,13 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
         let metrics = metrics.registry(webhook::Metrics::register);
         webhook::run(client.clone(), options, metrics, ready, stopping.clone())
     });
+    let (since, works_since) = watch::channel(None);
+    let self_check = arguments.self_check.then(|| {
+        let (ready, gate) = watch::channel(false);
+        gates.push(("injection", gate));
+        let metrics = metrics.registry(self_check::Metrics::register);
+        SelfCheck::new(client.clone(), &arguments.namespace, metrics, ready, since)
+    });
     let admin = admin::serve(arguments.admin_listen, metrics.clone(), gates, stopping.clone());
     let admin = async {
         admin.await.with_context(|| format!("admin port {}", arguments.admin_listen))?;
@@ -69,7 +80,13 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
             }
         }
     };
-    let controller = controller(&arguments, config, client.clone(), metrics, stopping.clone());
+    let controller = controller(&arguments, config, client.clone(), metrics, works_since, stopping.clone());
+    let self_check = async {
+        match self_check {
+            Some(check) => check.run().await,
+            None => pending::<Infallible>().await,
+        }
+    };
     let ending = async {
         terminated().await?;
         tracing::info!("ending");
@@ -83,6 +100,7 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
         done = work => done?,
         failed = admin => failed?,
         failed = ending => failed?,
+        never = self_check => match never {},
     }
     if !*stopping.borrow() {
         bail!("a part of the operator ended by itself");
@@ -104,6 +122,7 @@ async fn controller(
     config: Config,
     client: Client,
     metrics: Metrics,
+    works_since: watch::Receiver<Option<Timestamp>>,
     mut stopping: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     if arguments.no_controller {
@@ -125,12 +144,20 @@ async fn controller(
     tracing::info!(instance, "reconciling");
     metrics.leads(true);
     let mut drained = stopping.clone();
+    let auditor = Auditor::new(
+        fenced.clone(),
+        arguments.auditor(),
+        Some(instance.clone()),
+        metrics.registry(auditor::Metrics::register),
+        works_since,
+    );
     let too_long = async {
         let _ = drained.wait_for(|stop| *stop).await;
         tokio::time::sleep(DRAIN).await;
     };
     tokio::select! {
         () = reconcile::run(fenced, fetcher, asker, metrics.clone(), Some(instance), stopping) => {}
+        never = auditor.run() => match never {},
         lost = election.keep() => return Err(lost.into()),
         () = too_long => tracing::warn!("reconciliations under way were abandoned"),
     }
@@ -146,6 +173,14 @@ impl Arguments {
         format!("{name}-{:08x}", fastrand::u32(..))
     }
 
+    fn auditor(&self) -> auditor::Options {
+        auditor::Options {
+            own_namespace: self.namespace.clone(),
+            excluded_namespaces: self.excluded_namespaces.clone(),
+            evict: self.evict_uninjected,
+        }
+    }
+
     fn webhook(&self) -> Option<webhook::Options> {
         let sidecar_image = self.sidecar_image.clone().filter(|_| !self.no_webhook)?;
         Some(webhook::Options {
@@ -155,11 +190,14 @@ impl Arguments {
                 sidecar_pull_policy: self.sidecar_pull_policy.clone(),
                 own_namespace: self.namespace.clone(),
             },
-            certificates: certificates::Names {
-                namespace: self.namespace.clone(),
-                service: self.webhook_service.clone(),
-                configuration: self.webhook_configuration.clone(),
-                secret: self.certificate_secret.clone(),
+            certificates: match &self.certificate_directory {
+                Some(directory) => certificates::Source::Directory(directory.clone()),
+                None => certificates::Source::SelfManaged(certificates::Names {
+                    namespace: self.namespace.clone(),
+                    service: self.webhook_service.clone(),
+                    configuration: self.webhook_configuration.clone(),
+                    secret: self.certificate_secret.clone(),
+                }),
             },
         })
     }

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! HTTPS (serve) ──> AdmissionReview (review) ──> decide, patch (inject) ──> AdmissionReview
-//!                                                  └ do the environments exist? (environments) ──> warnings
+//!                                      │           └ do the environments exist? (environments) ──> warnings
+//!                                      └ what does the namespace say for its pods? (namespaces)
 //! ```
 //!
 //! Every replica answers; none writes anything, so a dry run is like any other request. What the answer is made of is
-//! the request, the administrator's configuration and a cache of names: any pod of the cluster may call this endpoint,
-//! and learns nothing from it but which environments exist.
+//! the request, the administrator's configuration and caches of names and of namespaces' annotations: any pod of the
+//! cluster may call this endpoint, and learns nothing from it but those.
 
 mod activity;
 mod admit;
@@ -15,6 +16,7 @@ mod callers;
 mod connection;
 mod environments;
 mod metrics;
+mod namespaces;
 mod review;
 mod serve;
 
@@ -27,10 +29,11 @@ pub use self::{
     admit::{Webhook, router},
     environments::Environments,
     metrics::Metrics,
+    namespaces::Namespaces,
     serve::{Limits, serve},
 };
 use crate::{
-    certificates::{self, Keeper},
+    certificates::{self, Files, Keeper},
     inject,
 };
 
@@ -41,8 +44,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// What it puts into pods.
     pub inject: inject::Config,
-    /// The names that its certificates depend on.
-    pub certificates: certificates::Names,
+    /// Where its certificate comes from.
+    pub certificates: certificates::Source,
 }
 
 /// Why the webhook ended.
@@ -60,7 +63,7 @@ pub enum Error {
 
 /// Serves until `shutdown` is true, and then until API servers know of it and what is under way is answered.
 ///
-/// `ready` becomes true when the API server has been told which certificates to trust and the cache of environments is
+/// `ready` becomes true when the API server has been told which certificates to trust, or somebody else's is there, and the caches are
 /// filled, so that a replica gets no request that it could not answer; and false as soon as it is to end.
 pub async fn run(
     client: Client,
@@ -72,9 +75,10 @@ pub async fn run(
     let address = options.listen;
     let listener = TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })?;
     let (environments, following) = Environments::follow(client.clone());
+    let (namespaces, following_namespaces) = Namespaces::follow(client.clone());
     let certificate = certificates::Serving::default();
-    let keeper = Keeper::new(client, options.certificates, certificate.clone(), metrics.clone());
-    let webhook = Webhook::new(options.inject, environments.clone(), metrics);
+    let (in_use, counted) = (certificate.clone(), metrics.clone());
+    let webhook = Webhook::new(options.inject, environments.clone(), namespaces.clone(), metrics);
     tracing::info!(%address, "webhook listens");
 
     let mut told_to_end = shutdown.clone();
@@ -86,15 +90,25 @@ pub async fn run(
         ready.send_replace(false);
         pending::<Infallible>().await
     };
-    let keeping = keeper.run(|| async {
+    let can_serve = || async {
         environments.filled().await;
+        namespaces.filled().await;
         is_ready.send_replace(!*told.borrow());
         tracing::info!("webhook is ready");
-    });
+    };
+    let keeping = async {
+        match options.certificates {
+            certificates::Source::SelfManaged(names) => {
+                Keeper::new(client, names, in_use, counted).run(can_serve).await
+            }
+            certificates::Source::Directory(directory) => Files::new(directory, in_use, counted).run(can_serve).await,
+        }
+    };
     tokio::select! {
         () = serving => Ok(()),
         never = leaving => match never {},
         never = following => match never {},
+        never = following_namespaces => match never {},
         never = keeping => match never {},
     }
 }

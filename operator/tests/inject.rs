@@ -1,15 +1,16 @@
 //! Pods before and after, side by side in `tests/inject/`: `<case>.in.yaml` is the pod as it comes, `<case>.out.yaml` what
-//! becomes of it. After a wanted change, `REWRITE=1 cargo test -p remora-operator --test inject` writes the latter anew,
+//! becomes of it. `<case>.namespace.yaml`, where there is one, has the annotations of its namespace. After a wanted change, `REWRITE=1 cargo test -p remora-operator --test inject` writes the latter anew,
 //! and the difference is read in review.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
 
-use remora_operator::inject::{Config, Decision, decide, patch};
+use remora_operator::inject::{Config, Decision, Place, decide, patch};
 use remora_sidecar::Command;
 use serde_json::{Value, json};
 
@@ -30,8 +31,16 @@ fn namespace(case: &str) -> &'static str {
     }
 }
 
-fn outcome(pod: &Value, namespace: &str) -> Value {
-    match decide(pod, namespace, &config()) {
+/// What the namespace says for all of its pods.
+fn defaults(case: &str) -> BTreeMap<String, String> {
+    let path = directory().join(format!("{case}.namespace.yaml"));
+    fs::read_to_string(path).map(|text| serde_yaml::from_str(&text).unwrap()).unwrap_or_default()
+}
+
+fn outcome(pod: &Value, case: &str) -> Value {
+    let defaults = defaults(case);
+    let place = Place { defaults: Some(&defaults), ..Place::new(namespace(case)) };
+    match decide(pod, &place, &config()) {
         Decision::Skip(reason) => json!({"skipped": reason.label(), "warning": reason.warning()}),
         Decision::Deny(refusal) => json!({"denied": refusal.label(), "message": refusal.to_string()}),
         Decision::Inject(plan) => {
@@ -42,9 +51,12 @@ fn outcome(pod: &Value, namespace: &str) -> Value {
     }
 }
 
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/inject")
+}
+
 fn cases() -> Vec<(String, PathBuf)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/inject");
-    let mut cases: Vec<_> = fs::read_dir(directory)
+    let mut cases: Vec<_> = fs::read_dir(directory())
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter_map(|path| {
@@ -65,7 +77,7 @@ fn pods_become_what_is_written() {
     let rewrite = std::env::var_os("REWRITE").is_some();
     let mut wrong = Vec::new();
     for (case, path) in cases() {
-        let becomes = outcome(&read(&path), namespace(&case));
+        let becomes = outcome(&read(&path), &case);
         let expected = path.with_file_name(format!("{case}.out.yaml"));
         if rewrite {
             fs::write(&expected, serde_yaml::to_string(&becomes).unwrap()).unwrap();
@@ -80,9 +92,9 @@ fn pods_become_what_is_written() {
 fn twice_is_once() {
     let mut injected = 0;
     for (case, path) in cases() {
-        let once = outcome(&read(&path), namespace(&case));
+        let once = outcome(&read(&path), &case);
         if let Some(pod) = once.get("pod") {
-            let twice = outcome(pod, namespace(&case));
+            let twice = outcome(pod, &case);
             assert_eq!(twice, json!({"skipped": "already_injected", "warning": null}), "{case}");
             injected += 1;
         }
@@ -105,7 +117,7 @@ fn the_sidecar_understands_what_it_is_told() {
         .into_iter()
         // A sidecar that was there before is not ours to judge.
         .filter(|(case, _)| case != "reinvoked")
-        .filter_map(|(case, path)| outcome(&read(&path), namespace(&case)).get("pod").cloned())
+        .filter_map(|(case, path)| outcome(&read(&path), &case).get("pod").cloned())
         .collect();
     for (key, values) in [
         ("log-level", ["error", "warn", "info", "debug"].as_slice()),
@@ -132,7 +144,7 @@ fn the_sidecar_understands_what_it_is_told() {
 fn nothing_that_came_is_lost() {
     for (case, path) in cases() {
         let before = read(&path);
-        if let Some(after) = outcome(&before, namespace(&case)).get("pod") {
+        if let Some(after) = outcome(&before, &case).get("pod") {
             assert_kept(&before, after, &case);
         }
     }

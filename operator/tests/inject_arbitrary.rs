@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use proptest::{prelude::*, strategy::ValueTree};
-use remora_operator::inject::{Config, Decision, Reason, decide, patch};
+use remora_operator::inject::{Config, Decision, Place, Reason, decide, lacks_sidecar, patch};
 use serde_json::{Map, Value, json};
 
 fn config() -> Config {
@@ -173,8 +173,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_patch_that_applies_once_or_none(pod in pod(), namespace in ".{0,8}") {
-        match decide(&pod, &namespace, &config()) {
+    fn a_patch_that_applies_once_or_none(pod in pod(), defaults in annotations(), dry_run in any::<bool>()) {
+        let defaults = serde_json::from_value(defaults).unwrap();
+        let place = Place { namespace: "shop", defaults: Some(&defaults), dry_run };
+        let lacks = lacks_sidecar(&pod, &place, "remora-system").is_some();
+        match decide(&pod, &place, &config()) {
             Decision::Skip(_) => {}
             Decision::Deny(refusal) => prop_assert!(!refusal.to_string().chars().any(char::is_control)),
             Decision::Inject(plan) => {
@@ -187,7 +190,10 @@ proptest! {
                 prop_assert!(json_patch::patch(&mut patched, &operations).is_ok());
                 let sidecar = &patched["spec"]["initContainers"];
                 prop_assert!(sidecar.as_array().unwrap().iter().any(|one| one["name"] == "remora"));
-                let again = decide(&patched, &namespace, &config());
+                let has = pod["spec"]["initContainers"].as_array().into_iter().flatten().any(|one| one["name"] == "remora");
+                prop_assert_eq!(lacks, !has);
+                prop_assert!(lacks_sidecar(&patched, &place, "remora-system").is_none());
+                let again = decide(&patched, &place, &config());
                 prop_assert!(matches!(again, Decision::Skip(Reason::AlreadyInjected)), "{again:?}");
             }
         }
@@ -201,7 +207,7 @@ fn every_kind_of_answer_is_generated() {
     let (mut skipped, mut denied, mut injected) = (0, 0, 0);
     for _ in 0..2000 {
         let pod = pod().new_tree(&mut runner).unwrap().current();
-        match decide(&pod, "shop", &config()) {
+        match decide(&pod, &Place::new("shop"), &config()) {
             Decision::Skip(_) => skipped += 1,
             Decision::Deny(_) => denied += 1,
             Decision::Inject(_) => injected += 1,

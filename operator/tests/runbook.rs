@@ -80,8 +80,8 @@ fn every_reason_of_a_condition_is_explained() {
 #[test]
 fn every_event_is_explained() {
     let text = fs::read_to_string(root().join("README.md")).unwrap();
-    let events = code_of(&["src/report/events.rs"]);
-    let known = behind(&events, &["normal(", "EventType::Warning,"]);
+    let events = code_of(&["src/report/events.rs", "src/auditor/tell.rs"]);
+    let known = behind(&events, &["normal(", "EventType::Normal,", "EventType::Warning,"]);
     assert!(known.len() > 3, "{known:?}");
     assert_same("Events", &rows(&text, "Events"), &known);
 }

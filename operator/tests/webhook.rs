@@ -14,7 +14,7 @@ use kube::Client;
 use prometheus_client::registry::Registry;
 use remora_operator::{
     inject::Config,
-    webhook::{Environments, Metrics, Webhook, router},
+    webhook::{Environments, Metrics, Namespaces, Webhook, router},
 };
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
@@ -30,6 +30,13 @@ fn api_server() -> Client {
                 json!({
                     "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
                     "metadata": {"name": "storefront", "namespace": "shop"},
+                }),
+            ),
+            "quiet" => (
+                200,
+                json!({
+                    "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+                    "metadata": {"name": "quiet", "annotations": {"remora.dev/log-level": "error", "remora.dev/port": "x"}},
                 }),
             ),
             "broken" => (500, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500})),
@@ -58,7 +65,8 @@ fn bench() -> Bench {
         own_namespace: "remora-system".to_owned(),
     };
     let (environments, _) = Environments::follow(api_server());
-    Bench { router: router(Webhook::new(config, environments, metrics)), registry }
+    let (namespaces, _) = Namespaces::follow(api_server());
+    Bench { router: router(Webhook::new(config, environments, namespaces, metrics)), registry }
 }
 
 impl Bench {
@@ -174,6 +182,38 @@ async fn an_api_server_that_does_not_answer_is_no_obstacle() {
     assert_eq!(response["allowed"], true);
     assert_eq!(response.get("warnings"), None);
     assert!(bench.metrics().contains(r#"decision="injected",reason="environment_unknown""#));
+}
+
+#[tokio::test]
+async fn a_namespace_speaks_for_its_pods() {
+    let bench = bench();
+    let mut question = review(&pod("storefront"));
+    question["request"]["namespace"] = json!("quiet");
+    let response = bench.review(&question).await;
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(message.starts_with("annotation remora.dev/port of namespace quiet is \"x\""), "{message}");
+
+    question["request"]["object"]["metadata"]["annotations"]["remora.dev/port"] = json!("4000");
+    let injected = patched(&question["request"]["object"], &bench.review(&question).await);
+    let arguments = injected["spec"]["initContainers"][0]["args"].as_array().unwrap();
+    assert!(arguments.contains(&json!("error")) && arguments.contains(&json!("127.0.0.1:4000")), "{arguments:?}");
+
+    // What nobody can read is left out, and said.
+    question["request"]["namespace"] = json!("broken");
+    let response = bench.review(&question).await;
+    assert_eq!(response["patchType"], "JSONPatch");
+    assert_eq!(response["warnings"][0], "annotations of namespace broken could not be read: nothing of them holds");
+}
+
+#[tokio::test]
+async fn the_operators_own_namespace_gets_answers_and_no_sidecars() {
+    let bench = bench();
+    let mut question = review(&pod("storefront"));
+    question["request"]["namespace"] = json!("remora-system");
+    let earnest = bench.review(&question).await;
+    assert_eq!(earnest.get("patch"), None);
+    question["request"]["dryRun"] = json!(true);
+    assert_eq!(bench.review(&question).await["patchType"], "JSONPatch", "the self-check has to be able to ask");
 }
 
 #[tokio::test]

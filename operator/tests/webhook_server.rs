@@ -11,8 +11,8 @@ use std::{
 use axum::{Router, routing::post};
 use jiff::Timestamp;
 use remora_operator::{
-    certificates::{Authority, Certificate, Lifetimes, Serving},
-    webhook::{Limits, serve},
+    certificates::{Authority, Certificate, Files, Lifetimes, Serving},
+    webhook::{Limits, Metrics, serve},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -120,6 +120,102 @@ async fn a_renewed_certificate_is_used_at_once_and_cuts_nobody() {
     assert_eq!(server.ask(&before).await.unwrap(), "hello", "an open connection stays");
     assert_eq!(server.ask(&server.client(&new)).await.unwrap(), "hello");
     assert!(server.ask(&server.client(&old)).await.is_err(), "a new connection gets the new certificate");
+}
+
+/// A directory as kubelet keeps it: a link is renamed onto the one before, and the files are links through it.
+struct Mounted(std::path::PathBuf);
+
+impl Mounted {
+    fn new(name: &str) -> Mounted {
+        let directory = std::env::temp_dir().join(format!("remora-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        for file in ["tls.crt", "tls.key", "ca.crt"] {
+            std::os::unix::fs::symlink(format!("..data/{file}"), directory.join(file)).unwrap();
+        }
+        Mounted(directory)
+    }
+
+    fn put(&self, version: &str, files: &[(&str, &str)]) {
+        let directory = self.0.join(version);
+        std::fs::create_dir(&directory).unwrap();
+        for (name, text) in files {
+            std::fs::write(directory.join(name), text).unwrap();
+        }
+        std::os::unix::fs::symlink(version, self.0.join("..new")).unwrap();
+        std::fs::rename(self.0.join("..new"), self.0.join("..data")).unwrap();
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// A self-signed certificate for the webhook's name, its key, and when it expires.
+fn provided(year: i32) -> (Certificate, String, String, i64) {
+    let mut params = rcgen::CertificateParams::new(vec![SERVER.to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(year, 1, 1);
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let authority = rcgen::CertifiedIssuer::self_signed(params.clone(), &key).unwrap();
+    params.is_ca = rcgen::IsCa::NoCa;
+    let leaf_key = rcgen::KeyPair::generate().unwrap();
+    let leaf = params.signed_by(&leaf_key, &authority).unwrap();
+    let trusted = Certificate::read(authority.pem().as_bytes()).unwrap();
+    (trusted, leaf.pem(), leaf_key.serialize_pem(), params.not_after.unix_timestamp())
+}
+
+#[tokio::test]
+async fn a_certificate_in_files_is_served_and_so_is_the_next_one() {
+    let (server, _) = start(limits()).await;
+    let mounted = Mounted::new("files");
+    let mut registry = prometheus_client::registry::Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let says = |what: &str| {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        text.contains(what)
+    };
+    let (ready, mut is_ready) = watch::channel(false);
+    let files = Files::new(mounted.0.clone(), server.serving.clone(), metrics);
+    let running = tokio::spawn(files.run(|| async move {
+        ready.send_replace(true);
+    }));
+    // Nothing there yet: it waits, and says so.
+    let failed = "remora_webhook_certificate_failures_total 1\n";
+    eventually("the absence is counted", || async { says(failed).then_some(()) }).await;
+    assert!(!*is_ready.borrow() && says("remora_webhook_certificate_expiry_timestamp_seconds NaN\n"));
+
+    let (trusted, certificate, key, until) = provided(2040);
+    mounted.put("1", &[("tls.crt", &certificate), ("tls.key", &key), ("ca.crt", trusted.pem())]);
+    timeout(Duration::from_secs(30), is_ready.wait_for(|ready| *ready)).await.unwrap().unwrap();
+    assert_eq!(server.ask(&server.client(&trusted)).await.unwrap(), "hello");
+    assert!(!says("remora_webhook_authority_expiry_timestamp_seconds NaN"));
+    let expires = |until: i64| format!("remora_webhook_certificate_expiry_timestamp_seconds {until}.0\n");
+    assert!(says(&expires(until)));
+
+    // A key that does not go with its certificate changes nothing.
+    let (next, certificate, next_key, until) = provided(2041);
+    mounted.put("2", &[("tls.crt", &certificate), ("tls.key", &key)]);
+    eventually("the mismatch is counted", || async { (!says(failed)).then_some(()) }).await;
+    assert_eq!(server.ask(&server.client(&trusted)).await.unwrap(), "hello");
+
+    mounted.put("3", &[("tls.crt", &certificate), ("tls.key", &next_key)]);
+    let asked = || async { server.ask(&server.client(&next)).await.ok() };
+    assert_eq!(eventually("the next certificate is served", asked).await, "hello");
+    assert!(says(&expires(until)));
+    running.abort();
+}
+
+async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, ask: impl Fn() -> F) -> T {
+    for _ in 0..600 {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("never: {what}");
 }
 
 #[tokio::test]

@@ -28,3 +28,12 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default (index $ 0).Chart.AppVersion }}{{ end }}
 {{- end -}}
 {{- end }}
+
+{{/* The Secret with the webhook's certificate; empty where the webhook makes it. */}}
+{{- define "remora.certificate" -}}
+{{- with .Values.webhook.certificates -}}
+{{- if eq .source "CertManager" }}{{ include "remora.name" $ }}-webhook-certificate
+{{- else if eq .source "Secret" }}{{ required "webhook.certificates.secretName: which Secret has the webhook's certificate?" .secretName }}
+{{- end -}}
+{{- end -}}
+{{- end }}

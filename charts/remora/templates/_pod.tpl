@@ -1,6 +1,6 @@
 {{/*
 A Deployment of one part of the operator: a dict of context, part, values, arguments (a list), ports (a map of names to
-numbers) and whether a new pod has to be ready before an old one goes.
+numbers) and secret, one that is mounted at /etc/remora/certificate.
 */}}
 {{- define "remora.deployment" -}}
 {{- $name := printf "%s-%s" (include "remora.name" .context) .part -}}
@@ -56,6 +56,12 @@ spec:
           labelSelector:
             matchLabels:
               {{- include "remora.selector" (list .context .part) | nindent 14 }}
+      {{- with .secret }}
+      volumes:
+        - name: certificate
+          secret:
+            secretName: {{ . }}
+      {{- end }}
       containers:
         - name: {{ .part }}
           image: {{ include "remora.image" (list .context .context.Values.image.operator) }}
@@ -98,6 +104,12 @@ spec:
           resources:
             {{- toYaml .values.resources | nindent 12 }}
           terminationMessagePolicy: FallbackToLogsOnError
+          {{- if .secret }}
+          volumeMounts:
+            - name: certificate
+              mountPath: /etc/remora/certificate
+              readOnly: true
+          {{- end }}
           securityContext:
             allowPrivilegeEscalation: false
             capabilities: {drop: [ALL]}

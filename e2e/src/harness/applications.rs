@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -64,13 +64,23 @@ impl Case {
         Ok(())
     }
 
+    /// Makes a Deployment of the application and leaves it to its fate.
+    ///
+    /// # Errors
+    ///
+    /// When it is refused.
+    pub async fn create_deployment(&self, app: &App, replicas: u32) -> anyhow::Result<()> {
+        self.apply(app.deployment(&self.cluster.e2e_image(), &self.client_key(), replicas)).await?;
+        Ok(())
+    }
+
     /// Runs the application as a Deployment and waits until all its pods are Ready.
     ///
     /// # Errors
     ///
     /// When they do not become so.
     pub async fn deployment(&self, app: &App, replicas: u32) -> anyhow::Result<Vec<PodPort>> {
-        self.apply(app.deployment(&self.cluster.e2e_image(), &self.client_key(), replicas)).await?;
+        self.create_deployment(app, replicas).await?;
         let wanted = i32::try_from(replicas)?;
         until(&self.api::<Deployment>(), app.name(), "all replicas are available", CAP, |deployment| {
             deployment.status.as_ref().and_then(|status| status.available_replicas) == Some(wanted)
@@ -98,6 +108,22 @@ impl Case {
         let (complete, failed) = (decided("Complete"), decided("Failed"));
         let job = until(&api, app.name(), "the Job ended", 2 * CAP, |job| complete(job) || failed(job)).await?;
         anyhow::ensure!(complete(&job), "the Job failed: {:?}", job.status);
+        Ok(())
+    }
+
+    /// Runs the application as a CronJob and waits until a Job of its was complete.
+    ///
+    /// # Errors
+    ///
+    /// When none was.
+    pub async fn cron_job(&self, app: &App) -> anyhow::Result<()> {
+        self.apply(app.cron_job(&self.cluster.e2e_image(), &self.client_key())).await?;
+        // It begins at the next full minute.
+        let (api, cap): (Api<CronJob>, _) = (self.api(), 3 * CAP);
+        until(&api, app.name(), "a Job of the CronJob completed", cap, |job| {
+            job.status.as_ref().is_some_and(|status| status.last_successful_time.is_some())
+        })
+        .await?;
         Ok(())
     }
 

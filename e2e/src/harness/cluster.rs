@@ -9,6 +9,8 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
+use super::pod_http::PodPort;
+
 /// The namespace that Remora is installed into.
 pub const SYSTEM: &str = "remora-system";
 /// On every namespace that the tests make.
@@ -62,6 +64,12 @@ impl Cluster {
     #[must_use]
     pub fn e2e_image(&self) -> String {
         format!("{}:{}", self.repository("remora-e2e"), self.tag)
+    }
+
+    /// A port of one of Remora's own pods.
+    #[must_use]
+    pub fn system_port(&self, pod: &str, port: u16) -> PodPort {
+        PodPort::new(self.client.clone(), SYSTEM, pod, port)
     }
 
     /// Applies an object that says of itself what and where it is.

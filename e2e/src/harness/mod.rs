@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `KUBECONFIG` | the cluster |
 //! | `REMORA_IMAGE_PREFIX`, `REMORA_IMAGE_TAG` | where the images are (`remora.local`, `dev`) |
+//! | `REMORA_E2E_CREATIONS` | how many pods ask for a sidecar while certificates rotate (2000); from 10000 on, to the end of a rotation |
 //! | `REMORA_E2E_KEEP` | set: a case's namespace stays |
 //! | `REMORA_CONFORMANCE_DIR` | a real document and a real server's answers to it |
 //!

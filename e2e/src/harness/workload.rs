@@ -13,6 +13,8 @@ pub struct App {
     key_for_ofrep: bool,
     sees_processes: bool,
     restricted: bool,
+    user: Option<u64>,
+    resources: Value,
 }
 
 impl App {
@@ -28,6 +30,8 @@ impl App {
             key_for_ofrep: false,
             sees_processes: false,
             restricted: false,
+            user: None,
+            resources: json!({"requests": {"cpu": "5m", "memory": "8Mi"}}),
         }
     }
 
@@ -79,6 +83,20 @@ impl App {
         self
     }
 
+    /// Is what such a namespace takes, as a user that the platform assigned to the whole pod.
+    #[must_use]
+    pub fn as_user(mut self, user: u64) -> Self {
+        self.user = Some(user);
+        self.restricted()
+    }
+
+    /// Has other resources than few requests and no limits.
+    #[must_use]
+    pub fn resources(mut self, resources: Value) -> Self {
+        self.resources = resources;
+        self
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -90,7 +108,7 @@ impl App {
         let mut container = json!({
             "name": "app", "image": image, "imagePullPolicy": "IfNotPresent",
             "args": ["app", mode, "--flag", self.flag, "--environment-key", client_key, "--identifier", self.identifier],
-            "resources": {"requests": {"cpu": "5m", "memory": "8Mi"}},
+            "resources": self.resources,
         });
         if self.key_for_ofrep
             && let Some(arguments) = container["args"].as_array_mut()
@@ -114,6 +132,11 @@ impl App {
                 "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
             });
         }
+        let mut pod_security = json!({});
+        if let Some(user) = self.user {
+            container["securityContext"]["runAsUser"] = Value::Null;
+            pod_security = json!({"runAsUser": user, "fsGroup": user});
+        }
         json!({
             "metadata": {
                 "labels": {"app": self.name},
@@ -122,6 +145,7 @@ impl App {
             "spec": {
                 "terminationGracePeriodSeconds": 5,
                 "shareProcessNamespace": self.sees_processes,
+                "securityContext": pod_security,
                 "containers": [container],
             },
         })
@@ -146,6 +170,15 @@ impl App {
                 "selector": {"matchLabels": {"app": self.name}},
                 "template": self.template(image, client_key, "serve"),
             },
+        })
+    }
+
+    /// A CronJob whose Job runs every minute, and of which only one is kept.
+    pub(super) fn cron_job(&self, image: &str, client_key: &str) -> Value {
+        let job = self.job(image, client_key, 1);
+        json!({
+            "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": self.name},
+            "spec": {"schedule": "* * * * *", "concurrencyPolicy": "Forbid", "jobTemplate": {"spec": job["spec"]}},
         })
     }
 

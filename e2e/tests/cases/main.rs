@@ -7,6 +7,7 @@
 )]
 
 mod admission;
+mod bounds;
 mod demo_path;
 mod document;
 mod environments;

@@ -3,13 +3,22 @@
 use remora_e2e::app::First;
 use remora_e2e::harness::{App, with_namespace};
 
-/// None of twenty programs that ask once, at their first line, and never again, may fail; and the Job completes, though a
+/// None of fifty programs that ask once, at their first line, and never again, may fail; and the Job completes, though a
 /// sidecar runs in its pods.
 #[tokio::test]
-async fn in_twenty_pods_of_a_job() -> anyhow::Result<()> {
+async fn in_fifty_pods_of_a_job() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
-        case.job(&App::new("eager").inject("storefront"), 20).await
+        case.job(&App::new("eager").inject("storefront"), 50).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn in_a_cron_job_which_completes() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        case.storefront().await?;
+        case.cron_job(&App::new("nightly").inject("storefront")).await
     })
     .await
 }

@@ -7,5 +7,7 @@
 )]
 
 mod absent;
+mod audit;
 mod bystander;
+mod certificates;
 mod release;

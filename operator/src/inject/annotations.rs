@@ -1,5 +1,7 @@
 //! What the author of a pod asks for, read strictly.
 
+use std::{borrow::Cow, collections::BTreeMap};
+
 use serde_json::{Map, Value};
 
 use super::{
@@ -41,9 +43,11 @@ pub(super) struct Bounds {
 
 /// An annotation that does not follow its grammar.
 #[derive(Debug, thiserror::Error)]
-#[error("annotation {key} is {value}, but must be {valid}")]
+#[error("annotation {key}{place} is {value}, but must be {valid}")]
 pub struct Invalid {
     key: String,
+    /// Nothing for the pod's own.
+    place: String,
     value: String,
     valid: String,
 }
@@ -51,7 +55,7 @@ pub struct Invalid {
 type Annotations = Map<String, Value>;
 
 /// The value of `remora.dev/inject` that says no.
-const OPT_OUT: &str = "false";
+pub(super) const OPT_OUT: &str = "false";
 
 /// The annotations that mean something on a pod.
 const KNOWN: [&str; 11] = [
@@ -78,30 +82,101 @@ pub(super) fn opted_out(annotations: &Annotations) -> bool {
     annotations.get(annotation::INJECT).and_then(Value::as_str) == Some(OPT_OUT)
 }
 
-/// Reads every annotation that is ours.
-pub(super) fn read(annotations: &Annotations) -> Result<Request, Invalid> {
-    let bounds = |request, limit, parse: fn(&str) -> Option<Quantity>, valid| {
-        let bounds = Bounds {
-            request: value(annotations, request, valid, parse)?,
-            limit: value(annotations, limit, valid, parse)?,
-        };
-        match (&bounds.request, &bounds.limit) {
-            (Some(wanted), Some(most)) if wanted.milli() > most.milli() => {
-                Err(invalid(request, &wanted.to_string(), format!("at most {most}, which is its {limit}")))
-            }
-            _ => Ok(bounds),
-        }
-    };
+/// What a pod says, and what its namespace says for all of its pods. The pod's word counts.
+#[derive(Clone, Copy)]
+pub(super) struct Wishes<'a> {
+    pub(super) pod: &'a Annotations,
+    pub(super) namespace: &'a str,
+    pub(super) defaults: Option<&'a BTreeMap<String, String>>,
+}
+
+/// Who said something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Author {
+    Pod,
+    Namespace,
+}
+
+/// Reads every annotation that is ours. A namespace says how its pods are injected, never that they are: the registration
+/// sees pods only.
+pub(super) fn read(wishes: &Wishes<'_>) -> Result<Request, Invalid> {
     Ok(Request {
-        environments: environments(annotations)?,
-        port: value(annotations, annotation::PORT, PORT, port)?.unwrap_or(sidecar::DATA_PORT),
-        cpu: bounds(annotation::CPU_REQUEST, annotation::CPU_LIMIT, quantity::cpu, CPU)?,
-        memory: bounds(annotation::MEMORY_REQUEST, annotation::MEMORY_LIMIT, quantity::memory, MEMORY)?,
-        wait: value(annotations, annotation::AWAIT, AWAIT, Await::parse)?.unwrap_or(Await::DEFAULT),
-        log_level: value(annotations, annotation::LOG_LEVEL, LOG_LEVEL, log_level)?.unwrap_or("info"),
-        variables: value(annotations, annotation::ENV, ENV, variables)?.unwrap_or_else(|| VARIABLES.to_vec()),
-        socket: value(annotations, annotation::UNIX_SOCKET, UNIX_SOCKET, yes_or_no)?.unwrap_or(false),
+        environments: environments(wishes)?,
+        port: wishes.value(annotation::PORT, PORT, port)?.unwrap_or(sidecar::DATA_PORT),
+        cpu: wishes.bounds(annotation::CPU_REQUEST, annotation::CPU_LIMIT, quantity::cpu, CPU)?,
+        memory: wishes.bounds(annotation::MEMORY_REQUEST, annotation::MEMORY_LIMIT, quantity::memory, MEMORY)?,
+        wait: wishes.value(annotation::AWAIT, AWAIT, Await::parse)?.unwrap_or(Await::DEFAULT),
+        log_level: wishes.value(annotation::LOG_LEVEL, LOG_LEVEL, log_level)?.unwrap_or("info"),
+        variables: wishes.value(annotation::ENV, ENV, variables)?.unwrap_or_else(|| VARIABLES.to_vec()),
+        socket: wishes.value(annotation::UNIX_SOCKET, UNIX_SOCKET, yes_or_no)?.unwrap_or(false),
     })
+}
+
+impl<'a> Wishes<'a> {
+    /// What is said under this key, by whom.
+    fn find(&self, key: &str) -> Option<(Cow<'a, Value>, Author)> {
+        let of_pod = self.pod.get(key).map(|value| (Cow::Borrowed(value), Author::Pod));
+        let default =
+            || self.defaults?.get(key).map(|text| (Cow::Owned(Value::from(text.as_str())), Author::Namespace));
+        of_pod.or_else(default)
+    }
+
+    /// One annotation, if it is there.
+    fn value<T>(&self, key: &str, valid: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Invalid> {
+        Ok(self.authored(key, valid, parse)?.map(|(value, _)| value))
+    }
+
+    fn authored<T>(
+        &self,
+        key: &str,
+        valid: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<(T, Author)>, Invalid> {
+        let Some((value, author)) = self.find(key) else {
+            return Ok(None);
+        };
+        match value.as_ref() {
+            Value::String(text) => match parse(text) {
+                Some(parsed) => Ok(Some((parsed, author))),
+                None => Err(self.invalid(key, author, text, valid)),
+            },
+            other => Err(self.invalid(key, author, &other.to_string(), "a string")),
+        }
+    }
+
+    /// Request and limit of one resource.
+    fn bounds(
+        &self,
+        request: &str,
+        limit: &str,
+        parse: fn(&str) -> Option<Quantity>,
+        valid: &str,
+    ) -> Result<Bounds, Invalid> {
+        let (wanted, most) = (self.authored(request, valid, parse)?, self.authored(limit, valid, parse)?);
+        let only = |quantity: Option<(Quantity, Author)>| quantity.map(|(quantity, _)| quantity);
+        match (&wanted, &most) {
+            (Some((amount, of)), Some((bound, by))) if amount.milli() > bound.milli() => match (of, by) {
+                // What a namespace says for all of its pods gives way to what one says for itself.
+                (Author::Pod, Author::Namespace) => Ok(Bounds { request: only(wanted), limit: None }),
+                (Author::Namespace, Author::Pod) => Ok(Bounds { request: None, limit: only(most) }),
+                _ => Err(self.invalid(
+                    request,
+                    *of,
+                    &amount.to_string(),
+                    format!("at most {bound}, which is its {limit}"),
+                )),
+            },
+            _ => Ok(Bounds { request: only(wanted), limit: only(most) }),
+        }
+    }
+
+    fn invalid(&self, key: &str, author: Author, value: &str, valid: impl Into<String>) -> Invalid {
+        let place = match author {
+            Author::Pod => String::new(),
+            Author::Namespace => format!(" of namespace {}", self.namespace),
+        };
+        Invalid { key: key.to_owned(), place, value: quote(value), valid: valid.into() }
+    }
 }
 
 /// The keys under our prefix that mean nothing: most likely misspelt.
@@ -121,50 +196,29 @@ const ENV: &str = "none, or a comma list out of OFREP_ENDPOINT, FLAGSMITH_API_UR
 const INJECT: &str = "names of FeatureEnvironments of the pod's namespace, separated by commas (lower case letters, \
                       digits and -, at most 40 characters each), or false";
 
-fn invalid(key: &str, value: &str, valid: impl Into<String>) -> Invalid {
-    Invalid { key: key.to_owned(), value: quote(value), valid: valid.into() }
-}
-
-/// One annotation, if it is there.
-fn value<T>(
-    annotations: &Annotations,
-    key: &str,
-    valid: &str,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Result<Option<T>, Invalid> {
-    match annotations.get(key) {
-        None => Ok(None),
-        Some(Value::String(text)) => match parse(text) {
-            Some(parsed) => Ok(Some(parsed)),
-            None => Err(invalid(key, text, valid)),
-        },
-        Some(other) => Err(invalid(key, &other.to_string(), "a string")),
-    }
-}
-
-fn environments(annotations: &Annotations) -> Result<Vec<EnvironmentName>, Invalid> {
+fn environments(wishes: &Wishes<'_>) -> Result<Vec<EnvironmentName>, Invalid> {
     let key = annotation::INJECT;
-    let list = value(annotations, key, INJECT, |text| Some(text.to_owned()))?.unwrap_or_default();
+    let own = Wishes { defaults: None, ..*wishes };
+    let list = own.value(key, INJECT, |text| Some(text.to_owned()))?.unwrap_or_default();
+    let invalid = |valid: String| own.invalid(key, Author::Pod, &list, valid);
     let mut environments: Vec<EnvironmentName> = Vec::new();
     for name in list.split(',').map(|name| name.trim_matches(' ')) {
         if name.contains('/') {
             return Err(invalid(
-                key,
-                &list,
-                "names without a namespace: a pod reads the environments of its own namespace only",
+                "names without a namespace: a pod reads the environments of its own namespace only".to_owned(),
             ));
         }
         if matches!(name, "true" | "enabled" | "false" | "disabled") {
-            return Err(invalid(key, &list, format!("{INJECT}: it says which environments, not whether")));
+            return Err(invalid(format!("{INJECT}: it says which environments, not whether")));
         }
-        let name: EnvironmentName = name.parse().map_err(|_| invalid(key, &list, INJECT))?;
+        let name: EnvironmentName = name.parse().map_err(|_| invalid(INJECT.to_owned()))?;
         if environments.contains(&name) {
-            return Err(invalid(key, &list, format!("a list that names {name} once")));
+            return Err(invalid(format!("a list that names {name} once")));
         }
         environments.push(name);
     }
     if environments.len() > MOST_ENVIRONMENTS {
-        return Err(invalid(key, &list, format!("a list of at most {MOST_ENVIRONMENTS} environments")));
+        return Err(invalid(format!("a list of at most {MOST_ENVIRONMENTS} environments")));
     }
     Ok(environments)
 }
@@ -204,7 +258,51 @@ mod tests {
         let mut annotations = Map::new();
         annotations.insert(annotation::INJECT.to_owned(), json!("storefront"));
         annotations.insert(key.to_owned(), json!(value));
-        read(&annotations).map_err(|refusal| refusal.to_string())
+        read(&of_pod(&annotations)).map_err(|refusal| refusal.to_string())
+    }
+
+    fn of_pod(pod: &Annotations) -> Wishes<'_> {
+        Wishes { pod, namespace: "shop", defaults: None }
+    }
+
+    /// What a pod and its namespace say together.
+    fn both(pod: &Value, defaults: &[(&str, &str)]) -> Result<Request, String> {
+        let mut pod = pod.as_object().unwrap().clone();
+        pod.insert(annotation::INJECT.to_owned(), json!("storefront"));
+        let defaults = defaults.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let wishes = Wishes { pod: &pod, namespace: "shop", defaults: Some(&defaults) };
+        read(&wishes).map_err(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn a_namespace_says_what_its_pods_do_not() {
+        let defaults = [(annotation::PORT, "5000"), (annotation::AWAIT, "1m"), (annotation::INJECT, "other")];
+        let request = both(&json!({annotation::AWAIT: "2s"}), &defaults).unwrap();
+        assert_eq!((request.port, request.wait.to_string().as_str()), (5000, "2s"));
+        assert_eq!(request.environments[0].as_str(), "storefront");
+    }
+
+    #[test]
+    fn a_namespaces_mistake_names_the_namespace_and_is_none_where_the_pod_speaks() {
+        let defaults = [(annotation::PORT, "80")];
+        assert_eq!(
+            both(&json!({}), &defaults).unwrap_err(),
+            "annotation remora.dev/port of namespace shop is \"80\", but must be a port from 1024 to 65534, such as \
+             4777; health and metrics take the next one"
+        );
+        assert_eq!(both(&json!({annotation::PORT: "4000"}), &defaults).unwrap().port, 4000);
+        let crossed = [(annotation::MEMORY_REQUEST, "64Mi"), (annotation::MEMORY_LIMIT, "32Mi")];
+        let message = both(&json!({}), &crossed).unwrap_err();
+        assert!(message.starts_with("annotation remora.dev/memory-request of namespace shop is"), "{message}");
+    }
+
+    #[test]
+    fn a_namespaces_bound_gives_way_to_the_pods() {
+        let request =
+            both(&json!({annotation::MEMORY_LIMIT: "16Mi"}), &[(annotation::MEMORY_REQUEST, "64Mi")]).unwrap();
+        assert!(request.memory.request.is_none() && request.memory.limit.is_some());
+        let request = both(&json!({annotation::CPU_REQUEST: "1"}), &[(annotation::CPU_LIMIT, "500m")]).unwrap();
+        assert!(request.cpu.request.is_some() && request.cpu.limit.is_none());
     }
 
     #[test]
@@ -261,7 +359,7 @@ mod tests {
         let annotations = json!({
             annotation::INJECT: "a", annotation::MEMORY_REQUEST: "64Mi", annotation::MEMORY_LIMIT: "32Mi",
         });
-        let refusal = read(annotations.as_object().unwrap()).unwrap_err().to_string();
+        let refusal = read(&of_pod(annotations.as_object().unwrap())).unwrap_err().to_string();
         assert_eq!(
             refusal,
             "annotation remora.dev/memory-request is \"64Mi\", but must be at most 32Mi, which is its \

@@ -1,9 +1,11 @@
 //! Whether a pod is injected, and with what.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::{
-    annotations::{self, Invalid, Request},
+    annotations::{self, Invalid, Request, Wishes},
     patch::patch,
     plan::{Plan, mount_path},
     pod::{Malformed, Pod, is_native_sidecar, name},
@@ -20,6 +22,24 @@ pub struct Config {
     pub sidecar_pull_policy: String,
     /// The operator's own namespace, whose pods must be able to start without us.
     pub own_namespace: String,
+}
+
+/// Where a pod is to be created, and how much in earnest.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The namespace of the request: a controller's pod does not name its own.
+    pub namespace: &'a str,
+    /// That namespace's annotations, which say for all of its pods what they do not say themselves.
+    pub defaults: Option<&'a BTreeMap<String, String>>,
+    /// Nothing comes of it but an answer.
+    pub dry_run: bool,
+}
+
+impl<'a> Place<'a> {
+    /// A namespace that says nothing, in earnest.
+    pub fn new(namespace: &'a str) -> Place<'a> {
+        Place { namespace, defaults: None, dry_run: false }
+    }
 }
 
 /// What is done about a pod.
@@ -119,16 +139,36 @@ impl Refusal {
     }
 }
 
-/// Decides about a pod as it came, in the namespace of the request: a controller's pod does not name its own.
-pub fn decide(pod: &Value, namespace: &str, config: &Config) -> Decision {
-    match consider(pod, namespace, config) {
+/// Decides about a pod as it came.
+pub fn decide(pod: &Value, place: &Place<'_>, config: &Config) -> Decision {
+    match consider(pod, place, config) {
         Ok(Ok(plan)) => Decision::Inject(Box::new(plan)),
         Ok(Err(reason)) => Decision::Skip(reason),
         Err(refusal) => Decision::Deny(refusal),
     }
 }
 
-fn consider(pod: &Value, namespace: &str, config: &Config) -> Result<Result<Plan, Reason>, Refusal> {
+fn consider(pod: &Value, place: &Place<'_>, config: &Config) -> Result<Result<Plan, Reason>, Refusal> {
+    let (parts, request) = match wanted(pod, place, &config.own_namespace)? {
+        Ok(wanted) => wanted,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let warnings = annotations::unknown(parts.annotations)
+        .map(|key| format!("annotation {} is none of Remora's: nothing was done about it", quote(key)))
+        .collect();
+    let plan = Plan::new(&parts, request, config, warnings);
+    if patch(pod, &plan).0.is_empty() {
+        return Ok(Err(Reason::AlreadyInjected));
+    }
+    Ok(Ok(plan))
+}
+
+/// What a pod asks for, if it can have it.
+pub(super) fn wanted<'a>(
+    pod: &'a Value,
+    place: &Place<'_>,
+    own_namespace: &str,
+) -> Result<Result<(Pod<'a>, Request), Reason>, Refusal> {
     let Some(annotations) = pod.pointer("/metadata/annotations").and_then(Value::as_object) else {
         return Ok(Err(Reason::NotRequested));
     };
@@ -139,21 +179,14 @@ fn consider(pod: &Value, namespace: &str, config: &Config) -> Result<Result<Plan
         return Ok(Err(Reason::OptedOut));
     }
     let parts = Pod::read(pod)?;
-    if let Some(reason) = impossible(&parts, namespace, config) {
+    if let Some(reason) = impossible(&parts, place, own_namespace) {
         return Ok(Err(reason));
     }
-
-    let request = annotations::read(annotations)?;
+    let wishes = Wishes { pod: annotations, namespace: place.namespace, defaults: place.defaults };
+    let request = annotations::read(&wishes)?;
     names_are_free(&parts, &request)?;
     ports_are_free(&parts, &request)?;
-    let warnings = annotations::unknown(annotations)
-        .map(|key| format!("annotation {} is none of Remora's: nothing was done about it", quote(key)))
-        .collect();
-    let plan = Plan::new(&parts, request, config, warnings);
-    if patch(pod, &plan).0.is_empty() {
-        return Ok(Err(Reason::AlreadyInjected));
-    }
-    Ok(Ok(plan))
+    Ok(Ok((parts, request)))
 }
 
 /// Namespaces that the registration excludes too; a selector can be edited away, and some platforms do.
@@ -162,10 +195,17 @@ const SYSTEM_NAMESPACES: [&str; 2] = ["kube-system", "kube-node-lease"];
 /// Set by kubelet on the pods that it runs from files.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-fn impossible(pod: &Pod<'_>, namespace: &str, config: &Config) -> Option<Reason> {
+/// Whether pods of this namespace are never injected, as the cluster or the operator could not start without us otherwise.
+pub(super) fn is_system(namespace: &str, own_namespace: &str) -> bool {
+    SYSTEM_NAMESPACES.contains(&namespace) || namespace == own_namespace
+}
+
+fn impossible(pod: &Pod<'_>, place: &Place<'_>, own_namespace: &str) -> Option<Reason> {
+    // Nothing starts from a dry run: it is how the operator asks whether pods get their sidecar.
+    let asks_only = place.dry_run && place.namespace == own_namespace;
     let member = |object: &str, key: &str| pod.spec.get(object).and_then(|object| object.get(key));
     let is_windows = |value: Option<&Value>| value.and_then(Value::as_str) == Some("windows");
-    if SYSTEM_NAMESPACES.contains(&namespace) || namespace == config.own_namespace {
+    if is_system(place.namespace, own_namespace) && !asks_only {
         Some(Reason::SystemNamespace)
     } else if pod.annotations.contains_key(MIRROR) {
         Some(Reason::MirrorPod)

@@ -171,7 +171,8 @@ mod tests {
             pod["metadata"]["annotations"][format!("remora.dev/{key}")] = value.clone();
         }
         let pod = Pod::read(&pod).unwrap();
-        resources(&pod, &annotations::read(pod.annotations).unwrap())
+        let wishes = annotations::Wishes { pod: pod.annotations, namespace: "shop", defaults: None };
+        resources(&pod, &annotations::read(&wishes).unwrap())
     }
 
     fn container(resources: &Value) -> Value {

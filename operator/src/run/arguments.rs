@@ -1,4 +1,4 @@
-use std::net::SocketAddr;
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, builder::PossibleValuesParser};
 
@@ -40,6 +40,19 @@ pub struct Arguments {
     /// The Secret with the authority that signs the webhook's certificates.
     #[arg(long, value_name = "NAME", default_value = "remora-webhook-authority")]
     pub certificate_secret: String,
+    /// Serve the webhook with the `tls.crt` and `tls.key` of this directory, and look every few seconds whether they have
+    /// changed, instead of making certificates and telling the API server whom to trust.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub certificate_directory: Option<PathBuf>,
+    /// Prove twice a minute, by a dry run, that a pod gets its sidecar; be ready after the first success.
+    #[arg(long, conflicts_with = "no_controller")]
+    pub self_check: bool,
+    /// Evict pods that ask for a sidecar and have none, where a controller makes others, while the self-check succeeds.
+    #[arg(long, requires = "self_check")]
+    pub evict_uninjected: bool,
+    /// A namespace that the registration leaves out. Repeatable.
+    #[arg(long = "excluded-namespace", value_name = "NAME")]
+    pub excluded_namespaces: Vec<String>,
     /// A server that FeatureEnvironments may name: scheme, host and port. It may be in a private network. Repeatable; only
     /// Flagsmith's own service without it.
     #[arg(long = "allowed-origin", value_name = "URL")]

@@ -15,9 +15,10 @@ use serde_json::Value;
 use super::{
     environments::{Environments, Presence},
     metrics::Metrics,
+    namespaces::{Namespaces, defaults},
     review::{Request, allow, deny},
 };
-use crate::inject::{Config, Decision, Plan, decide, patch};
+use crate::inject::{Config, Decision, Place, Plan, decide, patch};
 
 /// A pod may be 3 MiB, the review holds its options beside it; axum's own limit would be 2 MiB.
 const LARGEST_BODY: usize = 8 << 20;
@@ -27,13 +28,14 @@ const LARGEST_BODY: usize = 8 << 20;
 pub struct Webhook {
     config: Arc<Config>,
     environments: Environments,
+    namespaces: Namespaces,
     metrics: Metrics,
 }
 
 impl Webhook {
     /// Answers by this configuration.
-    pub fn new(config: Config, environments: Environments, metrics: Metrics) -> Webhook {
-        Webhook { config: Arc::new(config), environments, metrics }
+    pub fn new(config: Config, environments: Environments, namespaces: Namespaces, metrics: Metrics) -> Webhook {
+        Webhook { config: Arc::new(config), environments, namespaces, metrics }
     }
 }
 
@@ -81,7 +83,22 @@ impl Webhook {
         if !request.creates_pod() {
             return Answer { decision: "skipped", reason: "no_new_pod", review: allow(uid, None, &[]) };
         }
-        match decide(&request.object, &request.namespace, &self.config) {
+        let namespace = self.namespaces.look_up(&request.namespace).await;
+        let mut warnings = Vec::new();
+        if let Err(error) = &namespace {
+            tracing::warn!(%error, namespace = request.namespace, "namespace cannot be looked up");
+            warnings.push(format!(
+                "annotations of namespace {} could not be read: nothing of them holds",
+                request.namespace
+            ));
+        }
+        let known = namespace.as_ref().ok().and_then(Option::as_deref);
+        let place = Place {
+            namespace: &request.namespace,
+            defaults: known.and_then(defaults),
+            dry_run: request.dry_run.unwrap_or(false),
+        };
+        match decide(&request.object, &place, &self.config) {
             Decision::Skip(reason) => {
                 let warnings: Vec<_> = reason.warning().map(str::to_owned).into_iter().collect();
                 Answer { decision: "skipped", reason: reason.label(), review: allow(uid, None, &warnings) }
@@ -89,13 +106,13 @@ impl Webhook {
             Decision::Deny(refusal) => {
                 Answer { decision: "denied", reason: refusal.label(), review: Ok(deny(uid, &refusal.to_string())) }
             }
-            Decision::Inject(plan) => self.inject(request, &plan).await,
+            Decision::Inject(plan) => self.inject(request, &plan, warnings).await,
         }
     }
 
-    async fn inject(&self, request: &Request, plan: &Plan) -> Answer {
+    async fn inject(&self, request: &Request, plan: &Plan, mut warnings: Vec<String>) -> Answer {
         let namespace = &request.namespace;
-        let mut warnings = plan.warnings().to_vec();
+        warnings.extend_from_slice(plan.warnings());
         let mut reason = "complete";
         for (name, presence) in self.environments.look_up(namespace, plan.environments()).await {
             match presence {

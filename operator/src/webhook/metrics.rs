@@ -20,6 +20,7 @@ struct Outcome {
 pub struct Metrics {
     requests: Family<Outcome, Counter>,
     duration: Histogram,
+    /// No number before there is a certificate: a zero would look expired.
     certificate_expiry: Gauge<f64, AtomicU64>,
     authority_expiry: Gauge<f64, AtomicU64>,
     certificate_failures: Counter,
@@ -38,6 +39,8 @@ impl Metrics {
             authority_expiry: Gauge::default(),
             certificate_failures: Counter::default(),
         };
+        metrics.certificate_expiry.set(f64::NAN);
+        metrics.authority_expiry.set(f64::NAN);
         registry.register(
             "remora_webhook_requests",
             "Admission requests, by what was decided and why",
@@ -55,7 +58,7 @@ impl Metrics {
         );
         registry.register(
             "remora_webhook_authority_expiry_timestamp_seconds",
-            "When the authority that signs the webhook's certificates expires",
+            "When the authority that signs the webhook's certificates expires, if it is known",
             metrics.authority_expiry.clone(),
         );
         registry.register(

@@ -23,6 +23,7 @@ pub(super) struct Review {
 
 /// One object that somebody wants to create.
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Request {
     pub(super) uid: String,
     pub(super) kind: Kind,
@@ -30,6 +31,8 @@ pub(super) struct Request {
     /// Empty for objects without one. Never the object's own, which a controller leaves out.
     #[serde(default)]
     pub(super) namespace: String,
+    #[serde(default)]
+    pub(super) dry_run: Option<bool>,
     #[serde(default)]
     pub(super) object: Value,
 }

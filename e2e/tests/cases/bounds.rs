@@ -1,0 +1,119 @@
+//! Namespaces that bound what their pods may have, and pods that are particular about it: the sidecar is no reason to refuse
+//! or to degrade them.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::Api;
+use remora_e2e::harness::{App, Case, with_namespace};
+use serde_json::{Value, json};
+
+/// Runs the application and has its first question answered.
+async fn answers(case: &Case, app: App) -> anyhow::Result<Pod> {
+    case.storefront().await?;
+    let running = case.pod(&app.inject("storefront")).await?;
+    running.text("/first").await?;
+    let api: Api<Pod> = case.api();
+    Ok(api.get(running.pod()).await?)
+}
+
+fn sidecar(pod: &Pod) -> anyhow::Result<Value> {
+    let pod = serde_json::to_value(pod)?;
+    let init = pod["spec"]["initContainers"].as_array().into_iter().flatten();
+    let found = init.into_iter().find(|container| container["name"] == "remora").cloned();
+    found.ok_or_else(|| anyhow::anyhow!("no sidecar in {pod}"))
+}
+
+async fn label(case: &Case, labels: Value, annotations: Value) -> anyhow::Result<()> {
+    let metadata = json!({"name": case.namespace, "labels": labels, "annotations": annotations});
+    case.cluster.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})).await?;
+    Ok(())
+}
+
+/// Every container must have limits there, and no less than a minimum: what the sidecar asks for by itself is too little, and
+/// the namespace says so once for all of its pods.
+#[tokio::test]
+async fn a_limit_range_takes_the_sidecar() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        label(&case, json!({"remora.dev/e2e": "case"}), json!({"remora.dev/memory-request": "16Mi"})).await?;
+        let amounts = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
+        let limits = json!([{
+            "type": "Container", "min": amounts("1m", "16Mi"), "max": amounts("500m", "128Mi"),
+            "default": amounts("100m", "64Mi"), "defaultRequest": amounts("10m", "32Mi"),
+        }]);
+        case.apply(json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "bounds"}, "spec": {"limits": limits}}))
+            .await?;
+        let pod = answers(&case, App::new("bounded").resources(json!({}))).await?;
+        let resources = sidecar(&pod)?["resources"].clone();
+        anyhow::ensure!(resources["requests"]["memory"] == "16Mi", "{resources}");
+        // The range gave all others a limit before the webhook was asked, and so the sidecar brings its own.
+        anyhow::ensure!(resources["limits"]["cpu"] == "250m", "{resources}");
+        Ok(())
+    })
+    .await
+}
+
+/// A quota that counts limits refuses every container without them.
+#[tokio::test]
+async fn a_quota_on_limits_takes_the_sidecar() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        let hard = json!({
+            "requests.cpu": "100m", "requests.memory": "64Mi", "limits.cpu": "1", "limits.memory": "128Mi", "pods": "1",
+        });
+        case.apply(
+            json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "all"}, "spec": {"hard": hard}}),
+        )
+        .await?;
+        let own = json!({"requests": {"cpu": "5m", "memory": "8Mi"}, "limits": {"cpu": "200m", "memory": "32Mi"}});
+        answers(&case, App::new("counted").resources(own)).await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_guaranteed_pod_stays_guaranteed() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        let same = json!({"cpu": "50m", "memory": "32Mi"});
+        let pod = answers(&case, App::new("guaranteed").resources(json!({"requests": same, "limits": same}))).await?;
+        let class = pod.status.and_then(|status| status.qos_class);
+        anyhow::ensure!(class.as_deref() == Some("Guaranteed"), "{class:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// As on platforms that give each namespace users of its own: nobody knows the user beforehand, neither image nor sidecar.
+#[tokio::test]
+async fn an_assigned_user_in_a_restricted_namespace() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        let restricted = json!({"pod-security.kubernetes.io/enforce": "restricted", "remora.dev/e2e": "case"});
+        label(&case, restricted, json!({})).await?;
+        let pod = answers(&case, App::new("assigned").as_user(1_000_680_000)).await?;
+        let context = sidecar(&pod)?["securityContext"].clone();
+        anyhow::ensure!(context.get("runAsUser").is_none(), "the sidecar insists on a user: {context}");
+        Ok(())
+    })
+    .await
+}
+
+/// A mistake in a namespace's annotation is told to whoever creates a pod there, with the namespace's name.
+#[tokio::test]
+async fn a_namespaces_mistake_is_told_by_its_name() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        label(&case, json!({"remora.dev/e2e": "case"}), json!({"remora.dev/port": "80"})).await?;
+        let said = format!("annotation remora.dev/port of namespace {} is \"80\"", case.namespace);
+        // The webhook hears of a namespace a moment after the API server.
+        remora_e2e::harness::eventually("the pod is refused", std::time::Duration::from_secs(60), async || {
+            let refused = case.create_pod(&App::new("refused").inject("storefront")).await.err();
+            match refused {
+                Some(error) => Ok(format!("{error:#}").contains(&said).then_some(())),
+                None => {
+                    let api: Api<Pod> = case.api();
+                    api.delete("refused", &kube::api::DeleteParams::default().grace_period(0)).await?;
+                    Ok(None)
+                }
+            }
+        })
+        .await
+    })
+    .await
+}

@@ -373,6 +373,9 @@ fn others() -> BTreeMap<&'static str, Value> {
         ("webhook.excludedNamespaces", json!(["x"])),
         ("auditor.evict", json!(true)),
         ("networkPolicy.enabled", json!(true)),
+        ("monitoring.dashboard.enabled", json!(true)),
+        ("monitoring.alerts.enabled", json!(true)),
+        ("monitoring.podMonitors.enabled", json!(true)),
     ])
 }
 
@@ -417,6 +420,31 @@ fn every_value_does_something_and_has_a_schema() {
             assert!(wrong.unwrap_err().contains("don't meet the specifications of the schema"), "{path}");
         }
     }
+}
+
+#[test]
+fn monitoring_comes_whole_where_it_is_asked_for() {
+    let on = json!({"enabled": true});
+    let objects = render(&json!({"monitoring": {"dashboard": on, "alerts": on, "podMonitors": on}}));
+    let dashboard = &get(&objects, "ConfigMap", "remora-dashboard")["data"]["remora.json"];
+    let file = std::fs::read_to_string(chart().join("monitoring/dashboard.json")).unwrap();
+    let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    assert_eq!(parse(dashboard.as_str().unwrap()), parse(&file));
+    let rules = &get(&objects, "PrometheusRule", "remora")["spec"];
+    let file = std::fs::read_to_string(chart().join("monitoring/alerts.yaml")).unwrap();
+    assert_eq!(*rules, serde_yaml::from_str::<Value>(&file).unwrap());
+    for rule in rules["groups"][0]["rules"].as_array().unwrap() {
+        for text in ["summary", "description"] {
+            assert!(rule["annotations"][text].as_str().is_some_and(|text| text.len() > 20), "{rule}");
+        }
+        assert!(["critical", "warning", "info"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{rule}");
+    }
+    let operator = get(&objects, "PodMonitor", "remora-operator");
+    // With the label of the pod in its place, environments could not be told apart.
+    assert_eq!(operator["spec"]["podMetricsEndpoints"][0]["honorLabels"], true);
+    get(&objects, "PodMonitor", "remora-sidecars");
+    let plain = render(&json!({}));
+    assert!(!plain.keys().any(|(kind, _)| ["ConfigMap", "PrometheusRule", "PodMonitor"].contains(&kind.as_str())));
 }
 
 #[test]

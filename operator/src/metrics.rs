@@ -145,6 +145,10 @@ impl Drop for Running<'_> {
 type Amount = Gauge<f64, AtomicU64>;
 
 #[cfg(test)]
+#[path = "metrics/tests.rs"]
+mod monitoring;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

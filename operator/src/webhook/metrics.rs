@@ -70,7 +70,7 @@ impl Metrics {
     }
 
     /// One request was answered.
-    pub(super) fn answered(&self, decision: &'static str, reason: &'static str, took: Duration) {
+    pub(crate) fn answered(&self, decision: &'static str, reason: &'static str, took: Duration) {
         self.requests.get_or_create(&Outcome { decision, reason }).inc();
         self.duration.observe(took.as_secs_f64());
     }

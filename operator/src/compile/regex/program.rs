@@ -141,7 +141,9 @@ impl Builder {
 
     fn repeat(&mut self, node: &Node, min: u32, max: Option<u32>, mode: Mode) -> Result<(), String> {
         if mode == Mode::Possessive {
-            return self.part(Instruction::Atomic, |builder| builder.repeat(node, min, max, Mode::Greedy));
+            // Nothing is tried again: neither how often, nor how it matched each time, before the least is reached either.
+            let each = if matches!(node, Node::Set(_)) { node.clone() } else { Node::Atomic(Box::new(node.clone())) };
+            return self.part(Instruction::Atomic, |builder| builder.repeat(&each, min, max, Mode::Greedy));
         }
         let split = |first, second| {
             if mode == Mode::Lazy { Instruction::Split(second, first) } else { Instruction::Split(first, second) }

@@ -24,6 +24,7 @@ mod case;
 mod cluster;
 mod documents;
 mod dump;
+mod operator;
 mod pod_http;
 mod publish;
 mod release;

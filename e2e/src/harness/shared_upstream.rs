@@ -41,6 +41,12 @@ impl SharedUpstream {
         format!("https://{HOST}:8443/api/v1/")
     }
 
+    /// `spec.source.flagsmith.realtime.url`.
+    #[must_use]
+    pub fn realtime_url() -> String {
+        format!("http://{HOST}:8000/")
+    }
+
     /// An allowed address where nobody listens.
     #[must_use]
     pub fn api_url_nobody() -> String {

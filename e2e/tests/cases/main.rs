@@ -8,6 +8,7 @@
 
 mod admission;
 mod bounds;
+mod canary;
 mod demo_path;
 mod document;
 mod environments;
@@ -17,6 +18,7 @@ mod https;
 mod object;
 mod outage;
 mod pages;
+mod propagation;
 mod real_document;
 mod refusal;
 mod start;

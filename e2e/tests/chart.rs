@@ -41,7 +41,7 @@ fn render_as(release: &str, values: &Value) -> Result<String, String> {
     }
 }
 
-/// The objects, by kind and name.
+/// The objects, by kind and name; of those in chosen namespaces, the last.
 type Objects = BTreeMap<(String, String), Value>;
 
 fn objects(text: &str) -> Objects {
@@ -53,7 +53,10 @@ fn objects(text: &str) -> Objects {
         }
         let part = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap().to_owned();
         let key = (part("/kind"), part("/metadata/name"));
-        assert!(objects.insert(key.clone(), object.clone()).is_none(), "{key:?} is there twice");
+        let before = objects.insert(key.clone(), object.clone());
+        let elsewhere =
+            before.as_ref().map(|before| before["metadata"]["namespace"] != object["metadata"]["namespace"]);
+        assert!(elsewhere != Some(false), "{key:?} is there twice");
     }
     objects
 }
@@ -195,6 +198,42 @@ Role remora-webhook: get,update secrets remora-webhook-authority
 Role remora-webhook: create secrets 
 ";
     assert_eq!(said, expected);
+}
+
+/// With a list of namespaces there is no right anywhere else, and nobody else's pods are asked about.
+#[test]
+fn chosen_namespaces_only() {
+    let objects = render(&json!({"controller": {"namespaces": ["payments", "shop"]}}));
+    let cluster_wide = |kind: &str| (kind.to_owned(), "remora-controller".to_owned());
+    assert!(!objects.contains_key(&cluster_wide("ClusterRole")));
+    assert!(!objects.contains_key(&cluster_wide("ClusterRoleBinding")));
+    let controller = arguments(get(&objects, "Deployment", "remora-controller"));
+    for namespace in ["payments", "shop"] {
+        assert!(controller.contains(&format!("--watch-namespace={namespace}").as_str()), "{controller:?}");
+    }
+    let everywhere = &get(&render(&json!({})), "ClusterRole", "remora-controller")["rules"].clone();
+    let text = render_as("remora", &json!({"controller": {"namespaces": ["payments", "shop"]}})).unwrap();
+    let mut granted = Vec::new();
+    for document in Deserializer::from_str(&text) {
+        let object: Value = serde::Deserialize::deserialize(document).unwrap();
+        if object["metadata"]["name"] == "remora-controller-environments" {
+            let namespace = object["metadata"]["namespace"].as_str().unwrap().to_owned();
+            if object["kind"] == "Role" {
+                assert_eq!(&object["rules"], everywhere);
+            } else {
+                let account =
+                    json!([{"kind": "ServiceAccount", "name": "remora-controller", "namespace": "remora-system"}]);
+                assert_eq!(object["subjects"], account);
+            }
+            granted.push((object["kind"].as_str().unwrap().to_owned(), namespace));
+        }
+    }
+    let expected = ["Role", "RoleBinding"].map(|kind| ["payments", "shop"].map(|at| (kind.to_owned(), at.to_owned())));
+    assert_eq!(granted, expected.concat());
+    let webhook = &get(&objects, "MutatingWebhookConfiguration", "remora")["webhooks"][0];
+    let only = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["payments", "shop"]});
+    let selected = webhook["namespaceSelector"]["matchExpressions"].as_array().unwrap();
+    assert!(selected.contains(&only), "{selected:?}");
 }
 
 #[test]
@@ -352,6 +391,7 @@ fn others() -> BTreeMap<&'static str, Value> {
         ("logLevel", json!("debug")),
         ("extraLabels", labels.clone()),
         ("controller.replicas", json!(2)),
+        ("controller.namespaces", json!(["x"])),
         ("controller.resources", resources.clone()),
         ("controller.priorityClassName", json!("x")),
         ("controller.nodeSelector", labels.clone()),

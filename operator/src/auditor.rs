@@ -39,6 +39,8 @@ const PERIOD: Duration = Duration::from_secs(60);
 pub struct Options {
     /// The operator's own namespace.
     pub own_namespace: String,
+    /// The only namespaces that are served; none: all of them are.
+    pub watch_namespaces: Vec<String>,
     /// Namespaces that the registration leaves out, besides those that it always does.
     pub excluded_namespaces: Vec<String>,
     /// Whether pods are evicted.

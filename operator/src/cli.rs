@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::run;
 use crate::tools::compile::Compile;
+use crate::tools::diff::Diff;
 use crate::tools::explain::Explain;
 use crate::tools::inspect::Inspect;
 
@@ -25,6 +26,7 @@ enum Command {
     Compile(Compile),
     Inspect(Inspect),
     Explain(Explain),
+    Diff(Diff),
 }
 
 impl Cli {
@@ -35,6 +37,7 @@ impl Cli {
             Command::Compile(compile) => compile.run(&mut std::io::stdout()),
             Command::Inspect(inspect) => inspect.run(&mut std::io::stdout()),
             Command::Explain(explain) => explain.run(&mut std::io::stdout()),
+            Command::Diff(diff) => diff.run(&mut std::io::stdout()),
             Command::Crds => Ok(std::io::stdout().write_all(crate::api::crds()?.as_bytes())?),
         }
     }

@@ -32,6 +32,7 @@ pub use self::{
     object::Owner,
     record::{Past, Record},
     snapshot::{File, Snapshot},
+    write::is_terminating,
 };
 use crate::names::{annotation, label};
 

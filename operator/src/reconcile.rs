@@ -22,7 +22,10 @@ use std::{
 use kube::{Client, ResourceExt, core::DeserializeGuard, runtime::controller::Action};
 use tokio::sync::mpsc;
 
-pub use self::{controller::run, error::Error};
+pub use self::{
+    controller::{Means, run},
+    error::Error,
+};
 use self::{
     memory::{Memories, Uid},
     turn::Turn,
@@ -57,14 +60,14 @@ impl Context {
     /// A context that fetches with `fetcher`, knows the published objects by `objects`, and deletes surplus after `grace`.
     pub fn new(
         client: &Client,
-        fetcher: Fetcher,
+        fetcher: impl Into<Arc<Fetcher>>,
         asker: Asker,
         objects: Objects,
         grace: Duration,
         metrics: Metrics,
         instance: Option<String>,
     ) -> Self {
-        let fetcher = Arc::new(fetcher);
+        let fetcher = fetcher.into();
         let (wake, calls) = Wake::new();
         let nudger = Nudger::new(client.clone());
         Self {

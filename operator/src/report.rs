@@ -25,6 +25,7 @@ pub use self::{
 use crate::{
     api::{FeatureEnvironment, FeatureEnvironmentStatus},
     names::{CONTROLLER, FIELD_MANAGER},
+    publish::is_terminating,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -93,6 +94,8 @@ impl Reports {
         for event in events::between(before, after) {
             match tokio::time::timeout(TIMEOUT, self.recorder.publish(&event, &about)).await {
                 Ok(Ok(())) => {}
+                // There is nobody left to tell.
+                Ok(Err(kube::Error::Api(status))) if is_terminating(&status) => {}
                 Ok(Err(error)) => {
                     tracing::warn!(%error, reason = event.reason, "event not recorded");
                 }

@@ -142,12 +142,19 @@ async fn controller(
         _ = stop_waiting.wait_for(|stop| *stop) => return Ok(()),
     }
     tracing::info!(instance, "reconciling");
+    let reconciling = reconcile::Means {
+        client: fenced.clone(),
+        fetcher: Arc::new(fetcher),
+        asker,
+        metrics: metrics.clone(),
+        instance: Some(instance.clone()),
+    };
     metrics.leads(true);
     let mut drained = stopping.clone();
     let auditor = Auditor::new(
-        fenced.clone(),
+        fenced,
         arguments.auditor(),
-        Some(instance.clone()),
+        Some(instance),
         metrics.registry(auditor::Metrics::register),
         works_since,
     );
@@ -156,7 +163,7 @@ async fn controller(
         tokio::time::sleep(DRAIN).await;
     };
     tokio::select! {
-        () = reconcile::run(fenced, fetcher, asker, metrics.clone(), Some(instance), stopping) => {}
+        () = reconcile::run(reconciling, &arguments.watch_namespaces, stopping) => {}
         never = auditor.run() => match never {},
         lost = election.keep() => return Err(lost.into()),
         () = too_long => tracing::warn!("reconciliations under way were abandoned"),
@@ -176,6 +183,7 @@ impl Arguments {
     fn auditor(&self) -> auditor::Options {
         auditor::Options {
             own_namespace: self.namespace.clone(),
+            watch_namespaces: self.watch_namespaces.clone(),
             excluded_namespaces: self.excluded_namespaces.clone(),
             evict: self.evict_uninjected,
         }

@@ -1,5 +1,15 @@
-//! Tools that need no cluster: `compile`, `inspect`, `explain`.
+//! Tools that need no cluster: `compile`, `inspect`, `explain`, `diff`.
 
 pub mod compile;
+pub mod diff;
 pub mod explain;
 pub mod inspect;
+
+/// A value as people read it in a line.
+fn shortened(value: &str) -> String {
+    const LONGEST: usize = 60;
+    match value.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", value.get(..end).unwrap_or_default()),
+        None => value.to_owned(),
+    }
+}

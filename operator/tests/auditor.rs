@@ -155,7 +155,12 @@ fn pod(namespace: &str, name: &str, inject: &str, owner: Option<&str>) -> Value 
 }
 
 fn options(evict: bool) -> Options {
-    Options { own_namespace: "remora-system".to_owned(), excluded_namespaces: vec!["payments".to_owned()], evict }
+    Options {
+        own_namespace: "remora-system".to_owned(),
+        watch_namespaces: Vec::new(),
+        excluded_namespaces: vec!["payments".to_owned()],
+        evict,
+    }
 }
 
 struct Audit {

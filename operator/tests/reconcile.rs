@@ -13,6 +13,8 @@ mod cluster;
 mod history;
 #[path = "reconcile/holding.rs"]
 mod holding;
+#[path = "reconcile/namespaces.rs"]
+mod namespaces;
 #[path = "reconcile/publishing.rs"]
 mod publishing;
 #[path = "reconcile/upstream.rs"]

@@ -48,9 +48,19 @@ impl Candidates {
         Candidates { client, options }
     }
 
-    /// Those of the whole cluster, by their metadata.
+    /// Those of all namespaces that are served, by their metadata.
     pub(super) async fn list(&self) -> Result<Vec<Candidate>, Error> {
-        let pods: Api<Pod> = Api::all(self.client.clone());
+        if self.options.watch_namespaces.is_empty() {
+            return self.list_of(Api::all(self.client.clone())).await;
+        }
+        let mut found = Vec::new();
+        for namespace in &self.options.watch_namespaces {
+            found.extend(self.list_of(Api::namespaced(self.client.clone(), namespace)).await?);
+        }
+        Ok(found)
+    }
+
+    async fn list_of(&self, pods: Api<Pod>) -> Result<Vec<Candidate>, Error> {
         let mut parameters = ListParams::default()
             .labels(&format!("{}!={}", label::SIDECAR, label::INJECTED))
             .fields("status.phase!=Succeeded,status.phase!=Failed")

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
-    core::{ObjectMeta, PartialObjectMeta},
+    core::{ObjectMeta, PartialObjectMeta, Status},
 };
 
 use super::Error;
@@ -62,14 +62,17 @@ fn late(name: &str) -> Error {
     Error::WriteFailed { name: name.to_owned(), problem: "the API server did not answer in time".to_owned() }
 }
 
+/// Whether something was refused because its namespace is on its way out.
+pub fn is_terminating(status: &Status) -> bool {
+    status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "NamespaceTerminating")
+}
+
 fn meaning(name: &str, error: kube::Error) -> Error {
     let name = name.to_owned();
     let kube::Error::Api(status) = error else {
         return Error::WriteFailed { name, problem: format!("the API server did not answer: {error}") };
     };
-    let terminating =
-        status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "NamespaceTerminating");
-    if terminating {
+    if is_terminating(&status) {
         Error::NamespaceTerminating
     } else if status.is_forbidden() && status.message.contains("exceeded quota") {
         Error::QuotaExceeded { name, problem: status.message.clone() }

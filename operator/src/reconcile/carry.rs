@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use remora_snapshot::Snapshot as Reader;
+use remora_snapshot::{Snapshot as Reader, files};
 
 use super::{error::Error, memory::Memory, turn::Turn};
 use crate::{
@@ -227,7 +227,7 @@ fn this_second() -> Timestamp {
 fn read(snapshot: &Snapshot) -> Option<Contents> {
     let core = snapshot.files.iter().find(|file| file.is_core())?;
     let mut reader = Reader::read(core.bytes.as_slice()).ok()?;
-    for file in snapshot.files.iter().filter(|file| !file.is_core()) {
+    for file in snapshot.files.iter().filter(|file| files::is_overrides(&file.name)) {
         reader.attach(file.bytes.as_slice()).ok()?;
     }
     let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
@@ -236,7 +236,7 @@ fn read(snapshot: &Snapshot) -> Option<Contents> {
         features: count(features),
         segments: count(reader.segments()),
         overrides: count(reader.identity_overrides()),
-        bytes: count(reader.bytes()),
+        bytes: count(snapshot.size()),
         ..Contents::default()
     })
 }

@@ -1,15 +1,15 @@
 //! What makes reconciliations happen: changes of FeatureEnvironments, of what is published, and of what sources refer to.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use futures::{Stream, StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::ConfigMap;
+use futures::{Stream, StreamExt, TryStreamExt, future::join_all, stream};
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::ConfigMap};
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     core::{DeserializeGuard, PartialObjectMeta},
     runtime::{
         Config, Controller, WatchStreamExt,
@@ -40,23 +40,40 @@ const LOOK_FOR_THE_GONE: Duration = Duration::from_secs(2);
 type Environment = DeserializeGuard<FeatureEnvironment>;
 type Metadata = PartialObjectMeta<ConfigMap>;
 
-/// Reconciles until `shutdown` is true, and then to the end of what is under way.
-pub async fn run(
-    client: Client,
-    fetcher: Fetcher,
-    asker: Asker,
-    metrics: Metrics,
-    instance: Option<String>,
-    mut shutdown: watch::Receiver<bool>,
-) {
-    let (objects, writer) = reflector::store();
-    let ours = watcher(config_maps(&client), selecting(label::REMORA, "="))
-        .default_backoff()
-        .reflect(writer)
-        .touched_objects();
-    let others = watcher(config_maps(&client), selecting(label::REMORA, "!=")).default_backoff().touched_objects();
+/// What reconciling takes.
+#[derive(Clone)]
+pub struct Means {
+    /// Reads and writes the cluster.
+    pub client: Client,
+    /// Reads sources.
+    pub fetcher: Arc<Fetcher>,
+    /// Asks pods.
+    pub asker: Asker,
+    /// Counts.
+    pub metrics: Metrics,
+    /// This replica's name in Events.
+    pub instance: Option<String>,
+}
 
-    let environments: Api<Environment> = Api::all(client.clone());
+/// Reconciles in these namespaces, or in all if none is named, until `shutdown` is true, and then to the end of what is under
+/// way. Each namespace has watches of its own, so that no right is needed anywhere else.
+pub async fn run(means: Means, namespaces: &[String], shutdown: watch::Receiver<bool>) {
+    if namespaces.is_empty() {
+        return run_in(means, None, shutdown).await;
+    }
+    let namespaces: BTreeSet<&String> = namespaces.iter().collect();
+    join_all(namespaces.into_iter().map(|namespace| run_in(means.clone(), Some(namespace), shutdown.clone()))).await;
+}
+
+async fn run_in(means: Means, namespace: Option<&str>, mut shutdown: watch::Receiver<bool>) {
+    let Means { client, fetcher, asker, metrics, instance } = means;
+    let config_maps = || in_scope::<Metadata>(&client, namespace);
+    let (objects, writer) = reflector::store();
+    let ours =
+        watcher(config_maps(), selecting(label::REMORA, "=")).default_backoff().reflect(writer).touched_objects();
+    let others = watcher(config_maps(), selecting(label::REMORA, "!=")).default_backoff().touched_objects();
+
+    let environments = in_scope::<Environment>(&client, namespace);
     let controller = Controller::new(environments, watcher::Config::default());
     let known = controller.store();
     let context = Arc::new(Context::new(&client, fetcher, asker, objects, SURPLUS_GRACE, metrics.clone(), instance));
@@ -104,8 +121,15 @@ async fn end_company(known: &Store<Environment>, context: &Context) {
     }
 }
 
-fn config_maps(client: &Client) -> Api<Metadata> {
-    Api::all(client.clone())
+fn in_scope<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<Scope = NamespaceResourceScope>,
+    K::DynamicType: Default,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
 }
 
 fn selecting(manager: &str, operator: &str) -> watcher::Config {

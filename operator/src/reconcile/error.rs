@@ -42,6 +42,11 @@ impl Error {
         }
     }
 
+    /// Whether the namespace is going, which is nobody's fault and soon over.
+    pub(super) fn is_ending(&self) -> bool {
+        matches!(self, Self::Publish(publish::Error::NamespaceTerminating))
+    }
+
     /// When to try again.
     pub(super) fn retry(&self) -> Retry {
         match self {

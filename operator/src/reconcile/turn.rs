@@ -213,7 +213,7 @@ impl<'a> Turn<'a> {
         let (namespace, environment, reason) = (&self.namespace, &self.name, error.reason());
         let known =
             memory.status.iter().flat_map(|status| &status.conditions).any(|condition| condition.reason == reason);
-        if known {
+        if known || error.is_ending() {
             tracing::debug!(namespace, environment, reason, %error, "still not up to date");
         } else {
             tracing::warn!(namespace, environment, reason, %error, "not up to date");

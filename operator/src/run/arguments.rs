@@ -13,6 +13,9 @@ pub struct Arguments {
     /// This replica's name, in the lease and in Events.
     #[arg(long, env = "POD_NAME")]
     pub instance: Option<String>,
+    /// Reconcile in this namespace only: others are neither read nor written. Repeatable; in all namespaces without it.
+    #[arg(long = "watch-namespace", value_name = "NAME", conflicts_with = "no_controller")]
+    pub watch_namespaces: Vec<String>,
     /// Do not reconcile.
     #[arg(long)]
     pub no_controller: bool,

@@ -40,8 +40,9 @@ impl Inspect {
         writeln!(out, "\n{} features", description.features.len())?;
         for feature in &description.features {
             let state = if feature.enabled { "on" } else { "off" };
-            write!(out, "  {:<40} {state:<4} {}", feature.name, shortened(&feature.value))?;
-            for (count, what) in [(feature.variants, "variants"), (feature.overrides, "segment overrides")] {
+            write!(out, "  {:<40} {state:<4} {}", feature.name, super::shortened(&feature.value))?;
+            let counts = [(feature.variants.len(), "variants"), (feature.overrides.len(), "segment overrides")];
+            for (count, what) in counts {
                 if count > 0 {
                     write!(out, ", {count} {what}")?;
                 }
@@ -61,13 +62,5 @@ impl Inspect {
             writeln!(out, "\nnote: {note}")?;
         }
         Ok(())
-    }
-}
-
-fn shortened(value: &str) -> String {
-    const LONGEST: usize = 60;
-    match value.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", value.get(..end).unwrap_or_default()),
-        None => value.to_owned(),
     }
 }

@@ -23,6 +23,12 @@ pub fn overrides(slot: usize) -> String {
     format!("overrides-{slot:02}")
 }
 
+/// Whether a file of this name holds overrides.
+#[must_use]
+pub fn is_overrides(name: &str) -> bool {
+    (0..OVERRIDES_SLOTS).any(|slot| overrides(slot) == name)
+}
+
 /// The name of one part of the environment's document.
 #[must_use]
 pub fn document(slot: usize) -> String {

@@ -173,7 +173,7 @@ mod subject;
 mod view;
 mod write;
 
-pub use describe::{Description, FeatureDescription, SegmentDescription};
+pub use describe::{Description, FeatureDescription, OverrideDescription, SegmentDescription, VariantDescription};
 pub use document::Document;
 pub use error::ReadError;
 pub use explain::{Decision, Explanation};

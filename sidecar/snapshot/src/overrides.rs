@@ -53,6 +53,14 @@ impl<'a> Overrides<'a> {
         Some(self.items.range(first, end.saturating_sub(first)))
     }
 
+    /// Everybody, by the hash of the identifier.
+    pub(crate) fn each(self) -> impl Iterator<Item = (Hash96, Table<'a, Item, 16>)> {
+        self.entries.iter().filter_map(move |entry| {
+            let (first, end) = (self.groups.get(entry.group)?.word, self.groups.get(entry.group + 1)?.word);
+            Some((entry.hash, self.items.range(first, end.saturating_sub(first))))
+        })
+    }
+
     /// Validates an overrides file of the environment with this fingerprint, and tells its slot.
     pub(crate) fn validate(bytes: &'a [u8], fingerprint: Fingerprint) -> Result<usize, ReadError> {
         let header = read_header(bytes, OVERRIDES_MAGIC, "REMORA<SUB>O", OVERRIDES_START)?;

@@ -186,7 +186,11 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         View::of(self.core.as_ref(), &self.places, self.fingerprint)
     }
 
-    fn overrides(&self) -> impl Iterator<Item = Overrides<'_>> {
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    pub(crate) fn overrides(&self) -> impl Iterator<Item = Overrides<'_>> {
         let embedded = self.view().overrides;
         let shards = self.shards.iter().flatten().map(AsRef::as_ref);
         std::iter::once(embedded).filter(|bytes| !bytes.is_empty()).chain(shards).map(Overrides::of)

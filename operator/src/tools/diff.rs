@@ -1,0 +1,171 @@
+//! `remora-operator diff`: what is different between two revisions.
+
+mod load;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use remora_snapshot::{Description, FeatureDescription, Snapshot, VariantDescription};
+
+/// Tells what is different between two revisions.
+#[derive(Debug, clap::Args)]
+pub struct Diff {
+    /// The earlier one: a directory that `compile` wrote, a mounted volume, or a file that `kubectl get configmap NAME… -o json`
+    /// printed.
+    #[arg(value_name = "A")]
+    before: PathBuf,
+    /// The later one.
+    #[arg(value_name = "B")]
+    after: PathBuf,
+    /// Which environment, where a directory has several.
+    #[arg(long, value_name = "NAME")]
+    environment: Option<String>,
+}
+
+impl Diff {
+    /// Does it.
+    ///
+    /// # Errors
+    /// If one of them is no snapshot.
+    pub fn run(&self, out: &mut impl Write) -> anyhow::Result<()> {
+        let before = load::snapshot(&self.before, self.environment.as_deref())?;
+        let after = load::snapshot(&self.after, self.environment.as_deref())?;
+        writeln!(out, "revision {} -> {}", before.revision(), after.revision())?;
+        if before.revision() == after.revision() {
+            writeln!(out, "they are the same")?;
+            return Ok(());
+        }
+        let same_environment = before.is_of_the_environment_of(&after);
+        if !same_environment {
+            writeln!(out, "they are of two environments: their client keys are different")?;
+        }
+        let (old, new) = (before.describe(), after.describe());
+        let mut told = flags(&old, &new, out)?;
+        told |= segments(&old, &new, out)?;
+        told |= identities(&before, &after, same_environment, out)?;
+        if !told {
+            writeln!(out, "flags and segments look the same: what differs is conditions of segments, keys, or notes")?;
+        }
+        Ok(())
+    }
+}
+
+/// The features of both, by name: before and after.
+fn flags(old: &Description, new: &Description, out: &mut impl Write) -> io::Result<bool> {
+    let mut told = false;
+    for (name, (before, after)) in pairs(&old.features, &new.features, |feature| feature.name.clone()) {
+        let lines = match (before, after) {
+            (None, Some(after)) => vec![format!("+ flag {name}: {}", default(after))],
+            (Some(before), None) => vec![format!("- flag {name}: {}", default(before))],
+            (Some(before), Some(after)) => changes(&name, before, after),
+            (None, None) => Vec::new(),
+        };
+        for line in lines {
+            told = true;
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(told)
+}
+
+fn changes(name: &str, before: &FeatureDescription, after: &FeatureDescription) -> Vec<String> {
+    let mut lines = Vec::new();
+    if default(before) != default(after) {
+        lines.push(format!("~ flag {name}: {} -> {}", default(before), default(after)));
+    }
+    let outcomes = |feature: &FeatureDescription| -> Vec<(String, String)> {
+        let overrides = feature.overrides.iter();
+        overrides.map(|own| (own.segment.clone(), outcome(own.enabled, &own.value, &own.variants))).collect()
+    };
+    let (old, new) = (outcomes(before), outcomes(after));
+    for (segment, (before, after)) in pairs(&old, &new, |(segment, _)| segment.clone()) {
+        let told = |outcome: Option<&(String, String)>| outcome.map_or("nothing", |(_, text)| text).to_owned();
+        if before != after {
+            lines.push(format!("~ flag {name}, segment {segment:?}: {} -> {}", told(before), told(after)));
+        }
+    }
+    let order = |outcomes: &[(String, String)]| outcomes.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    if lines.is_empty() && order(&old) != order(&new) {
+        lines.push(format!("~ flag {name}: its segments count in another order"));
+    }
+    lines
+}
+
+fn default(feature: &FeatureDescription) -> String {
+    let mut text = outcome(feature.enabled, &feature.value, &feature.variants);
+    for (is, what) in [(feature.server_only, "server keys only"), (feature.unserved, "not served")] {
+        if is {
+            text = format!("{text}, {what}");
+        }
+    }
+    text
+}
+
+fn outcome(enabled: bool, value: &str, variants: &[VariantDescription]) -> String {
+    let mut text = format!("{} {}", if enabled { "on" } else { "off" }, super::shortened(value));
+    for variant in variants {
+        text = format!("{text}, {} % {}", variant.weight, super::shortened(&variant.value));
+    }
+    text
+}
+
+fn segments(old: &Description, new: &Description, out: &mut impl Write) -> io::Result<bool> {
+    let mut told = false;
+    for (_, (before, after)) in pairs(&old.segments, &new.segments, |segment| segment.id) {
+        let line = match (before, after) {
+            (None, Some(after)) => format!("+ segment {:?} ({}): {} features", after.name, after.id, after.overrides),
+            (Some(before), None) => {
+                format!("- segment {:?} ({}): {} features", before.name, before.id, before.overrides)
+            }
+            (Some(before), Some(after)) if before != after => format!(
+                "~ segment {:?} ({}): {} features -> {:?}, {} features",
+                before.name, before.id, before.overrides, after.name, after.overrides
+            ),
+            _ => continue,
+        };
+        told = true;
+        writeln!(out, "{line}")?;
+    }
+    Ok(told)
+}
+
+/// Who they are is told nowhere: only their hashes are there.
+fn identities(
+    before: &Snapshot<Vec<u8>>,
+    after: &Snapshot<Vec<u8>>,
+    comparable: bool,
+    out: &mut impl Write,
+) -> io::Result<bool> {
+    let (old, new) = (before.identities(), after.identities());
+    if old == new {
+        return Ok(false);
+    }
+    write!(out, "~ identities with overrides: {} -> {}", old.len(), new.len())?;
+    if comparable {
+        let added = new.keys().filter(|identity| !old.contains_key(*identity)).count();
+        let removed = old.keys().filter(|identity| !new.contains_key(*identity)).count();
+        let changed = new.iter().filter(|(identity, has)| old.get(*identity).is_some_and(|had| had != *has)).count();
+        write!(out, " ({added} added, {removed} removed, {changed} changed)")?;
+    }
+    writeln!(out)?;
+    Ok(true)
+}
+
+/// What has one key in both lists.
+fn pairs<'a, T, K: Ord>(
+    old: &'a [T],
+    new: &'a [T],
+    key: impl Fn(&T) -> K,
+) -> BTreeMap<K, (Option<&'a T>, Option<&'a T>)> {
+    let mut pairs: BTreeMap<K, (Option<&T>, Option<&T>)> = BTreeMap::new();
+    for row in old {
+        pairs.entry(key(row)).or_default().0 = Some(row);
+    }
+    for row in new {
+        pairs.entry(key(row)).or_default().1 = Some(row);
+    }
+    pairs
+}

@@ -1,0 +1,53 @@
+//! A snapshot from wherever people have it.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use remora_snapshot::{Snapshot, files};
+use serde_json::Value;
+
+use crate::directory;
+
+/// From a directory, or from a file with ConfigMaps or Secrets.
+pub(super) fn snapshot(path: &Path, environment: Option<&str>) -> anyhow::Result<Snapshot<Vec<u8>>> {
+    if path.is_dir() {
+        return Ok(directory::read(path, environment)?);
+    }
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let object: Value = serde_json::from_slice(&bytes).with_context(|| {
+        format!("{} is neither a directory nor what `kubectl get configmap NAME -o json` prints", path.display())
+    })?;
+    from_objects(&object).with_context(|| path.display().to_string())
+}
+
+/// One object, or a list of all that make up a revision.
+fn from_objects(object: &Value) -> anyhow::Result<Snapshot<Vec<u8>>> {
+    let several = object.get("items").and_then(Value::as_array);
+    let objects: Vec<&Value> = several.map_or_else(|| vec![object], |items| items.iter().collect());
+    let (mut cores, mut overrides) = (Vec::new(), Vec::new());
+    for object in objects {
+        let data = ["binaryData", "data"].into_iter().find_map(|member| object.get(member)?.as_object());
+        for (name, content) in data.into_iter().flatten() {
+            if name != files::CORE && !files::is_overrides(name) {
+                continue;
+            }
+            let bytes = content.as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
+            let bytes = bytes.with_context(|| format!("its file {name} is not in base64"))?;
+            if name == files::CORE { cores.push(bytes) } else { overrides.push(bytes) }
+        }
+    }
+    let Some(core) = cores.pop() else {
+        bail!("it holds no file `core`: name the object remora-…-core, or remora-…-history-REVISION-core");
+    };
+    if !cores.is_empty() {
+        bail!("it holds several revisions: name the objects of one");
+    }
+    let mut snapshot = Snapshot::read(core)?;
+    for bytes in overrides {
+        snapshot.attach(bytes)?;
+    }
+    Ok(snapshot)
+}

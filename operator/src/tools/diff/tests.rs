@@ -1,0 +1,138 @@
+use std::fs;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::compile::{Mode, Options, compile};
+use crate::prune::{Rules, prune};
+use crate::{directory, document};
+
+/// A directory that is gone with it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("remora-diff-{name}-{}", std::process::id()));
+        let _gone_already = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn compile(&self, name: &str, document: &Value) -> PathBuf {
+        let document = document::parse(document.to_string().as_bytes()).unwrap();
+        let pruned = prune(document, &Rules::new(&[], &[], false, false).unwrap());
+        let options = Options {
+            environment: "e",
+            server_keys: &[],
+            environment_flags: Mode::Plain,
+            document: None,
+            ofrep: Default::default(),
+        };
+        directory::write(&self.0.join(name), "e", &compile(&pruned, &options).unwrap()).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn state(id: i64, name: &str, enabled: bool, value: &str) -> Value {
+    json!({
+        "feature": {"id": id, "name": name}, "enabled": enabled, "feature_state_value": value, "django_id": id,
+        "multivariate_feature_state_values": [],
+    })
+}
+
+fn segment(id: i64, name: &str, plan: &str, state: &Value) -> Value {
+    let condition = json!({"operator": "EQUAL", "property_": "plan", "value": plan});
+    json!({"id": id, "name": name, "rules": [{"type": "ALL", "conditions": [condition]}], "feature_states": [state]})
+}
+
+fn identity(name: &str, value: &str) -> Value {
+    json!({"identifier": name, "identity_features": [state(1, "banner", false, value)]})
+}
+
+fn first() -> Value {
+    json!({
+        "api_key": "k", "project": {"segments": [segment(1, "pro", "pro", &state(1, "banner", true, "for pros"))]},
+        "feature_states": [state(1, "banner", true, "Welcome"), state(2, "old", false, "x")],
+        "identity_overrides": [identity("a", "1"), identity("b", "1")],
+    })
+}
+
+fn difference(before: PathBuf, after: PathBuf) -> String {
+    let mut out = Vec::new();
+    Diff { before, after, environment: None }.run(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn tells_what_changed() {
+    let place = Place::new("changes");
+    let second = json!({
+        "api_key": "k",
+        "project": {"segments": [
+            segment(1, "pro", "pro", &state(1, "banner", false, "for pros")), segment(2, "beta", "beta", &state(3, "new", true, "n")),
+        ]},
+        "feature_states": [state(1, "banner", true, "Sale"), state(3, "new", true, "y")],
+        "identity_overrides": [identity("b", "2"), identity("c", "1"), identity("d", "1")],
+    });
+    let told = difference(place.compile("a", &first()), place.compile("b", &second));
+    let lines: Vec<&str> = told.lines().skip(1).collect();
+    assert_eq!(
+        lines,
+        [
+            "~ flag banner: on \"Welcome\" -> on \"Sale\"",
+            "~ flag banner, segment \"pro\": on \"for pros\" -> off \"for pros\"",
+            "+ flag new: on \"y\"",
+            "- flag old: off \"x\"",
+            "+ segment \"beta\" (2): 1 features",
+            "~ identities with overrides: 2 -> 3 (2 added, 1 removed, 1 changed)",
+        ]
+    );
+}
+
+#[test]
+fn a_change_that_is_in_no_list_is_said_to_be_one() {
+    let place = Place::new("conditions");
+    let mut second = first();
+    second["project"]["segments"][0]["rules"][0]["conditions"][0]["value"] = json!("enterprise");
+    let (a, b) = (place.compile("a", &first()), place.compile("b", &second));
+    assert!(difference(a.clone(), b).contains("conditions of segments"));
+    assert!(difference(a.clone(), a).contains("they are the same"));
+}
+
+#[test]
+fn other_environments_are_told_apart() {
+    let place = Place::new("environments");
+    let mut second = first();
+    second["api_key"] = json!("other");
+    let told = difference(place.compile("a", &first()), place.compile("b", &second));
+    assert!(told.contains("two environments") && !told.contains("added"), "{told}");
+}
+
+#[test]
+fn objects_of_a_cluster_do_as_well() {
+    let place = Place::new("objects");
+    let a = place.compile("a", &first());
+    let core = BASE64_STANDARD.encode(fs::read(a.join("core")).unwrap());
+    let object = json!({"kind": "ConfigMap", "binaryData": {"core": core}});
+    let list = json!({"kind": "List", "items": [{"kind": "Secret", "data": {"core": core}}]});
+    for (name, object) in [("one", &object), ("list", &list)] {
+        let file = place.0.join(format!("{name}.json"));
+        fs::write(&file, object.to_string()).unwrap();
+        assert!(difference(a.clone(), file).contains("they are the same"));
+    }
+    let two = json!({"items": [object, object]});
+    for (wrong, says) in [(&two, "several revisions"), (&json!({"kind": "Pod"}), "no file `core`")] {
+        let file = place.0.join("wrong.json");
+        fs::write(&file, wrong.to_string()).unwrap();
+        let mut out = Vec::new();
+        let error = Diff { before: a.clone(), after: file, environment: None }.run(&mut out).unwrap_err();
+        assert!(format!("{error:#}").contains(says), "{error:#}");
+    }
+}

@@ -1,0 +1,88 @@
+//! With chosen namespaces, nothing is asked of any other.
+
+use std::{
+    collections::BTreeSet,
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use http::{Request, Response};
+use kube::{Client, client::Body};
+use remora_operator::{
+    fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
+    followers::Asker,
+    metrics::Metrics,
+    reconcile::{Means, run},
+};
+use serde_json::json;
+use tokio::sync::watch;
+
+/// Paths of lists, with an API server that has nothing to list.
+async fn listed(namespaces: &[&str], count: usize) -> BTreeSet<String> {
+    let _installed_already = rustls::crypto::ring::default_provider().install_default();
+    let paths = Arc::new(Mutex::new(BTreeSet::new()));
+    let seen = Arc::clone(&paths);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let query = request.uri().query().unwrap_or_default();
+            if query.contains("watch=true") {
+                std::future::pending::<()>().await;
+            }
+            let manager = if query.contains("%21%3D") { " of others" } else { "" };
+            seen.lock().unwrap().insert(request.uri().path().to_owned() + manager);
+            let kind = if request.uri().path().ends_with("configmaps") {
+                ("PartialObjectMetadataList", "meta.k8s.io/v1")
+            } else {
+                ("FeatureEnvironmentList", "remora.dev/v1alpha1")
+            };
+            let list = json!({"kind": kind.0, "apiVersion": kind.1, "metadata": {"resourceVersion": "1"}, "items": []});
+            Ok::<_, Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
+        }
+    });
+    let client = Client::new(service, "default");
+    let allowed = AllowedOrigins::new(&[]).unwrap();
+    let means = Means {
+        fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
+        client,
+        asker: Asker::new().unwrap(),
+        metrics: Metrics::default(),
+        instance: None,
+    };
+    let (stop, stopping) = watch::channel(false);
+    let namespaces: Vec<String> = namespaces.iter().map(|name| (*name).to_owned()).collect();
+    let running = tokio::spawn(async move { run(means, &namespaces, stopping).await });
+    let all = async {
+        while paths.lock().unwrap().len() < count {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), all).await.expect("not everything was asked for");
+    stop.send_replace(true);
+    tokio::time::timeout(Duration::from_secs(20), running).await.expect("it does not end").unwrap();
+    let paths = paths.lock().unwrap();
+    paths.clone()
+}
+
+#[tokio::test]
+async fn chosen_namespaces_are_the_only_ones() {
+    let expected: BTreeSet<String> = ["payments", "shop"]
+        .iter()
+        .flat_map(|namespace| {
+            [
+                format!("/api/v1/namespaces/{namespace}/configmaps"),
+                format!("/api/v1/namespaces/{namespace}/configmaps of others"),
+                format!("/apis/remora.dev/v1alpha1/namespaces/{namespace}/featureenvironments"),
+            ]
+        })
+        .collect();
+    assert_eq!(listed(&["shop", "payments", "shop"], expected.len()).await, expected);
+}
+
+#[tokio::test]
+async fn without_a_choice_all_are_watched_at_once() {
+    let expected =
+        ["/api/v1/configmaps", "/api/v1/configmaps of others", "/apis/remora.dev/v1alpha1/featureenvironments"];
+    assert_eq!(listed(&[], expected.len()).await, expected.map(str::to_owned).into());
+}

@@ -69,6 +69,13 @@ impl Certificate {
         Self::read_with_key(pem).map(|(certificate, _)| certificate)
     }
 
+    /// Reads what of several can be read.
+    pub fn read_all(pem: &[u8]) -> Vec<Certificate> {
+        const END: &str = "-----END CERTIFICATE-----\n";
+        let text = String::from_utf8_lossy(pem);
+        text.split_inclusive(END).filter_map(|one| Certificate::read(one.as_bytes()).ok()).collect()
+    }
+
     /// As PEM.
     pub fn pem(&self) -> &str {
         &self.pem

@@ -189,7 +189,7 @@ impl Keeper {
                 Judged::Renew { reason, old } => (reason, old),
             };
             // A Secret that is gone took its certificate with it, but what it signed is still in use.
-            let old = old.or_else(|| self.leaf.as_ref().map(|leaf| leaf.signed_by.clone()));
+            let old = old.into_iter().chain(self.leaf.as_ref().map(|leaf| leaf.signed_by.clone())).collect();
             let contents = Contents::renewed(old, now, &self.lifetimes)?;
             let secret = contents.secret(&self.names, found.as_ref());
             let params = PostParams::default();

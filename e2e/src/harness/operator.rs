@@ -1,8 +1,10 @@
-//! The operator's own pods, and what they say.
+//! The operator's own pods: what they say, and who may be in their place.
 
 use anyhow::Context as _;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, LogParams};
+use kube::{Client, Config};
 
 use super::cluster::{Cluster, SYSTEM};
 use super::pod_http::PodPort;
@@ -26,5 +28,32 @@ impl Cluster {
     pub async fn operator_log(&self, pod: &str) -> anyhow::Result<String> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), SYSTEM);
         api.logs(pod, &LogParams::default()).await.with_context(|| format!("the log of {pod}"))
+    }
+
+    /// The pod that reconciles.
+    ///
+    /// # Errors
+    ///
+    /// When nobody does.
+    pub async fn leader(&self) -> anyhow::Result<String> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), SYSTEM);
+        let lease = leases.get("remora-controller").await?;
+        let holder = lease.spec.and_then(|spec| spec.holder_identity).context("nobody holds the lease")?;
+        // Behind the pod's name is a number of the process.
+        holder.rsplit_once('-').map(|(pod, _)| pod.to_owned()).context("a holder without a number")
+    }
+
+    /// A client that the API server takes for the controller.
+    ///
+    /// # Errors
+    ///
+    /// When there is no cluster to be reached.
+    pub async fn as_controller(&self) -> anyhow::Result<Client> {
+        let mut config = Config::infer().await?;
+        config.default_retry = false;
+        config.auth_info.impersonate = Some(format!("system:serviceaccount:{SYSTEM}:remora-controller"));
+        config.auth_info.impersonate_groups =
+            Some(vec!["system:serviceaccounts".to_owned(), "system:authenticated".to_owned()]);
+        Ok(Client::try_from(config)?)
     }
 }

@@ -18,6 +18,7 @@ mod https;
 mod object;
 mod outage;
 mod pages;
+mod permission;
 mod propagation;
 mod real_document;
 mod refusal;

@@ -10,4 +10,5 @@ mod absent;
 mod audit;
 mod bystander;
 mod certificates;
+mod handover;
 mod release;

@@ -1,0 +1,217 @@
+//! What somebody could do who took over the controller's account: each abuse is tried, and refused by the API server.
+
+use http::{Method, Request};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::Client;
+use kube::api::Api;
+use remora_e2e::harness::{App, Case, with_namespace};
+use serde_json::{Value, json};
+
+/// One attempt.
+struct Abuse {
+    what: &'static str,
+    method: Method,
+    path: String,
+    kind: &'static str,
+    body: Value,
+}
+
+const MERGE: &str = "application/merge-patch+json";
+const JSON: &str = "application/json";
+
+fn patch(what: &'static str, path: &str, body: Value) -> Abuse {
+    Abuse { what, method: Method::PATCH, path: path.to_owned(), kind: MERGE, body }
+}
+
+/// By operations: only what is meant changes.
+fn patch_by(what: &'static str, path: &str, body: Value) -> Abuse {
+    Abuse { kind: "application/json-patch+json", ..patch(what, path, body) }
+}
+
+fn create(what: &'static str, path: &str, body: Value) -> Abuse {
+    Abuse { what, method: Method::POST, path: path.to_owned(), kind: JSON, body }
+}
+
+fn ask(what: &'static str, method: Method, path: &str) -> Abuse {
+    Abuse { what, method, path: path.to_owned(), kind: JSON, body: Value::Null }
+}
+
+impl Abuse {
+    async fn attempt(&self, client: &Client) -> Result<String, kube::Error> {
+        let body = if self.body.is_null() { Vec::new() } else { self.body.to_string().into_bytes() };
+        let request = Request::builder().method(self.method.clone()).uri(&self.path).header("content-type", self.kind);
+        client.request_text(request.body(body).map_err(kube::Error::HttpError)?).await
+    }
+
+    /// Refused, by role or by policy, and for no other reason.
+    async fn is_refused(&self, client: &Client) -> anyhow::Result<()> {
+        match self.attempt(client).await {
+            Ok(answer) => anyhow::bail!("{}: allowed: {answer}", self.what),
+            Err(kube::Error::Api(status)) => {
+                let by_role = status.code == 403;
+                let by_policy = status.code == 422 && status.message.contains("the controller may only");
+                anyhow::ensure!(by_role || by_policy, "{}: {} {}", self.what, status.code, status.message);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn on_pods(pods: &str) -> Vec<Abuse> {
+    let pod = format!("{pods}/victim");
+    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x"}]);
+    let both = json!({"remora.dev/revision.storefront": "x", "other": "x"});
+    vec![
+        patch("changing a label", &pod, json!({"metadata": {"labels": {"app": "other"}}})),
+        patch("removing a label", &pod, json!({"metadata": {"labels": {"app": null}}})),
+        patch("adding another annotation", &pod, json!({"metadata": {"annotations": {"other": "x"}}})),
+        patch("changing another annotation", &pod, json!({"metadata": {"annotations": {"remora.dev/inject": "x"}}})),
+        patch("removing another annotation", &pod, json!({"metadata": {"annotations": {"remora.dev/inject": null}}})),
+        patch("another annotation beside the nudge", &pod, json!({"metadata": {"annotations": both}})),
+        patch(
+            "an annotation that only looks like ours",
+            &pod,
+            json!({"metadata": {"annotations": {"remora.dev/revisions": "x"}}}),
+        ),
+        patch("a finalizer", &pod, json!({"metadata": {"finalizers": ["example.com/stay"]}})),
+        patch("an owner, so that it is collected", &pod, json!({"metadata": {"ownerReferences": owner}})),
+        patch_by(
+            "another image",
+            &pod,
+            json!([{"op": "replace", "path": "/spec/containers/0/image", "value": "evil:1"}]),
+        ),
+        patch("a deadline", &pod, json!({"spec": {"activeDeadlineSeconds": 1}})),
+        patch_by(
+            "a toleration",
+            &pod,
+            json!([{"op": "add", "path": "/spec/tolerations/-", "value": {"operator": "Exists"}}]),
+        ),
+        patch(
+            "a debug container",
+            &format!("{pod}/ephemeralcontainers"),
+            json!({"spec": {"ephemeralContainers": [{"name": "x", "image": "evil:1"}]}}),
+        ),
+        patch(
+            "other resources",
+            &format!("{pod}/resize"),
+            json!({"spec": {"containers": [{"name": "app", "resources": {"limits": {"cpu": "1m"}}}]}}),
+        ),
+        patch("the pod's status", &format!("{pod}/status"), json!({"status": {"phase": "Failed"}})),
+        ask("reading a pod", Method::GET, &pod),
+        ask("deleting a pod", Method::DELETE, &pod),
+        ask("reading a log", Method::GET, &format!("{pod}/log")),
+        create("running a command", &format!("{pod}/exec?command=id&container=app&stdout=true"), Value::Null),
+        create(
+            "evicting a pod",
+            &format!("{pod}/eviction"),
+            json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "victim"}}),
+        ),
+        create(
+            "making a pod",
+            pods,
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "remora-x"}, "spec": {"containers": [{"name": "x", "image": "evil:1"}]}}),
+        ),
+    ]
+}
+
+fn on_config_maps(maps: &str) -> Vec<Abuse> {
+    let map = |name: &str, labels: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}, "data": {"x": "y"}});
+    let ours = json!({"app.kubernetes.io/managed-by": "remora"});
+    let core = format!("{maps}/remora-storefront-v1-core");
+    vec![
+        create("a ConfigMap of another name", maps, map("coredns", ours.clone())),
+        create("a ConfigMap without our label", maps, map("remora-x", json!({}))),
+        patch("writing somebody's ConfigMap", &format!("{maps}/theirs"), json!({"data": {"x": "evil"}})),
+        patch(
+            "taking over somebody's ConfigMap",
+            &format!("{maps}/remora-theirs"),
+            json!({"metadata": {"labels": ours}}),
+        ),
+        patch("giving up one of ours", &core, json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}})),
+        ask("deleting somebody's ConfigMap", Method::DELETE, &format!("{maps}/theirs")),
+        ask("deleting all ConfigMaps", Method::DELETE, maps),
+    ]
+}
+
+fn elsewhere(namespace: &str) -> Vec<Abuse> {
+    let here = format!("/api/v1/namespaces/{namespace}");
+    let environments = format!("/apis/remora.dev/v1alpha1/namespaces/{namespace}/featureenvironments");
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "remora-x"}});
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "remora-x"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}, "subjects": []});
+    let registration = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/remora";
+    vec![
+        ask("listing Secrets", Method::GET, &format!("{here}/secrets")),
+        ask("listing all Secrets", Method::GET, "/api/v1/secrets"),
+        ask("watching Secrets", Method::GET, "/api/v1/secrets?watch=true&timeoutSeconds=1"),
+        create("making a Secret", &format!("{here}/secrets"), secret),
+        patch(
+            "writing a Secret",
+            &format!("{here}/secrets/flagsmith"),
+            json!({"stringData": {"environment-key": "ser.x"}}),
+        ),
+        ask("deleting a Secret", Method::DELETE, &format!("{here}/secrets/flagsmith")),
+        create(
+            "a token of another account",
+            &format!("{here}/serviceaccounts/default/token"),
+            json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}),
+        ),
+        patch(
+            "changing a FeatureEnvironment's spec",
+            &format!("{environments}/storefront"),
+            json!({"spec": {"suspend": true}}),
+        ),
+        ask("deleting a FeatureEnvironment", Method::DELETE, &format!("{environments}/storefront")),
+        ask("reading a namespace", Method::GET, &here),
+        ask("listing nodes", Method::GET, "/api/v1/nodes"),
+        create("binding a role", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", role),
+        patch("the webhook's registration", registration, json!({"webhooks": []})),
+        ask(
+            "lifting its own limits",
+            Method::DELETE,
+            "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/remora-controller-pods",
+        ),
+    ]
+}
+
+/// What is there to be abused.
+async fn victims(case: &Case) -> anyhow::Result<()> {
+    case.storefront().await?;
+    case.pod(&App::new("victim").inject("storefront")).await?;
+    for name in ["theirs", "remora-theirs"] {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"x": "theirs"}});
+        case.apply(map).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_controllers_account_is_good_for_nothing_else() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        victims(&case).await?;
+        let controller = case.cluster.as_controller().await?;
+        let here = format!("/api/v1/namespaces/{}", case.namespace);
+        let (pods, maps) = (format!("{here}/pods"), format!("{here}/configmaps"));
+        let before = case.api::<Pod>().get("victim").await?;
+        let mut failures = Vec::new();
+        for abuse in on_pods(&pods).into_iter().chain(on_config_maps(&maps)).chain(elsewhere(&case.namespace)) {
+            if let Err(error) = abuse.is_refused(&controller).await {
+                failures.push(format!("{error:#}"));
+            }
+        }
+        anyhow::ensure!(failures.is_empty(), "{}", failures.join("\n"));
+        let after = case.api::<Pod>().get("victim").await?;
+        anyhow::ensure!(before.spec == after.spec && before.metadata.labels == after.metadata.labels, "{after:?}");
+        for name in ["theirs", "remora-theirs"] {
+            let map = Api::<ConfigMap>::get(&case.api(), name).await?;
+            anyhow::ensure!(map.data.is_some_and(|data| data["x"] == "theirs"), "{name} was written");
+        }
+        // What it is there for.
+        let nudge = json!({"metadata": {"annotations": {"remora.dev/revision.storefront": "0000 2"}}});
+        patch("the nudge", &format!("{pods}/victim"), nudge).attempt(&controller).await?;
+        ask("listing pods", Method::GET, &pods).attempt(&controller).await?;
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,105 @@
+//! Two replicas of the controller, of which one works; it is killed while a flag changes.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use remora_e2e::app::History;
+use remora_e2e::harness::{App, Case, Release, SYSTEM, alone_in_namespace, eventually, say};
+use serde_json::json;
+
+/// The lease lasts half a minute; a busy machine takes its time besides.
+const CAP: Duration = Duration::from_secs(90);
+
+/// Every version of the core's ConfigMap that the watch sees, with its revision, until it is told to stop.
+async fn versions(case: &Case, seen: &tokio::sync::Mutex<BTreeMap<String, String>>) -> anyhow::Result<()> {
+    let config = watcher::Config::default().fields("metadata.name=remora-storefront-v1-core");
+    let mut objects = watcher(case.api::<ConfigMap>(), config).default_backoff().applied_objects().boxed();
+    while let Some(object) = objects.try_next().await? {
+        let revision = object.metadata.annotations.and_then(|all| all.get("remora.dev/revision").cloned());
+        let version = object.metadata.resource_version.context("an object without version")?;
+        seen.lock().await.insert(version, revision.unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// Asks the webhook for a sidecar, again and again; every time it gets one.
+async fn admissions(case: &Case, count: &AtomicUsize, ended: &AtomicBool) -> anyhow::Result<()> {
+    let api: Api<Pod> = case.api();
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    while !ended.load(Ordering::Relaxed) {
+        let pod = json!({
+            "metadata": {"generateName": "dry-", "annotations": {"remora.dev/inject": "storefront"}},
+            "spec": {"containers": [{"name": "app", "image": "app:1"}]},
+        });
+        let made = api.create(&dry, &serde_json::from_value(pod)?).await.context("a pod was refused")?;
+        anyhow::ensure!(made.spec.is_some_and(|spec| spec.init_containers.is_some()), "a pod was not injected");
+        count.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+/// Kills the leader in the moment of a change, and waits until the change has arrived by the other one.
+async fn hand_over(case: &Case) -> anyhow::Result<Duration> {
+    let app = case.pod(&App::new("shop").inject("storefront")).await?;
+    let leader = case.cluster.leader().await?;
+    let began = Instant::now();
+    let pods: Api<Pod> = Api::namespaced(case.cluster.client.clone(), SYSTEM);
+    let killed = DeleteParams::default().grace_period(0);
+    let key = case.server_key();
+    let change = json!({"enabled": true, "value": "express"});
+    tokio::try_join!(
+        async { Ok(pods.delete(&leader, &killed).await?) },
+        case.upstream.change(&key, "checkout", &change)
+    )?;
+    case.answer(&app, "checkout is express", |answer| answer["value"] == "express").await?;
+    let took = began.elapsed();
+    let next = case.cluster.leader().await?;
+    anyhow::ensure!(next != leader, "{leader} still holds the lease");
+    // The new one has had every occasion to write a second time.
+    let asked = case.upstream.requests(&key).await?.len();
+    eventually("the new leader polls", CAP, async || {
+        Ok((case.upstream.requests(&key).await?.len() >= asked + 3).then_some(()))
+    })
+    .await?;
+    let history: History = app.get("/watch").await?;
+    anyhow::ensure!(history.failed == 0 && history.changes.len() == 2, "{history:?}");
+    Ok(took)
+}
+
+#[tokio::test]
+async fn a_change_in_the_moment_of_a_handover_arrives_once() -> anyhow::Result<()> {
+    alone_in_namespace(async |case| {
+        let release = Release::of(&case.cluster);
+        release.install_with(&json!({"controller": {"replicas": 2}})).await?;
+        case.storefront().await?;
+        let (seen, count, ended) = (tokio::sync::Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
+        let handing_over = async {
+            let took = hand_over(&case).await;
+            ended.store(true, Ordering::Relaxed);
+            took
+        };
+        let watched = async {
+            tokio::select! {
+                failed = versions(&case, &seen) => { failed?; anyhow::bail!("the watch ended") }
+                done = async { tokio::try_join!(handing_over, admissions(&case, &count, &ended)) } => done,
+            }
+        };
+        let (took, ()) = watched.await?;
+        let (seen, count) = (seen.into_inner(), count.into_inner());
+        say(&format!(
+            "with the leader killed, a change arrived after {:.1} s; the webhook answered {count} times meanwhile",
+            took.as_secs_f64()
+        ));
+        anyhow::ensure!(seen.len() == 2, "the core was written more than once for one change: {seen:?}");
+        anyhow::ensure!(count > 10, "the webhook was asked {count} times only");
+        release.install().await
+    })
+    .await
+}

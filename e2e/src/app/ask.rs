@@ -4,13 +4,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use http::{Method, Request, Uri};
+use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::AbortHandle;
 
 const LONGEST: Duration = Duration::from_secs(5);
+/// News may take as long as a volume does.
+const LONGEST_SILENCE: Duration = Duration::from_secs(120);
 
 /// What came back.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -38,26 +43,43 @@ impl Reply {
 
 /// Sends the request to the host and port in its address.
 pub(super) async fn ask(request: Request<Bytes>) -> anyhow::Result<Reply> {
+    ask_by(None, request).await
+}
+
+/// Sends the request by a socket in the file system, or else to the host and port in its address.
+pub(super) async fn ask_by(socket: Option<&str>, request: Request<Bytes>) -> anyhow::Result<Reply> {
     let uri = request.uri().clone();
-    let whole = tokio::time::timeout(LONGEST, send(request));
+    let whole = tokio::time::timeout(LONGEST, send(socket, request));
     whole
         .await
         .unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {LONGEST:?}")))
         .with_context(|| format!("asking {uri}"))
 }
 
-async fn send(mut request: Request<Bytes>) -> anyhow::Result<Reply> {
-    let start = Instant::now();
-    let authority = request.uri().authority().context("no host in the address")?.clone();
-    let address = (authority.host().to_owned(), authority.port_u16().unwrap_or(80));
-    let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let connection = tokio::spawn(connection);
+/// Listens to a stream of events until there is one with data, and returns it.
+pub(super) async fn listen(request: Request<Bytes>) -> anyhow::Result<String> {
+    let (response, connection) = connect(None, request).await?;
+    anyhow::ensure!(response.status() == 200, "status {}", response.status());
+    let mut body = response.into_body();
+    let mut text = String::new();
+    let event = async {
+        while let Some(frame) = body.frame().await {
+            text += &String::from_utf8_lossy(&frame?.into_data().unwrap_or_default());
+            if text.contains("data:") && text.ends_with("\n\n") {
+                return anyhow::Ok(());
+            }
+        }
+        anyhow::bail!("the stream ended")
+    };
+    let heard = tokio::time::timeout(LONGEST_SILENCE, event).await;
+    connection.abort();
+    heard.with_context(|| format!("no event within {LONGEST_SILENCE:?}"))??;
+    Ok(text)
+}
 
-    let path = request.uri().path_and_query().map_or("/", |target| target.as_str()).parse::<Uri>()?;
-    *request.uri_mut() = path;
-    request.headers_mut().insert(http::header::HOST, authority.as_str().parse()?);
-    let response = sender.send_request(request.map(Full::new)).await?;
+async fn send(socket: Option<&str>, request: Request<Bytes>) -> anyhow::Result<Reply> {
+    let start = Instant::now();
+    let (response, connection) = connect(socket, request).await?;
     let (head, body) = response.into_parts();
     let body = body.collect().await?.to_bytes();
     connection.abort();
@@ -80,4 +102,28 @@ pub(super) fn post(url: &str, key: Option<&str>, body: &serde_json::Value) -> an
         request = request.header("X-Environment-Key", key);
     }
     request.body(Bytes::from(body.to_string())).with_context(|| format!("not an address: {url}"))
+}
+
+/// The answer's head, and the task that brings the rest.
+async fn connect(
+    socket: Option<&str>,
+    mut request: Request<Bytes>,
+) -> anyhow::Result<(Response<Incoming>, AbortHandle)> {
+    let authority = request.uri().authority().context("no host in the address")?.clone();
+    let (mut sender, connection) = match socket {
+        Some(path) => {
+            let (sender, connection) = handshake(TokioIo::new(UnixStream::connect(path).await?)).await?;
+            (sender, tokio::spawn(connection).abort_handle())
+        }
+        None => {
+            let address = (authority.host().to_owned(), authority.port_u16().unwrap_or(80));
+            let (sender, connection) = handshake(TokioIo::new(TcpStream::connect(address).await?)).await?;
+            (sender, tokio::spawn(connection).abort_handle())
+        }
+    };
+    let path = request.uri().path_and_query().map_or("/", |target| target.as_str()).parse::<Uri>()?;
+    *request.uri_mut() = path;
+    request.headers_mut().insert(http::header::HOST, authority.as_str().parse()?);
+    let response = sender.send_request(request.map(Full::new)).await?;
+    Ok((response, connection))
 }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::ask::{Reply, ask};
+use super::ask::{Reply, ask_by, listen};
 use super::first::{First, Question};
 use super::process;
 use super::watch::{History, Watch};
@@ -92,6 +92,7 @@ fn router(known: Arc<Known>) -> Router {
         .route("/first", get(async |State(known): State<Arc<Known>>| Json(known.first.clone())))
         .route("/watch", get(async |State(known): State<Arc<Known>>| Json(known.watch.history())))
         .route("/ask", any(forward))
+        .route("/hear", get(hear))
         .route("/kill", get(kill))
         .route("/memory", get(memory))
         .with_state(known)
@@ -102,6 +103,9 @@ struct Target {
     path: String,
     #[serde(default)]
     method: Option<String>,
+    /// A socket in the file system, instead of the address.
+    #[serde(default)]
+    socket: Option<String>,
 }
 
 async fn forward(
@@ -120,7 +124,14 @@ async fn forward(
         }
         request.body(body).context("no request can be made of this")
     };
-    Ok(Json(ask(request()?).await?))
+    Ok(Json(ask_by(target.socket.as_deref(), request()?).await?))
+}
+
+/// The next event of a stream.
+async fn hear(State(known): State<Arc<Known>>, Query(target): Query<Target>) -> Result<String, Failed> {
+    let url = format!("{}{}", known.question.ofrep.trim_end_matches('/'), target.path);
+    let request = Request::get(url).body(Bytes::new()).context("no request can be made of this")?;
+    Ok(listen(request).await?)
 }
 
 #[derive(Deserialize)]

@@ -22,5 +22,7 @@ mod permission;
 mod propagation;
 mod real_document;
 mod refusal;
+mod socket;
 mod start;
+mod streams;
 mod termination;

@@ -163,7 +163,7 @@ fn elsewhere(namespace: &str) -> Vec<Abuse> {
             json!({"spec": {"suspend": true}}),
         ),
         ask("deleting a FeatureEnvironment", Method::DELETE, &format!("{environments}/storefront")),
-        ask("reading a namespace", Method::GET, &here),
+        ask("listing namespaces", Method::GET, "/api/v1/namespaces"),
         ask("listing nodes", Method::GET, "/api/v1/nodes"),
         create("binding a role", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", role),
         patch("the webhook's registration", registration, json!({"webhooks": []})),

@@ -8,7 +8,7 @@ use std::{
     convert::Infallible,
     future::Future,
     sync::{Arc, Mutex, Once},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{body::Body, http::Response};
@@ -35,7 +35,8 @@ fn lifetimes() -> Lifetimes {
     Lifetimes {
         authority: Duration::from_secs(6),
         leaf: Duration::from_secs(4),
-        settle: Duration::from_secs(1),
+        // Certificates know whole seconds: of two, one may be over when an authority is made.
+        settle: Duration::from_secs(2),
         propagation: Duration::from_millis(10),
         skew: Duration::from_secs(2),
         check: Duration::from_millis(50),
@@ -202,20 +203,23 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(30), future).await.expect("it takes too long")
 }
 
-/// Connects to every replica again and again, each time trusting what the registration said some 100 ms before, until
+/// What an API server has not heard of yet.
+const UNHEARD: Duration = Duration::from_millis(100);
+
+/// Connects to every replica again and again, each time trusting what the registration said [`UNHEARD`] before, until
 /// `done`. Nothing may fail.
 async fn connect_until(cluster: &Cluster, replicas: &[&Replica], done: impl Fn(&Objects) -> bool) -> usize {
-    let mut bundles = VecDeque::from([cluster.bundle()]);
+    let mut bundles = VecDeque::from([(Instant::now(), cluster.bundle())]);
     let mut connected = 0;
     within(async {
         while !cluster.with(|objects| done(objects)) {
             sleep(Duration::from_millis(10)).await;
-            bundles.push_back(cluster.bundle());
-            if bundles.len() > 10 {
+            bundles.push_back((Instant::now(), cluster.bundle()));
+            while bundles.get(1).is_some_and(|(read, _)| read.elapsed() >= UNHEARD) {
                 bundles.pop_front();
             }
             for replica in replicas {
-                replica.connect(&bundles[0]).await.expect("a request that fails");
+                replica.connect(&bundles[0].1).await.expect("a request that fails");
                 connected += 1;
             }
         }

@@ -82,7 +82,7 @@
 //! | origin | 20 | one row: environment's name, client key, flags (hide disabled flags 1; without identity: segments that need none 2, all segments 4; the document is served 8; to OpenFeature, booleans answer whether they are enabled 16, disabled flags their value 32) |
 //! | literals | 8 | constants that conditions read, as JSON (span) |
 //! | notes | bytes | what people should know, a line each |
-//! | overrides | bytes | an overrides file, where it fits beside all of the above; else empty |
+//! | overrides | bytes | an overrides file with all of them, also where there are none; empty: they do not fit, and are in files of their own |
 //!
 //! A program begins at its segment's entry. Where to go on is a row of *code* with a greater number, or 2³²−1: the subject
 //! belongs to the segment, or 2³²−2: it does not. The operators, from 0: `EQUAL`, `NOT_EQUAL`, `GREATER_THAN`,

@@ -191,9 +191,10 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     }
 
     pub(crate) fn overrides(&self) -> impl Iterator<Item = Overrides<'_>> {
-        let embedded = self.view().overrides;
-        let shards = self.shards.iter().flatten().map(AsRef::as_ref);
-        std::iter::once(embedded).filter(|bytes| !bytes.is_empty()).chain(shards).map(Overrides::of)
+        let embedded = Some(self.view().overrides).filter(|bytes| !bytes.is_empty());
+        // With all of them in the core, files are left over from a revision that had more.
+        let shards = self.shards.iter().flatten().map(AsRef::as_ref).filter(move |_| embedded.is_none());
+        embedded.into_iter().chain(shards).map(Overrides::of)
     }
 
     /// Makes the subject ready to be evaluated, and looks up what it has for itself.

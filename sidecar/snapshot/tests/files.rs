@@ -210,3 +210,22 @@ fn a_document_that_does_not_fit_is_told_with_what_to_do() {
         "{error}"
     );
 }
+
+/// Files stay mounted for a while after the overrides have become so few that the core has them, or none.
+#[test]
+fn files_that_are_left_over_do_not_count() {
+    let limit = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
+    let before = write(&sample::environment(400), limit).unwrap();
+    for left in [0, 1] {
+        let mut environment = sample::environment(left);
+        environment.identity_overrides.truncate(left);
+        let now = write(&environment, usize::MAX).unwrap();
+        let mut snapshot = Snapshot::read(now.files[0].bytes.as_slice()).unwrap();
+        for file in &before.files[1..] {
+            snapshot.attach(&file.bytes).unwrap();
+        }
+        assert_eq!(snapshot.identity_overrides(), left);
+        assert_eq!(flags(&snapshot, "user_0").contains("for"), left == 1);
+        assert!(!flags(&snapshot, "user_7").contains("for"));
+    }
+}

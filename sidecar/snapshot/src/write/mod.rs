@@ -103,16 +103,13 @@ pub fn write(environment: &Environment, limit: usize) -> Result<Written, WriteEr
         EnvironmentFlags::IdentityFree | EnvironmentFlags::AllSegments => evaluated(&tables, environment, &plain)?,
     };
 
-    let mut core = tables.lay_out(environment, &answers, &plain, &[])?;
+    // Also where there are none: then files that are left over from a revision that had some do not count.
+    let overrides = overrides::write(&environment.identity_overrides, fingerprint, 0, 0)?;
+    let mut core = tables.lay_out(environment, &answers, &plain, &overrides)?;
     let mut shards = Vec::new();
-    if !environment.identity_overrides.is_empty() {
-        let overrides = overrides::write(&environment.identity_overrides, fingerprint, 0, 0)?;
-        let whole = tables.lay_out(environment, &answers, &plain, &overrides)?;
-        if whole.len() <= limit {
-            core = whole;
-        } else {
-            shards = overrides::shard(&environment.identity_overrides, fingerprint, limit)?;
-        }
+    if core.len() > limit && !environment.identity_overrides.is_empty() {
+        core = tables.lay_out(environment, &answers, &plain, &[])?;
+        shards = overrides::shard(&environment.identity_overrides, fingerprint, limit)?;
     }
     if core.len() > limit {
         return Err(WriteError::CoreTooLarge { bytes: core.len(), limit });

@@ -205,7 +205,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         let mut individual = None;
         if subject.identified {
             let mut hash = None;
-            individual = self.overrides().find_map(|overrides| {
+            individual = self.overrides().filter(|overrides| overrides.len() > 0).find_map(|overrides| {
                 let hash = hash.get_or_insert_with(|| self.fingerprint.hash96(subject.identifier.as_bytes()));
                 overrides.find(hash).map(|items| Individual { items, blob: overrides.blob })
             });

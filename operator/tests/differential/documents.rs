@@ -182,6 +182,9 @@ impl Maker<'_> {
                 ("feature_states", vec![self.plain_state(feature, true)].into()),
             ]));
         }
+        // All of them are asked of each text: none may be longer than loops in loops can be asked of within their budget.
+        let longest = self.patterns.iter().map(|pattern| pattern.longest).min().unwrap_or_default();
+        self.patterns.iter_mut().for_each(|pattern| pattern.longest = longest);
         self.around(states, segments)
     }
 

@@ -24,7 +24,7 @@ pub(crate) struct Pattern {
     pub(crate) text: String,
     root: Part,
     /// Texts with more characters could take more steps than our search has.
-    longest: usize,
+    pub(crate) longest: usize,
 }
 
 struct Writer<'r> {

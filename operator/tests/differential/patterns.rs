@@ -262,7 +262,9 @@ impl Writer<'_> {
             self.loops += 1;
             self.is_nested |= inner > 0;
         }
-        let mode = pick(self.random, &["", "", "", "", "?", "?", "+"]);
+        // Over groups, Python's own possessive repetitions can fail (SystemError); cases have those that do not.
+        let modes = if part.captures() { &["", "", "", "", "?", "?"][..] } else { &["", "", "", "", "?", "?", "+"] };
+        let mode = pick(self.random, modes);
         Part::Repeated(Box::new(part), format!("{text}{mode}"), least, most)
     }
 }
@@ -279,6 +281,17 @@ impl Part {
             }
             Self::Group(_, _, content) => content.loops(),
             Self::If(_, yes, no) => yes.loops().max(no.loops()),
+        }
+    }
+
+    /// Does it have groups that keep what they match?
+    fn captures(&self) -> bool {
+        match self {
+            Self::One(..) | Self::Place(_) | Self::Again(..) => false,
+            Self::Sequence(parts) | Self::Alternatives(parts) => parts.iter().any(Self::captures),
+            Self::Repeated(part, ..) => part.captures(),
+            Self::Group(_, number, content) => number.is_some() || content.captures(),
+            Self::If(_, yes, no) => yes.captures() || no.captures(),
         }
     }
 

@@ -139,7 +139,7 @@ impl Followed {
             directory,
             seen: None,
             settled: false,
-            overrides: Default::default(),
+            overrides: [const { None }; files::OVERRIDES_SLOTS],
             complaint: None,
             told_stale: false,
         }
@@ -210,7 +210,7 @@ impl Followed {
             let name = files::overrides(slot);
             let candidate = match volume.map(&name) {
                 Ok(Some(region)) => attach(&mut snapshot, region, &mut refused, &name),
-                Ok(None) if same_core => None,
+                Ok(None) if same_core || snapshot.overrides_files().is_some_and(|files| slot < files) => None,
                 Ok(None) => continue,
                 Err(error) => {
                     refused.push(error.to_string());
@@ -223,6 +223,15 @@ impl Followed {
                 (slot, head(region)).hash(&mut state);
             }
             *place = taken;
+        }
+        if let Some(files) = snapshot.overrides_files().filter(|_| !snapshot.is_whole()) {
+            refused.push(format!(
+                "not all of the {files} overrides files are here; if they do not come, the pod was admitted when fewer were needed: restart it"
+            ));
+            // Who has nothing better gives most identities what is theirs.
+            if previous.is_some() {
+                return Err((Reload::Refused, refused.join("; ")));
+            }
         }
         let since = SystemTime::now();
         let previous = previous.as_ref().and_then(|loaded| loaded.document.as_ref());

@@ -129,6 +129,59 @@ fn a_broken_overrides_file_leaves_the_last_good_one() {
     await_condition("the fourth revision", || limit(&server, "user_1") == "4");
 }
 
+/// The operator deletes surplus files ten minutes later; until then they are beside the new ones.
+#[test]
+fn a_removed_override_ends_though_its_file_is_left_over() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    let (one, two) = (sharded(1, 2_000), sharded(2, 800));
+    assert!(two.files.len() > 2 && one.files.len() > two.files.len(), "{} {}", one.files.len(), two.files.len());
+    volume.publish_written(&one);
+    let server = start(directory.path(), |_| {});
+    assert_eq!(limit(&server, "user_1501"), "3");
+    let left_over = one.files.iter().skip(two.files.len());
+    volume.publish(two.files.iter().chain(left_over).map(|file| (file.name.as_str(), file.bytes.as_slice())));
+    await_condition("the second revision", || limit(&server, "nobody") == "2");
+    for user in 0..800 {
+        assert_eq!(limit(&server, &format!("user_{user}")), (user % 7).to_string(), "user_{user}");
+    }
+    for user in 800..2_000 {
+        assert_eq!(limit(&server, &format!("user_{user}")), "2", "user_{user} has none any more");
+    }
+    assert_eq!(server.metric(&reloads("part_refused")), Some(0.0));
+}
+
+/// A pod's volume names as many files as were needed when it was admitted.
+#[test]
+fn more_overrides_files_than_the_volume_has_leave_the_last_good() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    let (one, two) = (sharded(1, 400), sharded(2, 2_000));
+    assert!(two.files.len() > one.files.len(), "{} {}", one.files.len(), two.files.len());
+    volume.publish_written(&one);
+    let server = start(directory.path(), |_| {});
+    let cut = || two.files.iter().take(one.files.len()).map(|file| (file.name.as_str(), file.bytes.as_slice()));
+    volume.publish(cut());
+    server.await_metric(&reloads("refused"), |count| count == 1.0);
+    assert_eq!(limit(&server, "nobody"), "1");
+    for user in 0..400 {
+        assert_eq!(limit(&server, &format!("user_{user}")), (user % 7).to_string(), "user_{user}");
+    }
+
+    // Who starts with that has nothing better, and says so.
+    let beginner = start(directory.path(), |_| {});
+    assert_eq!(limit(&beginner, "nobody"), "2");
+    assert_eq!(beginner.metric(&reloads("part_refused")), Some(1.0));
+
+    volume.publish_written(&two);
+    for server in [&server, &beginner] {
+        await_condition("everybody's", || limit(server, "nobody") == "2" && limit(server, "user_1501") == "3");
+        for user in 0..2_000 {
+            assert_eq!(limit(server, &format!("user_{user}")), (user % 7).to_string(), "user_{user}");
+        }
+    }
+}
+
 #[test]
 fn the_marker_tells_what_has_not_arrived() {
     let directory = Directory::new();

@@ -179,7 +179,7 @@ const READABLE: u32 = 0o444;
 
 /// One environment's snapshot: the core, every slot for overrides and for the document, and the revision that the controller announced.
 fn snapshots(environment: &EnvironmentName) -> Value {
-    let files = files::all().map(|file| {
+    let files = files::all(files::FEW_OVERRIDES_SLOTS).map(|file| {
         json!({"configMap": {
             "name": environment.config_map(&file),
             // A pod starts without its flags, and gets them when they come.

@@ -26,7 +26,7 @@ const CPU_LIMIT: &str = "250m";
 const GUARANTEED_CPU: &str = "100m";
 
 /// The bytes that one environment's volume may hold, core and all slots full.
-const PAYLOAD: u128 = (files::OVERRIDES_SLOTS + files::DOCUMENT_SLOTS + 1) as u128 * files::MAX_FILE_BYTES as u128;
+const PAYLOAD: u128 = (files::FEW_OVERRIDES_SLOTS + files::DOCUMENT_SLOTS + 1) as u128 * files::MAX_FILE_BYTES as u128;
 
 /// The sidecar's `resources`, and what the author should know about them.
 pub(super) fn resources(pod: &Pod<'_>, request: &Request) -> (Value, Vec<String>) {

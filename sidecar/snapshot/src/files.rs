@@ -6,9 +6,13 @@ pub const CORE: &str = "core";
 /// The file in which Kubernetes tells the revision that a pod should have (a downward API item).
 pub const REVISION: &str = "revision";
 
-/// How many overrides files there can be. A pod's volume names all of them when it is admitted, so
-/// the number is fixed; it is a power of two because leading hash bits choose the file.
-pub const OVERRIDES_SLOTS: usize = 8;
+/// How many overrides files there can be; a power of two, because leading hash bits choose the file. Sixty-four hold
+/// more than a million identities that have values of their own.
+pub const OVERRIDES_SLOTS: usize = 64;
+
+/// How many of them a pod's volume names where nobody asks for more. They are fixed when a pod is admitted, and a kubelet
+/// watches for each of them, whether it is there or not.
+pub const FEW_OVERRIDES_SLOTS: usize = 8;
 
 /// How many files the environment's document can be divided into. All of them, the core and all overrides, twice, leave
 /// the sidecar its own part of its default memory limit.
@@ -35,9 +39,9 @@ pub fn document(slot: usize) -> String {
     format!("document-{slot:02}")
 }
 
-/// The files that a directory may hold for one environment, the core first.
-pub fn all() -> impl Iterator<Item = String> {
-    let overrides = (0..OVERRIDES_SLOTS).map(overrides);
+/// The files that a directory with so many slots for overrides may hold for one environment, the core first.
+pub fn all(slots: usize) -> impl Iterator<Item = String> {
+    let overrides = (0..slots.min(OVERRIDES_SLOTS)).map(overrides);
     let documents = (0..DOCUMENT_SLOTS).map(document);
     std::iter::once(CORE.to_owned()).chain(overrides).chain(documents)
 }

@@ -79,7 +79,7 @@
 //! | patterns | 12 | kind (automaton 0, backtracking 1), offset and length in *programs* |
 //! | programs | bytes | regular expressions |
 //! | keys | 20 | hash of an API key (16), role (client 0, server 1) |
-//! | origin | 20 | one row: environment's name, client key, flags (hide disabled flags 1; without identity: segments that need none 2, all segments 4; the document is served 8; to OpenFeature, booleans answer whether they are enabled 16, disabled flags their value 32) |
+//! | origin | 20 | one row: environment's name, client key, flags (hide disabled flags 1; without identity: segments that need none 2, all segments 4; the document is served 8; to OpenFeature, booleans answer whether they are enabled 16, disabled flags their value 32; in the second byte one more than the leading hash bits that choose the overrides file, 0: the core has them all) |
 //! | literals | 8 | constants that conditions read, as JSON (span) |
 //! | notes | bytes | what people should know, a line each |
 //! | overrides | bytes | an overrides file with all of them, also where there are none; empty: they do not fit, and are in files of their own |
@@ -117,7 +117,8 @@
 //! | blob | bytes | values as JSON |
 //!
 //! Identities with equal overrides share a group. Features are named by Flagsmith's ids, so a file that is a revision
-//! older than its core is right by itself, only staler. The hash is 96 bits of SipHash-2-4-128 under the fingerprint: no
+//! older than its core is right by itself, only staler. A file that is divided otherwise than the core says counts only
+//! where the right one is missing: it is left over, or the others are on their way. The hash is 96 bits of SipHash-2-4-128 under the fingerprint: no
 //! identifier is stored, but who has the file can try identifiers.
 //!
 //! ## The document

@@ -1,4 +1,4 @@
-//! Identity overrides: finding what one identifier has instead.
+//! Identity overrides: finding what one identifier has instead, and in which file.
 
 use crate::hash::{Fingerprint, Hash96};
 use crate::layout::{Entry, HEADER, Item, OVERRIDES_MAGIC, OVERRIDES_START, OverridesSection, Span, Table, Word};
@@ -6,6 +6,80 @@ use crate::read::{read_header, span_of};
 use crate::view::place;
 use crate::write::leading;
 use crate::{ReadError, files};
+
+/// Where the origin's flags say how files divide the overrides.
+const DIVISION: u32 = 8;
+
+/// The origin's flags, with how many leading hash bits choose the overrides file.
+pub(crate) fn tell(flags: u32, bits: u32) -> u32 {
+    flags | (bits + 1) << DIVISION
+}
+
+/// How many leading hash bits choose the overrides file. None where the core has all overrides, or was written by a version
+/// that does not say.
+fn told(flags: u32) -> Option<u32> {
+    let bits = (flags >> DIVISION & 0xff).checked_sub(1)?;
+    (bits <= files::OVERRIDES_SLOTS.trailing_zeros()).then_some(bits)
+}
+
+/// Overrides files by their slots, of one revision or of several.
+#[derive(Debug)]
+pub(crate) struct Shards<B>([Option<B>; files::OVERRIDES_SLOTS]);
+
+impl<B: AsRef<[u8]>> Shards<B> {
+    pub(crate) fn none() -> Self {
+        Self([const { None }; files::OVERRIDES_SLOTS])
+    }
+
+    /// Takes a file of the environment with this fingerprint, in the place of the one that is in its slot.
+    pub(crate) fn attach(&mut self, file: B, fingerprint: Fingerprint) -> Result<(), ReadError> {
+        let slot = Overrides::validate(file.as_ref(), fingerprint)?;
+        *self.0.get_mut(slot).ok_or(ReadError::UnknownSlot(slot))? = Some(file);
+        Ok(())
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.0.iter().flatten().map(|file| file.as_ref().len()).sum()
+    }
+
+    /// The files that the core with these flags tells of. Others are left over from a revision that had more or fewer.
+    pub(crate) fn belonging(&self, flags: u32) -> impl Iterator<Item = Overrides<'_>> {
+        let told = told(flags);
+        self.each().filter(move |file| told.is_none_or(|bits| file.bits == bits))
+    }
+
+    /// How many files the core with these flags tells of.
+    pub(crate) fn expected(flags: u32) -> Option<usize> {
+        told(flags).map(|bits| 1 << bits)
+    }
+
+    /// Whether there is a file for every identifier, if only one of another revision.
+    pub(crate) fn cover(&self, flags: u32) -> bool {
+        const { assert!(files::OVERRIDES_SLOTS == u64::BITS as usize, "a bit for each of the narrowest files") };
+        let run = |file: Overrides<'_>| {
+            let width = u64::BITS >> file.bits;
+            (u64::MAX >> (u64::BITS - width)) << (file.index * width)
+        };
+        told(flags).is_none() || self.each().fold(0, |covered, file| covered | run(file)) == u64::MAX
+    }
+
+    /// What the identifier with this hash has instead: by the file that the core tells of. Where that is not here, one that
+    /// is divided otherwise may have it: files come one after another.
+    pub(crate) fn find(&self, flags: u32, hash: &Hash96) -> Option<(Table<'_, Item, 16>, &[u8])> {
+        let right = told(flags).and_then(|bits| {
+            let file = Overrides::of(self.0.get(leading(hash, 0, bits) as usize)?.as_ref()?.as_ref());
+            (file.bits == bits).then_some(file)
+        });
+        match right {
+            Some(file) => Some((file.find(hash)?, file.blob)),
+            None => self.each().find_map(|file| Some((file.find(hash)?, file.blob))),
+        }
+    }
+
+    fn each(&self) -> impl Iterator<Item = Overrides<'_>> {
+        self.0.iter().flatten().map(|file| Overrides::of(file.as_ref()))
+    }
+}
 
 /// The tables of an overrides file.
 #[derive(Clone, Copy)]

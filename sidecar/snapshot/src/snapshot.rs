@@ -5,11 +5,10 @@ use std::fmt;
 use crate::answer;
 use crate::document::Document;
 use crate::evaluation::{Evaluation, Individual};
-use crate::files::OVERRIDES_SLOTS;
 use crate::hash::{Fingerprint, checksum};
 use crate::layout::{ALL_SEGMENTS, IDENTITY_FREE_SEGMENTS, SERVES_DOCUMENT};
 use crate::ofrep::{self, OfrepFlag};
-use crate::overrides::Overrides;
+use crate::overrides::{Overrides, Shards};
 use crate::read::read_core;
 use crate::view::{Places, View, places};
 use crate::{ReadError, Role, Scope, Subject, TraitValue};
@@ -36,7 +35,7 @@ impl fmt::Display for Revision {
 pub struct Snapshot<B> {
     core: B,
     places: Places,
-    shards: [Option<B>; OVERRIDES_SLOTS],
+    shards: Shards<B>,
     fingerprint: Fingerprint,
     revision: Revision,
 }
@@ -51,7 +50,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         Ok(Self {
             places: places(core.as_ref()),
             core,
-            shards: [const { None }; OVERRIDES_SLOTS],
+            shards: Shards::none(),
             fingerprint: header.fingerprint,
             revision: header.revision,
         })
@@ -62,9 +61,19 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// # Errors
     /// Bytes that are not an overrides file of this environment; the snapshot stays as it was.
     pub fn attach(&mut self, overrides: B) -> Result<(), ReadError> {
-        let slot = Overrides::validate(overrides.as_ref(), self.fingerprint)?;
-        *self.shards.get_mut(slot).ok_or(ReadError::UnknownSlot(slot))? = Some(overrides);
-        Ok(())
+        self.shards.attach(overrides, self.fingerprint)
+    }
+
+    /// How many overrides files the core tells of. None where it has all overrides itself, or was written by a version that
+    /// does not say; then any file counts.
+    pub fn overrides_files(&self) -> Option<usize> {
+        Shards::<B>::expected(self.view().origin.flags)
+    }
+
+    /// Whether nobody's overrides are missing: for every identifier there is a file, if only one of another revision.
+    pub fn is_whole(&self) -> bool {
+        let view = self.view();
+        !view.overrides.is_empty() || self.shards.cover(view.origin.flags)
     }
 
     /// Whether the environment's document is served. It is in files of its own ([`Snapshot::document`]).
@@ -109,7 +118,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
 
     /// How many bytes it has in all.
     pub fn bytes(&self) -> usize {
-        self.core.as_ref().len() + self.shards.iter().flatten().map(|shard| shard.as_ref().len()).sum::<usize>()
+        self.core.as_ref().len() + self.shards.size()
     }
 
     /// What a key may see: `None` if it is not a key of this environment.
@@ -190,11 +199,13 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         self.fingerprint
     }
 
+    /// The files with the overrides that count.
     pub(crate) fn overrides(&self) -> impl Iterator<Item = Overrides<'_>> {
-        let embedded = Some(self.view().overrides).filter(|bytes| !bytes.is_empty());
+        let view = self.view();
+        let embedded = Some(view.overrides).filter(|bytes| !bytes.is_empty());
         // With all of them in the core, files are left over from a revision that had more.
-        let shards = self.shards.iter().flatten().map(AsRef::as_ref).filter(move |_| embedded.is_none());
-        embedded.into_iter().chain(shards).map(Overrides::of)
+        let files = embedded.is_none().then(|| self.shards.belonging(view.origin.flags));
+        embedded.map(Overrides::of).into_iter().chain(files.into_iter().flatten())
     }
 
     /// Makes the subject ready to be evaluated, and looks up what it has for itself.
@@ -204,11 +215,14 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         subject.resolution.clear();
         let mut individual = None;
         if subject.identified {
-            let mut hash = None;
-            individual = self.overrides().filter(|overrides| overrides.len() > 0).find_map(|overrides| {
-                let hash = hash.get_or_insert_with(|| self.fingerprint.hash96(subject.identifier.as_bytes()));
-                overrides.find(hash).map(|items| Individual { items, blob: overrides.blob })
-            });
+            let hash = || self.fingerprint.hash96(subject.identifier.as_bytes());
+            let embedded = (!view.overrides.is_empty()).then(|| Overrides::of(view.overrides));
+            let found = match embedded {
+                Some(overrides) if overrides.len() == 0 => None,
+                Some(overrides) => overrides.find(&hash()).map(|items| (items, overrides.blob)),
+                None => self.shards.find(view.origin.flags, &hash()),
+            };
+            individual = found.map(|(items, blob)| Individual { items, blob });
         }
         let scope = match view.origin.flags {
             _ if subject.identified => Scope::All,

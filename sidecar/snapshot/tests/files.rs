@@ -7,7 +7,7 @@ mod sample;
 use std::collections::BTreeMap;
 
 use remora_snapshot::model::{Compressed, Environment, IdentityOverride};
-use remora_snapshot::{Document, Role, Snapshot, Subject, TraitValue, WriteError, write};
+use remora_snapshot::{Document, Role, Snapshot, Subject, TraitValue, WriteError, Written, write};
 
 fn flags(snapshot: &Snapshot<&[u8]>, identifier: &str) -> String {
     let mut subject = Subject::default();
@@ -82,9 +82,9 @@ fn what_does_not_fit_is_told_with_what_to_do() {
         "{error}"
     );
     let limit = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
-    let error = write(&sample::environment(5_000), limit).unwrap_err();
+    let error = write(&sample::environment(50_000), limit).map(|written| written.files.len()).unwrap_err();
     assert!(
-        matches!(error, WriteError::OverridesTooLarge { count: 5_000, .. })
+        matches!(error, WriteError::OverridesTooLarge { count: 50_000, .. })
             && error.to_string().contains("identityOverrides"),
         "{error}"
     );
@@ -228,4 +228,74 @@ fn files_that_are_left_over_do_not_count() {
         assert_eq!(flags(&snapshot, "user_0").contains("for"), left == 1);
         assert!(!flags(&snapshot, "user_7").contains("for"));
     }
+}
+
+/// The environment with its overrides in so many files.
+fn divided(environment: &Environment, files: usize) -> Written {
+    let core = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
+    let mut limits = (core..core * 64).step_by(core / 8).map(|limit| write(environment, limit));
+    limits.find_map(|written| written.ok().filter(|written| written.files.len() == files + 1)).unwrap()
+}
+
+fn without_first(count: usize) -> Environment {
+    let mut environment = sample::environment(count);
+    environment.identity_overrides.remove(0);
+    environment
+}
+
+/// The same while files are fewer than before, but still of their own.
+#[test]
+fn files_that_are_left_over_from_a_finer_division_do_not_count() {
+    let before = divided(&sample::environment(1_600), 8);
+    let now = divided(&without_first(1_600), 2);
+    let mut snapshot = Snapshot::read(now.files[0].bytes.as_slice()).unwrap();
+    assert_eq!(snapshot.overrides_files(), Some(2));
+    for file in now.files[1..].iter().chain(&before.files[3..]) {
+        snapshot.attach(&file.bytes).unwrap();
+    }
+    assert!(snapshot.is_whole());
+    assert_eq!(snapshot.identity_overrides(), 1_599);
+    assert!(!flags(&snapshot, "user_0").contains("for"), "it was removed");
+    for number in 1..1_600 {
+        assert!(flags(&snapshot, &format!("user_{number}")).contains(&format!("\"for {}\"", number % 7)), "{number}");
+    }
+}
+
+/// Files are written one after another, the core last: nobody's overrides are missing on the way from one division to
+/// another, while all files of one of them are there.
+#[test]
+fn on_the_way_between_two_divisions_everybody_is_found() {
+    let (coarse, fine) = (divided(&sample::environment(1_600), 2), divided(&sample::environment(1_600), 8));
+    for (core, written, others) in [(&coarse, &fine, &coarse), (&fine, &coarse, &fine)] {
+        for count in 1..written.files.len() {
+            let mut snapshot = Snapshot::read(core.files[0].bytes.as_slice()).unwrap();
+            for file in others.files[1..].iter().chain(&written.files[1..=count]) {
+                snapshot.attach(&file.bytes).unwrap();
+            }
+            let missing = (0..1_600).filter(|user| !flags(&snapshot, &format!("user_{user}")).contains("for")).count();
+            assert_eq!(snapshot.is_whole(), missing == 0, "{count} files of {}", written.files.len() - 1);
+            let all_there = count + 1 == written.files.len() || written.files.len() < others.files.len();
+            assert_eq!(snapshot.is_whole(), all_there, "{count} files of {}", written.files.len() - 1);
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_is_known() {
+    let written = divided(&sample::environment(1_600), 8);
+    for absent in 1..written.files.len() {
+        let mut snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();
+        assert!(!snapshot.is_whole());
+        for (number, file) in written.files.iter().enumerate().skip(1) {
+            if number != absent {
+                snapshot.attach(&file.bytes).unwrap();
+            }
+        }
+        assert!(!snapshot.is_whole(), "without {}", written.files[absent].name);
+        snapshot.attach(&written.files[absent].bytes).unwrap();
+        assert!(snapshot.is_whole());
+    }
+    let whole = write(&sample::environment(1_600), usize::MAX).unwrap();
+    let snapshot = Snapshot::read(whole.files[0].bytes.as_slice()).unwrap();
+    assert!(snapshot.is_whole() && snapshot.overrides_files().is_none());
 }

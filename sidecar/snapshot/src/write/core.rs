@@ -14,6 +14,7 @@ use crate::layout::{
     SERVES_DOCUMENT, Section, Segment, Slot, Span, Split, TARGETED, Target, UNSERVED, Variant, Word,
 };
 use crate::model::{self, BooleanFlags, Derivation, DisabledFlags, Environment, EnvironmentFlags};
+use crate::overrides;
 use crate::role::Role;
 
 /// Everything of a core but its answers and overrides, which are only known when this can be evaluated.
@@ -117,6 +118,16 @@ impl Tables {
         put(Section::Splits, builder.splits.bytes);
         put(Section::Variants, builder.variants.bytes);
         Ok(Self { sections, blob: builder.blob.bytes, fingerprint })
+    }
+
+    /// Says that the overrides are in files of their own, which so many leading bits of the hash choose.
+    pub(super) fn tell_division(&mut self, bits: u32) {
+        if let Some(bytes) = self.sections.get_mut(Section::Origin as usize)
+            && let Some(row) = bytes.first_chunk()
+        {
+            let origin = Origin::decode(row);
+            *bytes = Origin { flags: overrides::tell(origin.flags, bits), ..origin }.encode().to_vec();
+        }
     }
 
     /// The whole file but for its revision and checksum.

@@ -96,7 +96,7 @@ pub enum WriteError {
 /// Where something is more than the format or `limit` holds; see [`WriteError`].
 pub fn write(environment: &Environment, limit: usize) -> Result<Written, WriteError> {
     let fingerprint = Fingerprint::of(&environment.client_key);
-    let tables = core::Tables::of(environment, fingerprint)?;
+    let mut tables = core::Tables::of(environment, fingerprint)?;
     let plain = answers::plain(environment);
     let answers = match environment.environment_flags {
         EnvironmentFlags::Plain => plain.clone(),
@@ -104,12 +104,14 @@ pub fn write(environment: &Environment, limit: usize) -> Result<Written, WriteEr
     };
 
     // Also where there are none: then files that are left over from a revision that had some do not count.
-    let overrides = overrides::write(&environment.identity_overrides, fingerprint, 0, 0)?;
-    let mut core = tables.lay_out(environment, &answers, &plain, &overrides)?;
+    let everybody = overrides::Everybody::of(&environment.identity_overrides, fingerprint);
+    let mut core = tables.lay_out(environment, &answers, &plain, &everybody.whole()?)?;
     let mut shards = Vec::new();
     if core.len() > limit && !environment.identity_overrides.is_empty() {
+        let (bits, files) = everybody.divided(limit)?;
+        tables.tell_division(bits);
         core = tables.lay_out(environment, &answers, &plain, &[])?;
-        shards = overrides::shard(&environment.identity_overrides, fingerprint, limit)?;
+        shards = files;
     }
     if core.len() > limit {
         return Err(WriteError::CoreTooLarge { bytes: core.len(), limit });

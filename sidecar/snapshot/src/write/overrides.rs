@@ -12,44 +12,64 @@ use crate::model::{IdentityFlag, IdentityOverride};
 /// How many entries a bucket of the directory has on average.
 const BUCKET: usize = 4;
 
-/// Divides the overrides into as few files as hold them, a power of two, by the leading bits of the hash: a changed
-/// identity changes one file, and a new one moves no other.
-pub(super) fn shard(
-    overrides: &[IdentityOverride],
+/// Everybody by the hash of the identifier, sorted, so that the overrides of each file are next to each other.
+pub(super) struct Everybody<'a> {
     fingerprint: Fingerprint,
-    limit: usize,
-) -> Result<Vec<Vec<u8>>, WriteError> {
-    let mut bytes = 0;
-    for bits in 0..=OVERRIDES_SLOTS.trailing_zeros() {
-        let shards: Vec<Vec<u8>> =
-            (0..1 << bits).map(|index| write(overrides, fingerprint, index, bits)).collect::<Result<_, _>>()?;
-        bytes = shards.iter().map(Vec::len).sum();
-        if shards.iter().all(|shard| shard.len() <= limit) {
-            return Ok(shards);
-        }
-    }
-    Err(WriteError::OverridesTooLarge { count: overrides.len(), bytes, slots: OVERRIDES_SLOTS, limit })
+    sorted: Vec<(Hash96, Vec<&'a IdentityFlag>)>,
 }
 
-/// Writes the overrides whose hash begins with `index` in its first `bits` bits.
-pub(super) fn write(
-    overrides: &[IdentityOverride],
+impl<'a> Everybody<'a> {
+    pub(super) fn of(overrides: &'a [IdentityOverride], fingerprint: Fingerprint) -> Self {
+        let mut sorted: Vec<_> = overrides
+            .iter()
+            .map(|identity| {
+                let mut flags: Vec<&IdentityFlag> = identity.flags.iter().collect();
+                flags.sort_unstable_by_key(|flag| flag.feature);
+                (fingerprint.hash96(identity.identifier.as_bytes()), flags)
+            })
+            .collect();
+        sorted.sort_unstable_by_key(|(hash, _)| *hash);
+        Self { fingerprint, sorted }
+    }
+
+    /// All in one file.
+    pub(super) fn whole(&self) -> Result<Vec<u8>, WriteError> {
+        write(&self.sorted, self.fingerprint, 0, 0)
+    }
+
+    /// In as few files as hold them, a power of two, by the leading bits of the hash: a changed identity changes one file,
+    /// and a new one moves no other. Returns how many bits, too.
+    pub(super) fn divided(&self, limit: usize) -> Result<(u32, Vec<Vec<u8>>), WriteError> {
+        let mut bytes = 0;
+        for bits in 0..=OVERRIDES_SLOTS.trailing_zeros() {
+            let last = bits == OVERRIDES_SLOTS.trailing_zeros();
+            // Whoever's entries alone are too many need not be tried.
+            if !last && self.sorted.len() * 16 > limit << bits {
+                continue;
+            }
+            let shards: Vec<Vec<u8>> = (0..1 << bits)
+                .map(|index| {
+                    let start = self.sorted.partition_point(|(hash, _)| leading(hash, 0, bits) < index);
+                    let end = self.sorted.partition_point(|(hash, _)| leading(hash, 0, bits) <= index);
+                    write(self.sorted.get(start..end).unwrap_or_default(), self.fingerprint, index, bits)
+                })
+                .collect::<Result<_, _>>()?;
+            bytes = shards.iter().map(Vec::len).sum();
+            if shards.iter().all(|shard| shard.len() <= limit) {
+                return Ok((bits, shards));
+            }
+        }
+        Err(WriteError::OverridesTooLarge { count: self.sorted.len(), bytes, slots: OVERRIDES_SLOTS, limit })
+    }
+}
+
+/// Writes overrides whose hashes begin with `index` in their first `bits` bits.
+fn write(
+    mine: &[(Hash96, Vec<&IdentityFlag>)],
     fingerprint: Fingerprint,
     index: u32,
     bits: u32,
 ) -> Result<Vec<u8>, WriteError> {
-    let mut mine: Vec<(Hash96, Vec<&IdentityFlag>)> = overrides
-        .iter()
-        .map(|identity| (fingerprint.hash96(identity.identifier.as_bytes()), &identity.flags))
-        .filter(|(hash, _)| leading(hash, 0, bits) == index)
-        .map(|(hash, flags)| {
-            let mut flags: Vec<&IdentityFlag> = flags.iter().collect();
-            flags.sort_unstable_by_key(|flag| flag.feature);
-            (hash, flags)
-        })
-        .collect();
-    mine.sort_unstable_by_key(|(hash, _)| *hash);
-
     // Groups in the order of their content, so that the bytes do not depend on the order of identities.
     let mut groups: BTreeMap<&[&IdentityFlag], u32> = mine.iter().map(|(_, flags)| (flags.as_slice(), 0)).collect();
     for (number, group) in groups.values_mut().enumerate() {

@@ -36,6 +36,7 @@ pub mod leader;
 pub mod metrics;
 pub mod names;
 pub mod nudge;
+mod pods;
 pub mod prune;
 pub mod publish;
 pub mod realtime;

@@ -9,17 +9,16 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
 use serde_json::json;
 
-use crate::names::{EnvironmentName, FIELD_MANAGER, annotation, label};
+use crate::names::{EnvironmentName, FIELD_MANAGER};
+use crate::pods;
 
 /// Patches under way at one time: a kubelet syncs each pod at once, and nodes have many.
 const AT_ONCE: usize = 8;
-/// Pods in one answer of the API server.
-const PAGE: u32 = 500;
 /// For one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -120,29 +119,19 @@ struct Injected {
 }
 
 /// The pods that were injected with the environment and may still run.
-async fn list(pods: &Api<Pod>, environment: &EnvironmentName) -> Result<Vec<Injected>, Error> {
-    let mut parameters = ListParams::default()
-        .labels(&format!("{}={}", label::SIDECAR, label::INJECTED))
-        .fields("status.phase!=Succeeded,status.phase!=Failed")
-        .limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let page = tokio::time::timeout(TIMEOUT, pods.list_metadata(&parameters)).await;
-        let page = page.map_err(|_| Error::ListPodsTimeout)?.map_err(|error| Error::ListPods(Box::new(error)))?;
-        found.extend(page.items.into_iter().filter_map(|pod| serving(pod, environment)));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
+async fn list(api: &Api<Pod>, environment: &EnvironmentName) -> Result<Vec<Injected>, Error> {
+    let page = |parameters| async move { api.list_metadata(&parameters).await };
+    pods::list(pods::injected(), page, |pod| serving(pod, environment)).await.map_err(|error| match error {
+        pods::Error::Refused(error) => Error::ListPods(Box::new(error)),
+        pods::Error::Late => Error::ListPodsTimeout,
+    })
 }
 
 fn serving(pod: PartialObjectMeta<Pod>, environment: &EnvironmentName) -> Option<Injected> {
-    let annotations = pod.metadata.annotations.unwrap_or_default();
-    let asked = annotations.get(annotation::INJECT)?;
-    let serves = asked.split(',').any(|name| name.trim() == environment.as_str());
-    (serves && pod.metadata.deletion_timestamp.is_none())
-        .then_some(Injected { name: pod.metadata.name.unwrap_or_default(), annotations })
+    pods::serves(&pod.metadata, environment).then(|| Injected {
+        name: pod.metadata.name.unwrap_or_default(),
+        annotations: pod.metadata.annotations.unwrap_or_default(),
+    })
 }
 
 /// Whether the pod was told, or is gone.
@@ -167,6 +156,7 @@ async fn tell(pods: Api<Pod>, name: String, body: serde_json::Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::annotation;
 
     fn pod(inject: &str, deleted: bool) -> PartialObjectMeta<Pod> {
         let mut metadata = kube::core::ObjectMeta { name: Some("p".to_owned()), ..Default::default() };

@@ -17,12 +17,11 @@ use super::{Error, Options};
 use crate::{
     inject::{Lack, Place, is_candidate, lacks_sidecar},
     names::{GROUP, annotation, label},
+    pods,
 };
 
 /// For one request.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
-/// Pods in one answer of the API server.
-const PAGE: u32 = 500;
 
 /// A pod that asks for a sidecar and may have none.
 #[derive(Clone, Debug)]
@@ -51,29 +50,21 @@ impl Candidates {
     /// Those of all namespaces that are served, by their metadata.
     pub(super) async fn list(&self) -> Result<Vec<Candidate>, Error> {
         if self.options.watch_namespaces.is_empty() {
-            return self.list_of(Api::all(self.client.clone())).await;
+            return self.list_of(&Api::all(self.client.clone())).await;
         }
         let mut found = Vec::new();
         for namespace in &self.options.watch_namespaces {
-            found.extend(self.list_of(Api::namespaced(self.client.clone(), namespace)).await?);
+            found.extend(self.list_of(&Api::namespaced(self.client.clone(), namespace)).await?);
         }
         Ok(found)
     }
 
-    async fn list_of(&self, pods: Api<Pod>) -> Result<Vec<Candidate>, Error> {
-        let mut parameters = ListParams::default()
-            .labels(&format!("{}!={}", label::SIDECAR, label::INJECTED))
-            .fields("status.phase!=Succeeded,status.phase!=Failed")
-            .limit(PAGE);
-        let mut found = Vec::new();
-        loop {
-            let page = answer(pods.list_metadata(&parameters), |source| Error::ListPods(Box::new(source))).await?;
-            found.extend(page.items.into_iter().filter_map(|pod| self.candidate(pod)));
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => parameters = parameters.continue_token(&token),
-                None => return Ok(found),
-            }
-        }
+    async fn list_of(&self, api: &Api<Pod>) -> Result<Vec<Candidate>, Error> {
+        let page = |parameters| async move { api.list_metadata(&parameters).await };
+        pods::list(pods::not_injected(), page, |pod| self.candidate(pod)).await.map_err(|error| match error {
+            pods::Error::Refused(error) => Error::ListPods(Box::new(error)),
+            pods::Error::Late => Error::Silence,
+        })
     }
 
     fn candidate(&self, pod: PartialObjectMeta<Pod>) -> Option<Candidate> {

@@ -1,19 +1,15 @@
 //! The pods that an environment is served in, and what is known of them without asking.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{Api, Client, ResourceExt};
 
 use crate::{
     inject::quantity::Quantity,
-    names::{EnvironmentName, annotation, label, sidecar},
+    names::{EnvironmentName, sidecar},
+    pods,
 };
-
-/// Pods in one answer of the API server.
-const PAGE: u32 = 500;
-/// For one answer.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A pod that was injected with the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,28 +27,14 @@ pub(super) async fn list(
     client: &Client,
     namespace: &str,
     environment: &EnvironmentName,
-) -> Result<Vec<Injected>, kube::Error> {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let mut parameters = ListParams::default()
-        .labels(&format!("{}={}", label::SIDECAR, label::INJECTED))
-        .fields("status.phase!=Succeeded,status.phase!=Failed")
-        .limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let page = tokio::time::timeout(TIMEOUT, pods.list(&parameters)).await;
-        let page = page.map_err(|late| kube::Error::Service(late.into()))??;
-        found.extend(page.items.iter().filter_map(|pod| injected(pod, environment)));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
+) -> Result<Vec<Injected>, pods::Error> {
+    let api: &Api<Pod> = &Api::namespaced(client.clone(), namespace);
+    let page = |parameters| async move { api.list(&parameters).await };
+    pods::list(pods::injected(), page, |pod| injected(&pod, environment)).await
 }
 
 fn injected(pod: &Pod, environment: &EnvironmentName) -> Option<Injected> {
-    let asked = pod.annotations().get(annotation::INJECT)?;
-    let serves = asked.split(',').any(|name| name.trim() == environment.as_str());
-    (serves && pod.metadata.deletion_timestamp.is_none()).then(|| Injected {
+    pods::serves(&pod.metadata, environment).then(|| Injected {
         uid: pod.uid().unwrap_or_default(),
         name: pod.name_any(),
         admin: admin(pod),

@@ -20,7 +20,7 @@ pub use self::{
     guard::Guard,
     prune::{FeatureRules, Keep, PruneRules},
     refresh::Refresh,
-    serve::{AppliedTo, BooleanFlags, DisabledFlags, Ofrep, Serve},
+    serve::{AppliedTo, BooleanFlags, DisabledFlags, ObjectFlags, Ofrep, Serve},
     source::{CaBundleRef, Document, Flagsmith, ObjectKeyRef, PlannedSource, Realtime, SecretKeyRef, Source},
     status::{FeatureEnvironmentStatus, Finding, PastRevision, Pods},
 };

@@ -18,7 +18,7 @@ use remora_snapshot::{Revision, WriteError, files};
 pub use finding::Finding;
 pub use remora_snapshot::File;
 pub use remora_snapshot::model::EnvironmentFlags as Mode;
-pub use remora_snapshot::model::{BooleanFlags, DisabledFlags, Ofrep};
+pub use remora_snapshot::model::{BooleanFlags, DisabledFlags, ObjectFlags, Ofrep};
 
 use crate::document::Original;
 use crate::prune::Pruned;

@@ -29,6 +29,10 @@ pub struct Ofrep {
     /// What a disabled flag answers that has a value. Its reason is `DISABLED` in either case.
     #[serde(default)]
     pub disabled_flags: DisabledFlags,
+    /// What a flag answers whose value is a text that is a JSON object, such as `{"perMinute": 120}`. Other texts,
+    /// lists among them, are texts in either case.
+    #[serde(default)]
+    pub object_flags: ObjectFlags,
 }
 
 /// What a flag answers whose value is a boolean.
@@ -49,6 +53,16 @@ pub enum DisabledFlags {
     CodeDefault,
     /// Its value all the same, as Flagsmith's own provider answers when it is told `return_value_for_disabled_flags`.
     Value,
+}
+
+/// What a flag answers whose value is a text that is a JSON object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ObjectFlags {
+    /// The text: to applications that ask for a string.
+    #[default]
+    Text,
+    /// The object: to applications that ask for an object, as Flagsmith's own provider answers those.
+    Object,
 }
 
 /// What applies to a request without an identity.

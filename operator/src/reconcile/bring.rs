@@ -16,7 +16,7 @@ use super::{
     turn::Turn,
 };
 use crate::{
-    api::{AppliedTo, BooleanFlags, DisabledFlags, Finding},
+    api::{AppliedTo, BooleanFlags, DisabledFlags, Finding, ObjectFlags},
     compile::{self, Compiled, compile},
     document::{Document, Original},
     fetch::{self, EnvironmentKey, Fetched, Lessons, Retry},
@@ -187,6 +187,10 @@ impl Turn<'_> {
             disabled_flags: match ofrep.disabled_flags {
                 DisabledFlags::CodeDefault => compile::DisabledFlags::CodeDefault,
                 DisabledFlags::Value => compile::DisabledFlags::Value,
+            },
+            object_flags: match ofrep.object_flags {
+                ObjectFlags::Text => compile::ObjectFlags::Text,
+                ObjectFlags::Object => compile::ObjectFlags::Object,
             },
         }
     }

@@ -35,6 +35,9 @@ pub struct Compile {
     /// To OpenFeature, what a disabled flag answers that has a value.
     #[arg(long, value_enum, default_value = "code-default")]
     ofrep_disabled_flags: DisabledFlags,
+    /// To OpenFeature, what a flag answers whose value is a text that is a JSON object.
+    #[arg(long, value_enum, default_value = "text")]
+    ofrep_object_flags: ObjectFlags,
     /// Serve the document itself, too: environment-document/, to requests with a server key.
     #[arg(long, requires = "environment_key")]
     environment_document: bool,
@@ -75,6 +78,15 @@ enum DisabledFlags {
     Value,
 }
 
+/// As `spec.serve.ofrep.objectFlags`.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ObjectFlags {
+    /// The text.
+    Text,
+    /// The object.
+    Object,
+}
+
 impl Compile {
     /// Does it, and says what came of it.
     ///
@@ -104,6 +116,10 @@ impl Compile {
                 disabled_flags: match self.ofrep_disabled_flags {
                     DisabledFlags::CodeDefault => compile::DisabledFlags::CodeDefault,
                     DisabledFlags::Value => compile::DisabledFlags::Value,
+                },
+                object_flags: match self.ofrep_object_flags {
+                    ObjectFlags::Text => compile::ObjectFlags::Text,
+                    ObjectFlags::Object => compile::ObjectFlags::Object,
                 },
             },
             document: original.as_ref(),

@@ -394,6 +394,8 @@ pub(crate) const SERVES_DOCUMENT: u32 = 8;
 pub(crate) const OFREP_BOOLEANS_ENABLED: u32 = 16;
 /// To OpenFeature, a disabled flag answers its value.
 pub(crate) const OFREP_DISABLED_VALUES: u32 = 32;
+/// To OpenFeature, a text that is a JSON object is told as one.
+pub(crate) const OFREP_OBJECTS: u32 = 64;
 row!(
     /// A constant that a condition can read, as a JSON token.
     Literal, 8, { token: span }

@@ -79,7 +79,7 @@
 //! | patterns | 12 | kind (automaton 0, backtracking 1), offset and length in *programs* |
 //! | programs | bytes | regular expressions |
 //! | keys | 20 | hash of an API key (16), role (client 0, server 1) |
-//! | origin | 20 | one row: environment's name, client key, flags (hide disabled flags 1; without identity: segments that need none 2, all segments 4; the document is served 8; to OpenFeature, booleans answer whether they are enabled 16, disabled flags their value 32; in the second byte one more than the leading hash bits that choose the overrides file, 0: the core has them all) |
+//! | origin | 20 | one row: environment's name, client key, flags (hide disabled flags 1; without identity: segments that need none 2, all segments 4; the document is served 8; to OpenFeature, booleans answer whether they are enabled 16, disabled flags their value 32, and texts that are JSON objects are objects 64; in the second byte one more than the leading hash bits that choose the overrides file, 0: the core has them all) |
 //! | literals | 8 | constants that conditions read, as JSON (span) |
 //! | notes | bytes | what people should know, a line each |
 //! | overrides | bytes | an overrides file with all of them, also where there are none; empty: they do not fit, and are in files of their own |

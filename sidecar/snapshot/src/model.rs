@@ -51,6 +51,8 @@ pub struct Ofrep {
     pub boolean_flags: BooleanFlags,
     /// A disabled flag that has a value.
     pub disabled_flags: DisabledFlags,
+    /// A flag whose value is a text that is a JSON object.
+    pub object_flags: ObjectFlags,
 }
 
 /// What a flag whose value is a boolean answers.
@@ -71,6 +73,16 @@ pub enum DisabledFlags {
     CodeDefault,
     /// Its value all the same.
     Value,
+}
+
+/// What a flag whose value is a text that is a JSON object answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ObjectFlags {
+    /// The text.
+    #[default]
+    Text,
+    /// The object.
+    Object,
 }
 
 /// What `GET flags/` applies.

@@ -1,12 +1,16 @@
 //! OFREP's way of writing a feature.
 //!
 //! A feature with a value answers the value, one without answers whether it is enabled. A disabled feature with a value
-//! has none: the application's own default is used. An environment may choose otherwise in both (`model::Ofrep`). Where there are no variants, the variant is empty rather than absent:
-//! absent is right as well, but openfeature-provider-ofrep 0.3.0 (Python) then gives the default instead of the value.
+//! has none: the application's own default is used. An environment may choose otherwise in these, and have texts that
+//! are JSON objects told as objects (`model::Ofrep`). Where there are no variants, the variant is empty rather than
+//! absent: absent is right as well, but openfeature-provider-ofrep 0.3.0 (Python) then gives the default instead of the
+//! value.
+
+mod object;
 
 use crate::answer::Outcome;
 use crate::evaluation::Evaluation;
-use crate::layout::{OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES};
+use crate::layout::{OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS};
 use crate::role::Role;
 use crate::subject::Subject;
 
@@ -73,7 +77,9 @@ fn write(evaluation: &Evaluation<'_>, outcome: &Outcome<'_>, out: &mut Vec<u8>) 
     };
     if let Some(value) = value {
         out.extend_from_slice(b",\"value\":");
-        out.extend_from_slice(value);
+        if !(chosen(OFREP_OBJECTS) && object::append(value, out)) {
+            out.extend_from_slice(value);
+        }
     }
     out.extend_from_slice(b",\"reason\":\"");
     out.extend_from_slice(outcome.openfeature_reason().as_bytes());

@@ -35,6 +35,14 @@ fn exercise(core: &[u8], overrides: &[&[u8]]) -> Result<usize, ReadError> {
     Ok(out.len())
 }
 
+/// The sample, with texts that are told as objects.
+fn environment() -> model::Environment {
+    let mut environment = sample::environment(3);
+    environment.ofrep.object_flags = model::ObjectFlags::Object;
+    environment.features[0].default.value = r#""{\"a\":[1.5e3,\"\\u00e9\\ud83e\\udd88\"]}""#.to_owned();
+    environment
+}
+
 /// Makes the checksum right again, so that what is behind it is reached.
 fn sealed(mut file: Vec<u8>) -> Vec<u8> {
     if file.len() > 40 {
@@ -46,7 +54,7 @@ fn sealed(mut file: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn a_file_that_is_cut_off_or_damaged_is_refused() {
-    let written = write(&sample::environment(3), usize::MAX).unwrap();
+    let written = write(&environment(), usize::MAX).unwrap();
     let core = &written.files[0].bytes;
     for length in 0..core.len() {
         assert!(Snapshot::read(&core[..length]).is_err(), "{length} bytes");
@@ -62,7 +70,7 @@ fn a_file_that_is_cut_off_or_damaged_is_refused() {
 
 #[test]
 fn another_format_is_refused_with_what_to_do() {
-    let written = write(&sample::environment(3), usize::MAX).unwrap();
+    let written = write(&environment(), usize::MAX).unwrap();
     let with = |place: usize, byte: u8| {
         let mut core = written.files[0].bytes.clone();
         core[place] = byte;

@@ -2,12 +2,26 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use remora_snapshot::model::{BooleanFlags, Context, DisabledFlags, Environment, Feature, Ofrep};
+use remora_snapshot::model::{BooleanFlags, Context, DisabledFlags, Environment, Feature, ObjectFlags, Ofrep};
 use remora_snapshot::{Revision, Role, Snapshot, Subject, write};
 
 /// Flags by what they are and have: `on true` is enabled and has the value `true`.
-const FLAGS: [&str; 8] =
-    ["on null", "off null", "on true", "off true", "on false", "off false", "on \"x\"", "off \"x\""];
+const FLAGS: [&str; 11] = [
+    "on null",
+    "off null",
+    "on true",
+    "off true",
+    "on false",
+    "off false",
+    "on \"x\"",
+    "off \"x\"",
+    r#"on "{\"a\":[{}]}""#,
+    r#"off "{\"a\":[{}]}""#,
+    r#"on "[{}]""#,
+];
+
+/// What of them holds objects, as texts.
+const TEXTS: &str = r#""{\"a\":[{}]}" none "[{}]""#;
 
 /// What each flag answers, and what the snapshot is called.
 fn answers(ofrep: Ofrep) -> (Vec<String>, Revision) {
@@ -35,16 +49,25 @@ fn answers(ofrep: Ofrep) -> (Vec<String>, Revision) {
 
 #[test]
 fn each_choice_changes_what_it_says_and_nothing_else() {
-    let with = |boolean_flags, disabled_flags| answers(Ofrep { boolean_flags, disabled_flags });
-    let expected = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let with = |boolean_flags, disabled_flags| answers(Ofrep { boolean_flags, disabled_flags, ..Ofrep::default() });
+    let expected =
+        |text: &str, objects: &str| [text, objects].join(" ").split(' ').map(str::to_owned).collect::<Vec<_>>();
     let (plain, plain_revision) = answers(Ofrep::default());
-    assert_eq!(plain, expected("true false true none false none \"x\" none"));
+    assert_eq!(plain, expected("true false true none false none \"x\" none", TEXTS));
     let (enabled, revision) = with(BooleanFlags::Enabled, DisabledFlags::CodeDefault);
-    assert_eq!(enabled, expected("true false true false true false \"x\" none"));
+    assert_eq!(enabled, expected("true false true false true false \"x\" none", TEXTS));
     assert_ne!(revision, plain_revision, "whoever has the old answers by their tag gets the new ones");
     let (values, revision) = with(BooleanFlags::Value, DisabledFlags::Value);
-    assert_eq!(values, expected("true false true true false false \"x\" \"x\""));
+    let disabled = r#""{\"a\":[{}]}" "{\"a\":[{}]}" "[{}]""#;
+    assert_eq!(values, expected("true false true true false false \"x\" \"x\"", disabled));
     assert_ne!(revision, plain_revision);
     let (both, _) = with(BooleanFlags::Enabled, DisabledFlags::Value);
-    assert_eq!(both, expected("true false true false true false \"x\" \"x\""));
+    assert_eq!(both, expected("true false true false true false \"x\" \"x\"", disabled));
+    let object_flags = ObjectFlags::Object;
+    let (objects, revision) = answers(Ofrep { object_flags, ..Ofrep::default() });
+    assert_eq!(objects, expected("true false true none false none \"x\" none", r#"{"a":[{}]} none "[{}]""#));
+    assert_ne!(revision, plain_revision);
+    let (values, _) = answers(Ofrep { disabled_flags: DisabledFlags::Value, object_flags, ..Ofrep::default() });
+    let disabled = r#"{"a":[{}]} {"a":[{}]} "[{}]""#;
+    assert_eq!(values, expected("true false true true false false \"x\" \"x\"", disabled));
 }

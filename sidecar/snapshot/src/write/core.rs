@@ -10,10 +10,10 @@ use crate::hash::{Fingerprint, bucket, digest_of};
 use crate::layout::{
     ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER,
     HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction, Key, Literal,
-    OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, Origin, PLAIN, Ranked, Row, SAME_AS, SECTIONS, SERVER_ONLY,
-    SERVES_DOCUMENT, Section, Segment, Slot, Span, Split, TARGETED, Target, UNSERVED, Variant, Word,
+    OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS, Origin, PLAIN, Ranked, Row, SAME_AS, SECTIONS,
+    SERVER_ONLY, SERVES_DOCUMENT, Section, Segment, Slot, Span, Split, TARGETED, Target, UNSERVED, Variant, Word,
 };
-use crate::model::{self, BooleanFlags, Derivation, DisabledFlags, Environment, EnvironmentFlags};
+use crate::model::{self, BooleanFlags, Derivation, DisabledFlags, Environment, EnvironmentFlags, ObjectFlags};
 use crate::overrides;
 use crate::role::Role;
 
@@ -386,6 +386,10 @@ impl Builder {
                 | match environment.ofrep.disabled_flags {
                     DisabledFlags::CodeDefault => 0,
                     DisabledFlags::Value => OFREP_DISABLED_VALUES,
+                }
+                | match environment.ofrep.object_flags {
+                    ObjectFlags::Text => 0,
+                    ObjectFlags::Object => OFREP_OBJECTS,
                 },
         };
         Ok(origin.encode().to_vec())

@@ -3,6 +3,8 @@
 //! Both dialects have one, as server-sent events: OFREP's providers are told to evaluate anew, Flagsmith's SDKs when the
 //! environment changed. An event tells that there is news, not what: so a listener that reads slowly misses none, it is
 //! told of the newest. Who comes back with the identifier of the last event that it saw is told at once what it missed.
+//! Flagsmith's SDKs for servers come back without: they are told at once in any case, for they may have missed something,
+//! and fetch nothing unless they are told.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,7 +112,8 @@ impl Streams {
         };
         let mut changes = changes.subscribe();
         let current = *changes.borrow();
-        if last.is_some_and(|last| last != current.id()) && !current.at.is_zero() {
+        let behind = last.map_or(dialect == Dialect::Flagsmith, |last| last != current.id());
+        if behind && !current.at.is_zero() {
             changes.mark_changed();
         }
         let (teller, listener) = mpsc::channel(1);

@@ -92,7 +92,8 @@ fn flagsmiths_listeners_hear_of_every_revision() {
     assert!(listener.head.contains("cache-control: no-cache\r\n"), "{}", listener.head);
     assert_eq!(listener.chunk().as_deref(), Some(":\n\n"));
     let mut before = 0.0;
-    for revision in 2..5 {
+    for revision in 1..5 {
+        // What there is already is told as well: it may be news to who was away.
         volume.publish_written(&written(revision));
         let event = listener.event();
         assert_eq!(field(&event, "event"), Some("environment_updated"));
@@ -203,6 +204,6 @@ fn streams_end_properly_when_the_process_ends() {
     assert!(server.stop() < Duration::from_millis(500), "{:?}", began.elapsed());
     for listener in &mut listeners {
         assert_eq!(listener.chunk().as_deref(), Some(":\n\n"));
-        assert_eq!(listener.chunk(), None);
+        while listener.chunk().is_some() {}
     }
 }

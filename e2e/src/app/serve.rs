@@ -106,6 +106,9 @@ struct Target {
     /// A socket in the file system, instead of the address.
     #[serde(default)]
     socket: Option<String>,
+    /// The event that was heard last, of a stream.
+    #[serde(default)]
+    last: Option<String>,
 }
 
 async fn forward(
@@ -130,8 +133,11 @@ async fn forward(
 /// The next event of a stream.
 async fn hear(State(known): State<Arc<Known>>, Query(target): Query<Target>) -> Result<String, Failed> {
     let url = format!("{}{}", known.question.ofrep.trim_end_matches('/'), target.path);
-    let request = Request::get(url).body(Bytes::new()).context("no request can be made of this")?;
-    Ok(listen(request).await?)
+    let mut request = Request::get(url);
+    if let Some(last) = target.last {
+        request = request.header("Last-Event-ID", last);
+    }
+    Ok(listen(request.body(Bytes::new()).context("no request can be made of this")?).await?)
 }
 
 #[derive(Deserialize)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use remora_e2e::harness::{App, eventually, with_namespace};
 use serde_json::json;
 
@@ -12,6 +13,10 @@ async fn tell_of_a_changed_flag() -> anyhow::Result<()> {
         let app = case.pod(&App::new("shop").inject("storefront")).await?;
         let flagsmith = format!("/hear?path=/sse/environments/{}/stream", case.client_key());
         let hear = async |path: &str| app.text(path).await;
+        // Who comes for the first time is told what there is: from there on.
+        let current = hear(&flagsmith).await?;
+        let id = current.lines().find_map(|line| line.strip_prefix("id: ")).context("an event has an identifier")?;
+        let flagsmith = format!("{flagsmith}&last={id}");
         let flip = async || {
             // They have to listen before there is something to hear.
             let sidecar = case.port(app.pod(), 4778);

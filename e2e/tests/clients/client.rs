@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::TcpSocket;
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
 
 use crate::sidecar::{PATIENCE, Sidecar};
 
@@ -31,10 +32,13 @@ fn nobody() -> (TcpSocket, String) {
 
 /// A client that has printed its answers.
 pub(crate) struct Client {
+    path: String,
     child: Child,
+    printed: Lines<BufReader<ChildStdout>>,
+    complaints: JoinHandle<String>,
     /// Open for as long as the client shall stay.
-    _stdin: ChildStdin,
-    /// What it printed.
+    stdin: ChildStdin,
+    /// What it printed first.
     pub(crate) answers: Value,
 }
 
@@ -79,7 +83,22 @@ impl Client {
             }
             all
         });
-        let mut printed = BufReader::new(child.stdout.take().unwrap()).lines();
+        let printed = BufReader::new(child.stdout.take().unwrap()).lines();
+        let path = path.to_owned();
+        let mut client = Client { path, child, printed, complaints, stdin, answers: Value::Null };
+        client.answers = client.next_answers().await;
+        client
+    }
+
+    /// Has one that can do it ask once more, and tells what it printed.
+    pub(crate) async fn again(&mut self) -> Value {
+        self.stdin.write_all(b"\n").await.unwrap();
+        self.next_answers().await
+    }
+
+    /// Waits for what it prints next.
+    pub(crate) async fn next_answers(&mut self) -> Value {
+        let Client { path, printed, complaints, .. } = self;
         let answers = async {
             while let Some(line) = printed.next_line().await.unwrap() {
                 if let Some(answers) = line.strip_prefix(MARK) {
@@ -89,17 +108,18 @@ impl Client {
             None
         };
         let answers = tokio::time::timeout(PATIENCE, answers).await;
-        let answers = answers.unwrap_or_else(|_| panic!("{path} gave no answers within {PATIENCE:?}"));
-        let Some(answers) = answers else { panic!("{path} failed:\n{}", complaints.await.unwrap()) };
-        // It may go on printing, until it ends.
-        tokio::spawn(async move { while let Ok(Some(_)) = printed.next_line().await {} });
-        Client { child, _stdin: stdin, answers }
+        match answers.unwrap_or_else(|_| panic!("{path} gave no answers within {PATIENCE:?}")) {
+            Some(answers) => answers,
+            None => panic!("{path} failed:\n{}", complaints.await.unwrap()),
+        }
     }
 
-    /// Lets it end, and tells what it printed.
+    /// Lets it end, and tells what it printed first.
     pub(crate) async fn finish(self) -> Value {
-        let Client { mut child, _stdin: stdin, answers } = self;
+        let Client { mut child, mut printed, stdin, answers, .. } = self;
         drop(stdin);
+        // It may go on printing, until it ends.
+        tokio::spawn(async move { while let Ok(Some(_)) = printed.next_line().await {} });
         let status = tokio::time::timeout(PATIENCE, child.wait()).await.expect("a client ends when it has answered");
         assert!(status.unwrap().success(), "it ends well");
         answers

@@ -11,4 +11,6 @@ mod client;
 mod expected;
 mod flagsmith;
 mod openfeature;
+mod pools;
+mod realtime;
 mod sidecar;

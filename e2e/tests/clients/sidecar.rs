@@ -1,11 +1,13 @@
 //! A sidecar that serves the sample document, as a process.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use remora_e2e::harness::forget_package;
 use reqwest::header::{HeaderMap, HeaderName};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -31,13 +33,33 @@ fn program(name: &str) -> PathBuf {
         cargo.args(std::env::var("CARGO_FLAGS").unwrap_or_default().split_whitespace());
         cargo.args(["-p", "remora-operator", "-p", "remora-sidecar", "--bins"]);
         cargo.args(["--profile", if profile == "debug" { "dev" } else { profile }, "--target-dir"]);
-        let status = cargo.arg(directory.parent().expect("a profile is in target")).status();
+        let status = forget_package(&mut cargo).arg(directory.parent().expect("a profile is in target")).status();
         assert!(status.unwrap().success(), "remora-operator and remora-sidecar could not be built: see above");
         directory
     });
     let path = BUILT.join(name);
     assert!(path.is_file(), "cargo built {name}, but it is not at {}", path.display());
     path
+}
+
+/// Compiles a document to where a sidecar serves it from.
+async fn compile(expected: &Expected, document: &Path, directory: &Path) {
+    let mut compile = Command::new(program("remora-operator"));
+    compile.args(["compile", "--name", "production", "--environment-key", expected.key(Role::Server)]);
+    compile.arg("--environment-document");
+    compile.arg("--document").arg(document).arg("--output").arg(directory);
+    let compiled = compile.output().await.unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+}
+
+/// Waits until something is so.
+pub(crate) async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
+    let wait = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "not within {PATIENCE:?}: {what}");
 }
 
 pub(crate) struct Sidecar {
@@ -55,12 +77,7 @@ impl Sidecar {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("remora-clients-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(name);
-        let mut compile = Command::new(program("remora-operator"));
-        compile.args(["compile", "--name", "production", "--environment-key", expected.key(Role::Server)]);
-        compile.arg("--environment-document");
-        compile.arg("--document").arg(document()).arg("--output").arg(&directory);
-        let compiled = compile.output().await.unwrap();
-        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        compile(expected, &document(), &directory).await;
 
         let mut serve = Command::new(program("remora-sidecar"));
         serve.arg("--snapshots").arg(&directory).args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
@@ -83,6 +100,14 @@ impl Sidecar {
         Sidecar { child, directory, http, data, admin }
     }
 
+    /// Has it serve another document, as delivery does.
+    pub(crate) async fn publish(&self, expected: &Expected, document: &Value) {
+        let path = self.directory.with_extension("json");
+        tokio::fs::write(&path, document.to_string()).await.unwrap();
+        compile(expected, &path, &self.directory).await;
+        tokio::fs::remove_file(&path).await.unwrap();
+    }
+
     /// Tells it to end, and waits until it has.
     pub(crate) async fn stop(mut self) {
         let id = self.child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())).expect("it runs");
@@ -93,20 +118,29 @@ impl Sidecar {
 
     /// How many answers it gave.
     pub(crate) async fn answers(&self, route: &str, class: &str) -> u64 {
+        self.metric(&format!("remora_sidecar_requests_total{{route=\"{route}\",status=\"{class}\"}}")).await
+    }
+
+    /// A number among its metrics; none is zero.
+    async fn metric(&self, name: &str) -> u64 {
         let page = self.http.get(format!("{}/metrics", self.admin)).send().await.unwrap().text().await.unwrap();
-        let metric = format!("remora_sidecar_requests_total{{route=\"{route}\",status=\"{class}\"}} ");
-        page.lines().find_map(|line| line.strip_prefix(&metric)?.parse().ok()).unwrap_or_default()
+        let number = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+        page.lines().find_map(number).unwrap_or_default()
     }
 
     /// Waits until it gave such an answer.
     pub(crate) async fn await_answer(&self, route: &str, class: &str) {
-        let wait = async {
-            while self.answers(route, class).await == 0 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let waited = tokio::time::timeout(PATIENCE, wait).await;
-        assert!(waited.is_ok(), "no answer {class} to {route} within {PATIENCE:?}");
+        eventually(&format!("an answer {class} to {route}"), async || self.answers(route, class).await > 0).await;
+    }
+
+    /// Waits until somebody listens.
+    pub(crate) async fn await_listener(&self) {
+        eventually("somebody who listens", async || self.metric("remora_sidecar_streams").await > 0).await;
+    }
+
+    /// Where its answers come from.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.data.trim_start_matches("http://").parse().expect("an address")
     }
 
     /// An answer to a plain request, which has to be JSON and 200.

@@ -1,0 +1,69 @@
+//! Connections that clients keep and do not use: whoever closes them, the next request is answered, and at its first try.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use serde_json::json;
+use tokio::net::TcpStream;
+
+use crate::client::Client;
+use crate::expected::{Expected, Role};
+use crate::sidecar::{Sidecar, eventually};
+
+/// How many connections a sidecar has open at most.
+const MOST: usize = 512;
+
+/// The ports of those who are connected to an address of IPv4, as the kernel lists them.
+fn connected(address: SocketAddr) -> BTreeSet<u16> {
+    let port = |column: &str| u16::from_str_radix(column.split_once(':')?.1, 16).ok();
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
+    // Theirs, ours, and the state, which is 01 while both sides are open.
+    rows.filter(|row| port(row[1]) == Some(address.port()) && row[3] == "01").filter_map(|row| port(row[2])).collect()
+}
+
+/// Runs a client that asks once, and again after its connection has been closed by the sidecar, which needs room. With
+/// `closes`, the client closes one by itself before that, when it was idle for as long as it likes.
+async fn is_answered_at_once(path: &str, closes: bool) {
+    let expected = Expected::read();
+    let sidecar = Sidecar::start(&expected).await;
+    let answer = json!({"flag": [true, 25]});
+    let mut client = Client::run(path, Some(&sidecar), expected.plan(Role::Client)).await;
+    assert_eq!(client.answers, answer);
+    let address = sidecar.address();
+    if closes {
+        eventually("the client closes what it does not use", async || connected(address).is_empty()).await;
+        assert_eq!(client.again().await, answer);
+    }
+    let kept = connected(address);
+    assert_eq!(client.again().await, answer);
+    if !closes {
+        assert_eq!((kept.len(), connected(address)), (1, kept.clone()), "it keeps a connection, and uses it");
+    }
+
+    let mut others = Vec::new();
+    while others.len() < MOST {
+        others.push(TcpStream::connect(address).await.unwrap());
+    }
+    eventually("the longest idle connection makes room", async || connected(address).is_disjoint(&kept)).await;
+    drop(others);
+    assert_eq!(client.again().await, answer);
+    assert_eq!(sidecar.answers("identities", "2xx").await, if closes { 4 } else { 3 }, "each at its first try");
+    client.finish().await;
+    sidecar.stop().await;
+}
+
+#[tokio::test]
+async fn python() {
+    is_answered_at_once("python/flagsmith_again.py", false).await;
+}
+
+#[tokio::test]
+async fn node() {
+    is_answered_at_once("node/flagsmith_nodejs_again.js", true).await;
+}
+
+#[tokio::test]
+async fn rust() {
+    is_answered_at_once("rust/flagsmith_again", false).await;
+}

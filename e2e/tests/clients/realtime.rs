@@ -1,0 +1,56 @@
+//! Clients that are told of changes: they hear of a flag that is flipped, and ask only then.
+
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::expected::{Expected, Role};
+use crate::sidecar::{Sidecar, document};
+
+/// The flag that is flipped; it has no value.
+const FLAG: &str = "dark_mode";
+
+/// The sample, changed just now: with the flag as it is told.
+fn changed(enabled: bool) -> Value {
+    let mut document: Value = serde_json::from_slice(&std::fs::read(document()).unwrap()).unwrap();
+    document["updated_at"] = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6f+00:00").to_string().into();
+    let states = document["feature_states"].as_array_mut().unwrap();
+    let flag = states.iter_mut().find(|state| state["feature"]["name"] == FLAG).expect("the sample has the flag");
+    flag["enabled"] = enabled.into();
+    document
+}
+
+/// Runs a client that tells of the flag as often as it changes. `route` is what it asks for its flags.
+async fn hears_of_changes(path: &str, role: Role, route: &str) {
+    let expected = Expected::read();
+    let sidecar = Sidecar::start(&expected).await;
+    let mut plan = expected.plan(role);
+    plan["flag"] = FLAG.into();
+    let mut client = Client::run(path, Some(&sidecar), plan).await;
+    assert_eq!(client.answers, json!({"flag": [false, null]}));
+    sidecar.await_listener().await;
+    let flips = [true, false, true];
+    for enabled in flips {
+        sidecar.publish(&expected, &changed(enabled)).await;
+        assert_eq!(client.next_answers().await, json!({"flag": [enabled, null]}));
+    }
+    // Once at the beginning, once when it began to listen, and once each time it was told: it does not poll.
+    let asked = sidecar.answers(route, "2xx").await;
+    assert!((1..=2 + flips.len() as u64).contains(&asked), "{path} asked {asked} times");
+    client.finish().await;
+    sidecar.stop().await;
+}
+
+#[tokio::test]
+async fn python() {
+    hears_of_changes("python/flagsmith_realtime.py", Role::Server, "environment_document").await;
+}
+
+#[tokio::test]
+async fn browser() {
+    hears_of_changes("node/flagsmith_js_realtime.js", Role::Client, "flags").await;
+}
+
+#[tokio::test]
+async fn openfeature_web() {
+    hears_of_changes("node/ofrep_web_realtime.js", Role::Client, "ofrep_flags").await;
+}

@@ -8,9 +8,14 @@ cd "$(dirname "$0")/.."
 document=${1:-e2e/demo/document.json}
 port=${REMORA_PORT:-4777}
 [ -r "$document" ] || fail "$document cannot be read: name a document as Flagsmith's environment-document/ answers it"
-# shellcheck disable=SC2086
-cargo build --quiet ${CARGO_FLAGS-} -p remora-operator -p remora-sidecar --bins
+command -v cargo >/dev/null || fail "cargo is missing: please install Rust"
+command -v cc >/dev/null || fail "a C compiler is missing: please install one (on Debian: gcc)"
 built=${CARGO_TARGET_DIR:-target}/debug
+mkdir -p "$built"
+progress() { crates "$1"; }
+say "building remora-operator, to compile the document, and remora-sidecar, to serve it: minutes the first time"
+# shellcheck disable=SC2086
+slowly "both" "$built/taste.log" cargo build ${CARGO_FLAGS-} -p remora-operator -p remora-sidecar --bins
 snapshots=$(mktemp -d)
 trap 'rm -rf "$snapshots"' EXIT
 "$built/remora-operator" compile --document "$document" --output "$snapshots" --environment-key ser.taste \

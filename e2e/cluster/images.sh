@@ -16,11 +16,7 @@ export RUSTFLAGS="${RUSTFLAGS-} -C target-feature=+crt-static"
 quick=(--profile local --config 'profile.local.inherits="release"' --config 'profile.local.debug=0'
   --config 'profile.local.lto="off"' --config 'profile.local.strip="symbols"')
 
-progress() {
-  local last
-  last=$(grep -E '^ +(Compiling|Downloaded|Downloading)' "$1" | tail -n 1)
-  printf '%s' "${last:+, $(grep -c '^ *Compiling' "$1") crates; at $(awk '{ print $2 }' <<<"$last")}"
-}
+progress() { crates "$1"; }
 cd ../..
 built=$(realpath -m "${CARGO_TARGET_DIR:-target}")/$target
 mkdir -p "$built"

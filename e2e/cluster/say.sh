@@ -9,6 +9,13 @@ fail() {
 # say MESSAGE: with the seconds since the script began.
 say() { printf '%4ds  %s\n' "$SECONDS" "$*"; }
 
+# crates LOG: how far cargo came.
+crates() {
+  local last
+  last=$(grep -E '^ +(Compiling|Downloaded|Downloading)' "$1" | tail -n 1)
+  printf '%s' "${last:+, $(grep -c '^ *Compiling' "$1") crates; at $(awk '{ print $2 }' <<<"$last")}"
+}
+
 # slowly WHAT LOG COMMAND...: runs the command with its output in LOG, and tells every ten seconds that it is at
 # work and how far it came: `progress LOG`, where a script defines it. A failure shows the end of the log.
 slowly() {

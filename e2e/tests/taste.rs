@@ -11,6 +11,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use remora_e2e::harness::forget_package;
 use serde_json::Value;
 
 /// Two ports in a row that are free.
@@ -29,7 +30,7 @@ fn port() -> u16 {
 fn what_it_prints_gets_flags() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned();
-    let mut taste = Command::new(root.join("e2e/taste.sh"))
+    let mut taste = forget_package(&mut Command::new(root.join("e2e/taste.sh")))
         .env("REMORA_PORT", port().to_string())
         .env("CARGO_TARGET_DIR", target)
         .stdout(Stdio::piped())

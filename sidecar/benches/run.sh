@@ -14,6 +14,7 @@ quick=(--profile local --config 'profile.local.inherits="release"' --config 'pro
   --config 'profile.local.lto="off"' --config 'profile.local.strip="symbols"')
 mkdir -p "$built"
 log=$built/bench.log
+progress() { crates "$1"; }
 slowly "remora-sidecar" "$log" cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-sidecar
 slowly "bare hyper" "$log" cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-bench \
   --no-default-features --bin limit --bin serialize

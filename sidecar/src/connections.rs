@@ -52,7 +52,7 @@ impl Limits {
     pub(crate) fn of(connections: usize) -> Limits {
         Limits {
             connections,
-            idle: Duration::from_secs(120),
+            idle: Duration::from_secs(30 * 60),
             receive: Duration::from_secs(10),
             send: Duration::from_secs(30),
             drain: Duration::from_millis(800),
@@ -391,6 +391,23 @@ mod tests {
         std::fs::remove_file(&path).unwrap_or_default();
     }
 
+    /// For how long clients keep a connection that they do not use, if nobody tells them otherwise. Others keep theirs
+    /// until it is closed (Python's requests), and look whether it was before they use it.
+    const KEPT: [(&str, Duration); 5] = [
+        ("undici, the fetch of Node", Duration::from_secs(4)),
+        ("reqwest", Duration::from_secs(90)),
+        ("Go's net/http", Duration::from_secs(90)),
+        ("OkHttp", Duration::from_secs(5 * 60)),
+        ("java.net.http of Java 17", Duration::from_secs(20 * 60)),
+    ];
+
+    #[test]
+    fn it_is_clients_who_close_what_they_do_not_use() {
+        for (client, kept) in KEPT {
+            assert!(Limits::of(1).idle > kept, "{client} may write into a connection that is being closed");
+        }
+    }
+
     #[test]
     fn a_connection_is_overdue_by_what_it_is_doing() {
         let clock = Arc::new(AtomicU32::new(100));
@@ -403,7 +420,7 @@ mod tests {
             clock.store(start, Ordering::Relaxed);
             overdue
         };
-        assert!(!overdue_after(120) && overdue_after(121));
+        assert!(!overdue_after(1800) && overdue_after(1801));
         progress.receiving();
         assert!(!overdue_after(10) && overdue_after(11));
         clock.store(105, Ordering::Relaxed);
@@ -414,7 +431,7 @@ mod tests {
         progress.answering();
         assert!(!overdue_after(30) && overdue_after(31));
         progress.flushed();
-        assert!(!overdue_after(120) && overdue_after(121));
+        assert!(!overdue_after(1800) && overdue_after(1801));
         progress.streaming();
         assert!(!overdue_after(100_000), "who listens may be silent");
         progress.telling();

@@ -109,6 +109,34 @@ fn heads_are_bounded() {
 }
 
 #[test]
+fn bodies_are_as_deep_as_they_may_be_and_no_deeper() {
+    let (_directory, server) = serving();
+    let nested =
+        |depth: usize| format!("{}{}", "[{\"a\":".repeat(depth / 2), "}]".repeat(depth / 2)).replace(":}", ":0}");
+    // One who behaves has a connection all the time.
+    let mut good = Connection::open(server.data);
+    let mut bad = Connection::open(server.data);
+    for (path, head, tail, refused) in [
+        (IDENTITIES, "{\"identifier\":\"x\",\"more\":", "}", 422),
+        ("/api/v1/identities/assignment/", "{\"identifier\":\"x\",\"more\":", "}", 422),
+        ("/ofrep/v1/evaluate/flags", "{\"context\":{\"targetingKey\":\"x\",\"more\":", "}}", 400),
+        ("/ofrep/v1/evaluate/flags/banner", "{\"context\":{\"targetingKey\":\"x\",\"more\":", "}}", 400),
+        ("/api/v1/analytics/flags/", "{\"banner\":", "}", 422),
+    ] {
+        for (depth, status) in [(64, 200), (66, refused), (1_000_000, refused)] {
+            let body = [head, &nested(depth), tail].concat();
+            let body = &body.as_bytes()[..body.len().min(1024 * 1024)];
+            let answer = bad.request("POST", path, &CLIENT, Some(body)).unwrap();
+            assert_eq!(answer.status, status, "{path} {depth}: {}", answer.body);
+            let told = answer.body.contains("nested deeper than 64 lists and objects");
+            assert_eq!(told, status != 200, "{path} {depth}: {}", answer.body);
+            let answer = good.request("GET", "/api/v1/flags/", &CLIENT, None).unwrap();
+            assert_eq!(answer.body, client_flags(1));
+        }
+    }
+}
+
+#[test]
 fn deep_and_odd_bodies_cost_nothing() {
     let (_directory, server) = serving();
     let deep = format!("{{\"identifier\":\"x\",\"more\":{}{}}}", "[".repeat(500_000), "]".repeat(500_000));

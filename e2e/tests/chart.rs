@@ -185,7 +185,7 @@ ClusterRole remora-controller: get,list,watch featureenvironments
 ClusterRole remora-controller: get,patch featureenvironments/status 
 ClusterRole remora-controller: update featureenvironments/finalizers 
 ClusterRole remora-controller: get,list,watch,create,patch,delete configmaps 
-ClusterRole remora-controller: get secrets 
+ClusterRole remora-controller: get,create,patch,delete secrets 
 ClusterRole remora-controller: create,patch events 
 ClusterRole remora-controller: list,patch pods 
 ClusterRole remora-controller: get namespaces 
@@ -238,6 +238,18 @@ fn chosen_namespaces_only() {
     let only = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["payments", "shop"]});
     let selected = webhook["namespaceSelector"]["matchExpressions"].as_array().unwrap();
     assert!(selected.contains(&only), "{selected:?}");
+}
+
+/// Where pods are never injected, nothing is published either.
+#[test]
+fn nothing_is_published_where_nobody_is_injected() {
+    let objects = render(&json!({"webhook": {"excludedNamespaces": ["payments", "kube-system"]}}));
+    let policy = &get(&objects, "ValidatingAdmissionPolicy", "remora-controller-objects")["spec"];
+    let expression = policy["validations"][2]["expression"].as_str().unwrap();
+    let excluded = "['kube-system', 'kube-public', 'kube-node-lease', 'remora-system', 'payments']";
+    assert_eq!(expression, format!("!(request.namespace in {excluded})"));
+    let binding = &get(&objects, "ValidatingAdmissionPolicyBinding", "remora-controller-objects")["spec"];
+    assert_eq!(binding["validationActions"], json!(["Deny"]));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use kube::{CustomResource, CustomResourceExt, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    delivery::Delivery,
+    delivery::{Carrier, Delivered, Delivery},
     duration::{InvalidPeriod, Period},
     guard::Guard,
     prune::{FeatureRules, Keep, PruneRules},

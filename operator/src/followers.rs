@@ -20,7 +20,12 @@ use tokio::task::JoinHandle;
 
 pub use self::ask::Asker;
 use self::rounds::attend;
-use crate::{api::Pods, names::EnvironmentName, nudge::Nudger, wake::Wake};
+use crate::{
+    api::{Carrier, Pods},
+    names::EnvironmentName,
+    nudge::Nudger,
+    wake::Wake,
+};
 
 /// What pods should serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +40,10 @@ pub struct Subject {
     pub revision: String,
     /// The bytes of it.
     pub bytes: usize,
+    /// The kind of the objects that carry it.
+    pub carrier: Carrier,
+    /// How many of them have identity overrides.
+    pub overrides_files: usize,
     /// Whether pods are nudged.
     pub nudge: bool,
 }
@@ -84,6 +93,20 @@ impl Followers {
             attended.insert(key.clone(), Attended { subject, found, task });
         }
         attended.get(&key).and_then(|attended| lock(&attended.found).clone())
+    }
+
+    /// How many pods mount objects of this kind for the environment.
+    ///
+    /// # Errors
+    /// If the API server does not list the pods.
+    pub async fn mounting(
+        &self,
+        namespace: &str,
+        environment: &EnvironmentName,
+        carrier: Carrier,
+    ) -> Result<usize, crate::pods::Error> {
+        let pods = pods::list(&self.means.client, namespace, environment).await?;
+        Ok(pods.iter().filter(|pod| pod.volume.is_some_and(|volume| volume.carrier == carrier)).count())
     }
 
     /// Stops asking for this environment.

@@ -1,6 +1,6 @@
 //! Puts the sidecar into a pod: a decision and a patch, both pure functions of the pod as it came.
 //!
-//! [`decide`] reads the annotations of the pod and of its namespace and says whether, and with what, it is to be injected;
+//! [`asked_for`] says which environments have to be looked up first. [`decide`] reads the annotations of the pod and of its namespace and says whether, and with what, it is to be injected;
 //! [`patch`] turns that [`Plan`] into JSON Patch operations; [`lacks_sidecar`] judges a pod that exists already. None knows of
 //! a cluster, a clock or a socket.
 //!
@@ -16,6 +16,7 @@ mod annotations;
 mod audit;
 mod decide;
 mod duration;
+mod layout;
 mod patch;
 mod plan;
 mod pod;
@@ -25,7 +26,8 @@ mod resources;
 
 pub use annotations::Invalid;
 pub use audit::{Lack, is_candidate, lacks_sidecar};
-pub use decide::{Config, Decision, Place, Reason, Refusal, decide};
+pub use decide::{Config, Decision, Place, Reason, Refusal, asked_for, decide};
+pub use layout::{Layout, Layouts};
 pub use patch::patch;
 pub use plan::Plan;
 pub use pod::Malformed;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! [`fetch`] brings a document from Flagsmith or from an object in the cluster, `prune` drops what nobody asked for, `compile`
-//! makes the bytes that the sidecar evaluates in place, [`publish`] writes them to ConfigMaps beside the
+//! makes the bytes that the sidecar evaluates in place, [`publish`] writes them to ConfigMaps or Secrets beside the
 //! FeatureEnvironment, and [`report`] says in its status, in Events and in [`metrics`] what happened. [`reconcile`] is the
 //! sentence, and decides when it is said again; [`realtime`] has it said before its time, and [`guard`] holds back what looks wrong
 //! until it is confirmed. [`nudge`] and [`followers`] see to it that pods serve what was published.

@@ -19,6 +19,9 @@ pub const CONTROLLER: &str = "remora-controller";
 /// The major version of the snapshot format, as it appears in names and labels.
 pub const FORMAT: &str = "v1";
 
+/// The type of Secrets that carry snapshots. The chart's admission policy lets the controller write no other.
+pub const SNAPSHOT_TYPE: &str = "remora.dev/snapshot";
+
 /// The longest name of an environment: names of objects and volumes are made of it.
 pub const ENVIRONMENT_MAX: usize = 40;
 
@@ -120,8 +123,8 @@ impl EnvironmentName {
         &self.0
     }
 
-    /// The ConfigMap that carries `file` of this environment.
-    pub fn config_map(&self, file: &str) -> String {
+    /// The object that carries `file` of this environment.
+    pub fn object(&self, file: &str) -> String {
         format!("remora-{self}-{FORMAT}-{file}")
     }
 
@@ -190,11 +193,11 @@ mod tests {
     #[test]
     fn object_and_volume_names_fit_what_kubernetes_allows() {
         let longest: EnvironmentName = "x".repeat(40).parse().unwrap();
-        assert!(longest.config_map(&files::overrides(99)).len() <= 253);
+        assert!(longest.object(&files::overrides(99)).len() <= 253);
         assert!(longest.volume().len() <= 63);
         let short: EnvironmentName = "storefront".parse().unwrap();
-        assert_eq!(short.config_map(files::CORE), "remora-storefront-v1-core");
-        assert_eq!(short.config_map(&files::overrides(3)), "remora-storefront-v1-overrides-03");
+        assert_eq!(short.object(files::CORE), "remora-storefront-v1-core");
+        assert_eq!(short.object(&files::overrides(3)), "remora-storefront-v1-overrides-03");
         let (revision, digest) = ("0123456789ab", "f".repeat(64));
         assert_eq!(short.past_object(files::CORE, revision, &digest), "remora-storefront-v1-history-0123456789ab-core");
         assert_eq!(

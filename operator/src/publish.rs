@@ -1,14 +1,15 @@
-//! Writes snapshots to ConfigMaps, and keeps them as they were written. Needs the client.
+//! Writes snapshots to ConfigMaps or Secrets, and keeps them as they were written. Needs the client.
 //!
-//! Override shards come first and the core last, so that a core never tells of a shard that is not there. What is in the
-//! cluster is known from one watch of metadata, so that nothing is asked and nothing written while nothing changed. Objects
-//! of others are never touched. Objects that the core no longer tells of are deleted only after a while: pods that have not
+//! Override shards come first and the core last, so that a core never tells of a shard that is not there. Which ConfigMaps
+//! are in the cluster is known from one watch of metadata, so that nothing is asked and nothing written while nothing
+//! changed; Secrets are looked at now and then. Objects of others are never touched. Objects that the core no longer tells of are deleted only after a while: pods that have not
 //! followed yet may still read the old core.
 
 mod error;
 mod history;
 mod object;
 mod record;
+mod shelf;
 mod snapshot;
 mod write;
 
@@ -26,7 +27,6 @@ use kube::{
 use remora_snapshot::files;
 use tokio::sync::OnceCell;
 
-use self::object::{Verdict, Wanted};
 pub use self::{
     error::Error,
     object::Owner,
@@ -34,7 +34,14 @@ pub use self::{
     snapshot::{File, Snapshot},
     write::is_terminating,
 };
-use crate::names::{annotation, label};
+use self::{
+    object::{Verdict, Wanted},
+    shelf::Shelf,
+};
+use crate::{
+    api::Carrier,
+    names::{annotation, label},
+};
 
 /// How long a shard that no core tells of stays.
 pub const SURPLUS_GRACE: Duration = Duration::from_secs(600);
@@ -48,16 +55,19 @@ pub struct Publisher {
     objects: Objects,
     /// A store wakes the last of those who wait for it, and no other: one waits for all.
     ready: OnceCell<()>,
+    shelf: Shelf,
     grace: Duration,
 }
 
 /// What is remembered of an environment's objects between two publications. Nothing of it is needed: it spares requests.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Versions after our last write, by name.
-    written: HashMap<String, String>,
-    /// Since when an object belongs to no file, by name.
-    surplus: HashMap<String, Instant>,
+    /// Versions after our last write, by kind and name.
+    written: HashMap<(Carrier, String), String>,
+    /// Since when an object belongs to no file, by kind and name.
+    surplus: HashMap<(Carrier, String), Instant>,
+    /// When Secrets were last looked at.
+    looked: Option<Instant>,
 }
 
 /// That a snapshot is published.
@@ -72,7 +82,7 @@ pub struct Published {
 impl Publisher {
     /// A publisher that knows the cluster by `objects`, and deletes what is in surplus after `grace`.
     pub fn new(client: Client, objects: Objects, grace: Duration) -> Self {
-        Self { client, objects, ready: OnceCell::new(), grace }
+        Self { client, objects, ready: OnceCell::new(), shelf: Shelf::default(), grace }
     }
 
     /// Waits until the cluster is known.
@@ -86,18 +96,29 @@ impl Publisher {
         self.ready.get_or_init(known).await;
     }
 
-    /// The revision that is published for this owner, as far as its core tells.
+    /// How long objects stay that nobody needs any more: not everybody has heard.
+    pub fn grace(&self) -> Duration {
+        self.grace
+    }
+
+    /// The revision that is published for this owner, as far as its core tells: in objects of its kind, or else of the other.
     pub fn revision(&self, owner: &Owner) -> Option<String> {
-        object::annotation(&self.core(owner)?, annotation::REVISION).map(str::to_owned)
+        let core = self.core(owner).or_else(|| self.core(&owner.former()?))?;
+        object::annotation(&core, annotation::REVISION).map(str::to_owned)
     }
 
     /// What was written down when it was published; none by a version that did not, or where somebody altered it.
     pub fn record(&self, owner: &Owner) -> Option<Record> {
-        object::record(&self.core(owner)?)
+        if let Some(core) = self.core(owner) {
+            return object::record(&core);
+        }
+        // Copies of earlier revisions are of the kind that was.
+        let former = object::record(&self.core(&owner.former()?)?)?;
+        Some(Record { history: Vec::new(), ..former })
     }
 
     fn core(&self, owner: &Owner) -> Option<ObjectMeta> {
-        let core = self.known(owner, &owner.environment.config_map(files::CORE))?;
+        let core = self.known(owner, &owner.environment.object(files::CORE))?;
         (owner.owns(&core) && core.deletion_timestamp.is_none()).then_some(core)
     }
 
@@ -110,6 +131,20 @@ impl Publisher {
         ledger: &mut Ledger,
     ) -> Result<Published, Error> {
         fits(snapshot)?;
+        let mut published = self.write(owner, snapshot, record, ledger).await?;
+        if let Some(former) = owner.former() {
+            published.written += self.write(&former, snapshot, record, ledger).await?.written;
+        }
+        Ok(published)
+    }
+
+    async fn write(
+        &self,
+        owner: &Owner,
+        snapshot: &Snapshot,
+        record: Option<&Record>,
+        ledger: &mut Ledger,
+    ) -> Result<Published, Error> {
         let (mut objects, mut outdated) = (Vec::new(), Vec::new());
         for file in &snapshot.files {
             let wanted = owner.live(file, snapshot, record);
@@ -119,13 +154,27 @@ impl Publisher {
             }
         }
         for wanted in &outdated {
-            let version = write::apply(&self.client, &owner.namespace, &owner.object(wanted)).await?;
-            ledger.written.extend(version.map(|version| (wanted.name.clone(), version)));
+            let version = self.apply(owner, wanted).await?;
+            ledger.written.extend(version.map(|version| ((owner.carrier, wanted.name.clone()), version)));
         }
         let past = record.map(|record| history::names(owner, &record.history)).unwrap_or_default();
         let needed = |name: &str| past.contains(name) || objects.iter().any(|object| object == name);
         self.clear_surplus(owner, needed, ledger).await?;
         Ok(Published { objects, written: outdated.len() })
+    }
+
+    /// Deletes all objects of the kind that was before.
+    pub async fn withdraw_former(&self, owner: &Owner) -> Result<(), Error> {
+        let Some(former) = owner.former() else { return Ok(()) };
+        for found in self.last_first(&former) {
+            self.delete(&former, &found).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets environments that are gone.
+    pub fn retain(&self, is_there: impl Fn(&str, &str) -> bool) {
+        self.shelf.retain(is_there);
     }
 
     /// What is published, for when it cannot be compiled again. None unless all of it is there and whole.
@@ -134,6 +183,8 @@ impl Publisher {
             return Ok(None);
         };
         let record = self.record(owner);
+        let former = if self.core(owner).is_none() { owner.former() } else { None };
+        let owner = former.as_ref().unwrap_or(owner);
         let mut files = Vec::new();
         for found in self.all(owner) {
             let name = found.name.as_deref().unwrap_or_default();
@@ -150,27 +201,48 @@ impl Publisher {
 
     /// The file that an object carries. None unless it is there and whole.
     async fn read(&self, owner: &Owner, name: &str) -> Result<Option<File>, Error> {
-        let Some(object) = write::read(&self.client, &owner.namespace, name).await? else {
+        let Some(object) = self.calls(owner).read(name).await? else {
             return Ok(None);
         };
-        let entry = object.binary_data.into_iter().flatten().next();
-        let file = entry.map(|(name, bytes)| File::new(name, bytes.0));
+        let file = object.content.into_iter().next().map(|(name, bytes)| File::new(name, bytes.0));
         let digest = object::annotation(&object.metadata, annotation::CONTENT);
         Ok(file.filter(|file| Some(file.digest.as_str()) == digest))
     }
 
+    /// Writes the object, and returns its new version.
+    async fn apply(&self, owner: &Owner, wanted: &Wanted<'_>) -> Result<Option<String>, Error> {
+        let applied = self.calls(owner).apply(wanted).await?;
+        let version = applied.resource_version.clone();
+        if owner.carrier == Carrier::Secret {
+            self.shelf.put(owner, &wanted.name, Some(applied));
+        }
+        Ok(version)
+    }
+
+    async fn delete(&self, owner: &Owner, found: &ObjectMeta) -> Result<(), Error> {
+        self.calls(owner).delete(found).await?;
+        if owner.carrier == Carrier::Secret {
+            self.shelf.put(owner, found.name.as_deref().unwrap_or_default(), None);
+        }
+        Ok(())
+    }
+
     async fn look_at(&self, owner: &Owner, wanted: &Wanted<'_>, ledger: &Ledger) -> Result<Verdict, Error> {
-        let found = match self.known(owner, &wanted.name) {
-            Some(found) => Some(found),
-            // Not ours by its label, but perhaps there.
-            None => write::metadata(&self.client, &owner.namespace, &wanted.name).await?,
-        };
-        let Some(found) = found else {
+        let Some(found) = self.find(owner, &wanted.name).await? else {
             return Ok(Verdict::Outdated);
         };
-        match owner.verdict(&found, wanted, ledger.written.get(&wanted.name).map(String::as_str)) {
-            Verdict::Foreign => Err(Error::Conflict(wanted.name.clone())),
+        let written = ledger.written.get(&(owner.carrier, wanted.name.clone()));
+        match owner.verdict(&found, wanted, written.map(String::as_str)) {
+            Verdict::Foreign => Err(Error::Conflict(owner.called(&wanted.name))),
             verdict => Ok(verdict),
+        }
+    }
+
+    /// The object of this name, also where it is not known: then it is not ours by its label, but perhaps there.
+    async fn find(&self, owner: &Owner, name: &str) -> Result<Option<ObjectMeta>, Error> {
+        match self.known(owner, name) {
+            Some(found) => Ok(Some(found)),
+            None => self.calls(owner).metadata(name).await,
         }
     }
 
@@ -180,37 +252,53 @@ impl Publisher {
         needed: impl Fn(&str) -> bool,
         ledger: &mut Ledger,
     ) -> Result<(), Error> {
-        let surplus: Vec<ObjectMeta> =
-            self.all(owner).filter(|found| !found.name.as_deref().is_some_and(&needed)).collect();
-        ledger.surplus.retain(|name, _| surplus.iter().any(|found| found.name.as_ref() == Some(name)));
+        let mut surplus = self.last_first(owner);
+        surplus.retain(|found| !found.name.as_deref().is_some_and(&needed));
+        let is_surplus = |name: &str| surplus.iter().any(|found| found.name.as_deref() == Some(name));
+        ledger.surplus.retain(|(carrier, name), _| *carrier != owner.carrier || is_surplus(name));
         let now = Instant::now();
         for found in surplus {
-            let since = *ledger.surplus.entry(found.name.clone().unwrap_or_default()).or_insert(now);
+            let name = found.name.clone().unwrap_or_default();
+            let since = *ledger.surplus.entry((owner.carrier, name)).or_insert(now);
             if now.duration_since(since) >= self.grace {
-                write::delete(&self.client, &owner.namespace, &found).await?;
+                self.delete(owner, &found).await?;
             }
         }
         Ok(())
     }
 
     fn known(&self, owner: &Owner, name: &str) -> Option<ObjectMeta> {
-        let reference = ObjectRef::new(name).within(&owner.namespace);
-        self.objects.get(&reference).map(|found| found.metadata.clone())
+        match owner.carrier {
+            Carrier::ConfigMap => {
+                let reference = ObjectRef::new(name).within(&owner.namespace);
+                self.objects.get(&reference).map(|found| found.metadata.clone())
+            }
+            Carrier::Secret => self.shelf.get(owner, name),
+        }
+    }
+
+    /// All objects of this owner, the highest number first: what is numbered has no gap when only some are deleted.
+    fn last_first(&self, owner: &Owner) -> Vec<ObjectMeta> {
+        let mut all = self.all(owner);
+        all.sort_by(|a, b| b.name.cmp(&a.name));
+        all
     }
 
     /// All objects of this owner.
-    fn all(&self, owner: &Owner) -> impl Iterator<Item = ObjectMeta> {
+    fn all(&self, owner: &Owner) -> Vec<ObjectMeta> {
         let of_owner = |found: &ObjectMeta| {
             let environment = found.labels.as_ref().and_then(|labels| labels.get(label::ENVIRONMENT));
             found.namespace.as_ref() == Some(&owner.namespace)
                 && environment.map(String::as_str) == Some(owner.environment.as_str())
                 && owner.owns(found)
         };
-        self.objects
-            .state()
-            .into_iter()
-            .filter(move |found| of_owner(&found.metadata))
-            .map(|found| found.metadata.clone())
+        match owner.carrier {
+            Carrier::ConfigMap => {
+                let all = self.objects.state();
+                all.iter().map(|found| &found.metadata).filter(|found| of_owner(found)).cloned().collect()
+            }
+            Carrier::Secret => self.shelf.all(owner).into_iter().filter(of_owner).collect(),
+        }
     }
 }
 

@@ -110,7 +110,10 @@ pub async fn reconcile(
     context.publisher.ready().await;
     let turn = Turn::new(&context, environment);
     let uid = Uid(environment.uid().unwrap_or_default());
-    let mut memory = context.memories.take(&uid).unwrap_or_else(|| turn.first_memory(&uid));
+    let mut memory = match context.memories.take(&uid) {
+        Some(memory) => memory,
+        None => turn.first_memory(&uid).await,
+    };
     let outcome = turn.run(&mut memory).await;
     context.memories.put(uid, memory);
     outcome

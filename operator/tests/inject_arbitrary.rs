@@ -175,7 +175,7 @@ proptest! {
     #[test]
     fn a_patch_that_applies_once_or_none(pod in pod(), defaults in annotations(), dry_run in any::<bool>()) {
         let defaults = serde_json::from_value(defaults).unwrap();
-        let place = Place { namespace: "shop", defaults: Some(&defaults), dry_run };
+        let place = Place { defaults: Some(&defaults), dry_run, ..Place::new("shop") };
         let lacks = lacks_sidecar(&pod, &place, "remora-system").is_some();
         match decide(&pod, &place, &config()) {
             Decision::Skip(_) => {}

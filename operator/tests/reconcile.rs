@@ -7,6 +7,8 @@
     reason = "a test that panics has failed, as it should"
 )]
 
+#[path = "reconcile/carriers.rs"]
+mod carriers;
 #[path = "reconcile/cluster.rs"]
 mod cluster;
 #[path = "reconcile/history.rs"]
@@ -58,6 +60,11 @@ impl Operator {
     }
 
     fn start_with(cluster: &Cluster, origins: &[Origin]) -> Self {
+        Self::start_patient(cluster, origins, Duration::from_secs(600))
+    }
+
+    /// One that leaves what nobody needs for this long.
+    fn start_patient(cluster: &Cluster, origins: &[Origin], grace: Duration) -> Self {
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
         let (objects, writer) = watch();
         let client = cluster.client();
@@ -65,7 +72,6 @@ impl Operator {
         let fetcher = Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX);
         let metrics = Metrics::default();
         let asker = Asker::new().unwrap();
-        let grace = Duration::from_secs(600);
         let context = Context::new(&client, fetcher, asker, objects, grace, metrics.clone(), None);
         Self { cluster: cluster.clone(), context: Arc::new(context), writer, metrics }
     }

@@ -28,8 +28,8 @@ fn api_server() -> Client {
             "storefront" if path.contains("/namespaces/shop/") => (
                 200,
                 json!({
-                    "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
-                    "metadata": {"name": "storefront", "namespace": "shop"},
+                    "apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment",
+                    "metadata": {"name": "storefront", "namespace": "shop"}, "spec": {},
                 }),
             ),
             "quiet" => (

@@ -37,3 +37,10 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 {{- end -}}
 {{- end }}
+
+{{/* Strings of CEL, separated by commas. */}}
+{{- define "remora.quoted" -}}
+{{- $quoted := list -}}
+{{- range . }}{{ $quoted = append $quoted (squote .) }}{{ end -}}
+{{- join ", " $quoted -}}
+{{- end -}}

@@ -1,7 +1,7 @@
 //! What somebody could do who took over the controller's account: each abuse is tried, and refused by the API server.
 
 use http::{Method, Request};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::Client;
 use kube::api::Api;
 use remora_e2e::harness::{App, Case, with_namespace};
@@ -115,13 +115,29 @@ fn on_pods(pods: &str) -> Vec<Abuse> {
     ]
 }
 
+/// What is on everything that the controller writes.
+fn marks(name: &str) -> Value {
+    let owner = json!({"apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment", "name": "storefront", "uid": "x", "controller": true});
+    json!({"name": name, "labels": {"app.kubernetes.io/managed-by": "remora"}, "ownerReferences": [owner]})
+}
+
+fn without(mut marks: Value, member: &str) -> Value {
+    marks[member] = Value::Null;
+    marks
+}
+
 fn on_config_maps(maps: &str) -> Vec<Abuse> {
-    let map = |name: &str, labels: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}, "data": {"x": "y"}});
+    let map = |marks: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": marks, "data": {"x": "y"}});
     let ours = json!({"app.kubernetes.io/managed-by": "remora"});
     let core = format!("{maps}/remora-storefront-v1-core");
+    let good = || marks("remora-storefront-v1-x");
     vec![
-        create("a ConfigMap of another name", maps, map("coredns", ours.clone())),
-        create("a ConfigMap without our label", maps, map("remora-x", json!({}))),
+        create("a ConfigMap of another name", maps, map(marks("coredns"))),
+        create("a ConfigMap of another environment's name", maps, map(marks("remora-shop-v1-core"))),
+        create("a ConfigMap without our label", maps, map(without(good(), "labels"))),
+        create("a ConfigMap without an owner", maps, map(without(good(), "ownerReferences"))),
+        create("a ConfigMap of kube-system", "/api/v1/namespaces/kube-system/configmaps", map(good())),
+        create("a ConfigMap of Remora's own namespace", "/api/v1/namespaces/remora-system/configmaps", map(good())),
         patch("writing somebody's ConfigMap", &format!("{maps}/theirs"), json!({"data": {"x": "evil"}})),
         patch(
             "taking over somebody's ConfigMap",
@@ -134,24 +150,56 @@ fn on_config_maps(maps: &str) -> Vec<Abuse> {
     ]
 }
 
+fn on_secrets(secrets: &str) -> Vec<Abuse> {
+    let secret =
+        |marks: Value, kind: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": marks, "type": kind});
+    let (kind, good) = ("remora.dev/snapshot", || marks("remora-storefront-v1-x"));
+    let token = {
+        let mut marks = good();
+        marks["annotations"] = json!({"kubernetes.io/service-account.name": "default"});
+        secret(marks, "kubernetes.io/service-account-token")
+    };
+    let authority = "/api/v1/namespaces/remora-system/secrets/remora-webhook-authority";
+    vec![
+        create("a Secret of another name", secrets, secret(marks("database"), kind)),
+        create("a Secret of another type", secrets, secret(good(), "Opaque")),
+        create("a Secret that becomes an account's token", secrets, token),
+        create("a Secret without our label", secrets, secret(without(good(), "labels"), kind)),
+        create("a Secret without an owner", secrets, secret(without(good(), "ownerReferences"), kind)),
+        create("a Secret of kube-system", "/api/v1/namespaces/kube-system/secrets", secret(good(), kind)),
+        patch(
+            "taking over somebody's Secret",
+            &format!("{secrets}/remora-theirs"),
+            json!({"metadata": marks("remora-theirs")}),
+        ),
+        patch(
+            "writing somebody's Secret",
+            &format!("{secrets}/flagsmith"),
+            json!({"stringData": {"environment-key": "ser.x"}}),
+        ),
+        ask("deleting somebody's Secret", Method::DELETE, &format!("{secrets}/remora-theirs")),
+        ask("deleting the key", Method::DELETE, &format!("{secrets}/flagsmith")),
+        ask("deleting all Secrets", Method::DELETE, secrets),
+        ask("listing Secrets", Method::GET, secrets),
+        ask(
+            "listing Secrets by a label",
+            Method::GET,
+            &format!("{secrets}?labelSelector=app.kubernetes.io%2Fmanaged-by%3Dremora"),
+        ),
+        ask("listing all Secrets", Method::GET, "/api/v1/secrets"),
+        ask("watching Secrets", Method::GET, "/api/v1/secrets?watch=true&timeoutSeconds=1"),
+        patch("the webhook's authority", authority, json!({"data": {"tls.key": null}})),
+        ask("deleting the webhook's authority", Method::DELETE, authority),
+    ]
+}
+
 fn elsewhere(namespace: &str) -> Vec<Abuse> {
     let here = format!("/api/v1/namespaces/{namespace}");
     let environments = format!("/apis/remora.dev/v1alpha1/namespaces/{namespace}/featureenvironments");
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "remora-x"}});
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "remora-x"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}, "subjects": []});
     let registration = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/remora";
     vec![
-        ask("listing Secrets", Method::GET, &format!("{here}/secrets")),
-        ask("listing all Secrets", Method::GET, "/api/v1/secrets"),
-        ask("watching Secrets", Method::GET, "/api/v1/secrets?watch=true&timeoutSeconds=1"),
-        create("making a Secret", &format!("{here}/secrets"), secret),
-        patch(
-            "writing a Secret",
-            &format!("{here}/secrets/flagsmith"),
-            json!({"stringData": {"environment-key": "ser.x"}}),
-        ),
-        ask("deleting a Secret", Method::DELETE, &format!("{here}/secrets/flagsmith")),
         create(
             "a token of another account",
             &format!("{here}/serviceaccounts/default/token"),
@@ -183,6 +231,8 @@ async fn victims(case: &Case) -> anyhow::Result<()> {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"x": "theirs"}});
         case.apply(map).await?;
     }
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "remora-theirs"}, "stringData": {"x": "theirs"}});
+    case.apply(secret).await?;
     Ok(())
 }
 
@@ -192,10 +242,11 @@ async fn the_controllers_account_is_good_for_nothing_else() -> anyhow::Result<()
         victims(&case).await?;
         let controller = case.cluster.as_controller().await?;
         let here = format!("/api/v1/namespaces/{}", case.namespace);
-        let (pods, maps) = (format!("{here}/pods"), format!("{here}/configmaps"));
+        let (pods, maps, secrets) = (format!("{here}/pods"), format!("{here}/configmaps"), format!("{here}/secrets"));
         let before = case.api::<Pod>().get("victim").await?;
         let mut failures = Vec::new();
-        for abuse in on_pods(&pods).into_iter().chain(on_config_maps(&maps)).chain(elsewhere(&case.namespace)) {
+        let objects = on_config_maps(&maps).into_iter().chain(on_secrets(&secrets));
+        for abuse in on_pods(&pods).into_iter().chain(objects).chain(elsewhere(&case.namespace)) {
             if let Err(error) = abuse.is_refused(&controller).await {
                 failures.push(format!("{error:#}"));
             }
@@ -207,7 +258,11 @@ async fn the_controllers_account_is_good_for_nothing_else() -> anyhow::Result<()
             let map = Api::<ConfigMap>::get(&case.api(), name).await?;
             anyhow::ensure!(map.data.is_some_and(|data| data["x"] == "theirs"), "{name} was written");
         }
+        let secret = Api::<Secret>::get(&case.api(), "remora-theirs").await?;
+        anyhow::ensure!(secret.data.is_some_and(|data| data["x"].0 == b"theirs"), "the Secret was written");
         // What it is there for.
+        let snapshot = json!({"apiVersion": "v1", "kind": "Secret", "metadata": marks("remora-storefront-v1-x"), "type": "remora.dev/snapshot"});
+        create("a snapshot's Secret", &secrets, snapshot).attempt(&controller).await?;
         let nudge = json!({"metadata": {"annotations": {"remora.dev/revision.storefront": "0000 2"}}});
         patch("the nudge", &format!("{pods}/victim"), nudge).attempt(&controller).await?;
         ask("listing pods", Method::GET, &pods).attempt(&controller).await?;

@@ -2,6 +2,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
+use super::delivery::Delivered;
+
 /// What is published, and how it went. Nothing in it changes while nothing happens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
@@ -35,7 +37,10 @@ pub struct FeatureEnvironmentStatus {
     /// The bytes of it, in all objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<i64>,
-    /// The ConfigMaps that carry it.
+    /// How it is delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<Delivered>,
+    /// The objects that carry it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<String>,
     /// When the document that it was made of was changed, as the source says.

@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::{Api, Client, ResourceExt};
+use remora_snapshot::files;
 
 use crate::{
+    api::Carrier,
     inject::quantity::Quantity,
     names::{EnvironmentName, sidecar},
     pods,
@@ -20,6 +22,16 @@ pub(super) struct Injected {
     pub(super) admin: Option<SocketAddr>,
     /// The bytes that a volume of the pod may hold, where its memory limits bound them.
     pub(super) room: Option<u128>,
+    /// The volume; none where it is not one of ours any more.
+    pub(super) volume: Option<Mounted>,
+}
+
+/// What a pod's volume was made for when the pod was admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mounted {
+    pub(super) carrier: Carrier,
+    /// Objects with identity overrides that it names.
+    pub(super) slots: usize,
 }
 
 /// All of the namespace that may still run.
@@ -39,6 +51,7 @@ fn injected(pod: &Pod, environment: &EnvironmentName) -> Option<Injected> {
         name: pod.name_any(),
         admin: admin(pod),
         room: room(pod),
+        volume: volume(pod, environment),
     })
 }
 
@@ -53,6 +66,20 @@ fn admin(pod: &Pod) -> Option<SocketAddr> {
     let port = own.ports.iter().flatten().find(|port| port.name.as_deref() == Some(sidecar::ADMIN_PORT))?;
     let port = u16::try_from(port.container_port).ok()?;
     Some(SocketAddr::new(status.pod_ip.as_ref()?.parse().ok()?, port))
+}
+
+fn volume(pod: &Pod, environment: &EnvironmentName) -> Option<Mounted> {
+    let name = environment.volume();
+    let volume = pod.spec.as_ref()?.volumes.iter().flatten().find(|volume| volume.name == name)?;
+    let sources = volume.projected.as_ref()?.sources.as_ref()?;
+    let (core, overrides) = (environment.object(files::CORE), environment.object("overrides-"));
+    let objects = sources.iter().filter_map(|source| match (&source.config_map, &source.secret) {
+        (Some(map), _) => Some((Carrier::ConfigMap, map.name.as_str())),
+        (None, Some(secret)) => Some((Carrier::Secret, secret.name.as_str())),
+        (None, None) => None,
+    });
+    let (carrier, _) = objects.clone().find(|(_, name)| *name == core)?;
+    Some(Mounted { carrier, slots: objects.filter(|(_, name)| name.starts_with(&overrides)).count() })
 }
 
 /// A projected volume is a tmpfs as large as the pod's memory limit, if it has one: that of the pod as a whole, or the sum
@@ -111,6 +138,16 @@ mod tests {
         assert_eq!(read(|pod| pod["status"]["podIP"] = Value::Null).unwrap().admin, None);
         assert_eq!(read(|pod| pod["status"] = Value::Null).unwrap().admin, None);
         assert_eq!(read(|pod| pod["metadata"]["annotations"]["remora.dev/inject"] = json!("shopping")), None);
+    }
+
+    #[test]
+    fn the_volume_tells_what_it_was_made_for() {
+        assert_eq!(read(|_| {}).unwrap().volume, None);
+        for (carrier, slots) in [(Carrier::ConfigMap, 8), (Carrier::Secret, 64)] {
+            let layout = crate::inject::Layout::new(carrier, slots, 0, 0);
+            let named = |pod: &mut Value| pod["spec"]["volumes"] = json!([layout.volume(&"shop".parse().unwrap())]);
+            assert_eq!(read(named).unwrap().volume, Some(Mounted { carrier, slots }));
+        }
     }
 
     #[test]

@@ -85,7 +85,7 @@ pub(super) async fn attend(subject: Subject, means: Arc<Means>, found: Arc<Mutex
             tracing::info!(namespace, %environment, pods = tally.behind.len(), told = again, "pods are nudged again");
         }
         if outlook == Outlook::Settled || round >= TELL_FROM {
-            let pods = tally.report(&subject.revision, subject.bytes, is_late(subject.nudge, round));
+            let pods = tally.report(&(&subject).into(), is_late(subject.nudge, round));
             let news = lock(&found).replace(pods.clone()).as_ref() != Some(&pods);
             if news {
                 means.wake.call(namespace, environment.as_str(), Haste::Look).await;
@@ -100,6 +100,7 @@ async fn ask(subject: &Subject, means: &Means, all: Vec<Injected>, current: &mut
     let sample = sample(all, &subject.revision, SAMPLE);
     current.retain(|uid| sample.iter().any(|pod| pod.uid == *uid));
     let mut tally = Tally { total, asked: sample.len(), current: current.len(), ..Tally::default() };
+    tally.inspect(&sample, &subject.into());
     let unknown: Vec<Injected> = sample.into_iter().filter(|pod| !current.contains(&pod.uid)).collect();
     let mut replies = stream::iter(unknown)
         .map(async |pod| match pod.admin {
@@ -149,7 +150,13 @@ mod tests {
     #[test]
     fn a_sample_stays_for_a_revision_and_changes_with_it() {
         let pods: Vec<Injected> = (0..100)
-            .map(|number| Injected { uid: format!("uid-{number}"), name: String::new(), admin: None, room: None })
+            .map(|number| Injected {
+                uid: format!("uid-{number}"),
+                name: String::new(),
+                admin: None,
+                room: None,
+                volume: None,
+            })
             .collect();
         let mut turned = pods.clone();
         turned.reverse();

@@ -1,10 +1,30 @@
 //! What the answers of many pods come to, and what is said about them. Pure.
 
-use super::{ask::Reply, pods::Injected};
-use crate::api::Pods;
+use super::{
+    Subject,
+    ask::Reply,
+    pods::{Injected, Mounted},
+};
+use crate::api::{Carrier, Pods};
 
 /// Names of pods in a message.
 const NAMED: usize = 3;
+
+/// What pods should serve, and from what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due<'a> {
+    pub(super) revision: &'a str,
+    pub(super) bytes: usize,
+    pub(super) carrier: Carrier,
+    pub(super) overrides_files: usize,
+}
+
+impl<'a> From<&'a Subject> for Due<'a> {
+    fn from(subject: &'a Subject) -> Self {
+        let Subject { revision, bytes, carrier, overrides_files, .. } = subject;
+        Self { revision, bytes: *bytes, carrier: *carrier, overrides_files: *overrides_files }
+    }
+}
 
 /// The answers so far. A pod that serves the revision goes on doing so, and is not asked again.
 #[derive(Debug, Default)]
@@ -17,9 +37,23 @@ pub(super) struct Tally {
     pub(super) silent: Vec<Injected>,
     /// Pods whose sidecar does not run yet, or has nothing to serve yet.
     pub(super) starting: usize,
+    /// Pods whose volumes are of another kind than what is published.
+    pub(super) other_kind: Vec<Injected>,
+    /// Pods whose volumes name fewer overrides files than are published.
+    pub(super) few_slots: Vec<Injected>,
 }
 
 impl Tally {
+    /// Notes down the pods that cannot follow as they are, whatever they say.
+    pub(super) fn inspect(&mut self, pods: &[Injected], due: &Due<'_>) {
+        let made = |is_wrong: fn(&Due<'_>, Mounted) -> bool| {
+            let wrong = pods.iter().filter(|pod| pod.volume.is_some_and(|volume| is_wrong(due, volume)));
+            wrong.cloned().collect()
+        };
+        self.other_kind = made(|due, volume| volume.carrier != due.carrier);
+        self.few_slots = made(|due, volume| volume.slots < due.overrides_files);
+    }
+
     /// Counts a pod that was asked.
     pub(super) fn count(&mut self, pod: Injected, reply: &Reply, revision: &str) {
         match reply {
@@ -36,24 +70,53 @@ impl Tally {
     }
 
     /// For the status; what is wrong is in it when `is_late`.
-    pub(super) fn report(&self, revision: &str, bytes: usize, is_late: bool) -> Pods {
+    pub(super) fn report(&self, due: &Due<'_>, is_late: bool) -> Pods {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         Pods {
             // Who has no pods has no news either.
-            revision: (self.total > 0).then(|| revision.to_owned()),
+            revision: (self.total > 0).then(|| due.revision.to_owned()),
             total: count(self.total),
             asked: (self.asked < self.total).then(|| count(self.asked)),
             current: count(self.current),
             behind: count(self.behind.len()),
             silent: count(self.silent.len()),
-            problem: is_late.then(|| self.problem(bytes)).flatten(),
+            problem: self.problem(due, is_late),
         }
     }
 
-    fn problem(&self, bytes: usize) -> Option<String> {
-        let needed = 2 * bytes as u128;
+    fn problem(&self, due: &Due<'_>, is_late: bool) -> Option<String> {
+        let mut sentences = self.made_for_something_else(due);
+        if is_late {
+            sentences.extend(self.late(due));
+        }
+        (!sentences.is_empty()).then(|| sentences.join(". "))
+    }
+
+    /// What only a restart mends.
+    fn made_for_something_else(&self, due: &Due<'_>) -> Vec<String> {
+        let mut sentences = Vec::new();
+        if !self.few_slots.is_empty() {
+            let pods: Vec<&Injected> = self.few_slots.iter().collect();
+            sentences.push(format!(
+                "made for fewer identity overrides: {}; {} objects have overrides now, and their volumes do not name all of them: restart them",
+                named(&pods),
+                due.overrides_files
+            ));
+        }
+        if !self.other_kind.is_empty() {
+            let (pods, former): (Vec<&Injected>, _) = (self.other_kind.iter().collect(), due.carrier.other().kind());
+            sentences
+                .push(format!("made for {former}s: {}; the {former}s stay until they are restarted", named(&pods)));
+        }
+        sentences
+    }
+
+    fn late(&self, due: &Due<'_>) -> Vec<String> {
+        let needed = 2 * due.bytes as u128;
         let is_cramped = |pod: &&Injected| pod.room.is_some_and(|room| room < needed);
-        let (cramped, late): (Vec<&Injected>, Vec<&Injected>) = self.behind.iter().partition(is_cramped);
+        let is_made_for_fewer = |pod: &&Injected| self.few_slots.iter().any(|few| few.uid == pod.uid);
+        let behind = self.behind.iter().filter(|pod| !is_made_for_fewer(pod));
+        let (cramped, late): (Vec<&Injected>, Vec<&Injected>) = behind.partition(is_cramped);
         let mut sentences = Vec::new();
         if let Some(room) = cramped.iter().filter_map(|pod| pod.room).min() {
             sentences.push(format!(
@@ -74,7 +137,7 @@ impl Tally {
                 named(&silent)
             ));
         }
-        (!sentences.is_empty()).then(|| sentences.join(". "))
+        sentences
     }
 }
 
@@ -91,8 +154,10 @@ fn named(pods: &[&Injected]) -> String {
 mod tests {
     use super::*;
 
+    const DUE: Due<'_> = Due { revision: "new", bytes: 10, carrier: Carrier::ConfigMap, overrides_files: 16 };
+
     fn pod(name: &str, room: Option<u128>) -> Injected {
-        Injected { uid: name.to_owned(), name: name.to_owned(), admin: None, room }
+        Injected { uid: name.to_owned(), name: name.to_owned(), admin: None, room, volume: None }
     }
 
     fn tally(replies: &[(Reply, Option<u128>)]) -> Tally {
@@ -111,20 +176,20 @@ mod tests {
     fn pods_are_counted_by_what_they_say() {
         let tally = tally(&[serves("new"), serves("old"), (Reply::Serves(None), None), (Reply::Silent, None)]);
         assert!(!tally.is_settled());
-        let pods = tally.report("new", 10, false);
+        let pods = tally.report(&DUE, false);
         assert_eq!((pods.total, pods.current, pods.behind, pods.silent), (4, 1, 1, 1));
         assert_eq!((pods.problem, pods.asked), (None, None));
     }
 
     #[test]
     fn who_has_room_for_less_than_two_snapshots_is_told_so() {
-        let late = tally(&[serves("old"), serves("old"), serves("old"), serves("old")]).report("new", 10, true);
+        let late = tally(&[serves("old"), serves("old"), serves("old"), serves("old")]).report(&DUE, true);
         let problem = late.problem.unwrap();
         assert!(
             problem.starts_with("still at an older revision: 4 pods (web-0, web-1, web-2 and 1 more);"),
             "{problem}"
         );
-        let cramped = tally(&[(serves("old").0, Some(19)), (serves("old").0, Some(20))]).report("new", 10, true);
+        let cramped = tally(&[(serves("old").0, Some(19)), (serves("old").0, Some(20))]).report(&DUE, true);
         let problem = cramped.problem.unwrap();
         assert!(
             problem.contains("stuck at an older revision: 1 pod (web-0); their memory limits leave 19 bytes"),
@@ -134,9 +199,30 @@ mod tests {
     }
 
     #[test]
+    fn who_was_made_for_something_else_is_told_to_be_restarted_at_once() {
+        let made =
+            |name: &str, carrier, slots| Injected { volume: Some(Mounted { carrier, slots }), ..pod(name, None) };
+        let pods = [
+            made("few", Carrier::ConfigMap, 8),
+            made("good", Carrier::ConfigMap, 16),
+            made("other", Carrier::Secret, 16),
+        ];
+        let mut tally = tally(&[serves("new"), serves("new"), serves("new")]);
+        tally.inspect(&pods, &DUE);
+        let problem = tally.report(&DUE, false).problem.unwrap();
+        assert!(problem.starts_with("made for fewer identity overrides: 1 pod (few); 16 objects"), "{problem}");
+        assert!(
+            problem.ends_with("made for Secrets: 1 pod (other); the Secrets stay until they are restarted"),
+            "{problem}"
+        );
+        tally.count(pods[0].clone(), &serves("old").0, "new");
+        assert!(!tally.report(&DUE, true).problem.unwrap().contains("still at"), "it is said why already");
+    }
+
+    #[test]
     fn all_is_well_without_words() {
         assert!(tally(&[serves("new")]).is_settled());
-        assert_eq!(tally(&[serves("new")]).report("new", 10, true).problem, None);
-        assert_eq!(tally(&[]).report("new", 10, true), Pods::default());
+        assert_eq!(tally(&[serves("new")]).report(&DUE, true).problem, None);
+        assert_eq!(tally(&[]).report(&DUE, true), Pods::default());
     }
 }

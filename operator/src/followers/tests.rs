@@ -14,7 +14,10 @@ use tokio::{
 };
 
 use super::*;
-use crate::wake::{Call, Haste};
+use crate::{
+    api::Carrier,
+    wake::{Call, Haste},
+};
 
 /// Longer than anything here takes, on any machine.
 const CAP: Duration = Duration::from_secs(30);
@@ -118,6 +121,8 @@ impl Scene {
             environment: "storefront".parse().unwrap(),
             revision: revision.to_owned(),
             bytes: 12_000_000,
+            carrier: Carrier::ConfigMap,
+            overrides_files: 8,
             nudge: true,
         })
     }

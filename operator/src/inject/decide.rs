@@ -6,12 +6,13 @@ use serde_json::Value;
 
 use super::{
     annotations::{self, Invalid, Request, Wishes},
+    layout::{Layout, Layouts},
     patch::patch,
     plan::{Plan, mount_path},
     pod::{Malformed, Pod, is_native_sidecar, name},
     quote::quote,
 };
-use crate::names::{annotation, sidecar};
+use crate::names::{EnvironmentName, annotation, sidecar};
 
 /// What the administrator decided for all pods.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub struct Place<'a> {
     pub namespace: &'a str,
     /// That namespace's annotations, which say for all of its pods what they do not say themselves.
     pub defaults: Option<&'a BTreeMap<String, String>>,
+    /// How the namespace's environments are delivered, as far as it is known.
+    pub layouts: Option<&'a Layouts>,
     /// Nothing comes of it but an answer.
     pub dry_run: bool,
 }
@@ -38,7 +41,7 @@ pub struct Place<'a> {
 impl<'a> Place<'a> {
     /// A namespace that says nothing, in earnest.
     pub fn new(namespace: &'a str) -> Place<'a> {
-        Place { namespace, defaults: None, dry_run: false }
+        Place { namespace, defaults: None, layouts: None, dry_run: false }
     }
 }
 
@@ -139,6 +142,14 @@ impl Refusal {
     }
 }
 
+/// The environments whose layouts are to be known before it is decided about the pod; none where it will get none.
+pub fn asked_for(pod: &Value, place: &Place<'_>, own_namespace: &str) -> Vec<EnvironmentName> {
+    match wanted(pod, place, own_namespace) {
+        Ok(Ok((_, request))) => request.environments,
+        Ok(Err(_)) | Err(_) => Vec::new(),
+    }
+}
+
 /// Decides about a pod as it came.
 pub fn decide(pod: &Value, place: &Place<'_>, config: &Config) -> Decision {
     match consider(pod, place, config) {
@@ -156,7 +167,10 @@ fn consider(pod: &Value, place: &Place<'_>, config: &Config) -> Result<Result<Pl
     let warnings = annotations::unknown(parts.annotations)
         .map(|key| format!("annotation {} is none of Remora's: nothing was done about it", quote(key)))
         .collect();
-    let plan = Plan::new(&parts, request, config, warnings);
+    let layout = |environment: &EnvironmentName| -> Layout {
+        place.layouts.and_then(|known| known.get(environment)).copied().unwrap_or_default()
+    };
+    let plan = Plan::new(&parts, &request, config, layout, warnings);
     if patch(pod, &plan).0.is_empty() {
         return Ok(Err(Reason::AlreadyInjected));
     }

@@ -1,9 +1,8 @@
 //! What a pod gets.
 
-use remora_snapshot::files;
 use serde_json::{Value, json};
 
-use super::{annotations::Request, decide::Config, pod::Pod, resources::resources};
+use super::{annotations::Request, decide::Config, layout::Layout, pod::Pod, resources::resources};
 use crate::names::{self, EnvironmentName, sidecar};
 
 /// Everything that an injected pod has more than it came with.
@@ -15,23 +14,25 @@ pub struct Plan {
     /// What the containers behind the sidecar mount.
     pub(super) mounts: Vec<Value>,
     pub(super) record: String,
-    environments: Vec<EnvironmentName>,
     warnings: Vec<String>,
 }
 
 impl Plan {
-    /// The environments that the pod asks for.
-    pub fn environments(&self) -> &[EnvironmentName] {
-        &self.environments
-    }
-
     /// What the pod's author should know, though it prevents nothing.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    pub(super) fn new(pod: &Pod<'_>, request: Request, config: &Config, mut warnings: Vec<String>) -> Plan {
-        let (resources, more) = resources(pod, &request);
+    pub(super) fn new(
+        pod: &Pod<'_>,
+        request: &Request,
+        config: &Config,
+        layout: impl Fn(&EnvironmentName) -> Layout,
+        mut warnings: Vec<String>,
+    ) -> Plan {
+        let payload =
+            request.environments.iter().map(|environment| layout(environment).bytes).max().unwrap_or_default();
+        let (resources, more) = resources(pod, request, payload);
         warnings.extend(more);
         let origin = format!("http://127.0.0.1:{}", request.port);
         let variables = request
@@ -42,7 +43,8 @@ impl Plan {
                 _ => (*name, origin.clone()),
             })
             .collect();
-        let mut volumes: Vec<_> = request.environments.iter().map(snapshots).chain([no_token()]).collect();
+        let snapshots = request.environments.iter().map(|environment| layout(environment).volume(environment));
+        let mut volumes: Vec<_> = snapshots.chain([no_token()]).collect();
         volumes.extend(request.socket.then(socket_volume));
         let record = json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -51,12 +53,11 @@ impl Plan {
             "environments": request.environments.iter().map(EnvironmentName::as_str).collect::<Vec<_>>(),
         });
         Plan {
-            sidecar: container(pod, &request, config, &resources),
+            sidecar: container(pod, request, config, &resources),
             volumes,
             variables,
             mounts: request.socket.then(socket_mount).into_iter().collect(),
             record: record.to_string(),
-            environments: request.environments,
             warnings,
         }
     }
@@ -175,22 +176,4 @@ fn socket_mount() -> Value {
 }
 
 /// Read by all: the user that the sidecar runs as is not known here.
-const READABLE: u32 = 0o444;
-
-/// One environment's snapshot: the core, every slot for overrides and for the document, and the revision that the controller announced.
-fn snapshots(environment: &EnvironmentName) -> Value {
-    let files = files::all(files::FEW_OVERRIDES_SLOTS).map(|file| {
-        json!({"configMap": {
-            "name": environment.config_map(&file),
-            // A pod starts without its flags, and gets them when they come.
-            "optional": true,
-            "items": [{"key": file, "path": file}],
-        }})
-    });
-    let revision = json!({"downwardAPI": {"items": [{
-        "path": files::REVISION,
-        "fieldRef": {"apiVersion": "v1", "fieldPath": format!("metadata.annotations['{}']", environment.revision_annotation())},
-    }]}});
-    let sources: Vec<_> = files.chain([revision]).collect();
-    json!({"name": environment.volume(), "projected": {"defaultMode": READABLE, "sources": sources}})
-}
+pub(super) const READABLE: u32 = 0o444;

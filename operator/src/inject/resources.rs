@@ -1,6 +1,5 @@
 //! CPU and memory of the sidecar: its own needs, and manners towards the pod that it joins.
 
-use remora_snapshot::files;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -16,8 +15,11 @@ const MEMORY_REQUEST: &str = "8Mi";
 
 /// Where no container of the pod has a limit on memory, the volume may grow as large as the node allows; with a limit on
 /// each, it is a tmpfs as large as all limits together, and an update holds old and new at once. So our own share alone
-/// has room for that: see `the_default_limit_holds_a_full_update`.
-const MEMORY_LIMIT: &str = "32Mi";
+/// has room for that, and for the sidecar itself.
+fn memory_limit(payload: u128) -> String {
+    const OWN: u128 = 8 << 20;
+    format!("{}Mi", (2 * payload + OWN).div_ceil(1 << 20).next_multiple_of(16))
+}
 
 /// In a namespace whose quota counts limits, every container must have one: where all others do, so do we.
 const CPU_LIMIT: &str = "250m";
@@ -25,23 +27,21 @@ const CPU_LIMIT: &str = "250m";
 /// Of a Guaranteed pod, where the request is the limit: less would be throttled at the first burst.
 const GUARANTEED_CPU: &str = "100m";
 
-/// The bytes that one environment's volume may hold, core and all slots full.
-const PAYLOAD: u128 = (files::FEW_OVERRIDES_SLOTS + files::DOCUMENT_SLOTS + 1) as u128 * files::MAX_FILE_BYTES as u128;
-
-/// The sidecar's `resources`, and what the author should know about them.
-pub(super) fn resources(pod: &Pod<'_>, request: &Request) -> (Value, Vec<String>) {
+/// The sidecar's `resources`, with volumes that hold up to `payload` bytes each, and what the author should know about them.
+pub(super) fn resources(pod: &Pod<'_>, request: &Request, payload: u128) -> (Value, Vec<String>) {
+    let memory_limit = memory_limit(payload);
     let others = || pod.all_containers().filter(|container| name(container) != Some(sidecar::CONTAINER));
     let (cpu, memory) = if has_pod_level(pod) {
         // The pod's own bounds hold for all its containers together, and the API server refuses a pod whose containers
         // ask for more in sum: ours asks for nothing that its author did not ask for.
         (asked(&request.cpu), asked(&request.memory))
     } else if is_guaranteed(others()) {
-        (equal(&request.cpu, GUARANTEED_CPU), equal(&request.memory, MEMORY_LIMIT))
+        (equal(&request.cpu, GUARANTEED_CPU), equal(&request.memory, &memory_limit))
     } else {
         let all_limited = others().all(|container| positive(container, "limits", "cpu").is_some());
         (
             bounded(&request.cpu, CPU_REQUEST, all_limited.then_some(CPU_LIMIT)),
-            bounded(&request.memory, MEMORY_REQUEST, Some(MEMORY_LIMIT)),
+            bounded(&request.memory, MEMORY_REQUEST, Some(&memory_limit)),
         )
     };
 
@@ -60,7 +60,7 @@ pub(super) fn resources(pod: &Pod<'_>, request: &Request) -> (Value, Vec<String>
         .chain([memory.limit.as_deref().and_then(parse)])
         .map(|limit| limit.map(|limit| limit.milli() / 1000))
         .try_fold(0u128, |sum, limit| Some(sum.saturating_add(limit?)));
-    if let Some(room) = limits.filter(|room| *room < 2 * PAYLOAD) {
+    if let Some(room) = limits.filter(|room| *room < 2 * payload) {
         warnings.push(format!(
             "the pod's memory limits add up to {room} bytes: a snapshot above {} bytes could not be updated",
             room / 2
@@ -162,7 +162,7 @@ fn positive(container: &Value, kind: &str, resource: &str) -> Option<Quantity> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inject::annotations;
+    use crate::inject::{annotations, layout::Layout};
 
     /// The sidecar's resources in a pod with these containers, and the warnings.
     fn of(annotations: &Value, spec: &Value) -> (Value, Vec<String>) {
@@ -172,7 +172,7 @@ mod tests {
         }
         let pod = Pod::read(&pod).unwrap();
         let wishes = annotations::Wishes { pod: pod.annotations, namespace: "shop", defaults: None };
-        resources(&pod, &annotations::read(&wishes).unwrap())
+        resources(&pod, &annotations::read(&wishes).unwrap(), Layout::default().bytes)
     }
 
     fn container(resources: &Value) -> Value {
@@ -181,9 +181,12 @@ mod tests {
 
     #[test]
     fn the_default_limit_holds_a_full_update() {
-        let limit = parse(MEMORY_LIMIT).unwrap().milli() / 1000;
-        // What is left is the sidecar's own.
-        assert!(limit >= 2 * PAYLOAD + (8 << 20), "{limit}");
+        assert_eq!(memory_limit(Layout::default().bytes), "32Mi");
+        for payload in [0, 1, Layout::default().bytes, 68_000_000] {
+            let limit = parse(&memory_limit(payload)).unwrap().milli() / 1000;
+            // What is left is the sidecar's own.
+            assert!(limit >= 2 * payload + (8 << 20), "{limit}");
+        }
     }
 
     #[test]

@@ -3,12 +3,12 @@
 pub enum Error {
     /// Somebody else's object has the name.
     #[error(
-        "ConfigMap {0} exists and is not Remora's: delete or rename it, or rename this FeatureEnvironment; it is not touched"
+        "{0} exists and is not Remora's: delete or rename it, or rename this FeatureEnvironment; it is not touched"
     )]
     Conflict(String),
     /// A file is larger than an object may be.
     #[error(
-        "{file} has {size} bytes, and a ConfigMap carries at most {limit}: leave out features or overrides with spec.prune"
+        "{file} has {size} bytes, and an object carries at most {limit}: leave out features or overrides with spec.prune"
     )]
     CapacityExceeded {
         /// The file.
@@ -19,12 +19,10 @@ pub enum Error {
         limit: usize,
     },
     /// The namespace's quota is used up.
-    #[error(
-        "ConfigMap {name} does not fit the namespace's quota ({problem}): raise the quota, or delete what is not needed"
-    )]
+    #[error("{object} does not fit the namespace's quota ({problem}): raise the quota, or delete what is not needed")]
     QuotaExceeded {
         /// The object.
-        name: String,
+        object: String,
         /// What the API server says.
         problem: String,
     },
@@ -32,10 +30,10 @@ pub enum Error {
     #[error("the namespace is being deleted: nothing is published into it")]
     NamespaceTerminating,
     /// The API server refused, or did not answer.
-    #[error("ConfigMap {name} cannot be written: {problem}")]
+    #[error("{object} cannot be written: {problem}")]
     WriteFailed {
         /// The object.
-        name: String,
+        object: String,
         /// What the API server says.
         problem: String,
     },

@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
+use crate::api::Carrier;
+
 use super::{
     Error, Ledger, Publisher,
     object::{Owner, Verdict},
     record::Past,
     snapshot::{File, Snapshot},
-    write,
 };
 
 impl Publisher {
@@ -16,7 +17,7 @@ impl Publisher {
         for file in &snapshot.files {
             let wanted = owner.past(file, &snapshot.revision);
             if self.look_at(owner, &wanted, ledger).await? == Verdict::Outdated {
-                write::apply(&self.client, &owner.namespace, &owner.object(&wanted)).await?;
+                self.apply(owner, &wanted).await?;
             }
         }
         Ok(())
@@ -39,8 +40,13 @@ impl Publisher {
     pub async fn forget(&self, owner: &Owner, dropped: &[Past], kept: &[Past]) -> Result<(), Error> {
         let kept = names(owner, kept);
         for name in names(owner, dropped).difference(&kept) {
-            if let Some(found) = self.known(owner, name).filter(|found| owner.owns(found)) {
-                write::delete(&self.client, &owner.namespace, &found).await?;
+            // A Secret that this process did not write is not known.
+            let found = match owner.carrier {
+                Carrier::ConfigMap => self.known(owner, name),
+                Carrier::Secret => self.find(owner, name).await?,
+            };
+            if let Some(found) = found.filter(|found| owner.owns(found)) {
+                self.delete(owner, &found).await?;
             }
         }
         Ok(())

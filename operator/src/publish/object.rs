@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     ByteString,
-    api::core::v1::ConfigMap,
     apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference},
 };
 
@@ -12,7 +11,10 @@ use super::{
     record::Record,
     snapshot::{File, Snapshot},
 };
-use crate::names::{EnvironmentName, FIELD_MANAGER, FORMAT, annotation, label};
+use crate::{
+    api::Carrier,
+    names::{EnvironmentName, FIELD_MANAGER, FORMAT, annotation, label},
+};
 
 /// Keeps a widely used controller from restarting pods whenever flags change.
 const RELOADER_IGNORE: &str = "reloader.stakater.com/ignore";
@@ -26,6 +28,10 @@ pub struct Owner {
     pub environment: EnvironmentName,
     /// The reference to the FeatureEnvironment.
     pub reference: OwnerReference,
+    /// The kind of the objects.
+    pub carrier: Carrier,
+    /// Whether there are objects of the other kind, too, from before: they are kept as up to date.
+    pub was_other: bool,
 }
 
 /// What is to be done about an object that is there.
@@ -57,7 +63,7 @@ impl Owner {
             let record = record.and_then(|record| serde_json::to_string(record).ok());
             annotations.extend(record.map(|record| (annotation::RECORD.to_owned(), record)));
         }
-        Wanted { name: self.environment.config_map(&file.name), file, annotations }
+        Wanted { name: self.environment.object(&file.name), file, annotations }
     }
 
     /// The object that keeps `file` of an earlier revision.
@@ -71,21 +77,28 @@ impl Owner {
         name.starts_with(&self.environment.past_prefix())
     }
 
-    /// The ConfigMap itself.
-    pub(super) fn object(&self, wanted: &Wanted<'_>) -> ConfigMap {
+    /// The same, of the objects of the other kind.
+    pub(super) fn former(&self) -> Option<Self> {
+        self.was_other.then(|| Self { carrier: self.carrier.other(), was_other: false, ..self.clone() })
+    }
+
+    /// What people call an object of this name.
+    pub(super) fn called(&self, name: &str) -> String {
+        format!("{} {name}", self.carrier.kind())
+    }
+
+    /// The object itself: its metadata, and what it holds.
+    pub(super) fn object(&self, wanted: &Wanted<'_>) -> (ObjectMeta, BTreeMap<String, ByteString>) {
         let Wanted { name, file, annotations } = wanted;
-        ConfigMap {
-            metadata: ObjectMeta {
-                name: Some(name.clone()),
-                namespace: Some(self.namespace.clone()),
-                labels: Some(self.labels()),
-                annotations: Some(annotations.clone()),
-                owner_references: Some(vec![self.reference.clone()]),
-                ..ObjectMeta::default()
-            },
-            binary_data: Some(BTreeMap::from([(file.name.clone(), ByteString(file.bytes.clone()))])),
-            ..ConfigMap::default()
-        }
+        let metadata = ObjectMeta {
+            name: Some(name.clone()),
+            namespace: Some(self.namespace.clone()),
+            labels: Some(self.labels()),
+            annotations: Some(annotations.clone()),
+            owner_references: Some(vec![self.reference.clone()]),
+            ..ObjectMeta::default()
+        };
+        (metadata, BTreeMap::from([(file.name.clone(), ByteString(file.bytes.clone()))]))
     }
 
     fn labels(&self) -> BTreeMap<String, String> {
@@ -180,6 +193,8 @@ mod tests {
                 controller: Some(true),
                 block_owner_deletion: Some(true),
             },
+            carrier: Carrier::ConfigMap,
+            was_other: false,
         }
     }
 
@@ -200,7 +215,7 @@ mod tests {
     fn published() -> ObjectMeta {
         let snapshot = snapshot();
         let owner = owner();
-        let mut meta = owner.object(&owner.live(&snapshot.files[0], &snapshot, None)).metadata;
+        let mut meta = owner.object(&owner.live(&snapshot.files[0], &snapshot, None)).0;
         meta.resource_version = Some("7".to_owned());
         meta.managed_fields = Some(vec![entry(FIELD_MANAGER, "Apply")]);
         meta

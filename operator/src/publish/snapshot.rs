@@ -42,6 +42,11 @@ impl Snapshot {
         Self { revision, files }
     }
 
+    /// How many files have identity overrides, beside the core.
+    pub fn overrides_files(&self) -> usize {
+        self.files.iter().filter(|file| files::is_overrides(&file.name)).count()
+    }
+
     /// The bytes of all files.
     pub fn size(&self) -> usize {
         self.files.iter().map(|file| file.bytes.len()).sum()

@@ -1,65 +1,153 @@
 //! Single calls to the API server, each with an end in time, and what their failures mean.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{
-    Api, Client,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
-    core::{ObjectMeta, PartialObjectMeta, Status},
+use k8s_openapi::{
+    ByteString, NamespaceResourceScope,
+    api::core::v1::{ConfigMap, Secret},
 };
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    core::{ObjectMeta, Status},
+};
+use serde::{Serialize, de::DeserializeOwned};
 
-use super::Error;
-use crate::names::FIELD_MANAGER;
+use super::{
+    Error,
+    object::{Owner, Wanted},
+};
+use crate::{
+    api::Carrier,
+    names::{FIELD_MANAGER, SNAPSHOT_TYPE},
+};
 
 /// A megabyte on a slow line.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Writes the object; returns its new version.
-pub(super) async fn apply(client: &Client, namespace: &str, object: &ConfigMap) -> Result<Option<String>, Error> {
-    let name = object.metadata.name.clone().unwrap_or_default();
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    let applied = in_time(&name, api.patch(&name, &parameters, &Patch::Apply(object))).await?;
-    Ok(applied.metadata.resource_version)
+/// A kind that can carry a file.
+trait Carrying:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned
+{
+    fn carrying(metadata: ObjectMeta, content: BTreeMap<String, ByteString>) -> Self;
+    fn content(self) -> (ObjectMeta, Option<BTreeMap<String, ByteString>>);
 }
 
-/// The object's metadata, as the API server has them now.
-pub(super) async fn metadata(client: &Client, namespace: &str, name: &str) -> Result<Option<ObjectMeta>, Error> {
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let found: Option<PartialObjectMeta<ConfigMap>> = in_time(name, api.get_metadata_opt(name)).await?;
-    Ok(found.map(|found| found.metadata))
-}
+impl Carrying for ConfigMap {
+    fn carrying(metadata: ObjectMeta, content: BTreeMap<String, ByteString>) -> Self {
+        Self { metadata, binary_data: Some(content), ..Self::default() }
+    }
 
-/// The object; none when it is gone.
-pub(super) async fn read(client: &Client, namespace: &str, name: &str) -> Result<Option<ConfigMap>, Error> {
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    in_time(name, api.get_opt(name)).await
-}
-
-/// Deletes exactly what was looked at; that it is gone or changed already is no failure.
-pub(super) async fn delete(client: &Client, namespace: &str, found: &ObjectMeta) -> Result<(), Error> {
-    let name = found.name.clone().unwrap_or_default();
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let exactly = Preconditions { uid: found.uid.clone(), resource_version: found.resource_version.clone() };
-    let parameters = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
-    match tokio::time::timeout(TIMEOUT, api.delete(&name, &parameters)).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(kube::Error::Api(status))) if status.is_not_found() || status.is_conflict() => Ok(()),
-        Ok(Err(error)) => Err(meaning(&name, error)),
-        Err(_) => Err(late(&name)),
+    fn content(self) -> (ObjectMeta, Option<BTreeMap<String, ByteString>>) {
+        (self.metadata, self.binary_data)
     }
 }
 
-async fn in_time<T>(name: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
-    match tokio::time::timeout(TIMEOUT, call).await {
-        Ok(answered) => answered.map_err(|error| meaning(name, error)),
-        Err(_) => Err(late(name)),
+impl Carrying for Secret {
+    fn carrying(metadata: ObjectMeta, content: BTreeMap<String, ByteString>) -> Self {
+        // A type of our own: a Secret of another type can never be taken for one of these, and a type never changes.
+        Self { metadata, data: Some(content), type_: Some(SNAPSHOT_TYPE.to_owned()), ..Self::default() }
+    }
+
+    fn content(self) -> (ObjectMeta, Option<BTreeMap<String, ByteString>>) {
+        (self.metadata, self.data)
     }
 }
 
-fn late(name: &str) -> Error {
-    Error::WriteFailed { name: name.to_owned(), problem: "the API server did not answer in time".to_owned() }
+/// What an object holds.
+pub(super) struct Held {
+    pub(super) metadata: ObjectMeta,
+    pub(super) content: BTreeMap<String, ByteString>,
+}
+
+/// Calls about the objects of one owner.
+pub(super) struct Calls<'a> {
+    pub(super) client: &'a Client,
+    pub(super) owner: &'a Owner,
+}
+
+impl Calls<'_> {
+    /// Writes the object; returns what the API server makes of its metadata.
+    pub(super) async fn apply(&self, wanted: &Wanted<'_>) -> Result<ObjectMeta, Error> {
+        match self.owner.carrier {
+            Carrier::ConfigMap => self.apply_as::<ConfigMap>(wanted).await,
+            Carrier::Secret => self.apply_as::<Secret>(wanted).await,
+        }
+    }
+
+    async fn apply_as<K: Carrying>(&self, wanted: &Wanted<'_>) -> Result<ObjectMeta, Error> {
+        let (metadata, content) = self.owner.object(wanted);
+        let object = K::carrying(metadata, content);
+        let parameters = PatchParams::apply(FIELD_MANAGER).force();
+        let patch = Patch::Apply(&object);
+        let applied = self.api::<K>();
+        let applied = self.in_time(&wanted.name, applied.patch_metadata(&wanted.name, &parameters, &patch)).await?;
+        Ok(applied.metadata)
+    }
+
+    /// The object's metadata, as the API server has them now.
+    pub(super) async fn metadata(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
+        match self.owner.carrier {
+            Carrier::ConfigMap => self.metadata_of::<ConfigMap>(name).await,
+            Carrier::Secret => self.metadata_of::<Secret>(name).await,
+        }
+    }
+
+    async fn metadata_of<K: Carrying>(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
+        let found = self.in_time(name, self.api::<K>().get_metadata_opt(name)).await?;
+        Ok(found.map(|found| found.metadata))
+    }
+
+    /// The object; none when it is gone.
+    pub(super) async fn read(&self, name: &str) -> Result<Option<Held>, Error> {
+        match self.owner.carrier {
+            Carrier::ConfigMap => self.read_as::<ConfigMap>(name).await,
+            Carrier::Secret => self.read_as::<Secret>(name).await,
+        }
+    }
+
+    async fn read_as<K: Carrying>(&self, name: &str) -> Result<Option<Held>, Error> {
+        let found = self.in_time(name, self.api::<K>().get_opt(name)).await?;
+        Ok(found.map(|found| {
+            let (metadata, content) = found.content();
+            Held { metadata, content: content.unwrap_or_default() }
+        }))
+    }
+
+    /// Deletes exactly what was looked at; that it is gone or changed already is no failure.
+    pub(super) async fn delete(&self, found: &ObjectMeta) -> Result<(), Error> {
+        match self.owner.carrier {
+            Carrier::ConfigMap => self.delete_as::<ConfigMap>(found).await,
+            Carrier::Secret => self.delete_as::<Secret>(found).await,
+        }
+    }
+
+    async fn delete_as<K: Carrying>(&self, found: &ObjectMeta) -> Result<(), Error> {
+        let name = found.name.clone().unwrap_or_default();
+        let exactly = Preconditions { uid: found.uid.clone(), resource_version: found.resource_version.clone() };
+        let parameters = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
+        match tokio::time::timeout(TIMEOUT, self.api::<K>().delete(&name, &parameters)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(kube::Error::Api(status))) if status.is_not_found() || status.is_conflict() => Ok(()),
+            Ok(Err(error)) => Err(meaning(self.owner.called(&name), error)),
+            Err(_) => Err(late(self.owner.called(&name))),
+        }
+    }
+
+    fn api<K: Carrying>(&self) -> Api<K> {
+        Api::namespaced(self.client.clone(), &self.owner.namespace)
+    }
+
+    async fn in_time<T>(&self, name: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
+        match tokio::time::timeout(TIMEOUT, call).await {
+            Ok(answered) => answered.map_err(|error| meaning(self.owner.called(name), error)),
+            Err(_) => Err(late(self.owner.called(name))),
+        }
+    }
+}
+
+fn late(object: String) -> Error {
+    Error::WriteFailed { object, problem: "the API server did not answer in time".to_owned() }
 }
 
 /// Whether something was refused because its namespace is on its way out.
@@ -67,16 +155,15 @@ pub fn is_terminating(status: &Status) -> bool {
     status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-fn meaning(name: &str, error: kube::Error) -> Error {
-    let name = name.to_owned();
+fn meaning(object: String, error: kube::Error) -> Error {
     let kube::Error::Api(status) = error else {
-        return Error::WriteFailed { name, problem: format!("the API server did not answer: {error}") };
+        return Error::WriteFailed { object, problem: format!("the API server did not answer: {error}") };
     };
     if is_terminating(&status) {
         Error::NamespaceTerminating
     } else if status.is_forbidden() && status.message.contains("exceeded quota") {
-        Error::QuotaExceeded { name, problem: status.message.clone() }
+        Error::QuotaExceeded { object, problem: status.message.clone() }
     } else {
-        Error::WriteFailed { name, problem: status.message.clone() }
+        Error::WriteFailed { object, problem: status.message.clone() }
     }
 }

@@ -1,6 +1,6 @@
 //! The last steps: which snapshot the cluster should carry, that it does, and that what it carried before is kept.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -8,7 +8,7 @@ use remora_snapshot::{Snapshot as Reader, files};
 
 use super::{error::Error, memory::Memory, turn::Turn};
 use crate::{
-    api::PastRevision,
+    api::{Carrier, Delivered, PastRevision},
     metrics::Step,
     publish::{Owner, Past, Record, Snapshot},
     report::{Contents, Facts, Failure, Pin, Publication},
@@ -181,9 +181,51 @@ impl Turn<'_> {
         memory.retry_publish = None;
         memory.publish_failures = 0;
         facts.revision = Some(revision.clone());
+        let delivered = Delivered {
+            carrier: owner.carrier,
+            overrides_files: i32::try_from(snapshot.overrides_files()).unwrap_or(i32::MAX),
+            formerly: None,
+        };
+        let formerly = self.leave_former(owner, memory).await;
         let contents = self.contents(memory);
-        facts.publication = Publication::Done { objects: published.objects, contents };
+        let delivered = Delivered { formerly, ..delivered };
+        facts.publication = Publication::Done { objects: published.objects, delivered, contents };
         Ok(())
+    }
+
+    /// Objects of the kind that was before go when no pod mounts them any more; returns the kind while they stay.
+    async fn leave_former(&self, owner: &Owner, memory: &mut Memory) -> Option<Carrier> {
+        let publisher = &self.context.publisher;
+        let Some(former) = owner.was_other.then(|| owner.carrier.other()) else {
+            memory.former_since = None;
+            return None;
+        };
+        // Pods that were admitted a moment ago may not be there yet.
+        let since = *memory.former_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < publisher.grace() {
+            return Some(former);
+        }
+        memory.former_since = Some(Instant::now());
+        let (namespace, environment) = (&self.namespace, &owner.environment);
+        match self.context.followers.mounting(namespace, environment, former).await {
+            Ok(0) => {}
+            Ok(pods) => {
+                let kind = former.kind();
+                tracing::info!(namespace, %environment, pods, kind, "pods still mount what carried flags before");
+                return Some(former);
+            }
+            Err(error) => {
+                tracing::warn!(namespace, %environment, %error, "it is not known who mounts what carried flags before");
+                return Some(former);
+            }
+        }
+        match publisher.withdraw_former(owner).await {
+            Ok(()) => None,
+            Err(error) => {
+                tracing::warn!(namespace, %environment, %error, "what carried flags before is not deleted yet");
+                Some(former)
+            }
+        }
     }
 
     /// What is in the snapshot that is carried, where that was not reported yet.

@@ -192,6 +192,8 @@ async fn sweep(known: &Store<Environment>, context: &Context, metrics: &Metrics)
             .iter()
             .map(|environment| (environment.namespace().unwrap_or_default(), environment.name_any()))
             .collect();
+        let is_there = |namespace: &str, name: &str| names.contains(&(namespace.to_owned(), name.to_owned()));
+        context.publisher.retain(is_there);
         for (namespace, name) in before.difference(&names) {
             metrics.environments.forget(namespace, name);
         }

@@ -10,7 +10,7 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    api::FeatureEnvironmentStatus,
+    api::{Carrier, FeatureEnvironmentStatus},
     fetch::{EnvironmentKey, Held, Lessons},
     guard::Outline,
     publish::{Ledger, Snapshot},
@@ -66,6 +66,10 @@ pub(super) struct Memory {
     /// Of the document that was accepted last.
     pub(super) outline: Option<Outline>,
     pub(super) ledger: Ledger,
+    /// The kind of the objects that carry what is carried.
+    pub(super) carrier: Option<Carrier>,
+    /// Since when it is known, or was last looked, that there are objects of another kind from before.
+    pub(super) former_since: Option<Instant>,
     /// The revision that all pods were told.
     pub(super) told: Option<String>,
     /// What was reported last: the watch may lag behind our own writes.
@@ -92,6 +96,15 @@ impl Memory {
             self.refused = None;
             self.uncompiled = None;
             self.withheld = None;
+        }
+    }
+
+    /// Earlier revisions are in objects of one kind: with another begins another history.
+    pub(super) fn carry_as(&mut self, carrier: Carrier) {
+        if self.carrier.replace(carrier).is_some_and(|before| before != carrier)
+            && let Some(record) = self.carried.as_mut().and_then(|carried| carried.record.as_mut())
+        {
+            record.history.clear();
         }
     }
 

@@ -16,7 +16,7 @@ use super::{
     schedule,
 };
 use crate::{
-    api::{FeatureEnvironment, FeatureEnvironmentSpec, FeatureEnvironmentStatus, Pods},
+    api::{Carrier, FeatureEnvironment, FeatureEnvironmentSpec, FeatureEnvironmentStatus, Pods},
     fetch::Retry,
     followers::Subject,
     metrics::Step,
@@ -46,17 +46,23 @@ impl<'a> Turn<'a> {
     }
 
     /// For an environment that this process has not seen yet. One that was well before a restart waits for its turn.
-    pub(super) fn first_memory(&self, uid: &Uid) -> Memory {
+    pub(super) async fn first_memory(&self, uid: &Uid) -> Memory {
+        let mut memory = Memory::default();
         let generation = self.environment.metadata.generation;
         let before = self.environment.status.as_ref();
         let was_well = before.is_some_and(|status| {
             let fetched = status.conditions.iter().find(|condition| condition.type_ == FETCHED);
             status.observed_generation == generation && fetched.is_some_and(|fetched| fetched.status == "True")
         });
-        let published = self.owner().ok().and_then(|owner| self.context.publisher.revision(&owner));
+        let mut published = None;
+        if let Ok(owner) = self.owner(&memory) {
+            // What fails here fails again when it is needed, and is reported then.
+            let _ = self.context.publisher.look(&owner, &mut memory.ledger).await;
+            published = self.context.publisher.revision(&owner);
+        }
         let wait = schedule::phase(&uid.0, self.spec.refresh.interval.get());
         let next_fetch = (was_well && published.is_some()).then(|| Instant::now() + wait);
-        Memory { generation, next_fetch, ..Memory::default() }
+        Memory { generation, next_fetch, ..memory }
     }
 
     /// Brings what is new, publishes what is held, reports, and says when to look again.
@@ -75,11 +81,15 @@ impl<'a> Turn<'a> {
             realtime: None,
             stale_after: schedule::stale_after(self.spec.refresh.interval.get()),
         };
-        match self.owner() {
+        match self.owner(memory) {
             Err(error) => self.note(&error, memory, &mut facts),
             Ok(owner) => {
+                memory.carry_as(owner.carrier);
                 if !self.spec.suspend {
-                    self.work(&owner, memory, &mut facts).await;
+                    match self.context.publisher.look(&owner, &mut memory.ledger).await {
+                        Ok(()) => self.work(&owner, memory, &mut facts).await,
+                        Err(error) => self.not_published(&error.into(), memory, &mut facts),
+                    }
                 }
                 facts.held = memory.withheld.as_ref().map(|withheld| withheld.revision().to_owned());
                 facts.realtime = self.listen(memory);
@@ -124,12 +134,14 @@ impl<'a> Turn<'a> {
         }
         match self.publish(owner, memory, facts).await {
             Ok(()) => self.nudge(owner, memory).await,
-            Err(error) => {
-                self.note(&error, memory, facts);
-                memory.retry_publish = Some(self.later(error.retry(), memory.publish_failures));
-                memory.publish_failures = memory.publish_failures.saturating_add(1);
-            }
+            Err(error) => self.not_published(&error, memory, facts),
         }
+    }
+
+    fn not_published(&self, error: &Error, memory: &mut Memory, facts: &mut Facts) {
+        self.note(error, memory, facts);
+        memory.retry_publish = Some(self.later(error.retry(), memory.publish_failures));
+        memory.publish_failures = memory.publish_failures.saturating_add(1);
     }
 
     /// Tells the pods that there is something new. Kubelets bring it to them in any case, so that a failure is only
@@ -183,7 +195,9 @@ impl<'a> Turn<'a> {
             namespace: self.namespace.clone(),
             environment: owner.environment.clone(),
             revision: snapshot.revision.clone(),
-            bytes: snapshot.files.iter().map(|file| file.bytes.len()).sum(),
+            bytes: snapshot.size(),
+            carrier: owner.carrier,
+            overrides_files: snapshot.overrides_files(),
             nudge: self.spec.delivery.nudge,
         })?;
         self.context.metrics.environments.pods(&self.namespace, &self.name, &pods);
@@ -242,7 +256,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    fn owner(&self) -> Result<Owner, Error> {
+    fn owner(&self, memory: &Memory) -> Result<Owner, Error> {
         let environment: EnvironmentName = self.name.parse()?;
         let reference = OwnerReference {
             api_version: FeatureEnvironment::api_version(&()).into_owned(),
@@ -252,6 +266,18 @@ impl<'a> Turn<'a> {
             controller: Some(true),
             block_owner_deletion: Some(true),
         };
-        Ok(Owner { namespace: self.namespace.clone(), environment, reference })
+        let carrier = self.spec.delivery.carrier;
+        let was_other = self.was_carried_by(carrier.other(), memory);
+        Ok(Owner { namespace: self.namespace.clone(), environment, reference, carrier, was_other })
+    }
+
+    /// Whether there may be objects of this kind, by what was reported last.
+    fn was_carried_by(&self, carrier: Carrier, memory: &Memory) -> bool {
+        let Some(status) = memory.status.as_ref().or(self.environment.status.as_ref()) else { return false };
+        match &status.delivery {
+            Some(delivered) => delivered.carrier == carrier || delivered.formerly == Some(carrier),
+            // By a version that knew no other.
+            None => carrier == Carrier::ConfigMap && status.revision.is_some(),
+        }
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironm
             events.push(event(
                 EventType::Warning,
                 "NothingPublished",
-                "the published ConfigMap is gone".to_owned(),
+                "the object that carries the flags is gone".to_owned(),
                 "Publish",
             ));
         }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, State, again, find, next};
-use crate::api::{FeatureEnvironmentStatus, Finding, PastRevision, Pods};
+use crate::api::{Delivered, FeatureEnvironmentStatus, Finding, PastRevision, Pods};
 
 /// Findings that are listed; all are counted.
 const FINDINGS_MAX: usize = 20;
@@ -83,6 +83,8 @@ pub enum Publication {
     Done {
         /// The objects that carry it.
         objects: Vec<String>,
+        /// How.
+        delivered: Delivered,
         /// What is in it, where it was compiled just now.
         contents: Option<Contents>,
     },
@@ -114,8 +116,9 @@ pub(super) fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Tim
     if !matches!(facts.publication, Publication::None) {
         status.held_revision = facts.held;
     }
-    if let Publication::Done { objects, contents } = facts.publication {
+    if let Publication::Done { objects, delivered, contents } = facts.publication {
         status.objects = objects;
+        status.delivery = Some(delivered);
         if let Some(contents) = contents {
             record(&mut status, contents);
         }
@@ -183,24 +186,32 @@ fn fetched(facts: &Facts) -> Option<State> {
 
 fn published(facts: &Facts) -> Option<State> {
     match (&facts.publication, &facts.revision) {
-        (Publication::Done { objects, .. }, _) => Some(match &facts.pin {
-            Pin::Kept { newest } => State::yes("Pinned", pinned(objects.len(), newest.as_deref())),
-            Pin::None | Pin::Unknown(_) => State::yes("Published", in_objects(objects.len())),
-        }),
+        (Publication::Done { objects, delivered, .. }, _) => {
+            let place = in_objects(objects.len(), delivered);
+            Some(match &facts.pin {
+                Pin::Kept { newest } => State::yes("Pinned", pinned(&place, newest.as_deref())),
+                Pin::None | Pin::Unknown(_) => State::yes("Published", place),
+            })
+        }
         (Publication::Failed(failure), _) => Some(State::no(failure.reason, failure.message.clone())),
         (Publication::None, Some(_)) => None,
         (Publication::None, None) => Some(State::no("Pending", "nothing has been fetched that could be published")),
     }
 }
 
-fn pinned(objects: usize, newest: Option<&str>) -> String {
+fn pinned(place: &str, newest: Option<&str>) -> String {
     let newest =
         newest.map(|newest| format!("; without spec.pin, revision {newest} would be published")).unwrap_or_default();
-    format!("{}; spec.pin keeps it there, and the source is read all the same{newest}", in_objects(objects))
+    format!("{place}; spec.pin keeps it there, and the source is read all the same{newest}")
 }
 
-fn in_objects(count: usize) -> String {
-    if count == 1 { "in one ConfigMap".to_owned() } else { format!("in {count} ConfigMaps") }
+fn in_objects(count: usize, delivered: &Delivered) -> String {
+    let kind = delivered.carrier.kind();
+    let now = if count == 1 { format!("in one {kind}") } else { format!("in {count} {kind}s") };
+    match delivered.formerly {
+        Some(former) => format!("{now}, and in {}s for as long as pods mount those", former.kind()),
+        None => now,
+    }
 }
 
 /// A snapshot that is there is served, whatever its source does.

@@ -1,7 +1,7 @@
 use kube::runtime::events::EventType;
 
 use super::*;
-use crate::api::Pods;
+use crate::api::{Delivered, Pods};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -32,6 +32,7 @@ fn failure(reason: &'static str) -> Failure {
 fn done() -> Publication {
     Publication::Done {
         objects: vec!["remora-a-v1-core".to_owned()],
+        delivered: Delivered::default(),
         contents: Some(Contents { features: 3, overrides: 2, bytes: 100, ..Contents::default() }),
     }
 }
@@ -65,7 +66,8 @@ fn what_is_published_is_ready() {
 fn the_same_again_is_no_news() {
     let status = published();
     for fetch in [Fetch::Done, Fetch::NotDue] {
-        let publication = Publication::Done { objects: status.objects.clone(), contents: None };
+        let publication =
+            Publication::Done { objects: status.objects.clone(), delivered: Delivered::default(), contents: None };
         assert_eq!(status::follow(&status, facts(fetch, publication, Some("abc")), at(999)), status);
     }
 }
@@ -122,7 +124,8 @@ fn suspension_is_visible() {
 fn findings_are_counted_and_a_few_are_listed() {
     let finding = |n: usize| crate::api::Finding { subject: format!("feature {n}"), message: "large".to_owned() };
     let contents = Contents { findings: (0..50).map(finding).collect(), ..Contents::default() };
-    let publication = Publication::Done { objects: Vec::new(), contents: Some(contents) };
+    let publication =
+        Publication::Done { objects: Vec::new(), delivered: Delivered::default(), contents: Some(contents) };
     let status =
         status::follow(&FeatureEnvironmentStatus::default(), facts(Fetch::Done, publication, Some("a")), at(0));
     assert_eq!((status.findings.len(), status.finding_count), (20, Some(50)));

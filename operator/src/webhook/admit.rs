@@ -18,7 +18,8 @@ use super::{
     namespaces::{Namespaces, defaults},
     review::{Request, allow, deny},
 };
-use crate::inject::{Config, Decision, Place, Plan, decide, patch};
+use crate::inject::{Config, Decision, Layouts, Place, Plan, asked_for, decide, patch};
+use crate::names::EnvironmentName;
 
 /// A pod may be 3 MiB, the review holds its options beside it; axum's own limit would be 2 MiB.
 const LARGEST_BODY: usize = 8 << 20;
@@ -94,10 +95,15 @@ impl Webhook {
         }
         let known = namespace.as_ref().ok().and_then(Option::as_deref);
         let place = Place {
-            namespace: &request.namespace,
             defaults: known.and_then(defaults),
             dry_run: request.dry_run.unwrap_or(false),
+            ..Place::new(&request.namespace)
         };
+        let asked_for = asked_for(&request.object, &place, &self.config.own_namespace);
+        let found = self.environments.look_up(&request.namespace, &asked_for).await;
+        let layouts: Layouts =
+            found.iter().filter_map(|(name, found)| Some(((*name).clone(), found.layout()?))).collect();
+        let place = Place { layouts: Some(&layouts), ..place };
         match decide(&request.object, &place, &self.config) {
             Decision::Skip(reason) => {
                 let warnings: Vec<_> = reason.warning().map(str::to_owned).into_iter().collect();
@@ -106,28 +112,28 @@ impl Webhook {
             Decision::Deny(refusal) => {
                 Answer { decision: "denied", reason: refusal.label(), review: Ok(deny(uid, &refusal.to_string())) }
             }
-            Decision::Inject(plan) => self.inject(request, &plan, warnings).await,
+            Decision::Inject(plan) => inject(request, &plan, &found, warnings),
         }
     }
+}
 
-    async fn inject(&self, request: &Request, plan: &Plan, mut warnings: Vec<String>) -> Answer {
-        let namespace = &request.namespace;
-        warnings.extend_from_slice(plan.warnings());
-        let mut reason = "complete";
-        for (name, presence) in self.environments.look_up(namespace, plan.environments()).await {
-            match presence {
-                Presence::Present => {}
-                // Not refused: whoever applies a directory applies its files in any order.
-                Presence::Missing => {
-                    reason = "environment_missing";
-                    warnings.push(format!(
-                        "there is no FeatureEnvironment {name} in namespace {namespace}: the pod starts without its flags"
-                    ));
-                }
-                Presence::Unknown => reason = "environment_unknown",
+fn inject(request: &Request, plan: &Plan, found: &[(&EnvironmentName, Presence)], mut warnings: Vec<String>) -> Answer {
+    let namespace = &request.namespace;
+    warnings.extend_from_slice(plan.warnings());
+    let mut reason = "complete";
+    for (name, presence) in found {
+        match presence {
+            Presence::Present(_) => {}
+            // Not refused: whoever applies a directory applies its files in any order.
+            Presence::Missing => {
+                reason = "environment_missing";
+                warnings.push(format!(
+                    "there is no FeatureEnvironment {name} in namespace {namespace}: the pod starts without its flags"
+                ));
             }
+            Presence::Unknown => reason = "environment_unknown",
         }
-        let operations = patch(&request.object, plan);
-        Answer { decision: "injected", reason, review: allow(&request.uid, Some(&operations), &warnings) }
     }
+    let operations = patch(&request.object, plan);
+    Answer { decision: "injected", reason, review: allow(&request.uid, Some(&operations), &warnings) }
 }

@@ -23,12 +23,16 @@ use serde_json::{Value, json};
 
 #[derive(Default)]
 struct State {
-    /// ConfigMaps by name, as they would be stored.
+    /// ConfigMaps by name, as they would be stored, and Secrets behind `secret/`.
     objects: BTreeMap<String, Value>,
+    /// Pods that run.
+    pods: Vec<Value>,
     version: u64,
     calls: Vec<String>,
     statuses: Vec<Value>,
-    /// ConfigMaps that may not be written, and the answer.
+    /// Writes that succeed before all others fail.
+    lives: Option<usize>,
+    /// Objects that may not be written, and the answer.
     refused: BTreeMap<String, (u16, Value)>,
 }
 
@@ -79,17 +83,34 @@ impl Cluster {
             }
             ("GET", "/api/v1/namespaces/shop/pods") => {
                 state.calls.push("list pods".to_owned());
+                let items = state.pods.clone();
                 (
                     200,
-                    json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": []}),
+                    json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": items}),
                 )
             }
             (_, path) if path.starts_with("/api/v1/namespaces/shop/configmaps/") => {
                 state.calls.push(format!("{} {name}", method.to_lowercase()));
                 state.config_map(method, &name, body)
             }
+            ("PATCH", path) if path.starts_with("/api/v1/namespaces/shop/pods/") => {
+                state.calls.push(format!("nudge {name}"));
+                (
+                    200,
+                    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": name}}),
+                )
+            }
+            (_, path) if path.starts_with("/api/v1/namespaces/shop/secrets/") => {
+                let name = format!("secret/{name}");
+                state.calls.push(format!("{} {name}", method.to_lowercase()));
+                state.config_map(method, &name, body)
+            }
             _ => panic!("nobody makes this call: {method} {path}"),
         }
+    }
+
+    pub(super) fn run(&self, pods: Vec<Value>) {
+        self.0.lock().unwrap().pods = pods;
     }
 
     /// What was asked since the last time.
@@ -131,8 +152,15 @@ impl Cluster {
         self.0.lock().unwrap().refused.insert(name.to_owned(), (code, status));
     }
 
+    /// From the next but so many writes on, none arrives.
+    pub(super) fn die_after(&self, writes: usize) {
+        self.0.lock().unwrap().lives = Some(writes);
+    }
+
     pub(super) fn relent(&self) {
-        self.0.lock().unwrap().refused.clear();
+        let mut state = self.0.lock().unwrap();
+        state.refused.clear();
+        state.lives = None;
     }
 
     pub(super) fn last_status(&self) -> Value {
@@ -142,8 +170,9 @@ impl Cluster {
     /// The controller's watch, caught up with the cluster.
     pub(super) fn observe(&self, writer: &mut Writer<PartialObjectMeta<ConfigMap>>) {
         writer.apply_watcher_event(&Event::Init);
-        for object in self.0.lock().unwrap().objects.values() {
-            if object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "remora" {
+        for (name, object) in &self.0.lock().unwrap().objects {
+            let is_watched = !name.starts_with("secret/");
+            if is_watched && object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "remora" {
                 writer.apply_watcher_event(&Event::InitApply(serde_json::from_value(object.clone()).unwrap()));
             }
         }
@@ -168,13 +197,19 @@ impl State {
                 if let Some(refusal) = self.refused.get(name) {
                     return refusal.clone();
                 }
+                if self.lives == Some(0) {
+                    return (500, json!({"status": "Failure", "message": "gone", "reason": "Gone", "code": 500}));
+                }
+                self.lives = self.lives.map(|lives| lives - 1);
                 self.version += 1;
                 let mut object = body.clone();
+                let secret = name.starts_with("secret/");
+                let fields = if secret { json!({"f:data": {}}) } else { json!({"f:binaryData": {}}) };
                 object["metadata"]["uid"] = json!(format!("uid-of-{name}"));
                 object["metadata"]["resourceVersion"] = json!(self.version.to_string());
                 object["metadata"]["managedFields"] = json!([{
                     "manager": "remora-controller", "operation": "Apply", "fieldsType": "FieldsV1",
-                    "fieldsV1": {"f:binaryData": {}},
+                    "fieldsV1": fields,
                 }]);
                 self.objects.insert(name.to_owned(), object.clone());
                 (200, object)

@@ -8,6 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
 };
 use kube::{core::PartialObjectMeta, runtime::reflector::store::Writer};
+use remora_operator::api::Carrier;
 use remora_operator::publish::{Error, File, Ledger, Owner, Past, Publisher, Snapshot};
 use remora_snapshot::files;
 
@@ -48,6 +49,8 @@ fn owner() -> Owner {
             controller: Some(true),
             block_owner_deletion: Some(true),
         },
+        carrier: Carrier::ConfigMap,
+        was_other: false,
     }
 }
 
@@ -99,7 +102,7 @@ async fn a_conflict_is_found_before_anything_is_written() {
     let mut desk = Desk::new(Duration::MAX);
     desk.cluster.put_foreign("remora-a-v1-core");
     let (written, calls) = desk.publish(&snapshot("1", &[("core", "c"), ("overrides-00", "x")])).await;
-    assert!(matches!(written, Err(Error::Conflict(name)) if name == "remora-a-v1-core"));
+    assert!(matches!(written, Err(Error::Conflict(name)) if name == "ConfigMap remora-a-v1-core"));
     assert!(calls.iter().all(|call| call.starts_with("get ")), "{calls:?}");
 }
 
@@ -179,4 +182,77 @@ async fn copies_are_no_part_of_what_is_published() {
     // A copy that no record tells of is surplus.
     let (_, calls) = desk.publish(&first).await;
     assert_eq!(calls, ["delete remora-a-v1-history-1-core"]);
+}
+
+#[tokio::test]
+async fn secrets_are_found_again_by_their_numbers() {
+    let mut desk = Desk::new(Duration::ZERO);
+    let secrets = Owner { carrier: Carrier::Secret, ..owner() };
+    let many: Vec<String> = (0..16).map(files::overrides).collect();
+    let mut all: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "x")).collect();
+    all.push(("core", "c"));
+    let first = snapshot("1", &all);
+    desk.publisher.look(&secrets, &mut desk.ledger).await.unwrap();
+    desk.publisher.publish(&secrets, &first, None, &mut desk.ledger).await.unwrap();
+    assert_eq!(desk.cluster.names().len(), 17);
+
+    // Another process, for which only two are needed.
+    let mut other = Desk { cluster: desk.cluster.clone(), ..Desk::new(Duration::ZERO) };
+    let (objects, writer) = watch();
+    other.publisher = Publisher::new(other.cluster.client(), objects, Duration::ZERO);
+    other.writer = writer;
+    other.publisher.look(&secrets, &mut other.ledger).await.unwrap();
+    assert_eq!(other.publisher.recover(&secrets).await.unwrap(), Some((first, None)));
+    let second = snapshot("2", &[("core", "d"), ("overrides-00", "x"), ("overrides-01", "y")]);
+    other.cluster.calls();
+    other.publisher.publish(&secrets, &second, None, &mut other.ledger).await.unwrap();
+    let deleted: Vec<String> = other.cluster.calls().into_iter().filter(|call| call.starts_with("delete")).collect();
+    assert_eq!(deleted.len(), 14);
+    assert_eq!(deleted[0], "delete secret/remora-a-v1-overrides-15", "the highest first, so that numbers have no gap");
+    assert_eq!(other.cluster.names().len(), 3);
+}
+
+/// Killed after any write, whoever comes next brings it to the same end, and no core ever tells of what is not there.
+#[tokio::test]
+async fn killed_at_any_step_the_next_one_ends_it() {
+    let names: Vec<String> = (0..4).map(files::overrides).collect();
+    let first: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).chain([("core", "1")]).collect();
+    let second: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "y")).chain([("core", "2")]).collect();
+    for carrier in [Carrier::ConfigMap, Carrier::Secret] {
+        let owner = Owner { carrier, ..owner() };
+        for survives in 0..=second.len() {
+            let mut desk = Desk::new(Duration::MAX);
+            desk.publisher.look(&owner, &mut desk.ledger).await.unwrap();
+            desk.publisher.publish(&owner, &snapshot("1", &first), None, &mut desk.ledger).await.unwrap();
+            desk.cluster.observe(&mut desk.writer);
+            desk.cluster.die_after(survives);
+            let killed = desk.publisher.publish(&owner, &snapshot("2", &second), None, &mut desk.ledger).await;
+            assert_eq!(killed.is_ok(), survives == second.len(), "{survives}");
+            let prefix = if carrier == Carrier::Secret { "secret/" } else { "" };
+            let tells = |cluster: &Cluster, file: &str| {
+                let object = cluster.get(&format!("{prefix}remora-a-v1-{file}")).unwrap();
+                object["metadata"]["annotations"]["remora.dev/content"].clone()
+            };
+            let digest = |files: &[(&str, &str)], name: &str| {
+                let (_, bytes) = files.iter().find(|(file, _)| *file == name).unwrap();
+                serde_json::json!(File::new(name.to_owned(), bytes.as_bytes().to_vec()).digest)
+            };
+            let is_new = tells(&desk.cluster, "core") == digest(&second, "core");
+            if is_new {
+                assert!(names.iter().all(|name| tells(&desk.cluster, name) == digest(&second, name)), "{survives}");
+            }
+
+            desk.cluster.relent();
+            let mut next = Desk::new(Duration::MAX);
+            next.cluster = desk.cluster.clone();
+            let (objects, writer) = watch();
+            next.publisher = Publisher::new(next.cluster.client(), objects, Duration::MAX);
+            next.writer = writer;
+            next.cluster.observe(&mut next.writer);
+            next.publisher.look(&owner, &mut next.ledger).await.unwrap();
+            let ended = next.publisher.publish(&owner, &snapshot("2", &second), None, &mut next.ledger).await.unwrap();
+            assert_eq!(ended.written, second.len() - survives, "what was written is not written again");
+            assert!(second.iter().all(|(name, _)| tells(&next.cluster, name) == digest(&second, name)), "{survives}");
+        }
+    }
 }

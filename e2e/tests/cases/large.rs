@@ -1,0 +1,134 @@
+//! Environments that are larger than what a pod's volume is prepared for, or than the pod has room for.
+
+use std::time::Duration;
+
+use http::Method;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{DynamicObject, ListParams};
+use remora_e2e::harness::{App, Case, PodPort, say, storefront, until, with_namespace};
+use serde_json::{Value, json};
+
+/// Identities with values of 18 kB each: 9 MB of them, which take sixteen objects.
+const MANY: usize = 500;
+const CAP: Duration = Duration::from_secs(120);
+
+/// The storefront with a value for each of so many identities; no two are the same.
+fn laden(case: &Case, identities: usize) -> Value {
+    let mut document = storefront(&case.client_key(), identities);
+    for (number, identity) in document["identity_overrides"].as_array_mut().into_iter().flatten().enumerate() {
+        let own = format!("{number:06}");
+        identity["identity_features"][0]["feature_state_value"] = json!(own.repeat(3_000));
+    }
+    document
+}
+
+fn files(environment: &DynamicObject) -> Option<u64> {
+    environment.data.pointer("/status/delivery/overridesFiles").and_then(Value::as_u64)
+}
+
+/// The beginning of the value that an identity has of its own, as the pod answers.
+async fn own_value(pod: &PodPort, key: &str, number: usize) -> anyhow::Result<Option<String>> {
+    let reply = pod.ask(Method::GET, &format!("/api/v1/identities/?identifier=user-{number}"), Some(key), None).await?;
+    let answer: Value = serde_json::from_str(&reply.body)?;
+    let flags = answer["flags"].as_array().into_iter().flatten();
+    let banner = flags.into_iter().find(|flag| flag["feature"]["name"] == "banner").cloned().unwrap_or_default();
+    Ok(banner["feature_state_value"].as_str().and_then(|value| value.get(..6)).map(str::to_owned))
+}
+
+/// More objects are needed than the pods' volumes name: those go on with what they have, and are told of; new ones have all.
+#[tokio::test]
+async fn overrides_that_outgrow_a_volume_need_a_restart() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        case.storefront().await?;
+        let before = case.pod(&App::new("before").inject("storefront")).await?;
+        case.upstream.serve(&case.server_key(), &laden(&case, MANY)).await?;
+        let many = |environment: &DynamicObject| files(environment) == Some(16);
+        until(&case.environments(), "storefront", "sixteen objects have overrides", CAP, many).await?;
+        let ours = ListParams::default().labels("remora.dev/environment=storefront");
+        let names: Vec<String> = case
+            .api::<ConfigMap>()
+            .list_metadata(&ours)
+            .await?
+            .items
+            .into_iter()
+            .filter_map(|map| map.metadata.name)
+            .collect();
+        let count = names.iter().filter(|name| name.starts_with("remora-storefront-v1-overrides-")).count();
+        anyhow::ensure!(count == 16, "{names:?}");
+
+        let after = case.pod(&App::new("after").inject("storefront")).await?;
+        let key = case.client_key();
+        for number in (0..MANY).step_by(7) {
+            let own = own_value(&after, &key, number).await?;
+            anyhow::ensure!(own == Some(format!("{number:06}")), "user-{number} has {own:?}");
+        }
+        anyhow::ensure!(own_value(&after, &key, MANY).await?.as_deref() == Some("Welcom"), "nobody's own value");
+
+        let told = |environment: &DynamicObject| {
+            let pods = &environment.data["status"]["pods"];
+            let problem = pods["problem"].as_str().unwrap_or_default();
+            pods["behind"] == 1 && problem.contains("made for fewer identity overrides: 1 pod (before); 16 objects")
+        };
+        until(&case.environments(), "storefront", "it is said which pod has to be restarted", CAP, told).await?;
+        // It has what it had, all of it.
+        for number in 0..3 {
+            let reply = before
+                .ask(Method::GET, &format!("/api/v1/identities/?identifier=user-{number}"), Some(&key), None)
+                .await?;
+            anyhow::ensure!(reply.body.contains(&format!("for {number}")), "{}", reply.body);
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// The volume is a tmpfs as large as the pod's memory limits, and an update needs twice the snapshot: kubelet's first update
+/// fails, and what it mounts instead never reaches the running container. The pod is nudged again, and reported with what to do;
+/// a pod with more room follows.
+#[tokio::test]
+async fn a_pod_without_room_for_an_update_is_reported() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        case.upstream.serve(&case.server_key(), &laden(&case, MANY)).await?;
+        case.secret("flagsmith", &case.server_key()).await?;
+        case.environment("storefront", case.flagsmith()).await?;
+        case.condition("storefront", "Ready", "True", None).await?;
+        let limited = json!({"requests": {"cpu": "5m", "memory": "4Mi"}, "limits": {"memory": "8Mi"}});
+        let cramped =
+            App::new("cramped").inject("storefront").resources(limited).annotate("remora.dev/memory-limit", "8Mi");
+        let cramped = case.pod(&cramped).await?;
+        let roomy = case.pod(&App::new("roomy").inject("storefront")).await?;
+        case.flip("storefront", "checkout", &json!({"enabled": true, "value": "flipped"})).await?;
+        case.answer(&roomy, "the flipped flag", |answer| answer["value"] == "flipped").await?;
+
+        let told = |environment: &DynamicObject| {
+            let pods = &environment.data["status"]["pods"];
+            let problem = pods["problem"].as_str().unwrap_or_default();
+            pods["behind"] == 1
+                && problem.contains("stuck at an older revision: 1 pod (cramped); their memory limits leave")
+        };
+        until(&case.environments(), "storefront", "it is said which pod cannot follow, and why", CAP, told).await?;
+        let pod = case.api::<Pod>().get_metadata(cramped.pod()).await?;
+        let annotations = pod.metadata.annotations.unwrap_or_default();
+        let told = annotations.get("remora.dev/revision.storefront").cloned().unwrap_or_default();
+        anyhow::ensure!(told.contains(' '), "it was told once only: {told}");
+        let metrics = case.cluster.operator("controller").await?;
+        let series = format!(
+            r#"remora_environment_pods{{namespace="{}",environment="storefront",state="behind"}} 1"#,
+            case.namespace
+        );
+        let mut found = false;
+        for pod in &metrics {
+            found |= pod.text("/metrics").await?.lines().any(|line| line == series);
+        }
+        anyhow::ensure!(found, "no metric says {series}");
+        let events: kube::Api<k8s_openapi::api::events::v1::Event> = case.api();
+        let all = events.list(&ListParams::default()).await?;
+        let event = all.items.into_iter().find(|event| event.reason.as_deref() == Some("PodsBehind"));
+        anyhow::ensure!(event.is_some(), "no Event PodsBehind");
+        let history: remora_e2e::app::History = cramped.get("/watch").await?;
+        anyhow::ensure!(history.failed == 0, "{history:?}");
+        say(&format!("a pod without room: {}", event.and_then(|event| event.note).unwrap_or_default()));
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,162 @@
+//! Snapshots in Secrets, and the way from one kind to the other.
+
+use std::time::Duration;
+
+use remora_operator::inject::Layout;
+use serde_json::{Value, json};
+
+use super::{CORE, Cluster, Operator, document, fenv, flags, is};
+use remora_operator::api::Carrier;
+
+const SECRET: &str = "secret/remora-storefront-v1-core";
+
+fn secret() -> Value {
+    json!({"delivery": {"as": "Secret"}})
+}
+
+/// The object as the API server would have it after the last report.
+fn reported(cluster: &Cluster, generation: i64, spec: &Value) -> Value {
+    let mut object = fenv(generation, spec);
+    object["status"] = cluster.last_status();
+    object
+}
+
+/// A pod that was admitted while the environment was of this kind.
+fn pod(carrier: Carrier) -> Value {
+    let volume = Layout::new(carrier, 8, 0, 0).volume(&"storefront".parse().unwrap());
+    json!({
+        "metadata": {"name": "web-1", "namespace": "shop", "uid": "p", "annotations": {"remora.dev/inject": "storefront"}},
+        "spec": {"containers": [], "volumes": [volume]},
+    })
+}
+
+#[tokio::test]
+async fn a_secret_is_written_and_no_config_map() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    let (_, calls) = operator.turn(fenv(1, &secret())).await;
+    let series = ["core", "overrides-00", "document-00"].map(|file| format!("get secret/remora-storefront-v1-{file}"));
+    let mut expected: Vec<String> = series.to_vec();
+    expected.extend(["get flags".to_owned(), format!("get {SECRET}"), format!("patch {SECRET}")]);
+    expected.extend(["list pods", "report", "event Published"].map(str::to_owned));
+    assert_eq!(calls, expected, "each is looked for by its name, and none is listed");
+    let written = cluster.get(SECRET).unwrap();
+    assert_eq!((&written["type"], &written["kind"]), (&json!("remora.dev/snapshot"), &json!("Secret")));
+    assert_eq!(written["metadata"]["labels"]["app.kubernetes.io/managed-by"], "remora");
+    assert_eq!(written["metadata"]["ownerReferences"][0]["uid"], "uid-1");
+    assert!(cluster.get(CORE).is_none());
+    let status = cluster.last_status();
+    is(&status, "Ready", ("True", "Published"));
+    assert_eq!(status["delivery"], json!({"as": "Secret", "overridesFiles": 0}));
+    assert_eq!(status["conditions"][2]["message"], "in one Secret");
+
+    let (_, calls) = operator.turn(reported(&cluster, 1, &secret())).await;
+    assert!(calls.is_empty(), "{calls:?}");
+}
+
+#[tokio::test]
+async fn after_a_restart_the_secret_is_found_and_left() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    Operator::start(&cluster).turn(fenv(1, &secret())).await;
+    let (before, object) = (cluster.get(SECRET), reported(&cluster, 1, &secret()));
+    let (_, calls) = Operator::start(&cluster).turn(object.clone()).await;
+    assert!(calls.iter().all(|call| call.starts_with("get secret/")), "{calls:?}");
+    assert_eq!(cluster.get(SECRET), before);
+
+    // Nor does it need its source.
+    cluster.take("flags");
+    let mut edited = object;
+    edited["metadata"]["generation"] = json!(2);
+    let mut restarted = Operator::start(&cluster);
+    restarted.turn(edited.clone()).await;
+    is(&cluster.last_status(), "Ready", ("True", "LastGood"));
+    assert_eq!(cluster.get(SECRET), before);
+}
+
+#[tokio::test]
+async fn somebody_elses_secret_is_not_touched() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    cluster.put_foreign(SECRET);
+    let before = cluster.get(SECRET);
+    let mut operator = Operator::start(&cluster);
+    let (_, calls) = operator.turn(fenv(1, &secret())).await;
+    assert!(!calls.iter().any(|call| call.starts_with("patch")), "{calls:?}");
+    is(&cluster.last_status(), "Published", ("False", "Conflict"));
+    assert!(cluster.last_status()["conditions"][2]["message"].as_str().unwrap().starts_with("Secret remora-"));
+    assert_eq!(cluster.get(SECRET), before);
+}
+
+/// Both kinds carry the flags while a pod mounts the former one, also a change; then the former one goes.
+#[tokio::test]
+async fn the_former_kind_is_kept_up_to_date_until_no_pod_mounts_it() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
+    operator.turn(fenv(1, &json!({}))).await;
+    cluster.run(vec![pod(Carrier::ConfigMap)]);
+
+    operator.turn(reported(&cluster, 2, &secret())).await;
+    let content = |name: &str| {
+        let object = cluster.get(name)?;
+        Some(object["binaryData"]["core"].as_str().or(object["data"]["core"].as_str())?.to_owned())
+    };
+    assert!(content(SECRET).is_some() && content(SECRET) == content(CORE));
+    let delivery = json!({"as": "Secret", "overridesFiles": 0, "formerly": "ConfigMap"});
+    assert_eq!(cluster.last_status()["delivery"], delivery);
+    assert_eq!(
+        cluster.last_status()["conditions"][2]["message"],
+        "in one Secret, and in ConfigMaps for as long as pods mount those"
+    );
+
+    cluster.put(&flags(&document("b")));
+    let edited = json!({"delivery": {"as": "Secret"}, "revisionHistoryLimit": 4});
+    let before = content(CORE);
+    operator.turn(reported(&cluster, 3, &edited)).await;
+    assert_ne!(content(CORE), before);
+    assert_eq!(content(SECRET), content(CORE));
+
+    // A restart on the way knows of both, without its source.
+    let flags = cluster.take("flags").unwrap();
+    let mut restarted = Operator::start_patient(&cluster, &[], Duration::ZERO);
+    restarted.turn(reported(&cluster, 4, &edited)).await;
+    is(&cluster.last_status(), "Ready", ("True", "LastGood"));
+    assert_eq!(cluster.last_status()["delivery"], delivery);
+    cluster.put(&flags);
+
+    cluster.run(vec![pod(Carrier::Secret)]);
+    restarted.turn(reported(&cluster, 5, &edited)).await;
+    assert!(content(CORE).is_none() && content(SECRET).is_some());
+    assert!(cluster.names().iter().all(|name| name == "flags" || name.starts_with("secret/")), "{:?}", cluster.names());
+    assert_eq!(cluster.last_status()["delivery"], json!({"as": "Secret", "overridesFiles": 0}));
+}
+
+/// Who may not write Secrets goes on with what there is.
+#[tokio::test]
+async fn a_kind_that_cannot_be_written_leaves_the_former_one() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
+    operator.turn(fenv(1, &json!({}))).await;
+    let before = cluster.get(CORE);
+    cluster.refuse(SECRET, 403, "secrets is forbidden");
+    operator.turn(reported(&cluster, 2, &secret())).await;
+    let status = cluster.last_status();
+    is(&status, "Published", ("False", "WriteFailed"));
+    is(&status, "Ready", ("True", "LastGood"));
+    assert_eq!(cluster.get(CORE), before);
+    assert_eq!(status["delivery"]["as"], "ConfigMap", "new pods mount what there is");
+}
+
+#[tokio::test]
+async fn back_again_is_the_same_way() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
+    operator.turn(fenv(1, &secret())).await;
+    operator.turn(reported(&cluster, 2, &json!({}))).await;
+    assert!(cluster.get(CORE).is_some() && cluster.get(SECRET).is_none(), "{:?}", cluster.names());
+    assert_eq!(cluster.last_status()["delivery"], json!({"as": "ConfigMap", "overridesFiles": 0}));
+}

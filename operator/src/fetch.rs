@@ -14,6 +14,7 @@ mod failure;
 mod key;
 mod link;
 mod listen;
+mod load;
 mod objects;
 mod origin;
 mod pages;
@@ -32,6 +33,7 @@ use reqwest::Url;
 use self::{
     address::is_allowed,
     connect::{Clients, Purpose},
+    load::Room,
     pages::{Answer, Request},
     turnstile::{NotNow, Turnstile},
     validator::Validator,
@@ -41,6 +43,7 @@ pub use self::{
     events::Change,
     key::EnvironmentKey,
     listen::Listening,
+    load::Load,
     origin::{AllowedOrigins, InvalidOrigin, Origin, Reach},
     resolve::{Lookup, SystemLookup},
 };
@@ -58,6 +61,7 @@ pub struct Fetcher {
     allowed: AllowedOrigins,
     clients: Clients,
     limit: usize,
+    room: Room,
     turnstile: Turnstile,
     /// How long a stream may be silent.
     idle: Duration,
@@ -82,6 +86,8 @@ pub struct Lessons {
     pub held: Option<Held>,
     /// The key that the server refused, for as long as it is not to be tried again.
     pub refused: Option<EnvironmentKey>,
+    /// The bytes of the document, as far as that is known.
+    pub expected: Option<usize>,
 }
 
 /// What a fetch brought.
@@ -91,8 +97,13 @@ pub enum Fetched {
     Unchanged,
     /// The Secret still holds the key that was refused: the server was not asked.
     StillRefused,
-    /// Too many ask the server already: it was not asked.
+    /// Too many ask the server already, or others hold too much: it was not asked.
     Busy,
+    /// The document is larger than was expected, and there is no room for it at the moment.
+    Crowded {
+        /// The bytes to expect.
+        expected: usize,
+    },
     /// A document, which may be the same as the last.
     Document {
         /// The document.
@@ -105,6 +116,8 @@ pub enum Fetched {
         held: Held,
         /// The bytes of it.
         bytes: usize,
+        /// What it counts for among all that is held; to be kept until it is compiled.
+        load: Load,
     },
 }
 
@@ -116,6 +129,7 @@ impl Fetcher {
             allowed,
             clients: Clients::new(lookup),
             limit,
+            room: Room::new(limit),
             turnstile: Turnstile::default(),
             idle: listen::IDLE,
         }
@@ -131,9 +145,11 @@ impl Fetcher {
         let planned = spec.source.planned().ok_or(Error::InvalidSource(
             "set exactly one of flagsmith, document.configMapKeyRef and document.secretKeyRef",
         ))?;
+        // Before anything else that others may want, so that nobody waits for it with that in hand.
+        let Some(load) = self.room.take(lessons.expected).await else { return Ok(Fetched::Busy) };
         let found = match planned {
             PlannedSource::Flagsmith(flagsmith) => {
-                return self.ask_server(namespace, spec, flagsmith, lessons).await;
+                return self.ask_server(namespace, spec, flagsmith, lessons, load).await;
             }
             PlannedSource::ConfigMap(reference) => {
                 objects::config_map_document(&self.client, namespace, reference).await?
@@ -147,7 +163,7 @@ impl Fetcher {
         let document = document::parse(&found.bytes).map_err(|error| Error::malformed(&error))?;
         let bytes = found.bytes.len();
         let original = spec.serve.environment_document.then(|| Original::new(found.bytes));
-        Ok(Fetched::Document { document: Box::new(document), original, key: None, held: origination, bytes })
+        Ok(Fetched::Document { document: Box::new(document), original, key: None, held: origination, bytes, load })
     }
 
     async fn ask_server(
@@ -156,6 +172,7 @@ impl Fetcher {
         spec: &FeatureEnvironmentSpec,
         flagsmith: &Flagsmith,
         lessons: &Lessons,
+        load: Load,
     ) -> Result<Fetched, Error> {
         let (url, origin) = endpoint(&flagsmith.api_url)?;
         let reach = self.allowed.reach(&origin).ok_or_else(|| Error::OriginNotAllowed(origin.clone()))?;
@@ -182,6 +199,7 @@ impl Fetcher {
             key: &key,
             if_modified_since,
             limit: self.limit,
+            load: &load,
             keeps_original: spec.serve.environment_document,
         };
         let turn = match self.turnstile.enter(&origin).await {
@@ -199,10 +217,11 @@ impl Fetcher {
         let answer = answer?;
         Ok(match answer {
             Answer::NotModified => Fetched::Unchanged,
+            Answer::Crowded(expected) => Fetched::Crowded { expected },
             Answer::Document { document, original, began, bytes } => {
                 let validator = Validator::new(document.updated_at(), began);
                 let held = Held(Origination::Server { key: key.clone(), validator });
-                Fetched::Document { document, original, key: Some(key), held, bytes }
+                Fetched::Document { document, original, key: Some(key), held, bytes, load }
             }
         })
     }

@@ -99,7 +99,7 @@ impl Followers {
     ///
     /// # Errors
     /// If the API server does not list the pods.
-    pub async fn mounting(
+    pub(crate) async fn mounting(
         &self,
         namespace: &str,
         environment: &EnvironmentName,

@@ -5,23 +5,30 @@ use std::io::{self, Write};
 use flate2::write::MultiGzDecoder;
 use reqwest::{Response, header};
 
-use super::error::Error;
+use super::{error::Error, load::Crowded};
 
 /// Why a body was not read to its end.
 #[derive(Debug)]
 pub(super) enum Unread {
     /// A bound was reached.
     TooLarge(Error),
+    /// There is no room for it now.
+    Crowded(Crowded),
     /// The connection broke, or the compression is broken.
     Broken(String),
 }
 
-/// The whole body, decompressed: at most `limit` bytes before and after.
-pub(super) async fn read(mut response: Response, limit: usize) -> Result<Vec<u8>, Unread> {
+/// The whole body, decompressed: at most `limit` bytes before and after. `holds` says whether there is room for so many.
+pub(super) async fn read(
+    mut response: Response,
+    limit: usize,
+    holds: impl Fn(usize) -> Result<(), Crowded>,
+) -> Result<Vec<u8>, Unread> {
     let declared = response.content_length().and_then(|length| usize::try_from(length).ok());
     if declared.is_some_and(|length| length > limit) {
         return Err(too_large("the answer", limit));
     }
+    holds(declared.unwrap_or_default()).map_err(Unread::Crowded)?;
     let mut sink = Sink::new(&response, limit)?;
     let mut wire = 0_usize;
     loop {
@@ -31,7 +38,9 @@ pub(super) async fn read(mut response: Response, limit: usize) -> Result<Vec<u8>
         if wire > limit {
             return Err(too_large("the answer", limit));
         }
+        // A chunk may inflate to a thousand times its size, in which bounds hold all the same.
         sink.write(&chunk).map_err(|error| inflation(&error, limit))?;
+        holds(sink.len()).map_err(Unread::Crowded)?;
     }
     sink.finish().map_err(|error| inflation(&error, limit))
 }
@@ -74,6 +83,13 @@ impl Sink {
         match self {
             Self::Plain(bounded) => bounded.write_all(chunk),
             Self::Gzip(decoder) => decoder.write_all(chunk),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Plain(bounded) => bounded.bytes.len(),
+            Self::Gzip(decoder) => decoder.get_ref().bytes.len(),
         }
     }
 

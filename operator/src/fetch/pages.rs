@@ -14,6 +14,7 @@ use super::{
     failure::{explain, unavailable},
     key::EnvironmentKey,
     link,
+    load::{Crowded, Load},
     origin::Origin,
     validator,
 };
@@ -37,6 +38,8 @@ pub(super) struct Request<'a> {
     pub(super) if_modified_since: Option<String>,
     /// The bytes that all pages together may have.
     pub(super) limit: usize,
+    /// What the bytes count for.
+    pub(super) load: &'a Load,
     /// Whether the bytes themselves are wanted.
     pub(super) keeps_original: bool,
 }
@@ -44,11 +47,19 @@ pub(super) struct Request<'a> {
 /// What the server says.
 pub(super) enum Answer {
     NotModified,
-    Document { document: Box<Document>, original: Option<Original>, began: Timestamp, bytes: usize },
+    /// There is no room for it now; so much is to be expected.
+    Crowded(usize),
+    Document {
+        document: Box<Document>,
+        original: Option<Original>,
+        began: Timestamp,
+        bytes: usize,
+    },
 }
 
 enum Page {
     NotModified,
+    Crowded(usize),
     Document { document: Box<Document>, original: Option<Vec<u8>>, began: Timestamp, bytes: usize, next: Option<Url> },
 }
 
@@ -65,20 +76,24 @@ impl Request<'_> {
 
     /// None when the environment changed on the way.
     async fn all_pages(&self) -> Result<Option<Answer>, Error> {
-        let first = self.page(&self.url, self.if_modified_since.as_deref(), self.limit).await?;
-        let Page::Document { mut document, original, began, mut bytes, mut next } = first else {
-            return Ok(Some(Answer::NotModified));
-        };
+        let (mut document, original, began, mut bytes, mut next) =
+            match self.page(&self.url, self.if_modified_since.as_deref(), 0).await? {
+                Page::NotModified => return Ok(Some(Answer::NotModified)),
+                Page::Crowded(expected) => return Ok(Some(Answer::Crowded(expected))),
+                Page::Document { document, original, began, bytes, next } => (document, original, began, bytes, next),
+            };
         let mut original = original.map(Original::new);
         let mut seen = HashSet::from([self.url.clone()]);
         while let Some(url) = next {
             if seen.len() >= PAGES || !seen.insert(url.clone()) {
                 return Err(unavailable(self.origin, "its pages lead in circles, or do not end"));
             }
-            let rest = self.limit.saturating_sub(bytes);
-            let page = self.page(&url, None, rest).await?;
-            let Page::Document { document: more, original: page, bytes: size, next: after, .. } = page else {
-                return Err(unavailable(self.origin, "it answered HTTP 304 to an unconditional request"));
+            let (more, page, size, after) = match self.page(&url, None, bytes).await? {
+                Page::NotModified => {
+                    return Err(unavailable(self.origin, "it answered HTTP 304 to an unconditional request"));
+                }
+                Page::Crowded(expected) => return Ok(Some(Answer::Crowded(expected))),
+                Page::Document { document, original, bytes, next, .. } => (document, original, bytes, next),
             };
             if more.updated_at() != document.updated_at() {
                 return Ok(None);
@@ -93,7 +108,8 @@ impl Request<'_> {
         Ok(Some(Answer::Document { document, original, began, bytes }))
     }
 
-    async fn page(&self, url: &Url, since: Option<&str>, limit: usize) -> Result<Page, Error> {
+    /// The page at this URL, of a document of which so many bytes are held already.
+    async fn page(&self, url: &Url, since: Option<&str>, held: usize) -> Result<Page, Error> {
         let key = self.key.header().ok_or(Error::InvalidSource("the environment key is no header value"))?;
         let mut request = self
             .client
@@ -116,10 +132,13 @@ impl Request<'_> {
         }
         let began = validator::began(text(&response, &header::DATE), sent.elapsed(), Timestamp::now());
         let next = self.next_page(&response)?;
-        let bytes = body::read(response, limit).await.map_err(|unread| match unread {
-            Unread::TooLarge(error) => error,
-            Unread::Broken(problem) => unavailable(self.origin, &problem),
-        })?;
+        let limit = self.limit.saturating_sub(held);
+        let bytes = match body::read(response, limit, |bytes| self.load.holds(held.saturating_add(bytes))).await {
+            Ok(bytes) => bytes,
+            Err(Unread::Crowded(Crowded { needed })) => return Ok(Page::Crowded(needed)),
+            Err(Unread::TooLarge(error)) => return Err(error),
+            Err(Unread::Broken(problem)) => return Err(unavailable(self.origin, &problem)),
+        };
         let size = bytes.len();
         let (document, bytes) = parse(bytes).await.map_err(|error| Error::malformed(&error))?;
         let original = self.keeps_original.then_some(bytes);

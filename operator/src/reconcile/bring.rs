@@ -19,7 +19,7 @@ use crate::{
     api::{AppliedTo, BooleanFlags, DisabledFlags, Finding, ObjectFlags},
     compile::{self, Compiled, compile},
     document::{Document, Original},
-    fetch::{self, EnvironmentKey, Fetched, Lessons, Retry},
+    fetch::{self, EnvironmentKey, Fetched, Lessons, Load, Retry},
     guard::Outline,
     metrics::Step,
     prune::{Rules, prune},
@@ -36,6 +36,8 @@ struct Brought {
     original: Option<Original>,
     key: Option<EnvironmentKey>,
     updated_at: Option<String>,
+    /// Kept until it is compiled.
+    load: Load,
 }
 
 impl Turn<'_> {
@@ -76,20 +78,27 @@ impl Turn<'_> {
                 step.end("Busy");
                 return Ok(None);
             }
+            Ok(Fetched::Crowded { expected }) => {
+                memory.expected = Some(expected);
+                memory.next_fetch = Some(Instant::now() + Duration::from_secs(1).mul_f64(1.0 + fastrand::f64()));
+                step.end("Crowded");
+                return Ok(None);
+            }
             Ok(Fetched::Unchanged) => {
                 memory.failures = 0;
                 ("Unchanged", None)
             }
-            Ok(Fetched::Document { document, original, key, held, bytes }) => {
+            Ok(Fetched::Document { document, original, key, held, bytes, load }) => {
                 self.context.metrics.environments.document(&self.namespace, &self.name, bytes);
                 memory.held = Some(held);
+                memory.expected = Some(bytes);
                 memory.whole = Some(Instant::now());
                 let updated_at = document.updated_at().map(str::to_owned);
                 memory.origin = Some(Provenance {
                     client_key: document.api_key.clone(),
                     updated_at: updated_at.as_deref().and_then(|at| at.parse().ok()),
                 });
-                ("Done", Some(Brought { document, original, key, updated_at }))
+                ("Done", Some(Brought { document, original, key, updated_at, load }))
             }
             Err(error) => {
                 step.end(error.reason());
@@ -146,7 +155,9 @@ impl Turn<'_> {
                 ofrep,
                 document: brought.original.as_ref(),
             };
-            compile(&pruned, &options)
+            let compiled = compile(&pruned, &options);
+            drop((pruned, brought.original, brought.load));
+            compiled
         });
         let compiled = match work.await {
             Ok(compiled) => compiled.map_err(Error::from),

@@ -45,6 +45,8 @@ pub(super) struct Memory {
     /// Fetches that failed in a row.
     pub(super) failures: u32,
     pub(super) held: Option<Held>,
+    /// The bytes of the document, as far as that is known.
+    pub(super) expected: Option<usize>,
     /// Of the document that came last.
     pub(super) origin: Option<Provenance>,
     /// When the source was last asked without a condition.
@@ -82,7 +84,7 @@ impl Memory {
         let whole_is_due = self.whole.is_none_or(|whole| now.duration_since(whole) >= schedule::UNCONDITIONAL);
         let held = self.held.clone().filter(|_| !whole_is_due && self.failures == 0 && self.newest.is_some());
         let refused = self.refused.as_ref().filter(|(_, since)| now.duration_since(*since) < schedule::REFUSED);
-        Lessons { held, refused: refused.map(|(key, _)| key.clone()) }
+        Lessons { held, refused: refused.map(|(key, _)| key.clone()), expected: self.expected }
     }
 
     /// Forgets what belongs to an earlier spec; what is published under it stays until there is something newer.

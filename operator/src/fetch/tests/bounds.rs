@@ -105,3 +105,30 @@ async fn a_drip_ends_with_the_time() {
     let error = Scene { timeout: "1s", ..Scene::at(&upstream) }.failure().await;
     assert!(error.to_string().contains("within 1s"), "{error}");
 }
+
+/// Who holds much leaves others as much as there is; whoever finds no room is told what to ask for, and waits for it.
+#[tokio::test]
+async fn documents_that_are_held_take_turns() {
+    let upstream = Upstream::http(|_, _| json_answer(&document(SETTLED, &[&"x".repeat(LIMIT / 4 * 3)]))).await;
+    let small = Upstream::http(|_, _| json_answer(&document(SETTLED, &["y"]))).await;
+    let mut scene = Scene { limit: LIMIT, ..Scene::at(&upstream) };
+    scene.origins.push(format!("http://upstream.test:{}", small.port).parse().unwrap());
+    let fetcher = scene.fetcher();
+    let spec = scene.spec();
+    let fetch = async |lessons: Lessons| fetcher.fetch("shop", &spec, &lessons).await.unwrap();
+    // The least that is taken is more than all there is here, so it is said what is expected.
+    let lesson = |bytes: usize| Lessons { expected: Some(bytes), ..Lessons::default() };
+    let first = fetch(lesson(1)).await;
+    let Fetched::Crowded { expected } = fetch(lesson(1)).await else { panic!("there is no room for two") };
+    assert!(expected > LIMIT / 4 * 3, "{expected}");
+    let mut other = scene.spec();
+    other.source.flagsmith.as_mut().unwrap().api_url = format!("http://upstream.test:{}/api/v1", small.port);
+    assert!(matches!(fetcher.fetch("shop", &other, &lesson(1)).await.unwrap(), Fetched::Document { .. }));
+
+    let mut waiting = Box::pin(fetch(lesson(expected)));
+    let asked = upstream.asked().len();
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut waiting).await;
+    assert!(early.is_err() && upstream.asked().len() == asked, "it asks when there is room, not before");
+    drop(first);
+    assert!(matches!(waiting.await, Fetched::Document { .. }));
+}

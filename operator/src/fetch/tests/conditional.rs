@@ -10,7 +10,7 @@ async fn settled() -> Upstream {
 async fn what_is_held_is_asked_for_by_its_own_time() {
     let upstream = settled().await;
     let scene = Scene::at(&upstream);
-    let lessons = Lessons { held: Some(held(scene.fetch().await.unwrap())), refused: None };
+    let lessons = Lessons { held: Some(held(scene.fetch().await.unwrap())), ..Lessons::default() };
     let again = scene.fetcher().fetch("shop", &scene.spec(), &lessons).await.unwrap();
     assert!(matches!(again, Fetched::Unchanged));
     assert_eq!(upstream.asked()[1].since.as_deref(), Some("Fri, 20 Nov 2026 00:00:00 GMT"));
@@ -20,7 +20,7 @@ async fn what_is_held_is_asked_for_by_its_own_time() {
 async fn a_document_of_this_second_is_fetched_again() {
     let upstream = Upstream::http(|_, _| json_answer(&document(&jiff::Timestamp::now().to_string(), &[]))).await;
     let scene = Scene::at(&upstream);
-    let lessons = Lessons { held: Some(held(scene.fetch().await.unwrap())), refused: None };
+    let lessons = Lessons { held: Some(held(scene.fetch().await.unwrap())), ..Lessons::default() };
     scene.fetcher().fetch("shop", &scene.spec(), &lessons).await.unwrap();
     assert_eq!(upstream.asked()[1].since, None);
 }
@@ -29,7 +29,7 @@ async fn a_document_of_this_second_is_fetched_again() {
 async fn another_key_is_another_environment() {
     let upstream = settled().await;
     let scene = Scene::at(&upstream);
-    let lessons = Lessons { held: Some(held(scene.fetch().await.unwrap())), refused: None };
+    let lessons = Lessons { held: Some(held(scene.fetch().await.unwrap())), ..Lessons::default() };
     scene.cluster.secret("flagsmith", "environment-key", "ser.other");
     let fetched = scene.fetcher().fetch("shop", &scene.spec(), &lessons).await.unwrap();
     assert!(matches!(fetched, Fetched::Document { .. }));
@@ -44,7 +44,7 @@ async fn a_refused_key_is_not_tried_again_until_it_changes() {
     .await;
     let scene = Scene::at(&upstream);
     let Error::AuthenticationFailed { key, .. } = scene.failure().await else { panic!("not refused") };
-    let lessons = Lessons { held: None, refused: Some(key) };
+    let lessons = Lessons { refused: Some(key), ..Lessons::default() };
     let again = scene.fetcher().fetch("shop", &scene.spec(), &lessons).await.unwrap();
     assert!(matches!(again, Fetched::StillRefused));
     assert_eq!(upstream.asked().len(), 1);

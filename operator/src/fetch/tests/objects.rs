@@ -61,7 +61,7 @@ async fn a_document_in_the_cluster_needs_no_server() {
     let fetcher = scene.fetcher();
     let spec = from("configMapKeyRef");
     let first = fetcher.fetch("shop", &spec, &Lessons::default()).await.unwrap();
-    let lessons = Lessons { held: Some(held(first)), refused: None };
+    let lessons = Lessons { held: Some(held(first)), ..Lessons::default() };
     assert!(matches!(fetcher.fetch("shop", &spec, &lessons).await.unwrap(), Fetched::Unchanged));
     scene.cluster.config_map("flags", "8", "environment.json", &document(SETTLED, &["b"]).to_string());
     assert_eq!(identities(fetcher.fetch("shop", &spec, &lessons).await.unwrap()), ["b"]);

@@ -1,0 +1,111 @@
+//! How many bytes of documents are held at one time, from their arrival until they are compiled: a thousand environments that
+//! change together take turns, and the process stays within its memory.
+//!
+//! A load is taken before anything is asked, for as much as the document had the last time. Where it turns out to be more,
+//! the rest is taken if it is there, and nobody waits for it with a part in hand: what does not find room is given up, and
+//! fetched again with its size known.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What is taken for a document that nobody knows yet.
+const UNKNOWN: usize = 256 << 10;
+/// In units of which bytes are counted.
+const UNIT: usize = 1 << 10;
+/// How long one waits for room before others have their turn: those before one fetch and compile meanwhile.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The bytes that may be held, for all environments together.
+pub(super) struct Room {
+    free: Arc<Semaphore>,
+    limit: usize,
+}
+
+/// A part of them; they are free again when this is dropped.
+#[derive(Debug)]
+pub struct Load {
+    free: Arc<Semaphore>,
+    limit: usize,
+    held: Mutex<OwnedSemaphorePermit>,
+}
+
+impl Room {
+    /// Room for `limit` bytes: what one document may have, so that there is room for each.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(units(limit))), limit }
+    }
+
+    /// Takes a load for a document of as many bytes as were expected, or waits until there is room, for a while.
+    pub(super) async fn take(&self, expected: Option<usize>) -> Option<Load> {
+        let wanted = units(expected.unwrap_or(UNKNOWN).min(self.limit)).max(1);
+        // The oldest wish is fulfilled first: a large one is not passed by for ever.
+        let taken = Arc::clone(&self.free).acquire_many_owned(u32::try_from(wanted).unwrap_or(u32::MAX));
+        let held = tokio::time::timeout(PATIENCE, taken).await.ok()?.ok()?;
+        Some(Load { free: Arc::clone(&self.free), limit: self.limit, held: Mutex::new(held) })
+    }
+}
+
+impl Load {
+    /// Whether there is room for so many bytes in all. If not, it is said how many to ask for the next time.
+    pub(super) fn holds(&self, bytes: usize) -> Result<(), Crowded> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = units(bytes.min(self.limit)).saturating_sub(held.num_permits());
+        if missing == 0 {
+            return Ok(());
+        }
+        let more = Arc::clone(&self.free).try_acquire_many_owned(u32::try_from(missing).unwrap_or(u32::MAX));
+        match more {
+            Ok(more) => held.merge(more),
+            Err(_) => return Err(Crowded { needed: bytes.saturating_mul(2).min(self.limit) }),
+        }
+        Ok(())
+    }
+}
+
+/// Others hold what is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Crowded {
+    /// What to ask for the next time.
+    pub(super) needed: usize,
+}
+
+fn units(bytes: usize) -> usize {
+    bytes.div_ceil(UNIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: usize = 8 << 20;
+
+    #[tokio::test(start_paused = true)]
+    async fn there_is_room_for_the_largest_and_then_for_nobody() {
+        let room = Room::new(LIMIT);
+        let largest = room.take(Some(usize::MAX)).await.unwrap();
+        assert_eq!(largest.holds(LIMIT), Ok(()));
+        assert!(room.take(Some(1)).await.is_none(), "it waits, and then gives up");
+        drop(largest);
+        assert!(room.take(Some(LIMIT)).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn what_grows_takes_what_is_free_and_waits_for_nobody() {
+        let room = Room::new(LIMIT);
+        let one = room.take(None).await.unwrap();
+        let other = room.take(None).await.unwrap();
+        assert_eq!(one.holds(LIMIT / 2), Ok(()));
+        assert_eq!(one.holds(1), Ok(()), "it is not asked for twice");
+        assert_eq!(other.holds(LIMIT / 4), Ok(()));
+        assert_eq!(other.holds(LIMIT / 4 * 3), Err(Crowded { needed: LIMIT }));
+        assert_eq!(other.holds(LIMIT / 2), Ok(()), "what it has it keeps");
+        drop(one);
+        assert_eq!(other.holds(LIMIT / 4 * 3), Ok(()));
+        drop(other);
+        assert_eq!(room.free.available_permits(), units(LIMIT));
+    }
+}

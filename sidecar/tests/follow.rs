@@ -78,11 +78,11 @@ fn what_is_broken_or_gone_changes_nothing() {
     volume.publish([("core", &b""[..])]);
     server.await_metric(&reloads("unreadable"), |count| count >= 1.0);
     volume.publish([]);
-    server.await_metric(&reloads("missing"), |count| count == 1.0);
+    server.await_metric(&reloads("missing"), |count| count >= 1.0);
     assert_eq!(flags(&server), client_flags(1));
     assert_eq!(get(server.admin, "/readyz", &[]).status, 200);
     fs::remove_dir_all(&volume.path).unwrap();
-    server.await_metric(&reloads("missing"), |count| count == 2.0);
+    server.await_metric(&reloads("missing"), |count| count >= 2.0);
     assert_eq!(flags(&server), client_flags(1));
     directory.volume("shop").publish_written(&written(3));
     await_condition("the volume that was made again", || flags(&server) == client_flags(3));

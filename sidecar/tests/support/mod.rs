@@ -4,5 +4,6 @@
 
 pub(crate) mod client;
 pub(crate) mod environment;
+pub(crate) mod program;
 pub(crate) mod server;
 pub(crate) mod volume;

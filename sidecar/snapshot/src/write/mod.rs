@@ -105,9 +105,12 @@ pub fn write(environment: &Environment, limit: usize) -> Result<Written, WriteEr
 
     // Also where there are none: then files that are left over from a revision that had some do not count.
     let everybody = overrides::Everybody::of(&environment.identity_overrides, fingerprint);
-    let mut core = tables.lay_out(environment, &answers, &plain, &everybody.whole()?)?;
+    let mut core = match everybody.may_fit(limit) {
+        true => tables.lay_out(environment, &answers, &plain, &everybody.whole()?)?,
+        false => Vec::new(),
+    };
     let mut shards = Vec::new();
-    if core.len() > limit && !environment.identity_overrides.is_empty() {
+    if core.is_empty() || core.len() > limit && !environment.identity_overrides.is_empty() {
         let (bits, files) = everybody.divided(limit)?;
         tables.tell_division(bits);
         core = tables.lay_out(environment, &answers, &plain, &[])?;

@@ -32,6 +32,11 @@ impl<'a> Everybody<'a> {
         Self { fingerprint, sorted }
     }
 
+    /// Whether all of them can be in so many bytes at all.
+    pub(super) fn may_fit(&self, limit: usize) -> bool {
+        self.sorted.len() * 16 <= limit
+    }
+
     /// All in one file.
     pub(super) fn whole(&self) -> Result<Vec<u8>, WriteError> {
         write(&self.sorted, self.fingerprint, 0, 0)

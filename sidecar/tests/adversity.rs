@@ -1,0 +1,83 @@
+//! The program where something around it does not work as it should.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::fs::{self, File};
+
+use support::client::{Connection, get};
+use support::environment::{CLIENT_KEY, client_flags, sharded, written};
+use support::program::{Program, sidecar, sidecar_by};
+use support::server::{await_condition, start};
+use support::volume::Directory;
+
+const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
+
+fn flags(connection: &mut Connection) -> String {
+    connection.request("GET", "/api/v1/flags/", &CLIENT, None).unwrap().body
+}
+
+/// A node can run out of the kernel's notices: then volumes are looked at every few seconds.
+#[test]
+fn without_the_kernels_notices_a_new_revision_is_found_all_the_same() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    volume.publish_written(&written(1));
+    let none = ["unshare", "-Ur", "sh", "-c", "echo 0 > /proc/sys/user/max_inotify_instances && exec \"$@\"", "sh"];
+    let program = Program::start(sidecar_by(&none, directory.path()));
+    let mut connection = program.connect();
+    for revision in 1..4 {
+        volume.publish_written(&written(revision));
+        await_condition("the revision", || flags(&mut connection) == client_flags(revision));
+    }
+    let (told, text) = (program.stop(), "directories cannot be watched");
+    assert!(told.iter().any(|line| line.contains(text)), "it had its notices: {told:#?}");
+}
+
+/// Files that somebody cuts off or writes over in place are not those that are served: they were copied.
+#[test]
+fn files_that_are_cut_under_it_change_nothing() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    let one = sharded(1, 800);
+    volume.publish_written(&one);
+    let program = Program::start(sidecar(directory.path()));
+    let mut connection = program.connect();
+    for file in &one.files {
+        let path = volume.path.join("..data").join(&file.name);
+        File::options().write(true).open(&path).unwrap().set_len(1).unwrap();
+    }
+    for _ in 0..100 {
+        assert_eq!(flags(&mut connection), client_flags(1));
+    }
+    for file in &one.files {
+        fs::write(volume.path.join("..data").join(&file.name), vec![0xff; file.bytes.len()]).unwrap();
+    }
+    for user in 0..800 {
+        let path = format!("/api/v1/identities/?identifier=user_{user}");
+        let body = connection.request("GET", &path, &CLIENT, None).unwrap().body;
+        assert!(body.contains(&format!(r#""feature_state_value":{}}}"#, user % 7)), "{body}");
+    }
+    volume.publish_written(&written(2));
+    await_condition("what is whole", || flags(&mut connection) == client_flags(2));
+}
+
+/// Objects are written one after another: who starts with a core of one revision and overrides of the next serves both, and
+/// then what comes.
+#[test]
+fn a_start_in_the_middle_of_a_publication() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    let (one, two) = (sharded(1, 800), sharded(2, 800));
+    let mixed = || one.files.iter().take(1).chain(two.files.iter().skip(1).take(1)).chain(one.files.iter().skip(2));
+    volume.publish(mixed().map(|file| (file.name.as_str(), file.bytes.as_slice())));
+    let server = start(directory.path(), |_| {});
+    assert_eq!(get(server.data, "/api/v1/flags/", &CLIENT).body, client_flags(1));
+    for user in 0..800 {
+        let body = get(server.data, &format!("/api/v1/identities/?identifier=user_{user}"), &CLIENT).body;
+        assert!(body.contains(&format!(r#""feature_state_value":{}}}"#, user % 7)), "{body}");
+    }
+    volume.publish_written(&two);
+    await_condition("the second revision", || get(server.data, "/api/v1/flags/", &CLIENT).body == client_flags(2));
+}

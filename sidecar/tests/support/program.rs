@@ -1,0 +1,67 @@
+//! The program itself, as a process.
+
+use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader, Lines};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use super::client::Connection;
+
+/// A sidecar that serves; it ends with this value.
+pub(crate) struct Program {
+    child: Child,
+    pub(crate) data: SocketAddr,
+    said: Vec<String>,
+    /// Read to its end only when it has ended: it says little.
+    log: Lines<BufReader<ChildStderr>>,
+}
+
+/// The program over a directory of snapshots, on ports that are free.
+pub(crate) fn sidecar(snapshots: &Path) -> Command {
+    sidecar_by(&[], snapshots)
+}
+
+/// The same, started by another program.
+pub(crate) fn sidecar_by(starter: &[&str], snapshots: &Path) -> Command {
+    let mut words = starter.iter().map(OsStr::new).chain([OsStr::new(env!("CARGO_BIN_EXE_remora-sidecar"))]);
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words).arg("--snapshots").arg(snapshots);
+    command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+    command
+}
+
+impl Program {
+    pub(crate) fn start(mut command: Command) -> Program {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut said = Vec::new();
+        let data = loop {
+            let line = log.next().unwrap_or_else(|| panic!("it ended: {said:#?}")).unwrap();
+            if let Some((_, addresses)) = line.split_once("flags on ") {
+                break addresses.split_once(',').unwrap().0.parse().unwrap();
+            }
+            said.push(line);
+        };
+        Program { child, data, said, log }
+    }
+
+    /// Ends it, and returns what it has said.
+    pub(crate) fn stop(mut self) -> Vec<String> {
+        let _ = self.child.kill();
+        let mut said = std::mem::take(&mut self.said);
+        said.extend(self.log.by_ref().map_while(Result::ok));
+        said
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::open(self.data)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install.sh python|node|rust
+# install.sh python|node|rust|java
 # Installs the clients of one language in the versions that are committed here, once for each content of what names
 # them, below the user's cache; prints the directory. What is missing is said, and the exit status tells: nothing is
 # skipped.
@@ -54,11 +54,25 @@ rust() {
   slowly "Rust clients" "$log" cargo build --locked --manifest-path rust/Cargo.toml --target-dir "$home"
 }
 
+java() {
+  command -v mvn >/dev/null && command -v java >/dev/null || packages "Java with Maven" default-jdk-headless maven
+  local version
+  version=$(command java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p')
+  [ "${version:-0}" -ge 17 ] || fail "Java $version is too old for these clients: they need Java 17"
+  rm -rf "$home.new"
+  for client in flagsmith ofrep; do
+    slowly "Java clients: $client" "$log" mvn --batch-mode --file "java/$client/pom.xml" \
+      org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory="$home.new/$client"
+  done
+  mv -T "$home.new" "$home"
+}
+
 case ${1-} in
   python) named=(python/requirements.txt) ;;
   node) named=(node/package.json node/package-lock.json) ;;
   rust) named=(rust/Cargo.toml rust/Cargo.lock) ;;
-  *) fail "usage: install.sh python|node|rust" ;;
+  java) named=(java/flagsmith/pom.xml java/ofrep/pom.xml) ;;
+  *) fail "usage: install.sh python|node|rust|java" ;;
 esac
 mkdir -p "$cache"
 home=$cache/clients-$1-$(cat "${named[@]}" | sha256sum | cut -c 1-12)

@@ -59,6 +59,12 @@ impl Client {
                 node.env("NODE_PATH", home.join("node_modules")).arg(script);
                 node
             }
+            "java" => {
+                let (libraries, _) = name.split_once('/').expect("a folder with what is needed beside it");
+                let mut java = Command::new("java");
+                java.arg("-cp").arg(home.join(libraries).join("*")).arg(script);
+                java
+            }
             _ => Command::new(home.join("debug").join(name)),
         };
         for (variable, _) in std::env::vars().filter(|(name, _)| name.to_ascii_lowercase().ends_with("_proxy")) {

@@ -74,14 +74,14 @@ impl Expected {
         }
     }
 
-    /// What OFREP's providers are asked.
-    pub(crate) fn questions(&self) -> Vec<Question> {
+    /// What OFREP's providers are asked: a list of such questions.
+    pub(crate) fn questions(&self, list: &str) -> Vec<Question> {
         let question = |row: &Value| {
             let mut asked = row.clone();
             let mut take = |member: &str| asked.as_object_mut().unwrap().remove(member).unwrap_or_default();
             Question { answer: take("answer"), unless: take("unless"), asked }
         };
-        self.0["ofrep"].as_array().expect("a list of questions").iter().map(question).collect()
+        self.0[list].as_array().expect("a list of questions").iter().map(question).collect()
     }
 
     fn flags(&self, role: Role, differs: &Value) -> Flags {

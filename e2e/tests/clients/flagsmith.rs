@@ -1,4 +1,4 @@
-//! Flagsmith's SDKs, in remote evaluation.
+//! Flagsmith's SDKs, in remote and in local evaluation.
 
 use serde_json::{Value, json};
 
@@ -87,58 +87,99 @@ async fn node_in_local_evaluation() {
     local_answers_of("node/flagsmith_local.js", differ).await;
 }
 
-fn python(answers: &Value) {
+#[tokio::test]
+async fn java_in_local_evaluation() {
+    let differ = |wanted: &mut Answers| {
+        let mut differs = |subject: &str, flag: &str, answer: Value| {
+            wanted.subjects.get_mut(subject).expect("a subject").insert(flag.to_owned(), answer);
+        };
+        // Its engine finds a pattern anywhere, too, takes a trait without a value for a set one,
+        differs("pattern not at the start", "Gift Cards", json!([true, "wallet"]));
+        differs("null", "consent_banner", json!([true, "short"]));
+        // and has another key for identities with overrides, so that they are in other parts of a percentage.
+        differs("override of a split", "new_navigation", json!([false, null]));
+    };
+    local_answers_of("java/flagsmith/Local.java", differ).await;
+}
+
+/// How SDKs say the same, each in its own way.
+struct Manner {
+    /// A negative number.
+    negative: Value,
+    /// That there is no such flag, without a default handler.
+    unknown: Value,
+    /// That flags could not be fetched, without a default handler: the environment's, and an identity's.
+    failures: [&'static str; 2],
+}
+
+const PYTHON: fn() -> Manner = || Manner {
+    negative: json!(-1),
+    unknown: json!("FlagsmithFeatureDoesNotExistError"),
+    failures: ["FlagsmithAPIError"; 2],
+};
+
+/// Runs an SDK for servers, and holds what it made of single flags and of failures.
+async fn is_served(path: &str, role: Role, manner: Manner) -> Value {
+    let answers = answers_of(path, role, same).await;
     assert_eq!(answers["one"], json!([105, "max_items", true, 25, false]));
-    assert_eq!((&answers["enabled"], &answers["value"]), (&json!(false), &json!(-1)));
+    assert_eq!((&answers["enabled"], &answers["value"]), (&json!(false), &manner.negative));
     assert_eq!(answers["unknown"], json!([false, "default of unheard_of", true]));
-    assert_eq!(answers["unknown_without"], "FlagsmithFeatureDoesNotExistError");
+    assert_eq!(answers["unknown_without"], manner.unknown);
+    let [environment, identity] = manner.failures;
     for failure in ["wrong_key", "server_down"] {
         assert_eq!(
             answers[failure],
             json!({
                 "environment": [false, "default of max_items", true],
                 "identity": [false, "default of max_items", true],
-                "environment_without": "FlagsmithAPIError",
-                "identity_without": "FlagsmithAPIError",
+                "environment_without": environment,
+                "identity_without": identity,
             }),
             "{failure}"
         );
     }
     assert_eq!(answers["analytics"], json!([true, "embeddings"]));
+    answers
 }
 
 #[tokio::test]
 async fn python_with_a_client_key() {
-    python(&answers_of("python/flagsmith_remote.py", Role::Client, same).await);
+    is_served("python/flagsmith_remote.py", Role::Client, PYTHON()).await;
 }
 
 #[tokio::test]
 async fn python_with_a_server_key() {
-    python(&answers_of("python/flagsmith_remote.py", Role::Server, same).await);
+    is_served("python/flagsmith_remote.py", Role::Server, PYTHON()).await;
 }
 
 #[tokio::test]
 async fn node() {
-    let answers = answers_of("node/flagsmith_nodejs.js", Role::Client, same).await;
-    assert_eq!(answers["one"], json!([105, "max_items", true, 25, false]));
-    assert_eq!((&answers["enabled"], &answers["value"]), (&json!(false), &json!(-1)));
+    let manner = Manner {
+        negative: json!(-1),
+        // It makes a flag up.
+        unknown: Value::Null,
+        failures: [
+            "getEnvironmentFlags failed and no default flag handler was provided",
+            "getIdentityFlags failed and no default flag handler was provided",
+        ],
+    };
+    let answers = is_served("node/flagsmith_nodejs.js", Role::Client, manner).await;
     assert_eq!(answers["anonymous_refused"], "`identifier` argument is missing or invalid.");
-    assert_eq!(answers["unknown"], json!([false, "default of unheard_of", true]));
-    // Without a default handler this SDK makes a flag up.
-    assert_eq!(answers["unknown_without"], Value::Null);
-    for failure in ["wrong_key", "server_down"] {
-        assert_eq!(
-            answers[failure],
-            json!({
-                "environment": [false, "default of max_items", true],
-                "identity": [false, "default of max_items", true],
-                "environment_without": "getEnvironmentFlags failed and no default flag handler was provided",
-                "identity_without": "getIdentityFlags failed and no default flag handler was provided",
-            }),
-            "{failure}"
-        );
-    }
-    assert_eq!(answers["analytics"], json!([true, "embeddings"]));
+}
+
+#[tokio::test]
+async fn rust() {
+    let (negative, unknown) = (json!("-1"), json!("FlagsmithAPIError"));
+    let manner = Manner { negative, unknown, failures: ["FlagsmithAPIError"; 2] };
+    is_served("rust/flagsmith", Role::Client, manner).await;
+}
+
+#[tokio::test]
+async fn java() {
+    let (negative, unknown) = (json!(-1), json!("FeatureNotFoundError"));
+    let manner = Manner { negative, unknown, failures: ["FlagsmithApiError"; 2] };
+    let answers = is_served("java/flagsmith/Remote.java", Role::Client, manner).await;
+    assert_eq!(answers["anonymous_refused"], "FlagsmithApiError");
 }
 
 #[tokio::test]
@@ -155,28 +196,6 @@ async fn browser() {
     for failure in ["wrong_key", "server_down"] {
         let seen = json!({"default": [false, "default of max_items"], "failed": true, "told": true});
         assert_eq!(answers[failure], seen, "{failure}");
-    }
-    assert_eq!(answers["analytics"], json!([true, "embeddings"]));
-}
-
-#[tokio::test]
-async fn rust() {
-    let answers = answers_of("rust/flagsmith", Role::Client, same).await;
-    assert_eq!(answers["one"], json!([105, "max_items", true, 25, false]));
-    assert_eq!((&answers["enabled"], &answers["value"]), (&json!(false), &json!("-1")));
-    assert_eq!(answers["unknown"], json!([false, "default of unheard_of", true]));
-    assert_eq!(answers["unknown_without"], "FlagsmithAPIError");
-    for failure in ["wrong_key", "server_down"] {
-        assert_eq!(
-            answers[failure],
-            json!({
-                "environment": [false, "default of max_items", true],
-                "identity": [false, "default of max_items", true],
-                "environment_without": "FlagsmithAPIError",
-                "identity_without": "FlagsmithAPIError",
-            }),
-            "{failure}"
-        );
     }
     assert_eq!(answers["analytics"], json!([true, "embeddings"]));
 }

@@ -10,13 +10,18 @@ use crate::expected::{Expected, Role};
 use crate::sidecar::Sidecar;
 
 /// Runs a client beside a sidecar; its answers have to be those of `expected.json`, where `who` is whom it makes
-/// exceptions for, as this provider understands them.
+/// exceptions for, as this provider understands them. And again where texts that are objects are told as objects.
 async fn answers_of(path: &str, who: &str, understood: impl Fn(Value) -> Value) -> Value {
+    answers_to("ofrep_objects", &["--ofrep-object-flags", "object"], path, who, &understood).await;
+    answers_to("ofrep", &[], path, who, &understood).await
+}
+
+async fn answers_to(list: &str, choices: &[&str], path: &str, who: &str, understood: impl Fn(Value) -> Value) -> Value {
     let expected = Expected::read();
-    let sidecar = Sidecar::start(&expected).await;
+    let sidecar = Sidecar::start_with(&expected, choices).await;
     let mut plan = expected.plan(Role::Client);
     plan["server_key"] = expected.key(Role::Server).into();
-    let questions = expected.questions();
+    let questions = expected.questions(list);
     plan["questions"] = questions.iter().map(|question| question.asked.clone()).collect();
     let answers = Client::run(path, Some(&sidecar), plan).await.finish().await;
     let given = answers["questions"].as_array().expect("a list of answers");
@@ -70,5 +75,13 @@ async fn rust() {
     };
     let answers = answers_of("rust/ofrep", "rust", reason).await;
     assert_eq!(answers["server_key"], json!({"value": 40, "reason": "STATIC", "variant": ""}));
+    assert_eq!((&answers["wrong_key"], &answers["server_down"]), (&REFUSED(), &REFUSED()));
+}
+
+#[tokio::test]
+async fn java() {
+    let answers = answers_of("java/ofrep/Ofrep.java", "java", identity).await;
+    assert_eq!(answers["metadata"], json!({"featureId": 105, "enabled": true}));
+    assert_eq!(answers["server_key"], json!({"value": 40, "reason": "TARGETING_MATCH", "variant": ""}));
     assert_eq!((&answers["wrong_key"], &answers["server_down"]), (&REFUSED(), &REFUSED()));
 }

@@ -67,3 +67,8 @@ async fn node() {
 async fn rust() {
     is_answered_at_once("rust/flagsmith_again", false).await;
 }
+
+#[tokio::test]
+async fn java() {
+    is_answered_at_once("java/flagsmith/Again.java", false).await;
+}

@@ -43,10 +43,10 @@ fn program(name: &str) -> PathBuf {
 }
 
 /// Compiles a document to where a sidecar serves it from.
-async fn compile(expected: &Expected, document: &Path, directory: &Path) {
+async fn compile(expected: &Expected, document: &Path, directory: &Path, choices: &[&str]) {
     let mut compile = Command::new(program("remora-operator"));
     compile.args(["compile", "--name", "production", "--environment-key", expected.key(Role::Server)]);
-    compile.arg("--environment-document");
+    compile.arg("--environment-document").args(choices);
     compile.arg("--document").arg(document).arg("--output").arg(directory);
     let compiled = compile.output().await.unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
@@ -74,10 +74,15 @@ pub(crate) struct Sidecar {
 impl Sidecar {
     /// Compiles the document, and serves it on ports that are free.
     pub(crate) async fn start(expected: &Expected) -> Sidecar {
+        Sidecar::start_with(expected, &[]).await
+    }
+
+    /// The same, compiled with other choices.
+    pub(crate) async fn start_with(expected: &Expected, choices: &[&str]) -> Sidecar {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("remora-clients-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(name);
-        compile(expected, &document(), &directory).await;
+        compile(expected, &document(), &directory, choices).await;
 
         let mut serve = Command::new(program("remora-sidecar"));
         serve.arg("--snapshots").arg(&directory).args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
@@ -104,7 +109,7 @@ impl Sidecar {
     pub(crate) async fn publish(&self, expected: &Expected, document: &Value) {
         let path = self.directory.with_extension("json");
         tokio::fs::write(&path, document.to_string()).await.unwrap();
-        compile(expected, &path, &self.directory).await;
+        compile(expected, &path, &self.directory, &[]).await;
         tokio::fs::remove_file(&path).await.unwrap();
     }
 

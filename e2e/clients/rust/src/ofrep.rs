@@ -62,9 +62,20 @@ fn told<T: Into<Value>>(result: EvaluationResult<open_feature::EvaluationDetails
 
 struct Object(StructValue);
 
+fn member(value: &open_feature::Value) -> Value {
+    match value {
+        open_feature::Value::Bool(value) => json!(value),
+        open_feature::Value::Int(value) => json!(value),
+        open_feature::Value::Float(value) => json!(value),
+        open_feature::Value::String(value) => json!(value),
+        open_feature::Value::Array(items) => items.iter().map(member).collect(),
+        open_feature::Value::Struct(value) => Object(value.clone()).into(),
+    }
+}
+
 impl From<Object> for Value {
     fn from(object: Object) -> Value {
-        json!(format!("{:?}", object.0))
+        Value::Object(object.0.fields.iter().map(|(name, value)| (name.clone(), member(value))).collect())
     }
 }
 

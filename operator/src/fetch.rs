@@ -71,6 +71,14 @@ pub struct Fetcher {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held(Origination);
 
+#[cfg(test)]
+impl Held {
+    /// Of an object at this version.
+    pub(crate) fn of_object(version: &str) -> Self {
+        Self(Origination::Object { version: version.to_owned() })
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Origination {
     /// From a server, with this key: another key is another environment.

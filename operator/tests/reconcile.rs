@@ -21,6 +21,8 @@ mod namespaces;
 mod publishing;
 #[path = "reconcile/upstream.rs"]
 mod upstream;
+#[path = "reconcile/watches.rs"]
+mod watches;
 
 use std::{sync::Arc, time::Duration};
 

@@ -12,3 +12,4 @@ mod bystander;
 mod certificates;
 mod handover;
 mod release;
+mod unpullable;

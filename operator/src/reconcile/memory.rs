@@ -159,3 +159,29 @@ impl Memories {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::publish::Snapshot;
+
+    /// A server may answer "not modified" for ever, though there is something newer.
+    #[test]
+    fn a_source_is_asked_without_a_condition_now_and_then() {
+        let began = Instant::now();
+        let held: Held = Held::of_object("7");
+        let newest = Some(Arc::new(Snapshot::new("1".to_owned(), Vec::new())));
+        let mut memory = Memory { held: Some(held.clone()), newest, whole: Some(began), ..Memory::default() };
+        let asks = |memory: &Memory, after: Duration| memory.lessons(began + after).held;
+        let just_before = schedule::UNCONDITIONAL - Duration::from_secs(1);
+        assert_eq!(asks(&memory, just_before), Some(held.clone()));
+        assert_eq!(asks(&memory, schedule::UNCONDITIONAL), None);
+        assert_eq!(asks(&memory, schedule::UNCONDITIONAL * 2), None, "until it was answered");
+        memory.whole = Some(began + schedule::UNCONDITIONAL);
+        assert_eq!(asks(&memory, schedule::UNCONDITIONAL * 2 - Duration::from_secs(1)), Some(held));
+        memory.failures = 1;
+        assert_eq!(asks(&memory, schedule::UNCONDITIONAL), None, "nor after a failure");
+    }
+}

@@ -56,7 +56,7 @@ impl Cluster {
         Client::new(service, "shop")
     }
 
-    fn answer(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    pub(super) fn answer(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let mut state = self.0.lock().unwrap();
         let name = path.rsplit('/').next().unwrap().to_owned();
         match (method, path) {
@@ -143,6 +143,14 @@ impl Cluster {
         self.0.lock().unwrap().objects.get(name).cloned()
     }
 
+    /// The ConfigMaps that carry our label.
+    pub(super) fn ours(&self) -> Vec<Value> {
+        let is_ours = |(name, object): &(&String, &Value)| {
+            !name.starts_with("secret/") && object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "remora"
+        };
+        self.0.lock().unwrap().objects.iter().filter(is_ours).map(|(_, object)| object.clone()).collect()
+    }
+
     pub(super) fn names(&self) -> Vec<String> {
         self.0.lock().unwrap().objects.keys().cloned().collect()
     }
@@ -170,11 +178,8 @@ impl Cluster {
     /// The controller's watch, caught up with the cluster.
     pub(super) fn observe(&self, writer: &mut Writer<PartialObjectMeta<ConfigMap>>) {
         writer.apply_watcher_event(&Event::Init);
-        for (name, object) in &self.0.lock().unwrap().objects {
-            let is_watched = !name.starts_with("secret/");
-            if is_watched && object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "remora" {
-                writer.apply_watcher_event(&Event::InitApply(serde_json::from_value(object.clone()).unwrap()));
-            }
+        for object in self.ours() {
+            writer.apply_watcher_event(&Event::InitApply(serde_json::from_value(object).unwrap()));
         }
         writer.apply_watcher_event(&Event::InitDone);
     }

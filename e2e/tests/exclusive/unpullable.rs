@@ -1,0 +1,69 @@
+//! A sidecar's image that no node can pull: those who asked for a sidecar wait, and kubelet says why; nobody else does.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::{Api, DeleteParams, ListParams};
+use remora_e2e::app::History;
+use remora_e2e::harness::{App, Release, SYSTEM, alone_in_namespace, eventually, until};
+use serde_json::json;
+
+const CAP: Duration = Duration::from_secs(60);
+
+/// Why the sidecar does not run yet.
+fn waits_for(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let sidecar = status.init_container_statuses.iter().flatten().find(|container| container.name == "remora")?;
+    sidecar.state.as_ref()?.waiting.as_ref()?.reason.clone()
+}
+
+#[tokio::test]
+async fn an_image_that_cannot_be_pulled_holds_back_only_who_asked_for_it() -> anyhow::Result<()> {
+    alone_in_namespace(async |case| {
+        case.storefront().await?;
+        let running = case.pod(&App::new("running").inject("storefront")).await?;
+        let release = Release::of(&case.cluster);
+        let image = |name: &str, tag: &str| json!({"repository": case.cluster.repository(name), "tag": tag});
+        let operator = image("remora-operator", case.cluster.tag());
+        let images = json!({"operator": operator, "sidecar": image("remora-sidecar", "nobody-made-this")});
+        release.install_with(&json!({"image": images})).await?;
+        // Those of before answer for some seconds more, and put in the image of before.
+        eventually("only the new webhook answers", CAP, async || {
+            let pods = case.cluster.pods(SYSTEM, "app.kubernetes.io/component=webhook").await?;
+            Ok((pods.len() == 2).then_some(()))
+        })
+        .await?;
+
+        case.create_pod(&App::new("held").inject("storefront")).await?;
+        let plain =
+            json!({"name": "plain", "image": case.cluster.e2e_image(), "args": ["upstream", "--name", "plain"]});
+        case.apply(
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plain"}, "spec": {"containers": [plain]}}),
+        )
+        .await?;
+        case.started("plain", "plain").await?;
+        let api: Api<Pod> = case.api();
+        let told = |pod: &Pod| matches!(waits_for(pod).as_deref(), Some("ErrImagePull" | "ImagePullBackOff"));
+        let held = until(&api, "held", "the sidecar's image is asked for in vain", CAP, told).await?;
+        let containers = held.status.and_then(|status| status.container_statuses).unwrap_or_default();
+        let started = containers.iter().any(|container| container.started == Some(true));
+        anyhow::ensure!(!started, "the application started without its flags: {containers:?}");
+        let events: Api<Event> = case.api();
+        let about = ListParams::default().fields("involvedObject.name=held,reason=Failed");
+        eventually("an Event names the image", CAP, async || {
+            let found = events.list(&about).await?.items;
+            let named =
+                |event: &Event| event.message.as_deref().is_some_and(|message| message.contains("nobody-made-this"));
+            Ok(found.iter().any(named).then_some(()))
+        })
+        .await?;
+        let history: History = running.get("/watch").await?;
+        anyhow::ensure!(history.failed == 0 && history.changes.len() == 1, "{history:?}");
+
+        release.install().await?;
+        api.delete("held", &DeleteParams::default().grace_period(0)).await?;
+        case.pod(&App::new("again").inject("storefront")).await?.text("/first").await?;
+        Ok(())
+    })
+    .await
+}

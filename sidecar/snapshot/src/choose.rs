@@ -2,6 +2,7 @@
 //! whole environment.
 
 use crate::evaluation::{Evaluation, Winner};
+use crate::layout::BLOCK;
 use crate::resolve;
 use crate::subject::Subject;
 
@@ -79,17 +80,11 @@ impl Evaluation<'_> {
                 subject.choice.touch(feature.word, Winner::Default);
             }
         }
-        for segment in 0..view.segments.len() as u32 {
-            let hits = subject.resolution.cycle_hits;
-            let matched = self.is_in(subject, segment);
-            // A verdict that was reached by cutting a cycle of flags is no verdict.
-            if !matched || subject.resolution.cycle_hits != hits {
-                continue;
-            }
-            if let Some(row) = view.segments.get(segment) {
-                for target in view.targets.range(row.targets, row.targets_length).iter() {
-                    subject.choice.propose(u32::from(target.feature), target.rank);
-                }
+        for block in 0..view.blocks.len() {
+            let mut left = self.candidates(subject, block);
+            while left != 0 {
+                self.propose(subject, (block * BLOCK) as u32 + left.trailing_zeros());
+                left &= left - 1;
             }
         }
         if let Some(individual) = self.individual {
@@ -100,5 +95,19 @@ impl Evaluation<'_> {
             }
         }
         resolve::settle(subject);
+    }
+    /// Proposes what a segment overrides, if the subject belongs to it.
+    fn propose(&self, subject: &mut Subject, segment: u32) {
+        let hits = subject.resolution.cycle_hits;
+        let matched = self.is_in(subject, segment);
+        // A verdict that was reached by cutting a cycle of flags is no verdict.
+        if !matched || subject.resolution.cycle_hits != hits {
+            return;
+        }
+        if let Some(row) = self.view.segments.get(segment) {
+            for target in self.view.targets.range(row.targets, row.targets_length).iter() {
+                subject.choice.propose(u32::from(target.feature), target.rank);
+            }
+        }
     }
 }

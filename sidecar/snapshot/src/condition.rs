@@ -31,7 +31,7 @@ pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, stored: &Stored, val
     if condition.operator >= Operator::IsSet as u8 {
         return condition.operator == Operator::IsSet as u8;
     }
-    let accepted = ACCEPTED.get(usize::from(condition.operator)).copied().unwrap_or_default();
+    let accepted = accepted(condition.operator);
     if accepted == 0 {
         return search(view, subject, stored, value);
     }
@@ -57,6 +57,16 @@ pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, stored: &Stored, val
     relation & accepted != 0
 }
 
+/// Is a comparison fulfilled where the left side stands like this to the value?
+pub(crate) fn accepts(operator: u8, relation: u8) -> bool {
+    relation & accepted(operator) != 0
+}
+
+#[inline(always)]
+fn accepted(operator: u8) -> u8 {
+    ACCEPTED.get(usize::from(operator)).copied().unwrap_or_default()
+}
+
 /// Which relations of the left side to the value fulfil each of the comparisons, the first six operators.
 const ACCEPTED: [u8; 6] = [EQUAL, LESS | GREATER | UNORDERED, GREATER, GREATER | EQUAL, LESS, LESS | EQUAL];
 
@@ -65,10 +75,10 @@ const LESS: u8 = 1;
 const EQUAL: u8 = 2;
 const GREATER: u8 = 4;
 /// One of them is a NaN.
-const UNORDERED: u8 = 8;
+pub(crate) const UNORDERED: u8 = 8;
 
 #[inline(always)]
-fn relation_of(order: Ordering) -> u8 {
+pub(crate) fn relation_of(order: Ordering) -> u8 {
     match order {
         Ordering::Less => LESS,
         Ordering::Equal => EQUAL,
@@ -194,13 +204,7 @@ fn is_in(view: &View<'_>, subject: &mut Subject, condition: &Instruction, value:
     if !matches!(value, Value::Text(_) | Value::Integer(_) | Value::BigInteger(_)) {
         return false;
     }
-    // What is read of a flag may be something else the next time.
-    let kept = if condition.flags & READS_FLAG == 0 { subject.hash(condition.slot) } else { None };
-    let wanted = kept.unwrap_or_else(|| {
-        let hash = with_text(subject, value, |text| view.fingerprint.hash96(text.as_bytes()));
-        subject.keep_hash(condition.slot, hash);
-        hash
-    });
+    let wanted = hash_of(view, subject, condition.slot, value, condition.flags & READS_FLAG == 0);
     let Span { start, length } = Span::from_word(condition.left);
     let members = view.members.range(start, length);
     let place = members.partition_point(|member| prefix(&member.hash) < prefix(&wanted));
@@ -208,9 +212,20 @@ fn is_in(view: &View<'_>, subject: &mut Subject, condition: &Instruction, value:
     rest.iter().take_while(|member| prefix(&member.hash) == prefix(&wanted)).any(|member| member.hash == wanted)
 }
 
+/// The hash of a value among the members of sets. It is kept for its slot, unless what is read there may be something
+/// else the next time.
+pub(crate) fn hash_of(view: &View<'_>, subject: &mut Subject, slot: u16, value: Value, keeps: bool) -> Hash96 {
+    let kept = if keeps { subject.hash(slot) } else { None };
+    kept.unwrap_or_else(|| {
+        let hash = with_text(subject, value, |text| view.fingerprint.hash96(text.as_bytes()));
+        subject.keep_hash(slot, hash);
+        hash
+    })
+}
+
 /// The first eight of twelve bytes; they sort as all of them do.
 #[inline(always)]
-fn prefix(hash: &Hash96) -> u64 {
+pub(crate) fn prefix(hash: &Hash96) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = *hash;
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }

@@ -1,6 +1,7 @@
 //! One evaluation: an environment, a subject, and what the subject has for itself.
 
 use crate::condition;
+use crate::index::place_of;
 use crate::layout::{ACCEPT, Feature, IDENTITY_FREE, Instruction, Item, READS_FLAG, REJECT, Ranked, Row, Table};
 use crate::resolve;
 use crate::role::Scope;
@@ -42,11 +43,12 @@ impl<'a> Evaluation<'a> {
                 Scope::IdentityFree => row.flags & IDENTITY_FREE != 0,
                 Scope::All => true,
             };
-            applies && self.accepts(subject, row.entry)
+            let (block, bit) = place_of(segment);
+            applies && self.candidates(subject, block) & bit != 0 && self.accepts(subject, row.entry)
         })
     }
 
-    /// Runs a segment's program.
+    /// Runs a segment's program, which asks what the index does not know.
     ///
     /// It ends because every jump goes forward; that is asked for here again, so that it does not rest on the reader's
     /// validation alone.

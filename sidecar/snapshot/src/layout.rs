@@ -3,6 +3,8 @@
 //! Both sides use these types: the writer encodes rows, the reader decodes them in place. The crate's documentation has
 //! the same as tables for people.
 
+use crate::model::Comparison;
+
 /// A reader refuses every other major.
 pub const FORMAT_MAJOR: u16 = 1;
 /// Minors only add: a reader ignores what it does not know of a higher one.
@@ -32,6 +34,10 @@ pub(crate) enum Section {
     Splits,
     Variants,
     Segments,
+    Blocks,
+    Columns,
+    Marks,
+    Listed,
     Targets,
     Ranked,
     Code,
@@ -99,6 +105,8 @@ impl Span {
 
 /// A row of fixed size.
 pub(crate) trait Row<const N: usize>: Sized + Copy {
+    /// Its bytes.
+    const SIZE: usize = N;
     fn encode(&self) -> [u8; N];
     fn decode(bytes: &[u8; N]) -> Self;
 }
@@ -300,6 +308,65 @@ row!(
 /// All of its conditions read the environment or flags: no identity is needed to decide it.
 pub(crate) const IDENTITY_FREE: u32 = 1;
 
+/// How many segments a block of the index has: the bits of a word.
+pub(crate) const BLOCK: usize = u64::BITS as usize;
+
+row!(
+    /// The index of so many segments, one bit each, the first one lowest.
+    Block, 16, {
+        /// Those that there are, and that have rules.
+        all: u64,
+        /// Its rows in `Columns`.
+        columns: span,
+    }
+);
+row!(
+    /// What the value of one slot says of the segments of a block. Each word has the segments that are left with such a
+    /// value; each span the rows in `Marks` where that changes, and the word before it is what holds below the first.
+    Column, 128, {
+        /// There is no value.
+        unset: u64,
+        /// It is `false`.
+        no: u64,
+        /// It is `true`.
+        yes: u64,
+        /// It is not a number.
+        unordered: u64,
+        /// It is a text that is no version.
+        unversioned: u64,
+        below_texts: u64,
+        texts: span,
+        below_versions: u64,
+        versions: span,
+        below_integers: u64,
+        integers: span,
+        below_floats: u64,
+        floats: span,
+        /// It is in none of the sets.
+        unlisted: u64,
+        /// Rows in `Listed`.
+        listed: span,
+        slot: u32,
+        /// Nothing; rows are whole words.
+        padding: u32,
+    }
+);
+row!(
+    /// A value at which segments come or go.
+    Mark, 24, {
+        /// A text (span), a version ([`crate::semver::Packed`]), an `i64` or an `f64`.
+        point: u64,
+        /// The segments that are left at this value,
+        at: u64,
+        /// and between it and the next one.
+        above: u64,
+    }
+);
+row!(
+    /// A member of sets.
+    Listed, 20, { hash: hash96, at: u64 }
+);
+
 row!(
     /// A segment overrides a feature; the rest is in `Ranked`, at the feature's first row plus this rank.
     Target, 4, { feature: u16, rank: u16 }
@@ -474,6 +541,17 @@ pub(crate) enum Operator {
 }
 
 impl Operator {
+    pub(crate) fn of(comparison: Comparison) -> Self {
+        match comparison {
+            Comparison::Equal => Self::Equal,
+            Comparison::NotEqual => Self::NotEqual,
+            Comparison::Greater => Self::Greater,
+            Comparison::GreaterOrEqual => Self::GreaterOrEqual,
+            Comparison::Less => Self::Less,
+            Comparison::LessOrEqual => Self::LessOrEqual,
+        }
+    }
+
     const ALL: [Self; 14] = [
         Self::Equal,
         Self::NotEqual,

@@ -29,7 +29,8 @@
 //!   reading outside: each access is checked again when it is made.
 //! - **Answers are there already.** The flag objects of Flagsmith's dialect are stored up to their value, the whole array
 //!   of defaults as one run; an evaluation copies runs and pieces, and serializes nothing.
-//! - **Segments are programs** of typed conditions whose jumps only go forward ([`automaton`] and [`backtrack`] have the
+//! - **Segments are found by an index** of the values that they compare with: a look-up a trait says for 64 segments at
+//!   once which of them are left. What it cannot say is asked by **programs** of typed conditions whose jumps only go forward ([`automaton`] and [`backtrack`] have the
 //!   regular expressions). **Identity overrides are a hash table**, whose look-up does not depend on its size.
 //! - **The same environment gives the same bytes.** The time of a publication is not in them.
 //!
@@ -67,7 +68,11 @@
 //! | contexts | 24 | what a feature can be: the rest of Flagsmith's object from its state on, with a comma (span), one more than its row in *splits* or 0, enabled (1), digest (8) |
 //! | splits | 16 | seed of the hash (span), first and number of rows in *variants* |
 //! | variants | 40 | upper limit in percent (f64), value, name as JSON or empty, weight as text (spans), digest (8) |
-//! | segments | 28 | name, entry in *code*, first and number of rows in *targets*, flags (needs no identity 1), Flagsmith's id |
+//! | segments | 28 | name, entry in *code* of what the index does not answer, first and number of rows in *targets*, flags (needs no identity 1), Flagsmith's id |
+//! | blocks | 16 | the index of 64 segments, a bit each: those that have rules (8), first and number of rows in *columns* |
+//! | columns | 128 | what a slot's value says of a block: see below |
+//! | marks | 24 | a value (8), the segments that are left at it (8), and those left between it and the next (8) |
+//! | listed | 20 | the hash of a member of sets (12), the segments that are left with it (8); sorted within a column |
 //! | targets | 4 | feature (2), and the rank of this segment's override among those of the feature (2) |
 //! | ranked | 8 | the overrides of one feature, strongest first: segment, context |
 //! | code | 40 | operator (1), flags (1), slot (2), next if true, next if false, operand, left (8), right (8), text (span) |
@@ -83,6 +88,15 @@
 //! | literals | 8 | constants that conditions read, as JSON (span) |
 //! | notes | bytes | what people should know, a line each |
 //! | overrides | bytes | an overrides file with all of them, also where there are none; empty: they do not fit, and are in files of their own |
+//!
+//! The *index* answers what segments ask of single slots: every condition, list of alternatives or exclusion that must hold
+//! of one slot whatever else does, except for substrings, patterns, moduli, percentages, long sets, and numbers and versions
+//! that are not small. To a segment belongs who is left in all columns of its block, and is accepted by its program, which
+//! has the rest. A column is, each a word with a bit a segment unless said otherwise, what is left where the slot is not
+//! set; where it is false; true; not a number; a text that is no version; then four times what is left below the first
+//! mark, and first and number (4 each) of the *marks*: of texts (point: a span), versions (21 bits a number), integers,
+//! floats; then what is left with a value that is in no set, and first and number in *listed*; then the slot (4) and
+//! nothing (4). For a text that is what texts, versions and sets leave, for an integer what integers and sets do.
 //!
 //! A program begins at its segment's entry. Where to go on is a row of *code* with a greater number, or 2³²−1: the subject
 //! belongs to the segment, or 2³²−2: it does not. The operators, from 0: `EQUAL`, `NOT_EQUAL`, `GREATER_THAN`,
@@ -159,6 +173,7 @@ mod evaluation;
 mod explain;
 pub mod files;
 mod hash;
+mod index;
 pub mod json;
 mod layout;
 pub mod model;

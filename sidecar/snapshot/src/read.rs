@@ -6,7 +6,7 @@ use crate::automaton;
 use crate::backtrack;
 use crate::hash::{Fingerprint, checksum};
 use crate::layout::{
-    ACCEPT, AUTOMATON, BACKTRACKING, CHECKED_FROM, CONSTANT, CORE_MAGIC, CORE_START, FLAG, FORMAT_MAJOR,
+    ACCEPT, AUTOMATON, BACKTRACKING, BLOCK, CHECKED_FROM, CONSTANT, CORE_MAGIC, CORE_START, FLAG, FORMAT_MAJOR,
     HAS_BIG_INTEGER, HEADER, IDENTIFIER, IDENTITY_KEY, Operator, PLAIN, REJECT, Row, SAME_AS, SECTIONS,
     SUPPORTED_FEATURES, Span, Table, Word,
 };
@@ -228,6 +228,32 @@ impl Check<'_> {
             () if !view.targets.has(row.targets, row.targets_length) => Some("what it overrides does not exist"),
             () if !check.is_place(row.entry) => Some("its program does not exist"),
             () => None,
+        })?;
+        if view.blocks.len() != view.segments.len().div_ceil(BLOCK) {
+            return Err(malformed("block", view.blocks.len(), "there is not one for each 64 segments"));
+        }
+        self.each("block", view.blocks, |_, _, row| {
+            (!view.columns.has(row.columns.start, row.columns.length)).then_some("its columns do not exist")
+        })?;
+        // Marks follow each other, so that checking all of them is linear.
+        let end = Cell::new(0);
+        self.each("column", view.columns, |check, _, row| {
+            let exists = |marks: Span| {
+                let follows = marks.start == end.get() && view.marks.has(marks.start, marks.length);
+                end.set(marks.start.saturating_add(marks.length));
+                follows
+            };
+            let marks = [row.texts, row.versions, row.integers, row.floats];
+            let texts = || view.marks.range(row.texts.start, row.texts.length).iter();
+            match () {
+                () if row.slot as usize >= view.slots.len() => Some("its slot does not exist"),
+                () if !marks.into_iter().all(exists) => Some("its marks do not exist, or are another's"),
+                () if !view.listed.has(row.listed.start, row.listed.length) => Some("its sets do not exist"),
+                () if !texts().all(|mark| check.is_text(Span::from_word(mark.point))) => {
+                    Some("a text is outside or no UTF-8")
+                }
+                () => None,
+            }
         })?;
         self.each("target", view.targets, |_, _, row| {
             let feature = view.features.get(u32::from(row.feature));

@@ -86,6 +86,36 @@ pub(crate) fn plain(text: &[u8]) -> Option<Plain> {
     Some([major << 32 | minor, patch])
 }
 
+/// A plain version whose numbers are below 2²¹, in 63 bits.
+pub(crate) type Packed = u64;
+
+const PACKED_BITS: u32 = 21;
+
+/// Packs a version, if it can be.
+pub(crate) fn pack(text: &[u8]) -> Option<Packed> {
+    let [left, patch] = plain(text)?;
+    let numbers = [left >> 32, left & u64::from(u32::MAX), patch];
+    let fits = numbers.iter().all(|number| *number < 1 << PACKED_BITS);
+    fits.then(|| numbers.iter().fold(0, |packed, number| packed << PACKED_BITS | number))
+}
+
+/// Where a version stands among packed ones: its numbers, and whether it is a release.
+pub(crate) type Standing = ([u64; 3], bool);
+
+/// The standing of a packed version.
+pub(crate) fn unpack(packed: Packed) -> Standing {
+    let number = |place: u32| packed >> (place * PACKED_BITS) & ((1 << PACKED_BITS) - 1);
+    ([number(2), number(1), number(0)], true)
+}
+
+/// The standing of any version. Numbers beyond 64 bits are above all packed ones, as their largest stand-in is.
+pub(crate) fn standing(text: &[u8]) -> Option<Standing> {
+    let version = Version::parse(text)?;
+    let number =
+        |digits: &[u8]| std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX);
+    Some((version.numbers.map(number), version.prerelease.is_none()))
+}
+
 fn by_identifiers(a: &[u8], b: &[u8]) -> Ordering {
     let (mut a, mut b) = (a.split(|b| *b == b'.'), b.split(|b| *b == b'.'));
     loop {
@@ -147,6 +177,9 @@ mod tests {
                 if let (Some(a), Some(b)) = (plain(ordered[i].as_bytes()), plain(ordered[j].as_bytes())) {
                     assert_eq!(a.cmp(&b), i.cmp(&j));
                 }
+                if let Some(packed) = pack(ordered[j].as_bytes()) {
+                    assert_eq!(standing(ordered[i].as_bytes()).unwrap().cmp(&unpack(packed)), i.cmp(&j));
+                }
             }
         }
         let (a, b) = (Version::parse(b"1.0.0+a").unwrap(), Version::parse(b"1.0.0+b-2").unwrap());
@@ -176,6 +209,8 @@ mod tests {
         }
         assert!(Version::parse(b"1.2.3-0a.0+001").is_some());
         assert_eq!(plain(b"0.10.999999999"), Some([10, 999_999_999]));
+        assert_eq!(pack(b"1.2097151.3").map(unpack), Some(([1, 2_097_151, 3], true)));
+        assert_eq!(pack(b"1.2097152.3"), None);
         for text in ["1.2.3-a", "1.2.3+a", "1.2.1000000000", "1.2.00", "0.00.1"] {
             assert_eq!(plain(text.as_bytes()), None, "{text:?}");
         }

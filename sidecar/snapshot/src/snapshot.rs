@@ -213,6 +213,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         let view = self.view();
         view.begin(subject);
         subject.resolution.clear();
+        subject.candidates.clear();
         let mut individual = None;
         if subject.identified {
             let hash = || self.fingerprint.hash96(subject.identifier.as_bytes());

@@ -37,6 +37,8 @@ pub struct Subject {
     hashes: Vec<Option<Hash96>>,
     /// The text that was last read as a version, and what it is.
     version: Option<(Stretch, Option<Plain>)>,
+    /// The segments that are left by the index, by block, where that was asked for.
+    pub(crate) candidates: Vec<Option<u64>>,
     /// Where values that are no texts are printed.
     pub(crate) scratch: String,
     pub(crate) choice: crate::choose::Choice,

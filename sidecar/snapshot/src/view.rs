@@ -2,8 +2,8 @@
 
 use crate::hash::{Fingerprint, bucket};
 use crate::layout::{
-    Answer, BigInteger, CORE_START, Context, Feature, FeatureId, HEADER, Instruction, Key, Literal, Member, Origin,
-    Pattern, Ranked, SECTIONS, Section, Segment, Slot, Span, Split, Table, Target, Variant, Word,
+    Answer, BigInteger, Block, CORE_START, Column, Context, Feature, FeatureId, HEADER, Instruction, Key, Listed, Literal,
+    Mark, Member, Origin, Pattern, Ranked, SECTIONS, Section, Segment, Slot, Span, Split, Table, Target, Variant, Word,
 };
 
 /// The tables of a core. Every access is checked against the table's length.
@@ -20,6 +20,10 @@ pub(crate) struct View<'a> {
     pub(crate) splits: Table<'a, Split, 16>,
     pub(crate) variants: Table<'a, Variant, 40>,
     pub(crate) segments: Table<'a, Segment, 28>,
+    pub(crate) blocks: Table<'a, Block, 16>,
+    pub(crate) columns: Table<'a, Column, 128>,
+    pub(crate) marks: Table<'a, Mark, 24>,
+    pub(crate) listed: Table<'a, Listed, 20>,
     pub(crate) targets: Table<'a, Target, 4>,
     pub(crate) ranked: Table<'a, Ranked, 8>,
     pub(crate) code: Table<'a, Instruction, 40>,
@@ -76,6 +80,10 @@ impl<'a> View<'a> {
             splits: Table::new(of(Section::Splits)),
             variants: Table::new(of(Section::Variants)),
             segments: Table::new(of(Section::Segments)),
+            blocks: Table::new(of(Section::Blocks)),
+            columns: Table::new(of(Section::Columns)),
+            marks: Table::new(of(Section::Marks)),
+            listed: Table::new(of(Section::Listed)),
             targets: Table::new(of(Section::Targets)),
             ranked: Table::new(of(Section::Ranked)),
             code: Table::new(of(Section::Code)),

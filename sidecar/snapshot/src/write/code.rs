@@ -10,7 +10,7 @@ use crate::layout::{
     ACCEPT, AUTOMATON, BACKTRACKING, BigInteger, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_PLAIN, IS_SEMVER, IS_TRUE,
     Instruction, Member, Operator, Pattern, READS_FLAG, REJECT, Row, Span,
 };
-use crate::model::{self, Comparison, Condition, Junction, Rule, Test};
+use crate::model::{self, Condition, Junction, Rule, Test};
 use crate::number::Integer;
 use crate::semver;
 
@@ -46,22 +46,20 @@ struct Program<'a> {
     blob: &'a mut Blob,
 }
 
-/// Appends the program of a segment to `code` and returns its entry.
+/// Appends the program of rules, all of which must match, to `code` and returns its entry.
 pub(super) fn write(
-    segment: &model::Segment,
+    segment: &str,
+    rules: &[Rule],
     reads_flag: &dyn Fn(&Condition) -> bool,
     fingerprint: Fingerprint,
     operands: &mut Operands,
     blob: &mut Blob,
     code: &mut Vec<Instruction>,
 ) -> Result<u32, WriteError> {
-    if segment.rules.is_empty() {
-        return Ok(REJECT);
-    }
     let mut program = Program {
         instructions: Vec::new(),
-        segment: &segment.id,
-        reorder: !any_condition(&segment.rules, reads_flag),
+        segment,
+        reorder: !any_condition(rules, reads_flag),
         reads_flag,
         doubled: 0,
         fingerprint,
@@ -69,7 +67,7 @@ pub(super) fn write(
         blob,
     };
     let mut entry = Label::Accept;
-    for rule in segment.rules.iter().rev() {
+    for rule in rules.iter().rev() {
         entry = program.rule(rule, entry, Label::Reject)?;
     }
     let end = code.len() + program.instructions.len();
@@ -142,7 +140,7 @@ impl Program<'_> {
             // Reading a flag can close a cycle, also where the answer is known.
             Test::Constant(false) if (self.reads_flag)(condition) => self.set(&[])?,
             Test::Constant(holds) => return Ok(if *holds { on_true } else { on_false }),
-            Test::Compare(comparison, comparand) => self.comparand(operator(*comparison), comparand)?,
+            Test::Compare(comparison, comparand) => self.comparand(Operator::of(*comparison), comparand)?,
             Test::Contains(comparand) => self.comparand(Operator::Contains, comparand)?,
             Test::NotContains(comparand) => self.comparand(Operator::NotContains, comparand)?,
             Test::Matches(pattern) => Instruction { operand: self.pattern(pattern)?, ..plain(Operator::Matches) },
@@ -247,19 +245,8 @@ fn push<const N: usize>(table: &mut Vec<u8>, row: &impl Row<N>) -> Result<u32, W
     offset(index)
 }
 
-fn operator(comparison: Comparison) -> Operator {
-    match comparison {
-        Comparison::Equal => Operator::Equal,
-        Comparison::NotEqual => Operator::NotEqual,
-        Comparison::Greater => Operator::Greater,
-        Comparison::GreaterOrEqual => Operator::GreaterOrEqual,
-        Comparison::Less => Operator::Less,
-        Comparison::LessOrEqual => Operator::LessOrEqual,
-    }
-}
-
 /// Is there such a condition anywhere in the rules?
-fn any_condition(rules: &[Rule], holds: &dyn Fn(&Condition) -> bool) -> bool {
+pub(super) fn any_condition(rules: &[Rule], holds: &dyn Fn(&Condition) -> bool) -> bool {
     rules.iter().any(|rule| rule.conditions.iter().any(holds) || any_condition(&rule.rules, holds))
 }
 

@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use super::answers::{Answer, Answers, flagsmith_head, flagsmith_tail, ofrep_head, ofrep_tail};
 use super::blob::{Blob, offset};
 use super::code::{self, Operands};
+use super::conjuncts::Taking;
+use super::index::{self, Index};
 use super::{WriteError, head};
 use crate::hash::{Fingerprint, bucket, digest_of};
 use crate::layout::{
@@ -93,8 +95,13 @@ impl Tables {
         put(Section::FeatureIds, feature_ids(&environment.features)?);
 
         let mut operands = Operands::default();
-        let [segments, targets, code] = builder.segments(environment, &overrides, fingerprint, &mut operands)?;
+        let ([segments, targets, code], index) =
+            builder.segments(environment, &overrides, fingerprint, &mut operands)?;
         put(Section::Segments, segments);
+        put(Section::Blocks, index.blocks);
+        put(Section::Columns, index.columns);
+        put(Section::Marks, index.marks);
+        put(Section::Listed, index.listed);
         put(Section::Targets, targets);
         put(Section::Code, code);
         put(Section::BigIntegers, operands.big_integers);
@@ -297,14 +304,14 @@ impl Builder {
         })
     }
 
-    /// The segments, what they target, and their programs.
+    /// The segments, what they target, their programs, and the index of them.
     fn segments(
         &mut self,
         environment: &Environment,
         overrides: &Overrides,
         fingerprint: Fingerprint,
         operands: &mut Operands,
-    ) -> Result<[Vec<u8>; 3], WriteError> {
+    ) -> Result<([Vec<u8>; 3], Index), WriteError> {
         let mut by_segment: Vec<Vec<Target>> = vec![Vec::new(); environment.segments.len()];
         for (feature, places) in overrides.by_feature.iter().enumerate() {
             for (rank, place) in places.iter().enumerate() {
@@ -322,8 +329,18 @@ impl Builder {
         };
         let (mut segments, mut targets, mut code) =
             (Rows::<Segment, 28>::default(), Rows::<Target, 4>::default(), Vec::new());
+        let mut asked = Vec::new();
         for (segment, own) in environment.segments.iter().zip(&by_segment) {
-            let entry = code::write(segment, &reads_flag, fingerprint, operands, &mut self.blob, &mut code)?;
+            // Reading a flag can have an effect, so nothing is taken out of what does.
+            let (conjuncts, rules) = if code::any_condition(&segment.rules, &reads_flag) {
+                (Vec::new(), segment.rules.clone())
+            } else {
+                let mut taking = Taking { fingerprint, conjuncts: Vec::new() };
+                let rules = taking.take(&segment.rules);
+                (taking.conjuncts, rules)
+            };
+            asked.push((!segment.rules.is_empty()).then_some(conjuncts));
+            let entry = code::write(&segment.id, &rules, &reads_flag, fingerprint, operands, &mut self.blob, &mut code)?;
             let row = Segment {
                 name: self.blob.intern(segment.name.as_bytes())?,
                 entry,
@@ -338,7 +355,8 @@ impl Builder {
             }
         }
         let code = code.iter().flat_map(Instruction::encode).collect();
-        Ok([segments.bytes, targets.bytes, code])
+        let index = index::write(&asked, &mut self.blob)?;
+        Ok(([segments.bytes, targets.bytes, code], index))
     }
 
     /// The slots, those that are derived from something else than a trait, and the constants among them.

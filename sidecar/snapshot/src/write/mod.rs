@@ -3,8 +3,10 @@
 mod answers;
 mod blob;
 mod code;
+mod conjuncts;
 mod core;
 mod document;
+mod index;
 mod overrides;
 
 pub(crate) use overrides::leading;

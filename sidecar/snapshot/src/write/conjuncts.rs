@@ -1,0 +1,138 @@
+//! What a segment asks of single slots, whatever else it asks: the part of its rules that the index answers. The rest is
+//! left to its program.
+
+use crate::hash::{Fingerprint, Hash96};
+use crate::layout::Operator;
+use crate::model::{Comparand, Condition, Junction, Rule, Test};
+use crate::number::Integer;
+use crate::semver::{self, Packed};
+
+/// Larger sets stay in programs: there a member is not stored once a block of segments.
+const LARGEST_SET: usize = 64;
+
+/// Something that must hold of one slot: one of some questions, or none of them.
+pub(super) struct Conjunct<'a> {
+    pub(super) property: usize,
+    pub(super) family: Family,
+    pub(super) questions: Vec<Question<'a>>,
+    pub(super) negated: bool,
+}
+
+/// How texts are looked up to answer a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    /// By their order.
+    Texts,
+    /// By their order as versions.
+    Versions,
+    /// By their hash.
+    Sets,
+}
+
+/// A question whose answer depends on where a value stands among a few others.
+pub(super) enum Question<'a> {
+    /// Is there a value, or is there none?
+    Set(bool),
+    /// How does it compare?
+    Compare(Operator, Places<'a>),
+    /// Is its hash one of these?
+    In(Vec<Hash96>),
+}
+
+/// What a comparison compares with, by the type of the left side.
+pub(super) struct Places<'a> {
+    pub(super) boolean: bool,
+    pub(super) integer: Option<i64>,
+    pub(super) float: Option<f64>,
+    pub(super) text: &'a str,
+    pub(super) version: Option<Packed>,
+}
+
+/// Takes out of a segment's rules what the index can answer.
+pub(super) struct Taking<'a> {
+    pub(super) fingerprint: Fingerprint,
+    pub(super) conjuncts: Vec<Conjunct<'a>>,
+}
+
+impl<'a> Taking<'a> {
+    /// Takes from rules all of which must match, and returns what is left of them.
+    pub(super) fn take(&mut self, rules: &'a [Rule]) -> Vec<Rule> {
+        rules.iter().filter_map(|rule| self.take_of(rule)).collect()
+    }
+
+    /// Of one rule that must match; nothing left of it: the index has it all.
+    fn take_of(&mut self, rule: &'a Rule) -> Option<Rule> {
+        let (conditions, rules) = match rule.junction {
+            Junction::All => (self.take_each(&rule.conditions, false), self.take(&rule.rules)),
+            Junction::None => (self.take_each(&rule.conditions, true), rule.rules.clone()),
+            Junction::Any => {
+                let conditions =
+                    if self.take_as_one(&rule.conditions, false) { Vec::new() } else { rule.conditions.clone() };
+                // One of one is all of them.
+                let rules = if rule.rules.len() == 1 { self.take(&rule.rules) } else { rule.rules.clone() };
+                (conditions, rules)
+            }
+        };
+        let is_left = !conditions.is_empty() || !rules.is_empty();
+        is_left.then_some(Rule { junction: rule.junction, conditions, rules })
+    }
+
+    fn take_each(&mut self, conditions: &'a [Condition], negated: bool) -> Vec<Condition> {
+        conditions.chunks(1).filter(|one| !self.take_as_one(one, negated)).flatten().cloned().collect()
+    }
+
+    /// Conditions of which one must hold, or none: if all ask the same slot, and texts are looked up alike.
+    fn take_as_one(&mut self, conditions: &'a [Condition], negated: bool) -> bool {
+        let Some(property) = conditions.first().map(|condition| condition.property) else { return false };
+        let mut family = None;
+        let mut questions = Vec::new();
+        for condition in conditions {
+            let Some((of, question)) = self.question(&condition.test) else { return false };
+            if condition.property != property || of.is_some() && family.is_some() && family != of {
+                return false;
+            }
+            family = family.or(of);
+            questions.push(question);
+        }
+        let family = family.unwrap_or(Family::Texts);
+        self.conjuncts.push(Conjunct { property, family, questions, negated });
+        true
+    }
+
+    /// A test as the index can answer it; without a family, every text has the same answer.
+    fn question(&self, test: &'a Test) -> Option<(Option<Family>, Question<'a>)> {
+        match test {
+            Test::IsSet => Some((None, Question::Set(true))),
+            Test::IsNotSet => Some((None, Question::Set(false))),
+            // Every percentage is below.
+            Test::Percentage { threshold } if *threshold >= 100.0 => Some((None, Question::Set(true))),
+            Test::In(members) if members.len() <= LARGEST_SET => {
+                let hashes = members.iter().map(|member| self.fingerprint.hash96(member.as_bytes()));
+                Some((Some(Family::Sets), Question::In(hashes.collect())))
+            }
+            Test::Compare(comparison, comparand) => {
+                let family = if comparand.semver { Family::Versions } else { Family::Texts };
+                Some((Some(family), Question::Compare(Operator::of(*comparison), places(comparand)?)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Versions that are more than three small numbers, integers beyond 64 bits and what is not a number stay in programs.
+fn places(comparand: &Comparand) -> Option<Places<'_>> {
+    let version = semver::pack(comparand.text.as_bytes()).filter(|_| comparand.semver);
+    let integer = match comparand.integer.as_deref().map(Integer::parse) {
+        None => None,
+        Some(Some(Integer::Small(small))) => Some(small),
+        Some(_) => return None,
+    };
+    let is_placed = version.is_some() == comparand.semver && !comparand.float.is_some_and(f64::is_nan);
+    is_placed.then_some(Places {
+        boolean: comparand.boolean,
+        integer,
+        float: comparand.float,
+        text: &comparand.text,
+        version,
+    })
+}

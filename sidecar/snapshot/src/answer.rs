@@ -164,27 +164,27 @@ fn bucket<'a>(view: &View<'a>, subject: &Subject, context: Context) -> (Bucket<'
     (Bucket::Control { percentage }, None)
 }
 
-/// Appends the array of all flags, and returns the sum of their digests. Runs of features that are their defaults are
-/// copied whole.
+/// Appends the array of all flags, and returns the sum of their digests.
 pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
     evaluation.choose(subject);
     let view = &evaluation.view;
     let (body, bounds, mut digest) = view.default_answer(role);
-    let bound = |feature: u32| bounds.get(feature).map_or(body.len(), |word| word.word as usize);
+    let bound = |feature: u32| body.start.saturating_add(bounds.get(feature).map_or(body.length, |word| word.word));
+    let last = view.features.len() as u32;
     out.push(b'[');
+    let mut joined = Joined { blob: view.blob, run: Span::default(), out };
     let mut from = 0;
     while let Some(feature) = subject.choice.next_touched(from) {
         if from < feature {
-            out.extend_from_slice(body.get(bound(from)..bound(feature)).unwrap_or_default());
-            separate(out);
+            let start = bound(from);
+            joined.push(Span { start, length: bound(feature).saturating_sub(start) });
         }
-        digest = digest.wrapping_add(write_touched(evaluation, subject, role, feature, out));
+        digest = digest.wrapping_add(write_touched(evaluation, subject, role, feature, &mut joined));
         from = feature + 1;
     }
-    let rest = body.get(bound(from)..bound(view.features.len() as u32)).unwrap_or_default();
-    if !rest.is_empty() {
-        out.extend_from_slice(rest);
-    }
+    let start = bound(from);
+    joined.push(Span { start, length: bound(last).saturating_sub(start) });
+    joined.flush();
     match out.last_mut() {
         Some(last) if *last == b',' => *last = b']',
         _ => out.push(b']'),
@@ -193,39 +193,85 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
 }
 
 /// Appends one flag that may not be its default, if the role sees it, and returns by how much its digest differs.
-fn write_touched(evaluation: &Evaluation<'_>, subject: &Subject, role: Role, number: u32, out: &mut Vec<u8>) -> u64 {
+#[inline(always)]
+fn write_touched(
+    evaluation: &Evaluation<'_>,
+    subject: &Subject,
+    role: Role,
+    number: u32,
+    joined: &mut Joined<'_, '_>,
+) -> u64 {
+    let view = &evaluation.view;
+    let Some(feature) = view.features.get(number) else { return 0 };
+    let visibility = view.visibility(role);
+    let winner = subject.choice.winner(number);
+    // Most are decided by a segment, and whole.
+    if let Winner::Segment(rank) = winner
+        && !visibility.hides_disabled
+    {
+        let ranked = view.ranked.get(feature.ranked.saturating_add(u32::from(rank))).unwrap_or_default();
+        if feature.flags & visibility.hidden != 0 {
+            return 0;
+        }
+        if ranked.object.length != 0 {
+            joined.push(ranked.object);
+            return ranked.difference;
+        }
+    }
+    write_outcome(evaluation, subject, visibility, (number, winner), joined)
+}
+
+/// The same for what is not there in one piece, or may be hidden for being disabled.
+#[inline(never)]
+fn write_outcome(
+    evaluation: &Evaluation<'_>,
+    subject: &Subject,
+    visibility: Visibility,
+    (number, winner): (u32, Winner),
+    joined: &mut Joined<'_, '_>,
+) -> u64 {
     let view = &evaluation.view;
     let Some(feature) = view.features.get(number) else { return 0 };
     let default = view.contexts.get(feature.context).unwrap_or_default();
-    let visibility = view.visibility(role);
     let before = if visibility.sees(&feature, default.is_enabled()) { default.digest } else { 0 };
-    let winner = subject.choice.winner(number);
-    // Most are decided by a segment, and whole but for their head.
-    if let Winner::Segment(rank) = winner {
-        let ranked = evaluation.ranked(&feature).get(u32::from(rank)).unwrap_or_default();
-        let context = view.contexts.get(ranked.context).unwrap_or_default();
-        if context.split == 0 {
-            if !visibility.sees(&feature, context.is_enabled()) {
-                return 0_u64.wrapping_sub(before);
-            }
-            out.extend_from_slice(view.bytes(feature.flagsmith_head));
-            out.extend_from_slice(view.bytes(context.tail));
-            return context.digest.wrapping_sub(before);
-        }
-    }
     match Outcome::of(evaluation, subject, number, winner) {
         Some(outcome) if visibility.sees(&feature, outcome.enabled) => {
-            outcome.write(view, out);
+            joined.flush();
+            outcome.write(view, joined.out);
             outcome.digest.wrapping_sub(before)
         }
         _ => 0_u64.wrapping_sub(before),
     }
 }
 
-/// The last item of the prepared array has no comma behind it; where something follows after all, it gets one.
-fn separate(out: &mut Vec<u8>) {
-    if out.last() == Some(&b'}') {
-        out.push(b',');
+/// Objects that are joined. What lies together in the blob is copied together.
+struct Joined<'a, 'o> {
+    blob: &'a [u8],
+    /// What is still to be copied.
+    run: Span,
+    out: &'o mut Vec<u8>,
+}
+
+impl Joined<'_, '_> {
+    #[inline(always)]
+    fn push(&mut self, span: Span) {
+        if span.start == self.run.start.wrapping_add(self.run.length) {
+            self.run.length = self.run.length.wrapping_add(span.length);
+        } else {
+            self.flush();
+            self.run = span;
+        }
+    }
+
+    fn flush(&mut self) {
+        let run = std::mem::take(&mut self.run).of(self.blob);
+        if !run.is_empty() {
+            // The last object of the prepared array has no comma behind it.
+            if self.out.last() == Some(&b'}') {
+                self.out.push(b',');
+            }
+            self.out.extend_from_slice(run);
+        }
     }
 }
 
@@ -282,19 +328,19 @@ impl<'a> View<'a> {
     }
 
     /// The prepared array of an evaluation in which nothing is overridden, and the sum of its digests.
-    pub(crate) fn default_answer(&self, role: Role) -> (&'a [u8], Table<'a, Word, 4>, u64) {
+    pub(crate) fn default_answer(&self, role: Role) -> (Span, Table<'a, Word, 4>, u64) {
         self.answer(2 + role as u32)
     }
 
     /// The answer without an identity.
     pub(crate) fn environment_answer(&self, role: Role) -> (&'a [u8], Table<'a, Word, 4>) {
         let (body, bounds, _) = self.answer(role as u32);
-        (body, bounds)
+        (self.bytes(body), bounds)
     }
 
-    fn answer(&self, row: u32) -> (&'a [u8], Table<'a, Word, 4>, u64) {
+    fn answer(&self, row: u32) -> (Span, Table<'a, Word, 4>, u64) {
         let answer = self.answers.get(row).unwrap_or_default();
         let bounds = self.bounds.range(answer.bounds, self.features.len() as u32 + 1);
-        (self.bytes(answer.body), bounds, answer.digest)
+        (answer.body, bounds, answer.digest)
     }
 }

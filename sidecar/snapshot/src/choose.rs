@@ -2,7 +2,7 @@
 //! whole environment.
 
 use crate::evaluation::{Evaluation, Winner};
-use crate::layout::BLOCK;
+use crate::layout::{BLOCK, Target};
 use crate::resolve;
 use crate::subject::Subject;
 
@@ -11,50 +11,62 @@ use crate::subject::Subject;
 pub(crate) struct Choice {
     /// A bit a feature: its answer may differ from the default.
     touched: Vec<u64>,
-    /// By feature; only meaningful where `touched`.
-    winners: Vec<Winner>,
+    /// By feature: the rank of a segment, [`DEFAULT`], or [`INDIVIDUAL`] and a row.
+    winners: Vec<u32>,
 }
+
+/// Nothing overrides it: weaker than every rank.
+const DEFAULT: u32 = u32::MAX;
+/// The identity's own override, by its row.
+const INDIVIDUAL: u32 = 1 << 31;
 
 impl Choice {
     fn clear(&mut self, features: usize) {
         self.touched.clear();
         self.touched.resize(features.div_ceil(64), 0);
-        // What is left from an earlier request is never read: `touched` says what was written in this one.
-        self.winners.resize(features, Winner::Default);
+        self.winners.clear();
+        self.winners.resize(features, DEFAULT);
     }
 
-    fn is_touched(&self, feature: u32) -> bool {
-        self.touched.get(feature as usize / 64).is_some_and(|word| word & (1 << (feature % 64)) != 0)
-    }
-
-    fn touch(&mut self, feature: u32, winner: Winner) {
-        if let (Some(word), Some(place)) =
-            (self.touched.get_mut(feature as usize / 64), self.winners.get_mut(feature as usize))
-        {
+    fn touch(&mut self, feature: u32) {
+        if let Some(word) = self.touched.get_mut(feature as usize / 64) {
             *word |= 1 << (feature % 64);
-            *place = winner;
+        }
+    }
+
+    fn set(&mut self, feature: u32, winner: Winner) {
+        if let Some(place) = self.winners.get_mut(feature as usize) {
+            *place = match winner {
+                Winner::Default => DEFAULT,
+                Winner::Segment(rank) => u32::from(rank),
+                Winner::Individual(row) => INDIVIDUAL | row,
+            };
+            self.touch(feature);
         }
     }
 
     /// A segment's override counts if it is stronger than what was found so far.
-    fn propose(&mut self, feature: u32, rank: u16) {
-        match self.winner(feature) {
-            Winner::Segment(held) if held <= rank => {}
-            _ => self.touch(feature, Winner::Segment(rank)),
+    #[inline(always)]
+    fn propose(&mut self, Target { feature, rank }: Target) {
+        if let Some(held) = self.winners.get_mut(usize::from(feature)).filter(|held| u32::from(rank) < **held) {
+            *held = u32::from(rank);
+            self.touch(u32::from(feature));
         }
     }
 
+    #[inline(always)]
     pub(crate) fn winner(&self, feature: u32) -> Winner {
-        if !self.is_touched(feature) {
-            return Winner::Default;
+        match self.winners.get(feature as usize).copied().unwrap_or(DEFAULT) {
+            DEFAULT => Winner::Default,
+            row if row & INDIVIDUAL != 0 => Winner::Individual(row & !INDIVIDUAL),
+            rank => Winner::Segment(rank as u16), // it was one
         }
-        self.winners.get(feature as usize).copied().unwrap_or(Winner::Default)
     }
 
     /// What a condition has read of a feature stands, whatever was chosen since.
     pub(crate) fn settle(&mut self, feature: u32, winner: Winner) {
         if self.winner(feature) != winner {
-            self.touch(feature, winner);
+            self.set(feature, winner);
         }
     }
 
@@ -77,7 +89,7 @@ impl Evaluation<'_> {
         subject.choice.clear(view.features.len());
         if subject.identified {
             for feature in view.split_features.iter() {
-                subject.choice.touch(feature.word, Winner::Default);
+                subject.choice.touch(feature.word);
             }
         }
         for block in 0..view.blocks.len() {
@@ -90,7 +102,7 @@ impl Evaluation<'_> {
         if let Some(individual) = self.individual {
             for (row, item) in (0_u32..).zip(individual.items.iter()) {
                 if let Some(feature) = view.feature_with_id(item.feature) {
-                    subject.choice.touch(feature, Winner::Individual(row));
+                    subject.choice.set(feature, Winner::Individual(row));
                 }
             }
         }
@@ -106,7 +118,7 @@ impl Evaluation<'_> {
         }
         if let Some(row) = self.view.segments.get(segment) {
             for target in self.view.targets.range(row.targets, row.targets_length).iter() {
-                subject.choice.propose(u32::from(target.feature), target.rank);
+                subject.choice.propose(target);
             }
         }
     }

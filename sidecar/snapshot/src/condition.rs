@@ -117,7 +117,7 @@ fn search(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value)
         Some(Operator::In) => is_in(view, subject, &condition, value),
         Some(Operator::Contains) => contains(view, subject, &condition, value),
         Some(Operator::NotContains) => match value {
-            Value::Text(text) => !has(subject.bytes(text), view.bytes(condition.text)),
+            Value::Text(text) => !subject.text(text).contains(view.text(condition.text)),
             _ => false,
         },
         Some(Operator::Matches) => with_text(subject, value, |text| matches(view, condition.operand, text)),
@@ -143,20 +143,12 @@ fn integer<'s>(subject: &'s Subject, value: Value) -> Option<Integer<'s>> {
 /// contains what equals its prerelease or its build metadata: Python iterates over its parts.
 fn contains(view: &View<'_>, subject: &Subject, condition: &Instruction, value: Value) -> bool {
     let Value::Text(text) = value else { return false };
-    let (text, part) = (subject.bytes(text), view.bytes(condition.text));
     if condition.flags & IS_SEMVER == 0 {
-        return has(text, part);
+        return subject.text(text).contains(view.text(condition.text));
     }
-    Version::parse(text).is_some_and(|version| version.prerelease == Some(part) || version.build == Some(part))
-}
-
-fn has(text: &[u8], part: &[u8]) -> bool {
-    let Some((first, rest)) = part.split_first() else { return true };
-    let Some(last) = text.len().checked_sub(part.len()) else { return false };
-    text.iter()
-        .enumerate()
-        .take(last + 1)
-        .any(|(at, byte)| byte == first && text.get(at + 1..).is_some_and(|behind| behind.starts_with(rest)))
+    let part = view.bytes(condition.text);
+    Version::parse(subject.bytes(text))
+        .is_some_and(|version| version.prerelease == Some(part) || version.build == Some(part))
 }
 
 fn matches(view: &View<'_>, operand: u32, text: &str) -> bool {

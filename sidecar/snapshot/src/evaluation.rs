@@ -78,7 +78,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// The segments that override a feature, strongest first.
-    pub(crate) fn ranked(&self, feature: &Feature) -> Table<'a, Ranked, 8> {
+    pub(crate) fn ranked(&self, feature: &Feature) -> Table<'a, Ranked, 24> {
         self.view.ranked.range(feature.ranked, feature.ranked_length)
     }
 

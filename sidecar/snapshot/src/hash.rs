@@ -2,6 +2,7 @@
 
 use std::hash::Hasher as _;
 
+use crate::md5::Md5;
 use siphasher::sip128::{Hasher128 as _, SipHasher13, SipHasher24};
 
 /// Says which environment a file belongs to, and is the key of its keyed hashes. It is derived from the environment's
@@ -57,18 +58,18 @@ pub(crate) fn bucket(name: &[u8]) -> u32 {
 /// Each id may come in pieces.
 pub(crate) fn percentage(ids: &[&[&[u8]]]) -> f64 {
     for repetitions in 1_u32.. {
-        let mut context = md5::Context::new();
+        let mut md5 = Md5::new();
         for repetition in 0..repetitions {
             for (position, id) in ids.iter().enumerate() {
                 if repetition > 0 || position > 0 {
-                    context.consume(b",");
+                    md5.write(b",");
                 }
                 for piece in *id {
-                    context.consume(piece);
+                    md5.write(piece);
                 }
             }
         }
-        let residue = residue(context.finalize().0);
+        let residue = residue(md5.finish());
         if residue != 9998 {
             return f64::from(residue) / 9998.0 * 100.0;
         }

@@ -7,7 +7,7 @@ use crate::condition::{hash_of, prefix};
 use crate::evaluation::Evaluation;
 use crate::layout::{BLOCK, Column, Mark, Span, Table};
 use crate::semver::{standing, unpack};
-use crate::subject::{Stretch, Subject, Value};
+use crate::subject::{Subject, Value};
 use crate::view::View;
 
 impl Evaluation<'_> {
@@ -31,7 +31,14 @@ impl Evaluation<'_> {
         let view = &self.view;
         let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks.get(block)) else { return 0 };
         let columns = view.columns.range(block.columns.start, block.columns.length);
-        columns.iter().fold(block.all, |left, column| if left == 0 { 0 } else { left & of_value(view, subject, &column) })
+        let mut left = block.all;
+        for column in columns.iter() {
+            left &= of_value(view, subject, column);
+            if left == 0 {
+                break;
+            }
+        }
+        left
     }
 }
 
@@ -40,11 +47,11 @@ pub(crate) fn place_of(segment: u32) -> (usize, u64) {
     (segment as usize / BLOCK, 1 << (segment as usize % BLOCK))
 }
 
+/// What is left with the value that a column's slot has. Inlined, so that of a column only what is asked for is read.
 #[inline(always)]
-fn of_value(view: &View<'_>, subject: &mut Subject, column: &Column) -> u64 {
+fn of_value(view: &View<'_>, subject: &mut Subject, column: Column) -> u64 {
     let slot = column.slot as u16; // the reader checks that the slot exists
-    let value = subject.value(slot);
-    match value {
+    match subject.value(slot) {
         Value::Null => column.unset,
         Value::Bool(false) => column.no,
         Value::Bool(true) => column.yes,
@@ -52,21 +59,30 @@ fn of_value(view: &View<'_>, subject: &mut Subject, column: &Column) -> u64 {
         Value::Float(float) => scale(view, column.below_floats, column.floats, |point| {
             f64::from_bits(point).partial_cmp(&float).unwrap_or(Ordering::Greater)
         }),
-        Value::Integer(integer) => {
+        value @ Value::Integer(integer) => {
             scale(view, column.below_integers, column.integers, |point| point.cast_signed().cmp(&integer))
-                & listed(view, subject, column, value)
+                & listed(view, subject, column.unlisted, column.listed, slot, value)
         }
-        Value::BigInteger(digits) => {
+        value @ Value::BigInteger(digits) => {
             // Beyond everything that is compared with.
             let standing = if subject.bytes(digits).starts_with(b"-") { Ordering::Greater } else { Ordering::Less };
-            scale(view, column.below_integers, column.integers, |_| standing) & listed(view, subject, column, value)
+            scale(view, column.below_integers, column.integers, |_| standing)
+                & listed(view, subject, column.unlisted, column.listed, slot, value)
         }
-        Value::Text(text) => {
+        value @ Value::Text(text) => {
             let bytes = subject.bytes(text);
-            let left = scale(view, column.below_texts, column.texts, |point| {
-                view.bytes(Span::from_word(point)).cmp(bytes)
-            });
-            left & version(view, subject, column, text) & listed(view, subject, column, value)
+            let by_order =
+                scale(view, column.below_texts, column.texts, |point| view.bytes(Span::from_word(point)).cmp(bytes));
+            let by_version = match column.versions.length {
+                0 => column.below_versions,
+                _ => match standing(bytes) {
+                    Some(version) => {
+                        scale(view, column.below_versions, column.versions, |point| unpack(point).cmp(&version))
+                    }
+                    None => column.unversioned,
+                },
+            };
+            by_order & by_version & listed(view, subject, column.unlisted, column.listed, slot, value)
         }
     }
 }
@@ -74,6 +90,9 @@ fn of_value(view: &View<'_>, subject: &mut Subject, column: &Column) -> u64 {
 /// What is left with a value, by how the points stand to it.
 #[inline(always)]
 fn scale(view: &View<'_>, below: u64, marks: Span, standing: impl Fn(u64) -> Ordering) -> u64 {
+    if marks.length == 0 {
+        return below;
+    }
     let marks: Table<'_, Mark, 24> = view.marks.range(marks.start, marks.length);
     let not_above = marks.partition_point(|mark| standing(mark.point) != Ordering::Greater);
     match not_above.checked_sub(1).and_then(|last| marks.get(last)) {
@@ -83,26 +102,16 @@ fn scale(view: &View<'_>, below: u64, marks: Span, standing: impl Fn(u64) -> Ord
     }
 }
 
-fn version(view: &View<'_>, subject: &Subject, column: &Column, text: Stretch) -> u64 {
-    if column.versions.length == 0 {
-        return column.below_versions;
+/// What is left with a value, by the sets that it is in.
+#[inline(always)]
+fn listed(view: &View<'_>, subject: &mut Subject, unlisted: u64, members: Span, slot: u16, value: Value) -> u64 {
+    if members.length == 0 {
+        return unlisted;
     }
-    match standing(subject.bytes(text)) {
-        Some(version) => {
-            scale(view, column.below_versions, column.versions, |point| unpack(point).cmp(&version))
-        }
-        None => column.unversioned,
-    }
-}
-
-fn listed(view: &View<'_>, subject: &mut Subject, column: &Column, value: Value) -> u64 {
-    let members = view.listed.range(column.listed.start, column.listed.length);
-    if members.len() == 0 {
-        return column.unlisted;
-    }
-    let wanted = hash_of(view, subject, column.slot as u16, value, true);
+    let wanted = hash_of(view, subject, slot, value, true);
+    let members = view.listed.range(members.start, members.length);
     let place = members.partition_point(|member| prefix(&member.hash) < prefix(&wanted));
-    let rest = members.range(place, column.listed.length.saturating_sub(place));
+    let rest = members.range(place, members.len() as u32 - place);
     let mut equal = rest.iter().take_while(|member| prefix(&member.hash) == prefix(&wanted));
-    equal.find(|member| member.hash == wanted).map_or(column.unlisted, |member| member.at)
+    equal.find(|member| member.hash == wanted).map_or(unlisted, |member| member.at)
 }

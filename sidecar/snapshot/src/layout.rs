@@ -373,7 +373,14 @@ row!(
 );
 row!(
     /// The overrides of one feature, strongest first.
-    Ranked, 8, { segment: u32, context: u32 }
+    Ranked, 24, {
+        segment: u32,
+        context: u32,
+        /// Flagsmith's whole object, and a comma; empty where it has variants.
+        object: span,
+        /// The digest of the context less that of the feature's default.
+        difference: u64,
+    }
 );
 row!(
     /// One condition, and where to go on. What it compares with stands in the row: most conditions read nothing else.

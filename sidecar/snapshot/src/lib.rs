@@ -2,7 +2,7 @@
 //!
 //! The operator writes it once a change ([`write()`]), the sidecar reads it once a change ([`Snapshot::read`]) and evaluates
 //! it on every request. This crate is the treaty between the two: both use it, and neither uses the other. It does no
-//! input or output, starts nothing, has no `unsafe`, and depends on two hash functions.
+//! input or output, starts nothing, has no `unsafe`, and depends on one hash function.
 //!
 //! ```
 //! use remora_snapshot::model::{Context, Environment, Feature};
@@ -74,7 +74,7 @@
 //! | marks | 24 | a value (8), the segments that are left at it (8), and those left between it and the next (8) |
 //! | listed | 20 | the hash of a member of sets (12), the segments that are left with it (8); sorted within a column |
 //! | targets | 4 | feature (2), and the rank of this segment's override among those of the feature (2) |
-//! | ranked | 8 | the overrides of one feature, strongest first: segment, context |
+//! | ranked | 24 | the overrides of one feature, strongest first: segment, context, Flagsmith's whole object with a comma (span; empty where there are variants; those of one segment follow each other), and by how much its digest differs from the default's (8) |
 //! | code | 40 | operator (1), flags (1), slot (2), next if true, next if false, operand, left (8), right (8), text (span) |
 //! | slots | 16 | name of the trait, derivation, argument |
 //! | trait names | 4 | a hash table from names to slots |
@@ -176,6 +176,7 @@ mod hash;
 mod index;
 pub mod json;
 mod layout;
+mod md5;
 pub mod model;
 mod number;
 mod ofrep;

@@ -180,9 +180,11 @@ impl Check<'_> {
             (![row.value, row.key, row.weight].iter().all(|span| check.is_text(*span)))
                 .then_some("a text is outside or no UTF-8")
         })?;
-        self.each("ranked", view.ranked, |_, _, row| {
-            (row.segment as usize >= view.segments.len() || row.context as usize >= view.contexts.len())
-                .then_some("its segment or its context does not exist")
+        self.each("ranked", view.ranked, |check, _, row| match () {
+            () if row.segment as usize >= view.segments.len() => Some("its segment does not exist"),
+            () if row.context as usize >= view.contexts.len() => Some("its context does not exist"),
+            () if !check.is_text(row.object) => Some("its value is outside or no UTF-8"),
+            () => None,
         })?;
         self.each("feature id", view.feature_ids, |_, _, row| {
             (row.feature as usize >= view.features.len()).then_some("its feature does not exist")

@@ -2,8 +2,9 @@
 
 use crate::hash::{Fingerprint, bucket};
 use crate::layout::{
-    Answer, BigInteger, Block, CORE_START, Column, Context, Feature, FeatureId, HEADER, Instruction, Key, Listed, Literal,
-    Mark, Member, Origin, Pattern, Ranked, SECTIONS, Section, Segment, Slot, Span, Split, Table, Target, Variant, Word,
+    Answer, BigInteger, Block, CORE_START, Column, Context, Feature, FeatureId, HEADER, Instruction, Key, Listed,
+    Literal, Mark, Member, Origin, Pattern, Ranked, SECTIONS, Section, Segment, Slot, Span, Split, Table, Target,
+    Variant, Word,
 };
 
 /// The tables of a core. Every access is checked against the table's length.
@@ -25,7 +26,7 @@ pub(crate) struct View<'a> {
     pub(crate) marks: Table<'a, Mark, 24>,
     pub(crate) listed: Table<'a, Listed, 20>,
     pub(crate) targets: Table<'a, Target, 4>,
-    pub(crate) ranked: Table<'a, Ranked, 8>,
+    pub(crate) ranked: Table<'a, Ranked, 24>,
     pub(crate) code: Table<'a, Instruction, 40>,
     pub(crate) slots: Table<'a, Slot, 16>,
     pub(crate) trait_names: Table<'a, Word, 4>,

@@ -17,9 +17,15 @@ impl Blob {
         if let Some(span) = self.known.get(bytes) {
             return Ok(*span);
         }
+        let span = self.append(bytes)?;
+        self.known.insert(bytes.into(), span);
+        Ok(span)
+    }
+
+    /// The place of these bytes, right behind those before.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<Span, WriteError> {
         let span = Span { start: offset(self.bytes.len())?, length: offset(bytes.len())? };
         self.bytes.extend_from_slice(bytes);
-        self.known.insert(bytes.into(), span);
         Ok(span)
     }
 }

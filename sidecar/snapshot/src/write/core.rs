@@ -75,7 +75,8 @@ impl Tables {
         };
 
         let overrides = rank(&environment.segments, environment.features.len());
-        let mut ranked = Rows::<Ranked, 8>::default();
+        let objects = builder.objects(environment)?;
+        let mut ranked = Rows::<Ranked, 24>::default();
         let mut features = Rows::<Feature, 56>::default();
         let individual: HashSet<i64> = environment
             .identity_overrides
@@ -85,7 +86,7 @@ impl Tables {
             .collect();
         for (feature, own) in environment.features.iter().zip(&overrides.by_feature) {
             let targeted = !own.is_empty() || individual.contains(&feature.id);
-            let row = builder.feature(environment, feature, own, targeted, &mut ranked)?;
+            let row = builder.feature(environment, feature, own, &objects, targeted, &mut ranked)?;
             features.push(&row)?;
         }
         put(Section::Features, features.bytes);
@@ -226,8 +227,33 @@ fn rank(segments: &[model::Segment], features: usize) -> Overrides {
 }
 
 impl Builder {
-    fn context(&mut self, feature: i64, context: &model::Context) -> Result<u32, WriteError> {
+    /// The objects of each segment, in the order of the features, so that what it decides of neighbours is one run of
+    /// bytes. Where there are variants, an object is not known.
+    fn objects(&mut self, environment: &Environment) -> Result<Vec<Vec<Span>>, WriteError> {
+        let mut objects = Vec::new();
+        for segment in &environment.segments {
+            let mut spans = vec![Span::default(); segment.overrides.len()];
+            let mut order: Vec<_> = segment.overrides.iter().zip(&mut spans).collect();
+            order.sort_by_key(|(own, _)| own.feature);
+            for (own, span) in order {
+                if let (Some(feature), None) = (environment.features.get(own.feature), &own.context.split) {
+                    *span = self.blob.append(&[flagsmith_head(feature), flagsmith_tail(&own.context)].concat())?;
+                }
+            }
+            objects.push(spans);
+        }
+        Ok(objects)
+    }
+
+    /// Adds a context, whose tail may be there as the end of an object; its row, and where that is.
+    fn context(&mut self, feature: i64, context: &model::Context, object: Span) -> Result<(u32, Context), WriteError> {
         let digest = |value: &str| digest_of(feature, context.enabled, value.as_bytes());
+        let tail = flagsmith_tail(context);
+        let head = (object.length as usize).checked_sub(tail.len());
+        let tail = match head {
+            Some(head) => Span { start: object.start + offset(head)?, length: offset(tail.len())? },
+            None => self.blob.intern(&tail)?,
+        };
         let split = match &context.split {
             None => 0,
             Some(split) => {
@@ -255,12 +281,8 @@ impl Builder {
                 self.splits.push(&row)? + 1
             }
         };
-        self.contexts.push(&Context {
-            tail: self.blob.intern(&flagsmith_tail(context))?,
-            split,
-            enabled: u32::from(context.enabled),
-            digest: digest(&context.value),
-        })
+        let row = Context { tail, split, enabled: u32::from(context.enabled), digest: digest(&context.value) };
+        Ok((self.contexts.push(&row)?, row))
     }
 
     fn feature(
@@ -268,21 +290,29 @@ impl Builder {
         environment: &Environment,
         feature: &model::Feature,
         own: &[Place],
+        objects: &[Vec<Span>],
         targeted: bool,
-        ranked: &mut Rows<Ranked, 8>,
+        ranked: &mut Rows<Ranked, 24>,
     ) -> Result<Feature, WriteError> {
         let limit = usize::from(u16::MAX);
         if own.len() > limit {
             return Err(WriteError::TooMany { what: "segment overrides of one feature", count: own.len(), limit });
         }
-        let context = self.context(feature.id, &feature.default)?;
+        let (context, default) = self.context(feature.id, &feature.default, Span::default())?;
         let first = ranked.next()?;
         for place in own {
             if let Some(content) =
                 environment.segments.get(place.segment).and_then(|segment| segment.overrides.get(place.position))
             {
-                let context = self.context(feature.id, &content.context)?;
-                ranked.push(&Ranked { segment: offset(place.segment)?, context })?;
+                let object = objects.get(place.segment).and_then(|spans| spans.get(place.position)).copied();
+                let object = object.unwrap_or_default();
+                let (context, row) = self.context(feature.id, &content.context, object)?;
+                ranked.push(&Ranked {
+                    segment: offset(place.segment)?,
+                    context,
+                    object,
+                    difference: row.digest.wrapping_sub(default.digest),
+                })?;
             }
         }
         let mut flags = 0;
@@ -340,7 +370,8 @@ impl Builder {
                 (taking.conjuncts, rules)
             };
             asked.push((!segment.rules.is_empty()).then_some(conjuncts));
-            let entry = code::write(&segment.id, &rules, &reads_flag, fingerprint, operands, &mut self.blob, &mut code)?;
+            let entry =
+                code::write(&segment.id, &rules, &reads_flag, fingerprint, operands, &mut self.blob, &mut code)?;
             let row = Segment {
                 name: self.blob.intern(segment.name.as_bytes())?,
                 entry,

@@ -37,8 +37,7 @@ pub(super) fn write(segments: &[Asked<'_>], blob: &mut Blob) -> Result<Index, Wr
                 by_property.entry(conjunct.property).or_default().0.push((bit, conjunct));
             }
         }
-        let columns =
-            Span { start: offset(index.columns.len() / Column::SIZE)?, length: offset(by_property.len())? };
+        let columns = Span { start: offset(index.columns.len() / Column::SIZE)?, length: offset(by_property.len())? };
         for (property, conjuncts) in by_property {
             let column = index.column(property, &conjuncts, blob)?;
             index.columns.extend_from_slice(&column.encode());
@@ -96,12 +95,8 @@ impl Index {
             |a, b| a.as_bytes().cmp(b.as_bytes()),
             |text| Ok(blob.intern(text.as_bytes())?.to_word()),
         )?;
-        let (below_versions, versions) = self.scale(
-            (conjuncts, &[Family::Versions]),
-            |places| places.version,
-            Ord::cmp,
-            |version| Ok(*version),
-        )?;
+        let (below_versions, versions) =
+            self.scale((conjuncts, &[Family::Versions]), |places| places.version, Ord::cmp, |version| Ok(*version))?;
         let (below_integers, integers) = self.scale(
             (conjuncts, COMPARED),
             |places| places.integer,

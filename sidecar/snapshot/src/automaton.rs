@@ -42,6 +42,71 @@ fn run(program: &[u8], text: &[u8]) -> Option<bool> {
     Some(state >= accepting)
 }
 
+/// Walks through a text, and shows each state on the way, the first and the last one included. It ends early in the dead
+/// state. None of the states matches.
+#[inline(always)]
+pub(crate) fn walk(program: &[u8], text: &[u8], mut show: impl FnMut(u32)) -> Option<u32> {
+    let [_, classes, start, _] = header(program)?;
+    let (class_of, table) = program.get(16..)?.split_first_chunk::<256>()?;
+    let table = table.as_chunks::<2>().0;
+    let mut state = start;
+    show(state);
+    for byte in text {
+        let class = usize::from(*class_of.get(usize::from(*byte))?);
+        state = u32::from(u16::from_le_bytes(*table.get(state as usize * classes as usize + class)?));
+        show(state);
+        if state == 0 {
+            break;
+        }
+    }
+    Some(state)
+}
+
+/// An automaton, to be walked step by step by who writes others.
+pub(crate) struct Walk<'a> {
+    class_of: &'a [u8; 256],
+    table: &'a [[u8; 2]],
+    classes: u32,
+    start: u32,
+    accepting: u32,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn of(program: &'a [u8]) -> Option<Self> {
+        let [_, classes, start, accepting] = header(program)?;
+        let (class_of, table) = program.get(16..)?.split_first_chunk::<256>()?;
+        Some(Self { class_of, table: table.as_chunks::<2>().0, classes, start, accepting })
+    }
+
+    /// Where it begins; the dead state, and true, where everything matches.
+    pub(crate) fn start(&self) -> (u32, bool) {
+        self.settled(self.start)
+    }
+
+    pub(crate) fn class(&self, byte: u8) -> u32 {
+        self.class_of.get(usize::from(byte)).copied().map_or(0, u32::from)
+    }
+
+    /// The next state, and whether the text matches, whatever follows; then nothing is left to be found.
+    pub(crate) fn step(&self, state: u32, byte: u8) -> (u32, bool) {
+        self.settled(self.next(state, self.class(byte)))
+    }
+
+    /// Does a text match that ends here?
+    pub(crate) fn matches_at_end(&self, state: u32) -> bool {
+        self.next(state, self.classes.saturating_sub(1)) >= self.accepting
+    }
+
+    fn next(&self, state: u32, class: u32) -> u32 {
+        let place = state as usize * self.classes as usize + class as usize;
+        self.table.get(place).map_or(0, |next| u32::from(u16::from_le_bytes(*next)))
+    }
+
+    fn settled(&self, state: u32) -> (u32, bool) {
+        if state >= self.accepting { (0, true) } else { (state, false) }
+    }
+}
+
 fn header(program: &[u8]) -> Option<[u32; 4]> {
     let words = program.get(..16)?.as_chunks::<4>().0;
     let word = |index: usize| words.get(index).map(|bytes| u32::from_le_bytes(*bytes));

@@ -223,7 +223,7 @@ pub(crate) fn prefix(hash: &Hash96) -> u64 {
 }
 
 /// Python's `str` of a value.
-fn with_text<T>(subject: &mut Subject, value: Value, then: impl FnOnce(&str) -> T) -> T {
+pub(crate) fn with_text<T>(subject: &mut Subject, value: Value, then: impl FnOnce(&str) -> T) -> T {
     use std::fmt::Write;
     if let Value::Text(text) = value {
         return then(subject.text(text));

@@ -3,7 +3,8 @@
 
 use std::cmp::Ordering;
 
-use crate::condition::{hash_of, prefix};
+use crate::automaton;
+use crate::condition::{hash_of, prefix, with_text};
 use crate::evaluation::Evaluation;
 use crate::layout::{BLOCK, Column, Mark, Span, Table};
 use crate::semver::{standing, unpack};
@@ -55,19 +56,27 @@ fn of_value(view: &View<'_>, subject: &mut Subject, column: Column) -> u64 {
         Value::Null => column.unset,
         Value::Bool(false) => column.no,
         Value::Bool(true) => column.yes,
-        Value::Float(float) if float.is_nan() => column.unordered,
-        Value::Float(float) => scale(view, column.below_floats, column.floats, |point| {
-            f64::from_bits(point).partial_cmp(&float).unwrap_or(Ordering::Greater)
-        }),
+        value @ Value::Float(float) => {
+            let by_order = if float.is_nan() {
+                column.unordered
+            } else {
+                scale(view, column.below_floats, column.floats, |point| {
+                    f64::from_bits(point).partial_cmp(&float).unwrap_or(Ordering::Greater)
+                })
+            };
+            by_order & joint(view, subject, column.joint, value)
+        }
         value @ Value::Integer(integer) => {
             scale(view, column.below_integers, column.integers, |point| point.cast_signed().cmp(&integer))
                 & listed(view, subject, column.unlisted, column.listed, slot, value)
+                & joint(view, subject, column.joint, value)
         }
         value @ Value::BigInteger(digits) => {
             // Beyond everything that is compared with.
             let standing = if subject.bytes(digits).starts_with(b"-") { Ordering::Greater } else { Ordering::Less };
             scale(view, column.below_integers, column.integers, |_| standing)
                 & listed(view, subject, column.unlisted, column.listed, slot, value)
+                & joint(view, subject, column.joint, value)
         }
         value @ Value::Text(text) => {
             let bytes = subject.bytes(text);
@@ -82,7 +91,10 @@ fn of_value(view: &View<'_>, subject: &mut Subject, column: Column) -> u64 {
                     None => column.unversioned,
                 },
             };
-            by_order & by_version & listed(view, subject, column.unlisted, column.listed, slot, value)
+            by_order
+                & by_version
+                & listed(view, subject, column.unlisted, column.listed, slot, value)
+                & joint(view, subject, column.joint, value)
         }
     }
 }
@@ -114,4 +126,32 @@ fn listed(view: &View<'_>, subject: &mut Subject, unlisted: u64, members: Span, 
     let rest = members.range(place, members.len() as u32 - place);
     let mut equal = rest.iter().take_while(|member| prefix(&member.hash) == prefix(&wanted));
     equal.find(|member| member.hash == wanted).map_or(unlisted, |member| member.at)
+}
+
+/// What is left with a value, by the patterns that are found in it.
+#[inline(always)]
+fn joint(view: &View<'_>, subject: &mut Subject, joint: u32, value: Value) -> u64 {
+    joint.checked_sub(1).map_or(u64::MAX, |row| wanted(view, subject, row, value))
+}
+
+#[inline(never)]
+fn wanted(view: &View<'_>, subject: &mut Subject, row: u32, value: Value) -> u64 {
+    let Some(joint) = view.joints.get(row) else { return 0 };
+    let is_text = matches!(value, Value::Text(_));
+    let program = joint.program.of(view.programs);
+    let finds = view.finds.range(joint.finds.start, joint.finds.length);
+    let find = |state: u32| finds.get(state).unwrap_or_default();
+    let mut found = with_text(subject, value, |text| {
+        let mut found = 0;
+        let last = automaton::walk(program, text.as_bytes(), |state| found |= find(state).here);
+        found | last.map_or(0, |last| find(last).at_end)
+    });
+    if !is_text {
+        found &= joint.automata;
+    }
+    let wants = view.wants.range(joint.wants.start, joint.wants.length);
+    wants.iter().fold(u64::MAX, |left, want| {
+        let holds = want.found & found != 0 || is_text && want.lacking & !found != 0;
+        if holds == (want.negated == 0) { left } else { left & !want.segment }
+    })
 }

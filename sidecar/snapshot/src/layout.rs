@@ -38,6 +38,9 @@ pub(crate) enum Section {
     Columns,
     Marks,
     Listed,
+    Joints,
+    Finds,
+    Wants,
     Targets,
     Ranked,
     Code,
@@ -347,8 +350,40 @@ row!(
         /// Rows in `Listed`.
         listed: span,
         slot: u32,
-        /// Nothing; rows are whole words.
-        padding: u32,
+        /// One more than the row in `Joints`; zero: no patterns are asked for.
+        joint: u32,
+    }
+);
+row!(
+    /// Patterns that are looked for together, a bit each.
+    Joint, 32, {
+        /// An automaton in `Programs`, none of whose states match.
+        program: span,
+        /// Its rows in `Finds`, one a state.
+        finds: span,
+        /// Its rows in `Wants`.
+        wants: span,
+        /// The patterns that are looked for in numbers, too.
+        automata: u64,
+    }
+);
+row!(
+    /// What is found in a text when a state is reached,
+    Find, 16, {
+        here: u64,
+        /// and when the text ends in it.
+        at_end: u64,
+    }
+);
+row!(
+    /// What a segment wants of the patterns: any of some to be found, or any of others not to be.
+    Want, 32, {
+        found: u64,
+        lacking: u64,
+        /// The segment's bit.
+        segment: u64,
+        /// 1: neither of it.
+        negated: u64,
     }
 );
 row!(

@@ -249,6 +249,7 @@ impl Check<'_> {
             let texts = || view.marks.range(row.texts.start, row.texts.length).iter();
             match () {
                 () if row.slot as usize >= view.slots.len() => Some("its slot does not exist"),
+                () if row.joint as usize > view.joints.len() => Some("its patterns do not exist"),
                 () if !marks.into_iter().all(exists) => Some("its marks do not exist, or are another's"),
                 () if !view.listed.has(row.listed.start, row.listed.length) => Some("its sets do not exist"),
                 () if !texts().all(|mark| check.is_text(Span::from_word(mark.point))) => {
@@ -298,11 +299,21 @@ impl Check<'_> {
         })?;
         // Programs follow each other, so that checking all of them is linear.
         let end = Cell::new(0);
+        let follows = |program: Span| {
+            let follows = program.within(view.programs) && program.start >= end.get();
+            end.set(program.start.saturating_add(program.length));
+            follows
+        };
+        self.each("joint pattern", view.joints, |_, _, row| match () {
+            () if !follows(row.program) => Some("its program is outside, or another's"),
+            () if !view.finds.has(row.finds.start, row.finds.length) => Some("what is found does not exist"),
+            () if !view.wants.has(row.wants.start, row.wants.length) => Some("what is wanted does not exist"),
+            () => automaton::validate(row.program.of(view.programs)).err(),
+        })?;
         self.each("pattern", view.patterns, |_, _, row| {
-            if !row.program.within(view.programs) || row.program.start < end.get() {
+            if !follows(row.program) {
                 return Some("its program is outside, or another's");
             }
-            end.set(row.program.start + row.program.length);
             let program = row.program.of(view.programs);
             match row.kind {
                 AUTOMATON => automaton::validate(program).err(),

@@ -2,9 +2,9 @@
 
 use crate::hash::{Fingerprint, bucket};
 use crate::layout::{
-    Answer, BigInteger, Block, CORE_START, Column, Context, Feature, FeatureId, HEADER, Instruction, Key, Listed,
-    Literal, Mark, Member, Origin, Pattern, Ranked, SECTIONS, Section, Segment, Slot, Span, Split, Table, Target,
-    Variant, Word,
+    Answer, BigInteger, Block, CORE_START, Column, Context, Feature, FeatureId, Find, HEADER, Instruction, Joint, Key,
+    Listed, Literal, Mark, Member, Origin, Pattern, Ranked, SECTIONS, Section, Segment, Slot, Span, Split, Table,
+    Target, Variant, Want, Word,
 };
 
 /// The tables of a core. Every access is checked against the table's length.
@@ -25,6 +25,9 @@ pub(crate) struct View<'a> {
     pub(crate) columns: Table<'a, Column, 128>,
     pub(crate) marks: Table<'a, Mark, 24>,
     pub(crate) listed: Table<'a, Listed, 20>,
+    pub(crate) joints: Table<'a, Joint, 32>,
+    pub(crate) finds: Table<'a, Find, 16>,
+    pub(crate) wants: Table<'a, Want, 32>,
     pub(crate) targets: Table<'a, Target, 4>,
     pub(crate) ranked: Table<'a, Ranked, 24>,
     pub(crate) code: Table<'a, Instruction, 40>,
@@ -85,6 +88,9 @@ impl<'a> View<'a> {
             columns: Table::new(of(Section::Columns)),
             marks: Table::new(of(Section::Marks)),
             listed: Table::new(of(Section::Listed)),
+            joints: Table::new(of(Section::Joints)),
+            finds: Table::new(of(Section::Finds)),
+            wants: Table::new(of(Section::Wants)),
             targets: Table::new(of(Section::Targets)),
             ranked: Table::new(of(Section::Ranked)),
             code: Table::new(of(Section::Code)),

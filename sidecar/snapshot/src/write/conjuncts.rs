@@ -3,7 +3,7 @@
 
 use crate::hash::{Fingerprint, Hash96};
 use crate::layout::Operator;
-use crate::model::{Comparand, Condition, Junction, Rule, Test};
+use crate::model::{self, Comparand, Condition, Junction, Rule, Test};
 use crate::number::Integer;
 use crate::semver::{self, Packed};
 
@@ -16,6 +16,16 @@ pub(super) struct Conjunct<'a> {
     pub(super) family: Family,
     pub(super) questions: Vec<Question<'a>>,
     pub(super) negated: bool,
+    /// Where it came from.
+    conditions: &'a [Condition],
+}
+
+impl Conjunct<'_> {
+    /// The rule that asks the same, for a program.
+    pub(super) fn to_rule(&self) -> Rule {
+        let junction = if self.negated { Junction::None } else { Junction::Any };
+        Rule { junction, conditions: self.conditions.to_vec(), rules: Vec::new() }
+    }
 }
 
 /// How texts are looked up to answer a question.
@@ -27,6 +37,8 @@ pub(super) enum Family {
     Versions,
     /// By their hash.
     Sets,
+    /// By walking through them.
+    Patterns,
 }
 
 /// A question whose answer depends on where a value stands among a few others.
@@ -37,6 +49,19 @@ pub(super) enum Question<'a> {
     Compare(Operator, Places<'a>),
     /// Is its hash one of these?
     In(Vec<Hash96>),
+    /// Is this found in it?
+    Has(Pattern<'a>),
+    /// Is it a text in which this is not found?
+    Lacks(Pattern<'a>),
+}
+
+/// What is looked for in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Pattern<'a> {
+    /// These bytes, anywhere in a text; numbers have none.
+    Part(&'a [u8]),
+    /// What an automaton matches, also in a number.
+    Automaton(&'a [u8]),
 }
 
 /// What a comparison compares with, by the type of the left side.
@@ -95,7 +120,11 @@ impl<'a> Taking<'a> {
             questions.push(question);
         }
         let family = family.unwrap_or(Family::Texts);
-        self.conjuncts.push(Conjunct { property, family, questions, negated });
+        // Patterns are looked for in what is set anyway.
+        if family == Family::Patterns && questions.iter().any(|question| matches!(question, Question::Set(_))) {
+            return false;
+        }
+        self.conjuncts.push(Conjunct { property, family, questions, negated, conditions });
         true
     }
 
@@ -109,6 +138,15 @@ impl<'a> Taking<'a> {
             Test::In(members) if members.len() <= LARGEST_SET => {
                 let hashes = members.iter().map(|member| self.fingerprint.hash96(member.as_bytes()));
                 Some((Some(Family::Sets), Question::In(hashes.collect())))
+            }
+            Test::Contains(comparand) if !comparand.semver => {
+                Some((Some(Family::Patterns), Question::Has(Pattern::Part(comparand.text.as_bytes()))))
+            }
+            Test::NotContains(comparand) => {
+                Some((Some(Family::Patterns), Question::Lacks(Pattern::Part(comparand.text.as_bytes()))))
+            }
+            Test::Matches(model::Pattern::Automaton(program)) => {
+                Some((Some(Family::Patterns), Question::Has(Pattern::Automaton(program))))
             }
             Test::Compare(comparison, comparand) => {
                 let family = if comparand.semver { Family::Versions } else { Family::Texts };

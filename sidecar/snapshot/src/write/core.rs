@@ -103,6 +103,9 @@ impl Tables {
         put(Section::Columns, index.columns);
         put(Section::Marks, index.marks);
         put(Section::Listed, index.listed);
+        put(Section::Joints, index.joints);
+        put(Section::Finds, index.finds);
+        put(Section::Wants, index.wants);
         put(Section::Targets, targets);
         put(Section::Code, code);
         put(Section::BigIntegers, operands.big_integers);
@@ -359,8 +362,8 @@ impl Builder {
         };
         let (mut segments, mut targets, mut code) =
             (Rows::<Segment, 28>::default(), Rows::<Target, 4>::default(), Vec::new());
-        let mut asked = Vec::new();
-        for (segment, own) in environment.segments.iter().zip(&by_segment) {
+        let (mut asked, mut rest) = (Vec::new(), Vec::new());
+        for segment in &environment.segments {
             // Reading a flag can have an effect, so nothing is taken out of what does.
             let (conjuncts, rules) = if code::any_condition(&segment.rules, &reads_flag) {
                 (Vec::new(), segment.rules.clone())
@@ -370,8 +373,16 @@ impl Builder {
                 (taking.conjuncts, rules)
             };
             asked.push((!segment.rules.is_empty()).then_some(conjuncts));
-            let entry =
-                code::write(&segment.id, &rules, &reads_flag, fingerprint, operands, &mut self.blob, &mut code)?;
+            rest.push(rules);
+        }
+        let (index, returned) = index::write(&asked, &mut self.blob, &mut operands.programs)?;
+        for (segment, rule) in returned {
+            if let Some(rules) = rest.get_mut(segment) {
+                rules.push(rule);
+            }
+        }
+        for ((segment, own), rules) in environment.segments.iter().zip(&by_segment).zip(&rest) {
+            let entry = code::write(&segment.id, rules, &reads_flag, fingerprint, operands, &mut self.blob, &mut code)?;
             let row = Segment {
                 name: self.blob.intern(segment.name.as_bytes())?,
                 entry,
@@ -386,7 +397,6 @@ impl Builder {
             }
         }
         let code = code.iter().flat_map(Instruction::encode).collect();
-        let index = index::write(&asked, &mut self.blob)?;
         Ok(([segments.bytes, targets.bytes, code], index))
     }
 

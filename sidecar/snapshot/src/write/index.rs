@@ -6,10 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::WriteError;
 use super::blob::{Blob, offset};
-use super::conjuncts::{Conjunct, Family, Places, Question};
+use super::conjuncts::{Conjunct, Family, Pattern, Places, Question};
+use super::joint::{self, Joint as Joined};
+use crate::automaton;
 use crate::condition::{UNORDERED, accepts, relation_of};
 use crate::hash::Hash96;
-use crate::layout::{BLOCK, Block, Column, Listed, Mark, Row, Span};
+use crate::layout::{BLOCK, Block, Column, Find, Joint, Listed, Mark, Row, Span, Want};
+use crate::model::Rule;
 
 /// The index's tables, as they are stored.
 #[derive(Default)]
@@ -18,15 +21,26 @@ pub(super) struct Index {
     pub(super) columns: Vec<u8>,
     pub(super) marks: Vec<u8>,
     pub(super) listed: Vec<u8>,
+    pub(super) joints: Vec<u8>,
+    pub(super) finds: Vec<u8>,
+    pub(super) wants: Vec<u8>,
 }
+
+/// What the index has no room for, by the segment that asks it.
+pub(super) type Returned = Vec<(usize, Rule)>;
 
 /// What a segment asks of single slots; `None`: it has no rules, and nobody belongs to it.
 pub(super) type Asked<'a> = Option<Vec<Conjunct<'a>>>;
 
-/// Makes the index of all segments, in their order.
-pub(super) fn write(segments: &[Asked<'_>], blob: &mut Blob) -> Result<Index, WriteError> {
+/// Makes the index of all segments, in their order. Automata are appended to `programs`.
+pub(super) fn write(
+    segments: &[Asked<'_>],
+    blob: &mut Blob,
+    programs: &mut Vec<u8>,
+) -> Result<(Index, Returned), WriteError> {
     let mut index = Index::default();
-    for block in segments.chunks(BLOCK) {
+    let mut returned = Returned::new();
+    for (first, block) in segments.chunks(BLOCK).enumerate() {
         let mut by_property: BTreeMap<usize, Conjuncts<'_>> = BTreeMap::new();
         let mut all = 0;
         for (number, conjuncts) in block.iter().enumerate() {
@@ -38,13 +52,16 @@ pub(super) fn write(segments: &[Asked<'_>], blob: &mut Blob) -> Result<Index, Wr
             }
         }
         let columns = Span { start: offset(index.columns.len() / Column::SIZE)?, length: offset(by_property.len())? };
-        for (property, conjuncts) in by_property {
-            let column = index.column(property, &conjuncts, blob)?;
+        for (property, mut conjuncts) in by_property {
+            let (joined, left) = conjuncts.join();
+            returned.extend(left.into_iter().map(|(bit, rule)| (first * BLOCK + bit.trailing_zeros() as usize, rule)));
+            let joint = index.joint(&conjuncts, joined, programs)?;
+            let column = Column { joint, ..index.column(property, &conjuncts, blob)? };
             index.columns.extend_from_slice(&column.encode());
         }
         index.blocks.extend_from_slice(&Block { all, columns }.encode());
     }
-    Ok(index)
+    Ok((index, returned))
 }
 
 /// What the segments of a block, a bit each, ask of one slot.
@@ -52,7 +69,9 @@ pub(super) fn write(segments: &[Asked<'_>], blob: &mut Blob) -> Result<Index, Wr
 struct Conjuncts<'a>(Vec<(u64, &'a Conjunct<'a>)>);
 
 /// How texts can be looked up in; other values are what they are in all families.
-const ALL: &[Family] = &[Family::Texts, Family::Versions, Family::Sets];
+const ALL: &[Family] = &[Family::Texts, Family::Versions, Family::Sets, Family::Patterns];
+/// What numbers are asked by their order; the rest of it is asked of texts that are made of them.
+const ORDERED: &[Family] = &[Family::Texts, Family::Versions, Family::Sets];
 const COMPARED: &[Family] = &[Family::Texts, Family::Versions];
 
 impl<'a> Conjuncts<'a> {
@@ -72,8 +91,53 @@ impl<'a> Conjuncts<'a> {
             Question::Compare(operator, places) => {
                 relation(places).is_some_and(|relation| accepts(*operator as u8, relation))
             }
-            Question::In(_) => false,
+            Question::In(_) | Question::Has(_) | Question::Lacks(_) => false,
         })
+    }
+
+    /// The segments that are left of those that look for patterns with a boolean, which is printed like this.
+    fn left_printed(&self, text: &[u8]) -> u64 {
+        self.left(&[Family::Patterns], |question| match question {
+            Question::Has(Pattern::Automaton(program)) => automaton::matches(program, text),
+            _ => false, // it is no text
+        })
+    }
+
+    /// Joins the patterns that are asked for, as many conjuncts as have room; the others are taken out, and returned.
+    fn join(&mut self) -> (Option<Joined>, Vec<(u64, Rule)>) {
+        let mut returned = Vec::new();
+        loop {
+            let patterns = self.patterns();
+            if patterns.is_empty() {
+                return (None, returned);
+            }
+            let joined = joint::join(&patterns);
+            if joined.is_some() {
+                return (joined, returned);
+            }
+            let mut left = self.of(&[Family::Patterns]).count() / 2;
+            self.0.retain(|(bit, conjunct)| {
+                let stays = conjunct.family != Family::Patterns || left > 0;
+                if !stays {
+                    returned.push((*bit, conjunct.to_rule()));
+                } else if conjunct.family == Family::Patterns {
+                    left -= 1;
+                }
+                stays
+            });
+        }
+    }
+
+    /// The patterns that are asked for, once each.
+    fn patterns(&self) -> Vec<Pattern<'a>> {
+        let patterns: BTreeSet<Pattern<'a>> = self
+            .questions(&[Family::Patterns])
+            .filter_map(|question| match question {
+                Question::Has(pattern) | Question::Lacks(pattern) => Some(*pattern),
+                _ => None,
+            })
+            .collect();
+        patterns.into_iter().collect()
     }
 
     fn of(&self, families: &[Family]) -> impl Iterator<Item = (u64, &'a Conjunct<'a>)> {
@@ -87,8 +151,11 @@ impl<'a> Conjuncts<'a> {
 
 impl Index {
     fn column(&mut self, property: usize, conjuncts: &Conjuncts<'_>, blob: &mut Blob) -> Result<Column, WriteError> {
-        let boolean =
-            |value: bool| conjuncts.left_compared(ALL, |places| Some(relation_of(value.cmp(&places.boolean))));
+        let boolean = |value: bool| {
+            let text: &[u8] = if value { b"True" } else { b"False" };
+            conjuncts.left_compared(ORDERED, |places| Some(relation_of(value.cmp(&places.boolean))))
+                & conjuncts.left_printed(text)
+        };
         let (below_texts, texts) = self.scale(
             (conjuncts, &[Family::Texts]),
             |places| Some(places.text),
@@ -104,7 +171,7 @@ impl Index {
             |integer| Ok(integer.cast_unsigned()),
         )?;
         let (below_floats, floats) = self.scale(
-            (conjuncts, ALL),
+            (conjuncts, ORDERED),
             |places| places.float,
             |a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal), // none of them is a NaN
             |float| Ok(float.to_bits()),
@@ -114,7 +181,7 @@ impl Index {
             unset: conjuncts.left(ALL, |question| matches!(question, Question::Set(false))),
             no: boolean(false),
             yes: boolean(true),
-            unordered: conjuncts.left_compared(ALL, |places| places.float.map(|_| UNORDERED)),
+            unordered: conjuncts.left_compared(ORDERED, |places| places.float.map(|_| UNORDERED)),
             unversioned: conjuncts.left_compared(&[Family::Versions], |_| None),
             below_texts,
             texts,
@@ -127,7 +194,7 @@ impl Index {
             unlisted,
             listed,
             slot: offset(property)?,
-            padding: 0,
+            joint: 0,
         })
     }
 
@@ -178,7 +245,7 @@ impl Index {
         let left = |value: Option<&Hash96>| {
             conjuncts.left(&[Family::Sets], |question| match question {
                 Question::Set(set) => *set,
-                Question::Compare(..) => false,
+                Question::Compare(..) | Question::Has(_) | Question::Lacks(_) => false,
                 Question::In(members) => value.is_some_and(|value| members.contains(value)),
             })
         };
@@ -187,5 +254,45 @@ impl Index {
             self.listed.extend_from_slice(&Listed { hash: *hash, at: left(Some(hash)) }.encode());
         }
         Ok((left(None), rows))
+    }
+    /// The patterns of one slot; one more than their row.
+    fn joint(
+        &mut self,
+        conjuncts: &Conjuncts<'_>,
+        joined: Option<Joined>,
+        programs: &mut Vec<u8>,
+    ) -> Result<u32, WriteError> {
+        let Some(Joined { program, finds }) = joined else { return Ok(0) };
+        let patterns = conjuncts.patterns();
+        let bit =
+            |pattern: &Pattern<'_>| patterns.iter().position(|other| other == pattern).map_or(0, |place| 1 << place);
+        let bits = |of: &dyn Fn(&Pattern<'_>) -> bool| {
+            patterns.iter().filter(|pattern| of(pattern)).fold(0, |bits, pattern| bits | bit(pattern))
+        };
+        let wants: Vec<Want> = conjuncts
+            .of(&[Family::Patterns])
+            .map(|(segment, conjunct)| {
+                let mut want = Want { found: 0, lacking: 0, segment, negated: u64::from(conjunct.negated) };
+                for question in &conjunct.questions {
+                    match question {
+                        Question::Has(pattern) => want.found |= bit(pattern),
+                        Question::Lacks(pattern) => want.lacking |= bit(pattern),
+                        Question::Set(_) | Question::Compare(..) | Question::In(_) => {}
+                    }
+                }
+                want
+            })
+            .collect();
+        let row = Joint {
+            program: Span { start: offset(programs.len())?, length: offset(program.len())? },
+            finds: Span { start: offset(self.finds.len() / Find::SIZE)?, length: offset(finds.len())? },
+            wants: Span { start: offset(self.wants.len() / Want::SIZE)?, length: offset(wants.len())? },
+            automata: bits(&|pattern| matches!(pattern, Pattern::Automaton(_))),
+        };
+        programs.extend_from_slice(&program);
+        self.finds.extend(finds.iter().flat_map(Find::encode));
+        self.wants.extend(wants.iter().flat_map(Want::encode));
+        self.joints.extend_from_slice(&row.encode());
+        offset(self.joints.len() / Joint::SIZE)
     }
 }

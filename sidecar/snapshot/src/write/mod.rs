@@ -7,6 +7,7 @@ mod conjuncts;
 mod core;
 mod document;
 mod index;
+mod joint;
 mod overrides;
 
 pub(crate) use overrides::leading;

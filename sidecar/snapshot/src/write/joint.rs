@@ -1,0 +1,224 @@
+//! Patterns that are looked for together: the automata of all of them as one, so that a text is walked through once,
+//! however many ask for something in it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::conjuncts::Pattern;
+use crate::automaton::{self, Walk};
+use crate::layout::Find;
+
+/// How large a table may grow, in steps. Where patterns have little in common, the states of one are multiplied by those
+/// of the other.
+const MOST_STEPS: usize = 1 << 15;
+/// A bit each.
+pub(super) const MOST_PATTERNS: usize = u64::BITS as usize;
+
+/// The automaton, and what is found in its states.
+pub(super) struct Joint {
+    pub(super) program: Vec<u8>,
+    pub(super) finds: Vec<Find>,
+}
+
+/// One pattern, to be walked.
+enum Walker<'a> {
+    Part { part: &'a [u8], fallback: Vec<usize> },
+    Automaton(Walk<'a>),
+}
+
+impl<'a> Walker<'a> {
+    fn of(pattern: Pattern<'a>) -> Option<Self> {
+        match pattern {
+            Pattern::Automaton(program) => Walk::of(program).map(Self::Automaton),
+            Pattern::Part(part) => Some(Self::Part { part, fallback: fallback(part) }),
+        }
+    }
+
+    /// Where it begins, and whether it is found there.
+    fn start(&self) -> (u32, bool) {
+        match self {
+            Self::Part { part, .. } => (0, part.is_empty()),
+            Self::Automaton(walk) => walk.start(),
+        }
+    }
+
+    /// Bytes of one class make no difference.
+    fn class(&self, byte: u8) -> u32 {
+        match self {
+            Self::Part { part, .. } if part.contains(&byte) => u32::from(byte) + 1,
+            Self::Part { .. } => 0,
+            Self::Automaton(walk) => walk.class(byte),
+        }
+    }
+
+    /// The next state, and whether it is found there. It goes on as if it were not, so that what was found once does
+    /// not multiply states.
+    fn step(&self, state: u32, byte: u8) -> (u32, bool) {
+        match self {
+            Self::Automaton(walk) => walk.step(state, byte),
+            Self::Part { part, fallback } => {
+                let behind = |matched: usize| matched.checked_sub(1).and_then(|last| fallback.get(last)).copied();
+                let mut matched = state as usize;
+                while part.get(matched) != Some(&byte) {
+                    match behind(matched) {
+                        Some(shorter) => matched = shorter,
+                        None => return (0, false),
+                    }
+                }
+                let is_found = matched + 1 == part.len();
+                let next = if is_found { behind(matched + 1).unwrap_or(0) } else { matched + 1 };
+                (next as u32, is_found)
+            }
+        }
+    }
+
+    fn is_found_at_end(&self, state: u32) -> bool {
+        match self {
+            Self::Part { .. } => false,
+            Self::Automaton(walk) => walk.matches_at_end(state),
+        }
+    }
+}
+
+/// How much of a part is still there behind each of its bytes, when the next byte is another (Knuth, Morris and Pratt).
+fn fallback(part: &[u8]) -> Vec<usize> {
+    let mut fallback: Vec<usize> = Vec::with_capacity(part.len());
+    let mut kept = 0;
+    for (at, byte) in part.iter().enumerate() {
+        while kept > 0 && part.get(kept) != Some(byte) {
+            kept = fallback.get(kept - 1).copied().unwrap_or(0);
+        }
+        kept += usize::from(at > 0 && part.get(kept) == Some(byte));
+        fallback.push(kept);
+    }
+    fallback
+}
+
+/// A state of all patterns, and what is found when it is reached.
+type State = (Vec<u32>, u64);
+
+/// Joins patterns; `None`: they are too many to be one.
+pub(super) fn join(patterns: &[Pattern<'_>]) -> Option<Joint> {
+    let walkers: Vec<Walker<'_>> = patterns.iter().map(|pattern| Walker::of(*pattern)).collect::<Option<_>>()?;
+    if walkers.len() > MOST_PATTERNS {
+        return None;
+    }
+    let mut classes = [0_u8; 256];
+    // One byte of each class.
+    let mut bytes = Vec::new();
+    let mut known: BTreeMap<Vec<u32>, u8> = BTreeMap::new();
+    for (byte, class) in (0..=u8::MAX).zip(&mut classes) {
+        let next = u8::try_from(known.len()).ok()?;
+        let signature = walkers.iter().map(|walker| walker.class(byte)).collect();
+        *class = *known.entry(signature).or_insert_with(|| {
+            bytes.push(byte);
+            next
+        });
+    }
+    let width = bytes.len() + 1;
+    let state_of = |each: &mut dyn FnMut(usize, &Walker<'_>) -> (u32, bool)| -> State {
+        let mut found = 0;
+        let states = walkers.iter().enumerate().map(|(number, walker)| {
+            let (state, is_found) = each(number, walker);
+            found |= u64::from(is_found) << number;
+            state
+        });
+        (states.collect(), found)
+    };
+    // State 0 is the dead one, in which nothing more will be found: parts may be found anywhere.
+    let may_die = walkers.iter().all(|walker| matches!(walker, Walker::Automaton(_)));
+    let start = state_of(&mut |_, walker| walker.start());
+    let mut numbers = HashMap::from([(start.clone(), 1_u16)]);
+    let mut states = vec![start];
+    let mut table = vec![vec![0; width]];
+    let mut at = 0;
+    while let Some((from, _)) = states.get(at).cloned() {
+        at += 1;
+        let mut row = Vec::with_capacity(width);
+        for byte in &bytes {
+            let next = state_of(&mut |number, walker| walker.step(from.get(number).copied().unwrap_or(0), *byte));
+            let is_dead = may_die && next.1 == 0 && next.0.iter().all(|state| *state == 0);
+            let number = match numbers.get(&next) {
+                _ if is_dead => 0,
+                Some(number) => *number,
+                None => {
+                    if (states.len() + 2) * width > MOST_STEPS {
+                        return None;
+                    }
+                    states.push(next.clone());
+                    let number = u16::try_from(states.len()).ok()?;
+                    numbers.insert(next, number);
+                    number
+                }
+            };
+            row.push(number);
+        }
+        row.push(u16::try_from(at).ok()?); // nobody goes there: what is found at the end is told by state
+        table.push(row);
+    }
+    let mut finds = vec![Find::default()];
+    finds.extend(states.iter().map(|(state, here)| {
+        let (_, at_end) = state_of(&mut |number, walker| {
+            let state = state.get(number).copied().unwrap_or(0);
+            (0, walker.is_found_at_end(state))
+        });
+        Find { here: *here, at_end }
+    }));
+    let program = automaton::write(&classes, 1, u32::try_from(table.len()).ok()?, &table);
+    Some(Joint { program, finds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which patterns are found in a text.
+    fn found(joint: &Joint, text: &str) -> u64 {
+        automaton::validate(&joint.program).unwrap();
+        let mut found = 0;
+        let walked =
+            automaton::walk(&joint.program, text.as_bytes(), |state| found |= joint.finds[state as usize].here);
+        found | joint.finds[walked.unwrap() as usize].at_end
+    }
+
+    fn bits(found: impl IntoIterator<Item = bool>) -> u64 {
+        found.into_iter().enumerate().fold(0, |bits, (number, found)| bits | u64::from(found) << number)
+    }
+
+    #[test]
+    fn parts_are_found_as_each_would_be_alone() {
+        let parts = ["", "a", "aab", "abab", "@x.", "b@", "é"];
+        let patterns: Vec<_> = parts.iter().map(|part| Pattern::Part(part.as_bytes())).collect();
+        let joint = join(&patterns).unwrap();
+        for text in ["", "a", "aaab", "abaabab", "ababab", "ab@x", "ab@x.é", "\u{e8}", "bbb@@x.x", "aabaab"] {
+            assert_eq!(found(&joint, text), bits(parts.map(|part| text.contains(part))), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn automata_are_found_by_their_beginning_and_their_end() {
+        // `a$`, `b`, and `` (which every text begins with).
+        let class = |byte: u8| {
+            let mut classes = [0; 256];
+            classes[usize::from(byte)] = 1;
+            classes
+        };
+        let only = automaton::write(&class(b'a'), 1, 3, &[vec![0; 3], vec![0, 2, 0], vec![0, 0, 3], vec![3; 3]]);
+        let begins = automaton::write(&class(b'b'), 1, 2, &[vec![0; 3], vec![0, 2, 0], vec![2; 3]]);
+        let always = automaton::write(&class(b'b'), 1, 1, &[vec![0; 3], vec![1; 3]]);
+        let programs = [&only, &begins, &always];
+        let joint = join(&programs.map(|program| Pattern::Automaton(program))).unwrap();
+        for text in ["", "a", "aa", "b", "ba", "c"] {
+            let expected = bits(programs.map(|program| automaton::matches(program, text.as_bytes())));
+            assert_eq!(found(&joint, text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_would_grow_too_large_is_left() {
+        let parts: Vec<String> = (0..64).map(|number| format!("{number:03}{}", "x".repeat(60))).collect();
+        let patterns: Vec<_> = parts.iter().map(|part| Pattern::Part(part.as_bytes())).collect();
+        assert!(join(&patterns).is_none());
+        assert!(join(&patterns[..20]).is_some());
+        assert!(join(&[Pattern::Part(b"x"); 65]).is_none());
+    }
+}

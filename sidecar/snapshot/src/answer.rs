@@ -236,8 +236,7 @@ fn write_outcome(
     let before = if visibility.sees(&feature, default.is_enabled()) { default.digest } else { 0 };
     match Outcome::of(evaluation, subject, number, winner) {
         Some(outcome) if visibility.sees(&feature, outcome.enabled) => {
-            joined.flush();
-            outcome.write(view, joined.out);
+            outcome.write(view, joined.apart());
             outcome.digest.wrapping_sub(before)
         }
         _ => 0_u64.wrapping_sub(before),
@@ -266,11 +265,22 @@ impl Joined<'_, '_> {
     fn flush(&mut self) {
         let run = std::mem::take(&mut self.run).of(self.blob);
         if !run.is_empty() {
-            // The last object of the prepared array has no comma behind it.
-            if self.out.last() == Some(&b'}') {
-                self.out.push(b',');
-            }
+            self.separate();
             self.out.extend_from_slice(run);
+        }
+    }
+
+    /// Where an object is appended that is not in the blob.
+    fn apart(&mut self) -> &mut Vec<u8> {
+        self.flush();
+        self.separate();
+        self.out
+    }
+
+    /// The last object of the prepared array has no comma behind it.
+    fn separate(&mut self) {
+        if self.out.last() == Some(&b'}') {
+            self.out.push(b',');
         }
     }
 }

@@ -216,7 +216,10 @@ fn read_traits<B: AsRef<[u8]>>(
     let mut index = 0;
     desk.echo.push(b'[');
     while reader.next_item(&mut items)? {
-        let (key, value) = read_trait(reader, index, desk)?;
+        let (key, value) = match reader.pair("trait_key", "trait_value") {
+            Some((key, value)) => (key, checked(value, index, desk)?),
+            None => read_trait(reader, index, desk)?,
+        };
         if index > 0 {
             desk.echo.push(b',');
         }
@@ -240,9 +243,7 @@ fn read_trait<'a>(reader: &mut Reader<'a>, index: usize, desk: &mut Desk) -> Res
         reader.value()?;
         return Err(Refused::Invalid(Place::Trait(index), Complaint::NotAnObject));
     };
-    while let Some(name) =
-        reader.next_member_like(&mut members, if key.is_none() { "trait_key" } else { "trait_value" })?
-    {
+    while let Some(name) = reader.next_member(&mut members)? {
         if name.is("trait_key") {
             key = match reader.value()? {
                 Value::String(text) => Some(text),
@@ -252,13 +253,7 @@ fn read_trait<'a>(reader: &mut Reader<'a>, index: usize, desk: &mut Desk) -> Res
                 }
             };
         } else if name.is("trait_value") {
-            value = reader.value()?;
-            let complaint = match value {
-                Value::Array | Value::Object => Complaint::NotAScalar,
-                Value::String(text) if text.is_longer_than(MAX_TRAIT_CHARACTERS, &mut desk.text) => Complaint::TooLong,
-                _ => continue,
-            };
-            return Err(Refused::Invalid(Place::TraitMember(index, "trait_value"), complaint));
+            value = checked(reader.value()?, index, desk)?;
         } else {
             reader.value()?;
         }
@@ -269,12 +264,21 @@ fn read_trait<'a>(reader: &mut Reader<'a>, index: usize, desk: &mut Desk) -> Res
     }
 }
 
+fn checked<'a>(value: Value<'a>, index: usize, desk: &mut Desk) -> Result<Value<'a>, Refused> {
+    let complaint = match value {
+        Value::Array | Value::Object => Complaint::NotAScalar,
+        Value::String(text) if text.is_longer_than(MAX_TRAIT_CHARACTERS, &mut desk.text) => Complaint::TooLong,
+        _ => return Ok(value),
+    };
+    Err(Refused::Invalid(Place::TraitMember(index, "trait_value"), complaint))
+}
+
 fn write_value(value: Value<'_>, scratch: &mut String, out: &mut Vec<u8>) {
     match value {
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
         Value::Number(Number::Integer(digits)) => out.extend_from_slice(digits.as_bytes()),
-        Value::Number(Number::Float(value)) => numbers::write_json(value, out),
+        Value::Number(Number::Float(value, token)) => numbers::write_again(token, value, out),
         Value::String(text) => json::write_text(text, scratch, out),
         Value::Null | Value::Array | Value::Object => out.extend_from_slice(b"null"),
     }
@@ -285,7 +289,7 @@ pub(crate) fn trait_value<'s, 'a: 's>(value: Value<'a>, scratch: &'s mut String)
     match value {
         Value::Bool(value) => TraitValue::Bool(value),
         Value::Number(Number::Integer(digits)) => TraitValue::Integer(digits),
-        Value::Number(Number::Float(value)) => TraitValue::Float(value),
+        Value::Number(Number::Float(value, _)) => TraitValue::Float(value),
         Value::String(text) => TraitValue::String(text.decode(scratch)),
         Value::Null | Value::Array | Value::Object => TraitValue::Null,
     }

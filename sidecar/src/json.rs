@@ -40,8 +40,8 @@ impl fmt::Display for Malformed {
 pub(crate) enum Number<'a> {
     /// Without fraction and exponent, of any size.
     Integer(&'a str),
-    /// With one of them; finite.
-    Float(f64),
+    /// With one of them; finite. And as it stands in the body.
+    Float(f64, &'a str),
 }
 
 /// A value, as far as it is read: what is inside of lists and objects has been skipped.
@@ -136,12 +136,6 @@ impl<'a> Reader<'a> {
 
     /// Passes to the value of the next member of an object; none at its end.
     pub(crate) fn next_member(&mut self, group: &mut Group) -> Result<Option<Text<'a>>, Malformed> {
-        self.next_member_like(group, "")
-    }
-
-    /// The same, faster where the member has this name, which needs no escapes.
-    #[inline(always)]
-    pub(crate) fn next_member_like(&mut self, group: &mut Group, guess: &str) -> Result<Option<Text<'a>>, Malformed> {
         match (self.peek(), std::mem::take(&mut group.first)) {
             (Some(b'}'), _) => {
                 self.at += 1;
@@ -154,10 +148,7 @@ impl<'a> Reader<'a> {
         if self.peek() != Some(b'"') {
             return self.fail("expected a member's name in double quotes");
         }
-        let name = match self.guessed(guess) {
-            Some(name) => name,
-            None => self.string()?,
-        };
+        let name = self.string()?;
         if self.peek() != Some(b':') {
             return self.fail("expected ':'");
         }
@@ -165,15 +156,55 @@ impl<'a> Reader<'a> {
         Ok(Some(name))
     }
 
+    /// Passes an object of a string and a scalar that have these names, which need no escapes, if it stands here as
+    /// serializers write it: in this order, without repetitions, with one space or none behind colons and commas. Else
+    /// nothing is passed, and whatever it is has to be read step by step.
+    #[inline(always)]
+    pub(crate) fn pair(&mut self, first: &str, second: &str) -> Option<(Text<'a>, Value<'a>)> {
+        let mut ahead = Reader { text: self.text, at: self.at };
+        ahead.space();
+        ahead.pass(b'{')?;
+        ahead.named(first)?;
+        let key = match ahead.byte() {
+            Some(b'"') => ahead.string().ok()?,
+            _ => return None,
+        };
+        ahead.pass(b',')?;
+        ahead.space();
+        ahead.named(second)?;
+        let value = match ahead.byte() {
+            Some(b'"') => Value::String(ahead.string().ok()?),
+            _ => ahead.scalar().ok()?,
+        };
+        ahead.pass(b'}')?;
+        self.at = ahead.at;
+        Some((key, value))
+    }
+
     /// Passes this string, if it is what comes next.
     #[inline(always)]
-    fn guessed(&mut self, guess: &str) -> Option<Text<'a>> {
-        let (start, end) = (self.at + 1, self.at + 1 + guess.len());
-        let bytes = self.text.as_bytes();
-        let is_next = bytes.get(start..end) == Some(guess.as_bytes()) && bytes.get(end) == Some(&b'"');
-        let raw = self.text.get(start..end).filter(|_| is_next && !guess.is_empty())?;
-        self.at = end + 1;
-        Some(Text { raw, escaped: false })
+    fn guessed(&mut self, guess: &str) -> Option<()> {
+        let rest = self.rest().strip_prefix(b"\"")?.strip_prefix(guess.as_bytes())?;
+        rest.starts_with(b"\"").then(|| self.at += guess.len() + 2)
+    }
+
+    /// Passes a member's name in its quotes, and a colon.
+    #[inline(always)]
+    fn named(&mut self, name: &str) -> Option<()> {
+        self.guessed(name)?;
+        self.pass(b':')?;
+        self.space();
+        Some(())
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, byte: u8) -> Option<()> {
+        (self.byte() == Some(byte)).then(|| self.at += 1)
+    }
+
+    #[inline(always)]
+    fn space(&mut self) {
+        self.at += usize::from(self.byte() == Some(b' '));
     }
 
     /// Reads any value; what is in a list or an object is checked and skipped.
@@ -354,7 +385,7 @@ impl<'a> Reader<'a> {
             return Ok(Number::Integer(if token == "-0" { "0" } else { token }));
         }
         match token.parse::<f64>() {
-            Ok(value) if value.is_finite() => Ok(Number::Float(value)),
+            Ok(value) if value.is_finite() => Ok(Number::Float(value, token)),
             _ => {
                 self.at = start;
                 self.fail("a number beyond the range of a double")

@@ -91,7 +91,7 @@ pub(crate) fn read<B: AsRef<[u8]>>(
             "the body is not an object: send {\\\"context\\\":{\\\"targetingKey\\\":\\\"...\\\"}}",
         ));
     };
-    while let Some(name) = reader.next_member_like(&mut members, "context")? {
+    while let Some(name) = reader.next_member(&mut members)? {
         if !name.is("context") {
             reader.value()?;
             continue;
@@ -183,7 +183,7 @@ fn hash_value(value: Value<'_>, scratch: &mut String) -> Option<u64> {
         Value::Null | Value::Array | Value::Object => None,
         Value::Bool(value) => Some(hash((1, value))),
         Value::Number(Number::Integer(digits)) => Some(hash((2, digits))),
-        Value::Number(Number::Float(value)) => Some(hash((3, value.to_bits()))),
+        Value::Number(Number::Float(value, _)) => Some(hash((3, value.to_bits()))),
         Value::String(text) => Some(hash((4, text.decode(scratch)))),
     }
 }

@@ -53,7 +53,8 @@ fn operand(operator: &str, number: usize) -> (String, String) {
         "REGEX" => (texts, format!("(value|other)-[0-9]{{1,{}}}$", number + 2)),
         "MODULO" => (numbers, format!("{}|{}", number + 2, ((number | 1) + 100) % (number + 2))),
         "IN" => (property(number), format!("one,two,three,{same},four,five")),
-        "PERCENTAGE_SPLIT" => (property(number), "100".to_owned()),
+        // Nobody is above it, and below 100 it has to be computed.
+        "PERCENTAGE_SPLIT" => (property(number), "99.99".to_owned()),
         "IS_NOT_SET" => (format!("absent_{number:02}"), String::new()),
         _ => (property(number), String::new()),
     }

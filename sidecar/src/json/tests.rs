@@ -26,8 +26,8 @@ fn scalars() {
         value("123456789012345678901234567890"),
         Ok(Value::Number(Number::Integer("123456789012345678901234567890")))
     );
-    assert_eq!(value("2.0"), Ok(Value::Number(Number::Float(2.0))));
-    assert_eq!(value("1E-2"), Ok(Value::Number(Number::Float(0.01))));
+    assert_eq!(value("2.0"), Ok(Value::Number(Number::Float(2.0, "2.0"))));
+    assert_eq!(value("1E-2"), Ok(Value::Number(Number::Float(0.01, "1E-2"))));
 }
 
 #[test]
@@ -168,4 +168,44 @@ fn damaged_bodies_are_judged_as_others_judge_them() {
         accepted += usize::from(theirs.is_some());
     }
     assert!(accepted > 1_000, "{accepted}");
+}
+
+#[test]
+fn a_pair_is_passed_as_serializers_write_it_or_not_at_all() {
+    let pair = |body: &str| {
+        let mut reader = Reader::new(body.as_bytes()).unwrap();
+        let pair = reader
+            .pair("key", "value")
+            .map(|(key, value)| (key.decode(&mut String::new()).to_owned(), format!("{value:?}")));
+        (pair, reader.at)
+    };
+    for (body, value) in [
+        (r#"{"key":"k","value":1}"#, Value::Number(Number::Integer("1"))),
+        (r#"{"key": "k", "value": 1}"#, Value::Number(Number::Integer("1"))),
+        (r#"{"key": "\u006b", "value": 1.5}"#, Value::Number(Number::Float(1.5, "1.5"))),
+        (r#"{"key":"k","value":null}"#, Value::Null),
+        (r#"{"key":"k", "value":"a b"}"#, Value::String(Text { raw: "a b", escaped: false })),
+    ] {
+        assert_eq!(pair(body), (Some(("k".to_owned(), format!("{value:?}"))), body.len()), "{body}");
+        assert_eq!(pair(&format!("{body},x")).1, body.len());
+    }
+    for body in [
+        r#"{"value":1,"key":"k"}"#,
+        r#"{"key":"k"}"#,
+        r#"{"key":"k","value":1,"key":"l"}"#,
+        r#"{"key":"k","value":1 }"#,
+        r#"{ "key":"k","value":1}"#,
+        r#"{"key" :"k","value":1}"#,
+        r#"{"key":  "k","value":1}"#,
+        r#"{"key":"k","value":[1]}"#,
+        r#"{"key":1,"value":1}"#,
+        r#"{"key":"k","value":01}"#,
+        r#"{"keys":"k","value":1}"#,
+        r#"{"key":"k","value":1"#,
+        r#"{"key":"#,
+        "[",
+        "",
+    ] {
+        assert_eq!(pair(body), (None, 0), "{body}");
+    }
 }

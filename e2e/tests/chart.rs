@@ -106,6 +106,7 @@ fn each_part_does_its_own() {
         [
             "run",
             "--no-webhook",
+            "--max-document-bytes=67108864",
             "--allowed-origin=https://edge.api.flagsmith.com",
             "--allowed-origin=https://realtime.flagsmith.com",
             "--self-check",
@@ -422,6 +423,7 @@ fn others() -> BTreeMap<&'static str, Value> {
         ("webhook.port", json!(10250)),
         ("webhook.failurePolicy", json!("Ignore")),
         ("webhook.timeoutSeconds", json!(2)),
+        ("controller.maxDocumentBytes", json!(200_000_000)),
         ("webhook.certificates.source", json!("CertManager")),
         ("webhook.certificates.issuerRef", json!({"name": "y"})),
         ("webhook.certificates.secretName", json!("y")),

@@ -17,6 +17,9 @@ fn chart() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "..", "charts", "remora"].iter().collect()
 }
 
+/// What a cluster has beyond what helm thinks that all have.
+const MORE: [&str; 1] = ["admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"];
+
 fn helm(arguments: &[&str], values: &Value) -> Output {
     let mut child = Command::new("helm")
         .args(arguments)
@@ -33,7 +36,13 @@ fn helm(arguments: &[&str], values: &Value) -> Output {
 
 /// What `helm template` says to these values: text, or why not.
 fn render_as(release: &str, values: &Value) -> Result<String, String> {
-    let output = helm(&["template", release], values);
+    render_on(&MORE, release, values)
+}
+
+/// The same on a cluster that has these APIs, too.
+fn render_on(more: &[&str], release: &str, values: &Value) -> Result<String, String> {
+    let apis = more.iter().flat_map(|api| ["--api-versions", api]);
+    let output = helm(&["template", release].into_iter().chain(apis).collect::<Vec<_>>(), values);
     if output.status.success() {
         Ok(String::from_utf8(output.stdout).unwrap())
     } else {
@@ -164,6 +173,85 @@ fn the_registration_can_hurt_nobody_else() {
     assert_eq!(webhook["clientConfig"].get("caBundle"), None, "an upgrade would put it in place of the webhook's");
 }
 
+/// Without the webhook there is nothing of it, and the policies ask about the same pods.
+#[test]
+fn policies_in_place_of_the_webhook() {
+    let values = json!({"webhook": {"excludedNamespaces": ["payments"]}, "controller": {"namespaces": ["shop"]}});
+    let by_webhook = render(&values);
+    let by_policy = render(&merged(values, &json!({"injection": {"by": "AdmissionPolicy"}})));
+    let names = |objects: &Objects| objects.keys().map(|(kind, name)| format!("{kind} {name}")).collect::<Vec<_>>();
+    let (webhooks, policies) = (names(&by_webhook), names(&by_policy));
+    let gone: Vec<_> = webhooks.iter().filter(|name| !policies.contains(name)).collect();
+    assert_eq!(
+        gone,
+        [
+            "ClusterRole remora-webhook",
+            "ClusterRoleBinding remora-webhook",
+            "Deployment remora-webhook",
+            "MutatingWebhookConfiguration remora",
+            "PodDisruptionBudget remora-webhook",
+            "Role remora-webhook",
+            "RoleBinding remora-webhook",
+            "Service remora-webhook",
+            "ServiceAccount remora-webhook",
+        ]
+    );
+    let new: Vec<_> = policies.iter().filter(|name| !webhooks.contains(name)).collect();
+    assert_eq!(
+        new,
+        [
+            "MutatingAdmissionPolicy remora",
+            "MutatingAdmissionPolicyBinding remora",
+            "ValidatingAdmissionPolicy remora-deliveries",
+            "ValidatingAdmissionPolicy remora-refusals",
+            "ValidatingAdmissionPolicy remora-warnings",
+            "ValidatingAdmissionPolicyBinding remora-deliveries",
+            "ValidatingAdmissionPolicyBinding remora-refusals",
+            "ValidatingAdmissionPolicyBinding remora-warnings",
+        ]
+    );
+    assert!(arguments(get(&by_policy, "Deployment", "remora-controller")).contains(&"--self-check"));
+
+    let webhook = &get(&by_webhook, "MutatingWebhookConfiguration", "remora")["webhooks"][0];
+    for (kind, name, failure) in [
+        ("MutatingAdmissionPolicy", "remora", "Fail"),
+        ("ValidatingAdmissionPolicy", "remora-refusals", "Fail"),
+        ("ValidatingAdmissionPolicy", "remora-warnings", "Ignore"),
+    ] {
+        let policy = &get(&by_policy, kind, name)["spec"];
+        assert_eq!(policy["matchConditions"], webhook["matchConditions"], "{name}");
+        assert_eq!(policy["matchConstraints"]["resourceRules"], webhook["rules"], "{name}");
+        assert_eq!(policy["matchConstraints"]["namespaceSelector"], webhook["namespaceSelector"], "{name}");
+        assert_eq!(policy["failurePolicy"], failure, "{name}");
+        assert_eq!(get(&by_policy, &format!("{kind}Binding"), name)["spec"]["policyName"], name);
+    }
+    let policy = get(&by_policy, "MutatingAdmissionPolicy", "remora");
+    assert_eq!(policy["spec"]["reinvocationPolicy"], webhook["reinvocationPolicy"]);
+    let variables = policy["spec"]["variables"].as_array().unwrap();
+    let sidecar = variables.iter().find(|variable| variable["name"] == "sidecar").unwrap();
+    assert!(sidecar["expression"].as_str().unwrap().contains("'image': dyn('remora-sidecar:0.1.0')"), "{sidecar}");
+    for (name, action) in [("remora-refusals", "Deny"), ("remora-warnings", "Warn")] {
+        let binding = &get(&by_policy, "ValidatingAdmissionPolicyBinding", name)["spec"];
+        assert_eq!(binding["validationActions"], json!([action]));
+    }
+}
+
+#[test]
+fn policies_only_where_there_are_any_and_in_their_newest_version() {
+    let values = json!({"injection": {"by": "AdmissionPolicy"}});
+    let error = render_on(&[], "remora", &values).unwrap_err();
+    assert!(error.contains("Use injection.by: Webhook"), "{error}");
+    let version = |more: &[&str]| {
+        let objects = objects(&render_on(more, "remora", &values).unwrap());
+        let of = |kind| get(&objects, kind, "remora")["apiVersion"].as_str().unwrap().to_owned();
+        assert_eq!(of("MutatingAdmissionPolicy"), of("MutatingAdmissionPolicyBinding"));
+        of("MutatingAdmissionPolicy")
+    };
+    assert_eq!(version(&MORE), "admissionregistration.k8s.io/v1beta1");
+    let both = [MORE[0], "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"];
+    assert_eq!(version(&both), "admissionregistration.k8s.io/v1");
+}
+
 #[test]
 fn permissions() {
     let objects = render(&json!({}));
@@ -278,6 +366,49 @@ fn a_budget_only_where_a_replica_can_be_missed() {
     assert!(!render(&json!({"webhook": {"replicas": 1}})).contains_key(&budget));
 }
 
+/// What gets to the operator's pods, and what they get to.
+#[test]
+fn networks_are_open_only_where_they_must_be() {
+    let spec = |values: &Value, part: &str| {
+        let enabled = json!({"networkPolicy": {"enabled": true}});
+        get(&render(&merged(enabled, values)), "NetworkPolicy", &format!("remora-{part}"))["spec"].clone()
+    };
+    let names = json!({"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]});
+    let api_server = json!({"ports": [{"port": 443}, {"port": 6443}]});
+    let webhook = spec(&json!({}), "webhook");
+    assert_eq!(webhook["policyTypes"], json!(["Ingress", "Egress"]));
+    assert_eq!(webhook["ingress"], json!([{"ports": [{"port": "admin"}]}, {"ports": [{"port": "webhook"}]}]));
+    assert_eq!(webhook["egress"], json!([names, api_server]));
+    let sidecars = json!({"to": [{
+        "namespaceSelector": {}, "podSelector": {"matchLabels": {"remora.dev/sidecar": "injected"}},
+    }]});
+    let controller = spec(&json!({}), "controller");
+    assert_eq!(controller["ingress"], json!([{"ports": [{"port": "admin"}]}]));
+    assert_eq!(controller["egress"], json!([names, api_server, {"ports": [{"port": 443}]}, sidecars]));
+
+    let narrow = json!({
+        "allowedOrigins": ["https://flags.example.org", "http://flagsmith.shop:8000", "http://flags.example.org", "https://[2001:db8::1]:9443"],
+        "networkPolicy": {
+            "metrics": {"namespaceSelector": {"matchLabels": {"team": "observers"}}},
+            "apiServer": {"cidrs": ["192.0.2.0/28"], "ports": [8443]},
+            "upstreams": {"cidrs": ["198.51.100.0/24", "2001:db8::/32"], "ports": [8080, 443]},
+        },
+    });
+    let block = |cidr: &str| json!({"ipBlock": {"cidr": cidr}});
+    let observers = json!([{"namespaceSelector": {"matchLabels": {"team": "observers"}}}]);
+    let metrics = json!({"ports": [{"port": "admin"}], "from": observers});
+    let api_server = json!({"ports": [{"port": 8443}], "to": [block("192.0.2.0/28")]});
+    let webhook = spec(&narrow, "webhook");
+    let admission = json!({"ports": [{"port": "webhook"}], "from": [block("192.0.2.0/28")]});
+    assert_eq!(webhook["ingress"], json!([metrics, admission]));
+    assert_eq!(webhook["egress"], json!([names, api_server]));
+    let upstreams = json!({
+        "ports": [{"port": 8080}, {"port": 443}, {"port": 8000}, {"port": 80}, {"port": 9443}],
+        "to": [block("198.51.100.0/24"), block("2001:db8::/32")],
+    });
+    assert_eq!(spec(&narrow, "controller")["egress"], json!([names, api_server, upstreams, sidecars]));
+}
+
 #[test]
 fn images_by_digest() {
     let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
@@ -368,6 +499,9 @@ fn beside(path: &str) -> Value {
         "webhook.certificates.secretName" | "webhook.certificates.caBundle" => {
             json!({"source": "Secret", "secretName": "x", "caBundle": format!("{pem}x")})
         }
+        _ if path.starts_with("networkPolicy.") && path != "networkPolicy.enabled" => {
+            return json!({"networkPolicy": {"enabled": true}});
+        }
         _ => return json!({}),
     };
     json!({"webhook": {"certificates": certificates}})
@@ -407,6 +541,7 @@ fn others() -> BTreeMap<&'static str, Value> {
         ("crds.keep", json!(false)),
         ("logLevel", json!("debug")),
         ("extraLabels", labels.clone()),
+        ("injection.by", json!("AdmissionPolicy")),
         ("controller.replicas", json!(2)),
         ("controller.namespaces", json!(["x"])),
         ("controller.resources", resources.clone()),
@@ -431,6 +566,11 @@ fn others() -> BTreeMap<&'static str, Value> {
         ("webhook.excludedNamespaces", json!(["x"])),
         ("auditor.evict", json!(true)),
         ("networkPolicy.enabled", json!(true)),
+        ("networkPolicy.metrics.namespaceSelector", json!({"matchLabels": {"a": "b"}})),
+        ("networkPolicy.apiServer.cidrs", json!(["192.0.2.0/24"])),
+        ("networkPolicy.apiServer.ports", json!([8443])),
+        ("networkPolicy.upstreams.cidrs", json!(["2001:db8::/32"])),
+        ("networkPolicy.upstreams.ports", json!([8000])),
         ("monitoring.dashboard.enabled", json!(true)),
         ("monitoring.alerts.enabled", json!(true)),
         ("monitoring.podMonitors.enabled", json!(true)),
@@ -511,6 +651,7 @@ fn mistakes_are_refused() {
         ("webhok", json!({})),
         ("webhook.replica", json!(1)),
         ("webhook.failurePolicy", json!("fail")),
+        ("injection.by", json!("Policy")),
         ("webhook.timeoutSeconds", json!(30)),
         ("webhook.port", json!(8080)),
         ("allowedOrigins", json!([])),

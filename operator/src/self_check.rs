@@ -1,7 +1,7 @@
 //! Whether pods get their sidecar, found out by asking: the API server is told to create a pod that wants one, as a dry run.
 //!
 //! The pod would be in the operator's own namespace, where the registration lets nothing through but this question, and it
-//! goes the way of every other pod: registration, `caBundle`, Service, certificate, decision, patch. So whatever breaks
+//! goes the way of every other pod: registration, `caBundle`, Service, certificate, decision, patch; or the policies. So whatever breaks
 //! injection is found here, also what no part of the operator could see by itself: a registration that somebody deleted,
 //! or that a platform keeps from being called.
 //!
@@ -44,8 +44,8 @@ const IMPATIENT: u32 = 60;
 pub enum Error {
     /// It was admitted without. The webhook was not asked, or could not be asked and `failurePolicy` is `Ignore`.
     #[error(
-        "a pod that asks for a sidecar is admitted without: is there a MutatingWebhookConfiguration that is called, and \
-         does the webhook answer?"
+        "a pod that asks for a sidecar is admitted without: is there a MutatingWebhookConfiguration that is called (or a \
+         MutatingAdmissionPolicy with its binding), and does the webhook answer?"
     )]
     NotInjected,
     /// It was not admitted.

@@ -10,6 +10,8 @@ mod absent;
 mod audit;
 mod bystander;
 mod certificates;
+mod golden;
 mod handover;
+mod policy;
 mod release;
 mod unpullable;

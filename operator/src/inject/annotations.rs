@@ -1,18 +1,18 @@
 //! What the author of a pod asks for, read strictly.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, ops::RangeInclusive};
 
 use serde_json::{Map, Value};
 
 use super::{
     duration::Await,
-    quantity::{self, Quantity},
+    quantity::{self, Grammar, Quantity},
     quote::quote,
 };
 use crate::names::{EnvironmentName, GROUP, annotation, sidecar};
 
 /// Environments that one pod may ask for: each is a volume of its own, held twice in memory while it changes.
-const MOST_ENVIRONMENTS: usize = 8;
+pub(super) const MOST_ENVIRONMENTS: usize = 8;
 
 /// The annotations of a pod, understood.
 #[derive(Debug)]
@@ -45,11 +45,11 @@ pub(super) struct Bounds {
 #[derive(Debug, thiserror::Error)]
 #[error("annotation {key}{place} is {value}, but must be {valid}")]
 pub struct Invalid {
-    key: String,
+    pub(super) key: String,
     /// Nothing for the pod's own.
-    place: String,
-    value: String,
-    valid: String,
+    pub(super) place: String,
+    pub(super) value: String,
+    pub(super) valid: String,
 }
 
 type Annotations = Map<String, Value>;
@@ -58,7 +58,7 @@ type Annotations = Map<String, Value>;
 pub(super) const OPT_OUT: &str = "false";
 
 /// The annotations that mean something on a pod.
-const KNOWN: [&str; 11] = [
+pub(super) const KNOWN: [&str; 11] = [
     annotation::INJECT,
     annotation::PORT,
     annotation::CPU_REQUEST,
@@ -73,9 +73,9 @@ const KNOWN: [&str; 11] = [
 ];
 
 /// The variables that the application's containers get.
-const VARIABLES: [&str; 2] = [sidecar::OFREP_ENDPOINT, sidecar::FLAGSMITH_API_URL];
+pub(super) const VARIABLES: [&str; 2] = [sidecar::OFREP_ENDPOINT, sidecar::FLAGSMITH_API_URL];
 
-const LOG_LEVELS: [&str; 4] = ["error", "warn", "info", "debug"];
+pub(super) const LOG_LEVELS: [&str; 4] = ["error", "warn", "info", "debug"];
 
 /// Whether the author thought better of it; for charts whose templates cannot leave the annotation out.
 pub(super) fn opted_out(annotations: &Annotations) -> bool {
@@ -103,8 +103,8 @@ pub(super) fn read(wishes: &Wishes<'_>) -> Result<Request, Invalid> {
     Ok(Request {
         environments: environments(wishes)?,
         port: wishes.value(annotation::PORT, PORT, port)?.unwrap_or(sidecar::DATA_PORT),
-        cpu: wishes.bounds(annotation::CPU_REQUEST, annotation::CPU_LIMIT, quantity::cpu, CPU)?,
-        memory: wishes.bounds(annotation::MEMORY_REQUEST, annotation::MEMORY_LIMIT, quantity::memory, MEMORY)?,
+        cpu: wishes.bounds(annotation::CPU_REQUEST, annotation::CPU_LIMIT, &quantity::CPU, CPU)?,
+        memory: wishes.bounds(annotation::MEMORY_REQUEST, annotation::MEMORY_LIMIT, &quantity::MEMORY, MEMORY)?,
         wait: wishes.value(annotation::AWAIT, AWAIT, Await::parse)?.unwrap_or(Await::DEFAULT),
         log_level: wishes.value(annotation::LOG_LEVEL, LOG_LEVEL, log_level)?.unwrap_or("info"),
         variables: wishes.value(annotation::ENV, ENV, variables)?.unwrap_or_else(|| VARIABLES.to_vec()),
@@ -145,13 +145,8 @@ impl<'a> Wishes<'a> {
     }
 
     /// Request and limit of one resource.
-    fn bounds(
-        &self,
-        request: &str,
-        limit: &str,
-        parse: fn(&str) -> Option<Quantity>,
-        valid: &str,
-    ) -> Result<Bounds, Invalid> {
+    fn bounds(&self, request: &str, limit: &str, grammar: &Grammar, valid: &str) -> Result<Bounds, Invalid> {
+        let parse = |text: &str| grammar.read(text);
         let (wanted, most) = (self.authored(request, valid, parse)?, self.authored(limit, valid, parse)?);
         let only = |quantity: Option<(Quantity, Author)>| quantity.map(|(quantity, _)| quantity);
         match (&wanted, &most) {
@@ -186,15 +181,25 @@ pub(super) fn unknown(annotations: &Annotations) -> impl Iterator<Item = &str> {
     annotations.keys().map(String::as_str).filter(move |key| is_ours(key) && !is_known(key))
 }
 
-const PORT: &str = "a port from 1024 to 65534, such as 4777; health and metrics take the next one";
-const CPU: &str = "an amount of CPU from 1m to 1024, such as 10m or 0.5";
-const MEMORY: &str = "an amount of memory from 4Mi to 1Ti, such as 32Mi";
-const AWAIT: &str = "a duration up to an hour in ms, s or m, such as 10s; 0s waits for nothing";
-const LOG_LEVEL: &str = "one of error, warn, info, debug";
-const UNIX_SOCKET: &str = "true or false; the socket is /var/run/remora-socket/remora.sock in every container";
-const ENV: &str = "none, or a comma list out of OFREP_ENDPOINT, FLAGSMITH_API_URL";
-const INJECT: &str = "names of FeatureEnvironments of the pod's namespace, separated by commas (lower case letters, \
+pub(super) const PORT: &str = "a port from 1024 to 65534, such as 4777; health and metrics take the next one";
+pub(super) const CPU: &str = "an amount of CPU from 1m to 1024, such as 10m or 0.5";
+pub(super) const MEMORY: &str = "an amount of memory from 4Mi to 1Ti, such as 32Mi";
+pub(super) const AWAIT: &str = "a duration up to an hour in ms, s or m, such as 10s; 0s waits for nothing";
+pub(super) const LOG_LEVEL: &str = "one of error, warn, info, debug";
+pub(super) const UNIX_SOCKET: &str =
+    "true or false; the socket is /var/run/remora-socket/remora.sock in every container";
+pub(super) const ENV: &str = "none, or a comma list out of OFREP_ENDPOINT, FLAGSMITH_API_URL";
+pub(super) const INJECT: &str = "names of FeatureEnvironments of the pod's namespace, separated by commas (lower case letters, \
                       digits and -, at most 40 characters each), or false";
+pub(super) const OWN_NAMESPACE: &str =
+    "names without a namespace: a pod reads the environments of its own namespace only";
+pub(super) const NOT_WHETHER: &str = ": it says which environments, not whether";
+
+/// What others write where we have names.
+pub(super) const WHETHER: [&str; 4] = ["true", "enabled", "false", "disabled"];
+
+/// Ports that any user may listen on, with room for the next one.
+pub(super) const PORTS: RangeInclusive<u16> = 1024..=65534;
 
 fn environments(wishes: &Wishes<'_>) -> Result<Vec<EnvironmentName>, Invalid> {
     let key = annotation::INJECT;
@@ -204,21 +209,20 @@ fn environments(wishes: &Wishes<'_>) -> Result<Vec<EnvironmentName>, Invalid> {
     let mut environments: Vec<EnvironmentName> = Vec::new();
     for name in list.split(',').map(|name| name.trim_matches(' ')) {
         if name.contains('/') {
-            return Err(invalid(
-                "names without a namespace: a pod reads the environments of its own namespace only".to_owned(),
-            ));
+            return Err(invalid(OWN_NAMESPACE.to_owned()));
         }
-        if matches!(name, "true" | "enabled" | "false" | "disabled") {
-            return Err(invalid(format!("{INJECT}: it says which environments, not whether")));
+        if WHETHER.contains(&name) {
+            return Err(invalid(format!("{INJECT}{NOT_WHETHER}")));
         }
         let name: EnvironmentName = name.parse().map_err(|_| invalid(INJECT.to_owned()))?;
         if environments.contains(&name) {
             return Err(invalid(format!("a list that names {name} once")));
         }
         environments.push(name);
-    }
-    if environments.len() > MOST_ENVIRONMENTS {
-        return Err(invalid(format!("a list of at most {MOST_ENVIRONMENTS} environments")));
+        // What comes behind is not looked at: an annotation has room for very many.
+        if environments.len() > MOST_ENVIRONMENTS {
+            return Err(invalid(format!("a list of at most {MOST_ENVIRONMENTS} environments")));
+        }
     }
     Ok(environments)
 }
@@ -226,7 +230,7 @@ fn environments(wishes: &Wishes<'_>) -> Result<Vec<EnvironmentName>, Invalid> {
 fn port(text: &str) -> Option<u16> {
     let plain = (4..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let number: u16 = plain.then(|| text.parse().ok()).flatten()?;
-    (1024..=65534).contains(&number).then_some(number)
+    PORTS.contains(&number).then_some(number)
 }
 
 fn log_level(text: &str) -> Option<&'static str> {
@@ -245,7 +249,9 @@ fn variables(text: &str) -> Option<Vec<&'static str>> {
     if text == "none" {
         return Some(Vec::new());
     }
-    text.split(',').map(|name| VARIABLES.into_iter().find(|known| *known == name.trim_matches(' '))).collect()
+    let named: Vec<_> = text.split(',').map(|name| name.trim_matches(' ')).collect();
+    let known = named.iter().all(|name| VARIABLES.contains(name));
+    known.then(|| VARIABLES.into_iter().filter(|name| named.contains(name)).collect())
 }
 
 #[cfg(test)]
@@ -372,7 +378,8 @@ mod tests {
         let chosen = |value: &str| read_one(annotation::ENV, value).map(|request| request.variables);
         assert_eq!(chosen("none").unwrap(), [] as [&str; 0]);
         assert_eq!(chosen("OFREP_ENDPOINT").unwrap(), ["OFREP_ENDPOINT"]);
-        assert_eq!(chosen("FLAGSMITH_API_URL, OFREP_ENDPOINT").unwrap(), ["FLAGSMITH_API_URL", "OFREP_ENDPOINT"]);
+        assert_eq!(chosen("FLAGSMITH_API_URL, OFREP_ENDPOINT").unwrap(), ["OFREP_ENDPOINT", "FLAGSMITH_API_URL"]);
+        assert_eq!(chosen("OFREP_ENDPOINT,OFREP_ENDPOINT").unwrap(), ["OFREP_ENDPOINT"]);
         for bad in ["", "None", "PATH", "OFREP_ENDPOINT,", "none,OFREP_ENDPOINT"] {
             assert!(chosen(bad).is_err(), "{bad:?}");
         }

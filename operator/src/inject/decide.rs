@@ -164,9 +164,7 @@ fn consider(pod: &Value, place: &Place<'_>, config: &Config) -> Result<Result<Pl
         Ok(wanted) => wanted,
         Err(reason) => return Ok(Err(reason)),
     };
-    let warnings = annotations::unknown(parts.annotations)
-        .map(|key| format!("annotation {} is none of Remora's: nothing was done about it", quote(key)))
-        .collect();
+    let warnings = annotations::unknown(parts.annotations).map(unknown).collect();
     let layout = |environment: &EnvironmentName| -> Layout {
         place.layouts.and_then(|known| known.get(environment)).copied().unwrap_or_default()
     };
@@ -175,6 +173,11 @@ fn consider(pod: &Value, place: &Place<'_>, config: &Config) -> Result<Result<Pl
         return Ok(Err(Reason::AlreadyInjected));
     }
     Ok(Ok(plan))
+}
+
+/// Said of an annotation that is most likely misspelt.
+pub(super) fn unknown(key: &str) -> String {
+    format!("annotation {} is none of Remora's: nothing was done about it", quote(key))
 }
 
 /// What a pod asks for, if it can have it.
@@ -207,7 +210,7 @@ pub(super) fn wanted<'a>(
 const SYSTEM_NAMESPACES: [&str; 2] = ["kube-system", "kube-node-lease"];
 
 /// Set by kubelet on the pods that it runs from files.
-const MIRROR: &str = "kubernetes.io/config.mirror";
+pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Whether pods of this namespace are never injected, as the cluster or the operator could not start without us otherwise.
 pub(super) fn is_system(namespace: &str, own_namespace: &str) -> bool {

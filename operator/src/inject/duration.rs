@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 /// One hour: longer than that, nobody waits for a pod.
-const LONGEST: Duration = Duration::from_secs(3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(3600);
 
 /// A duration as our annotation writes it: digits and `ms`, `s` or `m`, at most an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -94,25 +94,39 @@ fn scale(suffix: &str) -> Option<(u128, u128)> {
     Some((factor, 1))
 }
 
-/// Reads the amount of CPU of an annotation: `250m`, `0.5`, `2`; from `1m` to `1024`.
-pub(super) fn cpu(text: &str) -> Option<Quantity> {
-    let quantity = strict(text, &["", "m"])?;
-    (1..=1024 * 1000).contains(&quantity.milli).then_some(quantity)
+/// Amounts that an annotation may hold: plain digits, at most three places of fraction, one of the suffixes; no signs, no
+/// exponents.
+#[derive(Debug)]
+pub(super) struct Grammar {
+    pub(super) suffixes: &'static [&'static str],
+    pub(super) least: &'static str,
+    pub(super) most: &'static str,
 }
 
-/// Reads the amount of memory of an annotation: `32Mi`, `1.5Gi`, `64M`; from `4Mi` to `1Ti`.
-pub(super) fn memory(text: &str) -> Option<Quantity> {
-    let quantity = strict(text, &["", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"])?;
-    ((4 << 20) * 1000..=(1 << 40) * 1000).contains(&quantity.milli).then_some(quantity)
-}
+/// `250m`, `0.5`, `2`.
+pub(super) const CPU: Grammar = Grammar { suffixes: &["", THOUSANDTHS], least: "1m", most: "1024" };
 
-/// Plain digits, at most three places of fraction, one of the suffixes; no signs, no exponents.
-fn strict(text: &str, suffixes: &[&str]) -> Option<Quantity> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, suffix) = text.split_at(end);
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    let shaped = (1..=15).contains(&whole.len()) && (1..=3).contains(&fraction.len());
-    (shaped && suffixes.contains(&suffix)).then(|| text.parse().ok()).flatten()
+/// `32Mi`, `1.5Gi`, `64M`.
+pub(super) const MEMORY: Grammar =
+    Grammar { suffixes: &["", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"], least: "4Mi", most: "1Ti" };
+
+/// There is nothing smaller, so there are no fractions of them.
+pub(super) const THOUSANDTHS: &str = "m";
+
+/// Digits before the point, and behind it.
+pub(super) const DIGITS: (usize, usize) = (15, 3);
+
+impl Grammar {
+    pub(super) fn read(&self, text: &str) -> Option<Quantity> {
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, suffix) = text.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+        let shaped = (1..=DIGITS.0).contains(&whole.len()) && (1..=DIGITS.1).contains(&fraction.len());
+        let divided = suffix == THOUSANDTHS && number.contains('.');
+        let read = |text: &str| text.parse::<Quantity>().ok();
+        let amount = (shaped && !divided && self.suffixes.contains(&suffix)).then(|| read(text)).flatten()?;
+        (read(self.least)?.milli..=read(self.most)?.milli).contains(&amount.milli).then_some(amount)
+    }
 }
 
 #[cfg(test)]
@@ -149,13 +163,17 @@ mod tests {
 
     #[test]
     fn annotations_are_read_strictly() {
-        assert!(cpu("1m").is_some() && cpu("0.5").is_some() && cpu("1024").is_some());
-        for text in ["0", "0m", "1025", "0.5m1", "1e3", "+1", "1k", ".5", "1.", "0.0001"] {
-            assert!(cpu(text).is_none(), "{text:?}");
+        for text in ["1m", "0.5", "1024"] {
+            assert!(CPU.read(text).is_some(), "{text:?}");
         }
-        assert!(memory("32Mi").is_some() && memory("1.5Gi").is_some() && memory("4194304").is_some());
+        for text in ["0", "0m", "1025", "0.5m", "0.5m1", "1e3", "+1", "1k", ".5", "1.", "0.0001"] {
+            assert!(CPU.read(text).is_none(), "{text:?}");
+        }
+        for text in ["32Mi", "1.5Gi", "4194304"] {
+            assert!(MEMORY.read(text).is_some(), "{text:?}");
+        }
         for text in ["64", "1Mi", "2Ti", "32m", "32mi", "32MB", "-32Mi", "32 Mi", "1e9Gi", ""] {
-            assert!(memory(text).is_none(), "{text:?}");
+            assert!(MEMORY.read(text).is_none(), "{text:?}");
         }
     }
 }

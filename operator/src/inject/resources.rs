@@ -10,22 +10,22 @@ use super::{
 use crate::names::sidecar;
 
 /// What a sidecar that answers now and then uses.
-const CPU_REQUEST: &str = "5m";
-const MEMORY_REQUEST: &str = "8Mi";
+pub(super) const CPU_REQUEST: &str = "5m";
+pub(super) const MEMORY_REQUEST: &str = "8Mi";
 
 /// Where no container of the pod has a limit on memory, the volume may grow as large as the node allows; with a limit on
 /// each, it is a tmpfs as large as all limits together, and an update holds old and new at once. So our own share alone
 /// has room for that, and for the sidecar itself.
-fn memory_limit(payload: u128) -> String {
+pub(super) fn memory_limit(payload: u128) -> String {
     const OWN: u128 = 8 << 20;
     format!("{}Mi", (2 * payload + OWN).div_ceil(1 << 20).next_multiple_of(16))
 }
 
 /// In a namespace whose quota counts limits, every container must have one: where all others do, so do we.
-const CPU_LIMIT: &str = "250m";
+pub(super) const CPU_LIMIT: &str = "250m";
 
 /// Of a Guaranteed pod, where the request is the limit: less would be throttled at the first burst.
-const GUARANTEED_CPU: &str = "100m";
+pub(super) const GUARANTEED_CPU: &str = "100m";
 
 /// The sidecar's `resources`, with volumes that hold up to `payload` bytes each, and what the author should know about them.
 pub(super) fn resources(pod: &Pod<'_>, request: &Request, payload: u128) -> (Value, Vec<String>) {
@@ -47,8 +47,7 @@ pub(super) fn resources(pod: &Pod<'_>, request: &Request, payload: u128) -> (Val
 
     let mut warnings = Vec::new();
     if !has_pod_level(pod) && is_guaranteed(others()) && (!cpu.is_equal() || !memory.is_equal()) {
-        warnings
-            .push("requests and limits of the sidecar differ: the pod is Burstable, no longer Guaranteed".to_owned());
+        warnings.push(BURSTABLE.to_owned());
     }
     let limits = pod
         .containers
@@ -61,10 +60,7 @@ pub(super) fn resources(pod: &Pod<'_>, request: &Request, payload: u128) -> (Val
         .map(|limit| limit.map(|limit| limit.milli() / 1000))
         .try_fold(0u128, |sum, limit| Some(sum.saturating_add(limit?)));
     if let Some(room) = limits.filter(|room| *room < 2 * payload) {
-        warnings.push(format!(
-            "the pod's memory limits add up to {room} bytes: a snapshot above {} bytes could not be updated",
-            room / 2
-        ));
+        warnings.push(little_room(room));
     }
 
     let mut resources = Map::new();
@@ -77,6 +73,15 @@ pub(super) fn resources(pod: &Pod<'_>, request: &Request, payload: u128) -> (Val
         }
     }
     (json!(resources), warnings)
+}
+
+/// Said where the sidecar's resources change the pod's class.
+pub(super) const BURSTABLE: &str =
+    "requests and limits of the sidecar differ: the pod is Burstable, no longer Guaranteed";
+
+/// Said where the volume is too small for two of the largest snapshots.
+pub(super) fn little_room(room: u128) -> String {
+    format!("the pod's memory limits add up to {room} bytes: a snapshot above {} bytes could not be updated", room / 2)
 }
 
 /// Request and limit of one resource, as they will be written.

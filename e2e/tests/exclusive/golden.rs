@@ -1,0 +1,254 @@
+//! Pods, and what has to become of them: those of `operator/tests/inject/`, and more that go to the bounds of every grammar,
+//! about which the code itself is asked.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use remora_operator::inject::{Config, Decision, Place, decide, patch};
+use serde_json::{Value, json};
+
+/// A pod as somebody sends it.
+pub(super) struct Golden {
+    pub(super) name: String,
+    pub(super) pod: Value,
+    pub(super) place: Spot,
+    /// The annotations of its namespace.
+    pub(super) defaults: BTreeMap<String, String>,
+    pub(super) becomes: Becomes,
+}
+
+/// Where it is sent to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spot {
+    Anywhere,
+    KubeSystem,
+    Ours,
+}
+
+/// What has to become of it.
+#[derive(Clone)]
+pub(super) enum Becomes {
+    Pod { pod: Value, warnings: Vec<String> },
+    Refused(String),
+}
+
+/// The namespace that messages name.
+pub(super) const NAMESPACE: &str = "shop";
+
+pub(super) const REPOSITORY: &str = "example.org/remora-sidecar";
+pub(super) const TAG: &str = "1.0.0";
+
+/// The pods of the golden table.
+pub(super) fn table() -> anyhow::Result<Vec<Golden>> {
+    let directory: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "operator", "tests", "inject"].iter().collect();
+    let mut table = Vec::new();
+    for entry in std::fs::read_dir(&directory)? {
+        let path = entry?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".in.yaml"))
+        else {
+            continue;
+        };
+        let pod = read(&path)?;
+        let outcome = read(&path.with_file_name(format!("{name}.out.yaml")))?;
+        let defaults = path.with_file_name(format!("{name}.namespace.yaml"));
+        let defaults = if defaults.exists() { serde_json::from_value(read(&defaults)?)? } else { BTreeMap::new() };
+        let place = match name {
+            "system-namespace" => Spot::KubeSystem,
+            "own-namespace" => Spot::Ours,
+            _ => Spot::Anywhere,
+        };
+        let becomes = match outcome.get("message").and_then(Value::as_str) {
+            Some(message) => Becomes::Refused(message.to_owned()),
+            None => Becomes::Pod {
+                pod: outcome.get("pod").unwrap_or(&pod).clone(),
+                // In the system's namespaces nobody of ours is asked, so nobody warns.
+                warnings: if place == Spot::Anywhere { warnings(&outcome) } else { Vec::new() },
+            },
+        };
+        table.push(Golden { name: name.to_owned(), pod, place, defaults, becomes });
+    }
+    table.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(table)
+}
+
+fn read(path: &Path) -> anyhow::Result<Value> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Ok(serde_yaml::from_str(&text)?)
+}
+
+fn warnings(outcome: &Value) -> Vec<String> {
+    let many = outcome["warnings"].as_array().into_iter().flatten();
+    many.chain([&outcome["warning"]]).filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Every annotation with good and bad values, and pods whose other containers have resources of all sorts.
+pub(super) fn bounds() -> anyhow::Result<Vec<Golden>> {
+    let values: &[(&str, &[&str])] = &[
+        (
+            "inject",
+            &[
+                "a,b , c",
+                "",
+                " ",
+                ",",
+                "a,",
+                "A",
+                "a b",
+                "a\n",
+                "-a",
+                "a-",
+                "a.b",
+                "ä",
+                "../a",
+                "true",
+                "x/true",
+                "b,disabled",
+                "a,a",
+                "a,B,a",
+                "a,b,c,d,e,f,g,h",
+                "a,b,c,d,e,f,g,h,i",
+                "a,b,c,d,e,f,g,h,i,j,B,a",
+                "a,b,c,d,e,f,g,h,I",
+                "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+                "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+                "say \"hi\" \\ to 'them' {{x}} in a value that is longer than sixty-four characters",
+            ],
+        ),
+        (
+            "port",
+            &["1024", "65534", "04777", "", "0", "-1", "1023", "65535", "65536", "+4777", "4777 ", "80\n", "0x1f90"],
+        ),
+        (
+            "cpu-request",
+            &["1m", "0.5", "1024", "251m", "0", "0m", "1025", "0.5m", "1e3", "+1", "1k", ".5", "1.", "0.0001"],
+        ),
+        ("cpu-limit", &["1m", "4m", "2", "1.001", "1.0001"]),
+        (
+            "memory-request",
+            &["4Mi", "64Mi", "1.5Gi", "4194304", "1Ti", "4194303", "2Ti", "32m", "32mi", "32MB", "1e9", "4.001Mi"],
+        ),
+        ("memory-limit", &["4Mi", "5M", "11Mi", "1T", "32 Mi", "-32Mi"]),
+        (
+            "await",
+            &[
+                "0s",
+                "500ms",
+                "1500ms",
+                "60000ms",
+                "2m",
+                "60m",
+                "3600s",
+                "3601s",
+                "61m",
+                "1h",
+                "soon",
+                "",
+                "s",
+                "12345678ms",
+            ],
+        ),
+        ("log-level", &["error", "debug", "trace", "Info", ""]),
+        (
+            "env",
+            &[
+                "none",
+                "OFREP_ENDPOINT",
+                "FLAGSMITH_API_URL, OFREP_ENDPOINT",
+                "OFREP_ENDPOINT,OFREP_ENDPOINT",
+                "",
+                "None",
+                "PATH",
+                "OFREP_ENDPOINT,",
+                "none,OFREP_ENDPOINT",
+            ],
+        ),
+        ("unix-socket", &["true", "false", "yes", ""]),
+        ("revision.a", &["1"]),
+        ("prot", &["1"]),
+    ];
+    let mut pods = Vec::new();
+    for (key, values) in values {
+        for value in *values {
+            let mut pod = json!({
+                "metadata": {"annotations": {"remora.dev/inject": "a"}},
+                "spec": {"containers": [{"name": "web", "image": "web"}]},
+            });
+            pod["metadata"]["annotations"][format!("remora.dev/{key}")] = json!(value);
+            pods.push((format!("{key} {value:?}"), pod));
+        }
+    }
+    // As much as an annotation has room for: the API server is not kept busy by it.
+    for (name, long) in
+        [("commas", ",".repeat(200_000)), ("spaces", " ".repeat(200_000) + "a"), ("names", "a,".repeat(100_000))]
+    {
+        pods.push((
+            format!("very many {name}"),
+            json!({
+                "metadata": {"annotations": {"remora.dev/inject": long}},
+                "spec": {"containers": [{"name": "web", "image": "web"}]},
+            }),
+        ));
+    }
+    pods.extend(resources());
+    pods.into_iter()
+        .map(|(name, pod)| {
+            let becomes = by_the_code(&pod)?;
+            Ok(Golden { name, pod, place: Spot::Anywhere, defaults: BTreeMap::new(), becomes })
+        })
+        .collect()
+}
+
+/// Pods by their other containers' resources and by what is asked for the sidecar.
+fn resources() -> Vec<(String, Value)> {
+    let both = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
+    let others = [
+        ("nothing", json!({})),
+        ("a request", json!({"requests": both("1", "1Gi")})),
+        ("limits", json!({"limits": both("1", "1Gi")})),
+        ("equal in value", json!({"requests": both("1000m", "1024Mi"), "limits": both("1", "1Gi")})),
+        ("less", json!({"requests": both("500m", "1Gi"), "limits": both("1", "1Gi")})),
+        ("a CPU limit", json!({"limits": {"cpu": "2"}})),
+        ("a small memory limit", json!({"limits": {"memory": "5Mi"}})),
+        ("zeros", json!({"requests": both("0", "0"), "limits": both("0", "0")})),
+    ];
+    let asked = [
+        ("nothing", json!({})),
+        ("a small CPU limit", json!({"remora.dev/cpu-limit": "2m"})),
+        ("a large CPU request", json!({"remora.dev/cpu-request": "300m"})),
+        ("a small memory limit", json!({"remora.dev/memory-limit": "5Mi"})),
+        ("different bounds", json!({"remora.dev/memory-request": "16Mi", "remora.dev/memory-limit": "64Mi"})),
+        ("crossed bounds", json!({"remora.dev/cpu-request": "20m", "remora.dev/cpu-limit": "10m"})),
+    ];
+    let mut pods = Vec::new();
+    for (has, resources) in &others {
+        for (wants, annotations) in &asked {
+            let mut pod = json!({"metadata": {"annotations": annotations}, "spec": {
+                "initContainers": [{"name": "mesh", "image": "mesh", "restartPolicy": "Always", "resources": resources}],
+                "containers": [{"name": "web", "image": "web", "resources": resources}],
+            }});
+            pod["metadata"]["annotations"]["remora.dev/inject"] = json!("a");
+            pods.push((format!("containers have {has}, the sidecar wants {wants}"), pod));
+        }
+    }
+    pods
+}
+
+fn by_the_code(pod: &Value) -> anyhow::Result<Becomes> {
+    let config = Config {
+        sidecar_image: format!("{REPOSITORY}:{TAG}"),
+        sidecar_pull_policy: "IfNotPresent".to_owned(),
+        own_namespace: "remora-system".to_owned(),
+    };
+    Ok(match decide(pod, &Place::new(NAMESPACE), &config) {
+        Decision::Skip(reason) => {
+            Becomes::Pod { pod: pod.clone(), warnings: reason.warning().map(str::to_owned).into_iter().collect() }
+        }
+        Decision::Deny(refusal) => Becomes::Refused(refusal.to_string()),
+        Decision::Inject(plan) => {
+            let mut patched = pod.clone();
+            json_patch::patch(&mut patched, &patch(pod, &plan))?;
+            Becomes::Pod { pod: patched, warnings: plan.warnings().to_vec() }
+        }
+    })
+}

@@ -1,0 +1,61 @@
+//! The chart's admission policies are those of the code.
+//!
+//! `REMORA_REWRITE=1 cargo test -p remora-operator --test policy` writes them anew. What they do to pods is held to the webhook
+//! on a cluster: `e2e/tests/exclusive/policy.rs`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::{fs, path::Path};
+
+use remora_operator::inject::{Config, policy};
+use serde::Serialize;
+
+const TEMPLATE: &str = "charts/remora/templates/_policy.tpl";
+const IMAGE: &str = "{{ include \"remora.image\" (list . .Values.image.sidecar) }}";
+const PULL_POLICY: &str = "{{ .Values.image.sidecar.pullPolicy }}";
+
+/// Values of the chart, where the operator's command line has them.
+fn config() -> Config {
+    Config {
+        sidecar_image: IMAGE.to_owned(),
+        sidecar_pull_policy: PULL_POLICY.to_owned(),
+        own_namespace: "{{ .Release.Namespace }}".to_owned(),
+    }
+}
+
+fn template() -> String {
+    let policy = policy(&config()).unwrap();
+    let mut text = "{{/* Generated: REMORA_REWRITE=1 cargo test -p remora-operator --test policy */}}\n".to_owned();
+    let mut define = |name: &str, yaml: String| {
+        text.push_str(&format!("{{{{- define \"remora.policy.{name}\" -}}}}\n{yaml}{{{{- end }}}}\n"));
+    };
+    fn yaml(value: &impl Serialize) -> String {
+        serde_yaml::to_string(value).unwrap()
+    }
+    define("variables", yaml(&policy.variables));
+    define("plan", yaml(&policy.plan));
+    define("patch", format!("{}\n", policy.patch));
+    define("refusals", yaml(&policy.refusals));
+    define("warnings", yaml(&policy.warnings));
+    define("slots", format!("{}\n", policy.slots));
+    text
+}
+
+#[test]
+fn the_charts_policies_are_those_of_the_code() {
+    let expected = template();
+    let actions = expected.replace("{{- define \"remora.policy.", "").replace("{{- end }}", "").replace("{{/*", "");
+    assert_eq!(
+        actions.replace(IMAGE, "").replace(PULL_POLICY, "").find("{{"),
+        None,
+        "Helm would read more than its own"
+    );
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(TEMPLATE);
+    if std::env::var_os("REMORA_REWRITE").is_some() {
+        fs::write(&path, &expected).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&path).unwrap_or_default() == expected,
+        "{TEMPLATE} is not what the code says: run REMORA_REWRITE=1 cargo test -p remora-operator --test policy, and commit it"
+    );
+}

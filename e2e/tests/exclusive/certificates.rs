@@ -50,7 +50,7 @@ async fn metrics(case: &Case) -> anyhow::Result<Vec<String>> {
 }
 
 /// When the certificate of each replica expires.
-async fn expiries(case: &Case) -> anyhow::Result<Vec<String>> {
+pub(super) async fn expiries(case: &Case) -> anyhow::Result<Vec<String>> {
     let key = "remora_webhook_certificate_expiry_timestamp_seconds ";
     let texts = metrics(case).await?;
     let value = |text: &String| text.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned);

@@ -10,6 +10,7 @@ mod absent;
 mod audit;
 mod bystander;
 mod certificates;
+mod given_certificate;
 mod golden;
 mod handover;
 mod policy;

@@ -73,6 +73,9 @@
 //! | columns | 128 | what a slot's value says of a block: see below |
 //! | marks | 24 | a value (8), the segments that are left at it (8), and those left between it and the next (8) |
 //! | listed | 20 | the hash of a member of sets (12), the segments that are left with it (8); sorted within a column |
+//! | joints | 32 | up to 64 patterns as one automaton, a bit each: offset and length in *programs*, first and number of rows in *finds* and in *wants*, those that are looked for in numbers, too (8) |
+//! | finds | 16 | by state: the patterns that are found when it is reached (8), and when the text ends in it (8) |
+//! | wants | 32 | what a segment wants: any of these patterns to be found (8), or any of these not to be (8), its bit (8), 1 if it wants neither of it (8) |
 //! | targets | 4 | feature (2), and the rank of this segment's override among those of the feature (2) |
 //! | ranked | 24 | the overrides of one feature, strongest first: segment, context, Flagsmith's whole object with a comma (span; empty where there are variants; those of one segment follow each other), and by how much its digest differs from the default's (8) |
 //! | code | 40 | operator (1), flags (1), slot (2), next if true, next if false, operand, left (8), right (8), text (span) |
@@ -82,7 +85,7 @@
 //! | big integers | 12 | 1 if it is below zero, digits (span) |
 //! | members | 12 | the hash of a member, sorted within a set |
 //! | patterns | 12 | kind (automaton 0, backtracking 1), offset and length in *programs* |
-//! | programs | bytes | regular expressions |
+//! | programs | bytes | automata of *joints*, then those and the programs of *patterns* |
 //! | keys | 20 | hash of an API key (16), role (client 0, server 1) |
 //! | origin | 20 | one row: environment's name, client key, flags (hide disabled flags 1; without identity: segments that need none 2, all segments 4; the document is served 8; to OpenFeature, booleans answer whether they are enabled 16, disabled flags their value 32, and texts that are JSON objects are objects 64; in the second byte one more than the leading hash bits that choose the overrides file, 0: the core has them all) |
 //! | literals | 8 | constants that conditions read, as JSON (span) |
@@ -90,13 +93,24 @@
 //! | overrides | bytes | an overrides file with all of them, also where there are none; empty: they do not fit, and are in files of their own |
 //!
 //! The *index* answers what segments ask of single slots: every condition, list of alternatives or exclusion that must hold
-//! of one slot whatever else does, except for substrings, patterns, moduli, percentages, long sets, and numbers and versions
-//! that are not small. To a segment belongs who is left in all columns of its block, and is accepted by its program, which
-//! has the rest. A column is, each a word with a bit a segment unless said otherwise, what is left where the slot is not
-//! set; where it is false; true; not a number; a text that is no version; then four times what is left below the first
-//! mark, and first and number (4 each) of the *marks*: of texts (point: a span), versions (21 bits a number), integers,
-//! floats; then what is left with a value that is in no set, and first and number in *listed*; then the slot (4) and
-//! nothing (4). For a text that is what texts, versions and sets leave, for an integer what integers and sets do.
+//! of one slot whatever else does, except for moduli, percentages, sets of more than 64 members, patterns that need
+//! backtracking or are too many for one automaton, and numbers and versions that are not small. To a segment belongs who
+//! is left in all columns of its block, and is accepted by its program, which has the rest. A column is, each a word with
+//! a bit a segment unless said otherwise:
+//!
+//! | bytes | what is left |
+//! |---|---|
+//! | 8, 8, 8 | where the slot is not set; where it is `false`; where it is `true` |
+//! | 8, 8 | where it is not a number (NaN); where it is a text that is no version |
+//! | 8, 4, 4 | below the first *mark* of texts (their point is a span), and the first and the number of those marks |
+//! | 8, 4, 4 | the same of versions (21 bits a number) |
+//! | 8, 4, 4 | the same of integers |
+//! | 8, 4, 4 | the same of floats |
+//! | 8, 4, 4 | where it is in no set, and the first and the number of rows in *listed* |
+//! | 4, 4 | the slot; one more than the row in *joints*, or zero |
+//!
+//! What is left is what all look-ups leave that the value's type has: texts, versions, sets and patterns for a text;
+//! integers, sets and patterns for an integer; floats and patterns for a float.
 //!
 //! A program begins at its segment's entry. Where to go on is a row of *code* with a greater number, or 2³²−1: the subject
 //! belongs to the segment, or 2³²−2: it does not. The operators, from 0: `EQUAL`, `NOT_EQUAL`, `GREATER_THAN`,

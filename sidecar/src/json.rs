@@ -285,6 +285,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline(always)]
     fn string(&mut self) -> Result<Text<'a>, Malformed> {
         let start = self.at + 1;
         let end = start + plain(self.text.as_bytes().get(start..).unwrap_or_default());

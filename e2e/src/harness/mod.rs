@@ -22,6 +22,7 @@
 mod applications;
 mod case;
 mod cluster;
+mod commands;
 mod documents;
 mod dump;
 mod nested;
@@ -36,8 +37,9 @@ mod workload;
 
 pub use case::{Case, alone_in_namespace, with_namespace};
 pub use cluster::{Cluster, SYSTEM, say};
+pub use commands::{Command, documented, root};
 pub use documents::storefront;
-pub use nested::forget_package;
+pub use nested::{forget_package, program};
 pub use pod_http::{Answer, PodPort};
 pub use release::Release;
 pub use shared_upstream::SharedUpstream;

@@ -1,6 +1,10 @@
 //! Cargo, run by a test that cargo runs.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
+
+use anyhow::Context as _;
 
 /// Takes from a command what cargo tells a test of its own package: a cargo that is run with it would see other
 /// circumstances than one that is run by hand, and build some crates anew (ring, and all that stand on it), each time.
@@ -12,4 +16,32 @@ pub fn forget_package(command: &mut Command) -> &mut Command {
         }
     }
     command
+}
+
+/// A program of the workspace, built as this test was.
+///
+/// # Errors
+///
+/// When it does not build; cargo has said why.
+pub fn program(name: &str) -> anyhow::Result<PathBuf> {
+    static BUILT: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| build().map_err(|error| format!("{error:#}")));
+    let path = BUILT.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?.join(name);
+    anyhow::ensure!(path.is_file(), "cargo built {name}, but it is not at {}", path.display());
+    Ok(path)
+}
+
+/// Builds the programs, and tells where they are.
+fn build() -> anyhow::Result<PathBuf> {
+    let test = std::env::current_exe()?;
+    let directory = test.parent().and_then(Path::parent).context("a test is in target/PROFILE/deps")?;
+    let profile = directory.file_name().and_then(|name| name.to_str()).context("a profile has a name")?;
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--quiet"]);
+    cargo.args(std::env::var("CARGO_FLAGS").unwrap_or_default().split_whitespace());
+    cargo.args(["-p", "remora-operator", "-p", "remora-sidecar", "--bins"]);
+    cargo.args(["--profile", if profile == "debug" { "dev" } else { profile }, "--target-dir"]);
+    cargo.arg(directory.parent().context("a profile is in target")?);
+    let status = forget_package(&mut cargo).status()?;
+    anyhow::ensure!(status.success(), "remora-operator and remora-sidecar could not be built: see above");
+    Ok(directory.to_owned())
 }

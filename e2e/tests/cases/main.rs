@@ -9,6 +9,7 @@
 mod admission;
 mod bounds;
 mod canary;
+mod commands;
 mod demo_path;
 mod document;
 mod environments;

@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use remora_e2e::harness::forget_package;
+use remora_e2e::harness::program;
 use reqwest::header::{HeaderMap, HeaderName};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -22,29 +21,9 @@ pub(crate) fn document() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/document.json")
 }
 
-/// A program of the workspace, built as this test was.
-fn program(name: &str) -> PathBuf {
-    static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
-        let test = std::env::current_exe().unwrap();
-        let directory = test.parent().and_then(Path::parent).expect("a test is in target/PROFILE/deps").to_owned();
-        let profile = directory.file_name().and_then(|name| name.to_str()).expect("a profile has a name");
-        let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--quiet"]);
-        cargo.args(std::env::var("CARGO_FLAGS").unwrap_or_default().split_whitespace());
-        cargo.args(["-p", "remora-operator", "-p", "remora-sidecar", "--bins"]);
-        cargo.args(["--profile", if profile == "debug" { "dev" } else { profile }, "--target-dir"]);
-        let status = forget_package(&mut cargo).arg(directory.parent().expect("a profile is in target")).status();
-        assert!(status.unwrap().success(), "remora-operator and remora-sidecar could not be built: see above");
-        directory
-    });
-    let path = BUILT.join(name);
-    assert!(path.is_file(), "cargo built {name}, but it is not at {}", path.display());
-    path
-}
-
 /// Compiles a document to where a sidecar serves it from.
 async fn compile(expected: &Expected, document: &Path, directory: &Path, choices: &[&str]) {
-    let mut compile = Command::new(program("remora-operator"));
+    let mut compile = Command::new(program("remora-operator").unwrap());
     compile.args(["compile", "--name", "production", "--environment-key", expected.key(Role::Server)]);
     compile.arg("--environment-document").args(choices);
     compile.arg("--document").arg(document).arg("--output").arg(directory);
@@ -84,7 +63,7 @@ impl Sidecar {
         let directory = std::env::temp_dir().join(name);
         compile(expected, &document(), &directory, choices).await;
 
-        let mut serve = Command::new(program("remora-sidecar"));
+        let mut serve = Command::new(program("remora-sidecar").unwrap());
         serve.arg("--snapshots").arg(&directory).args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
         let mut child = serve.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();

@@ -1,0 +1,87 @@
+//! Whatever command a document tells people, it is tried: those about a cluster by the cases on one, all others here.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that panics has failed, as it should"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use remora_e2e::harness::{documented, program, root};
+
+/// Directories with the demo's document, as it is and changed.
+struct Snapshots(PathBuf);
+
+impl Snapshots {
+    fn new() -> Snapshots {
+        let place = std::env::temp_dir().join(format!("remora-documentation-{}", std::process::id()));
+        std::fs::create_dir(&place).unwrap();
+        let document = std::fs::read_to_string(root().join("e2e/demo/document.json")).unwrap();
+        for (name, document) in [("A", document.clone()), ("B", document.replace("classic", "express"))] {
+            let path = place.join(name).with_extension("json");
+            std::fs::write(&path, document).unwrap();
+            let mut compile = Command::new(program("remora-operator").unwrap());
+            let output =
+                compile.arg("compile").arg("--document").arg(path).arg("--output").arg(place.join(name)).output();
+            assert!(output.unwrap().status.success());
+        }
+        Snapshots(place)
+    }
+}
+
+impl Drop for Snapshots {
+    fn drop(&mut self) {
+        // What is left there is not worth another failure.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a command at the root of the repository, and tells what it said.
+fn run(command: &str, path: &Path) -> String {
+    let path = format!("{}:{}", path.display(), std::env::var("PATH").unwrap());
+    let output = Command::new("bash").args(["-euc", command]).current_dir(root()).env("PATH", path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{command}: {said}{}", String::from_utf8_lossy(&output.stderr));
+    said
+}
+
+#[test]
+fn every_command_is_tried() {
+    let programs = program("remora-operator").unwrap().parent().unwrap().to_owned();
+    let snapshots = Snapshots::new();
+    let place = |name: &str| format!(" {}", snapshots.0.join(name).display());
+    let help = run("make help", &programs);
+    let commands = documented().unwrap();
+    for command in &commands {
+        let text = command.text.as_str();
+        match command.program() {
+            // By tests/cases/commands.rs.
+            "kubectl" | "helm" => {}
+            "make" => {
+                // Most take minutes, and some of them are what runs this: that make knows them has to do.
+                run(&format!("make --dry-run {}", &text["make ".len()..]), &programs);
+                assert!(
+                    text == "make help"
+                        || help.contains(&format!("\n  {text} "))
+                        || help.starts_with(&format!("  {text} ")),
+                    "{text} is not in:\n{help}"
+                );
+            }
+            "remora-operator" => {
+                let text = text.replace(" DIR", &place("A")).replace(" A B", &[place("A"), place("B")].concat());
+                assert!(!run(&text, &programs).is_empty(), "{text}");
+            }
+            "source" => {
+                run(text, &programs);
+            }
+            "cargo" => {
+                let (_, test) = text.split_once("cargo test -p remora-e2e --test ").unwrap_or_else(|| panic!("{text}"));
+                assert!(root().join("e2e/tests").join(test).join("main.rs").is_file(), "{text}");
+            }
+            _ => panic!("{}: nobody tries {text}: say here how", command.document),
+        }
+    }
+    assert!(commands.len() > 20, "{commands:?}");
+}

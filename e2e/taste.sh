@@ -33,5 +33,9 @@ Flags are on http://127.0.0.1:$port until Ctrl-C. Flagsmith's dialect, and OpenF
   curl -H 'X-Environment-Key: ${key:-YOUR-CLIENT-KEY}' http://127.0.0.1:$port/api/v1/flags/
   curl -d '{"context": {"targetingKey": "alice", "plan": "pro"}}' http://127.0.0.1:$port/ofrep/v1/evaluate/flags
 
+And why they are what they are for somebody:
+
+  $built/remora-operator explain $snapshots --identifier alice --trait plan=pro
+
 EOF
 wait "$sidecar"

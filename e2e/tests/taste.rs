@@ -39,11 +39,17 @@ fn what_it_prints_gets_flags() {
     let mut printed = BufReader::new(taste.stdout.take().unwrap()).lines();
     let mut lines = Vec::new();
     let mut curls = Vec::new();
-    while curls.len() < 2 {
+    let mut explain = None;
+    while explain.is_none() {
         let line = printed.next().unwrap_or_else(|| panic!("it ended: {lines:#?}")).unwrap();
         curls.extend(line.trim().starts_with("curl ").then(|| line.trim().to_owned()));
+        explain = line.contains("remora-operator explain ").then(|| line.trim().to_owned());
         lines.push(line);
     }
+    assert_eq!(curls.len(), 2, "{lines:#?}");
+    let output = Command::new("bash").args(["-c", &explain.unwrap()]).current_dir(&root).output().unwrap();
+    let why = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && why.contains("banner"), "{why}{}", String::from_utf8_lossy(&output.stderr));
     let answers: Vec<Value> = curls
         .iter()
         .map(|curl| {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
@@ -56,7 +57,19 @@ impl Release {
         for (name, value) in more.as_object().into_iter().flatten() {
             values[name] = value.clone();
         }
-        self.helm(&["upgrade", "--install", NAME, &CHART, "--wait", "--timeout", "2m", "--values", "-"], &values).await
+        self.helm(&["upgrade", "--install", NAME, &CHART, "--wait", "--timeout", "2m", "--values", "-"], &values)
+            .await?;
+        // Helm is content with one replica, and those of before answer while they end: with the values of before.
+        let cluster = &self.cluster;
+        eventually("only what was installed now runs", CAP, async || {
+            let deployments: Api<Deployment> = Api::namespaced(cluster.client.clone(), SYSTEM);
+            let deployments = deployments.list(&ListParams::default()).await?;
+            let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), SYSTEM);
+            let pods = pods.list_metadata(&ListParams::default()).await?;
+            let is_going = pods.items.iter().any(|pod| pod.metadata.deletion_timestamp.is_some());
+            Ok((!is_going && deployments.items.iter().all(is_rolled_out)).then_some(()))
+        })
+        .await
     }
 
     /// Uninstalls the release and waits until its objects are gone.
@@ -116,6 +129,17 @@ impl Release {
         );
         Ok(())
     }
+}
+
+/// Does every replica run as it should by now, and no other one?
+fn is_rolled_out(deployment: &Deployment) -> bool {
+    let wanted = deployment.spec.replicas;
+    deployment.status.as_ref().is_some_and(|status| {
+        status.observed_generation == deployment.metadata.generation
+            && [status.replicas, status.updated_replicas, status.available_replicas]
+                .iter()
+                .all(|count| *count == wanted)
+    })
 }
 
 static CHART: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {

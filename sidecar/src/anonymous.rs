@@ -32,7 +32,7 @@ fn read_echo(traits: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
             match reader.value()? {
                 Value::String(value) => value.decode_into(text),
                 Value::Number(Number::Integer(digits)) => text.push_str(digits),
-                Value::Number(Number::Float(value, _)) => remora_snapshot::write_float(value, text),
+                Value::Number(Number::Float(float)) => remora_snapshot::write_float(float.value(), text),
                 Value::Bool(value) => text.push_str(if value { "True" } else { "False" }),
                 Value::Null | Value::Array | Value::Object => null = true,
             }

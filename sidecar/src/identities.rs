@@ -7,15 +7,17 @@
 //! An identifier that is missing, null or empty is an anonymous identity, as with Flagsmith's API (its
 //! edge proxies refuse the first two, and evaluate the empty string as somebody's name).
 
-use remora_snapshot::{Snapshot, Subject, TraitValue};
+#[cfg(test)]
+pub(crate) mod tests;
+mod traits;
+
+use remora_snapshot::{Snapshot, Subject};
 
 use crate::anonymous::anonymous;
 use crate::assignment::Assignment;
-use crate::json::{self, Malformed, Number, Reader, Text, Value};
-use crate::numbers;
-
-/// The longest string that a trait may have, in characters, as Flagsmith has it.
-const MAX_TRAIT_CHARACTERS: usize = 2000;
+use crate::json::{self, Malformed, Reader, Text, Value};
+use traits::read_traits;
+pub(crate) use traits::trait_value;
 
 /// What is kept from request to request, so that a request allocates nothing.
 #[derive(Default)]
@@ -117,7 +119,7 @@ pub(crate) fn answer_body<B: AsRef<[u8]>>(
     desk: &mut Desk,
     out: &mut Vec<u8>,
 ) -> Result<Assignment, Refused> {
-    let identifier = read(body, snapshot, desk)?;
+    let identifier = read::<true, B>(body, snapshot, desk)?;
     out.extend_from_slice(br#"{"identifier":"#);
     match identifier.filter(|identifier| !identifier.is_empty()) {
         Some(identifier) => {
@@ -170,8 +172,8 @@ fn write_flags<B: AsRef<[u8]>>(
     assignment
 }
 
-/// Reads the body: the traits go to the subject and to the echo, the identifier is returned.
-fn read<'a, B: AsRef<[u8]>>(
+/// Reads the body, ahead where it can: the traits go to the subject and to the echo, the identifier is returned.
+fn read<'a, const AHEAD: bool, B: AsRef<[u8]>>(
     body: &'a [u8],
     snapshot: &Snapshot<B>,
     desk: &mut Desk,
@@ -195,124 +197,11 @@ fn read<'a, B: AsRef<[u8]>>(
         } else if name.is("traits") {
             desk.subject.clear();
             desk.echo.clear();
-            read_traits(&mut reader, snapshot, desk)?;
+            read_traits::<AHEAD, B>(&mut reader, snapshot, desk)?;
         } else {
             reader.value()?;
         }
     }
     reader.finish()?;
     Ok(identifier)
-}
-
-fn read_traits<B: AsRef<[u8]>>(
-    reader: &mut Reader<'_>,
-    snapshot: &Snapshot<B>,
-    desk: &mut Desk,
-) -> Result<(), Refused> {
-    let Some(mut items) = reader.enter_array() else {
-        reader.value()?;
-        return Err(Refused::Invalid(Place::Member("traits"), Complaint::NotAList));
-    };
-    let mut index = 0;
-    desk.echo.push(b'[');
-    while reader.next_item(&mut items)? {
-        let (key, value) = match reader.pair("trait_key", "trait_value") {
-            Some((key, value)) => (key, checked(value, index, desk)?),
-            None => read_trait(reader, index, desk)?,
-        };
-        if index > 0 {
-            desk.echo.push(b',');
-        }
-        desk.echo.extend_from_slice(br#"{"trait_key":"#);
-        json::write_text(key, &mut desk.name, &mut desk.echo);
-        desk.echo.extend_from_slice(br#","trait_value":"#);
-        write_value(value, &mut desk.text, &mut desk.echo);
-        desk.echo.push(b'}');
-        let value = trait_value(value, &mut desk.text);
-        snapshot.set_trait(&mut desk.subject, key.decode(&mut desk.name), value);
-        index += 1;
-    }
-    desk.echo.push(b']');
-    Ok(())
-}
-
-fn read_trait<'a>(reader: &mut Reader<'a>, index: usize, desk: &mut Desk) -> Result<(Text<'a>, Value<'a>), Refused> {
-    let mut key = None;
-    let mut value = Value::Null;
-    let Some(mut members) = reader.enter_object() else {
-        reader.value()?;
-        return Err(Refused::Invalid(Place::Trait(index), Complaint::NotAnObject));
-    };
-    while let Some(name) = reader.next_member(&mut members)? {
-        if name.is("trait_key") {
-            key = match reader.value()? {
-                Value::String(text) => Some(text),
-                _ => {
-                    let place = Place::TraitMember(index, "trait_key");
-                    return Err(Refused::Invalid(place, Complaint::NotAString));
-                }
-            };
-        } else if name.is("trait_value") {
-            value = checked(reader.value()?, index, desk)?;
-        } else {
-            reader.value()?;
-        }
-    }
-    match key {
-        Some(key) => Ok((key, value)),
-        None => Err(Refused::Invalid(Place::TraitMember(index, "trait_key"), Complaint::Missing)),
-    }
-}
-
-fn checked<'a>(value: Value<'a>, index: usize, desk: &mut Desk) -> Result<Value<'a>, Refused> {
-    let complaint = match value {
-        Value::Array | Value::Object => Complaint::NotAScalar,
-        Value::String(text) if text.is_longer_than(MAX_TRAIT_CHARACTERS, &mut desk.text) => Complaint::TooLong,
-        _ => return Ok(value),
-    };
-    Err(Refused::Invalid(Place::TraitMember(index, "trait_value"), complaint))
-}
-
-fn write_value(value: Value<'_>, scratch: &mut String, out: &mut Vec<u8>) {
-    match value {
-        Value::Bool(true) => out.extend_from_slice(b"true"),
-        Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Number(Number::Integer(digits)) => out.extend_from_slice(digits.as_bytes()),
-        Value::Number(Number::Float(value, token)) => numbers::write_again(token, value, out),
-        Value::String(text) => json::write_text(text, scratch, out),
-        Value::Null | Value::Array | Value::Object => out.extend_from_slice(b"null"),
-    }
-}
-
-/// A value of the body as the snapshot wants it. Lists and objects are not set.
-pub(crate) fn trait_value<'s, 'a: 's>(value: Value<'a>, scratch: &'s mut String) -> TraitValue<'s> {
-    match value {
-        Value::Bool(value) => TraitValue::Bool(value),
-        Value::Number(Number::Integer(digits)) => TraitValue::Integer(digits),
-        Value::Number(Number::Float(value, _)) => TraitValue::Float(value),
-        Value::String(text) => TraitValue::String(text.decode(scratch)),
-        Value::Null | Value::Array | Value::Object => TraitValue::Null,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refusals_name_their_place() {
-        let write = |refused: Refused| {
-            let mut out = Vec::new();
-            refused.write(&mut out);
-            String::from_utf8(out).unwrap()
-        };
-        assert_eq!(
-            write(Refused::Invalid(Place::TraitMember(3, "trait_key"), Complaint::Missing)),
-            r#"{"detail":[{"type":"missing","loc":["body","traits",3,"trait_key"],"msg":"Field required","input":null}]}"#
-        );
-        assert_eq!(
-            write(Refused::Malformed(Malformed { at: 7, problem: "expected a value" })),
-            r#"{"detail":[{"type":"json_invalid","loc":["body",7],"msg":"JSON decode error","input":{},"ctx":{"error":"expected a value"}}]}"#
-        );
-    }
 }

@@ -4,6 +4,7 @@
 //! and only into a buffer that the caller keeps. Depth is bounded, because skipping counts brackets
 //! instead of recursing; members may repeat, and which of them counts is the caller's to say.
 
+pub(crate) mod ahead;
 mod text;
 
 #[cfg(test)]
@@ -40,8 +41,25 @@ impl fmt::Display for Malformed {
 pub(crate) enum Number<'a> {
     /// Without fraction and exponent, of any size.
     Integer(&'a str),
-    /// With one of them; finite. And as it stands in the body.
-    Float(f64, &'a str),
+    /// With one of them; finite.
+    Float(Float<'a>),
+}
+
+/// A number that is a double, as it stands in the body.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Float<'a>(&'a str);
+
+impl<'a> Float<'a> {
+    /// The token.
+    pub(crate) fn token(self) -> &'a str {
+        self.0
+    }
+
+    /// The number. Reading it is work, which is not done before somebody asks.
+    pub(crate) fn value(self) -> f64 {
+        // There is always one: the reader has seen to that.
+        self.0.parse().unwrap_or_default()
+    }
 }
 
 /// A value, as far as it is read: what is inside of lists and objects has been skipped.
@@ -154,57 +172,6 @@ impl<'a> Reader<'a> {
         }
         self.at += 1;
         Ok(Some(name))
-    }
-
-    /// Passes an object of a string and a scalar that have these names, which need no escapes, if it stands here as
-    /// serializers write it: in this order, without repetitions, with one space or none behind colons and commas. Else
-    /// nothing is passed, and whatever it is has to be read step by step.
-    #[inline(always)]
-    pub(crate) fn pair(&mut self, first: &str, second: &str) -> Option<(Text<'a>, Value<'a>)> {
-        let mut ahead = Reader { text: self.text, at: self.at };
-        ahead.space();
-        ahead.pass(b'{')?;
-        ahead.named(first)?;
-        let key = match ahead.byte() {
-            Some(b'"') => ahead.string().ok()?,
-            _ => return None,
-        };
-        ahead.pass(b',')?;
-        ahead.space();
-        ahead.named(second)?;
-        let value = match ahead.byte() {
-            Some(b'"') => Value::String(ahead.string().ok()?),
-            _ => ahead.scalar().ok()?,
-        };
-        ahead.pass(b'}')?;
-        self.at = ahead.at;
-        Some((key, value))
-    }
-
-    /// Passes this string, if it is what comes next.
-    #[inline(always)]
-    fn guessed(&mut self, guess: &str) -> Option<()> {
-        let rest = self.rest().strip_prefix(b"\"")?.strip_prefix(guess.as_bytes())?;
-        rest.starts_with(b"\"").then(|| self.at += guess.len() + 2)
-    }
-
-    /// Passes a member's name in its quotes, and a colon.
-    #[inline(always)]
-    fn named(&mut self, name: &str) -> Option<()> {
-        self.guessed(name)?;
-        self.pass(b':')?;
-        self.space();
-        Some(())
-    }
-
-    #[inline(always)]
-    fn pass(&mut self, byte: u8) -> Option<()> {
-        (self.byte() == Some(byte)).then(|| self.at += 1)
-    }
-
-    #[inline(always)]
-    fn space(&mut self) {
-        self.at += usize::from(self.byte() == Some(b' '));
     }
 
     /// Reads any value; what is in a list or an object is checked and skipped.
@@ -385,13 +352,11 @@ impl<'a> Reader<'a> {
             // There is no integer minus zero; Python reads it as zero, and says so in its echo.
             return Ok(Number::Integer(if token == "-0" { "0" } else { token }));
         }
-        match token.parse::<f64>() {
-            Ok(value) if value.is_finite() => Ok(Number::Float(value, token)),
-            _ => {
-                self.at = start;
-                self.fail("a number beyond the range of a double")
-            }
+        if !Float(token).value().is_finite() {
+            self.at = start;
+            return self.fail("a number beyond the range of a double");
         }
+        Ok(Number::Float(Float(token)))
     }
 
     fn digits(&mut self) -> Result<(), Malformed> {

@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use crate::json::Float;
+
 /// Appends a finite number as the edge proxy's serializer writes it: the shortest digits that read
 /// back as the same number, without exponent from `1e-5` up to below `1e16`.
 pub(crate) fn write_json(value: f64, out: &mut Vec<u8>) {
@@ -9,19 +11,23 @@ pub(crate) fn write_json(value: f64, out: &mut Vec<u8>) {
     let _ = if (1e-5..1e-4).contains(&value.abs()) { write!(out, "{value}") } else { write!(out, "{value:?}") };
 }
 
-/// The same of a number that came as this token, which mostly is that form already.
-pub(crate) fn write_again(token: &str, value: f64, out: &mut Vec<u8>) {
-    if is_shortest(token) { out.extend_from_slice(token.as_bytes()) } else { write_json(value, out) }
+/// The same of a number that came, mostly in that form already.
+pub(crate) fn write_again(float: Float<'_>, out: &mut Vec<u8>) {
+    let token = float.token();
+    match token.strip_prefix('-').unwrap_or(token).split_once('.') {
+        Some((whole, fraction)) if is_shortest(whole, fraction) => out.extend_from_slice(token.as_bytes()),
+        _ => write_json(float.value(), out),
+    }
 }
 
-/// Is a JSON number the shortest form of itself? With up to 15 digits no shorter one reads back as the same `f64`, unless
-/// zeros stand at its end; where there is no exponent and it is not nearly zero, the form has none either.
-fn is_shortest(token: &str) -> bool {
-    let digits = token.strip_prefix('-').unwrap_or(token);
-    let Some((whole, fraction)) = digits.split_once('.') else { return false };
-    digits.len() <= 16
+/// Is a JSON number the shortest form of itself, if nothing but digits is behind its point? With up to 15 digits no
+/// shorter one reads back as the same `f64`, unless zeros stand at its end; where there is no exponent and it is not nearly
+/// zero, the form has none either.
+#[inline(always)]
+pub(crate) fn is_shortest(whole: &str, fraction: &str) -> bool {
+    whole.len() + fraction.len() <= 15
         && fraction.bytes().all(|byte| byte.is_ascii_digit())
-        && (fraction == "0" || !fraction.ends_with('0'))
+        && (fraction == "0" || !fraction.ends_with("0"))
         && !(whole == "0" && fraction.starts_with("0000"))
 }
 
@@ -37,7 +43,7 @@ mod tests {
                 [".0", ".5", ".50", ".00", ".1", ".25", ".0001", ".00001", ".123456789012345", ".5e3", "e3", ""]
             {
                 let token = format!("{whole}{fraction}");
-                if is_shortest(&token) {
+                if token.trim_start_matches('-').split_once('.').is_some_and(|(whole, rest)| is_shortest(whole, rest)) {
                     taken += 1;
                     assert_eq!(json(token.parse().unwrap()), token);
                 }

@@ -78,6 +78,16 @@ pub(crate) fn read<B: AsRef<[u8]>>(
     desk: &mut Desk,
     tagged: Tagged,
 ) -> Result<u64, Refused> {
+    read_body::<true, B>(body, snapshot, desk, tagged)
+}
+
+/// Reads it, ahead where it can.
+fn read_body<const AHEAD: bool, B: AsRef<[u8]>>(
+    body: &[u8],
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+    tagged: Tagged,
+) -> Result<u64, Refused> {
     desk.subject.clear();
     desk.digests.clear();
     if body.is_empty() {
@@ -100,7 +110,7 @@ pub(crate) fn read<B: AsRef<[u8]>>(
         desk.subject.clear();
         desk.digests.clear();
         context = match reader.enter_object() {
-            Some(members) => read_context(&mut reader, members, snapshot, desk, tagged)?,
+            Some(members) => read_context::<AHEAD, B>(&mut reader, members, snapshot, desk, tagged)?,
             None => {
                 reader.value()?;
                 Err(Refused::Context("the context is not an object"))
@@ -112,7 +122,7 @@ pub(crate) fn read<B: AsRef<[u8]>>(
 }
 
 /// Reads to the end of the context, also where it is refused: that it is not JSON would come first.
-fn read_context<B: AsRef<[u8]>>(
+fn read_context<const AHEAD: bool, B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
     mut members: Group,
     snapshot: &Snapshot<B>,
@@ -121,9 +131,17 @@ fn read_context<B: AsRef<[u8]>>(
 ) -> Result<Result<u64, Refused>, Malformed> {
     let mut identifier = Ok(None);
     let mut nested = None;
-    while let Some(name) = reader.next_member(&mut members)? {
-        let place = reader.clone();
-        let value = reader.value()?;
+    loop {
+        let mut place = reader.clone();
+        let passed = if AHEAD { reader.pass_member(&mut members) } else { None };
+        let (name, value) = match passed {
+            Some(member) => member,
+            None => {
+                let Some(name) = reader.next_member(&mut members)? else { break };
+                place = reader.clone();
+                (name, reader.value()?)
+            }
+        };
         if name.is("targetingKey") {
             identifier = match value {
                 Value::String(text) => Ok(Some(text)),
@@ -169,7 +187,7 @@ fn take_trait<B: AsRef<[u8]>>(
         let turn = desk.digests.len();
         desk.digests.push(Digest { name: hash(name), turn, value: hash_value(value, &mut desk.text) });
     }
-    snapshot.set_trait(&mut desk.subject, name, trait_value(value, &mut desk.text));
+    snapshot.set_trait_with(&mut desk.subject, name, || trait_value(value, &mut desk.text));
 }
 
 fn hash(value: impl Hash) -> u64 {
@@ -183,7 +201,7 @@ fn hash_value(value: Value<'_>, scratch: &mut String) -> Option<u64> {
         Value::Null | Value::Array | Value::Object => None,
         Value::Bool(value) => Some(hash((1, value))),
         Value::Number(Number::Integer(digits)) => Some(hash((2, digits))),
-        Value::Number(Number::Float(value, _)) => Some(hash((3, value.to_bits()))),
+        Value::Number(Number::Float(float)) => Some(hash((3, float.value().to_bits()))),
         Value::String(text) => Some(hash((4, text.decode(scratch)))),
     }
 }
@@ -245,6 +263,7 @@ pub(crate) fn names_tag(header: &[u8], tag: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identities::tests::{Dice, snapshot};
 
     #[test]
     fn tags_are_recognised_in_every_form() {
@@ -275,6 +294,32 @@ mod tests {
         assert_ne!(of(&[("a", Some(1))]), of(&[("a", Some(2))]));
         assert_ne!(of(&[("a", Some(1))]), of(&[("b", Some(1))]));
         assert_ne!(of(&[]), digest("somebody else", &mut []));
+    }
+
+    #[test]
+    fn what_is_read_ahead_is_what_is_read_step_by_step() {
+        fn read_with<const AHEAD: bool>(body: &[u8], snapshot: &Snapshot<Vec<u8>>) -> Result<(u64, String), Refused> {
+            let mut desk = Desk::default();
+            let digest = read_body::<AHEAD, _>(body, snapshot, &mut desk, Tagged::Yes)?;
+            Ok((digest, format!("{:?}", desk.subject)))
+        }
+        let snapshot = snapshot();
+        let mut dice = Dice::new();
+        let (mut accepted, mut refused) = (0, 0);
+        for _ in 0..100_000 {
+            let [colon, comma] = dice.separators();
+            let mut members = vec![format!("\"targetingKey\"{colon}\"somebody\"")];
+            members.extend((0..dice.below(6)).map(|_| format!("{}{colon}{}", dice.name(), dice.value())));
+            let body = format!("{{\"context\"{colon}{{{}}}}}", members.join(comma));
+            let body = dice.damaged(body);
+            let ahead = read_with::<true>(&body, &snapshot);
+            assert_eq!(ahead, read_with::<false>(&body, &snapshot), "{}", String::from_utf8_lossy(&body));
+            match ahead {
+                Ok(_) => accepted += 1,
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(accepted > 10_000 && refused > 10_000, "{accepted}, {refused}");
     }
 
     #[test]

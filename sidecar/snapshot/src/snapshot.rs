@@ -164,11 +164,23 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
 
     /// Gives the subject a trait. The last of several with one name counts; traits that no condition reads cost nothing.
     pub fn set_trait(&self, subject: &mut Subject, key: &str, value: TraitValue<'_>) {
-        let view = self.view();
-        if let Some(slot) = view.slot_named(key.as_bytes()) {
-            subject.fit(view.slots.len());
-            subject.set(slot, value);
+        self.set_trait_with(subject, key, || value);
+    }
+
+    /// The same, where it is some work to tell the value: that is only done where a condition reads the trait.
+    pub fn set_trait_with<'v>(&self, subject: &mut Subject, key: &str, value: impl FnOnce() -> TraitValue<'v>) {
+        if let Some((slot, slots)) = self.slot_of(key) {
+            subject.fit(slots);
+            subject.set(slot, value());
         }
+    }
+
+    /// The slot of a trait that some condition reads, and how many there are. Not inlined: in a loop over traits the whole
+    /// view would be laid out before it.
+    #[inline(never)]
+    fn slot_of(&self, key: &str) -> Option<(u32, usize)> {
+        let view = self.view();
+        Some((view.slot_named(key.as_bytes())?, view.slots.len()))
     }
 
     /// Appends the JSON array of all flags for the subject, as Flagsmith's edge proxy writes it. Returns a digest of the

@@ -26,8 +26,8 @@ fn scalars() {
         value("123456789012345678901234567890"),
         Ok(Value::Number(Number::Integer("123456789012345678901234567890")))
     );
-    assert_eq!(value("2.0"), Ok(Value::Number(Number::Float(2.0, "2.0"))));
-    assert_eq!(value("1E-2"), Ok(Value::Number(Number::Float(0.01, "1E-2"))));
+    assert_eq!(value("2.0"), Ok(Value::Number(Number::Float(Float("2.0")))));
+    assert_eq!(value("1E-2"), Ok(Value::Number(Number::Float(Float("1E-2")))));
 }
 
 #[test]
@@ -171,41 +171,73 @@ fn damaged_bodies_are_judged_as_others_judge_them() {
 }
 
 #[test]
-fn a_pair_is_passed_as_serializers_write_it_or_not_at_all() {
-    let pair = |body: &str| {
+fn a_member_is_passed_as_serializers_write_it_or_not_at_all() {
+    fn passed(body: &str, first: bool) -> (Option<(Text<'_>, Value<'_>)>, usize) {
         let mut reader = Reader::new(body.as_bytes()).unwrap();
-        let pair = reader
-            .pair("key", "value")
-            .map(|(key, value)| (key.decode(&mut String::new()).to_owned(), format!("{value:?}")));
-        (pair, reader.at)
-    };
-    for (body, value) in [
-        (r#"{"key":"k","value":1}"#, Value::Number(Number::Integer("1"))),
-        (r#"{"key": "k", "value": 1}"#, Value::Number(Number::Integer("1"))),
-        (r#"{"key": "\u006b", "value": 1.5}"#, Value::Number(Number::Float(1.5, "1.5"))),
-        (r#"{"key":"k","value":null}"#, Value::Null),
-        (r#"{"key":"k", "value":"a b"}"#, Value::String(Text { raw: "a b", escaped: false })),
+        let member = reader.pass_member(&mut Group { first });
+        (member, reader.at)
+    }
+    let name = Text { raw: "näme", escaped: false };
+    for (token, value) in [
+        ("1", Value::Number(Number::Integer("1"))),
+        ("-12.5", Value::Number(Number::Float(Float("-12.5")))),
+        ("\"a b\"", Value::String(Text { raw: "a b", escaped: false })),
+        ("null", Value::Null),
+        ("true", Value::Bool(true)),
+        ("false", Value::Bool(false)),
     ] {
-        assert_eq!(pair(body), (Some(("k".to_owned(), format!("{value:?}"))), body.len()), "{body}");
-        assert_eq!(pair(&format!("{body},x")).1, body.len());
+        for colon in [":", ": "] {
+            let member = format!("\"näme\"{colon}{token}");
+            for end in [",", "}"] {
+                assert_eq!(passed(&format!("{member}{end}"), true), (Some((name, value)), member.len()));
+                for comma in [",", ", "] {
+                    let next = format!("{comma}{member}{end}");
+                    assert_eq!(passed(&next, false), (Some((name, value)), comma.len() + member.len()));
+                    assert_eq!(passed(&next, true), (None, 0));
+                }
+                assert_eq!(passed(&format!("{member}{end}"), false), (None, 0));
+            }
+            for end in ["", " ", "]", "e5,", ".5.", "x"] {
+                assert_eq!(passed(&format!("{member}{end}"), true), (None, 0), "{member}{end}");
+            }
+        }
     }
     for body in [
-        r#"{"value":1,"key":"k"}"#,
-        r#"{"key":"k"}"#,
-        r#"{"key":"k","value":1,"key":"l"}"#,
-        r#"{"key":"k","value":1 }"#,
-        r#"{ "key":"k","value":1}"#,
-        r#"{"key" :"k","value":1}"#,
-        r#"{"key":  "k","value":1}"#,
-        r#"{"key":"k","value":[1]}"#,
-        r#"{"key":1,"value":1}"#,
-        r#"{"key":"k","value":01}"#,
-        r#"{"keys":"k","value":1}"#,
-        r#"{"key":"k","value":1"#,
-        r#"{"key":"#,
-        "[",
         "",
+        "}",
+        "\"a",
+        "\"a\"",
+        "\"a\":",
+        "\"a\" :1,",
+        "\"a\":  1,",
+        "\"a\":[1],",
+        "\"a\":{},",
+        "\"\\n\":1,",
+        "\"a\":\"\\n\",",
+        "\"a\":01,",
+        "\"a\":-,",
+        "\"a\":1.,",
+        "\"a\":-0,",
+        "\"a\":1.0e5,",
+        "\"a\":1.50,",
+        "\"a\":nul,",
+        "\"a\":\"b,",
+        "a:1,",
     ] {
-        assert_eq!(pair(body), (None, 0), "{body}");
+        assert_eq!(passed(body, true), (None, 0), "{body}");
+    }
+}
+
+#[test]
+fn the_start_of_a_text_is_appended_whatever_its_length() {
+    let text = "0123456789".repeat(9);
+    for length in 0..=text.len() {
+        for from in [0, 50, 70] {
+            let mut out = b"before".to_vec();
+            let text = &text[from..];
+            ahead::append_start(text, length, &mut out);
+            let expected = text.get(..length).unwrap_or_default();
+            assert_eq!(String::from_utf8(out).unwrap(), format!("before{expected}"));
+        }
     }
 }

@@ -90,20 +90,30 @@ fn code_unit(text: &str) -> (u32, &str) {
 pub(super) fn plain(bytes: &[u8]) -> usize {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
-    // The usual tricks: the highest bit of the first byte that is below a value, or zero, is set; those of bytes
-    // above it may be as well.
-    let below = |word: u64, limit: u8| word.wrapping_sub(LOW * u64::from(limit)) & !word & HIGH;
-    let equal = |word: u64, byte: u8| below(word ^ (LOW * u64::from(byte)), 1);
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let found = below(word, 0x20) | equal(word, b'"') | equal(word, b'\\');
+    // The usual trick: of the first byte that is below a limit the highest bit is set; those of bytes above it may be as
+    // well, and those of bytes that had it are. Flipped by 2, a quote is next to the control characters, which stay below it.
+    let below = |word: u64, limit: u8| word.wrapping_sub(LOW * u64::from(limit));
+    let special = |word: u64| {
+        let low = below(word ^ (LOW * 2), b'"' ^ 2 | 1);
+        let backslash = below(word ^ (LOW * u64::from(b'\\')), 1);
+        (low | backslash) & !word & HIGH
+    };
+    let mut rest = bytes;
+    while let Some((word, after)) = rest.split_first_chunk() {
+        let found = special(u64::from_le_bytes(*word));
         if found != 0 {
-            return index * 8 + found.trailing_zeros() as usize / 8;
+            return bytes.len() - rest.len() + found.trailing_zeros() as usize / 8;
         }
+        rest = after;
     }
+    bytes.len() - rest.len() + plain_end(rest)
+}
+
+/// The same of the last few.
+#[cold]
+fn plain_end(bytes: &[u8]) -> usize {
     let special = |byte: &u8| *byte == b'"' || *byte == b'\\' || *byte < 0x20;
-    words.len() * 8 + rest.iter().position(special).unwrap_or(rest.len())
+    bytes.iter().position(special).unwrap_or(bytes.len())
 }
 
 /// Appends `text` as a JSON string: raw UTF-8, with the escapes that JSON demands and no others.

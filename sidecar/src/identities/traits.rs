@@ -1,0 +1,243 @@
+//! The list of traits: bound to the subject, and written again.
+
+use remora_snapshot::{Snapshot, TraitValue};
+
+use super::{Complaint, Desk, Place, Refused};
+use crate::json::ahead::{self, append_start};
+use crate::json::{self, Number, Reader, Text, Value};
+use crate::numbers;
+
+/// The longest string that a trait may have, in characters, as Flagsmith has it.
+const MAX_TRAIT_CHARACTERS: usize = 2000;
+
+/// What serializers put around a trait's name and value.
+struct Form {
+    open: &'static str,
+    between: &'static str,
+    comma: &'static str,
+}
+
+impl Form {
+    /// That of Python, or that of most others and of the echo.
+    const fn of(spaced: bool) -> Form {
+        match spaced {
+            true => Form { open: r#"{"trait_key": ""#, between: r#", "trait_value": "#, comma: ", " },
+            false => Form { open: r#"{"trait_key":""#, between: r#","trait_value":"#, comma: "," },
+        }
+    }
+}
+
+/// Reads the list, which has to be what comes next.
+pub(super) fn read_traits<const AHEAD: bool, B: AsRef<[u8]>>(
+    reader: &mut Reader<'_>,
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+) -> Result<(), Refused> {
+    let Some(mut items) = reader.enter_array() else {
+        reader.value()?;
+        return Err(Refused::Invalid(Place::Member("traits"), Complaint::NotAList));
+    };
+    let mut index = 0;
+    desk.echo.push(b'[');
+    while reader.next_item(&mut items)? {
+        let mut passed = 0;
+        if AHEAD {
+            passed = pass_traits::<true, B>(reader, snapshot, desk);
+            if passed == 0 {
+                passed = pass_traits::<false, B>(reader, snapshot, desk);
+            }
+        }
+        if passed == 0 {
+            take_trait(reader, index, snapshot, desk)?;
+            passed = 1;
+        }
+        index += passed;
+    }
+    match desk.echo.last_mut() {
+        Some(comma) if *comma == b',' => *comma = b']',
+        _ => desk.echo.push(b']'),
+    }
+    Ok(())
+}
+
+/// Takes traits as long as they have this form, and are written again as they stand; returns how many.
+#[inline(never)]
+fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
+    reader: &mut Reader<'_>,
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+) -> usize {
+    let (form, compact) = const { (Form::of(SPACED), Form::of(false)) };
+    let mut passed = 0;
+    let mut text = reader.ahead();
+    let mut behind = text;
+    while let Some(Passing { from_key, key, from_value, value, rest }) = pass_trait(&form, text) {
+        desk.echo.extend_from_slice(compact.open.as_bytes());
+        append_start(from_key, key.len() + 1, &mut desk.echo);
+        desk.echo.extend_from_slice(compact.between.as_bytes());
+        append_start(from_value, from_value.len() - rest.len(), &mut desk.echo);
+        desk.echo.push(b',');
+        snapshot.set_trait_with(&mut desk.subject, key, || trait_value(value, &mut desk.text));
+        passed += 1;
+        behind = rest;
+        let Some(next) = rest.strip_prefix(form.comma) else { break };
+        text = next;
+    }
+    reader.pass_to(behind);
+    passed
+}
+
+/// A trait that was passed.
+struct Passing<'a> {
+    /// The text from its name on.
+    from_key: &'a str,
+    key: &'a str,
+    /// The text from its value on.
+    from_value: &'a str,
+    value: Value<'a>,
+    rest: &'a str,
+}
+
+#[inline(always)]
+fn pass_trait<'a>(form: &Form, text: &'a str) -> Option<Passing<'a>> {
+    let from_key = text.strip_prefix(form.open)?;
+    let (key, on) = ahead::string(from_key)?;
+    let from_value = on.strip_prefix(form.between)?;
+    let (value, on) = ahead::scalar(from_value)?;
+    let rest = on.strip_prefix("}")?;
+    // Whether it is too long is for the one who counts.
+    (from_value.len() - rest.len() <= MAX_TRAIT_CHARACTERS).then_some(Passing {
+        from_key,
+        key,
+        from_value,
+        value,
+        rest,
+    })
+}
+
+/// Takes a trait, whatever it looks like.
+fn take_trait<B: AsRef<[u8]>>(
+    reader: &mut Reader<'_>,
+    index: usize,
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+) -> Result<(), Refused> {
+    let (key, value) = read_trait(reader, index, desk)?;
+    desk.echo.extend_from_slice(br#"{"trait_key":"#);
+    json::write_text(key, &mut desk.name, &mut desk.echo);
+    desk.echo.extend_from_slice(br#","trait_value":"#);
+    write_value(value, &mut desk.text, &mut desk.echo);
+    desk.echo.extend_from_slice(b"},");
+    let key = key.decode(&mut desk.name);
+    snapshot.set_trait_with(&mut desk.subject, key, || trait_value(value, &mut desk.text));
+    Ok(())
+}
+
+fn read_trait<'a>(reader: &mut Reader<'a>, index: usize, desk: &mut Desk) -> Result<(Text<'a>, Value<'a>), Refused> {
+    let mut key = None;
+    let mut value = Value::Null;
+    let Some(mut members) = reader.enter_object() else {
+        reader.value()?;
+        return Err(Refused::Invalid(Place::Trait(index), Complaint::NotAnObject));
+    };
+    while let Some(name) = reader.next_member(&mut members)? {
+        if name.is("trait_key") {
+            key = match reader.value()? {
+                Value::String(text) => Some(text),
+                _ => {
+                    let place = Place::TraitMember(index, "trait_key");
+                    return Err(Refused::Invalid(place, Complaint::NotAString));
+                }
+            };
+        } else if name.is("trait_value") {
+            value = checked(reader.value()?, index, desk)?;
+        } else {
+            reader.value()?;
+        }
+    }
+    match key {
+        Some(key) => Ok((key, value)),
+        None => Err(Refused::Invalid(Place::TraitMember(index, "trait_key"), Complaint::Missing)),
+    }
+}
+
+fn checked<'a>(value: Value<'a>, index: usize, desk: &mut Desk) -> Result<Value<'a>, Refused> {
+    let complaint = match value {
+        Value::Array | Value::Object => Complaint::NotAScalar,
+        Value::String(text) if text.is_longer_than(MAX_TRAIT_CHARACTERS, &mut desk.text) => Complaint::TooLong,
+        _ => return Ok(value),
+    };
+    Err(Refused::Invalid(Place::TraitMember(index, "trait_value"), complaint))
+}
+
+fn write_value(value: Value<'_>, scratch: &mut String, out: &mut Vec<u8>) {
+    match value {
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Number(Number::Integer(digits)) => out.extend_from_slice(digits.as_bytes()),
+        Value::Number(Number::Float(float)) => numbers::write_again(float, out),
+        Value::String(text) => json::write_text(text, scratch, out),
+        Value::Null | Value::Array | Value::Object => out.extend_from_slice(b"null"),
+    }
+}
+
+/// A value of the body as the snapshot wants it. Lists and objects are not set.
+pub(crate) fn trait_value<'s, 'a: 's>(value: Value<'a>, scratch: &'s mut String) -> TraitValue<'s> {
+    match value {
+        Value::Bool(value) => TraitValue::Bool(value),
+        Value::Number(Number::Integer(digits)) => TraitValue::Integer(digits),
+        Value::Number(Number::Float(float)) => TraitValue::Float(float.value()),
+        Value::String(text) => TraitValue::String(text.decode(scratch)),
+        Value::Null | Value::Array | Value::Object => TraitValue::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identities::tests::snapshot;
+
+    fn passed<const SPACED: bool>(text: &str) -> (usize, usize, String) {
+        let mut reader = Reader::new(text.as_bytes()).unwrap();
+        let mut desk = Desk::default();
+        let passed = pass_traits::<SPACED, _>(&mut reader, &snapshot(), &mut desk);
+        (passed, text.len() - reader.ahead().len(), String::from_utf8(desk.echo).unwrap())
+    }
+
+    #[test]
+    fn traits_are_passed_as_serializers_write_them_or_not_at_all() {
+        let compact = r#"{"trait_key":"plan","trait_value":"a"},{"trait_key":"länge","trait_value":-1.5}"#;
+        let spaced = r#"{"trait_key": "plan", "trait_value": "a"}, {"trait_key": "länge", "trait_value": -1.5}"#;
+        for end in ["]", ",", ", null]", " ,{}", ""] {
+            let echo = format!("{compact},");
+            assert_eq!(passed::<false>(&format!("{compact}{end}")), (2, compact.len(), echo.clone()), "{end}");
+            assert_eq!(passed::<true>(&format!("{spaced}{end}")), (2, spaced.len(), echo), "{end}");
+        }
+        assert_eq!(passed::<false>(spaced).0, 0);
+        assert_eq!(passed::<true>(compact).0, 0);
+        let long = "x".repeat(MAX_TRAIT_CHARACTERS + 1);
+        for text in [
+            r#"{"trait_value":1,"trait_key":"k"}"#,
+            r#"{"trait_key":"k"}"#,
+            r#"{"trait_key":"k","trait_value":1,"trait_key":"l"}"#,
+            r#"{"trait_key":"k","trait_value":1 }"#,
+            r#"{ "trait_key":"k","trait_value":1}"#,
+            r#" {"trait_key":"k","trait_value":1}"#,
+            r#"{"trait_key":"k","trait_value":[1]}"#,
+            r#"{"trait_key":"k\n","trait_value":1}"#,
+            r#"{"trait_key":"k","trait_value":"\n"}"#,
+            r#"{"trait_key":1,"trait_value":1}"#,
+            r#"{"trait_key":"k","trait_value":01}"#,
+            r#"{"trait_key":"k","trait_value":-0}"#,
+            r#"{"trait_key":"k","trait_value":1.50}"#,
+            r#"{"trait_key":"k","trait_value":1e5}"#,
+            r#"{"trait_key":"k","trait_value":1"#,
+            r#"{"trait_key":"#,
+            "]",
+            "",
+            &format!(r#"{{"trait_key":"k","trait_value":"{long}"}}"#),
+        ] {
+            assert_eq!(passed::<false>(text), (0, 0, String::new()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Reading ahead: what most bodies are made of is passed at a glance, by comparing it with what serializers write.
+//!
+//! Nothing is refused here. What looks different stays where it is, to be read step by step.
+
+use super::text::{Text, plain};
+use super::{Float, Group, Number, Reader, Value};
+use crate::numbers::is_shortest;
+
+impl<'a> Reader<'a> {
+    /// What has not been passed.
+    #[inline(always)]
+    pub(crate) fn ahead(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// Passes what was read ahead, up to this rest of it.
+    #[inline(always)]
+    pub(crate) fn pass_to(&mut self, rest: &'a str) {
+        self.at = self.text.len().saturating_sub(rest.len());
+    }
+
+    /// Passes the next member of an object, if its value is a scalar, and if all is as serializers write it: one space or
+    /// none behind colons and commas.
+    #[inline(always)]
+    pub(crate) fn pass_member(&mut self, group: &mut Group) -> Option<(Text<'a>, Value<'a>)> {
+        let text = self.ahead();
+        let text = if group.first { text } else { space(text.strip_prefix(",")?) };
+        let (raw, text) = string(text.strip_prefix("\"")?)?;
+        let (value, rest) = scalar(space(text.strip_prefix(":")?))?;
+        if !rest.starts_with([',', '}']) {
+            return None;
+        }
+        group.first = false;
+        self.pass_to(rest);
+        Some((Text { raw, escaped: false }, value))
+    }
+}
+
+#[inline(always)]
+fn space(text: &str) -> &str {
+    text.strip_prefix(" ").unwrap_or(text)
+}
+
+/// A string without escapes, from behind its opening quote; and what follows its closing one.
+#[inline(always)]
+pub(crate) fn string(text: &str) -> Option<(&str, &str)> {
+    let (string, rest) = text.split_at_checked(plain(text.as_bytes()))?;
+    Some((string, rest.strip_prefix("\"")?))
+}
+
+/// A scalar that is written again as it stands; and what follows it. If that is neither a comma nor a bracket, it was not
+/// the whole value.
+#[inline(always)]
+pub(crate) fn scalar(text: &str) -> Option<(Value<'_>, &str)> {
+    match text.as_bytes().first()? {
+        b'"' => {
+            let (raw, rest) = string(text.strip_prefix("\"")?)?;
+            Some((Value::String(Text { raw, escaped: false }), rest))
+        }
+        b't' => Some((Value::Bool(true), text.strip_prefix("true")?)),
+        b'f' => Some((Value::Bool(false), text.strip_prefix("false")?)),
+        b'n' => Some((Value::Null, text.strip_prefix("null")?)),
+        _ => {
+            let (number, rest) = number(text)?;
+            Some((Value::Number(number), rest))
+        }
+    }
+}
+
+#[inline(always)]
+fn number(text: &str) -> Option<(Number<'_>, &str)> {
+    let unsigned = text.strip_prefix("-").unwrap_or(text);
+    let (whole, rest) = digits(unsigned)?;
+    if whole.len() > 1 && whole.starts_with("0") {
+        return None;
+    }
+    let token = |rest: &str| text.get(..text.len() - rest.len());
+    let Some(rest) = rest.strip_prefix(".") else {
+        let token = token(rest)?;
+        // Of the length limit, and of a zero with a sign, the reader knows.
+        return (token.len() < 40 && token != "-0").then_some((Number::Integer(token), rest));
+    };
+    let (fraction, rest) = digits(rest)?;
+    if !is_shortest(whole, fraction) {
+        return None;
+    }
+    let token = token(rest)?;
+    Some((Number::Float(Float(token)), rest))
+}
+
+/// At least one.
+#[inline(always)]
+fn digits(text: &str) -> Option<(&str, &str)> {
+    let count = text.bytes().take_while(u8::is_ascii_digit).count();
+    text.split_at_checked(count).filter(|(digits, _)| !digits.is_empty())
+}
+
+/// Appends the first bytes of a text. Most pieces are short, and it goes on behind them: then they are copied in one move,
+/// and what came along is cut off.
+#[inline(always)]
+pub(crate) fn append_start(text: &str, length: usize, out: &mut Vec<u8>) {
+    match text.as_bytes().first_chunk::<32>() {
+        Some(chunk) if length <= chunk.len() => {
+            let end = out.len() + length;
+            out.extend_from_slice(chunk);
+            out.truncate(end);
+        }
+        _ => out.extend_from_slice(text.as_bytes().get(..length).unwrap_or_default()),
+    }
+}

@@ -34,7 +34,7 @@ unit: ## Run the tests that need no cluster
 	@$(PART) "tests without a cluster" cargo test $(CARGO_FLAGS) --workspace --exclude remora-e2e
 
 e2e: ## Run the tests that need a cluster
-	@$(PART) "tests on a cluster" e2e/cluster/with.sh --restore cargo test $(CARGO_FLAGS) -p remora-e2e --no-fail-fast -- --test-threads 6
+	@$(PART) "tests on a cluster" e2e/cluster/with.sh --restore e2e/cluster/previous.sh cargo test $(CARGO_FLAGS) -p remora-e2e --no-fail-fast -- --test-threads 6
 
 bench: ## Measure what Remora costs, beside bare hyper and Flagsmith's engine, and print the table
 	@$(PART) "what it costs" sidecar/benches/run.sh

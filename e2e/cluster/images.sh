@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Builds Remora's programs, packs them into images and gives them to the local cluster. Cargo decides what to build,
-# the images' digests what to load. Whoever has a container engine can use operator/Dockerfile and sidecar/Dockerfile.
+# images.sh [SOURCE TAG]
+# Builds Remora's programs, packs them into images and gives them to the local cluster; with SOURCE, the operator and the
+# sidecar of another version, whose source is there. Cargo decides what to build, the images' digests what to load. Whoever
+# has a container engine can use operator/Dockerfile and sidecar/Dockerfile.
 set -euo pipefail
+source=${1-} tag=${2:-dev}
 cd "$(dirname "$0")"
 . ./env.sh
 . ./say.sh
@@ -18,16 +21,24 @@ quick=(--profile local --config 'profile.local.inherits="release"' --config 'pro
 
 progress() { crates "$1"; }
 cd ../..
-built=$(realpath -m "${CARGO_TARGET_DIR:-target}")/$target
+build=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+built=$build/$target
 mkdir -p "$built"
 log=$built/images.log
+# Libraries that versions share are built once.
+export CARGO_TARGET_DIR=$build
+programs=(ship/remora-sidecar local/remora-operator) others=(-p remora-operator)
+if [ -z "$source" ]; then
+  programs+=(local/remora-e2e) others+=(-p remora-e2e)
+fi
+cd "${source:-.}"
 slowly "remora-sidecar" "$log" cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-sidecar
-slowly "remora-operator, remora-e2e" "$log" cargo build ${CARGO_FLAGS-} --target "$target" "${quick[@]}" \
-  -p remora-operator -p remora-e2e --bins
+slowly "remora-operator$([ -n "$source" ] || echo ", remora-e2e")" "$log" cargo build ${CARGO_FLAGS-} --target "$target" "${quick[@]}" "${others[@]}" --bins
+cd "$OLDPWD"
 
-for program in ship/remora-sidecar local/remora-operator local/remora-e2e; do
+for program in "${programs[@]}"; do
   name=${program#*/}
   # As static as we think? A program that asks for a loader would not start in an image without files.
   ! readelf -l "$built/$program" 2>/dev/null | grep -q 'INTERP' || fail "$built/$program is not static"
-  e2e/cluster/import.sh "$name:dev" "/$name" "$built/$program:/$name"
+  e2e/cluster/import.sh "$name:$tag" "/$name" "$built/$program:/$name"
 done

@@ -22,7 +22,7 @@ pub use self::ask::Asker;
 use self::rounds::attend;
 use crate::{
     api::{Carrier, Pods},
-    names::EnvironmentName,
+    names::{EnvironmentName, FORMAT},
     nudge::Nudger,
     wake::Wake,
 };
@@ -95,18 +95,19 @@ impl Followers {
         attended.get(&key).and_then(|attended| lock(&attended.found).clone())
     }
 
-    /// How many pods mount objects of this kind for the environment.
+    /// How many pods mount something else for the environment than objects of this kind in today's format.
     ///
     /// # Errors
     /// If the API server does not list the pods.
-    pub(crate) async fn mounting(
+    pub(crate) async fn mounting_former(
         &self,
         namespace: &str,
         environment: &EnvironmentName,
         carrier: Carrier,
     ) -> Result<usize, crate::pods::Error> {
         let pods = pods::list(&self.means.client, namespace, environment).await?;
-        Ok(pods.iter().filter(|pod| pod.volume.is_some_and(|volume| volume.carrier == carrier)).count())
+        let is_former = |volume: pods::Mounted| volume.carrier != carrier || volume.format != FORMAT;
+        Ok(pods.iter().filter(|pod| pod.volume.is_some_and(is_former)).count())
     }
 
     /// Stops asking for this environment.

@@ -16,8 +16,8 @@ pub const FIELD_MANAGER: &str = "remora-controller";
 /// The name of the controller in Events.
 pub const CONTROLLER: &str = "remora-controller";
 
-/// The major version of the snapshot format, as it appears in names and labels.
-pub const FORMAT: &str = "v1";
+/// The format of what this version publishes, and of what its sidecars read.
+pub const FORMAT: Format = Format(remora_snapshot::FORMAT_MAJOR);
 
 /// The type of Secrets that carry snapshots. The chart's admission policy lets the controller write no other.
 pub const SNAPSHOT_TYPE: &str = "remora.dev/snapshot";
@@ -106,6 +106,23 @@ pub mod label {
     pub const CONSENT: &str = "remora.dev/environment-key";
 }
 
+/// The major version of a snapshot format, as it appears in names and labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Format(u16);
+
+impl Format {
+    /// Those of earlier versions, the latest first.
+    pub fn earlier(self) -> impl Iterator<Item = Self> {
+        (1..self.0).rev().map(Self)
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}", self.0)
+    }
+}
+
 /// The name of a FeatureEnvironment: a DNS-1123 label of at most [`ENVIRONMENT_MAX`] characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EnvironmentName(String);
@@ -125,7 +142,22 @@ impl EnvironmentName {
 
     /// The object that carries `file` of this environment.
     pub fn object(&self, file: &str) -> String {
-        format!("remora-{self}-{FORMAT}-{file}")
+        self.object_in(FORMAT, file)
+    }
+
+    /// The object that carries `file` of this environment in this format.
+    pub fn object_in(&self, format: Format, file: &str) -> String {
+        format!("{}{format}-{file}", self.prefix())
+    }
+
+    /// The format and the file of an object of this environment; none where its name is none of ours.
+    pub fn format_and_file<'a>(&self, object: &'a str) -> Option<(Format, &'a str)> {
+        let (major, file) = object.strip_prefix(&self.prefix())?.strip_prefix('v')?.split_once('-')?;
+        Some((Format(major.parse().ok()?), file))
+    }
+
+    fn prefix(&self) -> String {
+        format!("remora-{self}-")
     }
 
     /// The object that keeps a file of an earlier revision. Revisions share files that are the same, but for the core, which is
@@ -138,7 +170,7 @@ impl EnvironmentName {
 
     /// What the names of all of these begin with.
     pub fn past_prefix(&self) -> String {
-        format!("remora-{self}-{FORMAT}-history-")
+        self.object("history-")
     }
 
     /// The annotation that tells a pod which revision of this environment it should have.
@@ -196,14 +228,35 @@ mod tests {
         assert!(longest.object(&files::overrides(99)).len() <= 253);
         assert!(longest.volume().len() <= 63);
         let short: EnvironmentName = "storefront".parse().unwrap();
-        assert_eq!(short.object(files::CORE), "remora-storefront-v1-core");
-        assert_eq!(short.object(&files::overrides(3)), "remora-storefront-v1-overrides-03");
+        assert_eq!(short.object(files::CORE), "remora-storefront-v2-core");
+        assert_eq!(short.object(&files::overrides(3)), "remora-storefront-v2-overrides-03");
         let (revision, digest) = ("0123456789ab", "f".repeat(64));
-        assert_eq!(short.past_object(files::CORE, revision, &digest), "remora-storefront-v1-history-0123456789ab-core");
+        assert_eq!(short.past_object(files::CORE, revision, &digest), "remora-storefront-v2-history-0123456789ab-core");
         assert_eq!(
             short.past_object(&files::overrides(3), revision, &digest),
-            "remora-storefront-v1-history-ffffffffffffffff-overrides-03"
+            "remora-storefront-v2-history-ffffffffffffffff-overrides-03"
         );
         assert!(longest.past_object(&files::overrides(99), revision, &digest).len() <= 253);
+    }
+
+    #[test]
+    fn a_name_tells_format_and_file() {
+        let environment: EnvironmentName = "storefront".parse().unwrap();
+        let read = |object: &str| {
+            environment.format_and_file(object).map(|(format, file)| (format.to_string(), file.to_owned()))
+        };
+        let told = |format: &str, file: &str| Some((format.to_owned(), file.to_owned()));
+        assert_eq!(read(&environment.object(&files::overrides(3))), told(&FORMAT.to_string(), "overrides-03"));
+        assert_eq!(read("remora-storefront-v1-core"), told("v1", "core"));
+        for other in [
+            "remora-storefront-core",
+            "remora-storefront-v-core",
+            "remora-storefront-vx-core",
+            "remora-store-v1-core",
+            "v1-core",
+        ] {
+            assert_eq!(read(other), None, "{other}");
+        }
+        assert!(FORMAT.earlier().all(|earlier| earlier < FORMAT));
     }
 }

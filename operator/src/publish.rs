@@ -2,8 +2,12 @@
 //!
 //! Override shards come first and the core last, so that a core never tells of a shard that is not there. Which ConfigMaps
 //! are in the cluster is known from one watch of metadata, so that nothing is asked and nothing written while nothing
-//! changed; Secrets are looked at now and then. Objects of others are never touched. Objects that the core no longer tells of are deleted only after a while: pods that have not
-//! followed yet may still read the old core.
+//! changed; Secrets are looked at now and then. Objects of others are never touched. Objects that the core no longer tells of
+//! are deleted only after a while: pods that have not followed yet may still read the old core.
+//!
+//! What pods mount is fixed when they are admitted, so two kinds of former objects stay for as long as pods mount them: those
+//! of the other [`Carrier`], which are kept as up to date, and those in another format, of an earlier version, which can
+//! be neither written nor read by this one and stay as they are.
 
 mod error;
 mod history;
@@ -40,7 +44,7 @@ use self::{
 };
 use crate::{
     api::Carrier,
-    names::{annotation, label},
+    names::{FORMAT, Format, annotation, label},
 };
 
 /// How long a shard that no core tells of stays.
@@ -101,7 +105,8 @@ impl Publisher {
         self.grace
     }
 
-    /// The revision that is published for this owner, as far as its core tells: in objects of its kind, or else of the other.
+    /// The revision that is published for this owner in today's format, as far as its core tells: in objects of its kind,
+    /// or else of the other.
     pub fn revision(&self, owner: &Owner) -> Option<String> {
         let core = self.core(owner).or_else(|| self.core(&owner.former()?))?;
         object::annotation(&core, annotation::REVISION).map(str::to_owned)
@@ -112,9 +117,19 @@ impl Publisher {
         if let Some(core) = self.core(owner) {
             return object::record(&core);
         }
-        // Copies of earlier revisions are of the kind that was.
-        let former = object::record(&self.core(&owner.former()?)?)?;
+        let records = self.former_cores(owner).into_iter().filter_map(|(_, core)| object::record(&core));
+        let former = records.max_by_key(|record| record.published_at.0)?;
+        // Copies of earlier revisions are of the kind, and in the format, that was.
         Some(Record { history: Vec::new(), ..former })
+    }
+
+    /// The other format in which something is published, where nothing is in today's.
+    pub fn only_in(&self, owner: &Owner) -> Option<Format> {
+        if self.revision(owner).is_some() {
+            return None;
+        }
+        let formats = self.former_cores(owner).into_iter().map(|(owner, core)| owner.format(&core));
+        formats.filter(|format| *format != FORMAT).max()
     }
 
     fn core(&self, owner: &Owner) -> Option<ObjectMeta> {
@@ -163,11 +178,15 @@ impl Publisher {
         Ok(Published { objects, written: outdated.len() })
     }
 
-    /// Deletes all objects of the kind that was before.
+    /// Whether there are objects that only pods of before mount: of the other kind, or in another format.
+    pub fn has_former(&self, owner: &Owner) -> bool {
+        owner.was_other || !self.former(owner).is_empty()
+    }
+
+    /// Deletes them.
     pub async fn withdraw_former(&self, owner: &Owner) -> Result<(), Error> {
-        let Some(former) = owner.former() else { return Ok(()) };
-        for found in self.last_first(&former) {
-            self.delete(&former, &found).await?;
+        for (owner, found) in self.former(owner) {
+            self.delete(&owner, &found).await?;
         }
         Ok(())
     }
@@ -186,7 +205,7 @@ impl Publisher {
         let former = if self.core(owner).is_none() { owner.former() } else { None };
         let owner = former.as_ref().unwrap_or(owner);
         let mut files = Vec::new();
-        for found in self.all(owner) {
+        for found in self.last_first(owner, |format| format == FORMAT) {
             let name = found.name.as_deref().unwrap_or_default();
             if owner.is_past(name) {
                 continue;
@@ -252,7 +271,7 @@ impl Publisher {
         needed: impl Fn(&str) -> bool,
         ledger: &mut Ledger,
     ) -> Result<(), Error> {
-        let mut surplus = self.last_first(owner);
+        let mut surplus = self.last_first(owner, |format| format == FORMAT);
         surplus.retain(|found| !found.name.as_deref().is_some_and(&needed));
         let is_surplus = |name: &str| surplus.iter().any(|found| found.name.as_deref() == Some(name));
         ledger.surplus.retain(|(carrier, name), _| *carrier != owner.carrier || is_surplus(name));
@@ -277,28 +296,40 @@ impl Publisher {
         }
     }
 
-    /// All objects of this owner, the highest number first: what is numbered has no gap when only some are deleted.
-    fn last_first(&self, owner: &Owner) -> Vec<ObjectMeta> {
-        let mut all = self.all(owner);
-        all.sort_by(|a, b| b.name.cmp(&a.name));
-        all
+    /// What only pods of before mount, and whose it is.
+    fn former(&self, owner: &Owner) -> Vec<(Owner, ObjectMeta)> {
+        let (own, other) = (owner.clone(), owner.other());
+        let own_kind = self.last_first(&own, |format| format != FORMAT);
+        let other_kind = self.last_first(&other, |format| owner.was_other || format != FORMAT);
+        let own_kind = own_kind.into_iter().map(|found| (own.clone(), found));
+        own_kind.chain(other_kind.into_iter().map(|found| (other.clone(), found))).collect()
     }
 
-    /// All objects of this owner.
-    fn all(&self, owner: &Owner) -> Vec<ObjectMeta> {
+    fn former_cores(&self, owner: &Owner) -> Vec<(Owner, ObjectMeta)> {
+        let mut former = self.former(owner);
+        former.retain(|(owner, found)| owner.is_core(found));
+        former
+    }
+
+    /// The objects of this owner in such formats, the highest number first: what is numbered has no gap when only some are
+    /// deleted.
+    fn last_first(&self, owner: &Owner, is_wanted: impl Fn(Format) -> bool) -> Vec<ObjectMeta> {
         let of_owner = |found: &ObjectMeta| {
             let environment = found.labels.as_ref().and_then(|labels| labels.get(label::ENVIRONMENT));
             found.namespace.as_ref() == Some(&owner.namespace)
                 && environment.map(String::as_str) == Some(owner.environment.as_str())
+                && is_wanted(owner.format(found))
                 && owner.owns(found)
         };
-        match owner.carrier {
+        let mut found: Vec<ObjectMeta> = match owner.carrier {
             Carrier::ConfigMap => {
                 let all = self.objects.state();
                 all.iter().map(|found| &found.metadata).filter(|found| of_owner(found)).cloned().collect()
             }
             Carrier::Secret => self.shelf.all(owner).into_iter().filter(of_owner).collect(),
-        }
+        };
+        found.sort_by(|a, b| b.name.cmp(&a.name));
+        found
     }
 }
 

@@ -11,6 +11,8 @@
 mod carriers;
 #[path = "reconcile/cluster.rs"]
 mod cluster;
+#[path = "reconcile/formats.rs"]
+mod formats;
 #[path = "reconcile/history.rs"]
 mod history;
 #[path = "reconcile/holding.rs"]
@@ -46,7 +48,7 @@ use tokio::{
 
 use cluster::{Cluster, fenv, watch};
 
-const CORE: &str = "remora-storefront-v1-core";
+const CORE: &str = "remora-storefront-v2-core";
 
 /// One run of the operator: what it knows is gone with it, the cluster stays.
 struct Operator {

@@ -7,11 +7,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::case::Case;
 use super::pod_http::PodPort;
+use super::release::is_rolled_out;
 use super::wait::{CAP, eventually, until};
 use super::workload::App;
 
@@ -88,6 +89,26 @@ impl Case {
         .await?;
         let pods = self.cluster.pods(&self.namespace, &format!("app={}", app.name())).await?;
         Ok(pods.iter().map(|pod| self.port(pod, 8080)).collect())
+    }
+
+    /// Has all pods of a Deployment made anew, as `kubectl rollout restart` does, and waits until only the new ones are there.
+    ///
+    /// # Errors
+    ///
+    /// When they do not become available, or the old ones do not go.
+    pub async fn restart(&self, app: &App) -> anyhow::Result<Vec<PodPort>> {
+        let api: Api<Deployment> = self.api();
+        api.restart(app.name()).await?;
+        until(&api, app.name(), "all replicas were made anew", 2 * CAP, is_rolled_out).await?;
+        let (pods, selector): (Api<Pod>, _) =
+            (self.api(), ListParams::default().labels(&format!("app={}", app.name())));
+        let new = eventually("those of before are gone", CAP, async || {
+            let found = pods.list_metadata(&selector).await?.items;
+            let is_going = found.iter().any(|pod| pod.metadata.deletion_timestamp.is_some());
+            Ok((!is_going).then_some(found))
+        });
+        let names = new.await?.into_iter().filter_map(|pod| pod.metadata.name);
+        Ok(names.map(|pod| self.port(&pod, 8080)).collect())
     }
 
     /// Runs the application as a Job of so many pods at once and waits until it is complete.

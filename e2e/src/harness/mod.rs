@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `KUBECONFIG` | the cluster |
 //! | `REMORA_IMAGE_PREFIX`, `REMORA_IMAGE_TAG` | where the images are (`remora.local`, `dev`) |
+//! | `REMORA_PREVIOUS_CHART`, `REMORA_PREVIOUS_TAG` | the chart of the version before, and the tag of its images beside the others (`previous`); `e2e/cluster/previous.sh` sets both |
 //! | `REMORA_E2E_CREATIONS` | how many pods ask for a sidecar while certificates rotate (2000); from 10000 on, to the end of a rotation |
 //! | `REMORA_E2E_KEEP` | set: a case's namespace stays |
 //! | `REMORA_CONFORMANCE_DIR` | a real document and a real server's answers to it |
@@ -41,6 +42,7 @@ pub use commands::{Command, documented, root};
 pub use documents::storefront;
 pub use nested::{forget_package, program};
 pub use pod_http::{Answer, PodPort};
+pub use publish::published;
 pub use release::Release;
 pub use shared_upstream::SharedUpstream;
 pub use wait::{eventually, until};

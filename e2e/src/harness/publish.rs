@@ -105,7 +105,7 @@ impl Case {
     /// When there is none.
     pub async fn core(&self, environment: &str) -> anyhow::Result<ConfigMap> {
         let api: Api<ConfigMap> = self.api();
-        api.get(&format!("remora-{environment}-v1-core")).await.context("the core's ConfigMap")
+        api.get(&published(environment, "core")).await.context("the core's ConfigMap")
     }
 
     /// Waits until the core ConfigMap of an environment satisfies `condition`; it may be absent meanwhile.
@@ -119,6 +119,12 @@ impl Case {
         what: &str,
         condition: impl Fn(&ConfigMap) -> bool,
     ) -> anyhow::Result<ConfigMap> {
-        until(&self.api(), &format!("remora-{environment}-v1-core"), what, CAP, condition).await
+        until(&self.api(), &published(environment, "core"), what, CAP, condition).await
     }
+}
+
+/// The object that carries a file of an environment, in the format of today.
+#[must_use]
+pub fn published(environment: &str, file: &str) -> String {
+    format!("remora-{environment}-v2-{file}")
 }

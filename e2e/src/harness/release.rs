@@ -18,6 +18,7 @@ use super::shared_upstream;
 use super::wait::eventually;
 
 const NAME: &str = "remora";
+const PREVIOUS: &str = "run `e2e/cluster/previous.sh cargo test ...`, which brings the version before to upgrade from";
 const CAP: Duration = Duration::from_secs(120);
 
 /// The release in [`SYSTEM`].
@@ -48,8 +49,23 @@ impl Release {
     ///
     /// What helm says.
     pub async fn install_with(&self, more: &Value) -> anyhow::Result<()> {
+        self.install_chart(&CHART, self.cluster.tag(), more).await
+    }
+
+    /// Installs the chart and the images of the version before.
+    ///
+    /// # Errors
+    ///
+    /// What helm says; and where that version is not at hand.
+    pub async fn install_previous(&self) -> anyhow::Result<()> {
+        let variable = |name| std::env::var(name).with_context(|| format!("{name} is not set: {PREVIOUS}"));
+        let (chart, tag) = (variable("REMORA_PREVIOUS_CHART")?, variable("REMORA_PREVIOUS_TAG")?);
+        self.install_chart(&chart, &tag, &json!({})).await
+    }
+
+    async fn install_chart(&self, chart: &str, tag: &str, more: &Value) -> anyhow::Result<()> {
         self.cluster.own_namespace(SYSTEM, "system").await?;
-        let image = |name: &str| json!({"repository": self.cluster.repository(name), "tag": self.cluster.tag()});
+        let image = |name: &str| json!({"repository": self.cluster.repository(name), "tag": tag});
         let mut values = json!({
             "image": {"operator": image("remora-operator"), "sidecar": image("remora-sidecar")},
             "allowedOrigins": shared_upstream::origins(),
@@ -57,7 +73,7 @@ impl Release {
         for (name, value) in more.as_object().into_iter().flatten() {
             values[name] = value.clone();
         }
-        self.helm(&["upgrade", "--install", NAME, &CHART, "--wait", "--timeout", "2m", "--values", "-"], &values)
+        self.helm(&["upgrade", "--install", NAME, chart, "--wait", "--timeout", "2m", "--values", "-"], &values)
             .await?;
         // Helm is content with one replica, and those of before answer while they end: with the values of before.
         let cluster = &self.cluster;
@@ -132,7 +148,7 @@ impl Release {
 }
 
 /// Does every replica run as it should by now, and no other one?
-fn is_rolled_out(deployment: &Deployment) -> bool {
+pub(super) fn is_rolled_out(deployment: &Deployment) -> bool {
     let wanted = deployment.spec.replicas;
     deployment.status.as_ref().is_some_and(|status| {
         status.observed_generation == deployment.metadata.generation

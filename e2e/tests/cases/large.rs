@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{DynamicObject, ListParams};
-use remora_e2e::harness::{App, Case, PodPort, say, storefront, until, with_namespace};
+use remora_e2e::harness::{App, Case, PodPort, published, say, storefront, until, with_namespace};
 use serde_json::{Value, json};
 
 /// Identities with values of 18 kB each: 9 MB of them, which take sixteen objects.
@@ -53,7 +53,7 @@ async fn overrides_that_outgrow_a_volume_need_a_restart() -> anyhow::Result<()> 
             .into_iter()
             .filter_map(|map| map.metadata.name)
             .collect();
-        let count = names.iter().filter(|name| name.starts_with("remora-storefront-v1-overrides-")).count();
+        let count = names.iter().filter(|name| name.starts_with(&published("storefront", "overrides-"))).count();
         anyhow::ensure!(count == 16, "{names:?}");
 
         let after = case.pod(&App::new("after").inject("storefront")).await?;

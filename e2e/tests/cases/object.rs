@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams};
 use remora_e2e::app::History;
-use remora_e2e::harness::{App, with_namespace};
+use remora_e2e::harness::{App, published, with_namespace};
 use serde_json::json;
 
 #[tokio::test]
@@ -13,7 +13,7 @@ async fn a_deleted_config_map_comes_back_and_nobody_noticed() -> anyhow::Result<
         let app = case.pod(&App::new("shop").inject("storefront")).await?;
         let before = case.core("storefront").await?;
         let api: Api<ConfigMap> = case.api();
-        api.delete("remora-storefront-v1-core", &DeleteParams::default()).await?;
+        api.delete(&published("storefront", "core"), &DeleteParams::default()).await?;
         // Kubelet is made to look while there is nothing, if it is quick enough, and after.
         case.poke("app=shop").await?;
         let uid = before.metadata.uid;

@@ -4,7 +4,7 @@ use http::{Method, Request};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::Client;
 use kube::api::Api;
-use remora_e2e::harness::{App, Case, with_namespace};
+use remora_e2e::harness::{App, Case, published, with_namespace};
 use serde_json::{Value, json};
 
 /// One attempt.
@@ -129,11 +129,11 @@ fn without(mut marks: Value, member: &str) -> Value {
 fn on_config_maps(maps: &str) -> Vec<Abuse> {
     let map = |marks: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": marks, "data": {"x": "y"}});
     let ours = json!({"app.kubernetes.io/managed-by": "remora"});
-    let core = format!("{maps}/remora-storefront-v1-core");
-    let good = || marks("remora-storefront-v1-x");
+    let core = format!("{maps}/{}", published("storefront", "core"));
+    let good = || marks(&published("storefront", "x"));
     vec![
         create("a ConfigMap of another name", maps, map(marks("coredns"))),
-        create("a ConfigMap of another environment's name", maps, map(marks("remora-shop-v1-core"))),
+        create("a ConfigMap of another environment's name", maps, map(marks(&published("shop", "core")))),
         create("a ConfigMap without our label", maps, map(without(good(), "labels"))),
         create("a ConfigMap without an owner", maps, map(without(good(), "ownerReferences"))),
         create("a ConfigMap of kube-system", "/api/v1/namespaces/kube-system/configmaps", map(good())),
@@ -153,7 +153,7 @@ fn on_config_maps(maps: &str) -> Vec<Abuse> {
 fn on_secrets(secrets: &str) -> Vec<Abuse> {
     let secret =
         |marks: Value, kind: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": marks, "type": kind});
-    let (kind, good) = ("remora.dev/snapshot", || marks("remora-storefront-v1-x"));
+    let (kind, good) = ("remora.dev/snapshot", || marks(&published("storefront", "x")));
     let token = {
         let mut marks = good();
         marks["annotations"] = json!({"kubernetes.io/service-account.name": "default"});
@@ -261,7 +261,7 @@ async fn the_controllers_account_is_good_for_nothing_else() -> anyhow::Result<()
         let secret = Api::<Secret>::get(&case.api(), "remora-theirs").await?;
         anyhow::ensure!(secret.data.is_some_and(|data| data["x"].0 == b"theirs"), "the Secret was written");
         // What it is there for.
-        let snapshot = json!({"apiVersion": "v1", "kind": "Secret", "metadata": marks("remora-storefront-v1-x"), "type": "remora.dev/snapshot"});
+        let snapshot = json!({"apiVersion": "v1", "kind": "Secret", "metadata": marks(&published("storefront", "x")), "type": "remora.dev/snapshot"});
         create("a snapshot's Secret", &secrets, snapshot).attempt(&controller).await?;
         let nudge = json!({"metadata": {"annotations": {"remora.dev/revision.storefront": "0000 2"}}});
         patch("the nudge", &format!("{pods}/victim"), nudge).attempt(&controller).await?;

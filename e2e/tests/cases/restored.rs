@@ -1,13 +1,14 @@
 //! What somebody takes away from a published object comes back, under the policy that limits the controller.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
-use remora_e2e::harness::{until, with_namespace};
+use remora_e2e::harness::{published, until, with_namespace};
 use serde_json::{Value, json};
 
-const CORE: &str = "remora-storefront-v1-core";
+static CORE: LazyLock<String> = LazyLock::new(|| published("storefront", "core"));
 
 fn is_whole(map: &ConfigMap) -> bool {
     let labels = map.metadata.labels.clone().unwrap_or_default();
@@ -31,11 +32,11 @@ async fn labels_owners_and_bytes_come_back() -> anyhow::Result<()> {
             ("the bytes", json!({"binaryData": {"core": "AAAA"}})),
             ("everything", json!({"metadata": {"labels": labels(Value::Null), "ownerReferences": []}, "binaryData": null})),
         ] {
-            let before = api.get(CORE).await?;
+            let before = api.get(&CORE).await?;
             anyhow::ensure!(is_whole(&before), "{before:?}");
-            api.patch(CORE, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            api.patch(&CORE, &PatchParams::default(), &Patch::Merge(&patch)).await?;
             let is_back = |map: &ConfigMap| is_whole(map) && map.binary_data == before.binary_data;
-            until(&api, CORE, &format!("{what} came back"), Duration::from_secs(60), is_back).await?;
+            until(&api, &CORE, &format!("{what} came back"), Duration::from_secs(60), is_back).await?;
         }
         case.condition("storefront", "Published", "True", None).await
     })

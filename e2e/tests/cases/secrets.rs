@@ -1,11 +1,13 @@
 //! Snapshots in Secrets, and the way there from ConfigMaps while pods run.
 
+use std::sync::LazyLock;
+
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::api::{Api, ListParams};
-use remora_e2e::harness::{App, Case, storefront, with_namespace};
+use remora_e2e::harness::{App, Case, published, storefront, with_namespace};
 use serde_json::{Value, json};
 
-const CORE: &str = "remora-storefront-v1-core";
+static CORE: LazyLock<String> = LazyLock::new(|| published("storefront", "core"));
 
 async fn environment(case: &Case, delivery: &Value) -> anyhow::Result<()> {
     let spec = json!({"source": case.flagsmith(), "refresh": {"interval": "1s"}, "delivery": delivery});
@@ -38,9 +40,9 @@ async fn a_pod_is_served_from_secrets() -> anyhow::Result<()> {
         case.upstream.serve(&case.server_key(), &storefront(&case.client_key(), 3)).await?;
         case.secret("flagsmith", &case.server_key()).await?;
         environment(&case, &json!({"as": "Secret"})).await?;
-        let secret = case.api::<Secret>().get(CORE).await?;
+        let secret = case.api::<Secret>().get(&CORE).await?;
         anyhow::ensure!(secret.type_.as_deref() == Some("remora.dev/snapshot"), "{:?}", secret.type_);
-        anyhow::ensure!(case.api::<ConfigMap>().get_opt(CORE).await?.is_none(), "there is a ConfigMap, too");
+        anyhow::ensure!(case.api::<ConfigMap>().get_opt(&CORE).await?.is_none(), "there is a ConfigMap, too");
 
         let app = case.pod(&App::new("shop").inject("storefront")).await?;
         let [maps, secrets] = mounted(&case, app.pod()).await?;
@@ -51,11 +53,11 @@ async fn a_pod_is_served_from_secrets() -> anyhow::Result<()> {
 
         // Somebody deletes it: it is looked at once a minute.
         let api: Api<Secret> = case.api();
-        api.delete(CORE, &Default::default()).await?;
+        api.delete(&CORE, &Default::default()).await?;
         let back = "the Secret is back";
         let cap = std::time::Duration::from_secs(150);
-        remora_e2e::harness::eventually(back, cap, async || Ok(api.get_opt(CORE).await?.map(|_| ()))).await?;
-        anyhow::ensure!(case.api::<ConfigMap>().get_opt(CORE).await?.is_none(), "there is a ConfigMap, too");
+        remora_e2e::harness::eventually(back, cap, async || Ok(api.get_opt(&CORE).await?.map(|_| ()))).await?;
+        anyhow::ensure!(case.api::<ConfigMap>().get_opt(&CORE).await?.is_none(), "there is a ConfigMap, too");
         Ok(())
     })
     .await

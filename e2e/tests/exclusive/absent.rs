@@ -10,7 +10,7 @@ use remora_e2e::app::History;
 use remora_e2e::harness::{App, Release, alone_in_namespace, eventually, until};
 
 /// How often a container was restarted.
-fn restarts(pod: &Pod, container: &str) -> i32 {
+pub(super) fn restarts(pod: &Pod, container: &str) -> i32 {
     let status = pod.status.clone().unwrap_or_default();
     let all =
         status.init_container_statuses.into_iter().flatten().chain(status.container_statuses.into_iter().flatten());

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use remora_e2e::app::History;
-use remora_e2e::harness::{App, Case, Release, SYSTEM, alone_in_namespace, eventually, say};
+use remora_e2e::harness::{App, Case, Release, SYSTEM, alone_in_namespace, eventually, published, say};
 use serde_json::json;
 
 /// The lease lasts half a minute; a busy machine takes its time besides.
@@ -18,7 +18,7 @@ const CAP: Duration = Duration::from_secs(90);
 
 /// Every version of the core's ConfigMap that the watch sees, with its revision, until it is told to stop.
 async fn versions(case: &Case, seen: &tokio::sync::Mutex<BTreeMap<String, String>>) -> anyhow::Result<()> {
-    let config = watcher::Config::default().fields("metadata.name=remora-storefront-v1-core");
+    let config = watcher::Config::default().fields(&format!("metadata.name={}", published("storefront", "core")));
     let mut objects = watcher(case.api::<ConfigMap>(), config).default_backoff().applied_objects().boxed();
     while let Some(object) = objects.try_next().await? {
         let revision = object.metadata.annotations.and_then(|all| all.get("remora.dev/revision").cloned());

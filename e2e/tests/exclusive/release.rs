@@ -1,10 +1,18 @@
 //! Upgrading and uninstalling Remora under running pods.
 
-use k8s_openapi::api::core::v1::Pod;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use http::Method;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, ListParams};
 use remora_e2e::app::History;
-use remora_e2e::harness::{App, Case, Release, alone_in_namespace};
-use serde_json::json;
+use remora_e2e::harness::{App, Case, PodPort, Release, alone_in_namespace, eventually, until};
+use serde_json::{Value, json};
+
+use super::absent::restarts;
+
+const CAP: Duration = Duration::from_secs(120);
 
 /// The pods as they are known to everybody: which, and how often each container was restarted.
 async fn identities(case: &Case) -> anyhow::Result<Vec<String>> {
@@ -47,6 +55,114 @@ async fn an_upgrade_changes_nothing_for_running_pods() -> anyhow::Result<()> {
         Ok(())
     })
     .await
+}
+
+/// From the chart and the images of the version before, which published in another format: what runs goes on with what it has,
+/// also after a restart of its sidecar, until it is made anew; what is new follows.
+#[tokio::test]
+async fn an_upgrade_from_the_previous_version_takes_over_what_is_there() -> anyhow::Result<()> {
+    alone_in_namespace(async |case| {
+        let release = Release::of(&case.cluster);
+        release.uninstall().await?;
+        release.install_previous().await?;
+        case.storefront().await?;
+        let shop = App::new("shop").inject("storefront").seeing_processes();
+        let pods = case.deployment(&shop, 3).await?;
+        case.flip("storefront", "checkout", &json!({"enabled": true, "value": "express"})).await?;
+        case.poke("app=shop").await?;
+        for pod in &pods {
+            case.answer(pod, "checkout is express", |answer| answer["value"] == "express").await?;
+        }
+        let (before, left) = (identities(&case).await?, objects(&case).await?);
+        anyhow::ensure!(!left.is_empty(), "the version before published nothing");
+
+        release.install().await?;
+        let core = case.core_until("storefront", "it is published in today's format", |_| true).await?;
+        anyhow::ensure!(!left.iter().any(|(name, _)| Some(name) == core.metadata.name.as_ref()), "{left:?}");
+        case.condition("storefront", "Ready", "True", None).await?;
+        let after = case.pod(&App::new("after").inject("storefront")).await?;
+        let classic = |answer: &Value| answer["value"] == "classic";
+        case.flip("storefront", "checkout", &json!({"enabled": true, "value": "classic"})).await?;
+        case.answer(&after, "checkout is classic", classic).await?;
+        let images = sidecars(&case).await?;
+        let (old, new) = (std::env::var("REMORA_PREVIOUS_TAG")?, case.cluster.tag());
+        let of = |tag: &str| images.iter().filter(|image| image.ends_with(&format!(":{tag}"))).count();
+        anyhow::ensure!((of(&old), of(new)) == (3, 1), "{images:?}");
+
+        // Those that were there before noticed nothing, and it is said who they are.
+        case.poke("app=shop").await?;
+        let names: Vec<&str> = pods.iter().map(PodPort::pod).collect();
+        told(&case, "which pods have to be restarted", |problem| {
+            problem.contains("made for format v1") && names.iter().all(|name| problem.contains(name))
+        })
+        .await?;
+        for pod in &pods {
+            let history: History = pod.get("/watch").await?;
+            anyhow::ensure!(history.failed == 0 && history.changes.len() == 2, "{history:?}");
+        }
+        let now = identities(&case).await?;
+        anyhow::ensure!(before.iter().all(|pod| now.contains(pod)), "pods were touched: {before:?} became {now:?}");
+        anyhow::ensure!(still(&case, &left).await?, "what was there is not as it was: {left:?}");
+
+        // An old sidecar that starts again finds what it can read.
+        let pod = pods.first().context("the Deployment has no pod")?;
+        pod.text("/kill?process=remora-sidecar").await?;
+        let api: Api<Pod> = case.api();
+        until(&api, pod.pod(), "the sidecar was restarted", CAP, |pod| restarts(pod, "remora") == 1).await?;
+        eventually("the restarted sidecar answers as before", CAP, async || {
+            let reply = pod.ask(Method::GET, "/api/v1/flags/", Some(&case.client_key()), None).await?;
+            Ok((reply.status == 200 && reply.body.contains("express")).then_some(()))
+        })
+        .await?;
+
+        // Made anew, all follow.
+        let pods = case.restart(&shop).await?;
+        for pod in &pods {
+            case.answer(pod, "checkout is classic", classic).await?;
+        }
+        case.flip("storefront", "checkout", &json!({"enabled": true, "value": "both"})).await?;
+        for pod in pods.iter().chain([&after]) {
+            case.answer(pod, "checkout is both", |answer| answer["value"] == "both").await?;
+        }
+        told(&case, "that nobody is left behind", str::is_empty).await?;
+        anyhow::ensure!(still(&case, &left).await?, "what was there went too early: {left:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// The ConfigMaps that are published, by name and by version.
+async fn objects(case: &Case) -> anyhow::Result<Vec<(String, String)>> {
+    let api: Api<ConfigMap> = case.api();
+    let published = api.list_metadata(&ListParams::default().labels("app.kubernetes.io/managed-by=remora")).await?;
+    let versions = published.into_iter().map(|object| object.metadata);
+    Ok(versions.map(|found| (found.name.unwrap_or_default(), found.resource_version.unwrap_or_default())).collect())
+}
+
+/// Are these there, and was none of them written?
+async fn still(case: &Case, left: &[(String, String)]) -> anyhow::Result<bool> {
+    let now = objects(case).await?;
+    Ok(left.iter().all(|object| now.contains(object)))
+}
+
+/// Waits until the environment's status tells this of its pods.
+async fn told(case: &Case, what: &str, is_said: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+    let what = format!("it is said {what}");
+    until(&case.environments(), "storefront", &what, CAP, |environment| {
+        let pods = &environment.data["status"]["pods"];
+        pods["revision"] == environment.data["status"]["revision"]
+            && is_said(pods["problem"].as_str().unwrap_or_default())
+    })
+    .await?;
+    Ok(())
+}
+
+/// The images of the sidecars of all pods.
+async fn sidecars(case: &Case) -> anyhow::Result<Vec<String>> {
+    let api: Api<Pod> = case.api();
+    let pods = api.list(&ListParams::default()).await?;
+    let init = pods.into_iter().flat_map(|pod| pod.spec.unwrap_or_default().init_containers.unwrap_or_default());
+    Ok(init.filter(|container| container.name == "remora").filter_map(|container| container.image).collect())
 }
 
 #[tokio::test]

@@ -76,7 +76,7 @@ pub struct Pods {
     pub asked: Option<i64>,
     /// Pods that serve the revision.
     pub current: i64,
-    /// Pods that serve another one. They were nudged again.
+    /// Pods that serve another one. They were nudged again, but for those that mount objects in the format of another version.
     pub behind: i64,
     /// Pods whose sidecar runs and did not answer.
     pub silent: i64,

@@ -9,7 +9,7 @@ use remora_snapshot::files;
 use crate::{
     api::Carrier,
     inject::quantity::Quantity,
-    names::{EnvironmentName, sidecar},
+    names::{EnvironmentName, Format, sidecar},
     pods,
 };
 
@@ -30,6 +30,7 @@ pub(super) struct Injected {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mounted {
     pub(super) carrier: Carrier,
+    pub(super) format: Format,
     /// Objects with identity overrides that it names.
     pub(super) slots: usize,
 }
@@ -72,14 +73,16 @@ fn volume(pod: &Pod, environment: &EnvironmentName) -> Option<Mounted> {
     let name = environment.volume();
     let volume = pod.spec.as_ref()?.volumes.iter().flatten().find(|volume| volume.name == name)?;
     let sources = volume.projected.as_ref()?.sources.as_ref()?;
-    let (core, overrides) = (environment.object(files::CORE), environment.object("overrides-"));
-    let objects = sources.iter().filter_map(|source| match (&source.config_map, &source.secret) {
-        (Some(map), _) => Some((Carrier::ConfigMap, map.name.as_str())),
-        (None, Some(secret)) => Some((Carrier::Secret, secret.name.as_str())),
-        (None, None) => None,
+    let objects = sources.iter().filter_map(|source| {
+        let (carrier, name) = match (&source.config_map, &source.secret) {
+            (Some(map), _) => (Carrier::ConfigMap, &map.name),
+            (None, Some(secret)) => (Carrier::Secret, &secret.name),
+            (None, None) => return None,
+        };
+        environment.format_and_file(name).map(|(format, file)| (carrier, format, file))
     });
-    let (carrier, _) = objects.clone().find(|(_, name)| *name == core)?;
-    Some(Mounted { carrier, slots: objects.filter(|(_, name)| name.starts_with(&overrides)).count() })
+    let (carrier, format, _) = objects.clone().find(|(_, _, file)| *file == files::CORE)?;
+    Some(Mounted { carrier, format, slots: objects.filter(|(_, _, file)| file.starts_with("overrides-")).count() })
 }
 
 /// A projected volume is a tmpfs as large as the pod's memory limit, if it has one: that of the pod as a whole, or the sum
@@ -108,6 +111,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::names::FORMAT;
 
     fn read(change: impl FnOnce(&mut Value)) -> Option<Injected> {
         let mut pod = json!({
@@ -146,8 +150,20 @@ mod tests {
         for (carrier, slots) in [(Carrier::ConfigMap, 8), (Carrier::Secret, 64)] {
             let layout = crate::inject::Layout::new(carrier, slots, 0, 0);
             let named = |pod: &mut Value| pod["spec"]["volumes"] = json!([layout.volume(&"shop".parse().unwrap())]);
-            assert_eq!(read(named).unwrap().volume, Some(Mounted { carrier, slots }));
+            assert_eq!(read(named).unwrap().volume, Some(Mounted { carrier, format: FORMAT, slots }));
         }
+    }
+
+    #[test]
+    fn the_volume_tells_in_which_format_it_was_made() {
+        let earlier = FORMAT.earlier().next().unwrap();
+        let environment: EnvironmentName = "shop".parse().unwrap();
+        let of = |file: &str| json!({"configMap": {"name": environment.object_in(earlier, file)}});
+        let sources = [of("core"), of("overrides-00"), of("overrides-01"), json!({"downwardAPI": {}})];
+        let volume = json!({"name": environment.volume(), "projected": {"sources": sources}});
+        let named = |pod: &mut Value| pod["spec"]["volumes"] = json!([volume]);
+        let mounted = Mounted { carrier: Carrier::ConfigMap, format: earlier, slots: 2 };
+        assert_eq!(read(named).unwrap().volume, Some(mounted));
     }
 
     #[test]

@@ -76,8 +76,8 @@ pub(super) async fn attend(subject: Subject, means: Arc<Means>, found: Arc<Mutex
         let tally = ask(&subject, &means, all, &mut current).await;
         outlook = match &tally {
             tally if tally.is_settled() => Outlook::Settled,
-            tally if tally.behind.is_empty() => Outlook::Open,
-            _ => Outlook::Behind,
+            tally if tally.is_behind() => Outlook::Behind,
+            _ => Outlook::Open,
         };
         if subject.nudge && round < NUDGES && !tally.behind.is_empty() {
             let names = tally.behind.iter().map(|pod| pod.name.clone()).collect();
@@ -94,14 +94,15 @@ pub(super) async fn attend(subject: Subject, means: Arc<Means>, found: Arc<Mutex
     }
 }
 
-/// Asks those that are not known to be current.
+/// Asks those that are not known to be current, and can be.
 async fn ask(subject: &Subject, means: &Means, all: Vec<Injected>, current: &mut HashSet<String>) -> Tally {
     let total = all.len();
     let sample = sample(all, &subject.revision, SAMPLE);
     current.retain(|uid| sample.iter().any(|pod| pod.uid == *uid));
     let mut tally = Tally { total, asked: sample.len(), current: current.len(), ..Tally::default() };
     tally.inspect(&sample, &subject.into());
-    let unknown: Vec<Injected> = sample.into_iter().filter(|pod| !current.contains(&pod.uid)).collect();
+    let is_unknown = |pod: &Injected| !current.contains(&pod.uid) && !tally.other_format.contains(pod);
+    let unknown: Vec<Injected> = sample.into_iter().filter(is_unknown).collect();
     let mut replies = stream::iter(unknown)
         .map(async |pod| match pod.admin {
             Some(admin) => {

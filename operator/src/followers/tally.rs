@@ -1,11 +1,16 @@
 //! What the answers of many pods come to, and what is said about them. Pure.
 
+use std::collections::BTreeMap;
+
 use super::{
     Subject,
     ask::Reply,
     pods::{Injected, Mounted},
 };
-use crate::api::{Carrier, Pods};
+use crate::{
+    api::{Carrier, Pods},
+    names::FORMAT,
+};
 
 /// Names of pods in a message.
 const NAMED: usize = 3;
@@ -37,6 +42,8 @@ pub(super) struct Tally {
     pub(super) silent: Vec<Injected>,
     /// Pods whose sidecar does not run yet, or has nothing to serve yet.
     pub(super) starting: usize,
+    /// Pods whose volumes name objects in another format than what is published: they cannot serve it, and are not asked.
+    pub(super) other_format: Vec<Injected>,
     /// Pods whose volumes are of another kind than what is published.
     pub(super) other_kind: Vec<Injected>,
     /// Pods whose volumes name fewer overrides files than are published.
@@ -50,8 +57,9 @@ impl Tally {
             let wrong = pods.iter().filter(|pod| pod.volume.is_some_and(|volume| is_wrong(due, volume)));
             wrong.cloned().collect()
         };
-        self.other_kind = made(|due, volume| volume.carrier != due.carrier);
-        self.few_slots = made(|due, volume| volume.slots < due.overrides_files);
+        self.other_format = made(|_, volume| volume.format != FORMAT);
+        self.other_kind = made(|due, volume| volume.format == FORMAT && volume.carrier != due.carrier);
+        self.few_slots = made(|due, volume| volume.format == FORMAT && volume.slots < due.overrides_files);
     }
 
     /// Counts a pod that was asked.
@@ -66,7 +74,12 @@ impl Tally {
 
     /// Whether another round could only find the same.
     pub(super) fn is_settled(&self) -> bool {
-        self.behind.is_empty() && self.silent.is_empty() && self.starting == 0
+        !self.is_behind() && self.silent.is_empty() && self.starting == 0
+    }
+
+    /// Whether some serve something else.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.behind.is_empty() || !self.other_format.is_empty()
     }
 
     /// For the status; what is wrong is in it when `is_late`.
@@ -78,7 +91,7 @@ impl Tally {
             total: count(self.total),
             asked: (self.asked < self.total).then(|| count(self.asked)),
             current: count(self.current),
-            behind: count(self.behind.len()),
+            behind: count(self.behind.len() + self.other_format.len()),
             silent: count(self.silent.len()),
             problem: self.problem(due, is_late),
         }
@@ -95,6 +108,16 @@ impl Tally {
     /// What only a restart mends.
     fn made_for_something_else(&self, due: &Due<'_>) -> Vec<String> {
         let mut sentences = Vec::new();
+        let mut by_format: BTreeMap<_, Vec<&Injected>> = BTreeMap::new();
+        for (pod, volume) in self.other_format.iter().filter_map(|pod| Some((pod, pod.volume?))) {
+            by_format.entry(volume.format).or_default().push(pod);
+        }
+        for (format, pods) in by_format {
+            sentences.push(format!(
+                "made for format {format}, where {FORMAT} is published: {}; they keep the revision that they have: restart them",
+                named(&pods)
+            ));
+        }
         if !self.few_slots.is_empty() {
             let pods: Vec<&Injected> = self.few_slots.iter().collect();
             sentences.push(format!(
@@ -200,8 +223,10 @@ mod tests {
 
     #[test]
     fn who_was_made_for_something_else_is_told_to_be_restarted_at_once() {
-        let made =
-            |name: &str, carrier, slots| Injected { volume: Some(Mounted { carrier, slots }), ..pod(name, None) };
+        let made = |name: &str, carrier, slots| Injected {
+            volume: Some(Mounted { carrier, format: FORMAT, slots }),
+            ..pod(name, None)
+        };
         let pods = [
             made("few", Carrier::ConfigMap, 8),
             made("good", Carrier::ConfigMap, 16),
@@ -217,6 +242,28 @@ mod tests {
         );
         tally.count(pods[0].clone(), &serves("old").0, "new");
         assert!(!tally.report(&DUE, true).problem.unwrap().contains("still at"), "it is said why already");
+    }
+
+    #[test]
+    fn who_was_made_for_another_format_is_behind_and_never_late() {
+        let format = FORMAT.earlier().next().unwrap();
+        let made = |name: &str, carrier, slots| Injected {
+            volume: Some(Mounted { carrier, format, slots }),
+            ..pod(name, None)
+        };
+        let pods = [made("web-1", Carrier::ConfigMap, 8), made("web-2", Carrier::Secret, 64)];
+        let mut tally = Tally { total: 3, asked: 3, current: 1, ..Tally::default() };
+        tally.inspect(&pods, &DUE);
+        assert!(!tally.is_settled() && tally.is_behind(), "somebody may restart them");
+        for is_late in [false, true] {
+            let told = tally.report(&DUE, is_late);
+            assert_eq!((told.total, told.current, told.behind, told.silent), (3, 1, 2, 0));
+            let problem = told.problem.unwrap();
+            let expected = format!(
+                "made for format {format}, where {FORMAT} is published: 2 pods (web-1, web-2); they keep the revision that they have: restart them"
+            );
+            assert_eq!(problem, expected, "and nothing else");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tokio::{
 use super::*;
 use crate::{
     api::Carrier,
+    names::Format,
     wake::{Call, Haste},
 };
 
@@ -87,6 +88,13 @@ impl Cluster {
                 {"name": "remora", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}},
             ]},
         }));
+    }
+
+    /// The pod that came last was admitted by a version of this format.
+    fn mount(&self, format: Format) {
+        let core = json!({"configMap": {"name": format!("remora-storefront-{format}-core")}});
+        let volume = json!({"name": "remora-storefront", "projected": {"sources": [core]}});
+        self.0.lock().unwrap().pods.last_mut().unwrap()["spec"]["volumes"] = json!([volume]);
     }
 
     fn told(&self) -> Vec<(String, String)> {
@@ -197,6 +205,32 @@ async fn who_cannot_follow_is_reported_with_the_reason() {
     let times: Vec<String> =
         scene.cluster.told().into_iter().filter(|(pod, _)| pod == "late").map(|(_, text)| text).collect();
     assert_eq!(times[..3], ["bb 2", "bb 3", "bb 4"]);
+}
+
+/// The names in its volume are those of another version: there is nothing to wait for.
+#[tokio::test]
+async fn who_mounts_another_format_is_reported_and_neither_asked_nor_nudged() {
+    let mut scene = Scene::new(0.01);
+    let format = FORMAT.earlier().next().unwrap();
+    // Whom nobody asks is not silent.
+    scene.cluster.pod("old", None, Arc::default()).await;
+    scene.cluster.mount(format);
+    scene.cluster.pod("late", None, serves("aa")).await;
+    scene.attend("bb");
+    let pods = loop {
+        let pods = scene.report("bb").await;
+        if pods.problem.as_ref().is_some_and(|problem| problem.contains("late")) {
+            break pods;
+        }
+    };
+    assert_eq!((pods.total, pods.current, pods.behind, pods.silent), (2, 0, 2, 0));
+    let problem = pods.problem.unwrap();
+    assert!(
+        problem.starts_with(&format!("made for format {format}, where {FORMAT} is published: 1 pod (old);")),
+        "{problem}"
+    );
+    assert!(problem.contains("still at an older revision: 1 pod (late);"), "{problem}");
+    assert!(scene.cluster.told().iter().all(|(pod, _)| pod == "late"), "{:?}", scene.cluster.told());
 }
 
 #[tokio::test]

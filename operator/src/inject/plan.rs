@@ -48,7 +48,7 @@ impl Plan {
         volumes.extend(request.socket.then(socket_volume));
         let record = json!({
             "version": env!("CARGO_PKG_VERSION"),
-            "format": names::FORMAT,
+            "format": names::FORMAT.to_string(),
             "container": sidecar::CONTAINER,
             "environments": request.environments.iter().map(EnvironmentName::as_str).collect::<Vec<_>>(),
         });

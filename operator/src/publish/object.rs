@@ -6,6 +6,7 @@ use k8s_openapi::{
     ByteString,
     apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference},
 };
+use remora_snapshot::files;
 
 use super::{
     record::Record,
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::{
     api::Carrier,
-    names::{EnvironmentName, FIELD_MANAGER, FORMAT, annotation, label},
+    names::{EnvironmentName, FIELD_MANAGER, FORMAT, Format, annotation, label},
 };
 
 /// Keeps a widely used controller from restarting pods whenever flags change.
@@ -78,8 +79,26 @@ impl Owner {
     }
 
     /// The same, of the objects of the other kind.
+    pub(super) fn other(&self) -> Self {
+        Self { carrier: self.carrier.other(), was_other: false, ..self.clone() }
+    }
+
+    /// The same, where there are such objects from before.
     pub(super) fn former(&self) -> Option<Self> {
-        self.was_other.then(|| Self { carrier: self.carrier.other(), was_other: false, ..self.clone() })
+        self.was_other.then(|| self.other())
+    }
+
+    /// The format of an object of this owner.
+    pub(super) fn format(&self, found: &ObjectMeta) -> Format {
+        let told = self.environment.format_and_file(found.name.as_deref().unwrap_or_default());
+        // What has no name of ours is ours to clear away.
+        told.map_or(FORMAT, |(format, _)| format)
+    }
+
+    /// Whether this object tells of the others, in whatever format.
+    pub(super) fn is_core(&self, found: &ObjectMeta) -> bool {
+        let told = self.environment.format_and_file(found.name.as_deref().unwrap_or_default());
+        told.is_some_and(|(_, file)| file == files::CORE)
     }
 
     /// What people call an object of this name.
@@ -102,7 +121,8 @@ impl Owner {
     }
 
     fn labels(&self) -> BTreeMap<String, String> {
-        [(label::MANAGED_BY, label::REMORA), (label::ENVIRONMENT, self.environment.as_str()), (label::FORMAT, FORMAT)]
+        let format = FORMAT.to_string();
+        [(label::MANAGED_BY, label::REMORA), (label::ENVIRONMENT, self.environment.as_str()), (label::FORMAT, &format)]
             .into_iter()
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect()

@@ -11,7 +11,10 @@ use kube::core::ObjectMeta;
 use remora_snapshot::files;
 
 use super::{Error, Ledger, Publisher, object::Owner, write::Calls};
-use crate::api::Carrier;
+use crate::{
+    api::Carrier,
+    names::{FORMAT, Format},
+};
 
 /// How often it is looked whether somebody deleted or altered them.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -73,15 +76,27 @@ impl Publisher {
         Ok(())
     }
 
-    /// Files of a kind are numbered without a gap, so the first that is missing is the end. Copies of earlier revisions are
-    /// looked up when they are needed.
     async fn discover(&self, owner: &Owner) -> Result<(), Error> {
         self.shelf.clear(owner);
+        self.discover_in(FORMAT, owner).await?;
+        for format in FORMAT.earlier() {
+            let core = owner.environment.object_in(format, files::CORE);
+            // It goes last: where it is not, nothing is.
+            if self.calls(owner).metadata(&core).await?.is_some() {
+                self.discover_in(format, owner).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Files of a kind are numbered without a gap, so the first that is missing is the end. Copies of earlier revisions are
+    /// looked up when they are needed.
+    async fn discover_in(&self, format: Format, owner: &Owner) -> Result<(), Error> {
         let overrides = (0..files::OVERRIDES_SLOTS).map(files::overrides).collect();
         let document = (0..files::DOCUMENT_SLOTS).map(files::document).collect();
         for series in [vec![files::CORE.to_owned()], overrides, document] {
             for file in series {
-                let name = owner.environment.object(&file);
+                let name = owner.environment.object_in(format, &file);
                 let Some(found) = self.calls(owner).metadata(&name).await? else { break };
                 self.shelf.put(owner, &name, Some(found));
             }

@@ -10,6 +10,7 @@ use super::{error::Error, memory::Memory, turn::Turn};
 use crate::{
     api::{Carrier, Delivered, PastRevision},
     metrics::Step,
+    names::FORMAT,
     publish::{Owner, Past, Record, Snapshot},
     report::{Contents, Facts, Failure, Pin, Publication},
 };
@@ -98,10 +99,17 @@ impl Turn<'_> {
         let past = self.history(owner, memory, published.as_ref());
         known.extend(past.iter().map(|past| format!("{} (was published at {})", past.revision, past.published_at.0)));
         let known = if known.is_empty() { "none yet".to_owned() } else { known.join(", ") };
+        // Nothing else is published in its place: a pin is there to keep what is newest away.
+        let kept = match self.context.publisher.only_in(owner) {
+            Some(format) => format!(
+                "not kept in format {FORMAT}, so what was published in format {format} stays, for pods that mount it, and new pods get nothing"
+            ),
+            None => "not kept, so what is published stays".to_owned(),
+        };
         Failure {
             reason: "UnknownRevision",
             message: format!(
-                "spec.pin: revision {} is not kept, so what is published stays; write one of these: {known}; or remove spec.pin",
+                "spec.pin: revision {} is {kept}; write one of these: {known}; or remove spec.pin",
                 self.spec.pin
             ),
         }
@@ -193,37 +201,38 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Objects of the kind that was before go when no pod mounts them any more; returns the kind while they stay.
+    /// Objects of the kind, or in the format, that was before go when no pod mounts any of them; returns the kind while they
+    /// stay.
     async fn leave_former(&self, owner: &Owner, memory: &mut Memory) -> Option<Carrier> {
         let publisher = &self.context.publisher;
-        let Some(former) = owner.was_other.then(|| owner.carrier.other()) else {
+        let formerly = owner.was_other.then(|| owner.carrier.other());
+        if !publisher.has_former(owner) {
             memory.former_since = None;
             return None;
-        };
+        }
         // Pods that were admitted a moment ago may not be there yet.
         let since = *memory.former_since.get_or_insert_with(Instant::now);
         if since.elapsed() < publisher.grace() {
-            return Some(former);
+            return formerly;
         }
         memory.former_since = Some(Instant::now());
         let (namespace, environment) = (&self.namespace, &owner.environment);
-        match self.context.followers.mounting(namespace, environment, former).await {
+        match self.context.followers.mounting_former(namespace, environment, owner.carrier).await {
             Ok(0) => {}
             Ok(pods) => {
-                let kind = former.kind();
-                tracing::info!(namespace, %environment, pods, kind, "pods still mount what carried flags before");
-                return Some(former);
+                tracing::info!(namespace, %environment, pods, "pods still mount what carried flags before");
+                return formerly;
             }
             Err(error) => {
                 tracing::warn!(namespace, %environment, %error, "it is not known who mounts what carried flags before");
-                return Some(former);
+                return formerly;
             }
         }
         match publisher.withdraw_former(owner).await {
             Ok(()) => None,
             Err(error) => {
                 tracing::warn!(namespace, %environment, %error, "what carried flags before is not deleted yet");
-                Some(former)
+                formerly
             }
         }
     }

@@ -74,6 +74,7 @@ impl<'a> Turn<'a> {
             fetch: Fetch::NotDue,
             publication: Publication::None,
             revision: None,
+            only_in: None,
             held: None,
             pods: None,
             pin: Pin::None,
@@ -94,6 +95,7 @@ impl<'a> Turn<'a> {
                 facts.held = memory.withheld.as_ref().map(|withheld| withheld.revision().to_owned());
                 facts.realtime = self.listen(memory);
                 facts.revision = facts.revision.take().or_else(|| self.context.publisher.revision(&owner));
+                facts.only_in = self.context.publisher.only_in(&owner);
                 facts.history = self.history(&owner, memory, facts.revision.as_ref());
                 facts.pods = self.attend(&owner, memory, &facts);
             }

@@ -40,11 +40,11 @@ pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironm
             ));
         }
         None if was(READY) == Some("True") => {
-            events.push(event(
-                EventType::Warning,
-                "NothingPublished",
-                "the object that carries the flags is gone".to_owned(),
-                "Publish",
+            let former = fell(READY).filter(|ready| ready.reason == "FormerFormat");
+            let gone = "the object that carries the flags is gone".to_owned();
+            events.push(former.map_or_else(
+                || event(EventType::Warning, "NothingPublished", gone, "Publish"),
+                |former| warning(former, "Publish"),
             ));
         }
         _ => {}

@@ -6,7 +6,10 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, State, again, find, next};
-use crate::api::{Delivered, FeatureEnvironmentStatus, Finding, PastRevision, Pods};
+use crate::{
+    api::{Delivered, FeatureEnvironmentStatus, Finding, PastRevision, Pods},
+    names::{FORMAT, Format},
+};
 
 /// Findings that are listed; all are counted.
 const FINDINGS_MAX: usize = 20;
@@ -24,6 +27,8 @@ pub struct Facts {
     pub publication: Publication,
     /// The revision that the cluster carries.
     pub revision: Option<String>,
+    /// The format that it carries something in, of another version, while it carries nothing in today's.
+    pub only_in: Option<Format>,
     /// What the pods said when they were asked; none if nobody was asked yet.
     pub pods: Option<Pods>,
     /// How it stands with the source's stream of changes, if one is followed.
@@ -229,13 +234,23 @@ fn ready(facts: &Facts, fetched: &Condition, published: &Condition) -> State {
             let cause = [fetched, published]
                 .into_iter()
                 .find(|condition| condition.status == "False" && condition.reason != "Pending");
-            match cause {
-                Some(cause) => State::no("NothingPublished", cause.message.clone()),
-                None if facts.suspended => State::no("Suspended", "nothing was published before spec.suspend was set"),
-                None => State::no("Pending", "nothing is published yet"),
+            match (facts.only_in, cause) {
+                (Some(format), cause) => State::no("FormerFormat", in_former_format(format, cause)),
+                (None, Some(cause)) => State::no("NothingPublished", cause.message.clone()),
+                (None, None) if facts.suspended => {
+                    State::no("Suspended", "nothing was published before spec.suspend was set")
+                }
+                (None, None) => State::no("Pending", "nothing is published yet"),
             }
         }
     }
+}
+
+fn in_former_format(format: Format, cause: Option<&Condition>) -> String {
+    let cause = cause.map(|cause| format!(": {}", cause.message)).unwrap_or_default();
+    format!(
+        "pods that mount what an earlier version published, in format {format}, are served from it, and new pods get nothing before something is published in format {FORMAT}{cause}"
+    )
 }
 
 /// The reason is the column that people look at.

@@ -16,6 +16,7 @@ fn facts(fetch: Fetch, publication: Publication, revision: Option<&str>) -> Fact
         fetch,
         publication,
         revision: revision.map(str::to_owned),
+        only_in: None,
         held: None,
         pods: None,
         pin: Pin::None,
@@ -31,7 +32,7 @@ fn failure(reason: &'static str) -> Failure {
 
 fn done() -> Publication {
     Publication::Done {
-        objects: vec!["remora-a-v1-core".to_owned()],
+        objects: vec!["remora-a-v2-core".to_owned()],
         delivered: Delivered::default(),
         contents: Some(Contents { features: 3, overrides: 2, bytes: 100, ..Contents::default() }),
     }

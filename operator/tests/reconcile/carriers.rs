@@ -2,27 +2,27 @@
 
 use std::time::Duration;
 
-use remora_operator::inject::Layout;
+use remora_operator::{inject::Layout, names::FORMAT};
 use serde_json::{Value, json};
 
 use super::{CORE, Cluster, Operator, document, fenv, flags, is};
 use remora_operator::api::Carrier;
 
-const SECRET: &str = "secret/remora-storefront-v1-core";
+const SECRET: &str = "secret/remora-storefront-v2-core";
 
-fn secret() -> Value {
+pub(super) fn secret() -> Value {
     json!({"delivery": {"as": "Secret"}})
 }
 
 /// The object as the API server would have it after the last report.
-fn reported(cluster: &Cluster, generation: i64, spec: &Value) -> Value {
+pub(super) fn reported(cluster: &Cluster, generation: i64, spec: &Value) -> Value {
     let mut object = fenv(generation, spec);
     object["status"] = cluster.last_status();
     object
 }
 
 /// A pod that was admitted while the environment was of this kind.
-fn pod(carrier: Carrier) -> Value {
+pub(super) fn pod(carrier: Carrier) -> Value {
     let volume = Layout::new(carrier, 8, 0, 0).volume(&"storefront".parse().unwrap());
     json!({
         "metadata": {"name": "web-1", "namespace": "shop", "uid": "p", "annotations": {"remora.dev/inject": "storefront"}},
@@ -36,8 +36,10 @@ async fn a_secret_is_written_and_no_config_map() {
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
     let (_, calls) = operator.turn(fenv(1, &secret())).await;
-    let series = ["core", "overrides-00", "document-00"].map(|file| format!("get secret/remora-storefront-v1-{file}"));
+    let series = ["core", "overrides-00", "document-00"].map(|file| format!("get secret/remora-storefront-v2-{file}"));
     let mut expected: Vec<String> = series.to_vec();
+    let earlier = FORMAT.earlier().map(|format| format!("get secret/remora-storefront-{format}-core"));
+    expected.extend(earlier);
     expected.extend(["get flags".to_owned(), format!("get {SECRET}"), format!("patch {SECRET}")]);
     expected.extend(["list pods", "report", "event Published"].map(str::to_owned));
     assert_eq!(calls, expected, "each is looked for by its name, and none is listed");

@@ -123,6 +123,11 @@ impl Cluster {
         self.0.lock().unwrap().config_map("PATCH", &name, object);
     }
 
+    /// Under another name than it has: Secrets have theirs behind `secret/`.
+    pub(super) fn put_as(&self, key: &str, object: &Value) {
+        self.0.lock().unwrap().config_map("PATCH", key, object);
+    }
+
     /// As somebody else would make it.
     pub(super) fn put_foreign(&self, name: &str) {
         let mut state = self.0.lock().unwrap();

@@ -54,7 +54,7 @@ impl Story {
     /// What the cluster has.
     fn kept(&self) -> Vec<String> {
         let names = self.cluster.names();
-        names.iter().filter_map(|name| name.strip_prefix("remora-storefront-v1-history-")).map(str::to_owned).collect()
+        names.iter().filter_map(|name| name.strip_prefix("remora-storefront-v2-history-")).map(str::to_owned).collect()
     }
 }
 
@@ -69,7 +69,7 @@ async fn what_is_replaced_is_kept_first() {
     story.turn("a", &json!({})).await;
     let (first, bytes) = (story.revision(), story.published());
     let calls = story.turn("b", &json!({})).await;
-    let copy = format!("remora-storefront-v1-history-{first}-core");
+    let copy = format!("remora-storefront-v2-history-{first}-core");
     assert_eq!(
         calls[..4],
         ["get flags".to_owned(), format!("get {copy}"), format!("patch {copy}"), format!("patch {CORE}")]
@@ -162,7 +162,7 @@ async fn a_damaged_copy_is_not_published() {
     let first = story.revision();
     story.turn("b", &json!({})).await;
     let second = story.revision();
-    let copy = format!("remora-storefront-v1-history-{first}-core");
+    let copy = format!("remora-storefront-v2-history-{first}-core");
     let mut altered = story.cluster.get(&copy).unwrap();
     altered["binaryData"]["core"] = json!("AAAA");
     story.cluster.put(&altered);
@@ -190,7 +190,7 @@ async fn a_copy_that_cannot_be_made_keeps_nothing_from_being_published() {
     let mut story = Story::new();
     story.turn("a", &json!({})).await;
     let first = story.revision();
-    story.cluster.refuse(&format!("remora-storefront-v1-history-{first}-core"), 403, "exceeded quota: few");
+    story.cluster.refuse(&format!("remora-storefront-v2-history-{first}-core"), 403, "exceeded quota: few");
     story.turn("b", &json!({})).await;
     is(&story.cluster.last_status(), "Published", ("True", "Published"));
     assert_ne!(story.revision(), first);

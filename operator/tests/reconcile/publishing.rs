@@ -66,7 +66,7 @@ async fn shards_are_written_before_the_core() {
         desk.publish(&snapshot("1", &[("core", "c"), ("overrides-01", "y"), ("overrides-00", "x")])).await;
     assert_eq!(written.unwrap(), 3);
     let patches: Vec<&str> = calls.iter().filter_map(|call| call.strip_prefix("patch ")).collect();
-    assert_eq!(patches, ["remora-a-v1-overrides-00", "remora-a-v1-overrides-01", "remora-a-v1-core"]);
+    assert_eq!(patches, ["remora-a-v2-overrides-00", "remora-a-v2-overrides-01", "remora-a-v2-core"]);
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn only_what_changed_is_written() {
     let (written, calls) =
         desk.publish(&snapshot("2", &[("core", "d"), ("overrides-00", "x"), ("overrides-01", "z")])).await;
     assert_eq!(written.unwrap(), 2);
-    assert_eq!(calls, ["patch remora-a-v1-overrides-01", "patch remora-a-v1-core"]);
+    assert_eq!(calls, ["patch remora-a-v2-overrides-01", "patch remora-a-v2-core"]);
     // Also by somebody who remembers nothing.
     desk.ledger = Ledger::default();
     let (written, calls) =
@@ -87,11 +87,11 @@ async fn only_what_changed_is_written() {
 #[tokio::test]
 async fn a_core_never_tells_of_a_shard_that_is_not_there() {
     let mut desk = Desk::new(Duration::MAX);
-    desk.cluster.refuse("remora-a-v1-overrides-01", 500, "no");
+    desk.cluster.refuse("remora-a-v2-overrides-01", 500, "no");
     let new = snapshot("1", &[("core", "c"), ("overrides-00", "x"), ("overrides-01", "y")]);
     let (written, _) = desk.publish(&new).await;
     assert!(matches!(written, Err(Error::WriteFailed { .. })));
-    assert_eq!(desk.cluster.names(), ["remora-a-v1-overrides-00"]);
+    assert_eq!(desk.cluster.names(), ["remora-a-v2-overrides-00"]);
     desk.cluster.relent();
     let (written, _) = desk.publish(&new).await;
     assert_eq!(written.unwrap(), 2);
@@ -100,9 +100,9 @@ async fn a_core_never_tells_of_a_shard_that_is_not_there() {
 #[tokio::test]
 async fn a_conflict_is_found_before_anything_is_written() {
     let mut desk = Desk::new(Duration::MAX);
-    desk.cluster.put_foreign("remora-a-v1-core");
+    desk.cluster.put_foreign("remora-a-v2-core");
     let (written, calls) = desk.publish(&snapshot("1", &[("core", "c"), ("overrides-00", "x")])).await;
-    assert!(matches!(written, Err(Error::Conflict(name)) if name == "ConfigMap remora-a-v1-core"));
+    assert!(matches!(written, Err(Error::Conflict(name)) if name == "ConfigMap remora-a-v2-core"));
     assert!(calls.iter().all(|call| call.starts_with("get ")), "{calls:?}");
 }
 
@@ -119,7 +119,7 @@ async fn surplus_stays_for_a_while() {
     let mut desk = Desk::new(Duration::from_secs(600));
     desk.publish(&snapshot("1", &[("core", "c"), ("overrides-00", "x")])).await.0.unwrap();
     let (_, calls) = desk.publish(&snapshot("2", &[("core", "d")])).await;
-    assert_eq!(calls, ["patch remora-a-v1-core"]);
+    assert_eq!(calls, ["patch remora-a-v2-core"]);
     let (_, calls) = desk.publish(&snapshot("2", &[("core", "d")])).await;
     assert!(calls.is_empty(), "{calls:?}");
 }
@@ -129,8 +129,8 @@ async fn surplus_goes_when_its_time_is_up() {
     let mut desk = Desk::new(Duration::ZERO);
     desk.publish(&snapshot("1", &[("core", "c"), ("overrides-00", "x")])).await.0.unwrap();
     let (_, calls) = desk.publish(&snapshot("2", &[("core", "d")])).await;
-    assert_eq!(calls, ["patch remora-a-v1-core", "delete remora-a-v1-overrides-00"]);
-    assert_eq!(desk.cluster.names(), ["remora-a-v1-core"]);
+    assert_eq!(calls, ["patch remora-a-v2-core", "delete remora-a-v2-overrides-00"]);
+    assert_eq!(desk.cluster.names(), ["remora-a-v2-core"]);
 }
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn what_is_published_can_be_recovered_whole_or_not_at_all() {
     desk.publish(&published).await.0.unwrap();
     desk.cluster.observe(&mut desk.writer);
     assert_eq!(desk.publisher.recover(&owner()).await.unwrap(), Some((published, None)));
-    let mut altered = desk.cluster.get("remora-a-v1-overrides-00").unwrap();
+    let mut altered = desk.cluster.get("remora-a-v2-overrides-00").unwrap();
     altered["binaryData"]["overrides-00"] = serde_json::json!("AAAA");
     desk.cluster.put(&altered);
     assert_eq!(desk.publisher.recover(&owner()).await.unwrap(), None);
@@ -181,7 +181,7 @@ async fn copies_are_no_part_of_what_is_published() {
     assert_eq!(desk.publisher.recover(&owner()).await.unwrap(), Some((first.clone(), None)));
     // A copy that no record tells of is surplus.
     let (_, calls) = desk.publish(&first).await;
-    assert_eq!(calls, ["delete remora-a-v1-history-1-core"]);
+    assert_eq!(calls, ["delete remora-a-v2-history-1-core"]);
 }
 
 #[tokio::test]
@@ -208,7 +208,7 @@ async fn secrets_are_found_again_by_their_numbers() {
     other.publisher.publish(&secrets, &second, None, &mut other.ledger).await.unwrap();
     let deleted: Vec<String> = other.cluster.calls().into_iter().filter(|call| call.starts_with("delete")).collect();
     assert_eq!(deleted.len(), 14);
-    assert_eq!(deleted[0], "delete secret/remora-a-v1-overrides-15", "the highest first, so that numbers have no gap");
+    assert_eq!(deleted[0], "delete secret/remora-a-v2-overrides-15", "the highest first, so that numbers have no gap");
     assert_eq!(other.cluster.names().len(), 3);
 }
 
@@ -230,7 +230,7 @@ async fn killed_at_any_step_the_next_one_ends_it() {
             assert_eq!(killed.is_ok(), survives == second.len(), "{survives}");
             let prefix = if carrier == Carrier::Secret { "secret/" } else { "" };
             let tells = |cluster: &Cluster, file: &str| {
-                let object = cluster.get(&format!("{prefix}remora-a-v1-{file}")).unwrap();
+                let object = cluster.get(&format!("{prefix}remora-a-v2-{file}")).unwrap();
                 object["metadata"]["annotations"]["remora.dev/content"].clone()
             };
             let digest = |files: &[(&str, &str)], name: &str| {

@@ -43,7 +43,7 @@
 //! | offset | bytes | what |
 //! |---|---|---|
 //! | 0 | 8 | `REMORA`, 0x1A, then `C` for a core, `O` for overrides, `D` for a document |
-//! | 8 | 2 | format major: a reader refuses every other than its own |
+//! | 8 | 2 | format major, 2: a reader refuses every other than its own |
 //! | 10 | 2 | format minor: minors only add, a reader ignores what it does not know |
 //! | 12 | 4 | required features: a reader refuses bits that it does not have (none are defined yet) |
 //! | 16 | 8 | length of the file |

@@ -4,7 +4,7 @@
 
 mod sample;
 
-use remora_snapshot::{ReadError, Role, Snapshot, Subject, TraitValue, model, write};
+use remora_snapshot::{FORMAT_MAJOR, ReadError, Role, Snapshot, Subject, TraitValue, model, write};
 
 /// Asks everything there is to ask.
 fn exercise(core: &[u8], overrides: &[&[u8]]) -> Result<usize, ReadError> {
@@ -76,7 +76,8 @@ fn another_format_is_refused_with_what_to_do() {
         core[place] = byte;
         Snapshot::read(sealed(core)).unwrap_err().to_string()
     };
-    assert!(with(8, 2).contains("format 2") && with(8, 2).contains("upgrade the sidecar"));
+    let next = u8::try_from(FORMAT_MAJOR + 1).unwrap();
+    assert!(with(8, next).contains(&format!("format {next},")) && with(8, next).contains("upgrade the sidecar"));
     assert!(with(12, 1).contains("upgrade the sidecar"));
     assert!(with(0, b'X').contains("not what its name says"));
 }

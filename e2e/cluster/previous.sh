@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# previous.sh COMMAND...
+# Runs a command with REMORA_PREVIOUS_CHART and REMORA_PREVIOUS_TAG set: the chart and the images of the version before, from
+# which tests upgrade to this one. Both come out of the repository's history, and are kept in the build directory.
+set -euo pipefail
+cd "$(dirname "$0")"
+given=${KUBECONFIG-}
+. ./env.sh
+. ./say.sh
+[ $# -gt 0 ] || fail "usage: previous.sh COMMAND..."
+
+# The chart's version before, as people may have it. After a release: the release.
+commit=679630019f13bcf23538ad776c15b845a61c993e
+export REMORA_PREVIOUS_TAG=previous
+
+cd ../..
+build=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+source=$build/previous/$commit
+export REMORA_PREVIOUS_CHART=$source/charts/remora
+if [ ! -e "$source" ]; then
+  is_there() { git rev-parse --quiet --verify "$commit^{commit}" >/dev/null; }
+  if ! is_there && [ "$(git rev-parse --is-shallow-repository)" = true ]; then
+    git fetch --quiet --unshallow || true
+  fi
+  is_there || fail "the version before, commit $commit, is not in this checkout's history, and tests upgrade from it:" \
+    "fetch the whole history (git fetch --unshallow), or clone without --depth"
+  mkdir -p "$build/previous"
+  unpacked=$(mktemp -d "$build/previous/XXXXXX")
+  git archive "$commit" | tar -x -C "$unpacked"
+  mv "$unpacked" "$source"
+fi
+
+# On somebody's cluster its images come from the registry, as all do.
+if [ -n "$given" ] && [ "$given" != "$KUBECONFIG" ]; then
+  export KUBECONFIG=$given
+else
+  e2e/cluster/part.sh "images of the version before" e2e/cluster/images.sh "$source" "$REMORA_PREVIOUS_TAG"
+fi
+exec "$@"

@@ -1,0 +1,210 @@
+//! Upgrades over a change of the format: what another version published is neither written nor read, and stays while pods
+//! mount it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use remora_operator::{api::Carrier, names::FORMAT};
+use serde_json::{Value, json};
+
+use super::{
+    CORE, Cluster, Operator,
+    carriers::{pod, reported, secret},
+    document, fenv, flags, is,
+};
+
+/// What is published becomes what another version published: under its names, in bytes that nobody here reads.
+fn published_by_another(cluster: &Cluster, format: &str) -> BTreeMap<String, Value> {
+    let (today, other) = (format!("-{FORMAT}-"), format!("-{format}-"));
+    for key in cluster.names().into_iter().filter(|key| key.contains(&today)) {
+        let mut object = cluster.take(&key).unwrap();
+        object["metadata"]["name"] = json!(object["metadata"]["name"].as_str().unwrap().replace(&today, &other));
+        object["metadata"]["labels"]["remora.dev/format"] = json!(format);
+        for field in ["binaryData", "data"].into_iter().filter(|field| key.starts_with("secret/") == (*field == "data"))
+        {
+            object[field] = json!({"core": "AAAA"});
+        }
+        cluster.put_as(&key.replace(&today, &other), &object);
+    }
+    objects_in(cluster, format)
+}
+
+fn objects_in(cluster: &Cluster, format: &str) -> BTreeMap<String, Value> {
+    let names = cluster.names().into_iter().filter(|name| name.contains(&format!("-{format}-")));
+    names.map(|name| (name.clone(), cluster.get(&name).unwrap())).collect()
+}
+
+fn writes(calls: &[String]) -> Vec<&String> {
+    calls.iter().filter(|call| call.starts_with("patch ") || call.starts_with("delete ")).collect()
+}
+
+/// A pod that was admitted by a version of this format.
+fn pod_of(carrier: Carrier, format: &str) -> Value {
+    serde_json::from_str(&pod(carrier).to_string().replace(&format!("-{FORMAT}-"), &format!("-{format}-"))).unwrap()
+}
+
+/// Two revisions, published by a version of this format, and the status that it left.
+async fn cluster_of(format: &str, spec: &Value) -> (Cluster, BTreeMap<String, Value>) {
+    let cluster = Cluster::default();
+    let mut operator = Operator::start(&cluster);
+    cluster.put(&flags(&document("a")));
+    operator.turn(fenv(1, spec)).await;
+    cluster.put(&flags(&document("b")));
+    operator.turn(reported(&cluster, 2, spec)).await;
+    assert_eq!(cluster.last_status()["history"].as_array().map(Vec::len), Some(1));
+    let left = published_by_another(&cluster, format);
+    assert_eq!(left.len(), 2, "a core, and one that is kept");
+    (cluster, left)
+}
+
+#[tokio::test]
+async fn what_another_version_published_stays_while_pods_mount_it() {
+    for (carrier, spec, format) in [
+        (Carrier::ConfigMap, json!({}), "v1"),
+        (Carrier::ConfigMap, json!({}), "v3"),
+        (Carrier::Secret, secret(), "v1"),
+    ] {
+        let (cluster, left) = cluster_of(format, &spec).await;
+        let core = if carrier == Carrier::Secret { format!("secret/{CORE}") } else { CORE.to_owned() };
+        cluster.run(vec![pod_of(carrier, format), pod(carrier)]);
+        let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
+        // It was well, and nothing is due; still it is published at once.
+        let (_, calls) = operator.turn(reported(&cluster, 2, &spec)).await;
+        assert_eq!(writes(&calls), [&format!("patch {core}")], "{calls:?}");
+        let read: Vec<&String> = calls.iter().filter(|call| call.contains(&format!("-{format}-"))).collect();
+        assert!(carrier == Carrier::Secret || read.is_empty(), "{read:?}");
+        is(&cluster.last_status(), "Ready", ("True", "Published"));
+        assert_eq!(objects_in(&cluster, format), left);
+
+        cluster.put(&flags(&document("c")));
+        operator.turn(reported(&cluster, 3, &spec)).await;
+        assert_eq!(objects_in(&cluster, format), left, "{format}");
+
+        cluster.run(vec![pod(carrier)]);
+        operator.turn(reported(&cluster, 3, &spec)).await;
+        // A copy in a Secret is not known to who did not write it, and goes with its owner.
+        let gone =
+            objects_in(&cluster, format).keys().all(|name| name.starts_with("secret/") && name.contains("-history-"));
+        assert!(gone, "{:?}", cluster.names());
+        assert!(cluster.get(&core).is_some());
+    }
+}
+
+#[tokio::test]
+async fn it_stays_for_a_while_though_no_pod_is_seen() {
+    let (cluster, left) = cluster_of("v1", &json!({})).await;
+    let mut operator = Operator::start(&cluster);
+    operator.turn(reported(&cluster, 2, &json!({}))).await;
+    operator.turn(reported(&cluster, 3, &json!({}))).await;
+    assert_eq!(objects_in(&cluster, "v1"), left, "a pod may have been admitted a moment ago");
+}
+
+/// Also where the kind changes at the same time.
+#[tokio::test]
+async fn another_kind_and_another_format_go_together() {
+    let (cluster, left) = cluster_of("v1", &json!({})).await;
+    cluster.run(vec![pod_of(Carrier::ConfigMap, "v1")]);
+    let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
+    operator.turn(reported(&cluster, 3, &secret())).await;
+    assert_eq!(objects_in(&cluster, "v1"), left);
+    assert_eq!(cluster.last_status()["delivery"]["formerly"], "ConfigMap");
+    cluster.run(vec![pod(Carrier::Secret)]);
+    operator.turn(reported(&cluster, 3, &secret())).await;
+    assert!(objects_in(&cluster, "v1").is_empty(), "{:?}", cluster.names());
+    assert_eq!(cluster.last_status()["delivery"], json!({"as": "Secret", "overridesFiles": 0}));
+}
+
+#[tokio::test]
+async fn copies_in_another_format_are_no_history() {
+    let (cluster, _) = cluster_of("v1", &json!({})).await;
+    let mut operator = Operator::start(&cluster);
+    operator.turn(reported(&cluster, 2, &json!({}))).await;
+    assert_eq!(cluster.last_status()["history"], Value::Null);
+    let record = |cluster: &Cluster| {
+        let core = cluster.get(CORE).unwrap();
+        let record: Value =
+            serde_json::from_str(core["metadata"]["annotations"]["remora.dev/record"].as_str().unwrap()).unwrap();
+        record["history"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(record(&cluster), 0);
+    cluster.put(&flags(&document("c")));
+    operator.turn(reported(&cluster, 3, &json!({}))).await;
+    assert_eq!(record(&cluster), 1, "what is replaced from now on is kept");
+}
+
+#[tokio::test]
+async fn a_document_that_shrank_is_held_back_all_the_same() {
+    let cluster = Cluster::default();
+    let features = |names: &[&str]| {
+        let mut whole = document("a");
+        whole["feature_states"] = names.iter().map(|name| document(name)["feature_states"][0].clone()).collect();
+        for (id, state) in whole["feature_states"].as_array_mut().unwrap().iter_mut().enumerate() {
+            state["feature"]["id"] = json!(id);
+        }
+        flags(&whole)
+    };
+    let many: Vec<String> = (0..12).map(|number| format!("feature-{number}")).collect();
+    cluster.put(&features(&many.iter().map(String::as_str).collect::<Vec<_>>()));
+    Operator::start(&cluster).turn(fenv(1, &json!({}))).await;
+    let left = published_by_another(&cluster, "v1");
+
+    cluster.put(&features(&["feature-1"]));
+    let mut operator = Operator::start(&cluster);
+    let (_, calls) = operator.turn(reported(&cluster, 1, &json!({}))).await;
+    assert!(writes(&calls).is_empty(), "{calls:?}");
+    assert!(calls.contains(&"event SuspiciousShrink".to_owned()), "{calls:?}");
+    let status = cluster.last_status();
+    is(&status, "Published", ("False", "SuspiciousShrink"));
+    is(&status, "Ready", ("False", "FormerFormat"));
+    assert_eq!(objects_in(&cluster, "v1"), left);
+
+    let mut confirmed = reported(&cluster, 1, &json!({}));
+    confirmed["metadata"]["annotations"] = json!({"remora.dev/confirm": status["heldRevision"]});
+    operator.turn(confirmed).await;
+    is(&cluster.last_status(), "Published", ("True", "Published"));
+    assert_eq!(cluster.last_status()["features"], 1);
+}
+
+/// New pods get nothing until the source answers, and the status says so; those that run keep what they mount.
+#[tokio::test]
+async fn with_a_failing_source_it_is_said_who_is_served() {
+    let (cluster, left) = cluster_of("v1", &json!({})).await;
+    let found = cluster.take("flags").unwrap();
+    let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
+    let (_, calls) = operator.turn(reported(&cluster, 2, &json!({}))).await;
+    assert!(writes(&calls).is_empty(), "{calls:?}");
+    assert!(calls.contains(&"event FormerFormat".to_owned()), "{calls:?}");
+    let status = cluster.last_status();
+    is(&status, "Ready", ("False", "FormerFormat"));
+    let message = status["conditions"][3]["message"].as_str().unwrap();
+    assert!(
+        message.contains("in format v1, are served") && message.contains("ConfigMap flags does not exist"),
+        "{message}"
+    );
+    operator.turn(reported(&cluster, 2, &json!({}))).await;
+    assert_eq!(objects_in(&cluster, "v1"), left, "there is nothing yet that could take its place");
+
+    cluster.put(&found);
+    operator.turn(reported(&cluster, 3, &json!({}))).await;
+    is(&cluster.last_status(), "Ready", ("True", "Published"));
+}
+
+/// A pin keeps what is newest away, so that is not what new pods get.
+#[tokio::test]
+async fn a_pin_that_names_what_only_another_version_has_publishes_nothing() {
+    let (cluster, left) = cluster_of("v1", &json!({})).await;
+    let spec = json!({"pin": cluster.last_status()["history"][0]["revision"]});
+    let mut operator = Operator::start(&cluster);
+    let (_, calls) = operator.turn(reported(&cluster, 3, &spec)).await;
+    assert!(writes(&calls).is_empty(), "{calls:?}");
+    let status = cluster.last_status();
+    is(&status, "Accepted", ("False", "UnknownRevision"));
+    is(&status, "Ready", ("False", "FormerFormat"));
+    let message = status["conditions"][0]["message"].as_str().unwrap();
+    let kept = format!("not kept in format {FORMAT}, so what was published in format v1 stays");
+    assert!(message.contains(&kept), "{message}");
+    assert_eq!(objects_in(&cluster, "v1"), left);
+
+    let mut operator = Operator::start(&cluster);
+    operator.turn(reported(&cluster, 4, &json!({}))).await;
+    is(&cluster.last_status(), "Ready", ("True", "Published"));
+}

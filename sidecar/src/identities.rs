@@ -187,19 +187,29 @@ fn read<'a, const AHEAD: bool, B: AsRef<[u8]>>(
         reader.value()?;
         return Err(Refused::Invalid(Place::Body, Complaint::NotAnObject));
     };
-    while let Some(name) = reader.next_member(&mut members)? {
+    loop {
+        if AHEAD && reader.pass_name(&mut members, "traits") {
+            read_traits::<AHEAD, B>(&mut reader, snapshot, desk)?;
+            continue;
+        }
+        let passed = if AHEAD { reader.pass_member(&mut members) } else { None };
+        let (name, value) = match passed {
+            Some(member) => member,
+            None => {
+                let Some(name) = reader.next_member(&mut members)? else { break };
+                if name.is("traits") {
+                    read_traits::<AHEAD, B>(&mut reader, snapshot, desk)?;
+                    continue;
+                }
+                (name, reader.value()?)
+            }
+        };
         if name.is("identifier") {
-            identifier = match reader.value()? {
+            identifier = match value {
                 Value::String(text) => Some(text),
                 Value::Null => None,
                 _ => return Err(Refused::Invalid(Place::Member("identifier"), Complaint::NotAString)),
             };
-        } else if name.is("traits") {
-            desk.subject.clear();
-            desk.echo.clear();
-            read_traits::<AHEAD, B>(&mut reader, snapshot, desk)?;
-        } else {
-            reader.value()?;
         }
     }
     reader.finish()?;

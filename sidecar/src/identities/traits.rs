@@ -27,12 +27,14 @@ impl Form {
     }
 }
 
-/// Reads the list, which has to be what comes next.
+/// Reads the list, which has to be what comes next. What came before is forgotten.
 pub(super) fn read_traits<const AHEAD: bool, B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
     snapshot: &Snapshot<B>,
     desk: &mut Desk,
 ) -> Result<(), Refused> {
+    desk.subject.clear();
+    desk.echo.clear();
     let Some(mut items) = reader.enter_array() else {
         reader.value()?;
         return Err(Refused::Invalid(Place::Member("traits"), Complaint::NotAList));

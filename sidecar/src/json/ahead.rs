@@ -34,6 +34,21 @@ impl<'a> Reader<'a> {
         self.pass_to(rest);
         Some((Text { raw, escaped: false }, value))
     }
+
+    /// Passes to the value of the next member of an object, if that has this name, which needs no escapes, and if all is as
+    /// serializers write it.
+    #[inline(always)]
+    pub(crate) fn pass_name(&mut self, group: &mut Group, name: &str) -> bool {
+        let behind = || {
+            let text = self.ahead();
+            let text = if group.first { text } else { space(text.strip_prefix(",")?) };
+            text.strip_prefix("\"")?.strip_prefix(name)?.strip_prefix("\":")
+        };
+        let Some(rest) = behind() else { return false };
+        group.first = false;
+        self.pass_to(rest);
+        true
+    }
 }
 
 #[inline(always)]

@@ -25,21 +25,38 @@ pub(crate) enum Kind {
     Text,
 }
 
+impl Kind {
+    /// Constants: making one of a text looks at each of its bytes.
+    fn content_type(self) -> Option<HeaderValue> {
+        const JSON: HeaderValue = HeaderValue::from_static("application/json");
+        const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+        const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
+        const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+        match self {
+            Kind::Nothing => None,
+            Kind::Json => Some(JSON),
+            Kind::Events => Some(EVENTS),
+            Kind::Metrics => Some(METRICS),
+            Kind::Text => Some(TEXT),
+        }
+    }
+}
+
 /// An answer that has not become HTTP yet.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     kind: Kind,
     body: Body,
-    headers: [Option<(HeaderName, HeaderValue)>; 2],
-    /// Beyond those that every answer has room for: only the document has so many.
-    more: Vec<(HeaderName, HeaderValue)>,
+    assignment: Option<Assignment>,
+    /// Few answers have others.
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Answer {
     /// An answer with a body.
     pub(crate) const fn new(status: StatusCode, kind: Kind, body: Body) -> Answer {
-        Answer { status, kind, body, headers: [None, None], more: Vec::new() }
+        Answer { status, kind, body, assignment: None, headers: Vec::new() }
     }
 
     /// A status and nothing else.
@@ -77,19 +94,14 @@ impl Answer {
 
     /// The same with one more header.
     pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Answer {
-        match self.headers.iter_mut().find(|place| place.is_none()) {
-            Some(place) => *place = Some((name, value)),
-            None => self.more.push((name, value)),
-        }
+        self.headers.push((name, value));
         self
     }
 
     /// The same with the name of the flags in it.
-    pub(crate) fn assigned(self, assignment: Assignment) -> Answer {
-        match assignment.header() {
-            Some(value) => self.with(assignment::HEADER, value),
-            None => self,
-        }
+    pub(crate) fn assigned(mut self, assignment: Assignment) -> Answer {
+        self.assignment = Some(assignment);
+        self
     }
 
     /// Notes how far the connection is with it.
@@ -102,25 +114,22 @@ impl Answer {
     /// answer's, so that no request allocates a map of headers.
     pub(crate) fn into_response(self, mut headers: HeaderMap, last: bool) -> Response<Body> {
         headers.clear();
-        let content_type = match self.kind {
-            Kind::Nothing => None,
-            Kind::Json => Some("application/json"),
-            Kind::Events => Some("text/event-stream"),
-            Kind::Metrics => Some("text/plain; version=0.0.4"),
-            Kind::Text => Some("text/plain; charset=utf-8"),
-        };
-        if let Some(content_type) = content_type {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        let mut response = Response::new(self.body);
+        *response.status_mut() = self.status;
+        *response.headers_mut() = headers;
+        let headers = response.headers_mut();
+        if let Some(content_type) = self.kind.content_type() {
+            headers.insert(CONTENT_TYPE, content_type);
         }
-        for (name, value) in self.headers.into_iter().flatten().chain(self.more) {
+        if let Some(value) = self.assignment.and_then(Assignment::header) {
+            headers.insert(assignment::HEADER, value);
+        }
+        for (name, value) in self.headers {
             headers.insert(name, value);
         }
         if last {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        let mut response = Response::new(self.body);
-        *response.status_mut() = self.status;
-        *response.headers_mut() = headers;
         response
     }
 }

@@ -5,7 +5,6 @@
 //! nothing of the identity. It is no secret and no proof, and collisions can only be made by those who make the flags.
 
 use std::cell::RefCell;
-use std::fmt::{self, Write as _};
 
 use bytes::BytesMut;
 use http::{HeaderName, HeaderValue};
@@ -17,7 +16,35 @@ pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-remora-assignme
 const ROOM: usize = 16 * 1024;
 
 thread_local! {
-    static KEYS: RefCell<BytesMut> = RefCell::new(BytesMut::new());
+    static HEADERS: RefCell<Headers> = RefCell::new(Headers::default());
+}
+
+/// Where headers are made of keys.
+#[derive(Default)]
+struct Headers {
+    /// Used again when its parts were sent.
+    room: BytesMut,
+    /// Many have the same flags as the one before them.
+    last: Option<(Assignment, HeaderValue)>,
+}
+
+impl Headers {
+    fn of(&mut self, assignment: Assignment) -> Option<HeaderValue> {
+        if let Some((last, header)) = &self.last
+            && *last == assignment
+        {
+            return Some(header.clone());
+        }
+        // It is a part of the room, too.
+        self.last = None;
+        if self.room.capacity() < 16 {
+            self.room.reserve(ROOM);
+        }
+        self.room.extend_from_slice(&assignment.digits());
+        let header = HeaderValue::from_maybe_shared(self.room.split().freeze()).ok()?;
+        self.last = Some((assignment, header.clone()));
+        Some(header)
+    }
 }
 
 /// The key of some flags.
@@ -30,24 +57,18 @@ impl Assignment {
         Assignment(digest)
     }
 
-    /// As a header. Nothing is allocated: it is a part of a buffer that is used again when its parts were sent.
+    /// As a header. Nothing is allocated.
     pub(crate) fn header(self) -> Option<HeaderValue> {
-        KEYS.try_with(|keys| {
-            let mut keys = keys.try_borrow_mut().ok()?;
-            if keys.capacity() < 16 {
-                keys.reserve(ROOM);
-            }
-            write!(keys, "{self}").ok()?;
-            HeaderValue::from_maybe_shared(keys.split().freeze()).ok()
-        })
-        .ok()
-        .flatten()
+        HEADERS.try_with(|headers| headers.try_borrow_mut().ok()?.of(self)).ok().flatten()
     }
-}
 
-impl fmt::Display for Assignment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
+    /// As it is written: sixteen hexadecimal digits.
+    pub(crate) fn digits(self) -> [u8; 16] {
+        let mut digits = [0; 16];
+        for (pair, byte) in digits.as_chunks_mut().0.iter_mut().zip(self.0.to_be_bytes()) {
+            *pair = [byte >> 4, byte & 15].map(|digit| if digit < 10 { b'0' + digit } else { b'a' - 10 + digit });
+        }
+        digits
     }
 }
 
@@ -57,7 +78,7 @@ mod tests {
 
     #[test]
     fn headers_have_sixteen_digits() {
-        for number in [0, 1, u64::MAX] {
+        for number in [0, 1, 1, 0x0123_4567_89ab_cdef, u64::MAX, 1] {
             let header = Assignment(number).header().unwrap();
             assert_eq!(header.to_str().unwrap(), format!("{number:016x}"));
         }

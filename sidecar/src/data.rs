@@ -44,22 +44,21 @@ impl Service<Request<Incoming>> for Data {
 
     fn call(&self, request: Request<Incoming>) -> Answering {
         self.progress.receiving();
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let reads = parts.method == Method::POST && Route::of(parts.uri.path()).reads_body();
         if !reads {
-            let answer = respond(&self.state, &parts, &[]);
-            return Answering::Ready(Some(finish(&self.state, &self.progress, parts, answer)));
+            return Answering::Ready(Some(answer(&self.state, &self.progress, &mut parts, Ok(&[]))));
         }
         let received = Received::default();
         let (state, progress) = (Arc::clone(&self.state), Arc::clone(&self.progress));
-        Answering::Reading(Some(Reading { state, progress, parts, body, received }))
+        Answering::Reading(Reading { state, progress, parts, body, received })
     }
 }
 
 /// An answer that is there, or that waits for the request's body.
 pub(crate) enum Answering {
     Ready(Option<Response<Body>>),
-    Reading(Option<Reading>),
+    Reading(Reading),
 }
 
 /// A request whose body is being received.
@@ -140,31 +139,39 @@ impl Future for Answering {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let slot = match self.get_mut() {
+        let answering = self.get_mut();
+        let reading = match answering {
             Answering::Ready(response) => {
                 return response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
             }
-            Answering::Reading(slot) => slot,
+            Answering::Reading(reading) => reading,
         };
-        let Some(reading) = slot.as_mut() else { return Poll::Pending };
-        let received = ready!(reading.poll_body(cx));
-        let Some(Reading { state, progress, parts, received: body, .. }) = slot.take() else { return Poll::Pending };
-        let answer = match received {
-            Ok(()) => respond(&state, &parts, body.bytes()),
-            Err(answer) => answer,
-        };
-        Poll::Ready(Ok(finish(&state, &progress, parts, answer)))
+        let received = ready!(reading.poll_body(cx)).map(|()| reading.received.bytes());
+        let response = answer(&reading.state, &reading.progress, &mut reading.parts, received);
+        *answering = Answering::Ready(None);
+        Poll::Ready(Ok(response))
     }
 }
 
-fn finish(state: &State, progress: &Arc<Progress>, parts: Parts, mut answer: Answer) -> Response<Body> {
-    let grant = state.cors.grant(&parts);
+/// Answers a request that has been received, or that could not be.
+fn answer(
+    state: &State,
+    progress: &Arc<Progress>,
+    parts: &mut Parts,
+    received: Result<&[u8], Answer>,
+) -> Response<Body> {
+    let route = Route::of(parts.uri.path());
+    let mut answer = match received {
+        Ok(body) => respond(state, route, parts, body),
+        Err(answer) => answer,
+    };
+    let grant = state.cors.grant(parts);
     if grant.as_ref().is_some_and(Grant::is_preflight) {
         answer = Answer::empty(StatusCode::NO_CONTENT);
     }
-    state.requests.count(Route::of(parts.uri.path()), answer.status);
+    state.requests.count(route, answer.status);
     answer.note(progress);
-    let mut response = answer.into_response(parts.headers, state.is_draining());
+    let mut response = answer.into_response(std::mem::take(&mut parts.headers), state.is_draining());
     if let Some(grant) = grant {
         grant.write(response.headers_mut());
     }

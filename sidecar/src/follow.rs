@@ -20,6 +20,7 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use crate::clock::since_epoch;
 use crate::document::Document;
 use crate::environment::{Environment, Loaded, State};
+use crate::last_key::LastKey;
 use crate::log;
 use crate::map::{Identity, MapError, Region, Volume};
 use crate::metrics::Reload;
@@ -252,7 +253,9 @@ impl Followed {
             document.name().hash(&mut state);
         }
         let in_place = volume.is_immutable();
-        let loaded = Loaded { snapshot, core, state: state.finish(), since, document, in_place, sizes };
+        let state = state.finish();
+        let last_key = LastKey::default();
+        let loaded = Loaded { snapshot, last_key, core, state, since, document, in_place, sizes };
         Ok(Some(Read { loaded, overrides, refused }))
     }
 

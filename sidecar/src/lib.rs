@@ -27,6 +27,7 @@ mod environment;
 mod follow;
 mod identities;
 mod json;
+mod last_key;
 mod listen;
 mod log;
 mod map;

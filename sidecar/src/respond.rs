@@ -1,7 +1,6 @@
 //! From a request that is completely there to its answer: who asks, what for, and of which environment.
 
 use std::cell::RefCell;
-use std::io::Write as _;
 
 use http::header::{ETAG, IF_NONE_MATCH};
 use http::request::Parts;
@@ -31,8 +30,7 @@ thread_local! {
 }
 
 /// Answers a request that is completely there.
-pub(crate) fn respond(state: &State, parts: &Parts, body: &[u8]) -> Answer {
-    let route = Route::of(parts.uri.path());
+pub(crate) fn respond(state: &State, route: Route<'_>, parts: &Parts, body: &[u8]) -> Answer {
     let read = parts.method == Method::GET || parts.method == Method::HEAD;
     let post = parts.method == Method::POST;
     match route {
@@ -92,7 +90,7 @@ fn with_desk<T>(body: &[u8], work: impl FnOnce(&mut Desk) -> T) -> T {
 
 /// The path of Flagsmith's realtime updates, where the key is a part of the path.
 fn realtime(state: &State, parts: &Parts, key: &str) -> Answer {
-    match state.access(key) {
+    match state.access(key.as_bytes()) {
         Access::Granted(environment, _, Role::Client) => {
             state.streams.listen(&environment.changes, Dialect::Flagsmith, header(parts, &LAST_EVENT_ID))
         }
@@ -111,9 +109,15 @@ fn header<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a str> {
     std::str::from_utf8(parts.headers.get(name)?.as_bytes()).ok()
 }
 
+/// The same, where it is only compared.
+fn key<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a [u8]> {
+    let bytes = parts.headers.get(name)?.as_bytes();
+    (bytes.is_ascii() || std::str::from_utf8(bytes).is_ok()).then_some(bytes)
+}
+
 /// Answers where Flagsmith's rules for keys hold: there has to be one.
 fn flagsmith(state: &State, parts: &Parts, answer: impl FnOnce(&Environment, &Loaded, Role) -> Answer) -> Answer {
-    let Some(key) = header(parts, &ENVIRONMENT_KEY) else {
+    let Some(key) = key(parts, &ENVIRONMENT_KEY) else {
         return Answer::constant(
             StatusCode::UNAUTHORIZED,
             r#"{"status":"unauthorized","message":"no key: send the environment's key in the header X-Environment-Key"}"#,
@@ -125,7 +129,10 @@ fn flagsmith(state: &State, parts: &Parts, answer: impl FnOnce(&Environment, &Lo
             None => not_loaded(),
         },
         Access::NotLoaded => not_loaded(),
-        Access::Denied => Answer::failure(StatusCode::UNAUTHORIZED, "unauthorized", "unknown key '", key, "'"),
+        Access::Denied => {
+            let key = String::from_utf8_lossy(key);
+            Answer::failure(StatusCode::UNAUTHORIZED, "unauthorized", "unknown key '", &key, "'")
+        }
     }
 }
 
@@ -135,7 +142,7 @@ fn environment_document(state: &State, parts: &Parts) -> Answer {
     const NO_SERVER_KEY: &str = "{\"detail\":\"Invalid or missing Environment key\"}";
     const UNKNOWN_KEY: &str = "{\"detail\":\"Invalid or missing Environment Key\"}";
     const NOT_SERVED: &str = "{\"detail\":\"the document of this environment is not served: set spec.serve.environmentDocument of its FeatureEnvironment to true\"}";
-    let key = header(parts, &ENVIRONMENT_KEY).filter(|key| key.starts_with("ser."));
+    let key = key(parts, &ENVIRONMENT_KEY).filter(|key| key.starts_with(b"ser."));
     let Some(key) = key else { return Answer::constant(StatusCode::FORBIDDEN, NO_SERVER_KEY) };
     match state.access(key) {
         Access::Granted(_, serving, Role::Server) => match serving.as_ref() {
@@ -203,8 +210,9 @@ fn assigned(route: Route<'_>, assignment: Assignment, mut flags: Buffer) -> Answ
     if route == Route::Assignment {
         let out = flags.bytes();
         out.clear();
-        // Writing to a vector cannot fail.
-        let _ = write!(out, "{{\"assignment\":\"{assignment}\"}}");
+        out.extend_from_slice(b"{\"assignment\":\"");
+        out.extend_from_slice(&assignment.digits());
+        out.extend_from_slice(b"\"}");
     }
     Answer::built(StatusCode::OK, flags).assigned(assignment)
 }
@@ -229,7 +237,7 @@ fn openfeature(
     flag: Option<&str>,
     answer: impl FnOnce(&Environment, &Loaded, Role) -> Answer,
 ) -> Answer {
-    let key = header(parts, &API_KEY).or_else(|| header(parts, &ENVIRONMENT_KEY));
+    let key = key(parts, &API_KEY).or_else(|| key(parts, &ENVIRONMENT_KEY));
     match key.map_or_else(|| state.access_without_key(), |key| state.access(key)) {
         Access::Granted(environment, serving, role) => match serving.as_ref() {
             Some(loaded) => answer(environment, loaded, role),

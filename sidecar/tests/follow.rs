@@ -8,8 +8,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use remora_snapshot::write;
 use support::client::{Connection, get};
-use support::environment::{CLIENT_KEY, client_flags, sharded, written};
+use support::environment::{CLIENT_KEY, client_flags, environment, sharded, written};
 use support::server::{Running, await_condition, start};
 use support::volume::Directory;
 
@@ -42,6 +43,42 @@ fn a_new_revision_is_served_at_once() {
         await_condition("the revision", || flags(&server) == client_flags(revision));
         assert!(began.elapsed().as_secs() < 3, "found by the watch, not by looking every few seconds");
     }
+}
+
+/// What a key opens is remembered, but no longer than the keys are those of the revision that is served.
+#[test]
+fn a_key_opens_what_it_opens_in_the_revision_that_is_served() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    let with_keys = |revision: u32, keys: &[&str]| {
+        let mut environment = environment("shop", CLIENT_KEY, revision);
+        environment.server_keys = keys.iter().map(|&key| key.to_owned()).collect();
+        write(&environment, 1_000_000).unwrap()
+    };
+    volume.publish_written(&with_keys(1, &["ser.old"]));
+    let server = start(directory.path(), |_| {});
+    let mut connection = Connection::open(server.data);
+    let mut status = |key: &str| {
+        let answer = connection.request("GET", "/api/v1/flags/", &[("x-environment-key", key)], None).unwrap();
+        // Only server keys see it.
+        (answer.status, answer.body.contains("secret"))
+    };
+    for _ in 0..2 {
+        assert_eq!([status("ser.old"), status("ser.old"), status("ser.new")], [(200, true), (200, true), (401, false)]);
+        assert_eq!(
+            [status("ser.new"), status(CLIENT_KEY), status("ser.olD")],
+            [(401, false), (200, false), (401, false)]
+        );
+    }
+    assert_eq!(status("ser.old"), (200, true));
+    volume.publish_written(&with_keys(2, &["ser.new"]));
+    await_condition("the revision", || flags(&server) == client_flags(2));
+    assert_eq!(status("ser.old"), (401, false));
+    assert_eq!([status("ser.new"), status("ser.new")], [(200, true), (200, true)]);
+    volume.publish_written(&with_keys(3, &["ser.old"]));
+    await_condition("the revision", || flags(&server) == client_flags(3));
+    assert_eq!(status("ser.new"), (401, false));
+    assert_eq!(status("ser.old"), (200, true));
 }
 
 #[test]

@@ -168,22 +168,35 @@ fn bucket<'a>(view: &View<'a>, subject: &Subject, context: Context) -> (Bucket<'
 pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
     evaluation.choose(subject);
     let view = &evaluation.view;
+    let visibility = view.visibility(role);
     let (body, bounds, mut digest) = view.default_answer(role);
     let bound = |feature: u32| body.start.saturating_add(bounds.get(feature).map_or(body.length, |word| word.word));
-    let last = view.features.len() as u32;
+    let defaults = |from: u32, to: u32| {
+        let start = bound(from);
+        Span { start, length: bound(to).saturating_sub(start) }
+    };
     out.push(b'[');
     let mut joined = Joined { blob: view.blob, run: Span::default(), out };
     let mut from = 0;
-    while let Some(feature) = subject.choice.next_touched(from) {
-        if from < feature {
-            let start = bound(from);
-            joined.push(Span { start, length: bound(feature).saturating_sub(start) });
+    for (first, word) in (0_u32..).step_by(64).zip(subject.choice.touched()) {
+        let mut left = *word;
+        while left != 0 {
+            let number = first + left.trailing_zeros();
+            left &= left - 1;
+            if from < number {
+                joined.push(defaults(from, number));
+            }
+            from = number + 1;
+            digest = digest.wrapping_add(match whole(evaluation, subject, visibility, number) {
+                Some((object, difference)) => {
+                    joined.push(object);
+                    difference
+                }
+                None => write_outcome(evaluation, subject, visibility, number, &mut joined),
+            });
         }
-        digest = digest.wrapping_add(write_touched(evaluation, subject, role, feature, &mut joined));
-        from = feature + 1;
     }
-    let start = bound(from);
-    joined.push(Span { start, length: bound(last).saturating_sub(start) });
+    joined.push(defaults(from, view.features.len() as u32));
     joined.flush();
     match out.last_mut() {
         Some(last) if *last == b',' => *last = b']',
@@ -192,49 +205,32 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
     digest
 }
 
-/// Appends one flag that may not be its default, if the role sees it, and returns by how much its digest differs.
+/// The object of a flag that is decided by a segment, and whole: most are. Also by how much its digest differs from the
+/// default's.
 #[inline(always)]
-fn write_touched(
-    evaluation: &Evaluation<'_>,
-    subject: &Subject,
-    role: Role,
-    number: u32,
-    joined: &mut Joined<'_, '_>,
-) -> u64 {
+fn whole(evaluation: &Evaluation<'_>, subject: &Subject, visibility: Visibility, number: u32) -> Option<(Span, u64)> {
     let view = &evaluation.view;
-    let Some(feature) = view.features.get(number) else { return 0 };
-    let visibility = view.visibility(role);
-    let winner = subject.choice.winner(number);
-    // Most are decided by a segment, and whole.
-    if let Winner::Segment(rank) = winner
-        && !visibility.hides_disabled
-    {
-        let ranked = view.ranked.get(feature.ranked.saturating_add(u32::from(rank))).unwrap_or_default();
-        if feature.flags & visibility.hidden != 0 {
-            return 0;
-        }
-        if ranked.object.length != 0 {
-            joined.push(ranked.object);
-            return ranked.difference;
-        }
-    }
-    write_outcome(evaluation, subject, visibility, (number, winner), joined)
+    let feature = view.features.get(number)?;
+    let rank = subject.choice.rank(number)?;
+    let ranked = view.ranked.get(feature.ranked.wrapping_add(u32::from(rank)))?;
+    let is_whole = ranked.object.length != 0 && feature.flags & visibility.hidden == 0 && !visibility.hides_disabled;
+    is_whole.then_some((ranked.object, ranked.difference))
 }
 
-/// The same for what is not there in one piece, or may be hidden for being disabled.
+/// Appends a flag that is not there in one piece, or may be hidden, if the role sees it; by how much its digest differs.
 #[inline(never)]
 fn write_outcome(
     evaluation: &Evaluation<'_>,
     subject: &Subject,
     visibility: Visibility,
-    (number, winner): (u32, Winner),
+    number: u32,
     joined: &mut Joined<'_, '_>,
 ) -> u64 {
     let view = &evaluation.view;
     let Some(feature) = view.features.get(number) else { return 0 };
     let default = view.contexts.get(feature.context).unwrap_or_default();
     let before = if visibility.sees(&feature, default.is_enabled()) { default.digest } else { 0 };
-    match Outcome::of(evaluation, subject, number, winner) {
+    match Outcome::of(evaluation, subject, number, evaluation.chosen(subject, number)) {
         Some(outcome) if visibility.sees(&feature, outcome.enabled) => {
             outcome.write(view, joined.apart());
             outcome.digest.wrapping_sub(before)
@@ -310,7 +306,7 @@ impl<'a> Evaluation<'a> {
         if crate::resolve::is_needed(self) {
             // What a cycle of flags gives depends on the order of all segments.
             self.choose(subject);
-            return subject.choice.winner(feature);
+            return self.chosen(subject, feature);
         }
         self.view.features.get(feature).map_or(Winner::Default, |row| self.decide(subject, &row))
     }

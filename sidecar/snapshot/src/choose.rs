@@ -2,7 +2,7 @@
 //! whole environment.
 
 use crate::evaluation::{Evaluation, Winner};
-use crate::layout::{BLOCK, Target};
+use crate::layout::{BLOCK, NO_RANK, RANKS, Rank, Run, Table};
 use crate::resolve;
 use crate::subject::Subject;
 
@@ -11,74 +11,68 @@ use crate::subject::Subject;
 pub(crate) struct Choice {
     /// A bit a feature: its answer may differ from the default.
     touched: Vec<u64>,
-    /// By feature: the rank of a segment, [`DEFAULT`], or [`INDIVIDUAL`] and a row.
-    winners: Vec<u32>,
+    /// By feature: the rank of a segment, [`NO_RANK`], or [`INDIVIDUAL`].
+    winners: Vec<u16>,
 }
 
-/// Nothing overrides it: weaker than every rank.
-const DEFAULT: u32 = u32::MAX;
-/// The identity's own override, by its row.
-const INDIVIDUAL: u32 = 1 << 31;
+/// The identity has its own. No segment has this rank.
+const INDIVIDUAL: u16 = RANKS as u16;
 
 impl Choice {
     fn clear(&mut self, features: usize) {
         self.touched.clear();
         self.touched.resize(features.div_ceil(64), 0);
         self.winners.clear();
-        self.winners.resize(features, DEFAULT);
+        self.winners.resize(features, NO_RANK);
     }
 
-    fn touch(&mut self, feature: u32) {
-        if let Some(word) = self.touched.get_mut(feature as usize / 64) {
-            *word |= 1 << (feature % 64);
+    /// These features may differ from their defaults.
+    fn touch(&mut self, first: u32, length: u32) {
+        let (mut at, end) = (u64::from(first), u64::from(first) + u64::from(length));
+        while at < end {
+            let (bit, next) = (at % 64, (at | 63) + 1);
+            let above = if next <= end { 0 } else { next - end };
+            if let Some(word) = self.touched.get_mut(at as usize / 64) {
+                *word |= u64::MAX << bit & u64::MAX >> above;
+            }
+            at = next;
         }
     }
 
-    fn set(&mut self, feature: u32, winner: Winner) {
+    /// This decides, whatever was proposed.
+    pub(crate) fn set(&mut self, feature: u32, winner: Winner) {
         if let Some(place) = self.winners.get_mut(feature as usize) {
             *place = match winner {
-                Winner::Default => DEFAULT,
-                Winner::Segment(rank) => u32::from(rank),
-                Winner::Individual(row) => INDIVIDUAL | row,
+                Winner::Default => NO_RANK,
+                Winner::Segment(rank) => rank,
+                Winner::Individual(_) => INDIVIDUAL,
             };
-            self.touch(feature);
+            self.touch(feature, 1);
         }
     }
 
-    /// A segment's override counts if it is stronger than what was found so far.
+    /// The overrides of a segment count where they are stronger than what was found so far: one comparison for several
+    /// features at once, as processors have it.
     #[inline(always)]
-    fn propose(&mut self, Target { feature, rank }: Target) {
-        if let Some(held) = self.winners.get_mut(usize::from(feature)).filter(|held| u32::from(rank) < **held) {
-            *held = u32::from(rank);
-            self.touch(u32::from(feature));
+    fn propose(&mut self, first: u32, ranks: Table<'_, Rank, 2>) {
+        let start = first as usize;
+        if let Some(held) = self.winners.get_mut(start..start.saturating_add(ranks.len())) {
+            for (held, Rank { rank }) in held.iter_mut().zip(ranks.iter()) {
+                *held = rank.min(*held);
+            }
+            self.touch(first, ranks.len() as u32);
         }
     }
 
+    /// The rank of the segment that decides.
     #[inline(always)]
-    pub(crate) fn winner(&self, feature: u32) -> Winner {
-        match self.winners.get(feature as usize).copied().unwrap_or(DEFAULT) {
-            DEFAULT => Winner::Default,
-            row if row & INDIVIDUAL != 0 => Winner::Individual(row & !INDIVIDUAL),
-            rank => Winner::Segment(rank as u16), // it was one
-        }
+    pub(crate) fn rank(&self, feature: u32) -> Option<u16> {
+        self.winners.get(feature as usize).copied().filter(|rank| *rank < INDIVIDUAL)
     }
 
-    /// What a condition has read of a feature stands, whatever was chosen since.
-    pub(crate) fn settle(&mut self, feature: u32, winner: Winner) {
-        if self.winner(feature) != winner {
-            self.set(feature, winner);
-        }
-    }
-
-    /// The first feature from this one on whose answer may differ from the default.
-    pub(crate) fn next_touched(&self, from: u32) -> Option<u32> {
-        let mut at = from as usize / 64;
-        let mut word = self.touched.get(at)? & (u64::MAX << (from % 64));
-        while word == 0 {
-            at += 1;
-            word = *self.touched.get(at)?;
-        }
-        Some(at as u32 * 64 + word.trailing_zeros())
+    /// The features whose answers may differ from the default, 64 a word.
+    pub(crate) fn touched(&self) -> &[u64] {
+        &self.touched
     }
 }
 
@@ -89,7 +83,7 @@ impl Evaluation<'_> {
         subject.choice.clear(view.features.len());
         if subject.identified {
             for feature in view.split_features.iter() {
-                subject.choice.touch(feature.word);
+                subject.choice.touch(feature.word, 1);
             }
         }
         for block in 0..view.blocks.len() {
@@ -108,6 +102,19 @@ impl Evaluation<'_> {
         }
         resolve::settle(subject);
     }
+
+    /// What was chosen for a feature.
+    pub(crate) fn chosen(&self, subject: &Subject, feature: u32) -> Winner {
+        match subject.choice.winners.get(feature as usize).copied() {
+            None | Some(NO_RANK) => Winner::Default,
+            Some(INDIVIDUAL) => {
+                let row = self.view.features.get(feature);
+                row.and_then(|row| self.individually(&row)).unwrap_or(Winner::Default)
+            }
+            Some(rank) => Winner::Segment(rank),
+        }
+    }
+
     /// Proposes what a segment overrides, if the subject belongs to it.
     fn propose(&self, subject: &mut Subject, segment: u32) {
         let hits = subject.resolution.cycle_hits;
@@ -117,8 +124,8 @@ impl Evaluation<'_> {
             return;
         }
         if let Some(row) = self.view.segments.get(segment) {
-            for target in self.view.targets.range(row.targets, row.targets_length).iter() {
-                subject.choice.propose(target);
+            for Run { feature, ranks } in self.view.runs.range(row.runs, row.runs_length).iter() {
+                subject.choice.propose(feature, self.view.ranks.range(ranks.start, ranks.length));
             }
         }
     }

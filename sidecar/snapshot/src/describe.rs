@@ -133,10 +133,14 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
                 unserved: row.flags & UNSERVED != 0,
             }
         });
-        let segments = view.segments.iter().map(|row| SegmentDescription {
+        let mut counts = HashMap::new();
+        for row in view.ranked.iter() {
+            *counts.entry(row.segment).or_insert(0) += 1;
+        }
+        let segments = (0_u32..).zip(view.segments.iter()).map(|(number, row)| SegmentDescription {
             id: row.id,
             name: view.text(row.name).to_owned(),
-            overrides: row.targets_length,
+            overrides: counts.get(&number).copied().unwrap_or_default(),
         });
         let patterns = |kind| view.patterns.iter().filter(|row| row.kind == kind).count();
         let notes = std::str::from_utf8(view.notes).unwrap_or_default();

@@ -73,8 +73,8 @@ impl<'a> Evaluation<'a> {
     /// The subject's own override of a feature.
     pub(crate) fn individually(&self, feature: &Feature) -> Option<Winner> {
         let items = self.individual?.items;
-        let row = (0..items.len()).find(|row| items.get(*row as u32).is_some_and(|item| item.feature == feature.id))?;
-        Some(Winner::Individual(row as u32))
+        let row = items.partition_point(|item| item.feature < feature.id);
+        items.get(row).filter(|item| item.feature == feature.id).map(|_| Winner::Individual(row))
     }
 
     /// The segments that override a feature, strongest first.

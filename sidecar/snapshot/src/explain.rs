@@ -48,7 +48,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         evaluation.choose(subject);
         let view = &evaluation.view;
         let outcomes = (0..view.features.len() as u32)
-            .filter_map(|feature| Outcome::of(&evaluation, subject, feature, subject.choice.winner(feature)));
+            .filter_map(|feature| Outcome::of(&evaluation, subject, feature, evaluation.chosen(subject, feature)));
         outcomes
             .map(|outcome| Explanation {
                 feature: view.text(outcome.feature.name).to_owned(),

@@ -42,7 +42,8 @@ pub(crate) enum Section {
     Joints,
     Finds,
     Wants,
-    Targets,
+    Runs,
+    Ranks,
     Ranked,
     Code,
     Slots,
@@ -306,9 +307,9 @@ row!(
         name: span,
         /// Where its program begins in `Code`, or [`ACCEPT`] or [`REJECT`].
         entry: u32,
-        /// Its rows in `Targets`.
-        targets: u32,
-        targets_length: u32,
+        /// Its rows in `Runs`.
+        runs: u32,
+        runs_length: u32,
         flags: u32,
         /// Its id in Flagsmith, for people. Evaluation does not use it.
         id: u32,
@@ -318,9 +319,22 @@ row!(
 pub(crate) const IDENTITY_FREE: u32 = 1;
 
 row!(
-    /// A segment overrides a feature; the rest is in `Ranked`, at the feature's first row plus this rank.
-    Target, 4, { feature: u16, rank: u16 }
+    /// Features in a row that a segment overrides, if not every one of them.
+    Run, 12, {
+        /// The first of them.
+        feature: u32,
+        /// A rank for each, in `Ranks`.
+        ranks: span,
+    }
 );
+row!(
+    /// How strong a segment's override of a feature is: `Ranked` has it at the feature's first row plus this.
+    Rank, 2, { rank: u16 }
+);
+/// There is none. Weaker than every rank.
+pub(crate) const NO_RANK: u16 = u16::MAX;
+/// The ranks that segments can have: one more is left for what an identity has itself.
+pub(crate) const RANKS: usize = NO_RANK as usize - 1;
 row!(
     /// The overrides of one feature, strongest first.
     Ranked, 24, {

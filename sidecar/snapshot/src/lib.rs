@@ -68,7 +68,7 @@
 //! | contexts | 24 | what a feature can be: the rest of Flagsmith's object from its state on, with a comma (span), one more than its row in *splits* or 0, enabled (1), digest (8) |
 //! | splits | 16 | seed of the hash (span), first and number of rows in *variants* |
 //! | variants | 40 | upper limit in percent (f64), value, name as JSON or empty, weight as text (spans), digest (8) |
-//! | segments | 28 | name, entry in *code* of what the index does not answer, first and number of rows in *targets*, flags (needs no identity 1), Flagsmith's id |
+//! | segments | 28 | name, entry in *code* of what the index does not answer, first and number of rows in *runs*, flags (needs no identity 1), Flagsmith's id |
 //! | blocks | 16 | the index of 64 segments, a bit each: those that have rules (8), first and number of rows in *columns* |
 //! | columns | 128 | what a slot's value says of a block: see below |
 //! | marks | 24 | a value (8), the segments that are left at it (8), and those left between it and the next (8) |
@@ -76,7 +76,8 @@
 //! | joints | 32 | up to 64 patterns as one automaton, a bit each: offset and length in *programs*, first and number of rows in *finds* and in *wants*, those that are looked for in numbers, too (8) |
 //! | finds | 16 | by state: the patterns that are found when it is reached (8), and when the text ends in it (8) |
 //! | wants | 32 | what a segment wants: any of these patterns to be found (8), or any of these not to be (8), its bit (8), 1 if it wants neither of it (8) |
-//! | targets | 4 | feature (2), and the rank of this segment's override among those of the feature (2) |
+//! | runs | 12 | features in a row that a segment overrides: the first of them, first and number of rows in *ranks* |
+//! | ranks | 2 | the rank of the segment's override among those of the feature; 2¹⁶−1: there is none |
 //! | ranked | 24 | the overrides of one feature, strongest first: segment, context, Flagsmith's whole object with a comma (span; empty where there are variants; those of one segment follow each other), and by how much its digest differs from the default's (8) |
 //! | code | 40 | operator (1), flags (1), slot (2), next if true, next if false, operand, left (8), right (8), text (span) |
 //! | slots | 16 | name of the trait, derivation, argument |

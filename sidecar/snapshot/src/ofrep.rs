@@ -52,7 +52,7 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
     let mut first = true;
     let mut digest = 0_u64;
     for feature in 0..evaluation.view.features.len() as u32 {
-        let outcome = Outcome::of(evaluation, subject, feature, subject.choice.winner(feature));
+        let outcome = Outcome::of(evaluation, subject, feature, evaluation.chosen(subject, feature));
         if let Some(outcome) = outcome.filter(|outcome| outcome.is_visible(&evaluation.view, role)) {
             if !std::mem::take(&mut first) {
                 out.push(b',');

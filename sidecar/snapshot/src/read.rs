@@ -7,8 +7,8 @@ use crate::backtrack;
 use crate::hash::{Fingerprint, checksum};
 use crate::layout::{
     ACCEPT, AUTOMATON, BACKTRACKING, BLOCK, CHECKED_FROM, CONSTANT, CORE_MAGIC, CORE_START, FLAG, FORMAT_MAJOR,
-    HAS_BIG_INTEGER, HEADER, IDENTIFIER, IDENTITY_KEY, Operator, PLAIN, REJECT, Row, SAME_AS, SECTIONS,
-    SUPPORTED_FEATURES, Span, Table, Word,
+    HAS_BIG_INTEGER, HEADER, IDENTIFIER, IDENTITY_KEY, NO_RANK, Operator, PLAIN, REJECT, Rank, Row, Run, SAME_AS,
+    SECTIONS, SUPPORTED_FEATURES, Span, Table, Word,
 };
 use crate::overrides::Overrides;
 use crate::view::{View, place, places};
@@ -227,7 +227,7 @@ impl Check<'_> {
         let view = self.view;
         self.each("segment", view.segments, |check, _, row| match () {
             () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
-            () if !view.targets.has(row.targets, row.targets_length) => Some("what it overrides does not exist"),
+            () if !view.runs.has(row.runs, row.runs_length) => Some("what it overrides does not exist"),
             () if !check.is_place(row.entry) => Some("its program does not exist"),
             () => None,
         })?;
@@ -258,10 +258,18 @@ impl Check<'_> {
                 () => None,
             }
         })?;
-        self.each("target", view.targets, |_, _, row| {
-            let feature = view.features.get(u32::from(row.feature));
-            let exists = feature.is_some_and(|feature| u32::from(row.rank) < feature.ranked_length);
-            (!exists).then_some("its feature or its rank does not exist")
+        // Ranks follow each other, too.
+        let end = Cell::new(0);
+        self.each("run", view.runs, |_, _, Run { feature, ranks }| {
+            let follows = ranks.start == end.get() && view.ranks.has(ranks.start, ranks.length);
+            end.set(ranks.start.saturating_add(ranks.length));
+            if !follows || !view.features.has(feature, ranks.length) {
+                return Some("its ranks or its features do not exist, or are another's");
+            }
+            let features = view.features.range(feature, ranks.length).iter();
+            let mut both = view.ranks.range(ranks.start, ranks.length).iter().zip(features);
+            let exist = both.all(|(Rank { rank }, row)| rank == NO_RANK || u32::from(rank) < row.ranked_length);
+            (!exist).then_some("a rank does not exist")
         })
     }
 

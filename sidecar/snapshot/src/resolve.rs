@@ -57,7 +57,7 @@ pub(crate) fn is_needed(evaluation: &Evaluation<'_>) -> bool {
 pub(crate) fn settle(subject: &mut Subject) {
     let Subject { choice, resolution, .. } = subject;
     for (feature, winner) in &resolution.resolved {
-        choice.settle(*feature, *winner);
+        choice.set(*feature, *winner);
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::hash::{Fingerprint, bucket};
 use crate::layout::{
     Answer, BigInteger, Block, CORE_START, Column, Context, Feature, FeatureId, Find, HEADER, Instruction, Joint, Key,
-    Listed, Literal, Mark, Member, Origin, Pattern, Ranked, SECTIONS, Section, Segment, Slot, Span, Split, Table,
-    Target, Variant, Want, Word,
+    Listed, Literal, Mark, Member, Origin, Pattern, Rank, Ranked, Run, SECTIONS, Section, Segment, Slot, Span, Split,
+    Table, Variant, Want, Word,
 };
 
 /// The tables of a core. Every access is checked against the table's length.
@@ -28,7 +28,8 @@ pub(crate) struct View<'a> {
     pub(crate) joints: Table<'a, Joint, 32>,
     pub(crate) finds: Table<'a, Find, 16>,
     pub(crate) wants: Table<'a, Want, 32>,
-    pub(crate) targets: Table<'a, Target, 4>,
+    pub(crate) runs: Table<'a, Run, 12>,
+    pub(crate) ranks: Table<'a, Rank, 2>,
     pub(crate) ranked: Table<'a, Ranked, 24>,
     pub(crate) code: Table<'a, Instruction, 40>,
     pub(crate) slots: Table<'a, Slot, 16>,
@@ -91,7 +92,8 @@ impl<'a> View<'a> {
             joints: Table::new(of(Section::Joints)),
             finds: Table::new(of(Section::Finds)),
             wants: Table::new(of(Section::Wants)),
-            targets: Table::new(of(Section::Targets)),
+            runs: Table::new(of(Section::Runs)),
+            ranks: Table::new(of(Section::Ranks)),
             ranked: Table::new(of(Section::Ranked)),
             code: Table::new(of(Section::Code)),
             slots: Table::new(of(Section::Slots)),

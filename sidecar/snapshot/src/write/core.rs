@@ -7,13 +7,14 @@ use super::blob::{Blob, offset};
 use super::code::{self, Operands};
 use super::conjuncts::Taking;
 use super::index::{self, Index};
+use super::ranks::{Overrides, Place, Runs};
 use super::{WriteError, head};
 use crate::hash::{Fingerprint, bucket, digest_of};
 use crate::layout::{
     ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER,
     HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction, Key, Literal,
-    OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS, Origin, PLAIN, Ranked, Row, SAME_AS, SECTIONS,
-    SERVER_ONLY, SERVES_DOCUMENT, Section, Segment, Slot, Span, Split, TARGETED, Target, UNSERVED, Variant, Word,
+    OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS, Origin, PLAIN, RANKS, Ranked, Row, SAME_AS, SECTIONS,
+    SERVER_ONLY, SERVES_DOCUMENT, Section, Segment, Slot, Span, Split, TARGETED, UNSERVED, Variant, Word,
 };
 use crate::model::{self, BooleanFlags, Derivation, DisabledFlags, Environment, EnvironmentFlags, ObjectFlags};
 use crate::overrides;
@@ -74,7 +75,7 @@ impl Tables {
             }
         };
 
-        let overrides = rank(&environment.segments, environment.features.len());
+        let overrides = Overrides::of(&environment.segments, environment.features.len());
         let objects = builder.objects(environment)?;
         let mut ranked = Rows::<Ranked, 24>::default();
         let mut features = Rows::<Feature, 56>::default();
@@ -96,8 +97,7 @@ impl Tables {
         put(Section::FeatureIds, feature_ids(&environment.features)?);
 
         let mut operands = Operands::default();
-        let ([segments, targets, code], index) =
-            builder.segments(environment, &overrides, fingerprint, &mut operands)?;
+        let ([segments, code], runs, index) = builder.segments(environment, &overrides, fingerprint, &mut operands)?;
         put(Section::Segments, segments);
         put(Section::Blocks, index.blocks);
         put(Section::Columns, index.columns);
@@ -106,7 +106,8 @@ impl Tables {
         put(Section::Joints, index.joints);
         put(Section::Finds, index.finds);
         put(Section::Wants, index.wants);
-        put(Section::Targets, targets);
+        put(Section::Runs, runs.rows);
+        put(Section::Ranks, runs.ranks);
         put(Section::Code, code);
         put(Section::BigIntegers, operands.big_integers);
         put(Section::Members, operands.members);
@@ -197,38 +198,6 @@ impl Tables {
     }
 }
 
-/// A segment's override as the writer sorts it.
-#[derive(Clone, Copy)]
-struct Place {
-    segment: usize,
-    position: usize,
-}
-
-/// The overrides of each feature, strongest first.
-struct Overrides {
-    by_feature: Vec<Vec<Place>>,
-}
-
-/// The lowest priority wins, none is the highest; among equals the first in the document does.
-fn rank(segments: &[model::Segment], features: usize) -> Overrides {
-    let mut by_feature = vec![Vec::new(); features];
-    for (segment, content) in segments.iter().enumerate() {
-        for (position, own) in content.overrides.iter().enumerate() {
-            if let Some(places) = by_feature.get_mut(own.feature) {
-                places.push((own.priority.unwrap_or(f64::INFINITY), Place { segment, position }));
-            }
-        }
-    }
-    let by_feature = by_feature
-        .into_iter()
-        .map(|mut places: Vec<(f64, Place)>| {
-            places.sort_by(|(a, _), (b, _)| a.total_cmp(b)); // stable: the document's order stays among equals
-            places.into_iter().map(|(_, place)| place).collect()
-        })
-        .collect();
-    Overrides { by_feature }
-}
-
 impl Builder {
     /// The objects of each segment, in the order of the features, so that what it decides of neighbours is one run of
     /// bytes. Where there are variants, an object is not known.
@@ -297,9 +266,9 @@ impl Builder {
         targeted: bool,
         ranked: &mut Rows<Ranked, 24>,
     ) -> Result<Feature, WriteError> {
-        let limit = usize::from(u16::MAX);
-        if own.len() > limit {
-            return Err(WriteError::TooMany { what: "segment overrides of one feature", count: own.len(), limit });
+        if own.len() > RANKS {
+            let (count, limit) = (own.len(), RANKS);
+            return Err(WriteError::TooMany { what: "segment overrides of one feature", count, limit });
         }
         let (context, default) = self.context(feature.id, &feature.default, Span::default())?;
         let first = ranked.next()?;
@@ -344,24 +313,15 @@ impl Builder {
         overrides: &Overrides,
         fingerprint: Fingerprint,
         operands: &mut Operands,
-    ) -> Result<([Vec<u8>; 3], Index), WriteError> {
-        let mut by_segment: Vec<Vec<Target>> = vec![Vec::new(); environment.segments.len()];
-        for (feature, places) in overrides.by_feature.iter().enumerate() {
-            for (rank, place) in places.iter().enumerate() {
-                if let Some(targets) = by_segment.get_mut(place.segment) {
-                    // Both counts were checked against u16 above.
-                    targets.push(Target { feature: feature as u16, rank: rank as u16 });
-                }
-            }
-        }
+    ) -> Result<([Vec<u8>; 2], Runs, Index), WriteError> {
         let reads_flag = |condition: &model::Condition| {
             environment
                 .properties
                 .get(condition.property)
                 .is_some_and(|property| matches!(property.derivation, Derivation::Flag { .. }))
         };
-        let (mut segments, mut targets, mut code) =
-            (Rows::<Segment, 28>::default(), Rows::<Target, 4>::default(), Vec::new());
+        let (mut segments, mut runs, mut code) = (Rows::<Segment, 28>::default(), Runs::default(), Vec::new());
+        let by_segment = overrides.by_segment(environment.segments.len());
         let (mut asked, mut rest) = (Vec::new(), Vec::new());
         for segment in &environment.segments {
             // Reading a flag can have an effect, so nothing is taken out of what does.
@@ -383,21 +343,19 @@ impl Builder {
         }
         for ((segment, own), rules) in environment.segments.iter().zip(&by_segment).zip(&rest) {
             let entry = code::write(&segment.id, rules, &reads_flag, fingerprint, operands, &mut self.blob, &mut code)?;
+            let (first, length) = runs.add(own)?;
             let row = Segment {
                 name: self.blob.intern(segment.name.as_bytes())?,
                 entry,
-                targets: targets.next()?,
-                targets_length: offset(own.len())?,
+                runs: first,
+                runs_length: length,
                 flags: if segment.identity_free { IDENTITY_FREE } else { 0 },
                 id: segment.id.parse().unwrap_or(0),
             };
             segments.push(&row)?;
-            for target in own {
-                targets.push(target)?;
-            }
         }
         let code = code.iter().flat_map(Instruction::encode).collect();
-        Ok(([segments.bytes, targets.bytes, code], index))
+        Ok(([segments.bytes, code], runs, index))
     }
 
     /// The slots, those that are derived from something else than a trait, and the constants among them.

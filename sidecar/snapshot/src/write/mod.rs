@@ -9,6 +9,7 @@ mod document;
 mod index;
 mod joint;
 mod overrides;
+mod ranks;
 
 pub(crate) use overrides::leading;
 

@@ -1,5 +1,6 @@
 //! What a feature is for a subject, and Flagsmith's way of writing it: pieces that were prepared, joined.
 
+use crate::choose::is_rank;
 use crate::evaluation::{Evaluation, Winner};
 use crate::hash::{digest_of, percentage};
 use crate::layout::{
@@ -79,7 +80,8 @@ impl<'a> Outcome<'a> {
         if context.split != 0 {
             outcome.unsplit = !subject.identified;
             if subject.identified {
-                let (bucket, chosen) = bucket(&view, subject, context);
+                let place = if winner == Winner::Default { evaluation.place_in_split(subject, number) } else { None };
+                let (bucket, chosen) = bucket(&view, subject, context, place);
                 outcome.split = bucket;
                 (outcome.value, outcome.digest) = chosen.unwrap_or((outcome.value, outcome.digest));
             }
@@ -148,11 +150,14 @@ impl<'a> Outcome<'a> {
 
 /// Where in a split the subject is, and the value that it has there. Not inlined: splits are few.
 #[inline(never)]
-fn bucket<'a>(view: &View<'a>, subject: &Subject, context: Context) -> (Bucket<'a>, Option<(&'a [u8], u64)>) {
-    let Some(split) = context.split.checked_sub(1).and_then(|row| view.splits.get(row)) else {
-        return (Bucket::None, None);
-    };
-    let percentage = percentage(&[&[view.bytes(split.seed)], &subject.key(view)]);
+fn bucket<'a>(
+    view: &View<'a>,
+    subject: &Subject,
+    context: Context,
+    place: Option<f64>,
+) -> (Bucket<'a>, Option<(&'a [u8], u64)>) {
+    let Some(split) = view.split(context) else { return (Bucket::None, None) };
+    let percentage = place.unwrap_or_else(|| percentage(view.bytes(split.seed), &subject.key(view)));
     let mut start = 0.0;
     for Variant { limit, value, key, weight, digest } in view.variants.range(split.variants, split.length).iter() {
         if start <= percentage && percentage < limit {
@@ -176,45 +181,34 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
         Span { start, length: bound(to).saturating_sub(start) }
     };
     out.push(b'[');
-    let mut joined = Joined { blob: view.blob, run: Span::default(), out };
+    let mut run = Span::default();
     let mut from = 0;
-    for (first, word) in (0_u32..).step_by(64).zip(subject.choice.touched()) {
-        let mut left = *word;
-        while left != 0 {
-            let number = first + left.trailing_zeros();
-            left &= left - 1;
-            if from < number {
-                joined.push(defaults(from, number));
-            }
-            from = number + 1;
-            digest = digest.wrapping_add(match whole(evaluation, subject, visibility, number) {
-                Some((object, difference)) => {
-                    joined.push(object);
-                    difference
-                }
-                None => write_outcome(evaluation, subject, visibility, number, &mut joined),
+    for (first, winners) in subject.choice.touched() {
+        if from < first {
+            join(&mut run, defaults(from, first), view.blob, out);
+        }
+        from = first + winners.len() as u32;
+        let features = view.features.range(first, winners.len() as u32);
+        for ((feature, winner), number) in features.iter().zip(winners).zip(first..) {
+            // Most are decided by a segment, and whole: then nothing is asked but where they are.
+            let ranked = view.ranked.get(feature.ranked.wrapping_add(u32::from(*winner))).unwrap_or_default();
+            let is_whole = is_rank(*winner) && ranked.object.length != 0 && visibility.sees_all_of(&feature);
+            digest = digest.wrapping_add(if is_whole {
+                join(&mut run, ranked.object, view.blob, out);
+                ranked.difference
+            } else {
+                append(std::mem::take(&mut run), view.blob, out);
+                write_outcome(evaluation, subject, visibility, number, out)
             });
         }
     }
-    joined.push(defaults(from, view.features.len() as u32));
-    joined.flush();
+    join(&mut run, defaults(from, view.features.len() as u32), view.blob, out);
+    append(run, view.blob, out);
     match out.last_mut() {
         Some(last) if *last == b',' => *last = b']',
         _ => out.push(b']'),
     }
     digest
-}
-
-/// The object of a flag that is decided by a segment, and whole: most are. Also by how much its digest differs from the
-/// default's.
-#[inline(always)]
-fn whole(evaluation: &Evaluation<'_>, subject: &Subject, visibility: Visibility, number: u32) -> Option<(Span, u64)> {
-    let view = &evaluation.view;
-    let feature = view.features.get(number)?;
-    let rank = subject.choice.rank(number)?;
-    let ranked = view.ranked.get(feature.ranked.wrapping_add(u32::from(rank)))?;
-    let is_whole = ranked.object.length != 0 && feature.flags & visibility.hidden == 0 && !visibility.hides_disabled;
-    is_whole.then_some((ranked.object, ranked.difference))
 }
 
 /// Appends a flag that is not there in one piece, or may be hidden, if the role sees it; by how much its digest differs.
@@ -224,7 +218,7 @@ fn write_outcome(
     subject: &Subject,
     visibility: Visibility,
     number: u32,
-    joined: &mut Joined<'_, '_>,
+    out: &mut Vec<u8>,
 ) -> u64 {
     let view = &evaluation.view;
     let Some(feature) = view.features.get(number) else { return 0 };
@@ -232,52 +226,39 @@ fn write_outcome(
     let before = if visibility.sees(&feature, default.is_enabled()) { default.digest } else { 0 };
     match Outcome::of(evaluation, subject, number, evaluation.chosen(subject, number)) {
         Some(outcome) if visibility.sees(&feature, outcome.enabled) => {
-            outcome.write(view, joined.apart());
+            separate(out);
+            outcome.write(view, out);
             outcome.digest.wrapping_sub(before)
         }
         _ => 0_u64.wrapping_sub(before),
     }
 }
 
-/// Objects that are joined. What lies together in the blob is copied together.
-struct Joined<'a, 'o> {
-    blob: &'a [u8],
-    /// What is still to be copied.
-    run: Span,
-    out: &'o mut Vec<u8>,
+/// Adds objects to a run that is still to be copied: what lies together in the blob is copied together.
+#[inline(always)]
+fn join(run: &mut Span, next: Span, blob: &[u8], out: &mut Vec<u8>) {
+    if next.start == run.start.wrapping_add(run.length) {
+        run.length = run.length.wrapping_add(next.length);
+    } else {
+        append(*run, blob, out);
+        *run = next;
+    }
 }
 
-impl Joined<'_, '_> {
-    #[inline(always)]
-    fn push(&mut self, span: Span) {
-        if span.start == self.run.start.wrapping_add(self.run.length) {
-            self.run.length = self.run.length.wrapping_add(span.length);
-        } else {
-            self.flush();
-            self.run = span;
-        }
+/// Copies a run.
+#[inline(never)]
+fn append(run: Span, blob: &[u8], out: &mut Vec<u8>) {
+    let run = run.of(blob);
+    if !run.is_empty() {
+        separate(out);
+        out.extend_from_slice(run);
     }
+}
 
-    fn flush(&mut self) {
-        let run = std::mem::take(&mut self.run).of(self.blob);
-        if !run.is_empty() {
-            self.separate();
-            self.out.extend_from_slice(run);
-        }
-    }
-
-    /// Where an object is appended that is not in the blob.
-    fn apart(&mut self) -> &mut Vec<u8> {
-        self.flush();
-        self.separate();
-        self.out
-    }
-
-    /// The last object of the prepared array has no comma behind it.
-    fn separate(&mut self) {
-        if self.out.last() == Some(&b'}') {
-            self.out.push(b',');
-        }
+/// The last object of the prepared array has no comma behind it.
+fn separate(out: &mut Vec<u8>) {
+    if out.last() == Some(&b'}') {
+        out.push(b',');
     }
 }
 
@@ -322,6 +303,12 @@ pub(crate) struct Visibility {
 }
 
 impl Visibility {
+    /// Whatever it is.
+    #[inline(always)]
+    fn sees_all_of(self, feature: &Feature) -> bool {
+        feature.flags & self.hidden == 0 && !self.hides_disabled
+    }
+
     pub(crate) fn sees(self, feature: &Feature, enabled: bool) -> bool {
         feature.flags & self.hidden == 0 && (enabled || !self.hides_disabled)
     }

@@ -2,8 +2,10 @@
 //! whole environment.
 
 use crate::evaluation::{Evaluation, Winner};
-use crate::layout::{BLOCK, NO_RANK, RANKS, Rank, Run, Table};
+use crate::hash::Percentages;
+use crate::layout::{BLOCK, NO_RANK, RANKS, Rank, Run, Table, Word};
 use crate::resolve;
+use crate::role::Scope;
 use crate::subject::Subject;
 
 /// What decides each feature that is not simply its default.
@@ -31,7 +33,7 @@ impl Choice {
         let (mut at, end) = (u64::from(first), u64::from(first) + u64::from(length));
         while at < end {
             let (bit, next) = (at % 64, (at | 63) + 1);
-            let above = if next <= end { 0 } else { next - end };
+            let above = next.saturating_sub(end);
             if let Some(word) = self.touched.get_mut(at as usize / 64) {
                 *word |= u64::MAX << bit & u64::MAX >> above;
             }
@@ -64,16 +66,25 @@ impl Choice {
         }
     }
 
-    /// The rank of the segment that decides.
-    #[inline(always)]
-    pub(crate) fn rank(&self, feature: u32) -> Option<u16> {
-        self.winners.get(feature as usize).copied().filter(|rank| *rank < INDIVIDUAL)
+    /// The features whose answers may differ from the default, as runs: the first of each, and what was chosen.
+    pub(crate) fn touched(&self) -> impl Iterator<Item = (u32, &[u16])> {
+        (0_u32..).step_by(64).zip(&self.touched).flat_map(move |(first, word)| {
+            let mut left = *word;
+            std::iter::from_fn(move || {
+                let start = (left != 0).then(|| left.trailing_zeros())?;
+                let length = (left >> start).trailing_ones();
+                left &= u64::MAX.checked_shl(start + length).unwrap_or(0);
+                let run = (first + start) as usize;
+                Some((first + start, self.winners.get(run..run + length as usize).unwrap_or_default()))
+            })
+        })
     }
+}
 
-    /// The features whose answers may differ from the default, 64 a word.
-    pub(crate) fn touched(&self) -> &[u64] {
-        &self.touched
-    }
+/// Is what was chosen the override of a segment, by its rank?
+#[inline(always)]
+pub(crate) fn is_rank(winner: u16) -> bool {
+    winner < INDIVIDUAL
 }
 
 impl Evaluation<'_> {
@@ -86,8 +97,10 @@ impl Evaluation<'_> {
                 subject.choice.touch(feature.word, 1);
             }
         }
-        for block in 0..view.blocks.len() {
+        let blocks = if self.scope == Scope::None { 0 } else { view.blocks.len() };
+        for block in 0..blocks {
             let mut left = self.candidates(subject, block);
+            left = self.shares(subject, block, left);
             while left != 0 {
                 self.propose(subject, (block * BLOCK) as u32 + left.trailing_zeros());
                 left &= left - 1;
@@ -101,6 +114,38 @@ impl Evaluation<'_> {
             }
         }
         resolve::settle(subject);
+        if subject.identified {
+            self.place_in_splits(subject);
+        }
+    }
+
+    /// Where the subject is in the splits of all features that nothing overrides: hashed together, that is cheaper.
+    fn place_in_splits(&self, subject: &mut Subject) {
+        let view = &self.view;
+        let mut places = std::mem::take(&mut subject.splits);
+        places.clear();
+        places.resize(view.split_features.len(), f64::NAN);
+        let mut tell = |row: usize, percentage| places.get_mut(row).into_iter().for_each(|place| *place = percentage);
+        let mut percentages = Percentages::new();
+        for (row, Word { word: number }) in view.split_features.iter().enumerate() {
+            if subject.choice.winners.get(number as usize) != Some(&NO_RANK) {
+                continue;
+            }
+            let context = view.features.get(number).and_then(|feature| view.contexts.get(feature.context));
+            if let Some(split) = context.and_then(|context| view.split(context)) {
+                percentages.ask(row, view.bytes(split.seed), &subject.key(view), &mut tell);
+            }
+        }
+        percentages.tell(&mut tell);
+        subject.splits = places;
+    }
+
+    /// Where the subject is in the split of a feature's default, if that was found out.
+    pub(crate) fn place_in_split(&self, subject: &Subject, number: u32) -> Option<f64> {
+        let features = self.view.split_features;
+        let row = features.partition_point(|feature| feature.word < number);
+        let place = subject.splits.get(row as usize).copied().filter(|place| !place.is_nan())?;
+        (features.get(row)?.word == number).then_some(place)
     }
 
     /// What was chosen for a feature.
@@ -115,15 +160,13 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Proposes what a segment overrides, if the subject belongs to it.
+    /// Proposes what a segment that the index leaves overrides, if the subject belongs to it.
     fn propose(&self, subject: &mut Subject, segment: u32) {
+        let Some(row) = self.view.segments.get(segment) else { return };
         let hits = subject.resolution.cycle_hits;
-        let matched = self.is_in(subject, segment);
+        let matched = self.is_in_by_program(subject, &row);
         // A verdict that was reached by cutting a cycle of flags is no verdict.
-        if !matched || subject.resolution.cycle_hits != hits {
-            return;
-        }
-        if let Some(row) = self.view.segments.get(segment) {
+        if matched && subject.resolution.cycle_hits == hits {
             for Run { feature, ranks } in self.view.runs.range(row.runs, row.runs_length).iter() {
                 subject.choice.propose(feature, self.view.ranks.range(ranks.start, ranks.length));
             }

@@ -121,11 +121,12 @@ fn search(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value)
             _ => false,
         },
         Some(Operator::Matches) => with_text(subject, value, |text| matches(view, condition.operand, text)),
-        Some(Operator::Modulo) => modulo(subject, &condition, value),
+        Some(Operator::Modulo) => {
+            modulo(subject, f64::from_bits(condition.left), f64::from_bits(condition.right), value)
+        }
         Some(Operator::Percentage) => {
             let seed = view.bytes(Span::from_word(condition.right));
-            with_text(subject, value, |text| percentage(&[&[seed], &[text.as_bytes()]]))
-                <= f64::from_bits(condition.left)
+            with_text(subject, value, |text| percentage(seed, &[text.as_bytes()])) <= f64::from_bits(condition.left)
         }
         _ => false,
     }
@@ -163,8 +164,9 @@ fn matches(view: &View<'_>, operand: u32, text: &str) -> bool {
 }
 
 /// Floored modulo, as Python's: the result has the sign of the divisor.
-fn modulo(subject: &Subject, condition: &Instruction, value: Value) -> bool {
+pub(crate) fn modulo(subject: &Subject, divisor: f64, remainder: f64, value: Value) -> bool {
     let left = match value {
+        Value::Null => return false,
         Value::Bool(bool) => f64::from(u8::from(bool)),
         Value::Float(float) => float,
         _ => match integer(subject, value).and_then(Integer::to_f64) {
@@ -172,7 +174,6 @@ fn modulo(subject: &Subject, condition: &Instruction, value: Value) -> bool {
             None => return false,
         },
     };
-    let (divisor, remainder) = (f64::from_bits(condition.left), f64::from_bits(condition.right));
     let mut rest = truncated_remainder(left, divisor);
     if rest != 0.0 && (rest < 0.0) != (divisor < 0.0) {
         rest += divisor;

@@ -2,7 +2,9 @@
 
 use crate::condition;
 use crate::index::place_of;
-use crate::layout::{ACCEPT, Feature, IDENTITY_FREE, Instruction, Item, READS_FLAG, REJECT, Ranked, Row, Table};
+use crate::layout::{
+    ACCEPT, Feature, IDENTITY_FREE, Instruction, Item, READS_FLAG, REJECT, Ranked, Row, Segment, Table,
+};
 use crate::resolve;
 use crate::role::Scope;
 use crate::subject::{Subject, Value};
@@ -37,15 +39,19 @@ pub(crate) enum Winner {
 impl<'a> Evaluation<'a> {
     /// Does the subject belong to the segment?
     pub(crate) fn is_in(&self, subject: &mut Subject, segment: u32) -> bool {
-        self.view.segments.get(segment).is_some_and(|row| {
-            let applies = match self.scope {
-                Scope::None => false,
-                Scope::IdentityFree => row.flags & IDENTITY_FREE != 0,
-                Scope::All => true,
-            };
-            let (block, bit) = place_of(segment);
-            applies && self.candidates(subject, block) & bit != 0 && self.accepts(subject, row.entry)
-        })
+        let (block, bit) = place_of(segment);
+        let is_left = self.candidates(subject, block) & bit != 0 && self.shares(subject, block, bit) != 0;
+        is_left && self.view.segments.get(segment).is_some_and(|row| self.is_in_by_program(subject, &row))
+    }
+
+    /// The same of a segment that the index leaves.
+    pub(crate) fn is_in_by_program(&self, subject: &mut Subject, row: &Segment) -> bool {
+        let applies = match self.scope {
+            Scope::None => false,
+            Scope::IdentityFree => row.flags & IDENTITY_FREE != 0,
+            Scope::All => true,
+        };
+        applies && self.accepts(subject, row.entry)
     }
 
     /// Runs a segment's program, which asks what the index does not know.

@@ -4,16 +4,17 @@
 use std::cmp::Ordering;
 
 use crate::automaton;
-use crate::condition::{hash_of, prefix, with_text};
+use crate::condition::{hash_of, modulo, prefix, with_text};
 use crate::evaluation::Evaluation;
-use crate::layout::{BLOCK, Column, Mark, Span, Table};
+use crate::hash::Percentages;
+use crate::layout::{BLOCK, Column, Mark, Row as _, Share, Span, Table};
 use crate::semver::{standing, unpack};
 use crate::subject::{Subject, Value};
 use crate::view::View;
 
 impl Evaluation<'_> {
-    /// The segments of a block to which the subject may belong, a bit each. Those whose program accepts at once it
-    /// belongs to.
+    /// The segments of a block to which the subject may belong, a bit each, as far as it is known without hashing who it
+    /// is. Those that ask for no share and whose program accepts at once it belongs to.
     pub(crate) fn candidates(&self, subject: &mut Subject, block: usize) -> u64 {
         if let Some(kept) = subject.candidates.get(block).copied().flatten() {
             return kept;
@@ -33,14 +34,52 @@ impl Evaluation<'_> {
         let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks.get(block)) else { return 0 };
         let columns = view.columns.range(block.columns.start, block.columns.length);
         let mut left = block.all;
-        for column in columns.iter() {
+        for column in columns.each_stored() {
             left &= of_value(view, subject, column);
             if left == 0 {
                 break;
             }
         }
+        for modulus in view.moduli.range(block.moduli.start, block.moduli.length).iter() {
+            if left & modulus.segment != 0 {
+                let value = subject.value(modulus.slot as u16);
+                let holds = modulo(subject, modulus.divisor, modulus.remainder, value);
+                left &= !out_if(holds == (modulus.negated != 0), modulus.segment);
+            }
+        }
         left
     }
+
+    /// Those of these segments of a block that are left by the shares that they ask for.
+    pub(crate) fn shares(&self, subject: &mut Subject, block: usize, asking: u64) -> u64 {
+        let view = &self.view;
+        let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks.get(block)) else { return 0 };
+        let shares = view.shares.range(block.shares.start, block.shares.length);
+        if shares.len() == 0 {
+            return asking;
+        }
+        let mut left = asking;
+        let mut tell = |share: Share, percentage: f64| {
+            left &= !out_if((percentage <= share.threshold) == (share.negated != 0), share.segment);
+        };
+        let mut percentages = Percentages::new();
+        for share in shares.iter().filter(|share| share.segment & asking != 0) {
+            let seed = view.bytes(share.seed);
+            match subject.value(share.slot as u16) {
+                Value::Null => tell(share, f64::INFINITY), // it has no share
+                value => with_text(subject, value, |text| {
+                    percentages.ask(share, seed, &[text.as_bytes(), b"", b""], &mut tell);
+                }),
+            }
+        }
+        percentages.tell(&mut tell);
+        left
+    }
+}
+
+#[inline(always)]
+fn out_if(is_out: bool, segment: u64) -> u64 {
+    if is_out { segment } else { 0 }
 }
 
 /// The block of a segment, and its bit there.
@@ -48,15 +87,26 @@ pub(crate) fn place_of(segment: u32) -> (usize, u64) {
     (segment as usize / BLOCK, 1 << (segment as usize % BLOCK))
 }
 
-/// What is left with the value that a column's slot has. Inlined, so that of a column only what is asked for is read.
+/// What is left with the value that a column's slot has. Most slots of most requests have none.
 #[inline(always)]
-fn of_value(view: &View<'_>, subject: &mut Subject, column: Column) -> u64 {
-    let slot = column.slot as u16; // the reader checks that the slot exists
+fn of_value(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE]) -> u64 {
+    let slot = Column::decode(stored).slot as u16; // the reader checks that the slot exists
     match subject.value(slot) {
-        Value::Null => column.unset,
-        Value::Bool(false) => column.no,
-        Value::Bool(true) => column.yes,
+        Value::Null => Column::decode(stored).unset,
+        Value::Bool(false) => Column::decode(stored).no,
+        Value::Bool(true) => Column::decode(stored).yes,
+        value => of_scalar(view, subject, stored, slot, value),
+    }
+}
+
+/// The same of a number or a text. The column is decoded late, so that only what is asked for is read of it.
+#[inline(never)]
+fn of_scalar(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE], slot: u16, value: Value) -> u64 {
+    let column = || Column::decode(stored);
+    match value {
+        Value::Null | Value::Bool(_) => 0, // neither is one
         value @ Value::Float(float) => {
+            let column = column();
             let by_order = if float.is_nan() {
                 column.unordered
             } else {
@@ -67,11 +117,13 @@ fn of_value(view: &View<'_>, subject: &mut Subject, column: Column) -> u64 {
             by_order & joint(view, subject, column.joint, value)
         }
         value @ Value::Integer(integer) => {
+            let column = column();
             scale(view, column.below_integers, column.integers, |point| point.cast_signed().cmp(&integer))
                 & listed(view, subject, column.unlisted, column.listed, slot, value)
                 & joint(view, subject, column.joint, value)
         }
         value @ Value::BigInteger(digits) => {
+            let column = column();
             // Beyond everything that is compared with.
             let standing = if subject.bytes(digits).starts_with(b"-") { Ordering::Greater } else { Ordering::Less };
             scale(view, column.below_integers, column.integers, |_| standing)
@@ -79,7 +131,7 @@ fn of_value(view: &View<'_>, subject: &mut Subject, column: Column) -> u64 {
                 & joint(view, subject, column.joint, value)
         }
         value @ Value::Text(text) => {
-            let bytes = subject.bytes(text);
+            let (column, bytes) = (column(), subject.bytes(text));
             let by_order =
                 scale(view, column.below_texts, column.texts, |point| view.bytes(Span::from_word(point)).cmp(bytes));
             let by_version = match column.versions.length {

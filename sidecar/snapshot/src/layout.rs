@@ -37,6 +37,8 @@ pub(crate) enum Section {
     Segments,
     Blocks,
     Columns,
+    Moduli,
+    Shares,
     Marks,
     Listed,
     Joints,
@@ -220,7 +222,7 @@ macro_rules! row {
 // Behind the macro, which it uses.
 mod index;
 
-pub(crate) use index::{BLOCK, Block, Column, Find, Joint, Listed, Mark, Want};
+pub(crate) use index::{BLOCK, Block, Column, Find, Joint, Listed, Mark, Modulus, Share, Want};
 
 row!(
     /// A feature, in the order of the answers.
@@ -467,6 +469,11 @@ impl<'a, R: Row<N>, const N: usize> Table<'a, R, N> {
     #[inline(always)]
     pub(crate) fn stored(&self, index: u32) -> Option<&'a [u8; N]> {
         self.rows.get(index as usize)
+    }
+    /// All rows as they are stored.
+    #[inline(always)]
+    pub(crate) fn each_stored(self) -> impl Iterator<Item = &'a [u8; N]> {
+        self.rows.iter()
     }
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {

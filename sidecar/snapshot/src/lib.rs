@@ -69,8 +69,10 @@
 //! | splits | 16 | seed of the hash (span), first and number of rows in *variants* |
 //! | variants | 40 | upper limit in percent (f64), value, name as JSON or empty, weight as text (spans), digest (8) |
 //! | segments | 28 | name, entry in *code* of what the index does not answer, first and number of rows in *runs*, flags (needs no identity 1), Flagsmith's id |
-//! | blocks | 16 | the index of 64 segments, a bit each: those that have rules (8), first and number of rows in *columns* |
+//! | blocks | 32 | the index of 64 segments, a bit each: those that have rules (8), first and number of rows in *columns*, in *moduli* and in *shares* |
 //! | columns | 128 | what a slot's value says of a block: see below |
+//! | moduli | 32 | divisor, remainder (f64), the segment's bit (8), slot, 1 if the segment wants another remainder |
+//! | shares | 32 | threshold in percent (f64), seed of the hash (span), the segment's bit (8), slot, 1 if the segment wants those above the threshold; sorted by segment |
 //! | marks | 24 | a value (8), the segments that are left at it (8), and those left between it and the next (8) |
 //! | listed | 20 | the hash of a member of sets (12), the segments that are left with it (8); sorted within a column |
 //! | joints | 32 | up to 64 patterns as one automaton, a bit each: offset and length in *programs*, first and number of rows in *finds* and in *wants*, those that are looked for in numbers, too (8) |
@@ -94,9 +96,10 @@
 //! | overrides | bytes | an overrides file with all of them, also where there are none; empty: they do not fit, and are in files of their own |
 //!
 //! The *index* answers what segments ask of single slots: every condition, list of alternatives or exclusion that must hold
-//! of one slot whatever else does, except for moduli, percentages, sets of more than 64 members, patterns that need
-//! backtracking or are too many for one automaton, and numbers and versions that are not small. To a segment belongs who
-//! is left in all columns of its block, and is accepted by its program, which has the rest. A column is, each a word with
+//! of one slot whatever else does, except for sets of more than 64 members, patterns that need backtracking or are too many
+//! for one automaton, numbers and versions that are not small, and moduli and percentages that are alternatives to
+//! something else. To a segment belongs who is left in all columns, moduli and shares of its block, and is accepted by its
+//! program, which has the rest. Shares come last, as hashing is what takes longest. A column is, each a word with
 //! a bit a segment unless said otherwise:
 //!
 //! | bytes | what is left |

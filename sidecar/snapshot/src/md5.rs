@@ -1,5 +1,12 @@
 //! MD5 (RFC 1321), which Flagsmith's percentages are made of. It says nothing of secrets here; it has to be this one.
 
+mod batch;
+
+pub(crate) use batch::Batch;
+
+/// How many texts a batch has room for.
+pub(crate) const LANES: usize = 4;
+
 /// How far each step rotates, by round and by step modulo four.
 const SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
 
@@ -71,6 +78,48 @@ const SINES: [u32; 64] = [
     0xeb86_d391,
 ];
 
+/// What steps compute with: a number, or one of each of several texts that are hashed together.
+trait Word: Copy {
+    fn of(constant: u32) -> Self;
+    fn plus(self, other: Self) -> Self;
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+    fn not(self) -> Self;
+    fn rotated(self, by: u32) -> Self;
+}
+
+impl Word for u32 {
+    #[inline(always)]
+    fn of(constant: u32) -> Self {
+        constant
+    }
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self.wrapping_add(other)
+    }
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        self & other
+    }
+    #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        self | other
+    }
+    #[inline(always)]
+    fn xor(self, other: Self) -> Self {
+        self ^ other
+    }
+    #[inline(always)]
+    fn not(self) -> Self {
+        !self
+    }
+    #[inline(always)]
+    fn rotated(self, by: u32) -> Self {
+        self.rotate_left(by)
+    }
+}
+
 /// Sixteen steps of one round, written out: then shifts, sines and places of words are constants.
 macro_rules! round {
     ($state:ident, $words:ident, $round:literal, $function:expr, $stride:literal, $first:literal) => {{
@@ -81,13 +130,43 @@ macro_rules! round {
     (@steps $a:ident $b:ident $c:ident $d:ident, $words:ident, $round:literal, $function:expr, $stride:literal, $first:literal, $($step:literal)*) => {
         $(
             let sum = $a
-                .wrapping_add($function($b, $c, $d))
-                .wrapping_add(const { SINES[$round * 16 + $step] })
-                .wrapping_add($words[const { ($stride * $step + $first) % 16 }]);
-            ($a, $d, $c, $b) =
-                ($d, $c, $b, $b.wrapping_add(sum.rotate_left(const { SHIFTS[$round][$step % 4] })));
+                .plus($function($b, $c, $d))
+                .plus(W::of(const { SINES[$round * 16 + $step] }))
+                .plus($words[const { ($stride * $step + $first) % 16 }]);
+            ($a, $d, $c, $b) = ($d, $c, $b, $b.plus(sum.rotated(const { SHIFTS[$round][$step % 4] })));
         )*
     };
+}
+
+/// The state after a block, without the one before it.
+#[inline(always)]
+fn mix<W: Word>(before: [W; 4], words: &[W; 16]) -> [W; 4] {
+    let mut state = before;
+    round!(state, words, 0, |b: W, c: W, d: W| d.xor(b.and(c.xor(d))), 1, 0);
+    round!(state, words, 1, |b: W, c: W, d: W| c.xor(d.and(b.xor(c))), 5, 1);
+    round!(state, words, 2, |b: W, c: W, d: W| b.xor(c).xor(d), 3, 5);
+    round!(state, words, 3, |b: W, c: W, d: W| c.xor(b.or(d.not())), 7, 0);
+    state
+}
+
+#[inline(always)]
+fn sum<W: Word>([a, b, c, d]: [W; 4], [e, f, g, h]: [W; 4]) -> [W; 4] {
+    [a.plus(e), b.plus(f), c.plus(g), d.plus(h)]
+}
+
+/// The state before the first block.
+const START: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
+
+/// A digest.
+pub(crate) type Digest = [u8; 16];
+
+/// A state as a digest.
+fn bytes(state: [u32; 4]) -> Digest {
+    let mut digest = [0; 16];
+    for (place, byte) in digest.iter_mut().zip(state.map(u32::to_le_bytes).as_flattened()) {
+        *place = *byte;
+    }
+    digest
 }
 
 /// A text that is hashed as it comes in pieces.
@@ -100,7 +179,7 @@ pub(crate) struct Md5 {
 
 impl Md5 {
     pub(crate) fn new() -> Self {
-        Self { state: [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476], block: [0; 64], length: 0 }
+        Self { state: START, block: [0; 64], length: 0 }
     }
 
     pub(crate) fn write(&mut self, mut bytes: &[u8]) {
@@ -121,7 +200,7 @@ impl Md5 {
         }
     }
 
-    pub(crate) fn finish(mut self) -> [u8; 16] {
+    pub(crate) fn finish(mut self) -> Digest {
         let bits = self.length.wrapping_mul(8);
         let filled = self.length as usize % 64;
         if let Some([first, rest @ ..]) = self.block.get_mut(filled..) {
@@ -136,12 +215,7 @@ impl Md5 {
             *place = bits.to_le_bytes();
         }
         self.mix();
-        let [a, b, c, d] = self.state.map(u32::to_le_bytes);
-        let mut digest = [0; 16];
-        for (place, byte) in digest.iter_mut().zip([a, b, c, d].as_flattened()) {
-            *place = *byte;
-        }
-        digest
+        bytes(self.state)
     }
 
     /// Mixes a full block in.
@@ -150,14 +224,7 @@ impl Md5 {
         for (word, bytes) in words.iter_mut().zip(self.block.as_chunks::<4>().0) {
             *word = u32::from_le_bytes(*bytes);
         }
-        let mut state = self.state;
-        round!(state, words, 0, |b: u32, c: u32, d: u32| d ^ (b & (c ^ d)), 1, 0);
-        round!(state, words, 1, |b: u32, c: u32, d: u32| c ^ (d & (b ^ c)), 5, 1);
-        round!(state, words, 2, |b: u32, c: u32, d: u32| b ^ c ^ d, 3, 5);
-        round!(state, words, 3, |b: u32, c: u32, d: u32| c ^ (b | !d), 7, 0);
-        for (old, new) in self.state.iter_mut().zip(state) {
-            *old = old.wrapping_add(new);
-        }
+        self.state = sum(self.state, mix(self.state, &words));
     }
 }
 

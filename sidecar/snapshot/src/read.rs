@@ -234,8 +234,19 @@ impl Check<'_> {
         if view.blocks.len() != view.segments.len().div_ceil(BLOCK) {
             return Err(malformed("block", view.blocks.len(), "there is not one for each 64 segments"));
         }
-        self.each("block", view.blocks, |_, _, row| {
-            (!view.columns.has(row.columns.start, row.columns.length)).then_some("its columns do not exist")
+        self.each("block", view.blocks, |_, _, row| match () {
+            () if !view.columns.has(row.columns.start, row.columns.length) => Some("its columns do not exist"),
+            () if !view.moduli.has(row.moduli.start, row.moduli.length) => Some("its moduli do not exist"),
+            () if !view.shares.has(row.shares.start, row.shares.length) => Some("its shares do not exist"),
+            () => None,
+        })?;
+        self.each("modulus", view.moduli, |_, _, row| {
+            (row.slot as usize >= view.slots.len()).then_some("its slot does not exist")
+        })?;
+        self.each("share", view.shares, |check, _, row| match () {
+            () if row.slot as usize >= view.slots.len() => Some("its slot does not exist"),
+            () if !check.is_text(row.seed) => Some("its seed is outside or no UTF-8"),
+            () => None,
         })?;
         // Marks follow each other, so that checking all of them is linear.
         let end = Cell::new(0);

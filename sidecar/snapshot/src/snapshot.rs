@@ -226,6 +226,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         view.begin(subject);
         subject.resolution.clear();
         subject.candidates.clear();
+        subject.splits.clear();
         let mut individual = None;
         if subject.identified {
             let hash = || self.fingerprint.hash96(subject.identifier.as_bytes());

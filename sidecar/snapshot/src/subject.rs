@@ -39,6 +39,8 @@ pub struct Subject {
     version: Option<(Stretch, Option<Plain>)>,
     /// The segments that are left by the index, by block, where that was asked for.
     pub(crate) candidates: Vec<Option<u64>>,
+    /// By split feature: where the subject is in the split of its default, if that is known (else NaN).
+    pub(crate) splits: Vec<f64>,
     /// Where values that are no texts are printed.
     pub(crate) scratch: String,
     pub(crate) choice: crate::choose::Choice,

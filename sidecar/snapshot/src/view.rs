@@ -3,8 +3,8 @@
 use crate::hash::{Fingerprint, bucket};
 use crate::layout::{
     Answer, BigInteger, Block, CORE_START, Column, Context, Feature, FeatureId, Find, HEADER, Instruction, Joint, Key,
-    Listed, Literal, Mark, Member, Origin, Pattern, Rank, Ranked, Run, SECTIONS, Section, Segment, Slot, Span, Split,
-    Table, Variant, Want, Word,
+    Listed, Literal, Mark, Member, Modulus, Origin, Pattern, Rank, Ranked, Run, SECTIONS, Section, Segment, Share,
+    Slot, Span, Split, Table, Variant, Want, Word,
 };
 
 /// The tables of a core. Every access is checked against the table's length.
@@ -21,8 +21,10 @@ pub(crate) struct View<'a> {
     pub(crate) splits: Table<'a, Split, 16>,
     pub(crate) variants: Table<'a, Variant, 40>,
     pub(crate) segments: Table<'a, Segment, 28>,
-    pub(crate) blocks: Table<'a, Block, 16>,
+    pub(crate) blocks: Table<'a, Block, 32>,
     pub(crate) columns: Table<'a, Column, 128>,
+    pub(crate) moduli: Table<'a, Modulus, 32>,
+    pub(crate) shares: Table<'a, Share, 32>,
     pub(crate) marks: Table<'a, Mark, 24>,
     pub(crate) listed: Table<'a, Listed, 20>,
     pub(crate) joints: Table<'a, Joint, 32>,
@@ -87,6 +89,8 @@ impl<'a> View<'a> {
             segments: Table::new(of(Section::Segments)),
             blocks: Table::new(of(Section::Blocks)),
             columns: Table::new(of(Section::Columns)),
+            moduli: Table::new(of(Section::Moduli)),
+            shares: Table::new(of(Section::Shares)),
             marks: Table::new(of(Section::Marks)),
             listed: Table::new(of(Section::Listed)),
             joints: Table::new(of(Section::Joints)),
@@ -119,6 +123,11 @@ impl<'a> View<'a> {
     /// The text of a span; the reader has checked that it is UTF-8 where this is asked.
     pub(crate) fn text(&self, span: Span) -> &'a str {
         std::str::from_utf8(self.bytes(span)).unwrap_or_default()
+    }
+
+    /// The split of a context, if it has one.
+    pub(crate) fn split(&self, context: Context) -> Option<Split> {
+        self.splits.get(context.split.checked_sub(1)?)
     }
 
     /// The feature of this name.

@@ -7,11 +7,15 @@ pub(crate) const BLOCK: usize = u64::BITS as usize;
 
 row!(
     /// The index of so many segments, one bit each, the first one lowest.
-    Block, 16, {
+    Block, 32, {
         /// Those that there are, and that have rules.
         all: u64,
-        /// Its rows in `Columns`.
+        /// Its rows in `Columns`,
         columns: span,
+        /// in `Moduli`,
+        moduli: span,
+        /// and in `Shares`.
+        shares: span,
     }
 );
 row!(
@@ -43,6 +47,32 @@ row!(
         slot: u32,
         /// One more than the row in `Joints`; zero: no patterns are asked for.
         joint: u32,
+    }
+);
+row!(
+    /// A segment asks for a remainder.
+    Modulus, 32, {
+        divisor: f64,
+        remainder: f64,
+        /// The segment's bit.
+        segment: u64,
+        slot: u32,
+        /// 1: it wants another one.
+        negated: u32,
+    }
+);
+row!(
+    /// A segment asks for a share of all identities, or of what a slot may hold. Sorted by segment.
+    Share, 32, {
+        /// The percentage is at most this.
+        threshold: f64,
+        /// What is hashed before the value.
+        seed: span,
+        /// The segment's bit.
+        segment: u64,
+        slot: u32,
+        /// 1: it wants the others.
+        negated: u32,
     }
 );
 row!(

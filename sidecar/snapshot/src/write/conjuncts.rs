@@ -73,10 +73,27 @@ pub(super) struct Places<'a> {
     pub(super) version: Option<Packed>,
 }
 
+/// Something that must hold, or must not, of one slot, and is computed from its value.
+pub(super) struct Computed {
+    pub(super) property: usize,
+    pub(super) of: Computation,
+    pub(super) negated: bool,
+}
+
+/// What is computed.
+#[derive(Clone, Copy)]
+pub(super) enum Computation {
+    /// Its remainder.
+    Modulo { divisor: f64, remainder: f64 },
+    /// Its hash.
+    Percentage { threshold: f64 },
+}
+
 /// Takes out of a segment's rules what the index can answer.
 pub(super) struct Taking<'a> {
     pub(super) fingerprint: Fingerprint,
     pub(super) conjuncts: Vec<Conjunct<'a>>,
+    pub(super) computed: Vec<Computed>,
 }
 
 impl<'a> Taking<'a> {
@@ -109,6 +126,12 @@ impl<'a> Taking<'a> {
     /// Conditions of which one must hold, or none: if all ask the same slot, and texts are looked up alike.
     fn take_as_one(&mut self, conditions: &'a [Condition], negated: bool) -> bool {
         let Some(property) = conditions.first().map(|condition| condition.property) else { return false };
+        if let [Condition { test, .. }] = conditions
+            && let Some(of) = computation(test)
+        {
+            self.computed.push(Computed { property, of, negated });
+            return true;
+        }
         let mut family = None;
         let mut questions = Vec::new();
         for condition in conditions {
@@ -154,6 +177,15 @@ impl<'a> Taking<'a> {
             }
             _ => None,
         }
+    }
+}
+
+/// What a test computes. That every percentage is at most 100 need not be.
+fn computation(test: &Test) -> Option<Computation> {
+    match test {
+        Test::Modulo { divisor, remainder } => Some(Computation::Modulo { divisor: *divisor, remainder: *remainder }),
+        Test::Percentage { threshold } if *threshold < 100.0 => Some(Computation::Percentage { threshold: *threshold }),
+        _ => None,
     }
 }
 

@@ -6,7 +6,7 @@ use super::answers::{Answer, Answers, flagsmith_head, flagsmith_tail, ofrep_head
 use super::blob::{Blob, offset};
 use super::code::{self, Operands};
 use super::conjuncts::Taking;
-use super::index::{self, Index};
+use super::index::{self, Asked, Index};
 use super::ranks::{Overrides, Place, Runs};
 use super::{WriteError, head};
 use crate::hash::{Fingerprint, bucket, digest_of};
@@ -101,6 +101,8 @@ impl Tables {
         put(Section::Segments, segments);
         put(Section::Blocks, index.blocks);
         put(Section::Columns, index.columns);
+        put(Section::Moduli, index.moduli);
+        put(Section::Shares, index.shares);
         put(Section::Marks, index.marks);
         put(Section::Listed, index.listed);
         put(Section::Joints, index.joints);
@@ -325,15 +327,13 @@ impl Builder {
         let (mut asked, mut rest) = (Vec::new(), Vec::new());
         for segment in &environment.segments {
             // Reading a flag can have an effect, so nothing is taken out of what does.
-            let (conjuncts, rules) = if code::any_condition(&segment.rules, &reads_flag) {
-                (Vec::new(), segment.rules.clone())
-            } else {
-                let mut taking = Taking { fingerprint, conjuncts: Vec::new() };
-                let rules = taking.take(&segment.rules);
-                (taking.conjuncts, rules)
-            };
-            asked.push((!segment.rules.is_empty()).then_some(conjuncts));
-            rest.push(rules);
+            let mut taking = Taking { fingerprint, conjuncts: Vec::new(), computed: Vec::new() };
+            rest.push(match code::any_condition(&segment.rules, &reads_flag) {
+                true => segment.rules.clone(),
+                false => taking.take(&segment.rules),
+            });
+            let Taking { conjuncts, computed, .. } = taking;
+            asked.push(Asked { seed: &segment.id, is_empty: segment.rules.is_empty(), conjuncts, computed });
         }
         let (index, returned) = index::write(&asked, &mut self.blob, &mut operands.programs)?;
         for (segment, rule) in returned {

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::WriteError;
 use super::blob::{Blob, offset};
-use super::conjuncts::{Conjunct, Family, Pattern, Places, Question};
+use super::conjuncts::{Computation, Computed, Conjunct, Family, Pattern, Places, Question};
 use super::joint::{self, Joint as Joined};
 use crate::automaton;
 use crate::condition::{UNORDERED, accepts, relation_of};
 use crate::hash::Hash96;
-use crate::layout::{BLOCK, Block, Column, Find, Joint, Listed, Mark, Row, Span, Want};
+use crate::layout::{BLOCK, Block, Column, Find, Joint, Listed, Mark, Modulus, Row, Share, Span, Want};
 use crate::model::Rule;
 
 /// The index's tables, as they are stored.
@@ -19,6 +19,8 @@ use crate::model::Rule;
 pub(super) struct Index {
     pub(super) blocks: Vec<u8>,
     pub(super) columns: Vec<u8>,
+    pub(super) moduli: Vec<u8>,
+    pub(super) shares: Vec<u8>,
     pub(super) marks: Vec<u8>,
     pub(super) listed: Vec<u8>,
     pub(super) joints: Vec<u8>,
@@ -29,8 +31,15 @@ pub(super) struct Index {
 /// What the index has no room for, by the segment that asks it.
 pub(super) type Returned = Vec<(usize, Rule)>;
 
-/// What a segment asks of single slots; `None`: it has no rules, and nobody belongs to it.
-pub(super) type Asked<'a> = Option<Vec<Conjunct<'a>>>;
+/// What a segment asks of single slots.
+pub(super) struct Asked<'a> {
+    /// What its percentages are hashed with.
+    pub(super) seed: &'a str,
+    /// It has no rules, and nobody belongs to it.
+    pub(super) is_empty: bool,
+    pub(super) conjuncts: Vec<Conjunct<'a>>,
+    pub(super) computed: Vec<Computed>,
+}
 
 /// Makes the index of all segments, in their order. Automata are appended to `programs`.
 pub(super) fn write(
@@ -43,14 +52,22 @@ pub(super) fn write(
     for (first, block) in segments.chunks(BLOCK).enumerate() {
         let mut by_property: BTreeMap<usize, Conjuncts<'_>> = BTreeMap::new();
         let mut all = 0;
-        for (number, conjuncts) in block.iter().enumerate() {
-            let Some(conjuncts) = conjuncts else { continue };
+        let (moduli, shares) = (index.moduli.len(), index.shares.len());
+        for (number, asked) in block.iter().enumerate().filter(|(_, asked)| !asked.is_empty) {
             let bit = 1 << number;
             all |= bit;
-            for conjunct in conjuncts {
+            for conjunct in &asked.conjuncts {
                 by_property.entry(conjunct.property).or_default().0.push((bit, conjunct));
             }
+            for computed in &asked.computed {
+                index.compute(bit, asked.seed, computed, blob)?;
+            }
         }
+        let rows = |from: usize, to: usize, size: usize| {
+            Ok::<_, WriteError>(Span { start: offset(from / size)?, length: offset((to - from) / size)? })
+        };
+        let (moduli, shares) =
+            (rows(moduli, index.moduli.len(), Modulus::SIZE)?, rows(shares, index.shares.len(), Share::SIZE)?);
         let columns = Span { start: offset(index.columns.len() / Column::SIZE)?, length: offset(by_property.len())? };
         for (property, mut conjuncts) in by_property {
             let (joined, left) = conjuncts.join();
@@ -59,7 +76,7 @@ pub(super) fn write(
             let column = Column { joint, ..index.column(property, &conjuncts, blob)? };
             index.columns.extend_from_slice(&column.encode());
         }
-        index.blocks.extend_from_slice(&Block { all, columns }.encode());
+        index.blocks.extend_from_slice(&Block { all, columns, moduli, shares }.encode());
     }
     Ok((index, returned))
 }
@@ -150,6 +167,20 @@ impl<'a> Conjuncts<'a> {
 }
 
 impl Index {
+    fn compute(&mut self, segment: u64, seed: &str, computed: &Computed, blob: &mut Blob) -> Result<(), WriteError> {
+        let (slot, negated) = (offset(computed.property)?, u32::from(computed.negated));
+        match computed.of {
+            Computation::Modulo { divisor, remainder } => {
+                self.moduli.extend(Modulus { divisor, remainder, segment, slot, negated }.encode());
+            }
+            Computation::Percentage { threshold } => {
+                let seed = blob.intern(seed.as_bytes())?;
+                self.shares.extend(Share { threshold, seed, segment, slot, negated }.encode());
+            }
+        }
+        Ok(())
+    }
+
     fn column(&mut self, property: usize, conjuncts: &Conjuncts<'_>, blob: &mut Blob) -> Result<Column, WriteError> {
         let boolean = |value: bool| {
             let text: &[u8] = if value { b"True" } else { b"False" };

@@ -114,7 +114,7 @@ impl Evaluation<'_> {
             }
         }
         resolve::settle(subject);
-        if subject.identified {
+        if subject.identified && view.split_features.len() > 0 {
             self.place_in_splits(subject);
         }
     }

@@ -46,7 +46,7 @@ impl<'a> Outcome<'a> {
     #[inline(always)]
     pub(crate) fn of(evaluation: &Evaluation<'a>, subject: &Subject, number: u32, winner: Winner) -> Option<Self> {
         let view = evaluation.view;
-        let feature = view.features.get(number)?;
+        let feature = view.features().get(number)?;
         let mut outcome = Self {
             feature,
             winner,
@@ -59,11 +59,11 @@ impl<'a> Outcome<'a> {
             unsplit: false,
         };
         let context = match winner {
-            Winner::Default => view.contexts.get(feature.context)?,
+            Winner::Default => view.contexts().get(feature.context)?,
             Winner::Segment(rank) => {
                 let ranked = evaluation.ranked(&feature).get(u32::from(rank))?;
                 outcome.segment = Some(ranked.segment);
-                view.contexts.get(ranked.context)?
+                view.contexts().get(ranked.context)?
             }
             Winner::Individual(row) => {
                 let individual = evaluation.individual?;
@@ -121,7 +121,7 @@ impl<'a> Outcome<'a> {
             Winner::Segment(_) => {
                 let name = self
                     .segment
-                    .and_then(|segment| view.segments.get(segment))
+                    .and_then(|segment| view.segments().get(segment))
                     .map_or("", |segment| view.text(segment.name));
                 format!("TARGETING_MATCH; segment={name}")
             }
@@ -159,7 +159,7 @@ fn bucket<'a>(
     let Some(split) = view.split(context) else { return (Bucket::None, None) };
     let percentage = place.unwrap_or_else(|| percentage(view.bytes(split.seed), &subject.key(view)));
     let mut start = 0.0;
-    for Variant { limit, value, key, weight, digest } in view.variants.range(split.variants, split.length).iter() {
+    for Variant { limit, value, key, weight, digest } in view.variants().range(split.variants, split.length).iter() {
         if start <= percentage && percentage < limit {
             let bucket = Bucket::Variant { percentage, key: view.bytes(key), weight: view.bytes(weight) };
             return (bucket, Some((view.bytes(value), digest)));
@@ -181,6 +181,7 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
         Span { start, length: bound(to).saturating_sub(start) }
     };
     out.push(b'[');
+    let (features, ranked) = (view.features(), view.ranked());
     let mut run = Span::default();
     let mut from = 0;
     for (first, winners) in subject.choice.touched() {
@@ -188,10 +189,10 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
             join(&mut run, defaults(from, first), view.blob, out);
         }
         from = first + winners.len() as u32;
-        let features = view.features.range(first, winners.len() as u32);
-        for ((feature, winner), number) in features.iter().zip(winners).zip(first..) {
+        let touched = features.range(first, winners.len() as u32);
+        for ((feature, winner), number) in touched.iter().zip(winners).zip(first..) {
             // Most are decided by a segment, and whole: then nothing is asked but where they are.
-            let ranked = view.ranked.get(feature.ranked.wrapping_add(u32::from(*winner))).unwrap_or_default();
+            let ranked = ranked.get(feature.ranked.wrapping_add(u32::from(*winner))).unwrap_or_default();
             let is_whole = is_rank(*winner) && ranked.object.length != 0 && visibility.sees_all_of(&feature);
             digest = digest.wrapping_add(if is_whole {
                 join(&mut run, ranked.object, view.blob, out);
@@ -202,7 +203,7 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
             });
         }
     }
-    join(&mut run, defaults(from, view.features.len() as u32), view.blob, out);
+    join(&mut run, defaults(from, features.len() as u32), view.blob, out);
     append(run, view.blob, out);
     match out.last_mut() {
         Some(last) if *last == b',' => *last = b']',
@@ -221,8 +222,8 @@ fn write_outcome(
     out: &mut Vec<u8>,
 ) -> u64 {
     let view = &evaluation.view;
-    let Some(feature) = view.features.get(number) else { return 0 };
-    let default = view.contexts.get(feature.context).unwrap_or_default();
+    let Some(feature) = view.features().get(number) else { return 0 };
+    let default = view.contexts().get(feature.context).unwrap_or_default();
     let before = if visibility.sees(&feature, default.is_enabled()) { default.digest } else { 0 };
     match Outcome::of(evaluation, subject, number, evaluation.chosen(subject, number)) {
         Some(outcome) if visibility.sees(&feature, outcome.enabled) => {
@@ -289,7 +290,7 @@ impl<'a> Evaluation<'a> {
             self.choose(subject);
             return self.chosen(subject, feature);
         }
-        self.view.features.get(feature).map_or(Winner::Default, |row| self.decide(subject, &row))
+        self.view.features().get(feature).map_or(Winner::Default, |row| self.decide(subject, &row))
     }
 }
 
@@ -317,7 +318,7 @@ impl Visibility {
 impl<'a> View<'a> {
     pub(crate) fn visibility(&self, role: Role) -> Visibility {
         let hidden = if role == Role::Server { UNSERVED } else { UNSERVED | SERVER_ONLY };
-        Visibility { hidden, hides_disabled: self.origin.flags & HIDE_DISABLED != 0 }
+        Visibility { hidden, hides_disabled: self.origin().flags & HIDE_DISABLED != 0 }
     }
 
     /// The prepared array of an evaluation in which nothing is overridden, and the sum of its digests.
@@ -332,8 +333,8 @@ impl<'a> View<'a> {
     }
 
     fn answer(&self, row: u32) -> (Span, Table<'a, Word, 4>, u64) {
-        let answer = self.answers.get(row).unwrap_or_default();
-        let bounds = self.bounds.range(answer.bounds, self.features.len() as u32 + 1);
+        let answer = self.answers().get(row).unwrap_or_default();
+        let bounds = self.bounds().range(answer.bounds, self.features().len() as u32 + 1);
         (answer.body, bounds, answer.digest)
     }
 }

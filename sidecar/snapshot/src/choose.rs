@@ -3,7 +3,7 @@
 
 use crate::evaluation::{Evaluation, Winner};
 use crate::hash::Percentages;
-use crate::layout::{BLOCK, NO_RANK, RANKS, Rank, Run, Table, Word};
+use crate::layout::{BLOCK, NO_RANK, RANKS, Rank, Run, Segment, Table, Word};
 use crate::resolve;
 use crate::role::Scope;
 use crate::subject::Subject;
@@ -91,19 +91,26 @@ impl Evaluation<'_> {
     /// Chooses for all features; the result is in `subject.choice`.
     pub(crate) fn choose(&self, subject: &mut Subject) {
         let view = &self.view;
-        subject.choice.clear(view.features.len());
+        subject.choice.clear(view.features().len());
         if subject.identified {
-            for feature in view.split_features.iter() {
+            for feature in view.split_features().iter() {
                 subject.choice.touch(feature.word, 1);
             }
         }
-        let blocks = if self.scope == Scope::None { 0 } else { view.blocks.len() };
+        let (segments, runs, ranks) = (view.segments(), view.runs(), view.ranks());
+        let blocks = if self.scope == Scope::None { 0 } else { view.blocks().len() };
         for block in 0..blocks {
             let mut left = self.candidates(subject, block);
             left = self.shares(subject, block, left);
             while left != 0 {
-                self.propose(subject, (block * BLOCK) as u32 + left.trailing_zeros());
+                let number = (block * BLOCK) as u32 + left.trailing_zeros();
                 left &= left - 1;
+                let Some(segment) = segments.get(number).filter(|segment| self.includes(subject, segment)) else {
+                    continue;
+                };
+                for Run { feature, ranks: own } in runs.range(segment.runs, segment.runs_length).iter() {
+                    subject.choice.propose(feature, ranks.range(own.start, own.length));
+                }
             }
         }
         if let Some(individual) = self.individual {
@@ -114,7 +121,7 @@ impl Evaluation<'_> {
             }
         }
         resolve::settle(subject);
-        if subject.identified && view.split_features.len() > 0 {
+        if subject.identified && view.split_features().len() > 0 {
             self.place_in_splits(subject);
         }
     }
@@ -122,18 +129,20 @@ impl Evaluation<'_> {
     /// Where the subject is in the splits of all features that nothing overrides: hashed together, that is cheaper.
     fn place_in_splits(&self, subject: &mut Subject) {
         let view = &self.view;
+        let (splits, features, contexts) = (view.split_features(), view.features(), view.contexts());
         let mut places = std::mem::take(&mut subject.splits);
         places.clear();
-        places.resize(view.split_features.len(), f64::NAN);
+        places.resize(splits.len(), f64::NAN);
+        let key = subject.key(view);
         let mut tell = |row: usize, percentage| places.get_mut(row).into_iter().for_each(|place| *place = percentage);
         let mut percentages = Percentages::new();
-        for (row, Word { word: number }) in view.split_features.iter().enumerate() {
+        for (row, Word { word: number }) in splits.iter().enumerate() {
             if subject.choice.winners.get(number as usize) != Some(&NO_RANK) {
                 continue;
             }
-            let context = view.features.get(number).and_then(|feature| view.contexts.get(feature.context));
+            let context = features.get(number).and_then(|feature| contexts.get(feature.context));
             if let Some(split) = context.and_then(|context| view.split(context)) {
-                percentages.ask(row, view.bytes(split.seed), &subject.key(view), &mut tell);
+                percentages.ask(row, view.bytes(split.seed), &key, &mut tell);
             }
         }
         percentages.tell(&mut tell);
@@ -142,7 +151,7 @@ impl Evaluation<'_> {
 
     /// Where the subject is in the split of a feature's default, if that was found out.
     pub(crate) fn place_in_split(&self, subject: &Subject, number: u32) -> Option<f64> {
-        let features = self.view.split_features;
+        let features = self.view.split_features();
         let row = features.partition_point(|feature| feature.word < number);
         let place = subject.splits.get(row as usize).copied().filter(|place| !place.is_nan())?;
         (features.get(row)?.word == number).then_some(place)
@@ -153,23 +162,19 @@ impl Evaluation<'_> {
         match subject.choice.winners.get(feature as usize).copied() {
             None | Some(NO_RANK) => Winner::Default,
             Some(INDIVIDUAL) => {
-                let row = self.view.features.get(feature);
+                let row = self.view.features().get(feature);
                 row.and_then(|row| self.individually(&row)).unwrap_or(Winner::Default)
             }
             Some(rank) => Winner::Segment(rank),
         }
     }
 
-    /// Proposes what a segment that the index leaves overrides, if the subject belongs to it.
-    fn propose(&self, subject: &mut Subject, segment: u32) {
-        let Some(row) = self.view.segments.get(segment) else { return };
+    /// Does the subject belong to a segment that the index leaves?
+    #[inline(always)]
+    fn includes(&self, subject: &mut Subject, segment: &Segment) -> bool {
         let hits = subject.resolution.cycle_hits;
-        let matched = self.is_in_by_program(subject, &row);
+        let matched = self.is_in_by_program(subject, segment);
         // A verdict that was reached by cutting a cycle of flags is no verdict.
-        if matched && subject.resolution.cycle_hits == hits {
-            for Run { feature, ranks } in self.view.runs.range(row.runs, row.runs_length).iter() {
-                subject.choice.propose(feature, self.view.ranks.range(ranks.start, ranks.length));
-            }
-        }
+        matched && subject.resolution.cycle_hits == hits
     }
 }

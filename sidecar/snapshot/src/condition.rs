@@ -101,7 +101,7 @@ fn relation(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Valu
         }
         _ if condition.flags & HAS_INTEGER != 0 => Integer::Small(condition.left.cast_signed()),
         _ if condition.flags & HAS_BIG_INTEGER != 0 => {
-            let row = view.big_integers.get(condition.operand).unwrap_or_default();
+            let row = view.big_integers().get(condition.operand).unwrap_or_default();
             Integer::Big { negative: row.negative != 0, digits: view.text(row.digits) }
         }
         _ => return 0,
@@ -153,8 +153,8 @@ fn contains(view: &View<'_>, subject: &Subject, condition: &Instruction, value: 
 }
 
 fn matches(view: &View<'_>, operand: u32, text: &str) -> bool {
-    view.patterns.get(operand).is_some_and(|pattern| {
-        let program = pattern.program.of(view.programs);
+    view.patterns().get(operand).is_some_and(|pattern| {
+        let program = pattern.program.of(view.programs());
         if pattern.kind == AUTOMATON {
             automaton::matches(program, text.as_bytes())
         } else {
@@ -199,7 +199,7 @@ fn is_in(view: &View<'_>, subject: &mut Subject, condition: &Instruction, value:
     }
     let wanted = hash_of(view, subject, condition.slot, value, condition.flags & READS_FLAG == 0);
     let Span { start, length } = Span::from_word(condition.left);
-    let members = view.members.range(start, length);
+    let members = view.members().range(start, length);
     let place = members.partition_point(|member| prefix(&member.hash) < prefix(&wanted));
     let rest = members.range(place, length.saturating_sub(place));
     rest.iter().take_while(|member| prefix(&member.hash) == prefix(&wanted)).any(|member| member.hash == wanted)

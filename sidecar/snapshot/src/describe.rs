@@ -78,9 +78,9 @@ pub struct SegmentDescription {
 
 /// On or off, the value, and the variants.
 fn context(view: &View<'_>, context: u32) -> (bool, String, Vec<VariantDescription>) {
-    let context = view.contexts.get(context).unwrap_or_default();
-    let split = context.split.checked_sub(1).and_then(|split| view.splits.get(split));
-    let variants = split.map(|split| view.variants.range(split.variants, split.length)).into_iter();
+    let context = view.contexts().get(context).unwrap_or_default();
+    let split = context.split.checked_sub(1).and_then(|split| view.splits().get(split));
+    let variants = split.map(|split| view.variants().range(split.variants, split.length)).into_iter();
     let variants = variants.flat_map(|variants| variants.iter()).map(|variant| VariantDescription {
         weight: view.text(variant.weight).to_owned(),
         value: view.text(variant.value).to_owned(),
@@ -115,11 +115,11 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// Tells what is in the core.
     pub fn describe(&self) -> Description {
         let view = self.view();
-        let features = view.features.iter().map(|row| {
+        let features = view.features().iter().map(|row| {
             let (enabled, value, variants) = context(&view, row.context);
-            let overrides = view.ranked.range(row.ranked, row.ranked_length).iter().map(|ranked| {
+            let overrides = view.ranked().range(row.ranked, row.ranked_length).iter().map(|ranked| {
                 let (enabled, value, variants) = context(&view, ranked.context);
-                let segment = view.segments.get(ranked.segment).map(|segment| view.text(segment.name));
+                let segment = view.segments().get(ranked.segment).map(|segment| view.text(segment.name));
                 OverrideDescription { segment: segment.unwrap_or_default().to_owned(), enabled, value, variants }
             });
             FeatureDescription {
@@ -134,16 +134,16 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
             }
         });
         let mut counts = HashMap::new();
-        for row in view.ranked.iter() {
+        for row in view.ranked().iter() {
             *counts.entry(row.segment).or_insert(0) += 1;
         }
-        let segments = (0_u32..).zip(view.segments.iter()).map(|(number, row)| SegmentDescription {
+        let segments = (0_u32..).zip(view.segments().iter()).map(|(number, row)| SegmentDescription {
             id: row.id,
             name: view.text(row.name).to_owned(),
             overrides: counts.get(&number).copied().unwrap_or_default(),
         });
-        let patterns = |kind| view.patterns.iter().filter(|row| row.kind == kind).count();
-        let notes = std::str::from_utf8(view.notes).unwrap_or_default();
+        let patterns = |kind| view.patterns().iter().filter(|row| row.kind == kind).count();
+        let notes = std::str::from_utf8(view.notes()).unwrap_or_default();
         Description {
             features: features.collect(),
             segments: segments.collect(),

@@ -41,17 +41,19 @@ impl<'a> Evaluation<'a> {
     pub(crate) fn is_in(&self, subject: &mut Subject, segment: u32) -> bool {
         let (block, bit) = place_of(segment);
         let is_left = self.candidates(subject, block) & bit != 0 && self.shares(subject, block, bit) != 0;
-        is_left && self.view.segments.get(segment).is_some_and(|row| self.is_in_by_program(subject, &row))
+        is_left && self.view.segments().get(segment).is_some_and(|row| self.is_in_by_program(subject, &row))
     }
 
     /// The same of a segment that the index leaves.
+    #[inline(always)]
     pub(crate) fn is_in_by_program(&self, subject: &mut Subject, row: &Segment) -> bool {
         let applies = match self.scope {
             Scope::None => false,
             Scope::IdentityFree => row.flags & IDENTITY_FREE != 0,
             Scope::All => true,
         };
-        applies && self.accepts(subject, row.entry)
+        // Most segments are in the index as a whole.
+        applies && (row.entry == ACCEPT || self.accepts(subject, row.entry))
     }
 
     /// Runs a segment's program, which asks what the index does not know.
@@ -59,8 +61,9 @@ impl<'a> Evaluation<'a> {
     /// It ends because every jump goes forward; that is asked for here again, so that it does not rest on the reader's
     /// validation alone.
     pub(crate) fn accepts(&self, subject: &mut Subject, entry: u32) -> bool {
+        let code = self.view.code();
         let mut at = entry;
-        while let Some(stored) = self.view.code.stored(at) {
+        while let Some(stored) = code.stored(at) {
             let Instruction { flags, slot, on_true, on_false, .. } = Instruction::decode(stored);
             let mut value = subject.value(slot);
             if flags & READS_FLAG != 0 && value == Value::Null {
@@ -85,7 +88,7 @@ impl<'a> Evaluation<'a> {
 
     /// The segments that override a feature, strongest first.
     pub(crate) fn ranked(&self, feature: &Feature) -> Table<'a, Ranked, 24> {
-        self.view.ranked.range(feature.ranked, feature.ranked_length)
+        self.view.ranked().range(feature.ranked, feature.ranked_length)
     }
 
     /// What decides one feature, by asking only the segments that override it.

@@ -47,7 +47,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         let evaluation = self.evaluation(subject);
         evaluation.choose(subject);
         let view = &evaluation.view;
-        let outcomes = (0..view.features.len() as u32)
+        let outcomes = (0..view.features().len() as u32)
             .filter_map(|feature| Outcome::of(&evaluation, subject, feature, evaluation.chosen(subject, feature)));
         outcomes
             .map(|outcome| Explanation {
@@ -62,7 +62,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
                     Winner::Segment(rank) => Decision::Segment {
                         name: outcome
                             .segment
-                            .and_then(|segment| view.segments.get(segment))
+                            .and_then(|segment| view.segments().get(segment))
                             .map_or_else(String::new, |row| view.text(row.name).to_owned()),
                         rank,
                     },

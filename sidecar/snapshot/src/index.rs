@@ -21,7 +21,7 @@ impl Evaluation<'_> {
         }
         let left = self.look_up(subject, block);
         if subject.candidates.len() <= block {
-            subject.candidates.resize(self.view.blocks.len(), None);
+            subject.candidates.resize(self.view.blocks().len(), None);
         }
         if let Some(place) = subject.candidates.get_mut(block) {
             *place = Some(left);
@@ -31,8 +31,8 @@ impl Evaluation<'_> {
 
     fn look_up(&self, subject: &mut Subject, block: usize) -> u64 {
         let view = &self.view;
-        let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks.get(block)) else { return 0 };
-        let columns = view.columns.range(block.columns.start, block.columns.length);
+        let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
+        let columns = view.columns().range(block.columns.start, block.columns.length);
         let mut left = block.all;
         for column in columns.each_stored() {
             left &= of_value(view, subject, column);
@@ -40,7 +40,7 @@ impl Evaluation<'_> {
                 break;
             }
         }
-        for modulus in view.moduli.range(block.moduli.start, block.moduli.length).iter() {
+        for modulus in view.moduli().range(block.moduli.start, block.moduli.length).iter() {
             if left & modulus.segment != 0 {
                 let value = subject.value(modulus.slot as u16);
                 let holds = modulo(subject, modulus.divisor, modulus.remainder, value);
@@ -53,8 +53,8 @@ impl Evaluation<'_> {
     /// Those of these segments of a block that are left by the shares that they ask for.
     pub(crate) fn shares(&self, subject: &mut Subject, block: usize, asking: u64) -> u64 {
         let view = &self.view;
-        let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks.get(block)) else { return 0 };
-        let shares = view.shares.range(block.shares.start, block.shares.length);
+        let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
+        let shares = view.shares().range(block.shares.start, block.shares.length);
         if shares.len() == 0 {
             return asking;
         }
@@ -157,7 +157,7 @@ fn scale(view: &View<'_>, below: u64, marks: Span, standing: impl Fn(u64) -> Ord
     if marks.length == 0 {
         return below;
     }
-    let marks: Table<'_, Mark, 24> = view.marks.range(marks.start, marks.length);
+    let marks: Table<'_, Mark, 24> = view.marks().range(marks.start, marks.length);
     let not_above = marks.partition_point(|mark| standing(mark.point) != Ordering::Greater);
     match not_above.checked_sub(1).and_then(|last| marks.get(last)) {
         None => below,
@@ -173,7 +173,7 @@ fn listed(view: &View<'_>, subject: &mut Subject, unlisted: u64, members: Span, 
         return unlisted;
     }
     let wanted = hash_of(view, subject, slot, value, true);
-    let members = view.listed.range(members.start, members.length);
+    let members = view.listed().range(members.start, members.length);
     let place = members.partition_point(|member| prefix(&member.hash) < prefix(&wanted));
     let rest = members.range(place, members.len() as u32 - place);
     let mut equal = rest.iter().take_while(|member| prefix(&member.hash) == prefix(&wanted));
@@ -188,10 +188,10 @@ fn joint(view: &View<'_>, subject: &mut Subject, joint: u32, value: Value) -> u6
 
 #[inline(never)]
 fn wanted(view: &View<'_>, subject: &mut Subject, row: u32, value: Value) -> u64 {
-    let Some(joint) = view.joints.get(row) else { return 0 };
+    let Some(joint) = view.joints().get(row) else { return 0 };
     let is_text = matches!(value, Value::Text(_));
-    let program = joint.program.of(view.programs);
-    let finds = view.finds.range(joint.finds.start, joint.finds.length);
+    let program = joint.program.of(view.programs());
+    let finds = view.finds().range(joint.finds.start, joint.finds.length);
     let find = |state: u32| finds.get(state).unwrap_or_default();
     let mut found = with_text(subject, value, |text| {
         let mut found = 0;
@@ -201,7 +201,7 @@ fn wanted(view: &View<'_>, subject: &mut Subject, row: u32, value: Value) -> u64
     if !is_text {
         found &= joint.automata;
     }
-    let wants = view.wants.range(joint.wants.start, joint.wants.length);
+    let wants = view.wants().range(joint.wants.start, joint.wants.length);
     wants.iter().fold(u64::MAX, |left, want| {
         let holds = want.found & found != 0 || is_text && want.lacking & !found != 0;
         if holds == (want.negated == 0) { left } else { left & !want.segment }

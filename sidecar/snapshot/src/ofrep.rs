@@ -51,7 +51,7 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
     evaluation.choose(subject);
     let mut first = true;
     let mut digest = 0_u64;
-    for feature in 0..evaluation.view.features.len() as u32 {
+    for feature in 0..evaluation.view.features().len() as u32 {
         let outcome = Outcome::of(evaluation, subject, feature, evaluation.chosen(subject, feature));
         if let Some(outcome) = outcome.filter(|outcome| outcome.is_visible(&evaluation.view, role)) {
             if !std::mem::take(&mut first) {
@@ -68,7 +68,7 @@ fn write(evaluation: &Evaluation<'_>, outcome: &Outcome<'_>, out: &mut Vec<u8>) 
     let view = &evaluation.view;
     let enabled: &[u8] = if outcome.enabled { b"true" } else { b"false" };
     out.extend_from_slice(view.bytes(outcome.feature.ofrep_head));
-    let chosen = |option| view.origin.flags & option != 0;
+    let chosen = |option| view.origin().flags & option != 0;
     let value = match (outcome.value, outcome.enabled) {
         (b"null", _) => Some(enabled),
         (b"true" | b"false", _) if chosen(OFREP_BOOLEANS_ENABLED) => Some(enabled),

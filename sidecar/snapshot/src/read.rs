@@ -112,11 +112,11 @@ pub(crate) fn read_core(bytes: &[u8]) -> Result<Header, ReadError> {
     check.code()?;
     check.operands()?;
     check.slots()?;
-    if std::str::from_utf8(view.notes).is_err() {
+    if std::str::from_utf8(view.notes()).is_err() {
         return Err(malformed("notes", 0, "they are not UTF-8"));
     }
-    if !view.overrides.is_empty() {
-        Overrides::validate(view.overrides, header.fingerprint)?;
+    if !view.overrides().is_empty() {
+        Overrides::validate(view.overrides(), header.fingerprint)?;
     }
     Ok(header)
 }
@@ -151,48 +151,48 @@ impl Check<'_> {
         if std::str::from_utf8(self.view.blob).is_err() {
             return Err(malformed("blob", 0, "it is not UTF-8"));
         }
-        let origin = self.view.origin;
+        let origin = self.view.origin();
         let holds = self.is_text(origin.name) && self.is_text(origin.client_key);
         if holds { Ok(()) } else { Err(malformed("origin", 0, "its texts are outside or no UTF-8")) }
     }
 
     fn features(&self) -> Result<(), ReadError> {
         let view = self.view;
-        self.each("feature", view.features, |check, _, row| {
+        self.each("feature", view.features(), |check, _, row| {
             let texts = [row.name, row.flagsmith_head, row.ofrep_head, row.ofrep_tail];
             match () {
                 () if !texts.iter().all(|span| check.is_text(*span)) => Some("a text is outside or no UTF-8"),
-                () if row.context as usize >= view.contexts.len() => Some("its default does not exist"),
-                () if !view.ranked.has(row.ranked, row.ranked_length) => Some("its overrides do not exist"),
+                () if row.context as usize >= view.contexts().len() => Some("its default does not exist"),
+                () if !view.ranked().has(row.ranked, row.ranked_length) => Some("its overrides do not exist"),
                 () => None,
             }
         })?;
-        self.each("context", view.contexts, |check, _, row| match () {
+        self.each("context", view.contexts(), |check, _, row| match () {
             () if !check.is_text(row.tail) => Some("its value is outside or no UTF-8"),
-            () if row.split as usize > view.splits.len() => Some("its split does not exist"),
+            () if row.split as usize > view.splits().len() => Some("its split does not exist"),
             () => None,
         })?;
-        self.each("split", view.splits, |check, _, row| {
-            (!check.is_text(row.seed) || !view.variants.has(row.variants, row.length))
+        self.each("split", view.splits(), |check, _, row| {
+            (!check.is_text(row.seed) || !view.variants().has(row.variants, row.length))
                 .then_some("its seed or its variants are outside")
         })?;
-        self.each("variant", view.variants, |check, _, row| {
+        self.each("variant", view.variants(), |check, _, row| {
             (![row.value, row.key, row.weight].iter().all(|span| check.is_text(*span)))
                 .then_some("a text is outside or no UTF-8")
         })?;
-        self.each("ranked", view.ranked, |check, _, row| match () {
-            () if row.segment as usize >= view.segments.len() => Some("its segment does not exist"),
-            () if row.context as usize >= view.contexts.len() => Some("its context does not exist"),
+        self.each("ranked", view.ranked(), |check, _, row| match () {
+            () if row.segment as usize >= view.segments().len() => Some("its segment does not exist"),
+            () if row.context as usize >= view.contexts().len() => Some("its context does not exist"),
             () if !check.is_text(row.object) => Some("its value is outside or no UTF-8"),
             () => None,
         })?;
-        self.each("feature id", view.feature_ids, |_, _, row| {
-            (row.feature as usize >= view.features.len()).then_some("its feature does not exist")
+        self.each("feature id", view.feature_ids(), |_, _, row| {
+            (row.feature as usize >= view.features().len()).then_some("its feature does not exist")
         })?;
-        self.each("split feature", view.split_features, |_, _, row| {
-            (row.word as usize >= view.features.len()).then_some("it does not exist")
+        self.each("split feature", view.split_features(), |_, _, row| {
+            (row.word as usize >= view.features().len()).then_some("it does not exist")
         })?;
-        self.names("feature name", view.feature_names, view.features.len())
+        self.names("feature name", view.feature_names(), view.features().len())
     }
 
     /// A table of names is a power of two, and its entries exist.
@@ -205,16 +205,16 @@ impl Check<'_> {
 
     fn answers(&self) -> Result<(), ReadError> {
         let view = self.view;
-        if view.answers.len() != 4 {
-            return Err(malformed("answer", view.answers.len(), "there are not four of them"));
+        if view.answers().len() != 4 {
+            return Err(malformed("answer", view.answers().len(), "there are not four of them"));
         }
-        self.each("answer", view.answers, |check, _, row| {
-            let count = view.features.len() as u32 + 1;
-            if !check.is_text(row.body) || row.body.length < 2 || !view.bounds.has(row.bounds, count) {
+        self.each("answer", view.answers(), |check, _, row| {
+            let count = view.features().len() as u32 + 1;
+            if !check.is_text(row.body) || row.body.length < 2 || !view.bounds().has(row.bounds, count) {
                 return Some("its body or its bounds are outside");
             }
             let mut last = 1;
-            let ascending = view.bounds.range(row.bounds, count).iter().all(|bound| {
+            let ascending = view.bounds().range(row.bounds, count).iter().all(|bound| {
                 let holds = last <= bound.word && bound.word < row.body.length;
                 last = bound.word;
                 holds
@@ -225,44 +225,44 @@ impl Check<'_> {
 
     fn segments(&self) -> Result<(), ReadError> {
         let view = self.view;
-        self.each("segment", view.segments, |check, _, row| match () {
+        self.each("segment", view.segments(), |check, _, row| match () {
             () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
-            () if !view.runs.has(row.runs, row.runs_length) => Some("what it overrides does not exist"),
+            () if !view.runs().has(row.runs, row.runs_length) => Some("what it overrides does not exist"),
             () if !check.is_place(row.entry) => Some("its program does not exist"),
             () => None,
         })?;
-        if view.blocks.len() != view.segments.len().div_ceil(BLOCK) {
-            return Err(malformed("block", view.blocks.len(), "there is not one for each 64 segments"));
+        if view.blocks().len() != view.segments().len().div_ceil(BLOCK) {
+            return Err(malformed("block", view.blocks().len(), "there is not one for each 64 segments"));
         }
-        self.each("block", view.blocks, |_, _, row| match () {
-            () if !view.columns.has(row.columns.start, row.columns.length) => Some("its columns do not exist"),
-            () if !view.moduli.has(row.moduli.start, row.moduli.length) => Some("its moduli do not exist"),
-            () if !view.shares.has(row.shares.start, row.shares.length) => Some("its shares do not exist"),
+        self.each("block", view.blocks(), |_, _, row| match () {
+            () if !view.columns().has(row.columns.start, row.columns.length) => Some("its columns do not exist"),
+            () if !view.moduli().has(row.moduli.start, row.moduli.length) => Some("its moduli do not exist"),
+            () if !view.shares().has(row.shares.start, row.shares.length) => Some("its shares do not exist"),
             () => None,
         })?;
-        self.each("modulus", view.moduli, |_, _, row| {
-            (row.slot as usize >= view.slots.len()).then_some("its slot does not exist")
+        self.each("modulus", view.moduli(), |_, _, row| {
+            (row.slot as usize >= view.slots().len()).then_some("its slot does not exist")
         })?;
-        self.each("share", view.shares, |check, _, row| match () {
-            () if row.slot as usize >= view.slots.len() => Some("its slot does not exist"),
+        self.each("share", view.shares(), |check, _, row| match () {
+            () if row.slot as usize >= view.slots().len() => Some("its slot does not exist"),
             () if !check.is_text(row.seed) => Some("its seed is outside or no UTF-8"),
             () => None,
         })?;
         // Marks follow each other, so that checking all of them is linear.
         let end = Cell::new(0);
-        self.each("column", view.columns, |check, _, row| {
+        self.each("column", view.columns(), |check, _, row| {
             let exists = |marks: Span| {
-                let follows = marks.start == end.get() && view.marks.has(marks.start, marks.length);
+                let follows = marks.start == end.get() && view.marks().has(marks.start, marks.length);
                 end.set(marks.start.saturating_add(marks.length));
                 follows
             };
             let marks = [row.texts, row.versions, row.integers, row.floats];
-            let texts = || view.marks.range(row.texts.start, row.texts.length).iter();
+            let texts = || view.marks().range(row.texts.start, row.texts.length).iter();
             match () {
-                () if row.slot as usize >= view.slots.len() => Some("its slot does not exist"),
-                () if row.joint as usize > view.joints.len() => Some("its patterns do not exist"),
+                () if row.slot as usize >= view.slots().len() => Some("its slot does not exist"),
+                () if row.joint as usize > view.joints().len() => Some("its patterns do not exist"),
                 () if !marks.into_iter().all(exists) => Some("its marks do not exist, or are another's"),
-                () if !view.listed.has(row.listed.start, row.listed.length) => Some("its sets do not exist"),
+                () if !view.listed().has(row.listed.start, row.listed.length) => Some("its sets do not exist"),
                 () if !texts().all(|mark| check.is_text(Span::from_word(mark.point))) => {
                     Some("a text is outside or no UTF-8")
                 }
@@ -271,37 +271,37 @@ impl Check<'_> {
         })?;
         // Ranks follow each other, too.
         let end = Cell::new(0);
-        self.each("run", view.runs, |_, _, Run { feature, ranks }| {
-            let follows = ranks.start == end.get() && view.ranks.has(ranks.start, ranks.length);
+        self.each("run", view.runs(), |_, _, Run { feature, ranks }| {
+            let follows = ranks.start == end.get() && view.ranks().has(ranks.start, ranks.length);
             end.set(ranks.start.saturating_add(ranks.length));
-            if !follows || !view.features.has(feature, ranks.length) {
+            if !follows || !view.features().has(feature, ranks.length) {
                 return Some("its ranks or its features do not exist, or are another's");
             }
-            let features = view.features.range(feature, ranks.length).iter();
-            let mut both = view.ranks.range(ranks.start, ranks.length).iter().zip(features);
+            let features = view.features().range(feature, ranks.length).iter();
+            let mut both = view.ranks().range(ranks.start, ranks.length).iter().zip(features);
             let exist = both.all(|(Rank { rank }, row)| rank == NO_RANK || u32::from(rank) < row.ranked_length);
             (!exist).then_some("a rank does not exist")
         })
     }
 
     fn is_place(&self, place: u32) -> bool {
-        place == ACCEPT || place == REJECT || (place as usize) < self.view.code.len()
+        place == ACCEPT || place == REJECT || (place as usize) < self.view.code().len()
     }
 
     fn code(&self) -> Result<(), ReadError> {
         let view = self.view;
-        self.each("instruction", view.code, |check, number, row| {
+        self.each("instruction", view.code(), |check, number, row| {
             let Some(operator) = Operator::from_number(row.operator) else { return Some("its operator is unknown") };
             let members = Span::from_word(row.left);
             let exists = match operator {
-                Operator::In => view.members.has(members.start, members.length),
-                Operator::Matches => (row.operand as usize) < view.patterns.len(),
+                Operator::In => view.members().has(members.start, members.length),
+                Operator::Matches => (row.operand as usize) < view.patterns().len(),
                 Operator::Percentage => check.is_text(Span::from_word(row.right)),
-                _ if row.flags & HAS_BIG_INTEGER != 0 => (row.operand as usize) < view.big_integers.len(),
+                _ if row.flags & HAS_BIG_INTEGER != 0 => (row.operand as usize) < view.big_integers().len(),
                 _ => true,
             };
             match () {
-                () if usize::from(row.slot) >= view.slots.len() => Some("its slot does not exist"),
+                () if usize::from(row.slot) >= view.slots().len() => Some("its slot does not exist"),
                 () if !exists || !check.is_text(row.text) => Some("what it compares with does not exist"),
                 () if ![row.on_true, row.on_false].iter().all(|next| check.is_place(*next) && *next > number) => {
                     Some("it does not go forward")
@@ -313,27 +313,27 @@ impl Check<'_> {
 
     fn operands(&self) -> Result<(), ReadError> {
         let view = self.view;
-        self.each("big integer", view.big_integers, |check, _, row| {
+        self.each("big integer", view.big_integers(), |check, _, row| {
             (!check.is_text(row.digits)).then_some("its digits are outside or no UTF-8")
         })?;
         // Programs follow each other, so that checking all of them is linear.
         let end = Cell::new(0);
         let follows = |program: Span| {
-            let follows = program.within(view.programs) && program.start >= end.get();
+            let follows = program.within(view.programs()) && program.start >= end.get();
             end.set(program.start.saturating_add(program.length));
             follows
         };
-        self.each("joint pattern", view.joints, |_, _, row| match () {
+        self.each("joint pattern", view.joints(), |_, _, row| match () {
             () if !follows(row.program) => Some("its program is outside, or another's"),
-            () if !view.finds.has(row.finds.start, row.finds.length) => Some("what is found does not exist"),
-            () if !view.wants.has(row.wants.start, row.wants.length) => Some("what is wanted does not exist"),
-            () => automaton::validate(row.program.of(view.programs)).err(),
+            () if !view.finds().has(row.finds.start, row.finds.length) => Some("what is found does not exist"),
+            () if !view.wants().has(row.wants.start, row.wants.length) => Some("what is wanted does not exist"),
+            () => automaton::validate(row.program.of(view.programs())).err(),
         })?;
-        self.each("pattern", view.patterns, |_, _, row| {
+        self.each("pattern", view.patterns(), |_, _, row| {
             if !follows(row.program) {
                 return Some("its program is outside, or another's");
             }
-            let program = row.program.of(view.programs);
+            let program = row.program.of(view.programs());
             match row.kind {
                 AUTOMATON => automaton::validate(program).err(),
                 BACKTRACKING => backtrack::validate(program).err(),
@@ -344,12 +344,12 @@ impl Check<'_> {
 
     fn slots(&self) -> Result<(), ReadError> {
         let view = self.view;
-        self.each("slot", view.slots, |check, number, row| {
+        self.each("slot", view.slots(), |check, number, row| {
             let argument_exists = match row.derivation {
                 PLAIN | IDENTIFIER | IDENTITY_KEY => true,
                 SAME_AS => row.argument < number,
-                CONSTANT => (row.argument as usize) < view.literals.len(),
-                FLAG => ((row.argument & 0x00ff_ffff) as usize) < view.features.len(),
+                CONSTANT => (row.argument as usize) < view.literals().len(),
+                FLAG => ((row.argument & 0x00ff_ffff) as usize) < view.features().len(),
                 _ => false,
             };
             match () {
@@ -358,12 +358,12 @@ impl Check<'_> {
                 () => None,
             }
         })?;
-        self.each("derived slot", view.derived, |_, _, row| {
-            (row.word as usize >= view.slots.len()).then_some("it does not exist")
+        self.each("derived slot", view.derived(), |_, _, row| {
+            (row.word as usize >= view.slots().len()).then_some("it does not exist")
         })?;
-        self.each("literal", view.literals, |check, _, row| {
+        self.each("literal", view.literals(), |check, _, row| {
             (!check.is_text(row.token)).then_some("its token is outside or no UTF-8")
         })?;
-        self.names("trait name", view.trait_names, view.slots.len())
+        self.names("trait name", view.trait_names(), view.slots().len())
     }
 }

@@ -48,9 +48,9 @@ impl Resolution {
 pub(crate) fn is_needed(evaluation: &Evaluation<'_>) -> bool {
     evaluation
         .view
-        .derived
+        .derived()
         .iter()
-        .any(|word| evaluation.view.slots.get(word.word).is_some_and(|slot| slot.derivation == FLAG))
+        .any(|word| evaluation.view.slots().get(word.word).is_some_and(|slot| slot.derivation == FLAG))
 }
 
 /// Lets the results that conditions read stand in the choice.
@@ -64,7 +64,7 @@ pub(crate) fn settle(subject: &mut Subject) {
 /// The value of a slot that is derived from a flag.
 #[inline(never)]
 pub(crate) fn flag(evaluation: &Evaluation<'_>, subject: &mut Subject, slot: u16) -> Value {
-    let Some(slot) = evaluation.view.slots.get(u32::from(slot)).filter(|slot| slot.derivation == FLAG) else {
+    let Some(slot) = evaluation.view.slots().get(u32::from(slot)).filter(|slot| slot.derivation == FLAG) else {
         return Value::Null;
     };
     let feature = slot.argument & 0x00ff_ffff;
@@ -116,7 +116,7 @@ fn resolve(evaluation: &Evaluation<'_>, subject: &mut Subject, feature: u32) {
 
 /// Asks every segment that overrides the feature, in the document's order: which cycles are cut depends on it.
 fn strongest(evaluation: &Evaluation<'_>, subject: &mut Subject, feature: u32) -> Winner {
-    let Some(row) = evaluation.view.features.get(feature) else { return Winner::Default };
+    let Some(row) = evaluation.view.features().get(feature) else { return Winner::Default };
     let mut overrides: Vec<(u32, u16)> =
         evaluation.ranked(&row).iter().zip(0_u16..).map(|(ranked, rank)| (ranked.segment, rank)).collect();
     overrides.sort_unstable();

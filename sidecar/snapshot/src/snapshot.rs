@@ -67,18 +67,18 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// How many overrides files the core tells of. None where it has all overrides itself, or was written by a version that
     /// does not say; then any file counts.
     pub fn overrides_files(&self) -> Option<usize> {
-        Shards::<B>::expected(self.view().origin.flags)
+        Shards::<B>::expected(self.view().origin().flags)
     }
 
     /// Whether nobody's overrides are missing: for every identifier there is a file, if only one of another revision.
     pub fn is_whole(&self) -> bool {
         let view = self.view();
-        !view.overrides.is_empty() || self.shards.cover(view.origin.flags)
+        !view.overrides().is_empty() || self.shards.cover(view.origin().flags)
     }
 
     /// Whether the environment's document is served. It is in files of its own ([`Snapshot::document`]).
     pub fn serves_document(&self) -> bool {
-        self.view().origin.flags & SERVES_DOCUMENT != 0
+        self.view().origin().flags & SERVES_DOCUMENT != 0
     }
 
     /// Reads the environment's document from its files, in order. As overrides, it may be of an older revision.
@@ -92,7 +92,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// The name that the operator knows the environment by.
     pub fn environment(&self) -> &str {
         let view = self.view();
-        view.text(view.origin.name)
+        view.text(view.origin().name)
     }
 
     /// Names the content.
@@ -103,12 +103,12 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
 
     /// How many features there are.
     pub fn features(&self) -> usize {
-        self.view().features.len()
+        self.view().features().len()
     }
 
     /// How many segments there are.
     pub fn segments(&self) -> usize {
-        self.view().segments.len()
+        self.view().segments().len()
     }
 
     /// How many identifiers have overrides of their own.
@@ -124,7 +124,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// What a key may see: `None` if it is not a key of this environment.
     pub fn role_of(&self, key: &str) -> Option<Role> {
         let hash = self.fingerprint.hash128(key.as_bytes());
-        let found = self.view().keys.iter().find(|row| row.hash == hash)?;
+        let found = self.view().keys().iter().find(|row| row.hash == hash)?;
         Some(if found.role == Role::Server as u32 { Role::Server } else { Role::Client })
     }
 
@@ -180,7 +180,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     #[inline(never)]
     fn slot_of(&self, key: &str) -> Option<(u32, usize)> {
         let view = self.view();
-        Some((view.slot_named(key.as_bytes())?, view.slots.len()))
+        Some((view.slot_named(key.as_bytes())?, view.slots().len()))
     }
 
     /// Appends the JSON array of all flags for the subject, as Flagsmith's edge proxy writes it. Returns a digest of the
@@ -214,9 +214,9 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// The files with the overrides that count.
     pub(crate) fn overrides(&self) -> impl Iterator<Item = Overrides<'_>> {
         let view = self.view();
-        let embedded = Some(view.overrides).filter(|bytes| !bytes.is_empty());
+        let embedded = Some(view.overrides()).filter(|bytes| !bytes.is_empty());
         // With all of them in the core, files are left over from a revision that had more.
-        let files = embedded.is_none().then(|| self.shards.belonging(view.origin.flags));
+        let files = embedded.is_none().then(|| self.shards.belonging(view.origin().flags));
         embedded.map(Overrides::of).into_iter().chain(files.into_iter().flatten())
     }
 
@@ -230,15 +230,15 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         let mut individual = None;
         if subject.identified {
             let hash = || self.fingerprint.hash96(subject.identifier.as_bytes());
-            let embedded = (!view.overrides.is_empty()).then(|| Overrides::of(view.overrides));
+            let embedded = (!view.overrides().is_empty()).then(|| Overrides::of(view.overrides()));
             let found = match embedded {
                 Some(overrides) if overrides.len() == 0 => None,
                 Some(overrides) => overrides.find(&hash()).map(|items| (items, overrides.blob)),
-                None => self.shards.find(view.origin.flags, &hash()),
+                None => self.shards.find(view.origin().flags, &hash()),
             };
             individual = found.map(|(items, blob)| Individual { items, blob });
         }
-        let scope = match view.origin.flags {
+        let scope = match view.origin().flags {
             _ if subject.identified => Scope::All,
             flags if flags & ALL_SEGMENTS != 0 => Scope::All,
             flags if flags & IDENTITY_FREE_SEGMENTS != 0 => Scope::IdentityFree,

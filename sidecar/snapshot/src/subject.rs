@@ -189,14 +189,14 @@ impl Subject {
     pub(crate) fn key<'s>(&'s self, view: &View<'s>) -> [&'s [u8]; 3] {
         match &self.own_key {
             Some(key) => [key.as_bytes(), b"", b""],
-            None => [view.bytes(view.origin.client_key), b"_", self.identifier.as_bytes()],
+            None => [view.bytes(view.origin().client_key), b"_", self.identifier.as_bytes()],
         }
     }
 
     fn write_key(&self, view: &View<'_>, out: &mut String) {
         match &self.own_key {
             Some(key) => out.push_str(key),
-            None => out.extend([view.text(view.origin.client_key), "_", &self.identifier]),
+            None => out.extend([view.text(view.origin().client_key), "_", &self.identifier]),
         }
     }
 }
@@ -205,9 +205,10 @@ impl View<'_> {
     /// Gives every derived slot its value, except where a trait of that name was sent, and except those that depend on
     /// a flag, which are resolved when they are read. Call it once, after the traits.
     pub(crate) fn begin(&self, subject: &mut Subject) {
-        subject.fit(self.slots.len());
-        for Word { word: index } in self.derived.iter() {
-            let (Some(slot), Ok(number)) = (self.slots.get(index), u16::try_from(index)) else { continue };
+        let slots = self.slots();
+        subject.fit(slots.len());
+        for Word { word: index } in self.derived().iter() {
+            let (Some(slot), Ok(number)) = (slots.get(index), u16::try_from(index)) else { continue };
             if subject.value(number) != Value::Null {
                 continue;
             }
@@ -228,7 +229,7 @@ impl View<'_> {
                 }
                 SAME_AS => u16::try_from(slot.argument).map_or(Value::Null, |other| subject.value(other)),
                 CONSTANT => self
-                    .literals
+                    .literals()
                     .get(slot.argument)
                     .map_or(Value::Null, |literal| subject.token(self.text(literal.token))),
                 _ => Value::Null,

@@ -7,47 +7,61 @@ use crate::layout::{
     Slot, Span, Split, Table, Variant, Want, Word,
 };
 
-/// The tables of a core. Every access is checked against the table's length.
+/// A core for the time of one request. A table is looked for when it is asked for: no request needs all of them.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
+    bytes: &'a [u8],
+    places: &'a Places,
     pub(crate) blob: &'a [u8],
-    pub(crate) features: Table<'a, Feature, 56>,
-    pub(crate) feature_names: Table<'a, Word, 4>,
-    pub(crate) feature_ids: Table<'a, FeatureId, 12>,
-    pub(crate) split_features: Table<'a, Word, 4>,
-    pub(crate) answers: Table<'a, Answer, 20>,
-    pub(crate) bounds: Table<'a, Word, 4>,
-    pub(crate) contexts: Table<'a, Context, 24>,
-    pub(crate) splits: Table<'a, Split, 16>,
-    pub(crate) variants: Table<'a, Variant, 40>,
-    pub(crate) segments: Table<'a, Segment, 28>,
-    pub(crate) blocks: Table<'a, Block, 32>,
-    pub(crate) columns: Table<'a, Column, 128>,
-    pub(crate) moduli: Table<'a, Modulus, 32>,
-    pub(crate) shares: Table<'a, Share, 32>,
-    pub(crate) marks: Table<'a, Mark, 24>,
-    pub(crate) listed: Table<'a, Listed, 20>,
-    pub(crate) joints: Table<'a, Joint, 32>,
-    pub(crate) finds: Table<'a, Find, 16>,
-    pub(crate) wants: Table<'a, Want, 32>,
-    pub(crate) runs: Table<'a, Run, 12>,
-    pub(crate) ranks: Table<'a, Rank, 2>,
-    pub(crate) ranked: Table<'a, Ranked, 24>,
-    pub(crate) code: Table<'a, Instruction, 40>,
-    pub(crate) slots: Table<'a, Slot, 16>,
-    pub(crate) trait_names: Table<'a, Word, 4>,
-    pub(crate) derived: Table<'a, Word, 4>,
-    pub(crate) big_integers: Table<'a, BigInteger, 12>,
-    pub(crate) members: Table<'a, Member, 12>,
-    pub(crate) patterns: Table<'a, Pattern, 12>,
-    pub(crate) programs: &'a [u8],
-    pub(crate) keys: Table<'a, Key, 20>,
-    pub(crate) literals: Table<'a, Literal, 8>,
-    pub(crate) notes: &'a [u8],
-    /// An overrides file, or nothing.
-    pub(crate) overrides: &'a [u8],
-    pub(crate) origin: Origin,
     pub(crate) fingerprint: Fingerprint,
+}
+
+/// `tables!` names the tables. Every access to a row is checked against the table's length.
+macro_rules! tables {
+    ($($name:ident: $section:ident of $row:ident, $size:literal;)+) => {
+        impl<'a> View<'a> {
+            $(
+                #[inline(always)]
+                pub(crate) fn $name(&self) -> Table<'a, $row, $size> {
+                    Table::new(self.section(Section::$section))
+                }
+            )+
+        }
+    };
+}
+
+tables! {
+    features: Features of Feature, 56;
+    feature_names: FeatureNames of Word, 4;
+    feature_ids: FeatureIds of FeatureId, 12;
+    split_features: SplitFeatures of Word, 4;
+    answers: Answers of Answer, 20;
+    bounds: Bounds of Word, 4;
+    contexts: Contexts of Context, 24;
+    splits: Splits of Split, 16;
+    variants: Variants of Variant, 40;
+    segments: Segments of Segment, 28;
+    blocks: Blocks of Block, 32;
+    columns: Columns of Column, 128;
+    moduli: Moduli of Modulus, 32;
+    shares: Shares of Share, 32;
+    marks: Marks of Mark, 24;
+    listed: Listed of Listed, 20;
+    joints: Joints of Joint, 32;
+    finds: Finds of Find, 16;
+    wants: Wants of Want, 32;
+    runs: Runs of Run, 12;
+    ranks: Ranks of Rank, 2;
+    ranked: Ranked of Ranked, 24;
+    code: Code of Instruction, 40;
+    slots: Slots of Slot, 16;
+    trait_names: TraitNames of Word, 4;
+    derived: Derived of Word, 4;
+    big_integers: BigIntegers of BigInteger, 12;
+    members: Members of Member, 12;
+    patterns: Patterns of Pattern, 12;
+    keys: Keys of Key, 20;
+    literals: Literals of Literal, 8;
 }
 
 /// Where the sections of a core are.
@@ -70,50 +84,34 @@ pub(crate) fn place(bytes: &[u8], table: usize, number: usize) -> Span {
 }
 
 impl<'a> View<'a> {
-    /// Inlined, so that where few tables are used the others are not looked for.
     #[inline(always)]
-    pub(crate) fn of(bytes: &'a [u8], places: &Places, fingerprint: Fingerprint) -> Self {
+    pub(crate) fn of(bytes: &'a [u8], places: &'a Places, fingerprint: Fingerprint) -> Self {
         const { assert!(CORE_START == HEADER + SECTIONS * 8) };
-        let of = |which: Section| places.get(which as usize).map_or(&[][..], |place| place.of(bytes));
-        Self {
-            blob: of(Section::Blob),
-            features: Table::new(of(Section::Features)),
-            feature_names: Table::new(of(Section::FeatureNames)),
-            feature_ids: Table::new(of(Section::FeatureIds)),
-            split_features: Table::new(of(Section::SplitFeatures)),
-            answers: Table::new(of(Section::Answers)),
-            bounds: Table::new(of(Section::Bounds)),
-            contexts: Table::new(of(Section::Contexts)),
-            splits: Table::new(of(Section::Splits)),
-            variants: Table::new(of(Section::Variants)),
-            segments: Table::new(of(Section::Segments)),
-            blocks: Table::new(of(Section::Blocks)),
-            columns: Table::new(of(Section::Columns)),
-            moduli: Table::new(of(Section::Moduli)),
-            shares: Table::new(of(Section::Shares)),
-            marks: Table::new(of(Section::Marks)),
-            listed: Table::new(of(Section::Listed)),
-            joints: Table::new(of(Section::Joints)),
-            finds: Table::new(of(Section::Finds)),
-            wants: Table::new(of(Section::Wants)),
-            runs: Table::new(of(Section::Runs)),
-            ranks: Table::new(of(Section::Ranks)),
-            ranked: Table::new(of(Section::Ranked)),
-            code: Table::new(of(Section::Code)),
-            slots: Table::new(of(Section::Slots)),
-            trait_names: Table::new(of(Section::TraitNames)),
-            derived: Table::new(of(Section::Derived)),
-            big_integers: Table::new(of(Section::BigIntegers)),
-            members: Table::new(of(Section::Members)),
-            patterns: Table::new(of(Section::Patterns)),
-            programs: of(Section::Programs),
-            keys: Table::new(of(Section::Keys)),
-            literals: Table::new(of(Section::Literals)),
-            notes: of(Section::Notes),
-            overrides: of(Section::Overrides),
-            origin: Table::<Origin, 20>::new(of(Section::Origin)).get(0).unwrap_or_default(),
-            fingerprint,
-        }
+        let view = Self { bytes, places, blob: &[], fingerprint };
+        Self { blob: view.section(Section::Blob), ..view }
+    }
+
+    #[inline(always)]
+    fn section(&self, which: Section) -> &'a [u8] {
+        self.places.get(which as usize).map_or(&[], |place| place.of(self.bytes))
+    }
+
+    pub(crate) fn programs(&self) -> &'a [u8] {
+        self.section(Section::Programs)
+    }
+
+    pub(crate) fn notes(&self) -> &'a [u8] {
+        self.section(Section::Notes)
+    }
+
+    /// An overrides file, or nothing.
+    pub(crate) fn overrides(&self) -> &'a [u8] {
+        self.section(Section::Overrides)
+    }
+
+    #[inline(always)]
+    pub(crate) fn origin(&self) -> Origin {
+        Table::<Origin, 20>::new(self.section(Section::Origin)).get(0).unwrap_or_default()
     }
 
     pub(crate) fn bytes(&self, span: Span) -> &'a [u8] {
@@ -127,17 +125,17 @@ impl<'a> View<'a> {
 
     /// The split of a context, if it has one.
     pub(crate) fn split(&self, context: Context) -> Option<Split> {
-        self.splits.get(context.split.checked_sub(1)?)
+        self.splits().get(context.split.checked_sub(1)?)
     }
 
     /// The feature of this name.
     pub(crate) fn feature_named(&self, name: &[u8]) -> Option<u32> {
-        self.probe(self.feature_names, name, |index| self.features.get(index).map(|feature| feature.name))
+        self.probe(self.feature_names(), name, |index| self.features().get(index).map(|feature| feature.name))
     }
 
     /// The slot of this name.
     pub(crate) fn slot_named(&self, name: &[u8]) -> Option<u32> {
-        self.probe(self.trait_names, name, |index| self.slots.get(index).map(|slot| slot.name))
+        self.probe(self.trait_names(), name, |index| self.slots().get(index).map(|slot| slot.name))
     }
 
     /// Linear probing. A table that is full of other names ends after one round.
@@ -155,10 +153,10 @@ impl<'a> View<'a> {
 
     /// The feature with Flagsmith's id.
     pub(crate) fn feature_with_id(&self, id: i64) -> Option<u32> {
-        let (mut low, mut high) = (0_u32, u32::try_from(self.feature_ids.len()).ok()?);
+        let (mut low, mut high) = (0_u32, u32::try_from(self.feature_ids().len()).ok()?);
         while low < high {
             let middle = low + (high - low) / 2;
-            let row = self.feature_ids.get(middle)?;
+            let row = self.feature_ids().get(middle)?;
             match row.id.cmp(&id) {
                 std::cmp::Ordering::Equal => return Some(row.feature),
                 std::cmp::Ordering::Less => low = middle + 1,

@@ -131,6 +131,33 @@ async fn an_upgrade_from_the_previous_version_takes_over_what_is_there() -> anyh
     .await
 }
 
+/// Whom the version before injected follows it again; whom this one injected goes on with what it has.
+#[tokio::test]
+async fn back_to_the_previous_version_its_pods_follow_again() -> anyhow::Result<()> {
+    alone_in_namespace(async |case| {
+        let release = Release::of(&case.cluster);
+        release.uninstall().await?;
+        release.install_previous().await?;
+        case.storefront().await?;
+        let before = case.pod(&App::new("before").inject("storefront")).await?;
+        release.install().await?;
+        case.core_until("storefront", "it is published in today's format", |_| true).await?;
+        let between = case.pod(&App::new("between").inject("storefront")).await?;
+
+        release.install_previous().await?;
+        let after = case.pod(&App::new("after").inject("storefront")).await?;
+        case.flip("storefront", "checkout", &json!({"enabled": true, "value": "express"})).await?;
+        case.poke("app").await?;
+        for pod in [&before, &after] {
+            case.answer(pod, "checkout is express", |answer| answer["value"] == "express").await?;
+        }
+        let history: History = between.get("/watch").await?;
+        anyhow::ensure!(history.failed == 0 && history.changes.len() == 1, "{history:?}");
+        release.install().await
+    })
+    .await
+}
+
 /// The ConfigMaps that are published, by name and by version.
 async fn objects(case: &Case) -> anyhow::Result<Vec<(String, String)>> {
     let api: Api<ConfigMap> = case.api();

@@ -5,6 +5,7 @@
 //! seen unchanged for its whole duration.
 
 mod decide;
+mod owner;
 mod tenure;
 
 use std::time::{Duration, Instant};
@@ -12,13 +13,13 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
-    apimachinery::pkg::apis::meta::v1::MicroTime,
+    apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference},
 };
 use kube::{Api, Client, api::PostParams, core::ObjectMeta};
 use tokio::time::{sleep, timeout};
 
 use self::decide::{Decision, Sighting, decide};
-pub use self::tenure::Tenure;
+pub use self::{owner::account, tenure::Tenure};
 
 /// How long a lease lasts without being renewed.
 const DURATION: Duration = Duration::from_secs(30);
@@ -46,13 +47,22 @@ pub struct Election {
     api: Api<Lease>,
     name: String,
     identity: String,
+    owner: Option<OwnerReference>,
     tenure: Tenure,
 }
 
 impl Election {
-    /// The election for `name` in `namespace`; `identity` must be this process's alone. `tenure` knows how it stands.
-    pub fn new(client: Client, namespace: &str, name: &str, identity: String, tenure: Tenure) -> Self {
-        Self { api: Api::namespaced(client, namespace), name: name.to_owned(), identity, tenure }
+    /// The election for `name` in `namespace`; `identity` must be this process's alone. The lease goes with its holder's
+    /// `owner`; `tenure` knows how it stands.
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        identity: String,
+        owner: Option<OwnerReference>,
+        tenure: Tenure,
+    ) -> Self {
+        Self { api: Api::namespaced(client, namespace), name: name.to_owned(), identity, owner, tenure }
     }
 
     /// Waits until the lease is ours.
@@ -124,7 +134,8 @@ impl Election {
     async fn try_take(&self, seen: &mut Option<Sighting>) -> kube::Result<bool> {
         let parameters = PostParams::default();
         let Some(mut lease) = self.api.get_opt(&self.name).await? else {
-            let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+            let owner_references = self.owner.clone().map(|owner| vec![owner]);
+            let metadata = ObjectMeta { name: Some(self.name.clone()), owner_references, ..ObjectMeta::default() };
             let first = Lease { metadata, spec: Some(self.claim(None)) };
             return won(self.api.create(&parameters, &first).await);
         };
@@ -135,6 +146,7 @@ impl Election {
             Decision::Wait => Ok(false),
             Decision::Take => {
                 lease.spec = Some(self.claim(lease.spec.as_ref()));
+                lease.metadata.owner_references = self.owner.clone().map(|owner| vec![owner]);
                 won(self.api.replace(&self.name, &parameters, &lease).await)
             }
         }

@@ -24,7 +24,7 @@ use crate::{
     fetch::{AllowedOrigins, Fetcher, SystemLookup},
     followers::Asker,
     inject,
-    leader::{Election, Tenure},
+    leader::{self, Election, Tenure},
     metrics::Metrics,
     reconcile,
     self_check::{self, SelfCheck},
@@ -135,7 +135,8 @@ async fn controller(
     let fetcher = Fetcher::new(fenced.clone(), allowed, Arc::new(SystemLookup), arguments.max_document_bytes);
     let asker = Asker::new()?;
     let instance = arguments.identity();
-    let election = Election::new(client, &arguments.namespace, LEASE, instance.clone(), tenure);
+    let owner = leader::account(client.clone(), &arguments.namespace).await;
+    let election = Election::new(client, &arguments.namespace, LEASE, instance.clone(), owner, tenure);
     let mut stop_waiting = stopping.clone();
     tokio::select! {
         () = election.win() => {}

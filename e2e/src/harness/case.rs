@@ -66,7 +66,7 @@ async fn prepare() -> anyhow::Result<()> {
         let prepare = async {
             let cluster = Cluster::connect().await?;
             let release = Release::of(&cluster);
-            release.uninstall().await?;
+            release.clear().await?;
             tokio::try_join!(release.install(), SharedUpstream::deploy(&cluster))?;
             anyhow::Ok(())
         };

@@ -88,18 +88,29 @@ impl Release {
         .await
     }
 
-    /// Uninstalls the release and waits until its objects are gone.
+    /// Uninstalls the release and waits until its objects are gone, also the lease of its controller: the next one would wait
+    /// until that runs out.
     ///
     /// # Errors
     ///
-    /// What helm says.
+    /// What helm says; and if something stays.
     pub async fn uninstall(&self) -> anyhow::Result<()> {
         self.helm(&["uninstall", NAME, "--ignore-not-found", "--wait", "--timeout", "2m"], &Value::Null).await?;
-        // Its permission to give the lease back may have gone before the controller: the next one would wait until it runs
-        // out, half a minute in which no case learns anything.
-        let leases: Api<Lease> = Api::namespaced(self.cluster.client.clone(), SYSTEM);
-        leases.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        eventually("the lease went with the release", CAP, async || {
+            Ok(self.leases().list_metadata(&ListParams::default()).await?.items.is_empty().then_some(()))
+        })
+        .await
+    }
+
+    /// The same for whatever another run, of perhaps another version, left behind.
+    pub(super) async fn clear(&self) -> anyhow::Result<()> {
+        self.helm(&["uninstall", NAME, "--ignore-not-found", "--wait", "--timeout", "2m"], &Value::Null).await?;
+        self.leases().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         Ok(())
+    }
+
+    fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.cluster.client.clone(), SYSTEM)
     }
 
     /// Takes the operator away, controller and webhook, as an outage would: what it made stays, its pods go.

@@ -1,0 +1,58 @@
+//! What the lease goes with: the account of its holder, which goes with the release. When that is uninstalled, the permission
+//! to give the lease back goes before the holder does, and whoever is installed next would wait until it runs out.
+
+use k8s_openapi::{
+    api::authentication::v1::{SelfSubjectReview, UserInfo},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use kube::{Api, Client, api::PostParams};
+use tokio::time::timeout;
+
+use super::CALL;
+
+/// The ServiceAccount of this process, if it has one of this namespace.
+pub async fn account(client: Client, namespace: &str) -> Option<OwnerReference> {
+    let reviews: Api<SelfSubjectReview> = Api::all(client);
+    let (parameters, question) = (PostParams::default(), SelfSubjectReview::default());
+    let asked = timeout(CALL, reviews.create(&parameters, &question)).await;
+    match asked.unwrap_or_else(|late| Err(kube::Error::Service(late.into()))) {
+        Ok(review) => reference(&review.status?.user_info?, namespace),
+        Err(error) => {
+            tracing::warn!(%error, "own account not known: the lease will outlast the release by half a minute");
+            None
+        }
+    }
+}
+
+fn reference(user: &UserInfo, namespace: &str) -> Option<OwnerReference> {
+    let account = user.username.as_ref()?.strip_prefix("system:serviceaccount:")?;
+    let (of, name) = account.split_once(':')?;
+    let uid = user.uid.clone().filter(|uid| !uid.is_empty())?;
+    (of == namespace).then(|| OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "ServiceAccount".to_owned(),
+        name: name.to_owned(),
+        uid,
+        ..OwnerReference::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_account_of_the_namespace_owns_its_objects() {
+        let owner = |username: &str, uid: &str| {
+            let user =
+                UserInfo { username: Some(username.to_owned()), uid: Some(uid.to_owned()), ..UserInfo::default() };
+            reference(&user, "remora-system").map(|owner| (owner.kind, owner.name, owner.uid))
+        };
+        let controller = "system:serviceaccount:remora-system:remora-controller";
+        let owned = ("ServiceAccount".to_owned(), "remora-controller".to_owned(), "uid-1".to_owned());
+        assert_eq!(owner(controller, "uid-1"), Some(owned));
+        assert_eq!(owner(controller, ""), None);
+        assert_eq!(owner("system:serviceaccount:other:remora-controller", "uid-1"), None);
+        assert_eq!(owner("kubernetes-admin", "uid-1"), None);
+    }
+}

@@ -12,6 +12,7 @@ wanted=(
   containernetworking-plugins:/usr/lib/cni/bridge
   curl:curl
   gcc:cc
+  git:git
   iproute2:ip
   jq:jq
   make:make

@@ -109,6 +109,7 @@ impl<'a> Turn<'a> {
         let urgent = self.context.memories.take_urgency(&self.namespace, &self.name);
         let lost = memory.failures == 0
             && memory.newest.is_none()
+            && memory.withheld.is_none()
             && memory.carried.is_none()
             && self.context.publisher.revision(owner).is_none();
         if urgent == Some(Haste::FetchWhole) {

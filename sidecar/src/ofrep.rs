@@ -132,26 +132,18 @@ fn read_context<const AHEAD: bool, B: AsRef<[u8]>>(
     let mut identifier = Ok(None);
     let mut nested = None;
     loop {
-        let mut place = reader.clone();
-        let passed = if AHEAD { reader.pass_member(&mut members) } else { None };
-        let (name, value) = match passed {
-            Some(member) => member,
-            None => {
-                let Some(name) = reader.next_member(&mut members)? else { break };
-                place = reader.clone();
-                (name, reader.value()?)
-            }
-        };
-        if name.is("targetingKey") {
-            identifier = match value {
-                Value::String(text) => Ok(Some(text)),
-                Value::Null => Ok(None),
-                _ => Err(Refused::Context("the targetingKey is not a string")),
-            };
-        } else if name.is("traits") && value == Value::Object {
+        if AHEAD {
+            reader.pass_members(&mut members, |name, value| {
+                take_member(name, value, &mut identifier, snapshot, desk, tagged);
+            });
+        }
+        let Some(name) = reader.next_member(&mut members)? else { break };
+        let place = reader.clone();
+        let value = reader.value()?;
+        if name.is("traits") && value == Value::Object {
             nested = Some(place);
-        } else if !(name.is("transient") && matches!(value, Value::Bool(_))) {
-            take_trait(name, value, snapshot, desk, tagged);
+        } else {
+            take_member(name, value, &mut identifier, snapshot, desk, tagged);
         }
     }
     if let Some(mut reader) = nested
@@ -175,6 +167,27 @@ fn read_context<const AHEAD: bool, B: AsRef<[u8]>>(
     }))
 }
 
+#[inline(always)]
+fn take_member<'a, B: AsRef<[u8]>>(
+    name: Text<'a>,
+    value: Value<'a>,
+    identifier: &mut Result<Option<Text<'a>>, Refused>,
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+    tagged: Tagged,
+) {
+    if name.is("targetingKey") {
+        *identifier = match value {
+            Value::String(text) => Ok(Some(text)),
+            Value::Null => Ok(None),
+            _ => Err(Refused::Context("the targetingKey is not a string")),
+        };
+    } else if !(name.is("transient") && matches!(value, Value::Bool(_))) {
+        take_trait(name, value, snapshot, desk, tagged);
+    }
+}
+
+#[inline(always)]
 fn take_trait<B: AsRef<[u8]>>(
     name: Text<'_>,
     value: Value<'_>,

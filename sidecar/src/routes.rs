@@ -43,12 +43,12 @@ impl<'a> Route<'a> {
             "/ofrep/v1/evaluate/flags" => Route::OfrepFlags,
             "/ofrep/v1/stream" => Route::OfrepStream,
             path => {
-                let realtime = || path.strip_prefix("/sse/environments/")?.strip_suffix("/stream");
-                match (path.strip_prefix("/ofrep/v1/evaluate/flags/"), realtime()) {
-                    (Some(key), _) if !key.contains('/') => Route::OfrepFlag(key),
-                    (_, Some(key)) if !key.contains('/') => Route::Realtime(key),
-                    _ => Route::Unknown,
+                let name = |name: &'a str| Some(name).filter(|name| !name.bytes().any(|byte| byte == b'/'));
+                if let Some(key) = path.strip_prefix("/ofrep/v1/evaluate/flags/") {
+                    return name(key).map_or(Route::Unknown, Route::OfrepFlag);
                 }
+                let realtime = || name(path.strip_prefix("/sse/environments/")?.strip_suffix("/stream")?);
+                realtime().map_or(Route::Unknown, Route::Realtime)
             }
         }
     }

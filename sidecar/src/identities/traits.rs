@@ -71,19 +71,27 @@ fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
 ) -> usize {
     let (form, compact) = const { (Form::of(SPACED), Form::of(false)) };
     let mut passed = 0;
-    let mut text = reader.ahead();
-    let mut behind = text;
+    let start = reader.ahead();
+    let mut text = start;
+    let mut behind = start;
     while let Some(Passing { from_key, key, from_value, value, rest }) = pass_trait(&form, text) {
-        desk.echo.extend_from_slice(compact.open.as_bytes());
-        append_start(from_key, key.len() + 1, &mut desk.echo);
-        desk.echo.extend_from_slice(compact.between.as_bytes());
-        append_start(from_value, from_value.len() - rest.len(), &mut desk.echo);
-        desk.echo.push(b',');
+        if SPACED {
+            desk.echo.extend_from_slice(compact.open.as_bytes());
+            append_start(from_key, key.len() + 1, &mut desk.echo);
+            desk.echo.extend_from_slice(compact.between.as_bytes());
+            append_start(from_value, from_value.len() - rest.len(), &mut desk.echo);
+            desk.echo.push(b',');
+        }
         snapshot.set_trait_with(&mut desk.subject, key, || trait_value(value, &mut desk.text));
         passed += 1;
         behind = rest;
         let Some(next) = rest.strip_prefix(form.comma) else { break };
         text = next;
+    }
+    if !SPACED && passed > 0 {
+        // They are their own echo.
+        append_start(start, start.len() - behind.len(), &mut desk.echo);
+        desk.echo.push(b',');
     }
     reader.pass_to(behind);
     passed

@@ -24,15 +24,24 @@ impl<'a> Reader<'a> {
     #[inline(always)]
     pub(crate) fn pass_member(&mut self, group: &mut Group) -> Option<(Text<'a>, Value<'a>)> {
         let text = self.ahead();
-        let text = if group.first { text } else { space(text.strip_prefix(",")?) };
-        let (raw, text) = string(text.strip_prefix("\"")?)?;
-        let (value, rest) = scalar(space(text.strip_prefix(":")?))?;
-        if !rest.starts_with([',', '}']) {
-            return None;
-        }
+        let (name, value, rest) = member(if group.first { text } else { comma(text)? })?;
         group.first = false;
         self.pass_to(rest);
-        Some((Text { raw, escaped: false }, value))
+        Some((name, value))
+    }
+
+    /// The same, as long as there are such members.
+    #[inline(always)]
+    pub(crate) fn pass_members(&mut self, group: &mut Group, mut take: impl FnMut(Text<'a>, Value<'a>)) {
+        let mut behind = self.ahead();
+        let mut next = if group.first { Some(behind) } else { comma(behind) };
+        while let Some((name, value, rest)) = next.and_then(member) {
+            take(name, value);
+            group.first = false;
+            behind = rest;
+            next = comma(rest);
+        }
+        self.pass_to(behind);
     }
 
     /// Passes to the value of the next member of an object, if that has this name, which needs no escapes, and if all is as
@@ -41,7 +50,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn pass_name(&mut self, group: &mut Group, name: &str) -> bool {
         let behind = || {
             let text = self.ahead();
-            let text = if group.first { text } else { space(text.strip_prefix(",")?) };
+            let text = if group.first { text } else { comma(text)? };
             text.strip_prefix("\"")?.strip_prefix(name)?.strip_prefix("\":")
         };
         let Some(rest) = behind() else { return false };
@@ -54,6 +63,21 @@ impl<'a> Reader<'a> {
 #[inline(always)]
 fn space(text: &str) -> &str {
     text.strip_prefix(" ").unwrap_or(text)
+}
+
+/// What follows a comma.
+#[inline(always)]
+fn comma(text: &str) -> Option<&str> {
+    text.strip_prefix(",").map(space)
+}
+
+/// A member of an object, whose value is a scalar; and what follows it.
+#[inline(always)]
+fn member(text: &str) -> Option<(Text<'_>, Value<'_>, &str)> {
+    let (raw, text) = string(text.strip_prefix("\"")?)?;
+    let (value, rest) = scalar(space(text.strip_prefix(":")?))?;
+    let whole = matches!(rest.as_bytes().first(), Some(b',' | b'}'));
+    whole.then_some((Text { raw, escaped: false }, value, rest))
 }
 
 /// A string without escapes, from behind its opening quote; and what follows its closing one.

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use crate::automaton;
 use crate::backtrack;
-use crate::hash::{Hash96, percentage};
+use crate::hash::{Token, numbers, percentage};
 use crate::layout::{
     AUTOMATON, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_PLAIN, IS_SEMVER, IS_TRUE, Instruction, Operator,
     READS_FLAG, Row, Span,
@@ -197,30 +197,22 @@ fn is_in(view: &View<'_>, subject: &mut Subject, condition: &Instruction, value:
     if !matches!(value, Value::Text(_) | Value::Integer(_) | Value::BigInteger(_)) {
         return false;
     }
-    let wanted = hash_of(view, subject, condition.slot, value, condition.flags & READS_FLAG == 0);
+    let wanted = numbers(&token_of(view, subject, condition.slot, value, condition.flags & READS_FLAG == 0));
     let Span { start, length } = Span::from_word(condition.left);
     let members = view.members().range(start, length);
-    let place = members.partition_point(|member| prefix(&member.hash) < prefix(&wanted));
-    let rest = members.range(place, length.saturating_sub(place));
-    rest.iter().take_while(|member| prefix(&member.hash) == prefix(&wanted)).any(|member| member.hash == wanted)
+    let place = members.partition_point(|member| numbers(&member.token) < wanted);
+    members.get(place).is_some_and(|member| numbers(&member.token) == wanted)
 }
 
-/// The hash of a value among the members of sets. It is kept for its slot, unless what is read there may be something
-/// else the next time.
-pub(crate) fn hash_of(view: &View<'_>, subject: &mut Subject, slot: u16, value: Value, keeps: bool) -> Hash96 {
-    let kept = if keeps { subject.hash(slot) } else { None };
+/// A value's token among the members of sets. It is kept for its slot, unless what is read there may be something else the
+/// next time.
+pub(crate) fn token_of(view: &View<'_>, subject: &mut Subject, slot: u16, value: Value, keeps: bool) -> Token {
+    let kept = if keeps { subject.token_of(slot) } else { None };
     kept.unwrap_or_else(|| {
-        let hash = with_text(subject, value, |text| view.fingerprint.hash96(text.as_bytes()));
-        subject.keep_hash(slot, hash);
-        hash
+        let token = with_text(subject, value, |text| view.fingerprint.token(text.as_bytes()));
+        subject.keep_token(slot, token);
+        token
     })
-}
-
-/// The first eight of twelve bytes; they sort as all of them do.
-#[inline(always)]
-pub(crate) fn prefix(hash: &Hash96) -> u64 {
-    let [a, b, c, d, e, f, g, h, ..] = *hash;
-    u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// Python's `str` of a value.

@@ -10,7 +10,7 @@ use siphasher::sip128::{Hasher128 as _, SipHasher13, SipHasher24};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Fingerprint(pub(crate) [u8; 16]);
 
-/// The keyed hash of an identifier or of an `IN` member: 96 bits, so that among 2^20 of them a collision is not to be
+/// The keyed hash of an identifier: 96 bits, so that among 2^20 of them a collision is not to be
 /// expected (2^-57), and finding an identifier that collides with a given one takes about 2^76 tries.
 pub(crate) type Hash96 = [u8; 12];
 
@@ -29,6 +29,35 @@ impl Fingerprint {
         let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = self.hash128(bytes);
         [a, b, c, d, e, f, g, h, i, j, k, l]
     }
+
+    /// The token of an `IN` member: what is short stands for itself, its length first; of what is longer it is the hash, with
+    /// its highest bit set. So most requests hash nothing for their sets.
+    pub(crate) fn token(&self, member: &[u8]) -> Token {
+        let mut token = Token::default();
+        let [length, place @ ..] = &mut token;
+        match place.get_mut(..member.len()) {
+            Some(place) => {
+                place.copy_from_slice(member);
+                *length = member.len() as u8; // at most eleven
+            }
+            None => {
+                token = self.hash96(member);
+                let [first, ..] = &mut token;
+                *first |= 0x80;
+            }
+        }
+        token
+    }
+}
+
+/// What stands for a member of sets.
+pub(crate) type Token = [u8; 12];
+
+/// A token as numbers, which sort as its bytes do.
+#[inline(always)]
+pub(crate) fn numbers(token: &Token) -> (u64, u32) {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = *token;
+    (u64::from_be_bytes([a, b, c, d, e, f, g, h]), u32::from_be_bytes([i, j, k, l]))
 }
 
 /// The checksum of a file's bytes after the checksum itself.
@@ -176,6 +205,21 @@ mod tests {
             let alone: Vec<f64> = asked.iter().map(|(_, key)| percentage(b"1", &[key])).collect();
             assert_eq!(told, alone);
         }
+    }
+
+    #[test]
+    fn short_members_stand_for_themselves_and_long_ones_for_nothing_short() {
+        let fingerprint = Fingerprint::of("key");
+        let texts = ["", "\0", "a", "a\0", "b", "DE", "\u{80}", "elevenbytes", "twelve bytes", "twelve bytet", "é"];
+        let mut tokens: Vec<Token> = texts.iter().map(|text| fingerprint.token(text.as_bytes())).collect();
+        assert_eq!(tokens[5], *b"\x02DE\0\0\0\0\0\0\0\0\0");
+        tokens.extend((0..1000).map(|number| fingerprint.token(format!("somebody {number:04}").as_bytes())));
+        assert!(tokens.iter().skip(texts.len()).all(|token| token[0] >= 0x80));
+        let count = tokens.len();
+        tokens.sort_unstable();
+        assert!(tokens.is_sorted_by_key(numbers));
+        tokens.dedup();
+        assert_eq!(tokens.len(), count);
     }
 
     #[test]

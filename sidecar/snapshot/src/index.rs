@@ -4,9 +4,9 @@
 use std::cmp::Ordering;
 
 use crate::automaton;
-use crate::condition::{hash_of, modulo, prefix, with_text};
+use crate::condition::{modulo, token_of, with_text};
 use crate::evaluation::Evaluation;
-use crate::hash::Percentages;
+use crate::hash::{Percentages, numbers};
 use crate::layout::{BLOCK, Column, Mark, Row as _, Share, Span, Table};
 use crate::semver::{standing, unpack};
 use crate::subject::{Subject, Value};
@@ -172,12 +172,11 @@ fn listed(view: &View<'_>, subject: &mut Subject, unlisted: u64, members: Span, 
     if members.length == 0 {
         return unlisted;
     }
-    let wanted = hash_of(view, subject, slot, value, true);
+    let wanted = numbers(&token_of(view, subject, slot, value, true));
     let members = view.listed().range(members.start, members.length);
-    let place = members.partition_point(|member| prefix(&member.hash) < prefix(&wanted));
-    let rest = members.range(place, members.len() as u32 - place);
-    let mut equal = rest.iter().take_while(|member| prefix(&member.hash) == prefix(&wanted));
-    equal.find(|member| member.hash == wanted).map_or(unlisted, |member| member.at)
+    let place = members.partition_point(|member| numbers(&member.token) < wanted);
+    let found = members.get(place).filter(|member| numbers(&member.token) == wanted);
+    found.map_or(unlisted, |member| member.at)
 }
 
 /// What is left with a value, by the patterns that are found in it.

@@ -448,7 +448,7 @@ row!(
     Part, 40, { index: u32, number: u32, name: hash128, length: u64, stored: u64 }
 );
 row!(Word, 4, { word: u32 });
-row!(Member, 12, { hash: hash96 });
+row!(Member, 12, { token: hash96 });
 
 /// A table: rows of fixed size, decoded when they are asked for.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 //!
 //! The operator writes it once a change ([`write()`]), the sidecar reads it once a change ([`Snapshot::read`]) and evaluates
 //! it on every request. This crate is the treaty between the two: both use it, and neither uses the other. It does no
-//! input or output, starts nothing, has no `unsafe`, and depends on one hash function.
+//! input or output, starts nothing, has no `unsafe`, and depends on a hash function and on registers of four numbers.
 //!
 //! ```
 //! use remora_snapshot::model::{Context, Environment, Feature};
@@ -74,7 +74,7 @@
 //! | moduli | 32 | divisor, remainder (f64), the segment's bit (8), slot, 1 if the segment wants another remainder |
 //! | shares | 32 | threshold in percent (f64), seed of the hash (span), the segment's bit (8), slot, 1 if the segment wants those above the threshold; sorted by segment |
 //! | marks | 24 | a value (8), the segments that are left at it (8), and those left between it and the next (8) |
-//! | listed | 20 | the hash of a member of sets (12), the segments that are left with it (8); sorted within a column |
+//! | listed | 20 | the token of a member of sets (12), the segments that are left with it (8); sorted within a column |
 //! | joints | 32 | up to 64 patterns as one automaton, a bit each: offset and length in *programs*, first and number of rows in *finds* and in *wants*, those that are looked for in numbers, too (8) |
 //! | finds | 16 | by state: the patterns that are found when it is reached (8), and when the text ends in it (8) |
 //! | wants | 32 | what a segment wants: any of these patterns to be found (8), or any of these not to be (8), its bit (8), 1 if it wants neither of it (8) |
@@ -86,7 +86,7 @@
 //! | trait names | 4 | a hash table from names to slots |
 //! | derived | 4 | slots that are more than a trait |
 //! | big integers | 12 | 1 if it is below zero, digits (span) |
-//! | members | 12 | the hash of a member, sorted within a set |
+//! | members | 12 | the token of a member, sorted within a set |
 //! | patterns | 12 | kind (automaton 0, backtracking 1), offset and length in *programs* |
 //! | programs | bytes | automata of *joints*, then those and the programs of *patterns* |
 //! | keys | 20 | hash of an API key (16), role (client 0, server 1) |
@@ -115,6 +115,9 @@
 //!
 //! What is left is what all look-ups leave that the value's type has: texts, versions, sets and patterns for a text;
 //! integers, sets and patterns for an integer; floats and patterns for a float.
+//!
+//! The *token* of a member of a set are its length (1) and its bytes, if they are at most eleven, and else its keyed hash with
+//! the highest bit of the first byte set.
 //!
 //! A program begins at its segment's entry. Where to go on is a row of *code* with a greater number, or 2³²−1: the subject
 //! belongs to the segment, or 2³²−2: it does not. The operators, from 0: `EQUAL`, `NOT_EQUAL`, `GREATER_THAN`,

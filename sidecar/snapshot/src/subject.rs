@@ -1,6 +1,6 @@
 //! Who asks: an identity and its traits, in buffers that are used again for the next request.
 
-use crate::hash::Hash96;
+use crate::hash::Token;
 use crate::layout::{CONSTANT, IDENTIFIER, IDENTITY_KEY, SAME_AS, Word};
 use crate::number::{Coerced, Integer, coerce};
 use crate::semver::{self, Plain};
@@ -34,7 +34,7 @@ pub struct Subject {
     /// The texts that values refer to.
     texts: String,
     /// What the values are among the members of sets, by slot, where that was asked for.
-    hashes: Vec<Option<Hash96>>,
+    tokens: Vec<Option<Token>>,
     /// The text that was last read as a version, and what it is.
     version: Option<(Stretch, Option<Plain>)>,
     /// The segments that are left by the index, by block, where that was asked for.
@@ -78,7 +78,7 @@ impl Subject {
         self.own_key = None;
         self.values.clear();
         self.texts.clear();
-        self.hashes.clear();
+        self.tokens.clear();
         self.version = None;
     }
 
@@ -105,24 +105,24 @@ impl Subject {
         if let Some(place) = self.values.get_mut(slot as usize) {
             *place = value;
         }
-        if let Some(place) = self.hashes.get_mut(slot as usize) {
+        if let Some(place) = self.tokens.get_mut(slot as usize) {
             *place = None;
         }
     }
 
-    /// The hash of a slot's value among the members of sets, if it was kept.
+    /// The token of a slot's value among the members of sets, if it was kept.
     #[inline(always)]
-    pub(crate) fn hash(&self, slot: u16) -> Option<Hash96> {
-        self.hashes.get(usize::from(slot)).copied().flatten()
+    pub(crate) fn token_of(&self, slot: u16) -> Option<Token> {
+        self.tokens.get(usize::from(slot)).copied().flatten()
     }
 
-    /// Many sets ask for the same few values: each is hashed once a request.
-    pub(crate) fn keep_hash(&mut self, slot: u16, hash: Hash96) {
-        if self.hashes.len() < self.values.len() {
-            self.hashes.resize(self.values.len(), None);
+    /// Many sets ask for the same few values: each is made a token once a request.
+    pub(crate) fn keep_token(&mut self, slot: u16, token: Token) {
+        if self.tokens.len() < self.values.len() {
+            self.tokens.resize(self.values.len(), None);
         }
-        if let Some(place) = self.hashes.get_mut(usize::from(slot)) {
-            *place = Some(hash);
+        if let Some(place) = self.tokens.get_mut(usize::from(slot)) {
+            *place = Some(token);
         }
     }
 

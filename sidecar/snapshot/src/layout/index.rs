@@ -120,5 +120,5 @@ row!(
 );
 row!(
     /// A member of sets.
-    Listed, 20, { hash: hash96, at: u64 }
+    Listed, 20, { token: hash96, at: u64 }
 );

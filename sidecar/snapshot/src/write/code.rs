@@ -220,14 +220,14 @@ impl Program<'_> {
     }
 
     fn set(&mut self, members: &[String]) -> Result<Instruction, WriteError> {
-        let mut hashes: Vec<_> = members.iter().map(|member| self.fingerprint.hash96(member.as_bytes())).collect();
-        hashes.sort_unstable();
-        hashes.dedup();
-        let first = offset(self.operands.members.len() / 12)?;
-        for hash in &hashes {
-            self.operands.members.extend_from_slice(&Member { hash: *hash }.encode());
+        let mut tokens: Vec<_> = members.iter().map(|member| self.fingerprint.token(member.as_bytes())).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        let first = offset(self.operands.members.len() / Member::SIZE)?;
+        for token in &tokens {
+            self.operands.members.extend_from_slice(&Member { token: *token }.encode());
         }
-        let members = Span { start: first, length: offset(hashes.len())? };
+        let members = Span { start: first, length: offset(tokens.len())? };
         Ok(Instruction { left: members.to_word(), ..plain(Operator::In) })
     }
 }

@@ -1,7 +1,7 @@
 //! What a segment asks of single slots, whatever else it asks: the part of its rules that the index answers. The rest is
 //! left to its program.
 
-use crate::hash::{Fingerprint, Hash96};
+use crate::hash::{Fingerprint, Token};
 use crate::layout::Operator;
 use crate::model::{self, Comparand, Condition, Junction, Rule, Test};
 use crate::number::Integer;
@@ -35,7 +35,7 @@ pub(super) enum Family {
     Texts,
     /// By their order as versions.
     Versions,
-    /// By their hash.
+    /// By their token.
     Sets,
     /// By walking through them.
     Patterns,
@@ -47,8 +47,8 @@ pub(super) enum Question<'a> {
     Set(bool),
     /// How does it compare?
     Compare(Operator, Places<'a>),
-    /// Is its hash one of these?
-    In(Vec<Hash96>),
+    /// Is its token one of these?
+    In(Vec<Token>),
     /// Is this found in it?
     Has(Pattern<'a>),
     /// Is it a text in which this is not found?
@@ -159,8 +159,8 @@ impl<'a> Taking<'a> {
             // Every percentage is below.
             Test::Percentage { threshold } if *threshold >= 100.0 => Some((None, Question::Set(true))),
             Test::In(members) if members.len() <= LARGEST_SET => {
-                let hashes = members.iter().map(|member| self.fingerprint.hash96(member.as_bytes()));
-                Some((Some(Family::Sets), Question::In(hashes.collect())))
+                let tokens = members.iter().map(|member| self.fingerprint.token(member.as_bytes()));
+                Some((Some(Family::Sets), Question::In(tokens.collect())))
             }
             Test::Contains(comparand) if !comparand.semver => {
                 Some((Some(Family::Patterns), Question::Has(Pattern::Part(comparand.text.as_bytes()))))

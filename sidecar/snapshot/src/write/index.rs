@@ -10,7 +10,7 @@ use super::conjuncts::{Computation, Computed, Conjunct, Family, Pattern, Places,
 use super::joint::{self, Joint as Joined};
 use crate::automaton;
 use crate::condition::{UNORDERED, accepts, relation_of};
-use crate::hash::Hash96;
+use crate::hash::Token;
 use crate::layout::{BLOCK, Block, Column, Find, Joint, Listed, Mark, Modulus, Row, Share, Span, Want};
 use crate::model::Rule;
 
@@ -264,7 +264,7 @@ impl Index {
 
     /// The members of sets, and what is left with what is in none.
     fn sets(&mut self, conjuncts: &Conjuncts<'_>) -> Result<(u64, Span), WriteError> {
-        let members: BTreeSet<Hash96> = conjuncts
+        let members: BTreeSet<Token> = conjuncts
             .questions(&[Family::Sets])
             .filter_map(|question| match question {
                 Question::In(members) => Some(members),
@@ -273,7 +273,7 @@ impl Index {
             .flatten()
             .copied()
             .collect();
-        let left = |value: Option<&Hash96>| {
+        let left = |value: Option<&Token>| {
             conjuncts.left(&[Family::Sets], |question| match question {
                 Question::Set(set) => *set,
                 Question::Compare(..) | Question::Has(_) | Question::Lacks(_) => false,
@@ -281,8 +281,8 @@ impl Index {
             })
         };
         let rows = Span { start: offset(self.listed.len() / Listed::SIZE)?, length: offset(members.len())? };
-        for hash in &members {
-            self.listed.extend_from_slice(&Listed { hash: *hash, at: left(Some(hash)) }.encode());
+        for token in &members {
+            self.listed.extend_from_slice(&Listed { token: *token, at: left(Some(token)) }.encode());
         }
         Ok((left(None), rows))
     }

@@ -169,18 +169,19 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
 
     /// The same, where it is some work to tell the value: that is only done where a condition reads the trait.
     pub fn set_trait_with<'v>(&self, subject: &mut Subject, key: &str, value: impl FnOnce() -> TraitValue<'v>) {
-        if let Some((slot, slots)) = self.slot_of(key) {
+        let slots = self.view().slots().len();
+        if slots > 0
+            && let Some(slot) = self.slot_of(key)
+        {
             subject.fit(slots);
             subject.set(slot, value());
         }
     }
 
-    /// The slot of a trait that some condition reads, and how many there are. Not inlined: in a loop over traits the whole
-    /// view would be laid out before it.
+    /// The slot of a trait that some condition reads. Not inlined, as it is called in a loop over traits.
     #[inline(never)]
-    fn slot_of(&self, key: &str) -> Option<(u32, usize)> {
-        let view = self.view();
-        Some((view.slot_named(key.as_bytes())?, view.slots().len()))
+    fn slot_of(&self, key: &str) -> Option<u32> {
+        self.view().slot_named(key.as_bytes())
     }
 
     /// Appends the JSON array of all flags for the subject, as Flagsmith's edge proxy writes it. Returns a digest of the

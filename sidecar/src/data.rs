@@ -25,7 +25,10 @@ use crate::routes::Route;
 const MAX_BODY: usize = 1024 * 1024;
 
 /// Answers the requests of one connection.
-pub(crate) struct Data {
+pub(crate) struct Data(Arc<Connection>);
+
+/// What the requests of one connection share; each that waits for its body holds it.
+struct Connection {
     state: Arc<State>,
     progress: Arc<Progress>,
 }
@@ -33,7 +36,7 @@ pub(crate) struct Data {
 impl Data {
     /// For a connection.
     pub(crate) fn new(state: Arc<State>, progress: Arc<Progress>) -> Data {
-        Data { state, progress }
+        Data(Arc::new(Connection { state, progress }))
     }
 }
 
@@ -43,15 +46,14 @@ impl Service<Request<Incoming>> for Data {
     type Future = Answering;
 
     fn call(&self, request: Request<Incoming>) -> Answering {
-        self.progress.receiving();
+        self.0.progress.receiving();
         let (mut parts, body) = request.into_parts();
         let reads = parts.method == Method::POST && Route::of(parts.uri.path()).reads_body();
         if !reads {
-            return Answering::Ready(Some(answer(&self.state, &self.progress, &mut parts, Ok(&[]))));
+            return Answering::Ready(Some(answer(&self.0, &mut parts, Ok(&[]))));
         }
-        let received = Received::default();
-        let (state, progress) = (Arc::clone(&self.state), Arc::clone(&self.progress));
-        Answering::Reading(Reading { state, progress, parts, body, received })
+        let connection = Arc::clone(&self.0);
+        Answering::Reading(Reading { connection, parts, body, received: Received::default() })
     }
 }
 
@@ -63,8 +65,7 @@ pub(crate) enum Answering {
 
 /// A request whose body is being received.
 pub(crate) struct Reading {
-    state: Arc<State>,
-    progress: Arc<Progress>,
+    connection: Arc<Connection>,
     parts: Parts,
     body: Incoming,
     received: Received,
@@ -147,19 +148,15 @@ impl Future for Answering {
             Answering::Reading(reading) => reading,
         };
         let received = ready!(reading.poll_body(cx)).map(|()| reading.received.bytes());
-        let response = answer(&reading.state, &reading.progress, &mut reading.parts, received);
+        let response = answer(&reading.connection, &mut reading.parts, received);
         *answering = Answering::Ready(None);
         Poll::Ready(Ok(response))
     }
 }
 
 /// Answers a request that has been received, or that could not be.
-fn answer(
-    state: &State,
-    progress: &Arc<Progress>,
-    parts: &mut Parts,
-    received: Result<&[u8], Answer>,
-) -> Response<Body> {
+fn answer(connection: &Connection, parts: &mut Parts, received: Result<&[u8], Answer>) -> Response<Body> {
+    let Connection { state, progress } = connection;
     let route = Route::of(parts.uri.path());
     let mut answer = match received {
         Ok(body) => respond(state, route, parts, body),

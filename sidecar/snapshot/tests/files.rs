@@ -7,7 +7,7 @@ mod sample;
 use std::collections::BTreeMap;
 
 use remora_snapshot::model::{Compressed, Environment, IdentityOverride};
-use remora_snapshot::{Document, Role, Snapshot, Subject, TraitValue, WriteError, Written, write};
+use remora_snapshot::{Document, FORMAT_MAJOR, Role, Snapshot, Subject, TraitValue, WriteError, Written, write};
 
 fn flags(snapshot: &Snapshot<&[u8]>, identifier: &str) -> String {
     let mut subject = Subject::default();
@@ -25,6 +25,18 @@ fn the_same_environment_gives_the_same_bytes() {
     reversed.identity_overrides.reverse();
     assert_eq!(written, write(&reversed, usize::MAX).unwrap(), "the order of identities means nothing");
     assert_ne!(written.revision, write(&sample::environment(99), usize::MAX).unwrap().revision);
+}
+
+/// Sidecars of before read what is written now.
+#[test]
+fn the_bytes_are_those_of_their_major() {
+    let written = write(&sample::environment(100), usize::MAX).unwrap();
+    assert_eq!(
+        (FORMAT_MAJOR, written.revision.to_string().as_str()),
+        (2, "6e7b315b1584"),
+        "the bytes of the sample are others: where a reader of before cannot read them, FORMAT_MAJOR has to go up. Then \
+         these are its bytes, and are to be written here"
+    );
 }
 
 #[test]

@@ -117,22 +117,21 @@ fn key<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a [u8]> {
 
 /// Answers where Flagsmith's rules for keys hold: there has to be one.
 fn flagsmith(state: &State, parts: &Parts, answer: impl FnOnce(&Environment, &Loaded, Role) -> Answer) -> Answer {
-    let Some(key) = key(parts, &ENVIRONMENT_KEY) else {
-        return Answer::constant(
-            StatusCode::UNAUTHORIZED,
-            r#"{"status":"unauthorized","message":"no key: send the environment's key in the header X-Environment-Key"}"#,
-        );
-    };
+    const NO_KEY: Answer = Answer::constant(
+        StatusCode::UNAUTHORIZED,
+        r#"{"status":"unauthorized","message":"no key: send the environment's key in the header X-Environment-Key"}"#,
+    );
+    let Some(key) = parts.headers.get(&ENVIRONMENT_KEY).map(HeaderValue::as_bytes) else { return NO_KEY };
     match state.access(key) {
         Access::Granted(environment, serving, role) => match serving.as_ref() {
             Some(loaded) => answer(environment, loaded, role),
             None => not_loaded(),
         },
-        Access::NotLoaded => not_loaded(),
-        Access::Denied => {
-            let key = String::from_utf8_lossy(key);
-            Answer::failure(StatusCode::UNAUTHORIZED, "unauthorized", "unknown key '", &key, "'")
-        }
+        refused => match (std::str::from_utf8(key), refused) {
+            (Err(_), _) => NO_KEY,
+            (Ok(_), Access::NotLoaded) => not_loaded(),
+            (Ok(key), _) => Answer::failure(StatusCode::UNAUTHORIZED, "unauthorized", "unknown key '", key, "'"),
+        },
     }
 }
 

@@ -21,8 +21,8 @@ impl Form {
     /// That of Python, or that of most others and of the echo.
     const fn of(spaced: bool) -> Form {
         match spaced {
-            true => Form { open: r#"{"trait_key": ""#, between: r#", "trait_value": "#, comma: ", " },
-            false => Form { open: r#"{"trait_key":""#, between: r#","trait_value":"#, comma: "," },
+            true => Form { open: r#"{"trait_key": ""#, between: r#"", "trait_value": "#, comma: ", " },
+            false => Form { open: r#"{"trait_key":""#, between: r#"","trait_value":"#, comma: "," },
         }
     }
 }
@@ -77,7 +77,7 @@ fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
     while let Some(Passing { from_key, key, from_value, value, rest }) = pass_trait(&form, text) {
         if SPACED {
             desk.echo.extend_from_slice(compact.open.as_bytes());
-            append_start(from_key, key.len() + 1, &mut desk.echo);
+            append_start(from_key, key.len(), &mut desk.echo);
             desk.echo.extend_from_slice(compact.between.as_bytes());
             append_start(from_value, from_value.len() - rest.len(), &mut desk.echo);
             desk.echo.push(b',');
@@ -111,7 +111,7 @@ struct Passing<'a> {
 #[inline(always)]
 fn pass_trait<'a>(form: &Form, text: &'a str) -> Option<Passing<'a>> {
     let from_key = text.strip_prefix(form.open)?;
-    let (key, on) = ahead::string(from_key)?;
+    let (key, on) = ahead::characters(from_key)?;
     let from_value = on.strip_prefix(form.between)?;
     let (value, on) = ahead::scalar(from_value)?;
     let rest = on.strip_prefix("}")?;

@@ -82,9 +82,15 @@ fn member(text: &str) -> Option<(Text<'_>, Value<'_>, &str)> {
 
 /// A string without escapes, from behind its opening quote; and what follows its closing one.
 #[inline(always)]
-pub(crate) fn string(text: &str) -> Option<(&str, &str)> {
-    let (string, rest) = text.split_at_checked(plain(text.as_bytes()))?;
+fn string(text: &str) -> Option<(&str, &str)> {
+    let (string, rest) = characters(text)?;
     Some((string, rest.strip_prefix("\"")?))
+}
+
+/// The characters of a string up to its end, or to the first that is escaped; and what follows.
+#[inline(always)]
+pub(crate) fn characters(text: &str) -> Option<(&str, &str)> {
+    text.split_at_checked(plain(text.as_bytes()))
 }
 
 /// A scalar that is written again as it stands; and what follows it. If that is neither a comma nor a bracket, it was not

@@ -2,11 +2,12 @@
 
 use crate::choose::is_rank;
 use crate::evaluation::{Evaluation, Winner};
-use crate::hash::{digest_of, percentage};
+use crate::hash::digest_of;
 use crate::layout::{
     Context, ENABLED, END, Feature, HIDE_DISABLED, LENGTH_MASK, SERVER_ONLY, Span, TARGETED, Table, UNSERVED, Variant,
     Word, state,
 };
+use crate::percentage::percentage;
 use crate::role::Role;
 use crate::subject::Subject;
 use crate::view::View;

@@ -2,8 +2,8 @@
 //! whole environment.
 
 use crate::evaluation::{Evaluation, Winner};
-use crate::hash::Percentages;
 use crate::layout::{BLOCK, NO_RANK, RANKS, Rank, Run, Segment, Table, Word};
+use crate::percentage::Percentages;
 use crate::resolve;
 use crate::role::Scope;
 use crate::subject::Subject;

@@ -7,12 +7,13 @@ use std::cmp::Ordering;
 
 use crate::automaton;
 use crate::backtrack;
-use crate::hash::{Token, numbers, percentage};
+use crate::hash::{Token, numbers};
 use crate::layout::{
     AUTOMATON, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_PLAIN, IS_SEMVER, IS_TRUE, Instruction, Operator,
     READS_FLAG, Row, Span,
 };
 use crate::number::{Integer, write_float};
+use crate::percentage::percentage;
 use crate::semver::{self, Version};
 use crate::subject::{Subject, Value};
 use crate::view::View;

@@ -1,8 +1,7 @@
-//! The hashes: Flagsmith's percentage, the keyed hash of secrets and identifiers, and the checksum.
+//! The hashes of the format: the keyed hash of secrets and identifiers, names, and the checksum.
 
 use std::hash::Hasher as _;
 
-use crate::md5::{Batch, Digest, LANES, Md5};
 use siphasher::sip128::{Hasher128 as _, SipHasher13, SipHasher24};
 
 /// Says which environment a file belongs to, and is the key of its keyed hashes. It is derived from the environment's
@@ -80,132 +79,9 @@ pub(crate) fn bucket(name: &[u8]) -> u32 {
     name.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// Flagsmith's hashed percentage of a list of two ids, at least 0 and below 100. The second may come in pieces.
-///
-/// The ids are joined by a comma and hashed with MD5; the digest, an unsigned big-endian number, modulo 9999, over 9998,
-/// times 100, all in `f64`. The one residue that gives exactly 100 is hashed again with the whole list once more.
-pub(crate) fn percentage(first: &[u8], second: &[&[u8]]) -> f64 {
-    let mut md5 = Md5::new();
-    write_list(&mut md5, first, second);
-    below_one_hundred(md5.finish()).unwrap_or_else(|| percentage_again(first, second))
-}
-
-#[cold]
-fn percentage_again(first: &[u8], second: &[&[u8]]) -> f64 {
-    for repetitions in 2_u32.. {
-        let mut md5 = Md5::new();
-        for repetition in 0..repetitions {
-            if repetition > 0 {
-                md5.write(b",");
-            }
-            write_list(&mut md5, first, second);
-        }
-        if let Some(percentage) = below_one_hundred(md5.finish()) {
-            return percentage;
-        }
-    }
-    0.0 // Not reached: 2^32 residues of 9998 in a row.
-}
-
-fn write_list(md5: &mut Md5, first: &[u8], second: &[&[u8]]) {
-    md5.write(first);
-    md5.write(b",");
-    second.iter().for_each(|piece| md5.write(piece));
-}
-
-fn below_one_hundred(digest: Digest) -> Option<f64> {
-    let residue = residue(digest);
-    (residue != 9998).then(|| f64::from(residue) / 9998.0 * 100.0)
-}
-
-/// Percentages that are asked for by `T`, a few of which are hashed together.
-pub(crate) struct Percentages<T> {
-    batch: Batch,
-    asked: [Option<T>; LANES],
-}
-
-impl<T: Copy> Percentages<T> {
-    pub(crate) fn new() -> Self {
-        Self { batch: Batch::new(), asked: [None; LANES] }
-    }
-
-    /// Asks for one more; `tell` is told of those that are known.
-    pub(crate) fn ask(&mut self, by: T, first: &[u8], second: &[&[u8]; 3], tell: &mut impl FnMut(T, f64)) {
-        let [a, b, c] = *second;
-        let lane = self.batch.len();
-        if !self.batch.add(&[first, b",", a, b, c]) {
-            tell(by, percentage(first, second)); // it is long
-            return;
-        }
-        if let Some(place) = self.asked.get_mut(lane) {
-            *place = Some(by);
-        }
-        if lane + 1 == LANES {
-            self.tell(tell);
-        }
-    }
-
-    /// Tells of all that are not told yet.
-    pub(crate) fn tell(&mut self, tell: &mut impl FnMut(T, f64)) {
-        let count = self.batch.len();
-        if let (1, [Some(by), ..]) = (count, self.asked) {
-            tell(by, self.known(0, None));
-        } else if count > 1 {
-            for (lane, (by, digest)) in self.asked.into_iter().zip(self.batch.digests()).enumerate().take(count) {
-                if let Some(by) = by {
-                    tell(by, self.known(lane, Some(digest)));
-                }
-            }
-        }
-        self.batch.clear();
-    }
-
-    fn known(&self, lane: usize, digest: Option<Digest>) -> f64 {
-        let text = self.batch.text(lane);
-        let comma = text.iter().position(|byte| *byte == b',').unwrap_or(text.len());
-        let (first, second) = text.split_at(comma);
-        let second = second.get(1..).unwrap_or_default();
-        digest.and_then(below_one_hundred).unwrap_or_else(|| percentage(first, &[second]))
-    }
-}
-
-/// The digest as a number, modulo 9999, by halves: a 128-bit division is slow.
-fn residue(digest: Digest) -> u16 {
-    const HIGH: u64 = u64::MAX % 9999 + 1; // 2^64 mod 9999
-    let number = u128::from_be_bytes(digest);
-    let (high, low) = ((number >> 64) as u64, number as u64);
-    ((high % 9999 * HIGH + low % 9999) % 9999) as u16
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percentage_is_below_one_hundred_by_hashing_again() {
-        // The first residue of these ids is 9998.
-        assert_eq!(percentage(b"1", &[b"env_", b"u32291"]), 64.652_930_586_117_22);
-    }
-
-    #[test]
-    fn percentages_that_are_asked_for_together_are_those_that_are_asked_for_alone() {
-        let long = [b'x'; 150];
-        // The second has to be hashed again, and long ones do not wait for others.
-        let keys: [&[u8]; 6] = [b"", b"env_u32291", b"env_somebody,else", &long, &long[..60], &long[..117]];
-        for count in 0..30 {
-            let asked: Vec<(usize, &[u8])> = (0..count).map(|number| (number, keys[number * 7 % keys.len()])).collect();
-            let mut told = vec![f64::NAN; count];
-            let mut tell = |number: usize, percentage| told[number] = percentage;
-            let mut percentages = Percentages::new();
-            for (number, key) in &asked {
-                let (start, end) = key.split_at(key.len() / 3);
-                percentages.ask(*number, b"1", &[start, b"", end], &mut tell);
-            }
-            percentages.tell(&mut tell);
-            let alone: Vec<f64> = asked.iter().map(|(_, key)| percentage(b"1", &[key])).collect();
-            assert_eq!(told, alone);
-        }
-    }
 
     #[test]
     fn short_members_stand_for_themselves_and_long_ones_for_nothing_short() {
@@ -220,21 +96,5 @@ mod tests {
         assert!(tokens.is_sorted_by_key(numbers));
         tokens.dedup();
         assert_eq!(tokens.len(), count);
-    }
-
-    #[test]
-    fn residue_equals_the_plain_modulo() {
-        for n in [
-            0_u128,
-            1,
-            9998,
-            9999,
-            u128::from(u64::MAX),
-            u128::from(u64::MAX) + 1,
-            u128::MAX,
-            0x1234_5678_9abc_def0_0fed_cba9_8765_4321,
-        ] {
-            assert_eq!(u128::from(residue(n.to_be_bytes())), n % 9999);
-        }
     }
 }

@@ -202,6 +202,7 @@ pub mod model;
 mod number;
 mod ofrep;
 mod overrides;
+mod percentage;
 mod read;
 mod resolve;
 mod role;

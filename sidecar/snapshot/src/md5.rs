@@ -2,6 +2,8 @@
 
 mod batch;
 
+use std::ops::{BitAnd, BitOr, BitXor, Not};
+
 pub(crate) use batch::Batch;
 
 /// How many texts a batch has room for.
@@ -79,13 +81,9 @@ const SINES: [u32; 64] = [
 ];
 
 /// What steps compute with: a number, or one of each of several texts that are hashed together.
-trait Word: Copy {
+trait Word: Copy + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self> + Not<Output = Self> {
     fn of(constant: u32) -> Self;
     fn plus(self, other: Self) -> Self;
-    fn and(self, other: Self) -> Self;
-    fn or(self, other: Self) -> Self;
-    fn xor(self, other: Self) -> Self;
-    fn not(self) -> Self;
     fn rotated(self, by: u32) -> Self;
 }
 
@@ -97,22 +95,6 @@ impl Word for u32 {
     #[inline(always)]
     fn plus(self, other: Self) -> Self {
         self.wrapping_add(other)
-    }
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        self & other
-    }
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        self | other
-    }
-    #[inline(always)]
-    fn xor(self, other: Self) -> Self {
-        self ^ other
-    }
-    #[inline(always)]
-    fn not(self) -> Self {
-        !self
     }
     #[inline(always)]
     fn rotated(self, by: u32) -> Self {
@@ -142,10 +124,10 @@ macro_rules! round {
 #[inline(always)]
 fn mix<W: Word>(before: [W; 4], words: &[W; 16]) -> [W; 4] {
     let mut state = before;
-    round!(state, words, 0, |b: W, c: W, d: W| d.xor(b.and(c.xor(d))), 1, 0);
-    round!(state, words, 1, |b: W, c: W, d: W| c.xor(d.and(b.xor(c))), 5, 1);
-    round!(state, words, 2, |b: W, c: W, d: W| b.xor(c).xor(d), 3, 5);
-    round!(state, words, 3, |b: W, c: W, d: W| c.xor(b.or(d.not())), 7, 0);
+    round!(state, words, 0, |b: W, c: W, d: W| d ^ (b & (c ^ d)), 1, 0);
+    round!(state, words, 1, |b: W, c: W, d: W| c ^ (d & (b ^ c)), 5, 1);
+    round!(state, words, 2, |b: W, c: W, d: W| b ^ c ^ d, 3, 5);
+    round!(state, words, 3, |b: W, c: W, d: W| c ^ (b | !d), 7, 0);
     state
 }
 

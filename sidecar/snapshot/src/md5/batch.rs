@@ -17,22 +17,6 @@ impl Word for Lanes {
         self + other
     }
     #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        self & other
-    }
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        self | other
-    }
-    #[inline(always)]
-    fn xor(self, other: Self) -> Self {
-        self ^ other
-    }
-    #[inline(always)]
-    fn not(self) -> Self {
-        !self
-    }
-    #[inline(always)]
     fn rotated(self, by: u32) -> Self {
         self << by | self >> (u32::BITS - by)
     }

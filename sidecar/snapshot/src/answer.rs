@@ -158,7 +158,7 @@ fn bucket<'a>(
     place: Option<f64>,
 ) -> (Bucket<'a>, Option<(&'a [u8], u64)>) {
     let Some(split) = view.split(context) else { return (Bucket::None, None) };
-    let percentage = place.unwrap_or_else(|| percentage(view.bytes(split.seed), &subject.key(view)));
+    let percentage = place.unwrap_or_else(|| percentage(&subject.ids(view, split)));
     let mut start = 0.0;
     for Variant { limit, value, key, weight, digest } in view.variants().range(split.variants, split.length).iter() {
         if start <= percentage && percentage < limit {
@@ -194,7 +194,7 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
         for ((feature, winner), number) in touched.iter().zip(winners).zip(first..) {
             // Most are decided by a segment, and whole: then nothing is asked but where they are.
             let ranked = ranked.get(feature.ranked.wrapping_add(u32::from(*winner))).unwrap_or_default();
-            let is_whole = is_rank(*winner) && ranked.object.length != 0 && visibility.sees_all_of(&feature);
+            let is_whole = is_rank(*winner) && ranked.object.length != 0 && visibility.sees_always(&feature);
             digest = digest.wrapping_add(if is_whole {
                 join(&mut run, ranked.object, view.blob, out);
                 ranked.difference
@@ -305,9 +305,9 @@ pub(crate) struct Visibility {
 }
 
 impl Visibility {
-    /// Whatever it is.
+    /// Also where it is disabled?
     #[inline(always)]
-    fn sees_all_of(self, feature: &Feature) -> bool {
+    fn sees_always(self, feature: &Feature) -> bool {
         feature.flags & self.hidden == 0 && !self.hides_disabled
     }
 

@@ -133,7 +133,6 @@ impl Evaluation<'_> {
         let mut places = std::mem::take(&mut subject.splits);
         places.clear();
         places.resize(splits.len(), f64::NAN);
-        let key = subject.key(view);
         let mut tell = |row: usize, percentage| places.get_mut(row).into_iter().for_each(|place| *place = percentage);
         let mut percentages = Percentages::new();
         for (row, Word { word: number }) in splits.iter().enumerate() {
@@ -142,7 +141,7 @@ impl Evaluation<'_> {
             }
             let context = features.get(number).and_then(|feature| contexts.get(feature.context));
             if let Some(split) = context.and_then(|context| view.split(context)) {
-                percentages.ask(row, view.bytes(split.seed), &key, &mut tell);
+                percentages.ask(row, &subject.ids(view, split), &mut tell);
             }
         }
         percentages.tell(&mut tell);
@@ -173,7 +172,7 @@ impl Evaluation<'_> {
     #[inline(always)]
     fn includes(&self, subject: &mut Subject, segment: &Segment) -> bool {
         let hits = subject.resolution.cycle_hits;
-        let matched = self.is_in_by_program(subject, segment);
+        let matched = self.applies(segment) && self.accepts(subject, segment.entry);
         // A verdict that was reached by cutting a cycle of flags is no verdict.
         matched && subject.resolution.cycle_hits == hits
     }

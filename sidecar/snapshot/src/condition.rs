@@ -127,7 +127,8 @@ fn search(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value)
         }
         Some(Operator::Percentage) => {
             let seed = view.bytes(Span::from_word(condition.right));
-            with_text(subject, value, |text| percentage(seed, &[text.as_bytes()])) <= f64::from_bits(condition.left)
+            with_text(subject, value, |text| percentage(&[seed, b",", text.as_bytes()]))
+                <= f64::from_bits(condition.left)
         }
         _ => false,
     }

@@ -39,21 +39,23 @@ pub(crate) enum Winner {
 impl<'a> Evaluation<'a> {
     /// Does the subject belong to the segment?
     pub(crate) fn is_in(&self, subject: &mut Subject, segment: u32) -> bool {
-        let (block, bit) = place_of(segment);
-        let is_left = self.candidates(subject, block) & bit != 0 && self.shares(subject, block, bit) != 0;
-        is_left && self.view.segments().get(segment).is_some_and(|row| self.is_in_by_program(subject, &row))
+        self.view.segments().get(segment).is_some_and(|row| {
+            let (block, bit) = place_of(segment);
+            let is_left = |subject: &mut Subject| {
+                self.candidates(subject, block) & bit != 0 && self.shares(subject, block, bit) != 0
+            };
+            self.applies(&row) && is_left(subject) && self.accepts(subject, row.entry)
+        })
     }
 
-    /// The same of a segment that the index leaves.
+    /// Does the segment count for who asks?
     #[inline(always)]
-    pub(crate) fn is_in_by_program(&self, subject: &mut Subject, row: &Segment) -> bool {
-        let applies = match self.scope {
+    pub(crate) fn applies(&self, segment: &Segment) -> bool {
+        match self.scope {
             Scope::None => false,
-            Scope::IdentityFree => row.flags & IDENTITY_FREE != 0,
+            Scope::IdentityFree => segment.flags & IDENTITY_FREE != 0,
             Scope::All => true,
-        };
-        // Most segments are in the index as a whole.
-        applies && (row.entry == ACCEPT || self.accepts(subject, row.entry))
+        }
     }
 
     /// Runs a segment's program, which asks what the index does not know.
@@ -61,6 +63,9 @@ impl<'a> Evaluation<'a> {
     /// It ends because every jump goes forward; that is asked for here again, so that it does not rest on the reader's
     /// validation alone.
     pub(crate) fn accepts(&self, subject: &mut Subject, entry: u32) -> bool {
+        if entry == ACCEPT {
+            return true; // most segments are in the index as a whole
+        }
         let code = self.view.code();
         let mut at = entry;
         while let Some(stored) = code.stored(at) {

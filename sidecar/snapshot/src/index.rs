@@ -44,8 +44,9 @@ impl Evaluation<'_> {
         for modulus in view.moduli().range(block.moduli.start, block.moduli.length).iter() {
             if left & modulus.segment != 0 {
                 let value = subject.value(modulus.slot as u16);
-                let holds = modulo(subject, modulus.divisor, modulus.remainder, value);
-                left &= !out_if(holds == (modulus.negated != 0), modulus.segment);
+                if modulo(subject, modulus.divisor, modulus.remainder, value) == (modulus.negated != 0) {
+                    left &= !modulus.segment;
+                }
             }
         }
         left
@@ -61,7 +62,9 @@ impl Evaluation<'_> {
         }
         let mut left = asking;
         let mut tell = |share: Share, percentage: f64| {
-            left &= !out_if((percentage <= share.threshold) == (share.negated != 0), share.segment);
+            if (percentage <= share.threshold) == (share.negated != 0) {
+                left &= !share.segment;
+            }
         };
         let mut percentages = Percentages::new();
         for share in shares.iter().filter(|share| share.segment & asking != 0) {
@@ -69,18 +72,13 @@ impl Evaluation<'_> {
             match subject.value(share.slot as u16) {
                 Value::Null => tell(share, f64::INFINITY), // it has no share
                 value => with_text(subject, value, |text| {
-                    percentages.ask(share, seed, &[text.as_bytes(), b"", b""], &mut tell);
+                    percentages.ask(share, &[seed, b",", text.as_bytes()], &mut tell);
                 }),
             }
         }
         percentages.tell(&mut tell);
         left
     }
-}
-
-#[inline(always)]
-fn out_if(is_out: bool, segment: u64) -> u64 {
-    if is_out { segment } else { 0 }
 }
 
 /// The block of a segment, and its bit there.

@@ -1,38 +1,26 @@
-//! Where somebody is in a split or a share, in percent: Flagsmith's hash of two ids.
+//! Where somebody is in a split or a share, in percent: Flagsmith's hash of a few ids.
 
 use crate::md5::{Batch, Digest, LANES, Md5};
 
-/// Flagsmith's hashed percentage of a list of two ids, at least 0 and below 100. The second may come in pieces.
+/// Flagsmith's hashed percentage of a list of ids, at least 0 and below 100. The list has commas between the ids, and may
+/// come in any pieces.
 ///
-/// The ids are joined by a comma and hashed with MD5; the digest, an unsigned big-endian number, modulo 9999, over 9998,
-/// times 100, all in `f64`. The one residue that gives exactly 100 is hashed again with the whole list once more.
-pub(crate) fn percentage(first: &[u8], second: &[&[u8]]) -> f64 {
-    let mut md5 = Md5::new();
-    write_list(&mut md5, first, second);
-    below_one_hundred(md5.finish()).unwrap_or_else(|| percentage_again(first, second))
-}
-
-#[cold]
-fn percentage_again(first: &[u8], second: &[&[u8]]) -> f64 {
-    for repetitions in 2_u32.. {
+/// It is hashed with MD5; the digest, an unsigned big-endian number, modulo 9999, over 9998, times 100, all in `f64`. The one
+/// residue that gives exactly 100 is hashed again with the whole list once more.
+pub(crate) fn percentage(list: &[&[u8]]) -> f64 {
+    for repetitions in 1_u32.. {
         let mut md5 = Md5::new();
         for repetition in 0..repetitions {
             if repetition > 0 {
                 md5.write(b",");
             }
-            write_list(&mut md5, first, second);
+            list.iter().for_each(|piece| md5.write(piece));
         }
         if let Some(percentage) = below_one_hundred(md5.finish()) {
             return percentage;
         }
     }
     0.0 // Not reached: 2^32 residues of 9998 in a row.
-}
-
-fn write_list(md5: &mut Md5, first: &[u8], second: &[&[u8]]) {
-    md5.write(first);
-    md5.write(b",");
-    second.iter().for_each(|piece| md5.write(piece));
 }
 
 fn below_one_hundred(digest: Digest) -> Option<f64> {
@@ -52,11 +40,10 @@ impl<T: Copy> Percentages<T> {
     }
 
     /// Asks for one more; `tell` is told of those that are known.
-    pub(crate) fn ask(&mut self, by: T, first: &[u8], second: &[&[u8]; 3], tell: &mut impl FnMut(T, f64)) {
-        let [a, b, c] = *second;
+    pub(crate) fn ask(&mut self, by: T, list: &[&[u8]], tell: &mut impl FnMut(T, f64)) {
         let lane = self.batch.len();
-        if !self.batch.add(&[first, b",", a, b, c]) {
-            tell(by, percentage(first, second)); // it is long
+        if !self.batch.add(list) {
+            tell(by, percentage(list)); // it is long
             return;
         }
         if let Some(place) = self.asked.get_mut(lane) {
@@ -83,11 +70,7 @@ impl<T: Copy> Percentages<T> {
     }
 
     fn known(&self, lane: usize, digest: Option<Digest>) -> f64 {
-        let text = self.batch.text(lane);
-        let comma = text.iter().position(|byte| *byte == b',').unwrap_or(text.len());
-        let (first, second) = text.split_at(comma);
-        let second = second.get(1..).unwrap_or_default();
-        digest.and_then(below_one_hundred).unwrap_or_else(|| percentage(first, &[second]))
+        digest.and_then(below_one_hundred).unwrap_or_else(|| percentage(&[self.batch.text(lane)]))
     }
 }
 
@@ -106,7 +89,7 @@ mod tests {
     #[test]
     fn percentage_is_below_one_hundred_by_hashing_again() {
         // The first residue of these ids is 9998.
-        assert_eq!(percentage(b"1", &[b"env_", b"u32291"]), 64.652_930_586_117_22);
+        assert_eq!(percentage(&[b"1,env_", b"u32291"]), 64.652_930_586_117_22);
     }
 
     #[test]
@@ -121,10 +104,10 @@ mod tests {
             let mut percentages = Percentages::new();
             for (number, key) in &asked {
                 let (start, end) = key.split_at(key.len() / 3);
-                percentages.ask(*number, b"1", &[start, b"", end], &mut tell);
+                percentages.ask(*number, &[b"1", b",", start, b"", end], &mut tell);
             }
             percentages.tell(&mut tell);
-            let alone: Vec<f64> = asked.iter().map(|(_, key)| percentage(b"1", &[key])).collect();
+            let alone: Vec<f64> = asked.iter().map(|(_, key)| percentage(&[b"1,", key])).collect();
             assert_eq!(told, alone);
         }
     }

@@ -74,14 +74,84 @@ pub(crate) fn digest_of(feature: i64, enabled: bool, value: &[u8]) -> u64 {
     hasher.finish128().h1
 }
 
-/// Where the linear probing for a name begins (FNV-1a, 32 bit). The tables are ours, so no key is needed.
-pub(crate) fn bucket(name: &[u8]) -> u32 {
-    name.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+/// A name in a few numbers, by which it is looked up. Of up to [`Label::WHOLE`] bytes they tell everything, and a name that is
+/// asked for is not compared byte by byte. The tables are ours, so no key is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Label {
+    pub(crate) length: u32,
+    /// The first eight bytes of a whole name, or four, or all three; else a hash of those before the last ones.
+    pub(crate) first: u64,
+    /// The last eight bytes, or four, or none.
+    pub(crate) last: u64,
+}
+
+impl Label {
+    pub(crate) const WHOLE: usize = 16;
+
+    #[inline(always)]
+    pub(crate) fn of(name: &[u8]) -> Self {
+        let length = name.len() as u32; // only told apart by it where it is at most WHOLE
+        let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+        let half = |bytes: &[u8; 4]| u64::from(u32::from_le_bytes(*bytes));
+        let (first, last) = match (name.first_chunk(), name.last_chunk()) {
+            (Some(first), Some(last)) if name.len() <= Self::WHOLE => (word(first), word(last)),
+            (_, Some(last)) => {
+                let words = name.as_chunks().0.iter().map(word);
+                (words.fold(0, |hash, word| fold(hash ^ word, MULTIPLIERS[0])), word(last))
+            }
+            _ => match (name.first_chunk(), name.last_chunk()) {
+                (Some(first), Some(last)) => (half(first), half(last)),
+                _ => (name.iter().fold(0, |bytes, byte| bytes << 8 | u64::from(*byte)), 0),
+            },
+        };
+        Self { length, first, last }
+    }
+
+    /// Where the linear probing for the name begins.
+    #[inline(always)]
+    pub(crate) fn bucket(self) -> u32 {
+        fold(self.first ^ MULTIPLIERS[0], self.last ^ MULTIPLIERS[1] ^ u64::from(self.length)) as u32
+    }
+}
+
+/// The fractions of the square roots of two and three, made odd.
+const MULTIPLIERS: [u64; 2] = [0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b];
+
+/// Both halves of a product in one: each of its bits depends on many of those of the factors.
+#[inline(always)]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+
+    #[test]
+    fn labels_tell_names_apart_and_whole_ones_entirely() {
+        let mut names: Vec<String> = (0..=40).map(|length| "x".repeat(length)).collect();
+        for length in 1..=40 {
+            for at in 0..length {
+                let mut name = "x".repeat(length);
+                name.replace_range(at..=at, "y");
+                names.push(name);
+            }
+        }
+        names.extend((0..1000).map(|number| format!("trait_{number:04}")));
+        let labels: HashSet<Label> = names.iter().map(|name| Label::of(name.as_bytes())).collect();
+        assert_eq!(labels.len(), names.len());
+        let buckets: HashSet<u32> = labels.iter().map(|label| label.bucket() & 0xffff).collect();
+        assert!(buckets.len() * 100 > labels.len() * 95, "{} of {}", buckets.len(), labels.len());
+        assert_eq!(Label::of(b"abc"), Label { length: 3, first: 0x61_6263, last: 0 });
+        assert_eq!(Label::of(b"abcde"), Label { length: 5, first: 0x6463_6261, last: 0x6564_6362 });
+        assert_eq!(
+            Label::of(b"abcdefghi"),
+            Label { length: 9, first: 0x6867_6665_6463_6261, last: 0x6968_6766_6564_6362 }
+        );
+    }
 
     #[test]
     fn short_members_stand_for_themselves_and_long_ones_for_nothing_short() {

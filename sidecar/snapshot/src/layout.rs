@@ -3,6 +3,7 @@
 //! Both sides use these types: the writer encodes rows, the reader decodes them in place. The crate's documentation has
 //! the same as tables for people.
 
+use crate::hash::Label;
 use crate::model::Comparison;
 
 /// A reader refuses every other major. Where rows change, this does, too: names of published objects carry it, so that
@@ -385,8 +386,19 @@ pub(crate) const REJECT: u32 = u32::MAX - 1;
 
 row!(
     /// What a condition can read. A trait with the slot's name comes first; else the slot is derived.
-    Slot, 16, { name: span, derivation: u32, argument: u32 }
+    Slot, 32, {
+        name: span, derivation: u32, argument: u32,
+        /// The numbers of the name's [`Label`].
+        first: u64, last: u64,
+    }
 );
+impl Slot {
+    /// What its name is looked up by.
+    #[inline(always)]
+    pub(crate) fn label(&self) -> Label {
+        Label { length: self.name.length, first: self.first, last: self.last }
+    }
+}
 pub(crate) const PLAIN: u32 = 0;
 pub(crate) const IDENTIFIER: u32 = 1;
 pub(crate) const IDENTITY_KEY: u32 = 2;

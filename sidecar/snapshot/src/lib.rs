@@ -60,7 +60,7 @@
 //! |---|---|---|
 //! | blob | bytes | UTF-8: names, keys, values as JSON, pieces of answers |
 //! | features | 56 | id, spans (name, head of Flagsmith's object, head and tail of OFREP's), default context, first and number of rows in *ranked*, flags (server keys only 1, targeted 2, not served 4) |
-//! | feature names | 4 | a hash table (FNV-1a, linear probing, a power of two): one more than the feature's row, 0 is free |
+//! | feature names | 4 | a hash table (linear probing from the *label* on, a power of two): one more than the feature's row, 0 is free |
 //! | feature ids | 12 | id and row, sorted by id |
 //! | split features | 4 | features whose default has variants |
 //! | answers | 20 | four: without identity for client and server keys, then the defaults for both; each a span, its first row in *bounds*, and the sum of the digests of the features in it |
@@ -82,7 +82,7 @@
 //! | ranks | 2 | the rank of the segment's override among those of the feature; 2¹⁶−1: there is none |
 //! | ranked | 24 | the overrides of one feature, strongest first: segment, context, Flagsmith's whole object with a comma (span; empty where there are variants; those of one segment follow each other), and by how much its digest differs from the default's (8) |
 //! | code | 40 | operator (1), flags (1), slot (2), next if true, next if false, operand, left (8), right (8), text (span) |
-//! | slots | 16 | name of the trait, derivation, argument |
+//! | slots | 32 | name of the trait, derivation, argument, first and last number of the name's *label* (8 each) |
 //! | trait names | 4 | a hash table from names to slots |
 //! | derived | 4 | slots that are more than a trait |
 //! | big integers | 12 | 1 if it is below zero, digits (span) |
@@ -138,6 +138,12 @@
 //! A slot's value is that of the trait with its name. Without such a trait it is derived: 0 not at all, 1 the identifier,
 //! 2 the identity's key (client key, underscore, identifier), 3 another slot with a smaller number, 4 a literal, 5 a
 //! member of another flag's result (feature in 24 bits, member above: enabled, value, variant, reason, name, id).
+//!
+//! A *label* are two numbers for a name. Of a name of up to sixteen bytes they are its first and its last eight bytes; if it
+//! has less than eight, four; if it has less than four, all in the first, read as one big-endian number. Of a longer name the
+//! first is a hash: beginning with zero, for every whole eight bytes *f*(hash xor bytes, A). *f*(*a*, *b*) are both halves of
+//! their product, 64 bits each, xor'ed; A is 0x6a09e667f3bcc909, B is 0xbb67ae8584caa73b. Probing begins at
+//! *f*(first xor A, last xor B xor length), modulo the table's size.
 //!
 //! ## Overrides
 //!

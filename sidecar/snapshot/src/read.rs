@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use crate::automaton;
 use crate::backtrack;
-use crate::hash::{Fingerprint, checksum};
+use crate::hash::{Fingerprint, Label, checksum};
 use crate::layout::{
     ACCEPT, AUTOMATON, BACKTRACKING, BLOCK, CHECKED_FROM, CONSTANT, CORE_MAGIC, CORE_START, FLAG, FORMAT_MAJOR,
     HAS_BIG_INTEGER, HEADER, IDENTIFIER, IDENTITY_KEY, NO_RANK, Operator, PLAIN, REJECT, Rank, Row, Run, SAME_AS,
@@ -354,6 +354,7 @@ impl Check<'_> {
             };
             match () {
                 () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
+                () if row.label() != Label::of(view.bytes(row.name)) => Some("its numbers are not its name's"),
                 () if !argument_exists => Some("what it is derived from does not exist"),
                 () => None,
             }

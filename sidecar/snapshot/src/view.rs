@@ -1,6 +1,6 @@
 //! A snapshot's tables, borrowed from its bytes for the time of one request.
 
-use crate::hash::{Fingerprint, bucket};
+use crate::hash::{Fingerprint, Label};
 use crate::layout::{
     Answer, BigInteger, Block, CORE_START, Column, Context, Feature, FeatureId, Find, HEADER, Instruction, Joint, Key,
     Listed, Literal, Mark, Member, Modulus, Origin, Pattern, Rank, Ranked, Run, SECTIONS, Section, Segment, Share,
@@ -54,7 +54,7 @@ tables! {
     ranks: Ranks of Rank, 2;
     ranked: Ranked of Ranked, 24;
     code: Code of Instruction, 40;
-    slots: Slots of Slot, 16;
+    slots: Slots of Slot, 32;
     trait_names: TraitNames of Word, 4;
     derived: Derived of Word, 4;
     big_integers: BigIntegers of BigInteger, 12;
@@ -130,21 +130,34 @@ impl<'a> View<'a> {
 
     /// The feature of this name.
     pub(crate) fn feature_named(&self, name: &[u8]) -> Option<u32> {
-        self.probe(self.feature_names(), name, |index| self.features().get(index).map(|feature| feature.name))
+        let is = |index| Some(self.bytes(self.features().get(index)?.name) == name);
+        Self::probe(self.feature_names(), Label::of(name), is)
     }
 
     /// The slot of this name.
+    #[inline(always)]
     pub(crate) fn slot_named(&self, name: &[u8]) -> Option<u32> {
-        self.probe(self.trait_names(), name, |index| self.slots().get(index).map(|slot| slot.name))
+        if name.len() > Label::WHOLE {
+            return self.slot_of_long_name(name);
+        }
+        let label = Label::of(name);
+        Self::probe(self.trait_names(), label, |index| Some(self.slots().get(index)?.label() == label))
+    }
+
+    #[cold]
+    fn slot_of_long_name(self, name: &[u8]) -> Option<u32> {
+        let is = |index| Some(self.bytes(self.slots().get(index)?.name) == name);
+        Self::probe(self.trait_names(), Label::of(name), is)
     }
 
     /// Linear probing. A table that is full of other names ends after one round.
-    fn probe(&self, table: Table<'a, Word, 4>, name: &[u8], name_of: impl Fn(u32) -> Option<Span>) -> Option<u32> {
-        let mask = u32::try_from(table.len()).ok()?.checked_sub(1)?;
-        let start = bucket(name);
-        for step in 0..=mask {
-            let index = table.get(start.wrapping_add(step) & mask)?.word.checked_sub(1)?;
-            if self.bytes(name_of(index)?) == name {
+    #[inline(always)]
+    fn probe(table: Table<'a, Word, 4>, label: Label, is: impl Fn(u32) -> Option<bool>) -> Option<u32> {
+        let size = u32::try_from(table.len()).ok()?;
+        let start = label.bucket();
+        for step in 0..size {
+            let index = table.get(start.wrapping_add(step) & (size - 1))?.word.checked_sub(1)?;
+            if is(index)? {
                 return Some(index);
             }
         }

@@ -9,7 +9,7 @@ use super::conjuncts::Taking;
 use super::index::{self, Asked, Index};
 use super::ranks::{Overrides, Place, Runs};
 use super::{WriteError, head};
-use crate::hash::{Fingerprint, bucket, digest_of};
+use crate::hash::{Fingerprint, Label, digest_of};
 use crate::layout::{
     ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER,
     HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction, Key, Literal,
@@ -361,7 +361,7 @@ impl Builder {
     /// The slots, those that are derived from something else than a trait, and the constants among them.
     fn slots(&mut self, environment: &Environment) -> Result<[Vec<u8>; 3], WriteError> {
         let (mut slots, mut derived, mut literals) =
-            (Rows::<Slot, 16>::default(), Rows::<Word, 4>::default(), Rows::<Literal, 8>::default());
+            (Rows::<Slot, 32>::default(), Rows::<Word, 4>::default(), Rows::<Literal, 8>::default());
         for property in &environment.properties {
             let (derivation, argument) = match &property.derivation {
                 Derivation::Plain => (PLAIN, 0),
@@ -373,11 +373,10 @@ impl Builder {
                 }
                 Derivation::Flag { feature, field } => (FLAG, offset(*feature)? | (*field as u32) << 24),
             };
-            let index = slots.push(&Slot {
-                name: self.blob.intern(property.name.as_deref().unwrap_or_default().as_bytes())?,
-                derivation,
-                argument,
-            })?;
+            let name = property.name.as_deref().unwrap_or_default().as_bytes();
+            let Label { first, last, .. } = Label::of(name);
+            let name = self.blob.intern(name)?;
+            let index = slots.push(&Slot { name, derivation, argument, first, last })?;
             if derivation != PLAIN {
                 derived.push(&Word { word: index })?;
             }
@@ -435,7 +434,7 @@ fn names<'a>(names: impl ExactSizeIterator<Item = Option<&'a [u8]>>) -> Vec<u8> 
     let mut buckets = vec![0_u32; size];
     for (index, name) in names.enumerate() {
         let Some(name) = name else { continue };
-        let mut at = bucket(name) as usize;
+        let mut at = Label::of(name).bucket() as usize;
         while let Some(place) = buckets.get_mut(at & (size - 1)) {
             if *place == 0 {
                 *place = index as u32 + 1; // counts were checked against u16

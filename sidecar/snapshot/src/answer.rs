@@ -1,11 +1,11 @@
 //! What a feature is for a subject, and Flagsmith's way of writing it: pieces that were prepared, joined.
 
-use crate::choose::is_rank;
+use crate::choose::Owner;
 use crate::evaluation::{Evaluation, Winner};
 use crate::hash::digest_of;
 use crate::layout::{
-    Context, ENABLED, END, Feature, HIDE_DISABLED, LENGTH_MASK, SERVER_ONLY, Span, TARGETED, Table, UNSERVED, Variant,
-    Word, state,
+    Context, ENABLED, END, Edge, Feature, HIDE_DISABLED, LENGTH_MASK, Run, SERVER_ONLY, Span, TARGETED, Table,
+    UNSERVED, Variant, Word, state,
 };
 use crate::percentage::percentage;
 use crate::role::Role;
@@ -182,35 +182,48 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
         Span { start, length: bound(to).saturating_sub(start) }
     };
     out.push(b'[');
-    let (features, ranked) = (view.features(), view.ranked());
+    let (runs, edges) = (view.runs(), view.edges());
     let mut run = Span::default();
     let mut from = 0;
-    for (first, winners) in subject.choice.touched() {
+    for (first, length, owner) in subject.choice.owned() {
         if from < first {
             join(&mut run, defaults(from, first), view.blob, out);
         }
-        from = first + winners.len() as u32;
-        let touched = features.range(first, winners.len() as u32);
-        for ((feature, winner), number) in touched.iter().zip(winners).zip(first..) {
-            // Most are decided by a segment, and whole: then nothing is asked but where they are.
-            let ranked = ranked.get(feature.ranked.wrapping_add(u32::from(*winner))).unwrap_or_default();
-            let is_whole = is_rank(*winner) && ranked.object.length != 0 && visibility.sees_always(&feature);
-            digest = digest.wrapping_add(if is_whole {
-                join(&mut run, ranked.object, view.blob, out);
-                ranked.difference
-            } else {
-                append(std::mem::take(&mut run), view.blob, out);
-                write_outcome(evaluation, subject, visibility, number, out)
-            });
+        from = first + length;
+        let whole = match owner {
+            Owner::Nobody => Some((defaults(first, from), 0)),
+            Owner::Run(number) => runs.get(number).and_then(|run| run.part(edges, first, length)),
+            Owner::Asked => None,
+        };
+        if let Some((objects, difference)) = whole {
+            join(&mut run, objects, view.blob, out);
+            digest = digest.wrapping_add(difference);
+            continue;
+        }
+        append(std::mem::take(&mut run), view.blob, out);
+        for number in first..from {
+            digest = digest.wrapping_add(write_outcome(evaluation, subject, visibility, number, out));
         }
     }
-    join(&mut run, defaults(from, features.len() as u32), view.blob, out);
+    join(&mut run, defaults(from, view.features().len() as u32), view.blob, out);
     append(run, view.blob, out);
     match out.last_mut() {
         Some(last) if *last == b',' => *last = b']',
         _ => out.push(b']'),
     }
     digest
+}
+
+impl Run {
+    /// The objects of some features in it, and by how much their digests differ from those of the defaults. `None` where
+    /// they are not known.
+    #[inline(always)]
+    fn part(&self, edges: Table<'_, Edge, 12>, first: u32, length: u32) -> Option<(Span, u64)> {
+        let row = self.edges.checked_add(first.checked_sub(self.feature)?)?;
+        let (start, end) = (edges.get(row)?, edges.get(row.checked_add(length)?)?);
+        let objects = Span { start: start.at, length: end.at.saturating_sub(start.at) };
+        Some((objects, end.difference.wrapping_sub(start.difference)))
+    }
 }
 
 /// Appends a flag that is not there in one piece, or may be hidden, if the role sees it; by how much its digest differs.
@@ -305,12 +318,6 @@ pub(crate) struct Visibility {
 }
 
 impl Visibility {
-    /// Also where it is disabled?
-    #[inline(always)]
-    fn sees_always(self, feature: &Feature) -> bool {
-        feature.flags & self.hidden == 0 && !self.hides_disabled
-    }
-
     pub(crate) fn sees(self, feature: &Feature, enabled: bool) -> bool {
         feature.flags & self.hidden == 0 && (enabled || !self.hides_disabled)
     }

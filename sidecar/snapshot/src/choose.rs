@@ -15,10 +15,26 @@ pub(crate) struct Choice {
     touched: Vec<u64>,
     /// By feature: the rank of a segment, [`NO_RANK`], or [`INDIVIDUAL`].
     winners: Vec<u16>,
+    /// By feature: the row of the run that the rank is of, [`NOBODY`], or [`ASKED`].
+    owners: Vec<u16>,
 }
 
 /// The identity has its own. No segment has this rank.
 const INDIVIDUAL: u16 = RANKS as u16;
+/// Nothing overrides it.
+const NOBODY: u16 = u16::MAX;
+/// What it is has to be asked: it is no matter of runs alone, or the run is beyond those that have a number.
+const ASKED: u16 = u16::MAX - 1;
+
+/// What decides features in a row.
+pub(crate) enum Owner {
+    /// They are what they are by default.
+    Nobody,
+    /// This row of `Runs`.
+    Run(u32),
+    /// Each is to be asked for.
+    Asked,
+}
 
 impl Choice {
     fn clear(&mut self, features: usize) {
@@ -26,6 +42,8 @@ impl Choice {
         self.touched.resize(features.div_ceil(64), 0);
         self.winners.clear();
         self.winners.resize(features, NO_RANK);
+        self.owners.clear();
+        self.owners.resize(features, NOBODY);
     }
 
     /// These features may differ from their defaults.
@@ -49,25 +67,57 @@ impl Choice {
                 Winner::Segment(rank) => rank,
                 Winner::Individual(_) => INDIVIDUAL,
             };
+            self.ask(feature);
+        }
+    }
+
+    /// What this is will be asked, unless a segment decides it.
+    fn ask(&mut self, feature: u32) {
+        if let Some(place) = self.owners.get_mut(feature as usize) {
+            *place = ASKED;
             self.touch(feature, 1);
         }
     }
 
-    /// The overrides of a segment count where they are stronger than what was found so far: one comparison for several
+    /// The overrides of a run count where they are stronger than what was found so far: one comparison for several
     /// features at once, as processors have it.
     #[inline(always)]
-    fn propose(&mut self, first: u32, ranks: Table<'_, Rank, 2>) {
-        let start = first as usize;
-        if let Some(held) = self.winners.get_mut(start..start.saturating_add(ranks.len())) {
-            for (held, Rank { rank }) in held.iter_mut().zip(ranks.iter()) {
+    fn propose(&mut self, number: u32, first: u32, ranks: Table<'_, Rank, 2>) {
+        let number = u16::try_from(number).map_or(ASKED, |number| number.min(ASKED));
+        let places = first as usize..(first as usize).saturating_add(ranks.len());
+        if let (Some(held), Some(owners)) = (self.winners.get_mut(places.clone()), self.owners.get_mut(places)) {
+            for ((held, owner), Rank { rank }) in held.iter_mut().zip(owners).zip(ranks.iter()) {
+                *owner = if rank < *held { number } else { *owner };
                 *held = rank.min(*held);
             }
             self.touch(first, ranks.len() as u32);
         }
     }
 
-    /// The features whose answers may differ from the default, as runs: the first of each, and what was chosen.
-    pub(crate) fn touched(&self) -> impl Iterator<Item = (u32, &[u16])> {
+    /// The features whose answers may differ from the default, as runs with one owner: the first, how many, and who.
+    pub(crate) fn owned(&self) -> impl Iterator<Item = (u32, u32, Owner)> {
+        self.touched().flat_map(|(mut first, mut owners)| {
+            std::iter::from_fn(move || {
+                let owner = *owners.first()?;
+                let length = owners.iter().position(|other| *other != owner).unwrap_or(owners.len());
+                owners = owners.get(length..).unwrap_or_default();
+                let start = first;
+                first += length as u32;
+                Some((
+                    start,
+                    length as u32,
+                    match owner {
+                        NOBODY => Owner::Nobody,
+                        ASKED => Owner::Asked,
+                        run => Owner::Run(u32::from(run)),
+                    },
+                ))
+            })
+        })
+    }
+
+    /// The features that were touched, as runs: the first of each, and the owners.
+    fn touched(&self) -> impl Iterator<Item = (u32, &[u16])> {
         (0_u32..).step_by(64).zip(&self.touched).flat_map(move |(first, word)| {
             let mut left = *word;
             std::iter::from_fn(move || {
@@ -75,16 +125,10 @@ impl Choice {
                 let length = (left >> start).trailing_ones();
                 left &= u64::MAX.checked_shl(start + length).unwrap_or(0);
                 let run = (first + start) as usize;
-                Some((first + start, self.winners.get(run..run + length as usize).unwrap_or_default()))
+                Some((first + start, self.owners.get(run..run + length as usize).unwrap_or_default()))
             })
         })
     }
-}
-
-/// Is what was chosen the override of a segment, by its rank?
-#[inline(always)]
-pub(crate) fn is_rank(winner: u16) -> bool {
-    winner < INDIVIDUAL
 }
 
 impl Evaluation<'_> {
@@ -94,7 +138,7 @@ impl Evaluation<'_> {
         subject.choice.clear(view.features().len());
         if subject.identified {
             for feature in view.split_features().iter() {
-                subject.choice.touch(feature.word, 1);
+                subject.choice.ask(feature.word);
             }
         }
         let (segments, runs, ranks) = (view.segments(), view.runs(), view.ranks());
@@ -108,8 +152,9 @@ impl Evaluation<'_> {
                 let Some(segment) = segments.get(number).filter(|segment| self.includes(subject, segment)) else {
                     continue;
                 };
-                for Run { feature, ranks: own } in runs.range(segment.runs, segment.runs_length).iter() {
-                    subject.choice.propose(feature, ranks.range(own.start, own.length));
+                let own = runs.range(segment.runs, segment.runs_length).iter();
+                for (number, Run { feature, ranks: own, .. }) in (segment.runs..).zip(own) {
+                    subject.choice.propose(number, feature, ranks.range(own.start, own.length));
                 }
             }
         }

@@ -92,7 +92,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// The segments that override a feature, strongest first.
-    pub(crate) fn ranked(&self, feature: &Feature) -> Table<'a, Ranked, 24> {
+    pub(crate) fn ranked(&self, feature: &Feature) -> Table<'a, Ranked, 8> {
         self.view.ranked().range(feature.ranked, feature.ranked_length)
     }
 

@@ -47,6 +47,7 @@ pub(crate) enum Section {
     Wants,
     Runs,
     Ranks,
+    Edges,
     Ranked,
     Code,
     Slots,
@@ -323,11 +324,24 @@ pub(crate) const IDENTITY_FREE: u32 = 1;
 
 row!(
     /// Features in a row that a segment overrides, if not every one of them.
-    Run, 12, {
+    Run, 16, {
         /// The first of them.
         feature: u32,
         /// A rank for each, in `Ranks`.
         ranks: span,
+        /// The first row in `Edges`, of which there is one more than features; or [`NO_EDGES`].
+        edges: u32,
+    }
+);
+/// Some of the features have variants or are not for everybody: their objects are not known.
+pub(crate) const NO_EDGES: u32 = u32::MAX;
+row!(
+    /// Where the object of a run's feature begins, and the one before it ends.
+    Edge, 12, {
+        /// In the blob. An object has a comma behind it; that of a feature that is hidden is empty.
+        at: u32,
+        /// By how much the digests of all features before it differ from those of their defaults.
+        difference: u64,
     }
 );
 row!(
@@ -340,14 +354,7 @@ pub(crate) const NO_RANK: u16 = u16::MAX;
 pub(crate) const RANKS: usize = NO_RANK as usize - 1;
 row!(
     /// The overrides of one feature, strongest first.
-    Ranked, 24, {
-        segment: u32,
-        context: u32,
-        /// Flagsmith's whole object, and a comma; empty where it has variants.
-        object: span,
-        /// The digest of the context less that of the feature's default.
-        difference: u64,
-    }
+    Ranked, 8, { segment: u32, context: u32 }
 );
 row!(
     /// One condition, and where to go on. What it compares with stands in the row: most conditions read nothing else.

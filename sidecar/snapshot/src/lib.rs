@@ -78,9 +78,10 @@
 //! | joints | 32 | up to 64 patterns as one automaton, a bit each: offset and length in *programs*, first and number of rows in *finds* and in *wants*, those that are looked for in numbers, too (8) |
 //! | finds | 16 | by state: the patterns that are found when it is reached (8), and when the text ends in it (8) |
 //! | wants | 32 | what a segment wants: any of these patterns to be found (8), or any of these not to be (8), its bit (8), 1 if it wants neither of it (8) |
-//! | runs | 12 | features in a row that a segment overrides: the first of them, first and number of rows in *ranks* |
+//! | runs | 16 | features in a row that a segment overrides: the first of them, first and number of rows in *ranks*, first row in *edges* or 2³²−1 |
 //! | ranks | 2 | the rank of the segment's override among those of the feature; 2¹⁶−1: there is none |
-//! | ranked | 24 | the overrides of one feature, strongest first: segment, context, Flagsmith's whole object with a comma (span; empty where there are variants; those of one segment follow each other), and by how much its digest differs from the default's (8) |
+//! | edges | 12 | one more than there are ranks in the run: where in the blob Flagsmith's object of the feature begins, which is where that before it ends (with a comma; empty: the feature is hidden), and by how much the digests of the features before it differ from those of their defaults (8). A run in which features have variants or are not for every key has none |
+//! | ranked | 8 | the overrides of one feature, strongest first: segment, context |
 //! | code | 40 | operator (1), flags (1), slot (2), next if true, next if false, operand, left (8), right (8), text (span) |
 //! | slots | 32 | name of the trait, derivation, argument, first and last number of the name's *label* (8 each) |
 //! | trait names | 4 | a hash table from names to slots |

@@ -7,8 +7,8 @@ use crate::backtrack;
 use crate::hash::{Fingerprint, Label, checksum};
 use crate::layout::{
     ACCEPT, AUTOMATON, BACKTRACKING, BLOCK, CHECKED_FROM, CONSTANT, CORE_MAGIC, CORE_START, FLAG, FORMAT_MAJOR,
-    HAS_BIG_INTEGER, HEADER, IDENTIFIER, IDENTITY_KEY, NO_RANK, Operator, PLAIN, REJECT, Rank, Row, Run, SAME_AS,
-    SECTIONS, SUPPORTED_FEATURES, Span, Table, Word,
+    HAS_BIG_INTEGER, HEADER, IDENTIFIER, IDENTITY_KEY, NO_EDGES, NO_RANK, Operator, PLAIN, REJECT, Rank, Row, Run,
+    SAME_AS, SECTIONS, SUPPORTED_FEATURES, Span, Table, Word,
 };
 use crate::overrides::Overrides;
 use crate::view::{View, place, places};
@@ -180,10 +180,9 @@ impl Check<'_> {
             (![row.value, row.key, row.weight].iter().all(|span| check.is_text(*span)))
                 .then_some("a text is outside or no UTF-8")
         })?;
-        self.each("ranked", view.ranked(), |check, _, row| match () {
+        self.each("ranked", view.ranked(), |_, _, row| match () {
             () if row.segment as usize >= view.segments().len() => Some("its segment does not exist"),
             () if row.context as usize >= view.contexts().len() => Some("its context does not exist"),
-            () if !check.is_text(row.object) => Some("its value is outside or no UTF-8"),
             () => None,
         })?;
         self.each("feature id", view.feature_ids(), |_, _, row| {
@@ -269,11 +268,24 @@ impl Check<'_> {
                 () => None,
             }
         })?;
-        // Ranks follow each other, too.
-        let end = Cell::new(0);
-        self.each("run", view.runs(), |_, _, Run { feature, ranks }| {
+        // Ranks and edges follow each other, too.
+        let (end, last) = (Cell::new(0), Cell::new(0));
+        self.each("run", view.runs(), |check, _, Run { feature, ranks, edges }| {
             let follows = ranks.start == end.get() && view.ranks().has(ranks.start, ranks.length);
             end.set(ranks.start.saturating_add(ranks.length));
+            if edges != NO_EDGES {
+                let count = ranks.length.saturating_add(1);
+                let follows = edges == last.get() && view.edges().has(edges, count);
+                last.set(edges.saturating_add(count));
+                let mut starts = view.edges().range(edges, count).iter().map(|edge| edge.at).peekable();
+                let mut holds = follows;
+                while let (true, Some(start), Some(end)) = (holds, starts.next(), starts.peek()) {
+                    holds = end.checked_sub(start).is_some_and(|length| check.is_text(Span { start, length }));
+                }
+                if !holds {
+                    return Some("its objects are outside, no UTF-8, or another's");
+                }
+            }
             if !follows || !view.features().has(feature, ranks.length) {
                 return Some("its ranks or its features do not exist, or are another's");
             }

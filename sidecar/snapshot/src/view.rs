@@ -2,8 +2,8 @@
 
 use crate::hash::{Fingerprint, Label};
 use crate::layout::{
-    Answer, BigInteger, Block, CORE_START, Column, Context, Feature, FeatureId, Find, HEADER, Instruction, Joint, Key,
-    Listed, Literal, Mark, Member, Modulus, Origin, Pattern, Rank, Ranked, Run, SECTIONS, Section, Segment, Share,
+    Answer, BigInteger, Block, CORE_START, Column, Context, Edge, Feature, FeatureId, Find, HEADER, Instruction, Joint,
+    Key, Listed, Literal, Mark, Member, Modulus, Origin, Pattern, Rank, Ranked, Run, SECTIONS, Section, Segment, Share,
     Slot, Span, Split, Table, Variant, Want, Word,
 };
 
@@ -50,9 +50,10 @@ tables! {
     joints: Joints of Joint, 32;
     finds: Finds of Find, 16;
     wants: Wants of Want, 32;
-    runs: Runs of Run, 12;
+    runs: Runs of Run, 16;
     ranks: Ranks of Rank, 2;
-    ranked: Ranked of Ranked, 24;
+    edges: Edges of Edge, 12;
+    ranked: Ranked of Ranked, 8;
     code: Code of Instruction, 40;
     slots: Slots of Slot, 32;
     trait_names: TraitNames of Word, 4;

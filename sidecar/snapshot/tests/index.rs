@@ -3,28 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod random;
+
+use random::Random;
 use remora_snapshot::model::{
     Comparand, Comparison, Condition, Context, Derivation, Environment, Feature, Junction, Override, Pattern, Property,
     Rule, Segment, Test,
 };
 use remora_snapshot::{Decision, Snapshot, Subject, TraitValue, automaton, write};
-
-/// Numbers that are not random (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % limit as u64) as usize
-    }
-
-    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())].clone()
-    }
-}
 
 const PROPERTIES: usize = 4;
 /// Two blocks, and a third that is not full.

@@ -7,7 +7,8 @@ use super::blob::{Blob, offset};
 use super::code::{self, Operands};
 use super::conjuncts::Taking;
 use super::index::{self, Asked, Index};
-use super::ranks::{Overrides, Place, Runs};
+use super::ranks::{Overrides, Place};
+use super::runs::Runs;
 use super::{WriteError, head};
 use crate::hash::{Fingerprint, Label, digest_of};
 use crate::layout::{
@@ -76,8 +77,8 @@ impl Tables {
         };
 
         let overrides = Overrides::of(&environment.segments, environment.features.len());
-        let objects = builder.objects(environment)?;
-        let mut ranked = Rows::<Ranked, 24>::default();
+        let runs = Runs::of(environment, &overrides, &mut builder.blob)?;
+        let mut ranked = Rows::<Ranked, 8>::default();
         let mut features = Rows::<Feature, 56>::default();
         let individual: HashSet<i64> = environment
             .identity_overrides
@@ -87,7 +88,7 @@ impl Tables {
             .collect();
         for (feature, own) in environment.features.iter().zip(&overrides.by_feature) {
             let targeted = !own.is_empty() || individual.contains(&feature.id);
-            let row = builder.feature(environment, feature, own, &objects, targeted, &mut ranked)?;
+            let row = builder.feature(environment, feature, own, &runs, targeted, &mut ranked)?;
             features.push(&row)?;
         }
         put(Section::Features, features.bytes);
@@ -97,7 +98,7 @@ impl Tables {
         put(Section::FeatureIds, feature_ids(&environment.features)?);
 
         let mut operands = Operands::default();
-        let ([segments, code], runs, index) = builder.segments(environment, &overrides, fingerprint, &mut operands)?;
+        let ([segments, code], index) = builder.segments(environment, &runs, fingerprint, &mut operands)?;
         put(Section::Segments, segments);
         put(Section::Blocks, index.blocks);
         put(Section::Columns, index.columns);
@@ -110,6 +111,7 @@ impl Tables {
         put(Section::Wants, index.wants);
         put(Section::Runs, runs.rows);
         put(Section::Ranks, runs.ranks);
+        put(Section::Edges, runs.edges);
         put(Section::Code, code);
         put(Section::BigIntegers, operands.big_integers);
         put(Section::Members, operands.members);
@@ -201,26 +203,8 @@ impl Tables {
 }
 
 impl Builder {
-    /// The objects of each segment, in the order of the features, so that what it decides of neighbours is one run of
-    /// bytes. Where there are variants, an object is not known.
-    fn objects(&mut self, environment: &Environment) -> Result<Vec<Vec<Span>>, WriteError> {
-        let mut objects = Vec::new();
-        for segment in &environment.segments {
-            let mut spans = vec![Span::default(); segment.overrides.len()];
-            let mut order: Vec<_> = segment.overrides.iter().zip(&mut spans).collect();
-            order.sort_by_key(|(own, _)| own.feature);
-            for (own, span) in order {
-                if let (Some(feature), None) = (environment.features.get(own.feature), &own.context.split) {
-                    *span = self.blob.append(&[flagsmith_head(feature), flagsmith_tail(&own.context)].concat())?;
-                }
-            }
-            objects.push(spans);
-        }
-        Ok(objects)
-    }
-
-    /// Adds a context, whose tail may be there as the end of an object; its row, and where that is.
-    fn context(&mut self, feature: i64, context: &model::Context, object: Span) -> Result<(u32, Context), WriteError> {
+    /// Adds a context, whose tail may be there as the end of an object; where its row is.
+    fn context(&mut self, feature: i64, context: &model::Context, object: Span) -> Result<u32, WriteError> {
         let digest = |value: &str| digest_of(feature, context.enabled, value.as_bytes());
         let tail = flagsmith_tail(context);
         let head = (object.length as usize).checked_sub(tail.len());
@@ -255,8 +239,12 @@ impl Builder {
                 self.splits.push(&row)? + 1
             }
         };
-        let row = Context { tail, split, enabled: u32::from(context.enabled), digest: digest(&context.value) };
-        Ok((self.contexts.push(&row)?, row))
+        self.contexts.push(&Context {
+            tail,
+            split,
+            enabled: u32::from(context.enabled),
+            digest: digest(&context.value),
+        })
     }
 
     fn feature(
@@ -264,29 +252,22 @@ impl Builder {
         environment: &Environment,
         feature: &model::Feature,
         own: &[Place],
-        objects: &[Vec<Span>],
+        runs: &Runs,
         targeted: bool,
-        ranked: &mut Rows<Ranked, 24>,
+        ranked: &mut Rows<Ranked, 8>,
     ) -> Result<Feature, WriteError> {
         if own.len() > RANKS {
             let (count, limit) = (own.len(), RANKS);
             return Err(WriteError::TooMany { what: "segment overrides of one feature", count, limit });
         }
-        let (context, default) = self.context(feature.id, &feature.default, Span::default())?;
+        let context = self.context(feature.id, &feature.default, Span::default())?;
         let first = ranked.next()?;
         for place in own {
             if let Some(content) =
                 environment.segments.get(place.segment).and_then(|segment| segment.overrides.get(place.position))
             {
-                let object = objects.get(place.segment).and_then(|spans| spans.get(place.position)).copied();
-                let object = object.unwrap_or_default();
-                let (context, row) = self.context(feature.id, &content.context, object)?;
-                ranked.push(&Ranked {
-                    segment: offset(place.segment)?,
-                    context,
-                    object,
-                    difference: row.digest.wrapping_sub(default.digest),
-                })?;
+                let context = self.context(feature.id, &content.context, runs.object(*place))?;
+                ranked.push(&Ranked { segment: offset(place.segment)?, context })?;
             }
         }
         let mut flags = 0;
@@ -312,18 +293,17 @@ impl Builder {
     fn segments(
         &mut self,
         environment: &Environment,
-        overrides: &Overrides,
+        runs: &Runs,
         fingerprint: Fingerprint,
         operands: &mut Operands,
-    ) -> Result<([Vec<u8>; 2], Runs, Index), WriteError> {
+    ) -> Result<([Vec<u8>; 2], Index), WriteError> {
         let reads_flag = |condition: &model::Condition| {
             environment
                 .properties
                 .get(condition.property)
                 .is_some_and(|property| matches!(property.derivation, Derivation::Flag { .. }))
         };
-        let (mut segments, mut runs, mut code) = (Rows::<Segment, 28>::default(), Runs::default(), Vec::new());
-        let by_segment = overrides.by_segment(environment.segments.len());
+        let (mut segments, mut code) = (Rows::<Segment, 28>::default(), Vec::new());
         let (mut asked, mut rest) = (Vec::new(), Vec::new());
         for segment in &environment.segments {
             // Reading a flag can have an effect, so nothing is taken out of what does.
@@ -341,21 +321,20 @@ impl Builder {
                 rules.push(rule);
             }
         }
-        for ((segment, own), rules) in environment.segments.iter().zip(&by_segment).zip(&rest) {
+        for ((segment, runs), rules) in environment.segments.iter().zip(&runs.by_segment).zip(&rest) {
             let entry = code::write(&segment.id, rules, &reads_flag, fingerprint, operands, &mut self.blob, &mut code)?;
-            let (first, length) = runs.add(own)?;
             let row = Segment {
                 name: self.blob.intern(segment.name.as_bytes())?,
                 entry,
-                runs: first,
-                runs_length: length,
+                runs: runs.start,
+                runs_length: runs.length,
                 flags: if segment.identity_free { IDENTITY_FREE } else { 0 },
                 id: segment.id.parse().unwrap_or(0),
             };
             segments.push(&row)?;
         }
         let code = code.iter().flat_map(Instruction::encode).collect();
-        Ok(([segments.bytes, code], runs, index))
+        Ok(([segments.bytes, code], index))
     }
 
     /// The slots, those that are derived from something else than a trait, and the constants among them.

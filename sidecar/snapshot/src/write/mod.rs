@@ -10,6 +10,7 @@ mod index;
 mod joint;
 mod overrides;
 mod ranks;
+mod runs;
 
 pub(crate) use overrides::leading;
 

@@ -1,0 +1,121 @@
+//! What segments override, in runs of features: how strong it is, and what is written where it wins.
+
+use std::collections::HashMap;
+
+use super::WriteError;
+use super::answers::{flagsmith_head, flagsmith_tail};
+use super::blob::{Blob, offset};
+use super::ranks::{Overrides, Place, Strongest};
+use crate::hash::digest_of;
+use crate::layout::{Edge, NO_EDGES, NO_RANK, Rank, Row, Run, Span};
+use crate::model::{Context, Environment, Feature};
+
+/// So many features in a row that a segment does not override do not end a run: they take no more room than the row of
+/// another one, and its last edge.
+const GAP: u32 = 2;
+
+/// The overrides of the segments, one after another.
+#[derive(Default)]
+pub(super) struct Runs {
+    pub(super) rows: Vec<u8>,
+    pub(super) ranks: Vec<u8>,
+    pub(super) edges: Vec<u8>,
+    /// The rows of each segment.
+    pub(super) by_segment: Vec<Span>,
+    objects: HashMap<Place, Span>,
+}
+
+/// An override whose object is known, whoever asks.
+struct Whole {
+    /// With a comma; empty where the feature is hidden.
+    object: Vec<u8>,
+    /// The digest less that of the feature's default.
+    difference: u64,
+}
+
+/// An override as a part of a run.
+struct Part {
+    strongest: Strongest,
+    whole: Option<Whole>,
+}
+
+impl Runs {
+    pub(super) fn of(environment: &Environment, overrides: &Overrides, blob: &mut Blob) -> Result<Self, WriteError> {
+        let mut runs = Self::default();
+        let by_segment = overrides.by_segment(environment.segments.len());
+        for ((number, segment), own) in environment.segments.iter().enumerate().zip(by_segment) {
+            let part = |strongest: Strongest| {
+                let feature = environment.features.get(strongest.feature as usize)?;
+                let context = &segment.overrides.get(strongest.position)?.context;
+                Some(Part { strongest, whole: Whole::of(feature, context, environment.hide_disabled) })
+            };
+            let parts: Vec<Part> = own.into_iter().filter_map(part).collect();
+            let start = runs.rows.len() / Run::SIZE;
+            for run in parts.chunk_by(|one, next| {
+                next.strongest.feature - one.strongest.feature <= GAP + 1 && one.whole.is_some() == next.whole.is_some()
+            }) {
+                runs.add(number, run, blob)?;
+            }
+            let length = runs.rows.len() / Run::SIZE - start;
+            runs.by_segment.push(Span { start: offset(start)?, length: offset(length)? });
+        }
+        Ok(runs)
+    }
+
+    /// The object of an override, where it is known; otherwise empty.
+    pub(super) fn object(&self, place: Place) -> Span {
+        self.objects.get(&place).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, segment: usize, run: &[Part], blob: &mut Blob) -> Result<(), WriteError> {
+        let Some(first) = run.first() else { return Ok(()) };
+        let feature = first.strongest.feature;
+        let start = offset(self.ranks.len() / Rank::SIZE)?;
+        let edges = if first.whole.is_some() { offset(self.edges.len() / Edge::SIZE)? } else { NO_EDGES };
+        let mut edge = Edge { at: offset(blob.bytes.len())?, difference: 0 };
+        let mut next = feature;
+        for Part { strongest, whole } in run {
+            let rank = |rank| Rank { rank }.encode();
+            for _ in next..strongest.feature {
+                self.ranks.extend(rank(NO_RANK));
+                self.edges.extend(whole.iter().flat_map(|_| edge.encode()));
+            }
+            self.ranks.extend(rank(strongest.rank));
+            next = strongest.feature + 1;
+            if let Some(Whole { object, difference }) = whole {
+                self.edges.extend(edge.encode());
+                let object = blob.append(object)?;
+                let difference = edge.difference.wrapping_add(*difference);
+                edge = Edge { at: object.start + object.length, difference };
+                self.objects.insert(Place { segment, position: strongest.position }, object);
+            }
+        }
+        if edges != NO_EDGES {
+            self.edges.extend(edge.encode());
+        }
+        let ranks = Span { start, length: next - feature };
+        self.rows.extend(Run { feature, ranks, edges }.encode());
+        Ok(())
+    }
+}
+
+impl Whole {
+    /// Nothing is known where there are variants, or where not everybody may see the feature.
+    fn of(feature: &Feature, context: &Context, hides_disabled: bool) -> Option<Self> {
+        if context.split.is_some() || feature.server_only || !feature.served {
+            return None;
+        }
+        let shows = |context: &Context| context.enabled || !hides_disabled;
+        let digest = |context: &Context| match shows(context) {
+            true => digest_of(feature.id, context.enabled, context.value.as_bytes()),
+            false => 0,
+        };
+        Some(Self {
+            object: match shows(context) {
+                true => [flagsmith_head(feature), flagsmith_tail(context)].concat(),
+                false => Vec::new(),
+            },
+            difference: digest(context).wrapping_sub(digest(&feature.default)),
+        })
+    }
+}

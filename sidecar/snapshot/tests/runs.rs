@@ -1,0 +1,108 @@
+//! What is written in runs is what is written one by one: the array of all flags has what each flag is when it alone is
+//! asked for, which reads no runs.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod random;
+
+use random::Random;
+use remora_snapshot::model::{
+    Condition, Context, Derivation, DisabledFlags, Environment, Feature, IdentityFlag, IdentityOverride, Junction,
+    Ofrep, Override, Property, Rule, Segment, Split, Test, Variant,
+};
+use remora_snapshot::{OfrepFlag, Role, Snapshot, Subject, TraitValue, write};
+
+/// More than a word of bits, and than a vector of ranks.
+const FEATURES: usize = 90;
+const SEGMENTS: usize = 9;
+const ME: &str = "somebody";
+
+fn context(random: &mut Random, may_split: bool) -> Context {
+    let value = |random: &mut Random| random.below(1_000_000).to_string();
+    let split = (may_split && random.below(8) == 0).then(|| Split {
+        seed: random.below(100).to_string(),
+        variants: vec![Variant { weight: 40.0, weight_text: "40".to_owned(), value: value(random), key: None }],
+    });
+    Context { enabled: random.below(3) > 0, value: value(random), split }
+}
+
+/// Who has the trait that is named after a segment belongs to it.
+fn segment(random: &mut Random, number: usize) -> Segment {
+    let condition = Condition { property: number, test: Test::IsSet };
+    let rules = vec![Rule { junction: Junction::All, conditions: vec![condition], rules: Vec::new() }];
+    // Some override everything, some a feature here and there, some a feature twice; some priorities are equal.
+    let step = random.pick(&[1, 1, 2, 4, 12]);
+    let mut overrides = Vec::new();
+    let mut feature = random.below(20);
+    while feature < FEATURES - random.below(20) {
+        let priority = (random.below(5) > 0).then(|| random.below(SEGMENTS) as f64);
+        overrides.push(Override { feature, priority, context: context(random, true) });
+        feature += random.below(step + 1);
+    }
+    Segment { id: number.to_string(), name: number.to_string(), rules, overrides, identity_free: false }
+}
+
+fn environment(random: &mut Random) -> Environment {
+    let mut feature = |number: usize| Feature {
+        id: number as i64,
+        name: format!("f{number}"),
+        kind: "STANDARD".to_owned(),
+        served: random.below(20) > 0,
+        server_only: random.below(20) == 0,
+        default: context(random, true),
+    };
+    let features = (0..FEATURES).map(&mut feature).collect();
+    let property = |number| Property { name: Some(format!("s{number}")), derivation: Derivation::Plain };
+    let own = |feature| IdentityFlag { feature, enabled: true, value: "-7".to_owned() };
+    Environment {
+        client_key: "key".to_owned(),
+        features,
+        segments: (0..SEGMENTS).map(|number| segment(random, number)).collect(),
+        properties: (0..SEGMENTS).map(property).collect(),
+        identity_overrides: vec![IdentityOverride { identifier: ME.to_owned(), flags: [3, 4, 70].map(own).to_vec() }],
+        hide_disabled: random.below(3) == 0,
+        ofrep: Ofrep { disabled_flags: DisabledFlags::Value, ..Ofrep::default() },
+        ..Environment::default()
+    }
+}
+
+/// The flag in Flagsmith's dialect, by what it is in OFREP's.
+fn alone(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, role: Role, number: usize) -> Option<String> {
+    let mut flag = Vec::new();
+    match snapshot.write_ofrep_flag(subject, role, &format!("f{number}"), &mut flag) {
+        OfrepFlag::Written => {}
+        OfrepFlag::Unknown => return None,
+        OfrepFlag::NeedsTargetingKey => panic!("there is an identity"),
+    }
+    let flag = String::from_utf8(flag).unwrap();
+    let enabled = flag.ends_with("\"enabled\":true}}");
+    let value = flag.split_once("\"value\":").unwrap().1.split_once(',').unwrap().0;
+    let head = format!(r#"{{"feature":{{"id":{number},"name":"f{number}","type":"STANDARD"}}"#);
+    Some(format!(r#"{head},"enabled":{enabled},"feature_state_value":{value}}}"#))
+}
+
+#[test]
+fn all_flags_are_what_each_is_alone() {
+    let mut random = Random(11);
+    for round in 0..60 {
+        let written = write(&environment(&mut random), 10_000_000).unwrap();
+        let snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();
+        for person in 0..20 {
+            let mut subject = Subject::default();
+            snapshot.identify(&mut subject, if person == 0 { ME } else { "another" });
+            for number in 0..SEGMENTS {
+                let value = random.pick(&[TraitValue::Null, TraitValue::Null, TraitValue::Bool(true)]);
+                snapshot.set_trait(&mut subject, &format!("s{number}"), value);
+            }
+            for role in [Role::Client, Role::Server] {
+                let mut all = Vec::new();
+                let digest = snapshot.write_flags(&mut subject, role, &mut all);
+                let each: Vec<_> =
+                    (0..FEATURES).filter_map(|number| alone(&snapshot, &mut subject, role, number)).collect();
+                let all = String::from_utf8(all).unwrap();
+                assert_eq!(all, format!("[{}]", each.join(",")), "round {round}, person {person}");
+                assert_eq!(digest, snapshot.write_ofrep_flags(&mut subject, role, &mut Vec::new()));
+            }
+        }
+    }
+}

@@ -42,21 +42,25 @@ fn run(program: &[u8], text: &[u8]) -> Option<bool> {
     Some(state >= accepting)
 }
 
-/// Walks through a text, and shows each state on the way, the first and the last one included. It ends early in the dead
-/// state. None of the states matches.
+/// Walks through a whole text, and shows each matching state on the way, the first and the last one included. It ends
+/// early in the dead state.
 #[inline(always)]
 pub(crate) fn walk(program: &[u8], text: &[u8], mut show: impl FnMut(u32)) -> Option<u32> {
-    let [_, classes, start, _] = header(program)?;
+    let [_, classes, start, accepting] = header(program)?;
     let (class_of, table) = program.get(16..)?.split_first_chunk::<256>()?;
     let table = table.as_chunks::<2>().0;
     let mut state = start;
-    show(state);
+    if state >= accepting {
+        show(state);
+    }
     for byte in text {
         let class = usize::from(*class_of.get(usize::from(*byte))?);
         state = u32::from(u16::from_le_bytes(*table.get(state as usize * classes as usize + class)?));
-        show(state);
         if state == 0 {
             break;
+        }
+        if state >= accepting {
+            show(state);
         }
     }
     Some(state)

@@ -118,7 +118,6 @@ fn of_scalar(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE]
         value @ Value::Integer(integer) => {
             let column = column();
             scale(view, column.below_integers, column.integers, |point| point.cast_signed().cmp(&integer))
-                & listed(view, subject, column.unlisted, column.listed, slot, value)
                 & joint(view, subject, column.joint, value)
         }
         value @ Value::BigInteger(digits) => {
@@ -126,7 +125,6 @@ fn of_scalar(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE]
             // Beyond everything that is compared with.
             let standing = if subject.bytes(digits).starts_with(b"-") { Ordering::Greater } else { Ordering::Less };
             scale(view, column.below_integers, column.integers, |_| standing)
-                & listed(view, subject, column.unlisted, column.listed, slot, value)
                 & joint(view, subject, column.joint, value)
         }
         value @ Value::Text(text) => {
@@ -165,7 +163,7 @@ fn scale(view: &View<'_>, below: u64, marks: Span, standing: impl Fn(u64) -> Ord
     }
 }
 
-/// What is left with a value, by the sets that it is in.
+/// What is left with a text, by what it equals.
 #[inline(always)]
 fn listed(view: &View<'_>, subject: &mut Subject, unlisted: u64, members: Span, slot: u16, value: Value) -> u64 {
     if members.length == 0 {

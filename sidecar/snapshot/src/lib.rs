@@ -111,11 +111,12 @@
 //! | 8, 4, 4 | the same of versions (21 bits a number) |
 //! | 8, 4, 4 | the same of integers |
 //! | 8, 4, 4 | the same of floats |
-//! | 8, 4, 4 | where it is in no set, and the first and the number of rows in *listed* |
+//! | 8, 4, 4 | where it is a text in no set, and the first and the number of rows in *listed* |
 //! | 4, 4 | the slot; one more than the row in *joints*, or zero |
 //!
 //! What is left is what all look-ups leave that the value's type has: texts, versions, sets and patterns for a text;
-//! integers, sets and patterns for an integer; floats and patterns for a float.
+//! integers and patterns for an integer; floats and patterns for a float. To equal a text is to be in a set of one; the
+//! integers of sets are among the *marks* of integers.
 //!
 //! The *token* of a member of a set are its length (1) and its bytes, if they are at most eleven, and else its keyed hash with
 //! the highest bit of the first byte set.

@@ -78,7 +78,7 @@ row!(
 row!(
     /// Patterns that are looked for together, a bit each.
     Joint, 32, {
-        /// An automaton in `Programs`, none of whose states match.
+        /// An automaton in `Programs`, whose matching states are those in which something is found.
         program: span,
         /// Its rows in `Finds`, one a state.
         finds: span,

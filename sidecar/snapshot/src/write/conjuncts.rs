@@ -3,7 +3,7 @@
 
 use crate::hash::{Fingerprint, Token};
 use crate::layout::Operator;
-use crate::model::{self, Comparand, Condition, Junction, Rule, Test};
+use crate::model::{self, Comparand, Comparison, Condition, Junction, Rule, Test};
 use crate::number::Integer;
 use crate::semver::{self, Packed};
 
@@ -35,7 +35,7 @@ pub(super) enum Family {
     Texts,
     /// By their order as versions.
     Versions,
-    /// By their token.
+    /// By their token: whether they equal something, or one of a set.
     Sets,
     /// By walking through them.
     Patterns,
@@ -47,8 +47,8 @@ pub(super) enum Question<'a> {
     Set(bool),
     /// How does it compare?
     Compare(Operator, Places<'a>),
-    /// Is its token one of these?
-    In(Vec<Token>),
+    /// Is it one of these?
+    In(Members),
     /// Is this found in it?
     Has(Pattern<'a>),
     /// Is it a text in which this is not found?
@@ -64,8 +64,15 @@ pub(super) enum Pattern<'a> {
     Automaton(&'a [u8]),
 }
 
+/// A set, by the type of what is looked for in it: a number is in it if its digits are.
+pub(super) struct Members {
+    pub(super) tokens: Vec<Token>,
+    pub(super) integers: Vec<i64>,
+}
+
 /// What a comparison compares with, by the type of the left side.
 pub(super) struct Places<'a> {
+    pub(super) token: Token,
     pub(super) boolean: bool,
     pub(super) integer: Option<i64>,
     pub(super) float: Option<f64>,
@@ -136,10 +143,17 @@ impl<'a> Taking<'a> {
         let mut questions = Vec::new();
         for condition in conditions {
             let Some((of, question)) = self.question(&condition.test) else { return false };
-            if condition.property != property || of.is_some() && family.is_some() && family != of {
+            if condition.property != property {
                 return false;
             }
-            family = family.or(of);
+            family = match (family, of) {
+                (family, of) if of.is_none() || family == of => family,
+                (None, of) => of,
+                // What equals something may as well be found by its order.
+                (Some(Family::Texts), Some(Family::Sets)) if is_equality(&question) => family,
+                (Some(Family::Sets), Some(Family::Texts)) if questions.iter().all(is_equality) => of,
+                _ => return false,
+            };
             questions.push(question);
         }
         let family = family.unwrap_or(Family::Texts);
@@ -159,8 +173,7 @@ impl<'a> Taking<'a> {
             // Every percentage is below.
             Test::Percentage { threshold } if *threshold >= 100.0 => Some((None, Question::Set(true))),
             Test::In(members) if members.len() <= LARGEST_SET => {
-                let tokens = members.iter().map(|member| self.fingerprint.token(member.as_bytes()));
-                Some((Some(Family::Sets), Question::In(tokens.collect())))
+                Some((Some(Family::Sets), Question::In(self.members(members)?)))
             }
             Test::Contains(comparand) if !comparand.semver => {
                 Some((Some(Family::Patterns), Question::Has(Pattern::Part(comparand.text.as_bytes()))))
@@ -172,12 +185,54 @@ impl<'a> Taking<'a> {
                 Some((Some(Family::Patterns), Question::Has(Pattern::Automaton(program))))
             }
             Test::Compare(comparison, comparand) => {
-                let family = if comparand.semver { Family::Versions } else { Family::Texts };
-                Some((Some(family), Question::Compare(Operator::of(*comparison), places(comparand)?)))
+                let family = match comparison {
+                    _ if comparand.semver => Family::Versions,
+                    Comparison::Equal | Comparison::NotEqual => Family::Sets,
+                    _ => Family::Texts,
+                };
+                Some((Some(family), Question::Compare(Operator::of(*comparison), self.places(comparand)?)))
             }
             _ => None,
         }
     }
+
+    /// Sets with integers beyond 64 bits stay in programs.
+    fn members(&self, members: &[String]) -> Option<Members> {
+        let mut integers = Vec::new();
+        for member in members {
+            match Integer::parse(member) {
+                Some(Integer::Small(small)) if small.to_string() == *member => integers.push(small),
+                Some(Integer::Big { .. }) => return None,
+                _ => {}
+            }
+        }
+        let tokens = members.iter().map(|member| self.fingerprint.token(member.as_bytes())).collect();
+        Some(Members { tokens, integers })
+    }
+
+    /// Versions that are more than three small numbers, integers beyond 64 bits and what is not a number stay in programs.
+    fn places(&self, comparand: &'a Comparand) -> Option<Places<'a>> {
+        let version = semver::pack(comparand.text.as_bytes()).filter(|_| comparand.semver);
+        let integer = match comparand.integer.as_deref().map(Integer::parse) {
+            None => None,
+            Some(Some(Integer::Small(small))) => Some(small),
+            Some(_) => return None,
+        };
+        let is_placed = version.is_some() == comparand.semver && !comparand.float.is_some_and(f64::is_nan);
+        is_placed.then_some(Places {
+            token: self.fingerprint.token(comparand.text.as_bytes()),
+            boolean: comparand.boolean,
+            integer,
+            float: comparand.float,
+            text: &comparand.text,
+            version,
+        })
+    }
+}
+
+/// Is it answered by what a value equals, and not by a set?
+fn is_equality(question: &Question<'_>) -> bool {
+    matches!(question, Question::Set(_) | Question::Compare(Operator::Equal | Operator::NotEqual, _))
 }
 
 /// What a test computes. That every percentage is at most 100 need not be.
@@ -187,22 +242,4 @@ fn computation(test: &Test) -> Option<Computation> {
         Test::Percentage { threshold } if *threshold < 100.0 => Some(Computation::Percentage { threshold: *threshold }),
         _ => None,
     }
-}
-
-/// Versions that are more than three small numbers, integers beyond 64 bits and what is not a number stay in programs.
-fn places(comparand: &Comparand) -> Option<Places<'_>> {
-    let version = semver::pack(comparand.text.as_bytes()).filter(|_| comparand.semver);
-    let integer = match comparand.integer.as_deref().map(Integer::parse) {
-        None => None,
-        Some(Some(Integer::Small(small))) => Some(small),
-        Some(_) => return None,
-    };
-    let is_placed = version.is_some() == comparand.semver && !comparand.float.is_some_and(f64::is_nan);
-    is_placed.then_some(Places {
-        boolean: comparand.boolean,
-        integer,
-        float: comparand.float,
-        text: &comparand.text,
-        version,
-    })
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::WriteError;
 use super::blob::{Blob, offset};
-use super::conjuncts::{Computation, Computed, Conjunct, Family, Pattern, Places, Question};
+use super::conjuncts::{Computation, Computed, Conjunct, Family, Members, Pattern, Places, Question};
 use super::joint::{self, Joint as Joined};
 use crate::automaton;
 use crate::condition::{UNORDERED, accepts, relation_of};
@@ -89,7 +89,6 @@ struct Conjuncts<'a>(Vec<(u64, &'a Conjunct<'a>)>);
 const ALL: &[Family] = &[Family::Texts, Family::Versions, Family::Sets, Family::Patterns];
 /// What numbers are asked by their order; the rest of it is asked of texts that are made of them.
 const ORDERED: &[Family] = &[Family::Texts, Family::Versions, Family::Sets];
-const COMPARED: &[Family] = &[Family::Texts, Family::Versions];
 
 impl<'a> Conjuncts<'a> {
     /// The segments that are left where questions are answered like this.
@@ -103,12 +102,23 @@ impl<'a> Conjuncts<'a> {
     /// The segments that are left with a value that is in no set, and stands like this to what is compared with. Without
     /// a relation, that cannot be cast to its type.
     fn left_compared(&self, families: &[Family], relation: impl Fn(&Places<'a>) -> Option<u8>) -> u64 {
+        self.left_of(families, relation, |_| false)
+    }
+
+    /// The same with a value that may be in sets.
+    fn left_of(
+        &self,
+        families: &[Family],
+        relation: impl Fn(&Places<'a>) -> Option<u8>,
+        is_in: impl Fn(&Members) -> bool,
+    ) -> u64 {
         self.left(families, |question| match question {
             Question::Set(set) => *set,
             Question::Compare(operator, places) => {
                 relation(places).is_some_and(|relation| accepts(*operator as u8, relation))
             }
-            Question::In(_) | Question::Has(_) | Question::Lacks(_) => false,
+            Question::In(members) => is_in(members),
+            Question::Has(_) | Question::Lacks(_) => false,
         })
     }
 
@@ -190,20 +200,28 @@ impl Index {
         let (below_texts, texts) = self.scale(
             (conjuncts, &[Family::Texts]),
             |places| Some(places.text),
+            |_| &[],
             |a, b| a.as_bytes().cmp(b.as_bytes()),
             |text| Ok(blob.intern(text.as_bytes())?.to_word()),
         )?;
-        let (below_versions, versions) =
-            self.scale((conjuncts, &[Family::Versions]), |places| places.version, Ord::cmp, |version| Ok(*version))?;
+        let (below_versions, versions) = self.scale(
+            (conjuncts, &[Family::Versions]),
+            |places| places.version,
+            |_| &[],
+            Ord::cmp,
+            |version| Ok(*version),
+        )?;
         let (below_integers, integers) = self.scale(
-            (conjuncts, COMPARED),
+            (conjuncts, ORDERED),
             |places| places.integer,
+            |members| &members.integers,
             Ord::cmp,
             |integer| Ok(integer.cast_unsigned()),
         )?;
         let (below_floats, floats) = self.scale(
             (conjuncts, ORDERED),
             |places| places.float,
+            |_| &[],
             |a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal), // none of them is a NaN
             |float| Ok(float.to_bits()),
         )?;
@@ -230,29 +248,32 @@ impl Index {
     }
 
     /// The marks of one type of values, and what is left below the first.
-    fn scale<'a, T>(
+    fn scale<'a, T: Copy>(
         &mut self,
         (conjuncts, families): (&Conjuncts<'a>, &[Family]),
         place: impl Fn(&Places<'a>) -> Option<T>,
+        members: impl Fn(&Members) -> &[T],
         order: impl Fn(&T, &T) -> Ordering,
         mut stored: impl FnMut(&T) -> Result<u64, WriteError>,
     ) -> Result<(u64, Span), WriteError> {
-        let mut points: Vec<T> = conjuncts
-            .questions(families)
-            .filter_map(|question| match question {
-                Question::Compare(_, places) => place(places),
-                _ => None,
-            })
-            .collect();
+        let mut points: Vec<T> = Vec::new();
+        for question in conjuncts.questions(families) {
+            match question {
+                Question::Compare(_, places) => points.extend(place(places)),
+                Question::In(set) => points.extend(members(set)),
+                Question::Set(_) | Question::Has(_) | Question::Lacks(_) => {}
+            }
+        }
         points.sort_by(&order);
         points.dedup_by(|a, b| order(a, b) == Ordering::Equal);
+        let before = |of: &T| points.partition_point(|other| order(other, of) == Ordering::Less);
         // Where a value stands: 0 below the first point, 1 at it, 2 above it, 3 at the next.
         let left = |standing: usize| {
-            conjuncts.left_compared(families, |places| {
-                let of = place(places)?;
-                let point = points.partition_point(|other| order(other, &of) == Ordering::Less);
-                Some(relation_of(standing.cmp(&(2 * point + 1))))
-            })
+            conjuncts.left_of(
+                families,
+                |places| Some(relation_of(standing.cmp(&(2 * before(&place(places)?) + 1)))),
+                |set| members(set).iter().any(|member| standing == 2 * before(member) + 1),
+            )
         };
         let marks = Span { start: offset(self.marks.len() / Mark::SIZE)?, length: offset(points.len())? };
         for (number, point) in points.iter().enumerate() {
@@ -262,23 +283,29 @@ impl Index {
         Ok((left(0), marks))
     }
 
-    /// The members of sets, and what is left with what is in none.
+    /// The texts that are asked for, and what is left of all others.
     fn sets(&mut self, conjuncts: &Conjuncts<'_>) -> Result<(u64, Span), WriteError> {
-        let members: BTreeSet<Token> = conjuncts
-            .questions(&[Family::Sets])
-            .filter_map(|question| match question {
-                Question::In(members) => Some(members),
-                _ => None,
-            })
-            .flatten()
-            .copied()
-            .collect();
+        let mut members: BTreeSet<Token> = BTreeSet::new();
+        for question in conjuncts.questions(&[Family::Sets]) {
+            match question {
+                Question::Compare(_, places) => members.extend([places.token]),
+                Question::In(set) => members.extend(&set.tokens),
+                Question::Set(_) | Question::Has(_) | Question::Lacks(_) => {}
+            }
+        }
         let left = |value: Option<&Token>| {
-            conjuncts.left(&[Family::Sets], |question| match question {
-                Question::Set(set) => *set,
-                Question::Compare(..) | Question::Has(_) | Question::Lacks(_) => false,
-                Question::In(members) => value.is_some_and(|value| members.contains(value)),
-            })
+            conjuncts.left_of(
+                &[Family::Sets],
+                // Nobody asks whether another one is less or greater.
+                |places| {
+                    Some(if value == Some(&places.token) {
+                        relation_of(Ordering::Equal)
+                    } else {
+                        relation_of(Ordering::Greater)
+                    })
+                },
+                |set| value.is_some_and(|value| set.tokens.contains(value)),
+            )
         };
         let rows = Span { start: offset(self.listed.len() / Listed::SIZE)?, length: offset(members.len())? };
         for token in &members {
@@ -286,6 +313,7 @@ impl Index {
         }
         Ok((left(None), rows))
     }
+
     /// The patterns of one slot; one more than their row.
     fn joint(
         &mut self,

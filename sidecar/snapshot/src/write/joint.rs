@@ -163,7 +163,22 @@ pub(super) fn join(patterns: &[Pattern<'_>]) -> Option<Joint> {
         });
         Find { here: *here, at_end }
     }));
-    let program = automaton::write(&classes, 1, u32::try_from(table.len()).ok()?, &table);
+    // Those in which something is found come last: they are the matching ones.
+    let mut order: Vec<u16> = (0..u16::try_from(table.len()).ok()?).collect();
+    let is_found = |state: &u16| finds.get(usize::from(*state)).is_some_and(|find| find.here != 0);
+    order.sort_by_key(is_found);
+    let accepting = order.partition_point(|state| !is_found(state));
+    let mut renumbered = vec![0_u16; order.len()];
+    for (number, state) in (0_u16..).zip(&order) {
+        if let Some(place) = renumbered.get_mut(usize::from(*state)) {
+            *place = number;
+        }
+    }
+    let number = |state: &u16| renumbered.get(usize::from(*state)).copied().unwrap_or_default();
+    let ordered = |state: &u16| table.get(usize::from(*state)).map(|row| row.iter().map(number).collect());
+    let table: Vec<Vec<u16>> = order.iter().filter_map(ordered).collect();
+    let finds = order.iter().filter_map(|state| finds.get(usize::from(*state)).copied()).collect();
+    let program = automaton::write(&classes, u32::from(number(&1)), u32::try_from(accepting).ok()?, &table);
     Some(Joint { program, finds })
 }
 

@@ -43,6 +43,10 @@ record: ## Write anew how many instructions each path takes, which the tests com
 	@e2e/cluster/packages.sh
 	@$(PART) "instructions" env REMORA_RECORD=yes cargo test $(CARGO_FLAGS) -p remora-bench --test instructions
 
+.PHONY: profile
+profile: ## Record anew how the sidecar runs, which it is built by for shipping: minutes, and any machine will do
+	@$(PART) "the sidecar's profile" sidecar/profile/record.sh
+
 .PHONY: fuzz-engine
 fuzz-engine: ## Compare answers with those of Flagsmith's own engine for SECONDS seconds, 600 if not said
 	@$(PART) "Flagsmith's engine and ours" env REMORA_DIFFERENTIAL_SECONDS=$(or $(SECONDS),600) \

@@ -8,31 +8,33 @@ source=${1-} tag=${2:-dev}
 cd "$(dirname "$0")"
 . ./env.sh
 . ./say.sh
+. ./quick.sh
 
 [ -S "$CONTAINERD_ADDRESS" ] || fail "the local cluster is not up: make cluster-up"
 target=$(rustc -vV | sed -n 's/^host: //p')
 # Static programs need no file of a distribution beside them. Only with --target are these flags kept from the build's
 # own helpers, which must be able to load procedural macros.
-export RUSTFLAGS="${RUSTFLAGS-} -C target-feature=+crt-static"
-# The sidecar is what people run beside each of their pods: built as it is shipped. The others are built to be ready
-# soon: optimized, as the operator compiles automata, but without optimization across crates.
-quick=(--profile local --config 'profile.local.inherits="release"' --config 'profile.local.debug=0'
-  --config 'profile.local.lto="off"' --config 'profile.local.strip="symbols"')
+given=${RUSTFLAGS-}
+export RUSTFLAGS="$given -C target-feature=+crt-static"
 
 progress() { crates "$1"; }
 cd ../..
+# The sidecar is what people run beside each of their pods: built as it is shipped. The others are built to be ready
+# soon: optimized, as the operator compiles automata, but without optimization across crates.
+shipped=$(RUSTFLAGS=$given sidecar/profile/flags.sh ${source:+"$source"})
 build=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 built=$build/$target
 mkdir -p "$built"
 log=$built/images.log
-# Libraries that versions share are built once.
+# Libraries that versions share, with the same flags, are built once.
 export CARGO_TARGET_DIR=$build
 programs=(ship/remora-sidecar local/remora-operator) others=(-p remora-operator)
 if [ -z "$source" ]; then
   programs+=(local/remora-e2e) others+=(-p remora-e2e)
 fi
 cd "${source:-.}"
-slowly "remora-sidecar" "$log" cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-sidecar
+slowly "remora-sidecar" "$log" env CARGO_ENCODED_RUSTFLAGS="$shipped" \
+  cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-sidecar
 slowly "remora-operator$([ -n "$source" ] || echo ", remora-e2e")" "$log" cargo build ${CARGO_FLAGS-} --target "$target" "${quick[@]}" "${others[@]}" --bins
 cd "$OLDPWD"
 

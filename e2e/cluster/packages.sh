@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building, testing and the local cluster need; only those that are missing.
+# packages.sh [PACKAGE:SIGN...]
+# Installs the Debian packages that building, testing and the local cluster need, and these; only those that are missing.
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./say.sh
@@ -23,6 +24,7 @@ wanted=(
   runc:runc
   util-linux:flock
   valgrind:valgrind
+  "$@"
 )
 
 missing=()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 /// What people read who use Remora, work on it, or are called at night.
-const DOCUMENTS: [&str; 7] = [
+const DOCUMENTS: [&str; 8] = [
     "README.md",
     "charts/remora/README.md",
     "e2e/clients/README.md",
@@ -13,6 +13,7 @@ const DOCUMENTS: [&str; 7] = [
     "operator/README.md",
     "sidecar/COMPATIBILITY.md",
     "sidecar/README.md",
+    "sidecar/profile/README.md",
 ];
 /// What a command begins with.
 const PROGRAMS: [&str; 8] = ["cargo", "curl", "helm", "kubectl", "make", "remora-operator", "remora-sidecar", "source"];

@@ -31,6 +31,24 @@ pub enum Pace {
     Open(f64),
 }
 
+/// When nothing more is sent; the last answers are waited for.
+#[derive(Debug, Clone, Copy)]
+enum Until {
+    /// At this time.
+    Time(Instant),
+    /// When so many were.
+    Sent(usize),
+}
+
+impl Until {
+    fn is_over(self, now: Instant, sent: usize) -> bool {
+        match self {
+            Until::Time(end) => now >= end,
+            Until::Sent(count) => sent >= count,
+        }
+    }
+}
+
 /// What came of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
@@ -98,16 +116,33 @@ impl Load {
         exchanges: &[Exchange],
         pace: Pace,
         time: Duration,
+        tick: impl FnMut(),
+    ) -> anyhow::Result<Outcome> {
+        self.run_until(Until::Time(Instant::now() + time), exchanges, pace, tick)
+    }
+
+    /// Sends so many requests, one exchange after the other and from the first again, and waits for the last answers.
+    ///
+    /// # Errors
+    /// If connections break; a wrong answer is a failure that is counted.
+    pub fn send(&mut self, exchanges: &[Exchange], count: usize) -> anyhow::Result<Outcome> {
+        self.run_until(Until::Sent(count), exchanges, Pace::Closed, || ())
+    }
+
+    fn run_until(
+        &mut self,
+        until: Until,
+        exchanges: &[Exchange],
+        pace: Pace,
         mut tick: impl FnMut(),
     ) -> anyhow::Result<Outcome> {
         ensure!(!exchanges.is_empty(), "there is nothing to ask");
         let start = Instant::now();
-        let end = start + time;
         let mut outcome = Outcome { latencies: Vec::with_capacity(1 << 20), ..Outcome::default() };
         let mut sent = 0_usize;
         let mut events: [epoll::Event; CONNECTIONS] =
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; CONNECTIONS];
-        let mut last_tick = start;
+        let (mut last_tick, mut last_step) = (start, start);
         loop {
             let now = Instant::now();
             if now.duration_since(last_tick) >= Duration::from_millis(1) {
@@ -123,7 +158,7 @@ impl Load {
                     Pace::Closed => now,
                     Pace::Open(rate) => start + Duration::from_secs_f64(sent as f64 / rate),
                 };
-                if due > now || now >= end {
+                if due > now || until.is_over(now, sent) {
                     idle += 1;
                     continue;
                 }
@@ -132,12 +167,14 @@ impl Load {
                     connection.send(&exchange.request)?;
                     connection.under_way = Some((due, which));
                     sent += 1;
+                    last_step = now;
                 }
             }
-            if idle == CONNECTIONS && now >= end {
+            if idle == CONNECTIONS && until.is_over(now, sent) {
                 break;
             }
-            ensure!(now < end + Duration::from_secs(10), "an answer did not come for ten seconds");
+            let patience = Duration::from_secs(10);
+            ensure!(idle == CONNECTIONS || now < last_step + patience, "an answer did not come for ten seconds");
             // In a closed loop there is nothing to do before an answer comes; in an open one time may come first.
             let patience = match pace {
                 Pace::Closed => Some(rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 }),
@@ -145,6 +182,7 @@ impl Load {
             };
             let ready = epoll::wait(&self.epoll, &mut events, patience.as_ref())?;
             for event in events.iter().take(ready) {
+                last_step = now;
                 let data = event.data;
                 let Some(connection) = self.connections.get_mut(data.u64() as usize) else { continue };
                 let Some((due, which)) = connection.under_way else { bail!("the server sent what nobody asked for") };
@@ -258,5 +296,53 @@ impl Answer {
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Answers requests that are one byte, and tells how many came, once all connections are closed.
+    fn answering(listener: &TcpListener) -> anyhow::Result<Vec<u8>> {
+        let answer = |mut stream: TcpStream| -> std::io::Result<Vec<u8>> {
+            let mut asked = Vec::new();
+            let mut byte = [0];
+            while stream.read(&mut byte)? > 0 {
+                asked.extend_from_slice(&byte);
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")?;
+            }
+            Ok(asked)
+        };
+        let threads: Vec<_> = listener
+            .incoming()
+            .take(CONNECTIONS)
+            .map(|stream| stream.map(|stream| std::thread::spawn(move || answer(stream))))
+            .collect::<Result<_, _>>()?;
+        let mut asked = Vec::new();
+        for thread in threads {
+            asked.extend(thread.join().map_err(|_| anyhow::anyhow!("a thread broke"))??);
+        }
+        Ok(asked)
+    }
+
+    #[test]
+    fn so_many_are_sent_in_turn() -> anyhow::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let server = std::thread::spawn(move || answering(&listener));
+        let exchange = |request: &[u8], length| Exchange { request: request.to_vec(), status: 200, length };
+        let mut load = Load::connect(address)?;
+        let good = load.send(&[exchange(b"a", 2), exchange(b"b", 2), exchange(b"c", 2)], 100)?;
+        assert_eq!((good.latencies.len(), good.failures), (100, 0));
+        assert_eq!(load.send(&[exchange(b"d", 3)], 5)?.failures, 5);
+        assert_eq!(load.send(&[exchange(b"d", 2)], 0)?.latencies.len(), 0);
+        drop(load);
+        let asked = server.join().map_err(|_| anyhow::anyhow!("the server broke"))??;
+        let count = |which| asked.iter().filter(|byte| **byte == which).count();
+        assert_eq!([b'a', b'b', b'c', b'd'].map(count), [34, 33, 33, 5]);
+        Ok(())
     }
 }

@@ -82,6 +82,19 @@ pub fn document(operator: &str) -> String {
     )
 }
 
+/// The body of `identities/` with the same traits.
+#[must_use]
+pub fn identity_body(identifier: &str) -> String {
+    let traits: Vec<String> = (0..CONDITIONS)
+        .map(|number| {
+            let value =
+                if number.is_multiple_of(2) { format!(r#""value-{number:02}""#) } else { (number + 100).to_string() };
+            format!(r#"{{"trait_key": "{}", "trait_value": {value}}}"#, property(number))
+        })
+        .collect();
+    format!(r#"{{"identifier": "{identifier}", "traits": [{}]}}"#, traits.join(", "))
+}
+
 /// Gives a subject the traits that the conditions hold for.
 pub fn give_operands<B: AsRef<[u8]>>(snapshot: &Snapshot<B>, subject: &mut Subject) {
     for number in 0..CONDITIONS {

@@ -2,6 +2,7 @@
 //! requests with the answers that have to come.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use remora_operator::compile::{Compiled, Mode, Options, compile_to_files_of};
@@ -12,7 +13,7 @@ use remora_snapshot::{Role, Snapshot, Subject, files};
 
 use crate::load::{Exchange, ask};
 use crate::profile::{ENVIRONMENT, Profile};
-use crate::request::{identity_body, to};
+use crate::request::{Asking, to};
 use crate::server::Server;
 use crate::snapshots::{self, give_traits};
 
@@ -88,11 +89,29 @@ impl Prepared {
         })
     }
 
+    /// Starts a sidecar over it, and waits until it answers.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn serve(&self, sidecar: &Path) -> anyhow::Result<Server> {
+        let mut server = Server::sidecar(sidecar, &self.directory)?;
+        server.wait(&to("GET", "/api/v1/flags/", "", ""), 200, Instant::now())?;
+        Ok(server)
+    }
+
     /// `identities/` for many identities: of eight, one has flags of its own, where anybody has.
     ///
     /// # Errors
     /// If the server answers with anything but what the evaluation gives.
     pub fn identities(&self, server: &Server, count: usize) -> anyhow::Result<Vec<Exchange>> {
+        self.identities_by(Asking::Python, server, count)
+    }
+
+    /// The same, asked for in this way.
+    ///
+    /// # Errors
+    /// If the server answers with anything but what the evaluation gives.
+    pub fn identities_by(&self, asking: Asking, server: &Server, count: usize) -> anyhow::Result<Vec<Exchange>> {
         let own = self.profile.identities;
         let numbers = (0..count).map(|number| {
             if number % 8 == 0 && own > 0 { number.wrapping_mul(7919) % own } else { 2_000_000 + number * 131 }
@@ -102,12 +121,13 @@ impl Prepared {
                 let identifier = Profile::identifier(number);
                 let mut flags = b",\"flags\":".to_vec();
                 let mut subject = Subject::default();
-                give_traits(&self.snapshot, &mut subject);
+                if asking != Asking::Query {
+                    give_traits(&self.snapshot, &mut subject);
+                }
                 self.snapshot.identify(&mut subject, &identifier);
                 self.snapshot.write_flags(&mut subject, Role::Client, &mut flags);
                 flags.push(b'}');
-                let request = to("POST", "/api/v1/identities/", "", &identity_body(&identifier));
-                checked(server, request, 200, |body| body.ends_with(&flags))
+                checked(server, asking.request(&identifier), 200, |body| body.ends_with(&flags))
             })
             .collect()
     }

@@ -14,12 +14,45 @@ pub const TRAITS: [(&str, &str); 8] = [
     ("account", "48213"),
 ];
 
+/// How an identity's flags are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asking {
+    /// With traits, in a body as Python writes JSON.
+    Python,
+    /// With traits, in a body without spaces, as all others write JSON; with headers as Node has them.
+    Node,
+    /// Without traits, in a query.
+    Query,
+}
+
+impl Asking {
+    /// The request.
+    #[must_use]
+    pub fn request(self, identifier: &str) -> Vec<u8> {
+        const PATH: &str = "/api/v1/identities/";
+        const MORE: &str = "accept-language: *\r\nsec-fetch-mode: cors\r\n";
+        match self {
+            Asking::Python => to("POST", PATH, "", &identity_body(identifier)),
+            Asking::Node => to("POST", PATH, MORE, &compact_identity_body(identifier)),
+            Asking::Query => to("GET", &format!("{PATH}?identifier={}", identifier.replace('@', "%40")), "", ""),
+        }
+    }
+}
+
 /// The body of `identities/`.
 #[must_use]
 pub fn identity_body(identifier: &str) -> String {
     let traits: Vec<String> =
         TRAITS.iter().map(|(key, value)| format!(r#"{{"trait_key": "{key}", "trait_value": {value}}}"#)).collect();
     format!(r#"{{"identifier": "{identifier}", "traits": [{}]}}"#, traits.join(", "))
+}
+
+/// The same without spaces.
+#[must_use]
+pub fn compact_identity_body(identifier: &str) -> String {
+    let traits: Vec<String> =
+        TRAITS.iter().map(|(key, value)| format!(r#"{{"trait_key":"{key}","trait_value":{value}}}"#)).collect();
+    format!(r#"{{"identifier":"{identifier}","traits":[{}]}}"#, traits.join(","))
 }
 
 /// The body of both of OFREP's endpoints.
@@ -43,4 +76,20 @@ pub fn to(method: &str, path: &str, more: &str, body: &str) -> Vec<u8> {
          X-Environment-Key: {CLIENT_KEY}\r\n{more}{content}\r\n{body}"
     )
     .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spaces_are_all_that_tells_bodies_apart() -> serde_json::Result<()> {
+        let (python, compact) = (identity_body("somebody"), compact_identity_body("somebody"));
+        assert!(python.contains(' ') && !compact.contains(' '));
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&python)?,
+            serde_json::from_str::<serde_json::Value>(&compact)?
+        );
+        Ok(())
+    }
 }

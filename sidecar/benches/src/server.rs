@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::load::ask;
@@ -104,6 +105,17 @@ impl Server {
             let ended = self.process.try_wait()?;
             ensure!(ended.is_none(), "the server ended: {ended:?}");
         }
+    }
+
+    /// Ends it as Kubernetes does, and waits until it has: what it writes at its end is then there.
+    ///
+    /// # Errors
+    /// If it does not end well.
+    pub fn end(mut self) -> anyhow::Result<()> {
+        kill_process(Pid::from_child(&self.process), Signal::TERM)?;
+        let status = self.process.wait()?;
+        ensure!(status.success(), "the server ended with {status}");
+        Ok(())
     }
 
     /// Its memory at this moment.

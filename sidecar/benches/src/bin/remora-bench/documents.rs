@@ -28,26 +28,26 @@ fn request(coding: &str) -> Vec<u8> {
 }
 
 /// A sidecar that serves a profile's document, which is `document` and has so many bytes compressed.
-struct Served {
-    server: Server,
+pub(super) struct Served {
+    pub(super) server: Server,
     document: String,
     stored: u64,
 }
 
 impl Served {
-    fn start(programs: &Programs, profile: &Profile, place: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(sidecar: &Path, profile: &Profile, place: &Path) -> anyhow::Result<Self> {
         let document = remora_bench::document::write(profile);
         let place = place.join(format!("{}-document", profile.name));
         directory::write(&place, ENVIRONMENT, &compiled_with_document(&document)?)?;
         let snapshot = directory::read(&place, None)?;
         let stored = directory::read_document(&place, None, &snapshot)?.map_or(0, |document| document.stored());
-        let mut server = Server::sidecar(&programs.sidecar, &place)?;
+        let mut server = Server::sidecar(sidecar, &place)?;
         server.wait(&request("gzip"), 200, Instant::now())?;
         Ok(Self { server, document, stored })
     }
 
     /// Fetching it compressed, and inflated; the latter has to be the document.
-    fn exchanges(&self) -> anyhow::Result<[Exchange; 2]> {
+    pub(super) fn exchanges(&self) -> anyhow::Result<[Exchange; 2]> {
         let stored = self.stored as usize;
         let compressed = checked(&self.server, request("gzip, deflate"), 200, |body| body.len() == stored)?;
         let inflated = checked(&self.server, request("identity"), 200, |body| {
@@ -68,7 +68,7 @@ impl Served {
 }
 
 pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, place: &Path) -> anyhow::Result<()> {
-    let medium = Served::start(programs, &MEDIUM, place)?;
+    let medium = Served::start(&programs.sidecar, &MEDIUM, place)?;
     let bytes = medium.document.len();
     let ratio = medium.stored as f64 / bytes as f64;
     table.line(
@@ -110,7 +110,7 @@ pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, place
         )?;
     }
 
-    let (small, large) = (Served::start(programs, &PLAIN, place)?.memory()?, medium.memory()?);
+    let (small, large) = (Served::start(&programs.sidecar, &PLAIN, place)?.memory()?, medium.memory()?);
     ensure!(small.private > 0, "the kernel tells no memory");
     let beside = format!("{} kB with {bytes} bytes, {} kB with the smallest profile's", large.private, small.private);
     let grown = (large.private as f64 - small.private as f64) / 1e3;

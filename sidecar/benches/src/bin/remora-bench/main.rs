@@ -8,6 +8,7 @@ mod ratios;
 mod start;
 mod swap;
 mod tail;
+mod train;
 
 use std::path::{Path, PathBuf};
 
@@ -38,6 +39,7 @@ fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
+        ["train", sidecar, place] => train::ask(Path::new(sidecar), Path::new(place)),
         ["compile", document] => compile::once(Path::new(document)),
         [what @ ("table" | "documents"), programs, place] => {
             let programs = Path::new(programs);
@@ -50,7 +52,8 @@ fn main() -> anyhow::Result<()> {
             table(&programs, *what == "documents", Path::new(place))
         }
         _ => bail!(
-            "usage: remora-bench table PROGRAMS PLACE (or documents, for a part of it), or remora-bench compile DOCUMENT"
+            "usage: remora-bench table PROGRAMS PLACE (or documents, for a part of it), remora-bench train SIDECAR PLACE, \
+             or remora-bench compile DOCUMENT"
         ),
     }
 }
@@ -84,6 +87,10 @@ fn table(programs: &Programs, only_documents: bool, place: &Path) -> anyhow::Res
     start::measure(&mut table, programs, &profiles.medium)?;
     let size = std::fs::metadata(&programs.sidecar).context("the sidecar's program")?.len();
     table.line("stripped sidecar binary, which is the image", Target::Below(3.0), "MB", size as f64 / 1e6, "", "")?;
+    table.note(
+        "beside bare hyper: the sidecar is built as it is shipped, with its profile where this machine has one; \
+         bare hyper is an ordinary build with the same settings, without a profile",
+    )?;
     table.note("heap allocations on the request path: counted by `cargo test -p remora-sidecar --test allocations`")?;
     swap::measure(&mut table, programs, place)?;
     tail::measure(&mut table, programs, &profiles)?;

@@ -21,9 +21,7 @@ pub(super) const IDENTITIES: usize = 1024;
 
 /// A sidecar over a profile, once it answers.
 pub(super) fn sidecar(programs: &Programs, prepared: &Prepared) -> anyhow::Result<Server> {
-    let mut server = Server::sidecar(&programs.sidecar, &prepared.directory)?;
-    server.wait(&to("GET", "/api/v1/flags/", "", ""), 200, Instant::now())?;
-    Ok(server)
+    prepared.serve(&programs.sidecar)
 }
 
 /// A bare hyper server that answers with as many bytes, and the same requests for it.
@@ -181,7 +179,7 @@ pub(super) fn others<W: Write>(table: &mut Table<W>, programs: &Programs, profil
 }
 
 /// One flag after another, each for another identity, and each overridden by all segments.
-fn single(server: &Server) -> anyhow::Result<Vec<Exchange>> {
+pub(super) fn single(server: &Server) -> anyhow::Result<Vec<Exchange>> {
     (0..50)
         .map(|number| {
             let name = Profile::feature(number);
@@ -194,7 +192,7 @@ fn single(server: &Server) -> anyhow::Result<Vec<Exchange>> {
 }
 
 /// All flags, for somebody who has them already, and their tag.
-fn known(server: &Server) -> anyhow::Result<(Exchange, String)> {
+pub(super) fn known(server: &Server) -> anyhow::Result<(Exchange, String)> {
     let body = context_body(&Profile::identifier(3_000_000));
     let all = ask(server.address, &to("POST", "/ofrep/v1/evaluate/flags", "", &body))?;
     let tag = all.header("etag").context("the answer has no tag")?.to_owned();

@@ -2,13 +2,15 @@
 
 use std::io::Write;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use remora_bench::load::{Load, Outcome, Pace};
+use remora_bench::load::{Load, Outcome, Pace, ask};
 use remora_bench::prepared::Prepared;
 use remora_bench::profile::{ENVIRONMENT, official};
+use remora_bench::request::to;
+use remora_bench::server::Server;
 use remora_bench::table::{Table, Target};
 use remora_bench::turns::median;
 
@@ -20,24 +22,46 @@ const TURN: Duration = Duration::from_secs(1);
 /// Far more often than anybody publishes.
 const EVERY: Duration = Duration::from_millis(100);
 
+/// An environment's directory with the same files twice, each in a directory of their own: what kubelet renames `..data`
+/// to.
+pub(super) struct Volume {
+    path: PathBuf,
+    names: [PathBuf; 2],
+    /// How often one took the other's place.
+    pub(super) swaps: usize,
+}
+
+impl Volume {
+    pub(super) fn twice(prepared: &Prepared) -> anyhow::Result<Self> {
+        let path = prepared.directory.join(ENVIRONMENT);
+        let one = std::fs::read_link(path.join("..data"))?;
+        let other = PathBuf::from(format!("{}-again", one.display()));
+        std::fs::create_dir_all(path.join(&other))?;
+        for entry in std::fs::read_dir(path.join(&one))? {
+            let entry = entry?;
+            std::fs::copy(entry.path(), path.join(&other).join(entry.file_name()))?;
+        }
+        Ok(Self { path, names: [one, other], swaps: 0 })
+    }
+
+    pub(super) fn swap(&mut self) -> std::io::Result<()> {
+        self.swaps += 1;
+        let [one, other] = &self.names;
+        let next = self.path.join("..data_tmp");
+        symlink(if self.swaps.is_multiple_of(2) { one } else { other }, &next)?;
+        std::fs::rename(&next, self.path.join("..data"))
+    }
+}
+
 pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, place: &Path) -> anyhow::Result<()> {
     let prepared = Prepared::new(official("swapped", 8_700), place)?;
-    let volume = prepared.directory.join(ENVIRONMENT);
-    // The same files again, in a directory of their own: what kubelet renames `..data` to.
-    let one = std::fs::read_link(volume.join("..data"))?;
-    let other = format!("{}-again", one.display());
-    std::fs::create_dir_all(volume.join(&other))?;
-    for entry in std::fs::read_dir(volume.join(&one))? {
-        let entry = entry?;
-        std::fs::copy(entry.path(), volume.join(&other).join(entry.file_name()))?;
-    }
-    let names = [one, other.into()];
+    let mut volume = Volume::twice(&prepared)?;
     let server = sidecar(programs, &prepared)?;
     let exchanges = prepared.identities(&server, IDENTITIES)?;
     let mut load = Load::connect(server.address)?;
     load.run(&exchanges, Pace::Closed, TURN, || ())?;
     let (mut ratios, mut quiet, mut busy) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut failures, mut swaps, mut requests) = (0, 0_usize, 0);
+    let (mut failures, mut requests) = (0, 0);
     for _ in 0..ROUNDS {
         let without: Outcome = load.run(&exchanges, Pace::Closed, TURN, || ())?;
         let mut last = Instant::now();
@@ -45,13 +69,7 @@ pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, place
         let with = load.run(&exchanges, Pace::Closed, TURN, || {
             if last.elapsed() >= EVERY {
                 last = Instant::now();
-                swaps += 1;
-                let Some(name) = names.get(swaps % 2) else { return };
-                let next = volume.join("..data_tmp");
-                problem = symlink(name, &next)
-                    .and_then(|()| std::fs::rename(&next, volume.join("..data")))
-                    .err()
-                    .or(problem.take());
+                problem = volume.swap().err().or(problem.take());
             }
         })?;
         ensure!(problem.is_none(), "a swap failed: {problem:?}");
@@ -61,6 +79,7 @@ pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, place
         quiet.push(without.quantile(0.99));
         busy.push(with.quantile(0.99));
     }
+    let swaps = volume.swaps;
     ensure!(swaps > 0, "nothing was swapped");
     // That they were taken up, the sidecar says.
     let reloads = reloads(&server).context("the sidecar's count of swaps")?;
@@ -73,8 +92,9 @@ pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, place
     table.line("p99 with swaps over p99 without", Target::Below(1.5), "", median(ratios.into_iter()), &spread, &beside)
 }
 
-fn reloads(server: &remora_bench::server::Server) -> anyhow::Result<usize> {
-    let answer = remora_bench::load::ask(server.admin, &remora_bench::request::to("GET", "/metrics", "", ""))?;
+/// How often the sidecar looked at what was swapped.
+pub(super) fn reloads(server: &Server) -> anyhow::Result<usize> {
+    let answer = ask(server.admin, &to("GET", "/metrics", "", ""))?;
     let text = String::from_utf8(answer.body)?;
     let count = |line: &str| line.rsplit_once(' ').and_then(|(_, value)| value.parse::<usize>().ok());
     Ok(text.lines().filter(|line| !line.starts_with('#') && line.contains("reload")).filter_map(count).sum())

@@ -1,0 +1,138 @@
+//! Asks a sidecar that was built to record what it does for all that people ask: so much of each, in the same order
+//! each time, whatever it takes. `make profile` runs this.
+//!
+//! How much of what is asked is how much the compiler cares for it. What is not asked at all it takes for rare where
+//! other ways of the same function were taken, so that everything is asked a little, every operator included.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use remora_bench::load::{Exchange, Load, ask as ask_once};
+use remora_bench::operators::{self, OPERATORS};
+use remora_bench::prepared::{Prepared, checked, compiled};
+use remora_bench::profile::{CLIENT_KEY, ENVIRONMENT, MEDIUM, PLAIN, Profile, official};
+use remora_bench::request::{Asking, context_body, to};
+use remora_bench::server::Server;
+use remora_operator::directory;
+use remora_snapshot::{Role, files};
+
+use super::documents::Served;
+use super::ratios::{known, single};
+use super::swap::{Volume, reloads};
+
+/// So many identities ask.
+const IDENTITIES: usize = 512;
+/// How often the admin port is asked, for each environment.
+const LOOKS: usize = 20;
+const SWAPS: usize = 5;
+
+/// Starts the sidecar over one environment after another, and asks it. Each time it ends by itself, and has then written
+/// what it did to where `LLVM_PROFILE_FILE` says.
+pub(super) fn ask(sidecar: &Path, place: &Path) -> anyhow::Result<()> {
+    for profile in [PLAIN, official("official", 0), official("official+8700", 8_700), MEDIUM] {
+        let prepared = Prepared::new(profile, place)?;
+        let server = prepared.serve(sidecar)?;
+        for (exchanges, count) in everyday(&prepared, &server)? {
+            send(&server, &exchanges, count)?;
+        }
+        for _ in 0..LOOKS {
+            for path in ["/metrics", "/healthz", "/readyz"] {
+                let answer = ask_once(server.admin, &to("GET", path, "", ""))?;
+                ensure!(answer.status == 200, "{path} was answered with {}", answer.status);
+            }
+        }
+        server.end()?;
+    }
+    for operator in OPERATORS {
+        conditions(sidecar, operator, place)?;
+    }
+    for (profile, inflated) in [(PLAIN, 200), (MEDIUM, 5)] {
+        let served = Served::start(sidecar, &profile, place)?;
+        for (exchange, count) in served.exchanges()?.into_iter().zip([200, inflated]) {
+            send(&served.server, &[exchange], count)?;
+        }
+        served.server.end()?;
+    }
+    revisions(sidecar, place)
+}
+
+/// What applications ask, and how often.
+fn everyday(prepared: &Prepared, server: &Server) -> anyhow::Result<Vec<(Vec<Exchange>, usize)>> {
+    let by = |asking| prepared.identities_by(asking, server, IDENTITIES);
+    let one = |request, status, is_good: &dyn Fn(&[u8]) -> bool| -> anyhow::Result<Vec<Exchange>> {
+        Ok(vec![checked(server, request, status, is_good)?])
+    };
+    let all = (0..IDENTITIES)
+        .map(|number| {
+            let body = context_body(&Profile::identifier(number * 17));
+            let request = to("POST", "/ofrep/v1/evaluate/flags", "", &body);
+            checked(server, request, 200, |body| body.starts_with(b"{\"flags\":["))
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let flags = one(to("GET", "/api/v1/flags/", "", ""), 200, &|body| body == prepared.snapshot.flags(Role::Client))?;
+    let name = Profile::feature(7);
+    let flag = one(to("GET", &format!("/api/v1/flags/?feature={name}"), "", ""), 200, &|body| body.starts_with(b"{"))?;
+    let health = one(to("GET", "/proxy/health", "", ""), 200, &|body| body.starts_with(b"{\"status\":\"ok\""))?;
+    let used = format!("{{\"{name}\": 3, \"{}\": 14}}", Profile::feature(8));
+    let used = one(to("POST", "/api/v1/analytics/flags/", "", &used), 200, &|_| true)?;
+    let refused = [Asking::Python, Asking::Query]
+        .into_iter()
+        .map(|asking| {
+            let request = String::from_utf8(asking.request("somebody"))?.replace(CLIENT_KEY, "nobodys-key");
+            checked(server, request.into_bytes(), 401, |_| true)
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(vec![
+        (by(Asking::Python)?, 8_000),
+        (by(Asking::Node)?, 4_000),
+        (by(Asking::Query)?, 2_000),
+        (single(server)?, 4_000),
+        (all, 1_000),
+        (vec![known(server)?.0], 1_000),
+        (flags, 4_000),
+        (flag, 1_000),
+        (health, 1_000),
+        (used, 200),
+        (refused, 200),
+    ])
+}
+
+/// Conditions of one operator alone.
+fn conditions(sidecar: &Path, operator: &str, place: &Path) -> anyhow::Result<()> {
+    let place = place.join(operator);
+    directory::write(&place, ENVIRONMENT, &compiled(&operators::document(operator), files::MAX_FILE_BYTES)?)?;
+    let mut server = Server::sidecar(sidecar, &place)?;
+    server.wait(&to("GET", "/api/v1/flags/", "", ""), 200, Instant::now())?;
+    let request = to("POST", "/api/v1/identities/", "", &operators::identity_body("somebody"));
+    let held = checked(&server, request, 200, |body| String::from_utf8_lossy(body).contains("\"matched\""))?;
+    send(&server, &[held], 500)?;
+    server.end()
+}
+
+/// A revision that takes another's place, and again.
+fn revisions(sidecar: &Path, place: &Path) -> anyhow::Result<()> {
+    let prepared = Prepared::new(official("swapped", 750), place)?;
+    let mut volume = Volume::twice(&prepared)?;
+    let server = prepared.serve(sidecar)?;
+    let exchanges = prepared.identities(&server, IDENTITIES)?;
+    for _ in 0..SWAPS {
+        let before = reloads(&server)?;
+        volume.swap()?;
+        let since = Instant::now();
+        while reloads(&server)? == before {
+            ensure!(since.elapsed() < Duration::from_secs(10), "a swap was not taken up for ten seconds");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        send(&server, &exchanges, 100)?;
+    }
+    server.end()
+}
+
+fn send(server: &Server, exchanges: &[Exchange], count: usize) -> anyhow::Result<()> {
+    let outcome = Load::connect(server.address)?.send(exchanges, count)?;
+    let first = || exchanges.first().map(|exchange| String::from_utf8_lossy(&exchange.request).into_owned());
+    ensure!(outcome.failures == 0, "{} answers were wrong to requests such as {:?}", outcome.failures, first());
+    ensure!(outcome.latencies.len() == count, "{} of {count} requests were answered", outcome.latencies.len());
+    Ok(())
+}

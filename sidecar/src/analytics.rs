@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use remora_snapshot::Snapshot;
 
 use crate::identities::{Complaint, Place, Refused};
-use crate::json::{Number, Reader, Value};
+use crate::json::{Reader, Value};
 
 /// How often the flags of an environment were used.
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ fn pass(body: &[u8], mut with: impl FnMut(&str, u64)) -> Result<(), Refused> {
     };
     while let Some(flag) = reader.next_member(&mut members)? {
         // What is no count is passed over, as Flagsmith's API does with names that it does not know.
-        if let Value::Number(Number::Integer(digits)) = reader.value()?
+        if let Value::Integer(digits) = reader.value()?
             && let Ok(count) = digits.parse()
         {
             with(flag.decode(&mut scratch), count);

@@ -1,7 +1,7 @@
 //! Names for those who give none, as Flagsmith's API makes them: of their traits, so that one stays in its percentage
 //! split from one request to the next.
 
-use crate::json::{Malformed, Number, Reader, Value};
+use crate::json::{Malformed, Reader, Value};
 
 /// The name of somebody who gave none: the digest of the traits, or a random one without any.
 pub(crate) fn anonymous(traits: &[u8]) -> String {
@@ -31,8 +31,8 @@ fn read_echo(traits: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
             let text = if name.is("trait_key") { &mut pair.0 } else { &mut pair.1 };
             match reader.value()? {
                 Value::String(value) => value.decode_into(text),
-                Value::Number(Number::Integer(digits)) => text.push_str(digits),
-                Value::Number(Number::Float(float)) => remora_snapshot::write_float(float.value(), text),
+                Value::Integer(digits) => text.push_str(digits),
+                Value::Float(float) => remora_snapshot::write_float(float.value(), text),
                 Value::Bool(value) => text.push_str(if value { "True" } else { "False" }),
                 Value::Null | Value::Array | Value::Object => null = true,
             }

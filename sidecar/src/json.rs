@@ -36,15 +36,6 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// A number as it stands in the body.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Number<'a> {
-    /// Without fraction and exponent, of any size.
-    Integer(&'a str),
-    /// With one of them; finite.
-    Float(Float<'a>),
-}
-
 /// A number that is a double, as it stands in the body.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Float<'a>(&'a str);
@@ -69,8 +60,10 @@ pub(crate) enum Value<'a> {
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number.
-    Number(Number<'a>),
+    /// A number without fraction and exponent, of any size.
+    Integer(&'a str),
+    /// A number with one of them; finite.
+    Float(Float<'a>),
     /// A string.
     String(Text<'a>),
     /// A list, skipped.
@@ -194,7 +187,7 @@ impl<'a> Reader<'a> {
     fn scalar(&mut self) -> Result<Value<'a>, Malformed> {
         match self.peek() {
             Some(b'"') => self.string().map(Value::String),
-            Some(b'-' | b'0'..=b'9') => self.number().map(Value::Number),
+            Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b'n') => self.word(b"null", Value::Null),
             Some(b't') => self.word(b"true", Value::Bool(true)),
             Some(b'f') => self.word(b"false", Value::Bool(false)),
@@ -319,7 +312,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn number(&mut self) -> Result<Number<'a>, Malformed> {
+    fn number(&mut self) -> Result<Value<'a>, Malformed> {
         let start = self.at;
         let mut float = false;
         if self.byte() == Some(b'-') {
@@ -350,13 +343,13 @@ impl<'a> Reader<'a> {
         }
         if !float {
             // There is no integer minus zero; Python reads it as zero, and says so in its echo.
-            return Ok(Number::Integer(if token == "-0" { "0" } else { token }));
+            return Ok(Value::Integer(if token == "-0" { "0" } else { token }));
         }
         if !Float(token).value().is_finite() {
             self.at = start;
             return self.fail("a number beyond the range of a double");
         }
-        Ok(Number::Float(Float(token)))
+        Ok(Value::Float(Float(token)))
     }
 
     fn digits(&mut self) -> Result<(), Malformed> {

@@ -12,7 +12,7 @@ use std::io::Write as _;
 use remora_snapshot::{Revision, Role, Snapshot};
 
 use crate::identities::{Desk, trait_value};
-use crate::json::{self, Group, Malformed, Number, Reader, Text, Value};
+use crate::json::{self, Group, Malformed, Reader, Text, Value};
 
 /// One trait of a context: the hash of its name, its turn, and the hash of its value, if it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -213,8 +213,8 @@ fn hash_value(value: Value<'_>, scratch: &mut String) -> Option<u64> {
     match value {
         Value::Null | Value::Array | Value::Object => None,
         Value::Bool(value) => Some(hash((1, value))),
-        Value::Number(Number::Integer(digits)) => Some(hash((2, digits))),
-        Value::Number(Number::Float(float)) => Some(hash((3, float.value().to_bits()))),
+        Value::Integer(digits) => Some(hash((2, digits))),
+        Value::Float(float) => Some(hash((3, float.value().to_bits()))),
         Value::String(text) => Some(hash((4, text.decode(scratch)))),
     }
 }

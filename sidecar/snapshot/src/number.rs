@@ -17,6 +17,9 @@ pub enum Integer<'a> {
     },
 }
 
+/// So many digits fit into an `i64`, whichever they are.
+const SURELY_SMALL: usize = 18;
+
 impl<'a> Integer<'a> {
     /// Reads `-?[0-9]+`; leading zeros mean nothing.
     #[must_use]
@@ -25,7 +28,20 @@ impl<'a> Integer<'a> {
             Some(rest) => (true, rest),
             None => (false, text),
         };
-        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        if digits.is_empty() {
+            return None;
+        }
+        if digits.len() <= SURELY_SMALL {
+            let next = |number, byte: u8| byte.is_ascii_digit().then(|| number * 10 + i64::from(byte - b'0'));
+            let magnitude = digits.bytes().try_fold(0, next)?;
+            return Some(Self::Small(if negative { -magnitude } else { magnitude }));
+        }
+        Self::parse_long(text, negative, digits)
+    }
+
+    #[cold]
+    fn parse_long(text: &'a str, negative: bool, digits: &'a str) -> Option<Self> {
+        if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
         if let Ok(small) = text.parse() {

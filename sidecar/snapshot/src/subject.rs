@@ -136,28 +136,35 @@ impl Subject {
         match coerce(text) {
             Coerced::Integer(integer) => self.integer(integer),
             Coerced::Float(float) => Value::Float(float),
-            Coerced::Text => Value::Text(self.keep([text, ""])),
+            Coerced::Text => Value::Text(self.keep(text)),
         }
     }
 
     pub(crate) fn integer(&mut self, integer: Integer<'_>) -> Value {
         match integer {
             Integer::Small(small) => Value::Integer(small),
-            Integer::Big { negative, digits } => {
-                Value::BigInteger(self.keep([if negative { "-" } else { "" }, digits]))
-            }
+            Integer::Big { negative, digits } => self.big_integer(negative, digits),
         }
     }
 
-    fn keep(&mut self, pieces: [&str; 2]) -> Stretch {
+    #[cold]
+    fn big_integer(&mut self, negative: bool, digits: &str) -> Value {
         let start = self.texts.len();
-        let end = pieces.iter().fold(start, |end, piece| end + piece.len());
+        self.texts.push_str(if negative { "-" } else { "" });
+        self.texts.push_str(digits);
+        Value::BigInteger(self.kept_from(start))
+    }
+
+    fn keep(&mut self, text: &str) -> Stretch {
+        let start = self.texts.len();
+        self.texts.push_str(text);
+        self.kept_from(start)
+    }
+
+    fn kept_from(&self, start: usize) -> Stretch {
         // A request is far below 4 GiB; if one were not, its texts would be empty rather than wrong.
-        match (u32::try_from(start), u32::try_from(end)) {
-            (Ok(start), Ok(end)) => {
-                pieces.iter().for_each(|piece| self.texts.push_str(piece));
-                Stretch(u64::from(end) << 32 | u64::from(start))
-            }
+        match (u32::try_from(start), u32::try_from(self.texts.len())) {
+            (Ok(start), Ok(end)) => Stretch(u64::from(end) << 32 | u64::from(start)),
             _ => Stretch(0),
         }
     }

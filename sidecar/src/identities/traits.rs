@@ -4,7 +4,7 @@ use remora_snapshot::{Snapshot, TraitValue};
 
 use super::{Complaint, Desk, Place, Refused};
 use crate::json::ahead::{self, append_start};
-use crate::json::{self, Number, Reader, Text, Value};
+use crate::json::{self, Reader, Text, Value};
 use crate::numbers;
 
 /// The longest string that a trait may have, in characters, as Flagsmith has it.
@@ -184,8 +184,8 @@ fn write_value(value: Value<'_>, scratch: &mut String, out: &mut Vec<u8>) {
     match value {
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Number(Number::Integer(digits)) => out.extend_from_slice(digits.as_bytes()),
-        Value::Number(Number::Float(float)) => numbers::write_again(float, out),
+        Value::Integer(digits) => out.extend_from_slice(digits.as_bytes()),
+        Value::Float(float) => numbers::write_again(float, out),
         Value::String(text) => json::write_text(text, scratch, out),
         Value::Null | Value::Array | Value::Object => out.extend_from_slice(b"null"),
     }
@@ -195,8 +195,8 @@ fn write_value(value: Value<'_>, scratch: &mut String, out: &mut Vec<u8>) {
 pub(crate) fn trait_value<'s, 'a: 's>(value: Value<'a>, scratch: &'s mut String) -> TraitValue<'s> {
     match value {
         Value::Bool(value) => TraitValue::Bool(value),
-        Value::Number(Number::Integer(digits)) => TraitValue::Integer(digits),
-        Value::Number(Number::Float(float)) => TraitValue::Float(float.value()),
+        Value::Integer(digits) => TraitValue::Integer(digits),
+        Value::Float(float) => TraitValue::Float(float.value()),
         Value::String(text) => TraitValue::String(text.decode(scratch)),
         Value::Null | Value::Array | Value::Object => TraitValue::Null,
     }

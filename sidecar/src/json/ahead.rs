@@ -3,7 +3,7 @@
 //! Nothing is refused here. What looks different stays where it is, to be read step by step.
 
 use super::text::{Text, plain};
-use super::{Float, Group, Number, Reader, Value};
+use super::{Float, Group, Reader, Value};
 use crate::numbers::is_shortest;
 
 impl<'a> Reader<'a> {
@@ -105,15 +105,12 @@ pub(crate) fn scalar(text: &str) -> Option<(Value<'_>, &str)> {
         b't' => Some((Value::Bool(true), text.strip_prefix("true")?)),
         b'f' => Some((Value::Bool(false), text.strip_prefix("false")?)),
         b'n' => Some((Value::Null, text.strip_prefix("null")?)),
-        _ => {
-            let (number, rest) = number(text)?;
-            Some((Value::Number(number), rest))
-        }
+        _ => number(text),
     }
 }
 
 #[inline(always)]
-fn number(text: &str) -> Option<(Number<'_>, &str)> {
+fn number(text: &str) -> Option<(Value<'_>, &str)> {
     let unsigned = text.strip_prefix("-").unwrap_or(text);
     let (whole, rest) = digits(unsigned)?;
     if whole.len() > 1 && whole.starts_with("0") {
@@ -123,14 +120,14 @@ fn number(text: &str) -> Option<(Number<'_>, &str)> {
     let Some(rest) = rest.strip_prefix(".") else {
         let token = token(rest)?;
         // Of the length limit, and of a zero with a sign, the reader knows.
-        return (token.len() < 40 && token != "-0").then_some((Number::Integer(token), rest));
+        return (token.len() < 40 && token != "-0").then_some((Value::Integer(token), rest));
     };
     let (fraction, rest) = digits(rest)?;
     if !is_shortest(whole, fraction) {
         return None;
     }
     let token = token(rest)?;
-    Some((Number::Float(Float(token)), rest))
+    Some((Value::Float(Float(token)), rest))
 }
 
 /// At least one.

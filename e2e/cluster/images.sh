@@ -35,6 +35,7 @@ fi
 cd "${source:-.}"
 slowly "remora-sidecar" "$log" env CARGO_ENCODED_RUSTFLAGS="$shipped" \
   cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-sidecar
+[ -n "$source" ] || sidecar/profile/fits.sh "$log"
 slowly "remora-operator$([ -n "$source" ] || echo ", remora-e2e")" "$log" cargo build ${CARGO_FLAGS-} --target "$target" "${quick[@]}" "${others[@]}" --bins
 cd "$OLDPWD"
 

@@ -16,6 +16,7 @@ log=$built/bench.log
 progress() { crates "$1"; }
 slowly "remora-sidecar" "$log" env CARGO_ENCODED_RUSTFLAGS="$shipped" \
   cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-sidecar
+sidecar/profile/fits.sh "$log" || say "measured all the same"
 slowly "bare hyper" "$log" cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-bench \
   --no-default-features --bin limit --bin serialize
 slowly "flagsmith-flag-engine" "$log" cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-bench \

@@ -38,4 +38,5 @@ slowly "merge" "$log" "$merge" merge --sparse -o "$place/merged" "$place/recorde
 mv "$place/merged" "sidecar/profile/$target.profdata"
 slowly "what it was recorded with" "$log" env REMORA_RECORD=yes \
   cargo test ${CARGO_FLAGS-} -p remora-bench --no-default-features --test profile -- --exact profiles_are_of_what_is_built
+"$merge" show "sidecar/profile/$target.profdata" | sed -n 's/^Total count: /counts /p' >>"sidecar/profile/$target.txt"
 say "written: sidecar/profile/$target.profdata and .txt"

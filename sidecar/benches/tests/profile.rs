@@ -4,7 +4,8 @@
 //!
 //! So each profile has a text beside it, with what goes into those hashes: the compiler, the settings, and the crates
 //! with their versions and features. All of them have to be the same. The sidecar's own sources have to be alike: the
-//! text has a sample of their lines, and most of those have to be there.
+//! text has a sample of their lines, and most of those have to be there. Of functions that it finds under their names,
+//! but branching otherwise, the compiler does say something: `fits.sh` holds that, when images are built.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -76,6 +77,35 @@ fn images_are_built_with_the_compiler_that_recorded() {
              Dockerfile's: {RECORD}"
         );
     }
+}
+
+#[test]
+fn what_a_build_loses_is_told_and_too_much_is_refused() {
+    let target = "x86_64-unknown-linux-gnu";
+    let text = std::fs::read_to_string(text_of(target)).unwrap();
+    let counts: u64 = text.lines().find_map(|line| line.strip_prefix("counts ")).expect("counts").parse().unwrap();
+    let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("build-{}.log", std::process::id()));
+    let fits = |lost: &[u64]| {
+        let mut said = "   Compiling remora-snapshot v0.1.0\n".to_owned();
+        for lost in lost {
+            let _ = writeln!(
+                said,
+                "warning: remora_snapshot.0-cgu.0: function control flow change detected (hash mismatch) f Hash = 7 up to \
+                 {lost} count discarded"
+            );
+        }
+        std::fs::write(&log, said).unwrap();
+        let fits = Path::new(ROOT).join("sidecar/profile/fits.sh");
+        let output = Command::new(fits).arg(&log).arg(target).output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.success(), said)
+    };
+    assert_eq!(fits(&[]), (true, String::new()));
+    let (good, said) = fits(&[counts / 10, counts / 10 + 10]);
+    assert!(good && said.contains("20 % of the sidecar's profile"), "{said}");
+    let (good, said) = fits(&[counts / 5, counts / 5 + 10]);
+    assert!(!good && said.contains("40 % of") && said.contains(RECORD), "{said}");
+    std::fs::remove_file(log).unwrap();
 }
 
 /// The targets that have a profile.

@@ -21,8 +21,9 @@ pub enum Integer<'a> {
 const SURELY_SMALL: usize = 18;
 
 impl<'a> Integer<'a> {
-    /// Reads `-?[0-9]+`; leading zeros mean nothing.
+    /// Reads `-?[0-9]+`; leading zeros mean nothing. Not inlined: conditions rarely come here, and would take its room.
     #[must_use]
+    #[inline(never)]
     pub fn parse(text: &'a str) -> Option<Self> {
         let (negative, digits) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),

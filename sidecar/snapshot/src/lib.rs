@@ -75,7 +75,7 @@
 //! | shares | 32 | threshold in percent (f64), seed of the hash (span), the segment's bit (8), slot, 1 if the segment wants those above the threshold; sorted by segment |
 //! | marks | 24 | a value (8), the segments that are left at it (8), and those left between it and the next (8) |
 //! | listed | 20 | the token of a member of sets (12), the segments that are left with it (8); sorted within a column |
-//! | joints | 32 | up to 64 patterns as one automaton, a bit each: offset and length in *programs*, first and number of rows in *finds* and in *wants*, those that are looked for in numbers, too (8) |
+//! | joints | 32 | up to 64 patterns as one automaton, a bit each, whose matching states are those in which something is found: offset and length in *programs*, first and number of rows in *finds* and in *wants*, those that are looked for in numbers, too (8) |
 //! | finds | 16 | by state: the patterns that are found when it is reached (8), and when the text ends in it (8) |
 //! | wants | 32 | what a segment wants: any of these patterns to be found (8), or any of these not to be (8), its bit (8), 1 if it wants neither of it (8) |
 //! | runs | 16 | features in a row that a segment overrides: the first of them, first and number of rows in *ranks*, first row in *edges* or 2³²−1 |
@@ -97,11 +97,11 @@
 //! | overrides | bytes | an overrides file with all of them, also where there are none; empty: they do not fit, and are in files of their own |
 //!
 //! The *index* answers what segments ask of single slots: every condition, list of alternatives or exclusion that must hold
-//! of one slot whatever else does, except for sets of more than 64 members, patterns that need backtracking or are too many
-//! for one automaton, numbers and versions that are not small, and moduli and percentages that are alternatives to
-//! something else. To a segment belongs who is left in all columns, moduli and shares of its block, and is accepted by its
-//! program, which has the rest. Shares come last, as hashing is what takes longest. A column is, each a word with
-//! a bit a segment unless said otherwise:
+//! of one slot whatever else does, except for sets of more than 64 members or with integers beyond 64 bits, patterns that
+//! need backtracking or are too many for one automaton, numbers and versions that are not small, and moduli and percentages
+//! that are alternatives to something else. To a segment belongs who is left in all columns, moduli and shares of its
+//! block, and is accepted by its program, which has the rest. Shares come last, as hashing is what takes longest. A column
+//! is, each a word with a bit a segment unless said otherwise:
 //!
 //! | bytes | what is left |
 //! |---|---|

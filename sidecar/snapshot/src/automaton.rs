@@ -9,10 +9,13 @@
 //! | 256 | class of each byte |
 //! | 2 × states × classes | the next state |
 //!
-//! State 0 is the dead state. A search begins at the text's start and succeeds as soon as a matching state is reached,
-//! so it takes one step a byte at the most.
+//! A state is named by where its row begins in the table, which so has at most 2¹⁶ entries: a step is an addition and one
+//! look-up. State 0 is the dead state. A search begins at the text's start and succeeds as soon as a matching state is
+//! reached, so it takes one step a byte at the most.
 
 const HEADER: usize = 16 + 256;
+/// As many as there are names for.
+const MOST_ENTRIES: u64 = 1 << 16;
 
 /// Does the text begin with what the automaton accepts?
 pub(crate) fn matches(program: &[u8], text: &[u8]) -> bool {
@@ -28,8 +31,7 @@ fn run(program: &[u8], text: &[u8]) -> Option<bool> {
         return Some(true);
     }
     for byte in text {
-        let class = usize::from(*class_of.get(usize::from(*byte))?);
-        state = u32::from(u16::from_le_bytes(*table.get(state as usize * classes as usize + class)?));
+        state = next(table, state, usize::from(*class_of.get(usize::from(*byte))?))?;
         if state == 0 {
             return Some(false);
         }
@@ -38,12 +40,11 @@ fn run(program: &[u8], text: &[u8]) -> Option<bool> {
         }
     }
     let end = classes.checked_sub(1)?;
-    state = u32::from(u16::from_le_bytes(*table.get((state * classes + end) as usize)?));
-    Some(state >= accepting)
+    Some(next(table, state, end as usize)? >= accepting)
 }
 
-/// Walks through a whole text, and shows each matching state on the way, the first and the last one included. It ends
-/// early in the dead state.
+/// Walks through a whole text, and shows the number of each matching state on the way, the first and the last one included.
+/// It ends early in the dead state.
 #[inline(always)]
 pub(crate) fn walk(program: &[u8], text: &[u8], mut show: impl FnMut(u32)) -> Option<u32> {
     let [_, classes, start, accepting] = header(program)?;
@@ -51,19 +52,24 @@ pub(crate) fn walk(program: &[u8], text: &[u8], mut show: impl FnMut(u32)) -> Op
     let table = table.as_chunks::<2>().0;
     let mut state = start;
     if state >= accepting {
-        show(state);
+        show(state.checked_div(classes)?);
     }
     for byte in text {
-        let class = usize::from(*class_of.get(usize::from(*byte))?);
-        state = u32::from(u16::from_le_bytes(*table.get(state as usize * classes as usize + class)?));
+        state = next(table, state, usize::from(*class_of.get(usize::from(*byte))?))?;
         if state == 0 {
             break;
         }
         if state >= accepting {
-            show(state);
+            show(state.checked_div(classes)?);
         }
     }
-    Some(state)
+    state.checked_div(classes)
+}
+
+#[inline(always)]
+fn next(table: &[[u8; 2]], state: u32, class: usize) -> Option<u32> {
+    let next = table.get(state as usize + class)?;
+    Some(u32::from(u16::from_le_bytes(*next)))
 }
 
 /// An automaton, to be walked step by step by who writes others.
@@ -102,7 +108,7 @@ impl<'a> Walk<'a> {
     }
 
     fn next(&self, state: u32, class: u32) -> u32 {
-        let place = state as usize * self.classes as usize + class as usize;
+        let place = state as usize + class as usize;
         self.table.get(place).map_or(0, |next| u32::from(u16::from_le_bytes(*next)))
     }
 
@@ -122,17 +128,18 @@ pub(crate) fn validate(program: &[u8]) -> Result<(), &'static str> {
     let [states, classes, start, accepting] = header(program).ok_or("it has no header")?;
     let rest = program.get(16..).and_then(|rest| rest.split_first_chunk::<256>());
     let (class_of, table) = rest.ok_or("it has no classes")?;
-    let size = u64::from(states) * u64::from(classes) * 2;
-    if states > 1 << 16 || classes == 0 || classes > 257 || size != table.len() as u64 {
+    let entries = u64::from(states) * u64::from(classes);
+    if entries > MOST_ENTRIES || classes == 0 || classes > 257 || entries * 2 != table.len() as u64 {
         return Err("its table is not as large as it says");
     }
+    let exists = |state: u32| u64::from(state) < entries && state.is_multiple_of(classes);
     if class_of.iter().any(|class| u32::from(*class) >= classes - 1) {
         return Err("a byte has no class");
     }
-    if start >= states || accepting == 0 || accepting > states {
+    if !exists(start) || !(exists(accepting) && accepting > 0 || u64::from(accepting) == entries) {
         return Err("its start or its matching states do not exist");
     }
-    if table.as_chunks::<2>().0.iter().any(|next| u32::from(u16::from_le_bytes(*next)) >= states) {
+    if !table.as_chunks::<2>().0.iter().all(|next| exists(u32::from(u16::from_le_bytes(*next)))) {
         return Err("it goes to a state that does not exist");
     }
     Ok(())
@@ -141,15 +148,18 @@ pub(crate) fn validate(program: &[u8]) -> Result<(), &'static str> {
 /// Writes an automaton.
 ///
 /// `next` has, for each state, the next state for each class; the last class is the end of the text. State 0 must lead
-/// only to itself, and every state from `accepting` on matches.
+/// only to itself, and every state from `accepting` on matches. States times classes are 2¹⁶ at the most.
 #[must_use]
 pub fn write(classes: &[u8; 256], start: u32, accepting: u32, next: &[Vec<u16>]) -> Vec<u8> {
     let width = next.first().map_or(0, Vec::len);
+    let row = |state: usize| state.saturating_mul(width);
     let mut program = Vec::with_capacity(HEADER + next.len() * width * 2);
-    for word in [next.len(), width, start as usize, accepting as usize] {
+    for word in [next.len(), width, row(start as usize), row(accepting as usize)] {
         program.extend_from_slice(&u32::try_from(word).unwrap_or(u32::MAX).to_le_bytes());
     }
     program.extend_from_slice(classes);
-    program.extend(next.iter().flatten().flat_map(|state| state.to_le_bytes()));
+    // Where a name has no room, the table has too many entries, and is refused when it is read.
+    let name = |state: &u16| u16::try_from(row(usize::from(*state))).unwrap_or(u16::MAX);
+    program.extend(next.iter().flatten().flat_map(|state| name(state).to_le_bytes()));
     program
 }

@@ -7,10 +7,10 @@ use std::cmp::Ordering;
 
 use crate::automaton;
 use crate::backtrack;
-use crate::hash::{Token, numbers};
+use crate::hash::{Token, numbers, short_token};
 use crate::layout::{
     AUTOMATON, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_PLAIN, IS_SEMVER, IS_TRUE, Instruction, Operator,
-    READS_FLAG, Row, Span,
+    READS_FLAG, Row, Span, Table,
 };
 use crate::number::{Integer, write_float};
 use crate::percentage::percentage;
@@ -167,48 +167,81 @@ fn matches(view: &View<'_>, operand: u32, text: &str) -> bool {
 
 /// Floored modulo, as Python's: the result has the sign of the divisor.
 pub(crate) fn modulo(subject: &Subject, divisor: f64, remainder: f64, value: Value) -> bool {
-    let left = match value {
+    let (left, whole_left) = match value {
         Value::Null => return false,
-        Value::Bool(bool) => f64::from(u8::from(bool)),
-        Value::Float(float) => float,
-        _ => match integer(subject, value).and_then(Integer::to_f64) {
-            Some(float) => float,
+        Value::Bool(bool) => (f64::from(u8::from(bool)), Some(i64::from(bool))),
+        Value::Float(float) => (float, whole(float)),
+        Value::Integer(integer) => (integer as f64, Some(integer)),
+        Value::BigInteger(_) | Value::Text(_) => match integer(subject, value).and_then(Integer::to_f64) {
+            Some(float) => (float, None),
             None => return false,
         },
     };
-    let mut rest = truncated_remainder(left, divisor);
+    // That of floats is a loop; most are whole numbers, whose remainder is one instruction and the same.
+    if let (Some(left), Some(divisor)) = (whole_left, whole(divisor))
+        && let Some(rest) = floored_remainder(left, divisor)
+    {
+        return rest as f64 == remainder;
+    }
+    let mut rest = left % divisor;
     if rest != 0.0 && (rest < 0.0) != (divisor < 0.0) {
         rest += divisor;
     }
     divisor != 0.0 && rest == remainder
 }
 
-/// `left % right`. That of floats is a loop; most are whole numbers, whose remainder is one instruction and the same.
-fn truncated_remainder(left: f64, right: f64) -> f64 {
-    const EXACT: f64 = (1_u64 << 53) as f64;
-    let (whole_left, whole_right) = (left as i64, right as i64);
-    let are_whole =
-        left.abs() <= EXACT && right.abs() <= EXACT && whole_left as f64 == left && whole_right as f64 == right;
-    match whole_left.checked_rem(whole_right) {
-        Some(rest) if are_whole => rest as f64,
-        _ => left % right,
-    }
+/// Up to here every whole number is a float.
+const EXACT: u64 = 1 << 53;
+
+fn whole(float: f64) -> Option<i64> {
+    let whole = float as i64;
+    (whole as f64 == float && whole.unsigned_abs() <= EXACT).then_some(whole)
+}
+
+/// `None`: it is not known to be that of the same numbers as floats, or there is none.
+fn floored_remainder(left: i64, divisor: i64) -> Option<i64> {
+    let rest = if left.unsigned_abs() <= EXACT { left.checked_rem(divisor)? } else { return None };
+    Some(if rest != 0 && (rest < 0) != (divisor < 0) { rest + divisor } else { rest })
 }
 
 fn is_in(view: &View<'_>, subject: &mut Subject, condition: &Instruction, value: Value) -> bool {
     if !matches!(value, Value::Text(_) | Value::Integer(_) | Value::BigInteger(_)) {
         return false;
     }
-    let wanted = numbers(&token_of(view, subject, condition.slot, value, condition.flags & READS_FLAG == 0));
+    let wanted = token_of(view, subject, condition.slot, value, condition.flags & READS_FLAG == 0);
     let Span { start, length } = Span::from_word(condition.left);
-    let members = view.members().range(start, length);
-    let place = members.partition_point(|member| numbers(&member.token) < wanted);
-    members.get(place).is_some_and(|member| numbers(&member.token) == wanted)
+    row_of(view.members().range(start, length), |member| member.token, wanted).is_some()
 }
 
-/// A value's token among the members of sets. It is kept for its slot, unless what is read there may be something else the
-/// next time.
-pub(crate) fn token_of(view: &View<'_>, subject: &mut Subject, slot: u16, value: Value, keeps: bool) -> Token {
+/// The row of a token in a sorted table. Most are told apart by one number, which is compared without a branch.
+#[inline(always)]
+pub(crate) fn row_of<R: Row<N>, const N: usize>(
+    rows: Table<'_, R, N>,
+    token: impl Fn(R) -> Token,
+    wanted: (u64, u32),
+) -> Option<R> {
+    let numbers_of = |row: R| numbers(&token(row));
+    let is_it = |row: &R| numbers_of(*row) == wanted;
+    let first = rows.get(rows.partition_point(|row| numbers_of(row).0 < wanted.0))?;
+    match numbers_of(first) {
+        (upper, lower) if upper == wanted.0 && lower < wanted.1 => {
+            rows.get(rows.partition_point(|row| numbers_of(row) < wanted)).filter(is_it)
+        }
+        _ => Some(first).filter(is_it),
+    }
+}
+
+/// The numbers of a value's token among the members of sets.
+#[inline(always)]
+pub(crate) fn token_of(view: &View<'_>, subject: &mut Subject, slot: u16, value: Value, keeps: bool) -> (u64, u32) {
+    let short = if let Value::Text(text) = value { short_token(subject.bytes(text)) } else { None };
+    short.unwrap_or_else(|| numbers(&long_token_of(view, subject, slot, value, keeps)))
+}
+
+/// The same of what is printed or hashed for it. It is kept for its slot, unless what is read there may be something else
+/// the next time.
+#[inline(never)]
+fn long_token_of(view: &View<'_>, subject: &mut Subject, slot: u16, value: Value, keeps: bool) -> Token {
     let kept = if keeps { subject.token_of(slot) } else { None };
     kept.unwrap_or_else(|| {
         let token = with_text(subject, value, |text| view.fingerprint.token(text.as_bytes()));

@@ -32,25 +32,33 @@ impl Fingerprint {
     /// The token of an `IN` member: what is short stands for itself, its length first; of what is longer it is the hash, with
     /// its highest bit set. So most requests hash nothing for their sets.
     pub(crate) fn token(&self, member: &[u8]) -> Token {
-        let mut token = Token::default();
-        let [length, place @ ..] = &mut token;
-        match place.get_mut(..member.len()) {
-            Some(place) => {
-                place.copy_from_slice(member);
-                *length = member.len() as u8; // at most eleven
+        match short_token(member) {
+            Some((upper, lower)) => {
+                let ([a, b, c, d, e, f, g, h], [i, j, k, l]) = (upper.to_be_bytes(), lower.to_be_bytes());
+                [a, b, c, d, e, f, g, h, i, j, k, l]
             }
             None => {
-                token = self.hash96(member);
+                let mut token = self.hash96(member);
                 let [first, ..] = &mut token;
                 *first |= 0x80;
+                token
             }
         }
-        token
     }
 }
 
 /// What stands for a member of sets.
 pub(crate) type Token = [u8; 12];
+
+/// The numbers of the token of what is short.
+#[inline(always)]
+pub(crate) fn short_token(member: &[u8]) -> Option<(u64, u32)> {
+    let (upper, lower) = member.split_at_checked(7).unwrap_or((member, &[]));
+    let missing = 4_usize.checked_sub(lower.len())?;
+    let word = |bytes: &[u8]| bytes.iter().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
+    let length = member.len() as u64;
+    Some((length << 56 | word(upper) << (8 * (7 - upper.len())), (word(lower) << (8 * missing)) as u32))
+}
 
 /// A token as numbers, which sort as its bytes do.
 #[inline(always)]

@@ -4,13 +4,12 @@
 use std::cmp::Ordering;
 
 use crate::automaton;
-use crate::condition::{modulo, token_of, with_text};
+use crate::condition::{modulo, row_of, token_of, with_text};
 use crate::evaluation::Evaluation;
-use crate::hash::numbers;
 use crate::layout::{BLOCK, Column, Mark, Row as _, Share, Span, Table};
 use crate::percentage::Percentages;
-use crate::semver::{standing, unpack};
-use crate::subject::{Subject, Value};
+use crate::semver::{Packed, pack, standing, unpack};
+use crate::subject::{Stretch, Subject, Value};
 use crate::view::View;
 
 impl Evaluation<'_> {
@@ -90,20 +89,23 @@ pub(crate) fn place_of(segment: u32) -> (usize, u64) {
 #[inline(always)]
 fn of_value(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE]) -> u64 {
     let slot = Column::decode(stored).slot as u16; // the reader checks that the slot exists
+    if subject.is_unset(slot) {
+        return Column::decode(stored).unset;
+    }
     match subject.value(slot) {
-        Value::Null => Column::decode(stored).unset,
-        Value::Bool(false) => Column::decode(stored).no,
-        Value::Bool(true) => Column::decode(stored).yes,
-        value => of_scalar(view, subject, stored, slot, value),
+        Value::Text(text) => of_text(view, subject, stored, slot, text),
+        _ => of_other(view, subject, stored, slot),
     }
 }
 
-/// The same of a number or a text. The column is decoded late, so that only what is asked for is read of it.
+/// The same where it is no text. The column is decoded late, so that only what is asked for is read of it.
 #[inline(never)]
-fn of_scalar(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE], slot: u16, value: Value) -> u64 {
+fn of_other(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE], slot: u16) -> u64 {
     let column = || Column::decode(stored);
-    match value {
-        Value::Null | Value::Bool(_) => 0, // neither is one
+    match subject.value(slot) {
+        Value::Null => column().unset,
+        Value::Bool(false) => column().no,
+        Value::Bool(true) => column().yes,
         value @ Value::Float(float) => {
             let column = column();
             let by_order = if float.is_nan() {
@@ -127,24 +129,36 @@ fn of_scalar(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE]
             scale(view, column.below_integers, column.integers, |_| standing)
                 & joint(view, subject, column.joint, value)
         }
-        value @ Value::Text(text) => {
-            let (column, bytes) = (column(), subject.bytes(text));
-            let by_order =
-                scale(view, column.below_texts, column.texts, |point| view.bytes(Span::from_word(point)).cmp(bytes));
-            let by_version = match column.versions.length {
-                0 => column.below_versions,
-                _ => match standing(bytes) {
-                    Some(version) => {
-                        scale(view, column.below_versions, column.versions, |point| unpack(point).cmp(&version))
-                    }
-                    None => column.unversioned,
-                },
-            };
-            by_order
-                & by_version
-                & listed(view, subject, column.unlisted, column.listed, slot, value)
-                & joint(view, subject, column.joint, value)
-        }
+        Value::Text(_) => 0, // it is one
+    }
+}
+
+/// The same of a text.
+#[inline(never)]
+fn of_text(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE], slot: u16, text: Stretch) -> u64 {
+    let (column, bytes) = (Column::decode(stored), subject.bytes(text));
+    let by_order = scale(view, column.below_texts, column.texts, |point| view.bytes(Span::from_word(point)).cmp(bytes));
+    let by_version = match column.versions.length {
+        0 => column.below_versions,
+        _ => match pack(bytes) {
+            Some(version) => scale(view, column.below_versions, column.versions, |point: Packed| point.cmp(&version)),
+            None => of_rare_version(view, stored, bytes),
+        },
+    };
+    let value = Value::Text(text);
+    by_order
+        & by_version
+        & listed(view, subject, column.unlisted, column.listed, slot, value)
+        & joint(view, subject, column.joint, value)
+}
+
+/// What is left by a version that is no packed one, or by none at all.
+#[inline(never)]
+fn of_rare_version(view: &View<'_>, stored: &[u8; Column::SIZE], text: &[u8]) -> u64 {
+    let column = Column::decode(stored);
+    match standing(text) {
+        Some(version) => scale(view, column.below_versions, column.versions, |point| unpack(point).cmp(&version)),
+        None => column.unversioned,
     }
 }
 
@@ -169,11 +183,9 @@ fn listed(view: &View<'_>, subject: &mut Subject, unlisted: u64, members: Span, 
     if members.length == 0 {
         return unlisted;
     }
-    let wanted = numbers(&token_of(view, subject, slot, value, true));
+    let wanted = token_of(view, subject, slot, value, true);
     let members = view.listed().range(members.start, members.length);
-    let place = members.partition_point(|member| numbers(&member.token) < wanted);
-    let found = members.get(place).filter(|member| numbers(&member.token) == wanted);
-    found.map_or(unlisted, |member| member.at)
+    row_of(members, |member| member.token, wanted).map_or(unlisted, |member| member.at)
 }
 
 /// What is left with a value, by the patterns that are found in it.

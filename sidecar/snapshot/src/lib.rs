@@ -105,6 +105,7 @@
 //!
 //! | bytes | what is left |
 //! |---|---|
+//! | 4, 4 | the slot; one more than the row in *joints*, or zero |
 //! | 8, 8, 8 | where the slot is not set; where it is `false`; where it is `true` |
 //! | 8, 8 | where it is not a number (NaN); where it is a text that is no version |
 //! | 8, 4, 4 | below the first *mark* of texts (their point is a span), and the first and the number of those marks |
@@ -112,7 +113,6 @@
 //! | 8, 4, 4 | the same of integers |
 //! | 8, 4, 4 | the same of floats |
 //! | 8, 4, 4 | where it is a text in no set, and the first and the number of rows in *listed* |
-//! | 4, 4 | the slot; one more than the row in *joints*, or zero |
 //!
 //! What is left is what all look-ups leave that the value's type has: texts, versions, sets and patterns for a text;
 //! integers and patterns for an integer; floats and patterns for a float. To equal a text is to be in a set of one; the

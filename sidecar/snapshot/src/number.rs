@@ -115,7 +115,7 @@ const MOST_DIGITS: usize = 4300;
 /// `-?[0-9]+` is an integer, `-?[0-9]+\.[0-9]+` a float, anything else stays a string.
 pub(crate) fn coerce(text: &str) -> Coerced<'_> {
     let digits = text.strip_prefix('-').unwrap_or(text);
-    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+    if !digits.as_bytes().first().is_some_and(u8::is_ascii_digit) {
         return Coerced::Text; // the usual case, decided by one byte
     }
     let whole = digits.bytes().take_while(u8::is_ascii_digit).count();

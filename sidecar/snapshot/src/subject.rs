@@ -131,6 +131,11 @@ impl Subject {
         self.values.get(usize::from(slot)).copied().unwrap_or(Value::Null)
     }
 
+    #[inline(always)]
+    pub(crate) fn is_unset(&self, slot: u16) -> bool {
+        self.values.get(usize::from(slot)).is_none_or(|value| matches!(value, Value::Null))
+    }
+
     /// What Flagsmith's engine takes a string for.
     pub(crate) fn coerced(&mut self, text: &str) -> Value {
         match coerce(text) {
@@ -201,11 +206,11 @@ impl Subject {
         [view.bytes(split.seed), b",", a, b, c]
     }
 
-    fn write_key(&self, view: &View<'_>, out: &mut String) {
-        match &self.own_key {
-            Some(key) => out.push_str(key),
-            None => out.extend([view.text(view.origin().client_key), "_", &self.identifier]),
-        }
+    /// The key that is made of the client key and the identifier. What has a `_` looks like no number.
+    fn made_key(&mut self, view: &View<'_>) -> Value {
+        let start = self.texts.len();
+        self.texts.extend([view.text(view.origin().client_key), "_", &self.identifier]);
+        Value::Text(self.kept_from(start))
     }
 }
 
@@ -227,14 +232,14 @@ impl View<'_> {
                     subject.identifier = identifier;
                     value
                 }
-                IDENTITY_KEY if subject.identified => {
-                    let mut key = std::mem::take(&mut subject.scratch);
-                    key.clear();
-                    subject.write_key(self, &mut key);
-                    let value = subject.coerced(&key);
-                    subject.scratch = key;
-                    value
-                }
+                IDENTITY_KEY if subject.identified => match subject.own_key.take() {
+                    Some(key) => {
+                        let value = subject.coerced(&key);
+                        subject.own_key = Some(key);
+                        value
+                    }
+                    None => subject.made_key(self),
+                },
                 SAME_AS => u16::try_from(slot.argument).map_or(Value::Null, |other| subject.value(other)),
                 CONSTANT => self
                     .literals()

@@ -22,6 +22,9 @@ row!(
     /// What the value of one slot says of the segments of a block. Each word has the segments that are left with such a
     /// value; each span the rows in `Marks` where that changes, and the word before it is what holds below the first.
     Column, 128, {
+        slot: u32,
+        /// One more than the row in `Joints`; zero: no patterns are asked for.
+        joint: u32,
         /// There is no value.
         unset: u64,
         /// It is `false`.
@@ -44,9 +47,6 @@ row!(
         unlisted: u64,
         /// Rows in `Listed`.
         listed: span,
-        slot: u32,
-        /// One more than the row in `Joints`; zero: no patterns are asked for.
-        joint: u32,
     }
 );
 row!(

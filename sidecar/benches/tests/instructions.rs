@@ -3,8 +3,9 @@
 //! `make record` writes it.
 //!
 //! Counted is what the optimized library does, with the rows of its tables in place and its buffers grown. Counts depend
-//! on the compiler and, for copies, on the C library, both of which the record names; not on the processor, as the C
-//! library is told to use none of its particular instructions.
+//! on the compiler, for copies on the C library, and for digests on whether the processor has AVX2, all of which the record
+//! names; on nothing else of the processor, as the C library is told to use none of its particular instructions, and the
+//! profiler knows none beyond AVX2.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -110,7 +111,17 @@ fn tools() -> String {
         let output = Command::new(program).arg("--version").output().unwrap();
         String::from_utf8(output.stdout).unwrap().lines().next().unwrap_or_default().to_owned()
     };
-    format!("{}; {}", version("rustc"), version("ldd"))
+    format!("{}; {}; {}", version("rustc"), version("ldd"), processor())
+}
+
+#[cfg(target_arch = "x86_64")]
+fn processor() -> &'static str {
+    if std::arch::is_x86_feature_detected!("avx2") { "x86_64 with AVX2" } else { "x86_64 without AVX2" }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn processor() -> &'static str {
+    std::env::consts::ARCH
 }
 
 fn record(counts: &[(String, u64)]) -> String {

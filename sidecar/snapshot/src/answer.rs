@@ -158,7 +158,10 @@ fn bucket<'a>(
     place: Option<f64>,
 ) -> (Bucket<'a>, Option<(&'a [u8], u64)>) {
     let Some(split) = view.split(context) else { return (Bucket::None, None) };
-    let percentage = place.unwrap_or_else(|| percentage(&subject.ids(view, split)));
+    let percentage = place.unwrap_or_else(|| {
+        let [a, b, c] = subject.key(view);
+        percentage(&[view.bytes(split.seed), b",", a, b, c])
+    });
     let mut start = 0.0;
     for Variant { limit, value, key, weight, digest } in view.variants().range(split.variants, split.length).iter() {
         if start <= percentage && percentage < limit {

@@ -3,7 +3,7 @@
 
 use crate::evaluation::{Evaluation, Winner};
 use crate::layout::{BLOCK, NO_RANK, RANKS, Rank, Run, Segment, Table, Word};
-use crate::percentage::Percentages;
+use crate::percentage::{Percentages, Whose};
 use crate::resolve;
 use crate::role::Scope;
 use crate::subject::Subject;
@@ -186,7 +186,7 @@ impl Evaluation<'_> {
             }
             let context = features.get(number).and_then(|feature| contexts.get(feature.context));
             if let Some(split) = context.and_then(|context| view.split(context)) {
-                percentages.ask(row, &subject.ids(view, split), &mut tell);
+                percentages.ask(row, view.bytes(split.seed), Whose(0), subject.key(view), &mut tell);
             }
         }
         percentages.tell(&mut tell);

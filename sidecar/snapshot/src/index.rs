@@ -7,7 +7,7 @@ use crate::automaton;
 use crate::condition::{modulo, row_of, token_of, with_text};
 use crate::evaluation::Evaluation;
 use crate::layout::{BLOCK, Column, Mark, Row as _, Share, Span, Table};
-use crate::percentage::Percentages;
+use crate::percentage::{Percentages, Whose};
 use crate::semver::{Packed, pack, standing, unpack};
 use crate::subject::{Stretch, Subject, Value};
 use crate::view::View;
@@ -71,7 +71,7 @@ impl Evaluation<'_> {
             match subject.value(share.slot as u16) {
                 Value::Null => tell(share, f64::INFINITY), // it has no share
                 value => with_text(subject, value, |text| {
-                    percentages.ask(share, &[seed, b",", text.as_bytes()], &mut tell);
+                    percentages.ask(share, seed, Whose(share.slot), [text.as_bytes(), b"", b""], &mut tell);
                 }),
             }
         }

@@ -4,10 +4,10 @@ mod batch;
 
 use std::ops::{BitAnd, BitOr, BitXor, Not};
 
-pub(crate) use batch::Batch;
+pub(crate) use batch::{Batch, Tail};
 
 /// How many texts a batch has room for.
-pub(crate) const LANES: usize = 4;
+pub(crate) const LANES: usize = 8;
 
 /// How far each step rotates, by round and by step modulo four.
 const SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
@@ -82,19 +82,19 @@ const SINES: [u32; 64] = [
 
 /// What steps compute with: a number, or one of each of several texts that are hashed together.
 trait Word: Copy + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self> + Not<Output = Self> {
-    fn of(constant: u32) -> Self;
     fn plus(self, other: Self) -> Self;
+    fn plus_constant(self, constant: u32) -> Self;
     fn rotated(self, by: u32) -> Self;
 }
 
 impl Word for u32 {
     #[inline(always)]
-    fn of(constant: u32) -> Self {
-        constant
-    }
-    #[inline(always)]
     fn plus(self, other: Self) -> Self {
         self.wrapping_add(other)
+    }
+    #[inline(always)]
+    fn plus_constant(self, constant: u32) -> Self {
+        self.wrapping_add(constant)
     }
     #[inline(always)]
     fn rotated(self, by: u32) -> Self {
@@ -102,37 +102,35 @@ impl Word for u32 {
     }
 }
 
-/// Sixteen steps of one round, written out: then shifts, sines and places of words are constants.
+/// Sixteen steps of one round, written out: then shifts and places of words are constants. Each step waits for `b`, which
+/// is of the one before it: all else is added first.
 macro_rules! round {
-    ($state:ident, $words:ident, $round:literal, $function:expr, $stride:literal, $first:literal) => {{
+    ($state:ident, $words:ident, $sines:ident, $round:literal, $function:expr, $stride:literal, $first:literal) => {{
         let [mut a, mut b, mut c, mut d] = $state;
-        round!(@steps a b c d, $words, $round, $function, $stride, $first, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+        round!(@steps a b c d, $words, $sines, $round, $function, $stride, $first, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
         $state = [a, b, c, d];
     }};
-    (@steps $a:ident $b:ident $c:ident $d:ident, $words:ident, $round:literal, $function:expr, $stride:literal, $first:literal, $($step:literal)*) => {
+    (@steps $a:ident $b:ident $c:ident $d:ident, $words:ident, $sines:ident, $round:literal, $function:expr, $stride:literal, $first:literal, $($step:literal)*) => {
         $(
-            let sum = $a
-                .plus($function($b, $c, $d))
-                .plus(W::of(const { SINES[$round * 16 + $step] }))
-                .plus($words[const { ($stride * $step + $first) % 16 }]);
+            let known = $a.plus($words[const { ($stride * $step + $first) % 16 }]);
+            let sum = $function(known.plus_constant($sines[const { $round * 16 + $step }]), $b, $c, $d);
             ($a, $d, $c, $b) = ($d, $c, $b, $b.plus(sum.rotated(const { SHIFTS[$round][$step % 4] })));
         )*
     };
 }
 
-/// The state after a block, without the one before it.
+/// The state after a block.
 #[inline(always)]
 fn mix<W: Word>(before: [W; 4], words: &[W; 16]) -> [W; 4] {
+    // Compilers add what they know to be constant last, when all steps wait for it.
+    let sines = std::hint::black_box(&SINES);
     let mut state = before;
-    round!(state, words, 0, |b: W, c: W, d: W| d ^ (b & (c ^ d)), 1, 0);
-    round!(state, words, 1, |b: W, c: W, d: W| c ^ (d & (b ^ c)), 5, 1);
-    round!(state, words, 2, |b: W, c: W, d: W| b ^ c ^ d, 3, 5);
-    round!(state, words, 3, |b: W, c: W, d: W| c ^ (b | !d), 7, 0);
-    state
-}
-
-#[inline(always)]
-fn sum<W: Word>([a, b, c, d]: [W; 4], [e, f, g, h]: [W; 4]) -> [W; 4] {
+    round!(state, words, sines, 0, |sum: W, b: W, c: W, d: W| sum.plus(d ^ (b & (c ^ d))), 1, 0);
+    // Its halves have no bit in common.
+    round!(state, words, sines, 1, |sum: W, b: W, c: W, d: W| sum.plus(c & !d).plus(b & d), 5, 1);
+    round!(state, words, sines, 2, |sum: W, b: W, c: W, d: W| sum.plus(b ^ (c ^ d)), 3, 5);
+    round!(state, words, sines, 3, |sum: W, b: W, c: W, d: W| sum.plus(c ^ (b | !d)), 7, 0);
+    let [[a, b, c, d], [e, f, g, h]] = [before, state];
     [a.plus(e), b.plus(f), c.plus(g), d.plus(h)]
 }
 
@@ -206,7 +204,7 @@ impl Md5 {
         for (word, bytes) in words.iter_mut().zip(self.block.as_chunks::<4>().0) {
             *word = u32::from_le_bytes(*bytes);
         }
-        self.state = sum(self.state, mix(self.state, &words));
+        self.state = mix(self.state, &words);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where somebody is in a split or a share, in percent: Flagsmith's hash of a few ids.
 
-use crate::md5::{Batch, Digest, LANES, Md5};
+use crate::md5::{Batch, Digest, LANES, Md5, Tail};
 
 /// Flagsmith's hashed percentage of a list of ids, at least 0 and below 100. The list has commas between the ids, and may
 /// come in any pieces.
@@ -32,18 +32,32 @@ fn below_one_hundred(digest: Digest) -> Option<f64> {
 pub(crate) struct Percentages<T> {
     batch: Batch,
     asked: [Option<T>; LANES],
+    /// Whose was asked for last.
+    last: Option<Whose>,
+    /// What of it is hashed.
+    tail: Tail,
 }
+
+/// Whose percentages are asked for. The same number, the same ids: they are read once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Whose(pub(crate) u32);
 
 impl<T: Copy> Percentages<T> {
     pub(crate) fn new() -> Self {
-        Self { batch: Batch::new(), asked: [None; LANES] }
+        Self { batch: Batch::new(), asked: [None; LANES], last: None, tail: Tail::new() }
     }
 
-    /// Asks for one more; `tell` is told of those that are known.
-    pub(crate) fn ask(&mut self, by: T, list: &[&[u8]], tell: &mut impl FnMut(T, f64)) {
+    /// Asks for one more, of a seed, a comma and the ids, which may come in any pieces; `tell` is told of those that are
+    /// known.
+    pub(crate) fn ask(&mut self, by: T, seed: &[u8], whose: Whose, ids: [&[u8]; 3], tell: &mut impl FnMut(T, f64)) {
+        let [a, b, c] = ids;
+        if self.last != Some(whose) {
+            self.last = Some(whose);
+            self.tail.set(&[b",", a, b, c]);
+        }
         let lane = self.batch.len();
-        if !self.batch.add(list) {
-            tell(by, percentage(list)); // it is long
+        if !self.batch.add(seed, &self.tail) {
+            tell(by, percentage(&[seed, b",", a, b, c])); // it is long
             return;
         }
         if let Some(place) = self.asked.get_mut(lane) {
@@ -99,16 +113,18 @@ mod tests {
         let keys: [&[u8]; 6] = [b"", b"env_u32291", b"env_somebody,else", &long, &long[..60], &long[..117]];
         for count in 0..30 {
             let asked: Vec<(usize, &[u8])> = (0..count).map(|number| (number, keys[number * 7 % keys.len()])).collect();
-            let mut told = vec![f64::NAN; count];
+            let mut told = vec![f64::NAN; count * 2];
             let mut tell = |number: usize, percentage| told[number] = percentage;
             let mut percentages = Percentages::new();
             for (number, key) in &asked {
                 let (start, end) = key.split_at(key.len() / 3);
-                percentages.ask(*number, &[b"1", b",", start, b"", end], &mut tell);
+                let whose = Whose((*number * 7 % keys.len()) as u32);
+                percentages.ask(*number, b"1", whose, [start, b"", end], &mut tell);
+                percentages.ask(count + *number, b"22", whose, [start, b"", end], &mut tell);
             }
             percentages.tell(&mut tell);
-            let alone: Vec<f64> = asked.iter().map(|(_, key)| percentage(&[b"1,", key])).collect();
-            assert_eq!(told, alone);
+            let alone = |seed: &'static [u8]| asked.iter().map(move |(_, key)| percentage(&[seed, key]));
+            assert_eq!(told, alone(b"1,").chain(alone(b"22,")).collect::<Vec<_>>());
         }
     }
 

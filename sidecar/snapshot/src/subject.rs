@@ -1,7 +1,7 @@
 //! Who asks: an identity and its traits, in buffers that are used again for the next request.
 
 use crate::hash::Token;
-use crate::layout::{CONSTANT, IDENTIFIER, IDENTITY_KEY, SAME_AS, Split, Word};
+use crate::layout::{CONSTANT, IDENTIFIER, IDENTITY_KEY, SAME_AS, Word};
 use crate::number::{Coerced, Integer, coerce};
 use crate::semver::{self, Plain};
 use crate::view::View;
@@ -197,13 +197,12 @@ impl Subject {
         }
     }
 
-    /// The ids that are hashed for a split, its seed and the identity's key, in pieces.
-    pub(crate) fn ids<'s>(&'s self, view: &View<'s>, split: Split) -> [&'s [u8]; 5] {
-        let [a, b, c] = match &self.own_key {
+    /// The identity's key, which is hashed for a split, in pieces.
+    pub(crate) fn key<'s>(&'s self, view: &View<'s>) -> [&'s [u8]; 3] {
+        match &self.own_key {
             Some(key) => [key.as_bytes(), b"", b""],
             None => [view.bytes(view.origin().client_key), b"_", self.identifier.as_bytes()],
-        };
-        [view.bytes(split.seed), b",", a, b, c]
+        }
     }
 
     /// The key that is made of the client key and the identifier. What has a `_` looks like no number.

@@ -1,20 +1,18 @@
-//! A few short texts that are hashed together: processors compute with four numbers as fast as with one.
+//! A few short texts that are hashed together: processors compute with eight numbers as fast as with one. Which of their
+//! instructions there are is looked up where it runs.
 
-use wide::u32x4;
+use fearless_simd::{Level, Simd, SimdBase, SimdFrom, dispatch, u32x8};
 
-use super::{Digest, LANES, START, Word, bytes, mix, sum};
+use super::{Digest, LANES, START, Word, bytes, mix};
 
-/// One number of each text.
-type Lanes = u32x4;
-
-impl Word for Lanes {
-    #[inline(always)]
-    fn of(constant: u32) -> Self {
-        Self::splat(constant)
-    }
+impl<S: Simd> Word for u32x8<S> {
     #[inline(always)]
     fn plus(self, other: Self) -> Self {
         self + other
+    }
+    #[inline(always)]
+    fn plus_constant(self, constant: u32) -> Self {
+        self + constant
     }
     #[inline(always)]
     fn rotated(self, by: u32) -> Self {
@@ -22,46 +20,70 @@ impl Word for Lanes {
     }
 }
 
-/// The longest text: what two blocks have room for.
-const LONGEST: usize = 128 - 9;
+/// What two blocks have room for.
+const ROOM: usize = 128;
+
+/// The longest text: behind it come a bit and its length.
+const LONGEST: usize = ROOM - 9;
+
+/// How many bytes the first block has room for.
+const FIRST: usize = 64 - 9;
+
+/// What several texts end with, and what MD5 has behind it but for the length.
+pub(crate) struct Tail {
+    bytes: [u8; ROOM],
+    length: usize,
+}
+
+impl Tail {
+    /// An empty one.
+    pub(crate) fn new() -> Self {
+        Self { bytes: [0; ROOM], length: 0 }
+    }
+
+    /// Becomes pieces. If they are too long, it fits behind nothing.
+    pub(crate) fn set(&mut self, pieces: &[&[u8]]) {
+        self.length = ROOM;
+        let mut rest = self.bytes.as_mut_slice();
+        for piece in pieces.iter().copied().chain([[0x80].as_slice()]) {
+            let Some((place, behind)) = rest.split_at_mut_checked(piece.len()) else { return };
+            place.copy_from_slice(piece);
+            rest = behind;
+        }
+        rest.fill(0);
+        self.length = ROOM - 1 - rest.len();
+    }
+}
 
 /// Texts to be hashed.
 pub(crate) struct Batch {
-    blocks: [[u8; 128]; LANES],
+    blocks: [[u8; ROOM]; LANES],
     lengths: [usize; LANES],
     count: usize,
 }
 
 impl Batch {
     pub(crate) fn new() -> Self {
-        Self { blocks: [[0; 128]; LANES], lengths: [0; LANES], count: 0 }
+        Self { blocks: [[0; ROOM]; LANES], lengths: [0; LANES], count: 0 }
     }
 
-    /// Adds a text that comes in pieces, if it is not too long and there is room.
-    pub(crate) fn add(&mut self, pieces: &[&[u8]]) -> bool {
-        let (Some(block), Some(length)) = (self.blocks.get_mut(self.count), self.lengths.get_mut(self.count)) else {
+    /// Adds a text, if it is not too long and there is room.
+    pub(crate) fn add(&mut self, head: &[u8], tail: &Tail) -> bool {
+        let (Some(block), Some(place)) = (self.blocks.get_mut(self.count), self.lengths.get_mut(self.count)) else {
             return false;
         };
-        let total = pieces.iter().fold(0_usize, |total, piece| total.saturating_add(piece.len()));
-        if total > LONGEST {
+        let length = head.len().saturating_add(tail.length);
+        let (Some((start, end)), true) = (block.split_at_mut_checked(head.len()), length <= LONGEST) else {
             return false;
-        }
-        let mut rest = block.as_mut_slice();
-        for piece in pieces {
-            let Some((place, behind)) = rest.split_at_mut_checked(piece.len()) else { return false };
-            place.copy_from_slice(piece);
-            rest = behind;
-        }
-        if let Some((end, rest)) = rest.split_first_mut() {
-            *end = 0x80;
-            rest.fill(0);
-        }
+        };
+        start.copy_from_slice(head);
+        end.copy_from_slice(tail.bytes.get(..end.len()).unwrap_or_default());
         // The number of bits ends the last block.
-        let last = if total < 56 { 56..64 } else { 120..128 };
-        if let Some(place) = block.get_mut(last) {
-            place.copy_from_slice(&(total as u64 * 8).to_le_bytes());
+        let last = usize::from(length > FIRST);
+        if let Some(place) = block.as_chunks_mut::<64>().0.get_mut(last).and_then(|block| block.last_chunk_mut::<8>()) {
+            *place = (length as u64 * 8).to_le_bytes();
         }
-        *length = total;
+        *place = length;
         self.count += 1;
         true
     }
@@ -82,38 +104,61 @@ impl Batch {
 
     /// The digests of the texts, in order. Those behind the last are of nothing.
     pub(crate) fn digests(&self) -> [Digest; LANES] {
-        let start = START.map(Lanes::of);
-        let one = sum(start, mix(start, &self.words(0)));
-        let two = if self.lengths.iter().take(self.count).any(|length| *length >= 56) {
-            sum(one, mix(one, &self.words(1)))
-        } else {
-            one
-        };
-        let transposed = |state: [Lanes; 4]| {
-            let [[a0, a1, a2, a3], [b0, b1, b2, b3], [c0, c1, c2, c3], [d0, d1, d2, d3]] = state.map(Lanes::to_array);
-            [[a0, b0, c0, d0], [a1, b1, c1, d1], [a2, b2, c2, d2], [a3, b3, c3, d3]]
-        };
-        let mut digests = transposed(one);
-        for ((digest, two), length) in digests.iter_mut().zip(transposed(two)).zip(self.lengths) {
-            if length >= 56 {
-                *digest = two;
-            }
+        let long = self.lengths.map(|length| length > FIRST);
+        let blocks = if long.contains(&true) { 2 } else { 1 };
+        let [mut first, second] = dispatch!(Level::new(), simd => states(simd, &self.blocks, blocks));
+        for ((first, second), long) in first.iter_mut().zip(second).zip(long) {
+            *first = if long { second } else { *first };
         }
-        digests.map(bytes)
+        first.map(bytes)
     }
+}
 
-    /// The words of the first or second block of each text.
-    #[inline(always)]
-    fn words(&self, which: usize) -> [Lanes; 16] {
-        let mut words = [Lanes::of(0); 16];
-        let [a, b, c, d] = self.blocks.each_ref().map(|block| block.as_chunks::<64>().0.get(which));
-        let (Some(a), Some(b), Some(c), Some(d)) = (a, b, c, d) else { return words };
-        let [a, b, c, d] = [a, b, c, d].map(|block| block.as_chunks::<4>().0);
-        for ((((word, a), b), c), d) in words.iter_mut().zip(a).zip(b).zip(c).zip(d) {
-            *word = [*a, *b, *c, *d].map(u32::from_le_bytes).into();
-        }
-        words
+/// The states of all texts after the first block and after this many.
+#[inline(always)]
+fn states<S: Simd>(simd: S, texts: &[[u8; ROOM]; LANES], blocks: usize) -> [[[u32; 4]; LANES]; 2] {
+    let first = mix(START.map(|word| u32x8::splat(simd, word)), &words(simd, texts, 0));
+    let last = if blocks > 1 { mix(first, &words(simd, texts, 1)) } else { first };
+    [of_each(first), of_each(last)]
+}
+
+/// A state of all texts, by text.
+#[inline(always)]
+fn of_each<S: Simd>(state: [u32x8<S>; 4]) -> [[u32; 4]; LANES] {
+    let [a, b, c, d] = state.map(<[u32; LANES]>::from);
+    let mut states = [[0; 4]; LANES];
+    for ((((state, a), b), c), d) in states.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+        *state = [a, b, c, d];
     }
+    states
+}
+
+/// The words of the first or second block of all texts.
+#[inline(always)]
+fn words<S: Simd>(simd: S, texts: &[[u8; ROOM]; LANES], block: usize) -> [u32x8<S>; 16] {
+    let [a, b, c, d, e, f, g, h] = half_of_words(simd, texts, block * 2);
+    let [i, j, k, l, m, n, o, p] = half_of_words(simd, texts, block * 2 + 1);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
+}
+
+/// The words of one half of a block, of which there are as many as texts: rows become columns.
+#[inline(always)]
+fn half_of_words<S: Simd>(simd: S, texts: &[[u8; ROOM]; LANES], half: usize) -> [u32x8<S>; LANES] {
+    let mut rows = texts.each_ref().map(|text| {
+        let bytes = text.as_chunks::<{ 4 * LANES }>().0.get(half).copied().unwrap_or([0; 4 * LANES]);
+        let mut words = [0; LANES];
+        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        u32x8::simd_from(simd, words)
+    });
+    for _ in 0..LANES.ilog2() {
+        let [a, b, c, d, e, f, g, h] = rows;
+        let low = |left, right| simd.zip_low_u32x8(left, right);
+        let high = |left, right| simd.zip_high_u32x8(left, right);
+        rows = [low(a, e), high(a, e), low(b, f), high(b, f), low(c, g), high(c, g), low(d, h), high(d, h)];
+    }
+    rows
 }
 
 #[cfg(test)]
@@ -122,15 +167,18 @@ mod tests {
 
     #[test]
     fn together_they_have_the_digests_that_each_has_alone() {
-        let text = [b'x'; LONGEST];
-        let mut batch = Batch::new();
+        let text: Vec<u8> = (0..LONGEST as u8).collect();
+        let (mut batch, mut last) = (Batch::new(), Tail::new());
         for length in 0..LONGEST {
             // Of other lengths, used again, and not always full.
-            let lengths = [length, LONGEST - length, length / 2, 55 + length % 3];
+            let lengths = [length, LONGEST - length, length / 2, FIRST + length % 3, 0, length / 3, LONGEST, 1];
             let lengths = &lengths[..1 + length % LANES];
             batch.clear();
             for length in lengths {
-                assert!(batch.add(&[&text[..length / 3], b"", &text[length / 3..*length]]));
+                let (head, tail) = text[..*length].split_at(length / 3);
+                let (start, end) = tail.split_at(tail.len() / 2);
+                last.set(&[start, b"", end]);
+                assert!(batch.add(head, &last));
             }
             assert_eq!(batch.len(), lengths.len());
             for (lane, (length, digest)) in lengths.iter().zip(batch.digests()).enumerate() {
@@ -142,9 +190,38 @@ mod tests {
 
     #[test]
     fn what_is_too_long_or_too_much_is_not_taken() {
-        let mut batch = Batch::new();
-        assert!(!batch.add(&[&[0; LONGEST], b"x"]) && batch.len() == 0);
-        assert!((0..LANES).all(|_| batch.add(&[b"x"])));
-        assert!(!batch.add(&[b"x"]));
+        let (mut batch, mut last) = (Batch::new(), Tail::new());
+        let mut takes = |head: &[u8], tail: &[&[u8]]| {
+            last.set(tail);
+            batch.add(head, &last)
+        };
+        for too_long in [LONGEST + 1, ROOM - 1, ROOM, ROOM + 1, 1000] {
+            let text = vec![b'x'; too_long];
+            let (head, tail) = text.split_at(too_long / 2);
+            assert!(!takes(head, &[tail]), "{too_long}");
+            assert!(!takes(b"", &[head, tail]), "{too_long}");
+            assert!(!takes(&text, &[]), "{too_long}");
+        }
+        assert!((0..LANES).all(|_| takes(b"x", &[b"y"])));
+        assert!(!takes(b"x", &[b"y"]));
+        assert_eq!((batch.len(), batch.text(7)), (LANES, &b"xy"[..]));
+    }
+
+    #[test]
+    fn whatever_the_processor_has_the_digests_are_the_same() {
+        let mut texts = [[0; ROOM]; LANES];
+        for (number, byte) in texts.as_flattened_mut().iter_mut().enumerate() {
+            *byte = (number * 151 % 251) as u8;
+        }
+        let level = Level::new();
+        let best = dispatch!(level, simd => states(simd, &texts, 2));
+        #[cfg(target_arch = "x86_64")]
+        for level in
+            [level.as_avx2().map(Level::Avx2), level.as_sse4_2().map(Level::Sse4_2), level.as_sse2().map(Level::Sse2)]
+        {
+            let Some(level) = level else { continue };
+            assert_eq!(dispatch!(level, simd => states(simd, &texts, 2)), best, "{level:?}");
+        }
+        assert_ne!(best[0], best[1]);
     }
 }

@@ -393,17 +393,16 @@ pub(crate) const REJECT: u32 = u32::MAX - 1;
 
 row!(
     /// What a condition can read. A trait with the slot's name comes first; else the slot is derived.
-    Slot, 32, {
-        name: span, derivation: u32, argument: u32,
-        /// The numbers of the name's [`Label`].
-        first: u64, last: u64,
-    }
+    Slot, 16, { name: span, derivation: u32, argument: u32 }
 );
-impl Slot {
-    /// What its name is looked up by.
+row!(
+    /// Where a trait's name is found: the numbers of its [`Label`], and one more than its slot.
+    TraitName, 24, { first: u64, last: u64, length: u32, slot: u32 }
+);
+impl TraitName {
     #[inline(always)]
     pub(crate) fn label(&self) -> Label {
-        Label { length: self.name.length, first: self.first, last: self.last }
+        Label { length: self.length, first: self.first, last: self.last }
     }
 }
 pub(crate) const PLAIN: u32 = 0;

@@ -83,8 +83,8 @@
 //! | edges | 12 | one more than there are ranks in the run: where in the blob Flagsmith's object of the feature begins, which is where that before it ends (with a comma; empty: the feature is hidden), and by how much the digests of the features before it differ from those of their defaults (8). A run in which features have variants or are not for every key has none |
 //! | ranked | 8 | the overrides of one feature, strongest first: segment, context |
 //! | code | 40 | operator (1), flags (1), slot (2), next if true, next if false, operand, left (8), right (8), text (span) |
-//! | slots | 32 | name of the trait, derivation, argument, first and last number of the name's *label* (8 each) |
-//! | trait names | 4 | a hash table from names to slots |
+//! | slots | 16 | name of the trait, derivation, argument |
+//! | trait names | 24 | a hash table from names to slots: first and last number of the name's *label* (8 each), its length, one more than the slot |
 //! | derived | 4 | slots that are more than a trait |
 //! | big integers | 12 | 1 if it is below zero, digits (span) |
 //! | members | 12 | the token of a member, sorted within a set |

@@ -8,7 +8,7 @@ use crate::hash::{Fingerprint, Label, checksum};
 use crate::layout::{
     ACCEPT, AUTOMATON, BACKTRACKING, BLOCK, CHECKED_FROM, CONSTANT, CORE_MAGIC, CORE_START, FLAG, FORMAT_MAJOR,
     HAS_BIG_INTEGER, HEADER, IDENTIFIER, IDENTITY_KEY, NO_EDGES, NO_RANK, Operator, PLAIN, REJECT, Rank, Row, Run,
-    SAME_AS, SECTIONS, SUPPORTED_FEATURES, Span, Table, Word,
+    SAME_AS, SECTIONS, SUPPORTED_FEATURES, Span, Table,
 };
 use crate::overrides::Overrides;
 use crate::view::{View, place, places};
@@ -191,15 +191,22 @@ impl Check<'_> {
         self.each("split feature", view.split_features(), |_, _, row| {
             (row.word as usize >= view.features().len()).then_some("it does not exist")
         })?;
-        self.names("feature name", view.feature_names(), view.features().len())
+        self.names("feature name", view.feature_names(), view.features().len(), |row| row.word)
     }
 
     /// A table of names is a power of two, and its entries exist.
-    fn names(&self, part: &'static str, table: Table<'_, Word, 4>, limit: usize) -> Result<(), ReadError> {
+    /// A table of names, whose rows have one more than what they are of.
+    fn names<R: Row<N>, const N: usize>(
+        &self,
+        part: &'static str,
+        table: Table<'_, R, N>,
+        limit: usize,
+        of: impl Fn(R) -> u32,
+    ) -> Result<(), ReadError> {
         if !(table.len() == 0 && limit == 0 || table.len().is_power_of_two()) {
             return Err(malformed(part, 0, "its size is not a power of two"));
         }
-        self.each(part, table, |_, _, row| (row.word as usize > limit).then_some("it does not exist"))
+        self.each(part, table, |_, _, row| (of(row) as usize > limit).then_some("it does not exist"))
     }
 
     fn answers(&self) -> Result<(), ReadError> {
@@ -366,7 +373,6 @@ impl Check<'_> {
             };
             match () {
                 () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
-                () if row.label() != Label::of(view.bytes(row.name)) => Some("its numbers are not its name's"),
                 () if !argument_exists => Some("what it is derived from does not exist"),
                 () => None,
             }
@@ -377,6 +383,10 @@ impl Check<'_> {
         self.each("literal", view.literals(), |check, _, row| {
             (!check.is_text(row.token)).then_some("its token is outside or no UTF-8")
         })?;
-        self.names("trait name", view.trait_names(), view.slots().len())
+        self.names("trait name", view.trait_names(), view.slots().len(), |row| row.slot)?;
+        self.each("trait name", view.trait_names(), |_, _, row| {
+            let slot = view.slots().get(row.slot.checked_sub(1)?)?;
+            (row.label() != Label::of(view.bytes(slot.name))).then_some("its numbers are not its name's")
+        })
     }
 }

@@ -3,8 +3,8 @@
 use crate::hash::{Fingerprint, Label};
 use crate::layout::{
     Answer, BigInteger, Block, CORE_START, Column, Context, Edge, Feature, FeatureId, Find, HEADER, Instruction, Joint,
-    Key, Listed, Literal, Mark, Member, Modulus, Origin, Pattern, Rank, Ranked, Run, SECTIONS, Section, Segment, Share,
-    Slot, Span, Split, Table, Variant, Want, Word,
+    Key, Listed, Literal, Mark, Member, Modulus, Origin, Pattern, Rank, Ranked, Row, Run, SECTIONS, Section, Segment,
+    Share, Slot, Span, Split, Table, TraitName, Variant, Want, Word,
 };
 
 /// A core for the time of one request. A table is looked for when it is asked for: no request needs all of them.
@@ -55,8 +55,8 @@ tables! {
     edges: Edges of Edge, 12;
     ranked: Ranked of Ranked, 8;
     code: Code of Instruction, 40;
-    slots: Slots of Slot, 32;
-    trait_names: TraitNames of Word, 4;
+    slots: Slots of Slot, 16;
+    trait_names: TraitNames of TraitName, 24;
     derived: Derived of Word, 4;
     big_integers: BigIntegers of BigInteger, 12;
     members: Members of Member, 12;
@@ -131,8 +131,10 @@ impl<'a> View<'a> {
 
     /// The feature of this name.
     pub(crate) fn feature_named(&self, name: &[u8]) -> Option<u32> {
-        let is = |index| Some(self.bytes(self.features().get(index)?.name) == name);
-        Self::probe(self.feature_names(), Label::of(name), is)
+        let is = |word: &Word| {
+            self.features().get(word.word.wrapping_sub(1)).is_some_and(|row| self.bytes(row.name) == name)
+        };
+        Self::probe(self.feature_names(), Label::of(name), |word| word.word, is)
     }
 
     /// The slot of this name.
@@ -142,24 +144,33 @@ impl<'a> View<'a> {
             return self.slot_of_long_name(name);
         }
         let label = Label::of(name);
-        Self::probe(self.trait_names(), label, |index| Some(self.slots().get(index)?.label() == label))
+        Self::probe(self.trait_names(), label, |row| row.slot, |row| row.label() == label)
     }
 
     #[cold]
     fn slot_of_long_name(self, name: &[u8]) -> Option<u32> {
-        let is = |index| Some(self.bytes(self.slots().get(index)?.name) == name);
-        Self::probe(self.trait_names(), Label::of(name), is)
+        let is = |row: &TraitName| {
+            self.slots().get(row.slot.wrapping_sub(1)).is_some_and(|row| self.bytes(row.name) == name)
+        };
+        Self::probe(self.trait_names(), Label::of(name), |row| row.slot, is)
     }
 
-    /// Linear probing. A table that is full of other names ends after one round.
+    /// Linear probing among rows that have one more than what they are of, or zero. A table that is full of other names ends
+    /// after one round.
     #[inline(always)]
-    fn probe(table: Table<'a, Word, 4>, label: Label, is: impl Fn(u32) -> Option<bool>) -> Option<u32> {
+    fn probe<R: Row<N>, const N: usize>(
+        table: Table<'a, R, N>,
+        label: Label,
+        of: impl Fn(&R) -> u32,
+        is: impl Fn(&R) -> bool,
+    ) -> Option<u32> {
         let size = u32::try_from(table.len()).ok()?;
         let start = label.bucket();
         for step in 0..size {
-            let index = table.get(start.wrapping_add(step) & (size - 1))?.word.checked_sub(1)?;
-            if is(index)? {
-                return Some(index);
+            let row = table.get(start.wrapping_add(step) & (size - 1))?;
+            let found = of(&row).checked_sub(1)?;
+            if is(&row) {
+                return Some(found);
             }
         }
         None

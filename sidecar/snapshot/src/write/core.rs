@@ -15,7 +15,7 @@ use crate::layout::{
     ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER,
     HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction, Key, Literal,
     OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS, Origin, PLAIN, RANKS, Ranked, Row, SAME_AS, SECTIONS,
-    SERVER_ONLY, SERVES_DOCUMENT, Section, Segment, Slot, Span, Split, TARGETED, UNSERVED, Variant, Word,
+    SERVER_ONLY, SERVES_DOCUMENT, Section, Segment, Slot, Span, Split, TARGETED, TraitName, UNSERVED, Variant, Word,
 };
 use crate::model::{self, BooleanFlags, Derivation, DisabledFlags, Environment, EnvironmentFlags, ObjectFlags};
 use crate::overrides;
@@ -93,7 +93,8 @@ impl Tables {
         }
         put(Section::Features, features.bytes);
         put(Section::Ranked, ranked.bytes);
-        put(Section::FeatureNames, names(environment.features.iter().map(|feature| Some(feature.name.as_bytes()))));
+        let feature_names = environment.features.iter().map(|feature| Some(&*feature.name));
+        put(Section::FeatureNames, names(feature_names, |_, word| Word { word }));
         put(Section::SplitFeatures, split_features(&environment.features));
         put(Section::FeatureIds, feature_ids(&environment.features)?);
 
@@ -121,9 +122,10 @@ impl Tables {
         let [slots, derived, literals] = builder.slots(environment)?;
         put(Section::Slots, slots);
         put(Section::Derived, derived);
+        let trait_names = environment.properties.iter().map(|property| property.name.as_deref());
         put(
             Section::TraitNames,
-            names(environment.properties.iter().map(|property| property.name.as_deref().map(str::as_bytes))),
+            names(trait_names, |Label { length, first, last }, slot| TraitName { first, last, length, slot }),
         );
 
         put(Section::Keys, keys(environment, fingerprint)?);
@@ -340,7 +342,7 @@ impl Builder {
     /// The slots, those that are derived from something else than a trait, and the constants among them.
     fn slots(&mut self, environment: &Environment) -> Result<[Vec<u8>; 3], WriteError> {
         let (mut slots, mut derived, mut literals) =
-            (Rows::<Slot, 32>::default(), Rows::<Word, 4>::default(), Rows::<Literal, 8>::default());
+            (Rows::<Slot, 16>::default(), Rows::<Word, 4>::default(), Rows::<Literal, 8>::default());
         for property in &environment.properties {
             let (derivation, argument) = match &property.derivation {
                 Derivation::Plain => (PLAIN, 0),
@@ -352,10 +354,8 @@ impl Builder {
                 }
                 Derivation::Flag { feature, field } => (FLAG, offset(*feature)? | (*field as u32) << 24),
             };
-            let name = property.name.as_deref().unwrap_or_default().as_bytes();
-            let Label { first, last, .. } = Label::of(name);
-            let name = self.blob.intern(name)?;
-            let index = slots.push(&Slot { name, derivation, argument, first, last })?;
+            let name = self.blob.intern(property.name.as_deref().unwrap_or_default().as_bytes())?;
+            let index = slots.push(&Slot { name, derivation, argument })?;
             if derivation != PLAIN {
                 derived.push(&Word { word: index })?;
             }
@@ -407,22 +407,26 @@ fn feature_ids(features: &[model::Feature]) -> Result<Vec<u8>, WriteError> {
     Ok(ids.iter().flat_map(FeatureId::encode).collect())
 }
 
-/// A table of names for linear probing: one more than the index of the name, zero: free.
-fn names<'a>(names: impl ExactSizeIterator<Item = Option<&'a [u8]>>) -> Vec<u8> {
+/// A table of names for linear probing: rows of a label and one more than the index of the name; all zero: free.
+fn names<'a, R: Row<N> + Default, const N: usize>(
+    names: impl ExactSizeIterator<Item = Option<&'a str>>,
+    row: impl Fn(Label, u32) -> R,
+) -> Vec<u8> {
     let size = if names.len() == 0 { 0 } else { (names.len() * 2).next_power_of_two() };
-    let mut buckets = vec![0_u32; size];
+    let mut buckets = vec![None; size];
     for (index, name) in names.enumerate() {
         let Some(name) = name else { continue };
-        let mut at = Label::of(name).bucket() as usize;
+        let label = Label::of(name.as_bytes());
+        let mut at = label.bucket() as usize;
         while let Some(place) = buckets.get_mut(at & (size - 1)) {
-            if *place == 0 {
-                *place = index as u32 + 1; // counts were checked against u16
+            if place.is_none() {
+                *place = Some(row(label, index as u32 + 1)); // counts were checked against u16
                 break;
             }
             at += 1;
         }
     }
-    buckets.into_iter().flat_map(u32::to_le_bytes).collect()
+    buckets.into_iter().flat_map(|row| row.unwrap_or_default().encode()).collect()
 }
 
 fn keys(environment: &Environment, fingerprint: Fingerprint) -> Result<Vec<u8>, WriteError> {

@@ -186,30 +186,27 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
     };
     out.push(b'[');
     let (runs, edges) = (view.runs(), view.edges());
-    let mut run = Span::default();
     let mut from = 0;
-    for (first, length, owner) in subject.choice.owned() {
-        if from < first {
-            join(&mut run, defaults(from, first), view.blob, out);
-        }
-        from = first + length;
-        let whole = match owner {
-            Owner::Nobody => Some((defaults(first, from), 0)),
-            Owner::Run(number) => runs.get(number).and_then(|run| run.part(edges, first, length)),
-            Owner::Asked => None,
-        };
-        if let Some((objects, difference)) = whole {
-            join(&mut run, objects, view.blob, out);
-            digest = digest.wrapping_add(difference);
-            continue;
-        }
-        append(std::mem::take(&mut run), view.blob, out);
-        for number in first..from {
-            digest = digest.wrapping_add(write_outcome(evaluation, subject, visibility, number, out));
+    for (block, features) in subject.choice.blocks() {
+        for (first, next, owner) in features.owned() {
+            let (first, next) = (block + first, block + next);
+            if from < first {
+                append(defaults(from, first), view.blob, out);
+            }
+            from = next;
+            if let Owner::Run(number) = owner
+                && let Some((objects, difference)) = runs.get(number).and_then(|run| run.part(edges, first, next))
+            {
+                append(objects, view.blob, out);
+                digest = digest.wrapping_add(difference);
+                continue;
+            }
+            for number in first..next {
+                digest = digest.wrapping_add(write_outcome(evaluation, subject, visibility, number, out));
+            }
         }
     }
-    join(&mut run, defaults(from, view.features().len() as u32), view.blob, out);
-    append(run, view.blob, out);
+    append(defaults(from, view.features().len() as u32), view.blob, out);
     match out.last_mut() {
         Some(last) if *last == b',' => *last = b']',
         _ => out.push(b']'),
@@ -221,9 +218,9 @@ impl Run {
     /// The objects of some features in it, and by how much their digests differ from those of the defaults. `None` where
     /// they are not known.
     #[inline(always)]
-    fn part(&self, edges: Table<'_, Edge, 12>, first: u32, length: u32) -> Option<(Span, u64)> {
-        let row = self.edges.checked_add(first.checked_sub(self.feature)?)?;
-        let (start, end) = (edges.get(row)?, edges.get(row.checked_add(length)?)?);
+    fn part(&self, edges: Table<'_, Edge, 12>, first: u32, next: u32) -> Option<(Span, u64)> {
+        let row = self.edges.checked_add(first.wrapping_sub(self.feature))?;
+        let (start, end) = (edges.get(row)?, edges.get(row.wrapping_add(next - first))?);
         let objects = Span { start: start.at, length: end.at.saturating_sub(start.at) };
         Some((objects, end.difference.wrapping_sub(start.difference)))
     }
@@ -252,24 +249,13 @@ fn write_outcome(
     }
 }
 
-/// Adds objects to a run that is still to be copied: what lies together in the blob is copied together.
+/// Copies objects.
 #[inline(always)]
-fn join(run: &mut Span, next: Span, blob: &[u8], out: &mut Vec<u8>) {
-    if next.start == run.start.wrapping_add(run.length) {
-        run.length = run.length.wrapping_add(next.length);
-    } else {
-        append(*run, blob, out);
-        *run = next;
-    }
-}
-
-/// Copies a run.
-#[inline(never)]
-fn append(run: Span, blob: &[u8], out: &mut Vec<u8>) {
-    let run = run.of(blob);
-    if !run.is_empty() {
+fn append(objects: Span, blob: &[u8], out: &mut Vec<u8>) {
+    let objects = objects.of(blob);
+    if !objects.is_empty() {
         separate(out);
-        out.extend_from_slice(run);
+        out.extend_from_slice(objects);
     }
 }
 

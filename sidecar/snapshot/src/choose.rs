@@ -1,8 +1,8 @@
-//! Choosing what decides each feature: segments one after another, so that the work is what they override, not the
-//! whole environment.
+//! Choosing what decides each feature: what segments override is claimed for them, the strongest first and 64 features at
+//! once, and what is left is what it is by default.
 
 use crate::evaluation::{Evaluation, Winner};
-use crate::layout::{BLOCK, NO_RANK, RANKS, Rank, Run, Segment, Table, Word};
+use crate::layout::{BLOCK, Claim, Rank, Run, Segment, Table, Word};
 use crate::percentage::{Percentages, Whose};
 use crate::resolve;
 use crate::role::Scope;
@@ -11,122 +11,127 @@ use crate::subject::Subject;
 /// What decides each feature that is not simply its default.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
-    /// A bit a feature: its answer may differ from the default.
-    touched: Vec<u64>,
-    /// By feature: the rank of a segment, [`NO_RANK`], or [`INDIVIDUAL`].
-    winners: Vec<u16>,
-    /// By feature: the row of the run that the rank is of, [`NOBODY`], or [`ASKED`].
-    owners: Vec<u16>,
+    /// A bit a row of `Claims`: the subject belongs to its segment.
+    claims: Vec<u64>,
+    blocks: Vec<Features>,
 }
 
-/// The identity has its own. No segment has this rank.
-const INDIVIDUAL: u16 = RANKS as u16;
-/// Nothing overrides it.
-const NOBODY: u16 = u16::MAX;
-/// What it is has to be asked: it is no matter of runs alone, or the run is beyond those that have a number.
-const ASKED: u16 = u16::MAX - 1;
+/// 64 features in a row, a bit each.
+#[derive(Debug, Clone)]
+pub(crate) struct Features {
+    /// Something decides them.
+    decided: u64,
+    /// With them begin those that something decides.
+    starts: u64,
+    /// What decides those that begin here; elsewhere, whatever was there before.
+    owners: [Owner; BLOCK],
+}
 
 /// What decides features in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// They are what they are by default.
-    Nobody,
-    /// This row of `Runs`.
+    /// Nothing: they are what they are by default.
+    Default,
+    /// The segment of this row of `Runs`.
     Run(u32),
-    /// Each is to be asked for.
-    Asked,
+    /// The identity has its own.
+    Individual,
+    /// A condition has read them.
+    Resolved,
 }
 
 impl Choice {
-    fn clear(&mut self, features: usize) {
-        self.touched.clear();
-        self.touched.resize(features.div_ceil(64), 0);
-        self.winners.clear();
-        self.winners.resize(features, NO_RANK);
-        self.owners.clear();
-        self.owners.resize(features, NOBODY);
-    }
-
-    /// These features may differ from their defaults.
-    fn touch(&mut self, first: u32, length: u32) {
-        let (mut at, end) = (u64::from(first), u64::from(first) + u64::from(length));
-        while at < end {
-            let (bit, next) = (at % 64, (at | 63) + 1);
-            let above = next.saturating_sub(end);
-            if let Some(word) = self.touched.get_mut(at as usize / 64) {
-                *word |= u64::MAX << bit & u64::MAX >> above;
-            }
-            at = next;
+    fn clear(&mut self, features: usize, claims: usize) {
+        self.claims.clear();
+        self.claims.resize(claims.div_ceil(64), 0);
+        let none = Features { decided: 0, starts: 0, owners: [Owner::Default; BLOCK] };
+        self.blocks.resize(features.div_ceil(BLOCK), none);
+        for block in &mut self.blocks {
+            (block.decided, block.starts) = (0, 0);
         }
     }
 
-    /// This decides, whatever was proposed.
-    pub(crate) fn set(&mut self, feature: u32, winner: Winner) {
-        if let Some(place) = self.winners.get_mut(feature as usize) {
-            *place = match winner {
-                Winner::Default => NO_RANK,
-                Winner::Segment(rank) => rank,
-                Winner::Individual(_) => INDIVIDUAL,
-            };
-            self.ask(feature);
+    /// The subject belongs to the segment that has this row of `Claims`.
+    fn hold(&mut self, claim: u32) {
+        if let Some(word) = self.claims.get_mut(claim as usize / 64) {
+            *word |= 1 << (claim % 64);
         }
     }
 
-    /// What this is will be asked, unless a segment decides it.
-    fn ask(&mut self, feature: u32) {
-        if let Some(place) = self.owners.get_mut(feature as usize) {
-            *place = ASKED;
-            self.touch(feature, 1);
-        }
-    }
-
-    /// The overrides of a run count where they are stronger than what was found so far: one comparison for several
-    /// features at once, as processors have it.
+    /// This decides those of these features that nothing has claimed before.
     #[inline(always)]
-    fn propose(&mut self, number: u32, first: u32, ranks: Table<'_, Rank, 2>) {
-        let number = u16::try_from(number).map_or(ASKED, |number| number.min(ASKED));
-        let places = first as usize..(first as usize).saturating_add(ranks.len());
-        if let (Some(held), Some(owners)) = (self.winners.get_mut(places.clone()), self.owners.get_mut(places)) {
-            for ((held, owner), Rank { rank }) in held.iter_mut().zip(owners).zip(ranks.iter()) {
-                *owner = if rank < *held { number } else { *owner };
-                *held = rank.min(*held);
+    fn claim(&mut self, block: u32, features: u64, owner: Owner) {
+        let Some(block) = self.blocks.get_mut(block as usize) else { return };
+        let own = features & !block.decided;
+        block.decided |= own;
+        let mut starts = own & !(own << 1);
+        block.starts |= starts;
+        while starts != 0 {
+            if let Some(place) = block.owners.get_mut(starts.trailing_zeros() as usize) {
+                *place = owner;
             }
-            self.touch(first, ranks.len() as u32);
+            starts &= starts - 1;
         }
     }
 
-    /// The features whose answers may differ from the default, as runs with one owner: the first, how many, and who.
-    pub(crate) fn owned(&self) -> impl Iterator<Item = (u32, u32, Owner)> {
-        self.touched().flat_map(|(mut first, mut owners)| {
-            std::iter::from_fn(move || {
-                let owner = *owners.first()?;
-                let length = owners.iter().position(|other| *other != owner).unwrap_or(owners.len());
-                owners = owners.get(length..).unwrap_or_default();
-                let start = first;
-                first += length as u32;
-                Some((
-                    start,
-                    length as u32,
-                    match owner {
-                        NOBODY => Owner::Nobody,
-                        ASKED => Owner::Asked,
-                        run => Owner::Run(u32::from(run)),
-                    },
-                ))
-            })
+    /// The same of one feature.
+    pub(crate) fn claim_one(&mut self, feature: u32, owner: Owner) {
+        self.claim(feature / BLOCK as u32, 1 << (feature % BLOCK as u32), owner);
+    }
+
+    /// Lets what is claimed decide, the stronger first.
+    fn decide(&mut self, claims: Table<'_, Claim, 16>) {
+        for number in 0..self.claims.len() {
+            let mut left = self.claims.get(number).copied().unwrap_or(0);
+            while left != 0 {
+                if let Some(claim) = claims.get(number as u32 * 64 + left.trailing_zeros()) {
+                    self.claim(claim.block, claim.features, Owner::Run(claim.run));
+                }
+                left &= left - 1;
+            }
+        }
+    }
+
+    /// Does anything decide it?
+    fn decides(&self, feature: u32) -> bool {
+        let block = self.blocks.get(feature as usize / BLOCK);
+        block.is_some_and(|block| block.decided >> (feature % BLOCK as u32) & 1 != 0)
+    }
+
+    /// What decides a feature.
+    fn owner(&self, feature: u32) -> Owner {
+        let (number, bit) = (feature as usize / BLOCK, feature % BLOCK as u32);
+        let decided = self.blocks.get(number).filter(|block| block.decided >> bit & 1 != 0);
+        decided.map_or(Owner::Default, |block| {
+            let back = (block.starts << (63 - bit)).leading_zeros();
+            block.owners.get(bit.wrapping_sub(back) as usize).copied().unwrap_or(Owner::Default)
         })
     }
 
-    /// The features that were touched, as runs: the first of each, and the owners.
-    fn touched(&self) -> impl Iterator<Item = (u32, &[u16])> {
-        (0_u32..).step_by(64).zip(&self.touched).flat_map(move |(first, word)| {
-            let mut left = *word;
-            std::iter::from_fn(move || {
-                let start = (left != 0).then(|| left.trailing_zeros())?;
-                let length = (left >> start).trailing_ones();
-                left &= u64::MAX.checked_shl(start + length).unwrap_or(0);
-                let run = (first + start) as usize;
-                Some((first + start, self.owners.get(run..run + length as usize).unwrap_or_default()))
-            })
+    /// The features, 64 by 64: the first of them, and what decides them.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u32, &Features)> {
+        (0_u32..).step_by(BLOCK).zip(&self.blocks)
+    }
+}
+
+impl Features {
+    /// Those whose answers may differ from the default, as runs with one owner: the first, the one behind the last, and
+    /// who.
+    pub(crate) fn owned(&self) -> impl Iterator<Item = (u32, u32, Owner)> {
+        let mut starts = self.starts;
+        let ends = self.starts | !self.decided;
+        std::iter::from_fn(move || {
+            let first = (starts != 0).then(|| starts.trailing_zeros())?;
+            let owner = *self.owners.get(first as usize)?;
+            let mut next = first;
+            loop {
+                starts &= starts - 1;
+                next = (ends & u64::MAX << 1 << next).trailing_zeros();
+                // What one run claims twice lies together nevertheless.
+                if starts.trailing_zeros() != next || self.owners.get(next as usize) != Some(&owner) {
+                    return Some((first, next, owner));
+                }
+            }
         })
     }
 }
@@ -135,13 +140,8 @@ impl Evaluation<'_> {
     /// Chooses for all features; the result is in `subject.choice`.
     pub(crate) fn choose(&self, subject: &mut Subject) {
         let view = &self.view;
-        subject.choice.clear(view.features().len());
-        if subject.identified {
-            for feature in view.split_features().iter() {
-                subject.choice.ask(feature.word);
-            }
-        }
-        let (segments, runs, ranks) = (view.segments(), view.runs(), view.ranks());
+        subject.choice.clear(view.features().len(), view.claims().len());
+        let (segments, claiming) = (view.segments(), view.claiming());
         let blocks = if self.scope == Scope::None { 0 } else { view.blocks().len() };
         for block in 0..blocks {
             let mut left = self.candidates(subject, block);
@@ -149,25 +149,28 @@ impl Evaluation<'_> {
             while left != 0 {
                 let number = (block * BLOCK) as u32 + left.trailing_zeros();
                 left &= left - 1;
-                let Some(segment) = segments.get(number).filter(|segment| self.includes(subject, segment)) else {
-                    continue;
-                };
-                let own = runs.range(segment.runs, segment.runs_length).iter();
-                for (number, Run { feature, ranks: own, .. }) in (segment.runs..).zip(own) {
-                    subject.choice.propose(number, feature, ranks.range(own.start, own.length));
-                }
-            }
-        }
-        if let Some(individual) = self.individual {
-            for (row, item) in (0_u32..).zip(individual.items.iter()) {
-                if let Some(feature) = view.feature_with_id(item.feature) {
-                    subject.choice.set(feature, Winner::Individual(row));
+                if let Some(segment) = segments.get(number)
+                    && self.includes(subject, &segment)
+                {
+                    let own = claiming.range(segment.claims, segment.claims_length).iter();
+                    own.for_each(|claim| subject.choice.hold(claim.word));
                 }
             }
         }
         resolve::settle(subject);
+        if let Some(individual) = self.individual {
+            for item in individual.items.iter() {
+                if let Some(feature) = view.feature_with_id(item.feature) {
+                    subject.choice.claim_one(feature, Owner::Individual);
+                }
+            }
+        }
+        subject.choice.decide(view.claims());
         if subject.identified && view.split_features().len() > 0 {
             self.place_in_splits(subject);
+            for feature in view.split_features().iter() {
+                subject.choice.claim_one(feature.word, Owner::Default);
+            }
         }
     }
 
@@ -181,7 +184,7 @@ impl Evaluation<'_> {
         let mut tell = |row: usize, percentage| places.get_mut(row).into_iter().for_each(|place| *place = percentage);
         let mut percentages = Percentages::new();
         for (row, Word { word: number }) in splits.iter().enumerate() {
-            if subject.choice.winners.get(number as usize) != Some(&NO_RANK) {
+            if subject.choice.decides(number) {
                 continue;
             }
             let context = features.get(number).and_then(|feature| contexts.get(feature.context));
@@ -203,14 +206,17 @@ impl Evaluation<'_> {
 
     /// What was chosen for a feature.
     pub(crate) fn chosen(&self, subject: &Subject, feature: u32) -> Winner {
-        match subject.choice.winners.get(feature as usize).copied() {
-            None | Some(NO_RANK) => Winner::Default,
-            Some(INDIVIDUAL) => {
-                let row = self.view.features().get(feature);
-                row.and_then(|row| self.individually(&row)).unwrap_or(Winner::Default)
-            }
-            Some(rank) => Winner::Segment(rank),
-        }
+        let view = &self.view;
+        let winner = match subject.choice.owner(feature) {
+            Owner::Default => None,
+            Owner::Run(number) => view.runs().get(number).and_then(|Run { feature: first, ranks, .. }| {
+                let ranks = view.ranks().range(ranks.start, ranks.length);
+                ranks.get(feature.checked_sub(first)?).map(|Rank { rank }| Winner::Segment(rank))
+            }),
+            Owner::Individual => view.features().get(feature).and_then(|row| self.individually(&row)),
+            Owner::Resolved => subject.resolution.result(feature),
+        };
+        winner.unwrap_or(Winner::Default)
     }
 
     /// Does the subject belong to a segment that the index leaves?

@@ -45,6 +45,8 @@ pub(crate) enum Section {
     Joints,
     Finds,
     Wants,
+    Claiming,
+    Claims,
     Runs,
     Ranks,
     Edges,
@@ -311,9 +313,9 @@ row!(
         name: span,
         /// Where its program begins in `Code`, or [`ACCEPT`] or [`REJECT`].
         entry: u32,
-        /// Its rows in `Runs`.
-        runs: u32,
-        runs_length: u32,
+        /// Its rows in `Claiming`, each of which is a row in `Claims`.
+        claims: u32,
+        claims_length: u32,
         flags: u32,
         /// Its id in Flagsmith, for people. Evaluation does not use it.
         id: u32,
@@ -322,6 +324,17 @@ row!(
 /// All of its conditions read the environment or flags: no identity is needed to decide it.
 pub(crate) const IDENTITY_FREE: u32 = 1;
 
+row!(
+    /// Features that a segment overrides. What claims them in an earlier row is stronger.
+    Claim, 16, {
+        /// Those of 64 in a row, a bit each.
+        features: u64,
+        /// Which 64.
+        block: u32,
+        /// The run that they are in.
+        run: u32,
+    }
+);
 row!(
     /// Features in a row that a segment overrides, if not every one of them.
     Run, 16, {

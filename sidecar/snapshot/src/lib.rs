@@ -68,7 +68,7 @@
 //! | contexts | 24 | what a feature can be: the rest of Flagsmith's object from its state on, with a comma (span), one more than its row in *splits* or 0, enabled (1), digest (8) |
 //! | splits | 16 | seed of the hash (span), first and number of rows in *variants* |
 //! | variants | 40 | upper limit in percent (f64), value, name as JSON or empty, weight as text (spans), digest (8) |
-//! | segments | 28 | name, entry in *code* of what the index does not answer, first and number of rows in *runs*, flags (needs no identity 1), Flagsmith's id |
+//! | segments | 28 | name, entry in *code* of what the index does not answer, first and number of rows in *claiming*, flags (needs no identity 1), Flagsmith's id |
 //! | blocks | 32 | the index of 64 segments, a bit each: those that have rules (8), first and number of rows in *columns*, in *moduli* and in *shares* |
 //! | columns | 128 | what a slot's value says of a block: see below |
 //! | moduli | 32 | divisor, remainder (f64), the segment's bit (8), slot, 1 if the segment wants another remainder |
@@ -78,6 +78,8 @@
 //! | joints | 32 | up to 64 patterns as one automaton, a bit each, whose matching states are those in which something is found: offset and length in *programs*, first and number of rows in *finds* and in *wants*, those that are looked for in numbers, too (8) |
 //! | finds | 16 | by state: the patterns that are found when it is reached (8), and when the text ends in it (8) |
 //! | wants | 32 | what a segment wants: any of these patterns to be found (8), or any of these not to be (8), its bit (8), 1 if it wants neither of it (8) |
+//! | claiming | 4 | rows in *claims* |
+//! | claims | 16 | features in one run that a segment overrides: which of 64 in a row, a bit each (8), which 64, row in *runs*. Of the claims of a feature, the first is the strongest: a segment has several for the same 64 where features have their segments in different orders |
 //! | runs | 16 | features in a row that a segment overrides: the first of them, first and number of rows in *ranks*, first row in *edges* or 2³²−1 |
 //! | ranks | 2 | the rank of the segment's override among those of the feature; 2¹⁶−1: there is none |
 //! | edges | 12 | one more than there are ranks in the run: where in the blob Flagsmith's object of the feature begins, which is where that before it ends (with a comma; empty: the feature is hidden), and by how much the digests of the features before it differ from those of their defaults (8). A run in which features have variants or are not for every key has none |

@@ -6,7 +6,7 @@ use crate::automaton;
 use crate::backtrack;
 use crate::hash::{Fingerprint, Label, checksum};
 use crate::layout::{
-    ACCEPT, AUTOMATON, BACKTRACKING, BLOCK, CHECKED_FROM, CONSTANT, CORE_MAGIC, CORE_START, FLAG, FORMAT_MAJOR,
+    ACCEPT, AUTOMATON, BACKTRACKING, BLOCK, CHECKED_FROM, CONSTANT, CORE_MAGIC, CORE_START, Claim, FLAG, FORMAT_MAJOR,
     HAS_BIG_INTEGER, HEADER, IDENTIFIER, IDENTITY_KEY, NO_EDGES, NO_RANK, Operator, PLAIN, REJECT, Rank, Row, Run,
     SAME_AS, SECTIONS, SUPPORTED_FEATURES, Span, Table,
 };
@@ -109,6 +109,7 @@ pub(crate) fn read_core(bytes: &[u8]) -> Result<Header, ReadError> {
     check.features()?;
     check.answers()?;
     check.segments()?;
+    check.claims()?;
     check.code()?;
     check.operands()?;
     check.slots()?;
@@ -233,7 +234,7 @@ impl Check<'_> {
         let view = self.view;
         self.each("segment", view.segments(), |check, _, row| match () {
             () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
-            () if !view.runs().has(row.runs, row.runs_length) => Some("what it overrides does not exist"),
+            () if !view.claiming().has(row.claims, row.claims_length) => Some("what it overrides does not exist"),
             () if !check.is_place(row.entry) => Some("its program does not exist"),
             () => None,
         })?;
@@ -300,6 +301,20 @@ impl Check<'_> {
             let mut both = view.ranks().range(ranks.start, ranks.length).iter().zip(features);
             let exist = both.all(|(Rank { rank }, row)| rank == NO_RANK || u32::from(rank) < row.ranked_length);
             (!exist).then_some("a rank does not exist")
+        })
+    }
+
+    fn claims(&self) -> Result<(), ReadError> {
+        let view = self.view;
+        self.each("claim", view.claims(), |_, _, Claim { features, block, run }| {
+            let Some(run) = view.runs().get(run) else { return Some("its run does not exist") };
+            let first = u64::from(block) * 64 + u64::from(features.trailing_zeros());
+            let last = u64::from(block) * 64 + u64::from(63_u32.saturating_sub(features.leading_zeros()));
+            let end = u64::from(run.feature) + u64::from(run.ranks.length);
+            (first < u64::from(run.feature) || last >= end).then_some("its features are not in its run")
+        })?;
+        self.each("claim of a segment", view.claiming(), |_, _, row| {
+            (row.word as usize >= view.claims().len()).then_some("it does not exist")
         })
     }
 

@@ -2,6 +2,7 @@
 //! cycle is cut where it closes, as Flagsmith's engine 11 does it.
 
 use crate::answer::Outcome;
+use crate::choose::Owner;
 use crate::evaluation::{Evaluation, Winner};
 use crate::layout::FLAG;
 use crate::model::FlagField;
@@ -39,7 +40,8 @@ impl Resolution {
         self.cyclic.contains(&feature)
     }
 
-    fn result(&self, feature: u32) -> Option<Winner> {
+    /// What a feature was resolved to.
+    pub(crate) fn result(&self, feature: u32) -> Option<Winner> {
         self.resolved.iter().find(|(other, _)| *other == feature).map(|(_, winner)| *winner)
     }
 }
@@ -53,11 +55,11 @@ pub(crate) fn is_needed(evaluation: &Evaluation<'_>) -> bool {
         .any(|word| evaluation.view.slots().get(word.word).is_some_and(|slot| slot.derivation == FLAG))
 }
 
-/// Lets the results that conditions read stand in the choice.
+/// Lets the results that conditions read stand in the choice, whatever else claims them.
 pub(crate) fn settle(subject: &mut Subject) {
     let Subject { choice, resolution, .. } = subject;
-    for (feature, winner) in &resolution.resolved {
-        choice.set(*feature, *winner);
+    for (feature, _) in &resolution.resolved {
+        choice.claim_one(*feature, Owner::Resolved);
     }
 }
 

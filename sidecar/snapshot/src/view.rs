@@ -2,9 +2,9 @@
 
 use crate::hash::{Fingerprint, Label};
 use crate::layout::{
-    Answer, BigInteger, Block, CORE_START, Column, Context, Edge, Feature, FeatureId, Find, HEADER, Instruction, Joint,
-    Key, Listed, Literal, Mark, Member, Modulus, Origin, Pattern, Rank, Ranked, Row, Run, SECTIONS, Section, Segment,
-    Share, Slot, Span, Split, Table, TraitName, Variant, Want, Word,
+    Answer, BigInteger, Block, CORE_START, Claim, Column, Context, Edge, Feature, FeatureId, Find, HEADER, Instruction,
+    Joint, Key, Listed, Literal, Mark, Member, Modulus, Origin, Pattern, Rank, Ranked, Row, Run, SECTIONS, Section,
+    Segment, Share, Slot, Span, Split, Table, TraitName, Variant, Want, Word,
 };
 
 /// A core for the time of one request. A table is looked for when it is asked for: no request needs all of them.
@@ -50,6 +50,8 @@ tables! {
     joints: Joints of Joint, 32;
     finds: Finds of Find, 16;
     wants: Wants of Want, 32;
+    claiming: Claiming of Word, 4;
+    claims: Claims of Claim, 16;
     runs: Runs of Run, 16;
     ranks: Ranks of Rank, 2;
     edges: Edges of Edge, 12;

@@ -110,6 +110,8 @@ impl Tables {
         put(Section::Joints, index.joints);
         put(Section::Finds, index.finds);
         put(Section::Wants, index.wants);
+        put(Section::Claiming, runs.claiming);
+        put(Section::Claims, runs.claims);
         put(Section::Runs, runs.rows);
         put(Section::Ranks, runs.ranks);
         put(Section::Edges, runs.edges);
@@ -323,13 +325,13 @@ impl Builder {
                 rules.push(rule);
             }
         }
-        for ((segment, runs), rules) in environment.segments.iter().zip(&runs.by_segment).zip(&rest) {
+        for ((segment, claims), rules) in environment.segments.iter().zip(&runs.by_segment).zip(&rest) {
             let entry = code::write(&segment.id, rules, &reads_flag, fingerprint, operands, &mut self.blob, &mut code)?;
             let row = Segment {
                 name: self.blob.intern(segment.name.as_bytes())?,
                 entry,
-                runs: runs.start,
-                runs_length: runs.length,
+                claims: claims.start,
+                claims_length: claims.length,
                 flags: if segment.identity_free { IDENTITY_FREE } else { 0 },
                 id: segment.id.parse().unwrap_or(0),
             };

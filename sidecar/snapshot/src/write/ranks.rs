@@ -1,5 +1,8 @@
 //! Which override of a feature is stronger: by feature, strongest first, and by segment, for the evaluation.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use crate::model::Segment;
 
 /// An override as it stands in the model.
@@ -56,5 +59,110 @@ impl Overrides {
             }
         }
         by_segment
+    }
+}
+
+/// Features that a segment overrides.
+pub(super) struct Layer {
+    pub(super) segment: usize,
+    /// In order.
+    pub(super) features: Vec<u32>,
+}
+
+/// The overrides of all features in one order, the stronger of a feature first. A segment is there more than once where
+/// features have their segments in different orders.
+pub(super) fn layers(by_segment: &[Vec<Strongest>], features: usize) -> Vec<Layer> {
+    let mut order = Order::of(by_segment, features);
+    let mut layers = Vec::new();
+    while let Some((segment, mut features)) = order.next() {
+        features.iter().for_each(|feature| order.advance(*feature));
+        features.sort_unstable();
+        layers.push(Layer { segment, features });
+    }
+    layers
+}
+
+/// What of the features' orders is left.
+struct Order {
+    /// By feature, the weakest first: rank and segment.
+    left: Vec<Vec<(u16, usize)>>,
+    /// By segment: the features of which it is the strongest that is left.
+    ready: Vec<Vec<u32>>,
+    /// By segment: how many features have a stronger one that is left.
+    behind: Vec<usize>,
+    /// The segments by what they are behind, and what is no longer so.
+    queue: BinaryHeap<Reverse<(usize, usize)>>,
+}
+
+impl Order {
+    fn of(by_segment: &[Vec<Strongest>], features: usize) -> Self {
+        let mut left = vec![Vec::new(); features];
+        for (segment, own) in by_segment.iter().enumerate() {
+            for Strongest { feature, rank, .. } in own {
+                left.get_mut(*feature as usize).into_iter().for_each(|left| left.push((*rank, segment)));
+            }
+        }
+        left.iter_mut().for_each(|left| left.sort_unstable_by_key(|own| Reverse(*own)));
+        let ready = vec![Vec::new(); by_segment.len()];
+        let mut order =
+            Self { left, ready, behind: by_segment.iter().map(Vec::len).collect(), queue: BinaryHeap::new() };
+        (0..features as u32).for_each(|feature| order.advance(feature));
+        order
+    }
+
+    /// The segment that is behind in the fewest features, where it is not: so it comes again for as few as possible.
+    fn next(&mut self) -> Option<(usize, Vec<u32>)> {
+        while let Some(Reverse((behind, segment))) = self.queue.pop() {
+            let features = match self.behind.get(segment) {
+                Some(now) if *now == behind => self.ready.get_mut(segment).map(std::mem::take).unwrap_or_default(),
+                _ => continue,
+            };
+            if !features.is_empty() {
+                return Some((segment, features));
+            }
+        }
+        None
+    }
+
+    /// The strongest segment of a feature that is left is ready for it.
+    fn advance(&mut self, feature: u32) {
+        if let Some((_, segment)) = self.left.get_mut(feature as usize).and_then(Vec::pop)
+            && let (Some(ready), Some(behind)) = (self.ready.get_mut(segment), self.behind.get_mut(segment))
+        {
+            ready.push(feature);
+            *behind -= 1;
+            self.queue.push(Reverse((*behind, segment)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// The layers of features that have these segments, strongest first.
+    fn of(orders: &[&[usize]]) -> Vec<(usize, Vec<u32>)> {
+        let mut by_segment = vec![Vec::new(); 5];
+        for (feature, order) in (0..).zip(orders) {
+            for (rank, segment) in (0..).zip(*order) {
+                by_segment.get_mut(*segment).unwrap().push(Strongest { feature, rank, position: 0 });
+            }
+        }
+        layers(&by_segment, orders.len()).into_iter().map(|layer| (layer.segment, layer.features)).collect()
+    }
+
+    #[test]
+    fn segments_in_one_order_have_one_layer() {
+        let layers = of(&[&[2, 1, 0], &[2, 0], &[4], &[2, 1], &[1, 0]]);
+        assert_eq!(layers, [(2, vec![0, 1, 3]), (1, vec![0, 3, 4]), (0, vec![0, 1, 4]), (4, vec![2])]);
+    }
+
+    #[test]
+    fn where_orders_differ_a_segment_comes_again() {
+        let layers = of(&[&[0, 1, 2], &[1, 2, 0], &[2, 0, 1]]);
+        let again = [(0, vec![0]), (1, vec![0, 1]), (2, vec![0, 1, 2]), (0, vec![1, 2]), (1, vec![2])];
+        assert_eq!(layers, again);
     }
 }

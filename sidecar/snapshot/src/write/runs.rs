@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use super::WriteError;
 use super::answers::{flagsmith_head, flagsmith_tail};
 use super::blob::{Blob, offset};
-use super::ranks::{Overrides, Place, Strongest};
+use super::ranks::{Layer, Overrides, Place, Strongest, layers};
 use crate::hash::digest_of;
-use crate::layout::{Edge, NO_EDGES, NO_RANK, Rank, Row, Run, Span};
+use crate::layout::{BLOCK, Claim, Edge, NO_EDGES, NO_RANK, Rank, Row, Run, Span, Word};
 use crate::model::{Context, Environment, Feature};
 
 /// So many features in a row that a segment does not override do not end a run: they take no more room than the row of
@@ -20,8 +20,12 @@ pub(super) struct Runs {
     pub(super) rows: Vec<u8>,
     pub(super) ranks: Vec<u8>,
     pub(super) edges: Vec<u8>,
-    /// The rows of each segment.
+    pub(super) claims: Vec<u8>,
+    pub(super) claiming: Vec<u8>,
+    /// The rows of each segment in `claiming`.
     pub(super) by_segment: Vec<Span>,
+    /// The runs of each segment: where it begins, and its row.
+    starts: Vec<Vec<(u32, u32)>>,
     objects: HashMap<Place, Span>,
 }
 
@@ -43,23 +47,47 @@ impl Runs {
     pub(super) fn of(environment: &Environment, overrides: &Overrides, blob: &mut Blob) -> Result<Self, WriteError> {
         let mut runs = Self::default();
         let by_segment = overrides.by_segment(environment.segments.len());
-        for ((number, segment), own) in environment.segments.iter().enumerate().zip(by_segment) {
-            let part = |strongest: Strongest| {
+        for ((number, segment), own) in environment.segments.iter().enumerate().zip(&by_segment) {
+            let part = |strongest: &Strongest| {
+                let strongest = *strongest;
                 let feature = environment.features.get(strongest.feature as usize)?;
                 let context = &segment.overrides.get(strongest.position)?.context;
                 Some(Part { strongest, whole: Whole::of(feature, context, environment.hide_disabled) })
             };
-            let parts: Vec<Part> = own.into_iter().filter_map(part).collect();
-            let start = runs.rows.len() / Run::SIZE;
+            let parts: Vec<Part> = own.iter().filter_map(part).collect();
+            runs.starts.push(Vec::new());
             for run in parts.chunk_by(|one, next| {
                 next.strongest.feature - one.strongest.feature <= GAP + 1 && one.whole.is_some() == next.whole.is_some()
             }) {
                 runs.add(number, run, blob)?;
             }
-            let length = runs.rows.len() / Run::SIZE - start;
-            runs.by_segment.push(Span { start: offset(start)?, length: offset(length)? });
         }
+        runs.claim(&layers(&by_segment, environment.features.len()))?;
         Ok(runs)
+    }
+
+    /// Adds the claims, the stronger first, and which of them each segment has.
+    fn claim(&mut self, layers: &[Layer]) -> Result<(), WriteError> {
+        let mut by_segment = vec![Vec::new(); self.starts.len()];
+        for Layer { segment, features } in layers {
+            let (Some(starts), Some(own)) = (self.starts.get(*segment), by_segment.get_mut(*segment)) else { continue };
+            let place = |feature: u32| {
+                let next = starts.partition_point(|(first, _)| *first <= feature);
+                (feature / BLOCK as u32, next.checked_sub(1).and_then(|last| starts.get(last)).map(|(_, run)| *run))
+            };
+            for together in features.chunk_by(|one, next| place(*one) == place(*next)) {
+                let Some((block, Some(run))) = together.first().map(|first| place(*first)) else { continue };
+                let features = together.iter().fold(0, |features, feature| features | 1 << (feature % BLOCK as u32));
+                own.push(offset(self.claims.len() / Claim::SIZE)?);
+                self.claims.extend(Claim { features, block, run }.encode());
+            }
+        }
+        for own in by_segment {
+            let start = offset(self.claiming.len() / Word::SIZE)?;
+            self.by_segment.push(Span { start, length: offset(own.len())? });
+            self.claiming.extend(own.iter().flat_map(|claim| claim.to_le_bytes()));
+        }
+        Ok(())
     }
 
     /// The object of an override, where it is known; otherwise empty.
@@ -94,6 +122,8 @@ impl Runs {
             self.edges.extend(edge.encode());
         }
         let ranks = Span { start, length: next - feature };
+        let row = offset(self.rows.len() / Run::SIZE)?;
+        self.starts.get_mut(segment).into_iter().for_each(|starts| starts.push((feature, row)));
         self.rows.extend(Run { feature, ranks, edges }.encode());
         Ok(())
     }

@@ -168,6 +168,7 @@ impl Evaluation<'_> {
         subject.choice.decide(view.claims());
         if subject.identified && view.split_features().len() > 0 {
             self.place_in_splits(subject);
+            // Their default is not one object, so that it is not copied with its neighbours.
             for feature in view.split_features().iter() {
                 subject.choice.claim_one(feature.word, Owner::Default);
             }

@@ -308,8 +308,9 @@ impl Check<'_> {
         let view = self.view;
         self.each("claim", view.claims(), |_, _, Claim { features, block, run }| {
             let Some(run) = view.runs().get(run) else { return Some("its run does not exist") };
-            let first = u64::from(block) * 64 + u64::from(features.trailing_zeros());
-            let last = u64::from(block) * 64 + u64::from(63_u32.saturating_sub(features.leading_zeros()));
+            let start = u64::from(block) * BLOCK as u64;
+            let first = start + u64::from(features.trailing_zeros());
+            let last = start + u64::from(63_u32.saturating_sub(features.leading_zeros()));
             let end = u64::from(run.feature) + u64::from(run.ranks.length);
             (first < u64::from(run.feature) || last >= end).then_some("its features are not in its run")
         })?;

@@ -2,7 +2,7 @@
 
 use super::{Fields, Pen, Row, Span};
 
-/// How many segments a block of the index has: the bits of a word.
+/// How many segments a block of the index has, and of how many features in a row a claim is: the bits of a word.
 pub(crate) const BLOCK: usize = u64::BITS as usize;
 
 row!(

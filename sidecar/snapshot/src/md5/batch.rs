@@ -80,8 +80,8 @@ impl Batch {
         end.copy_from_slice(tail.bytes.get(..end.len()).unwrap_or_default());
         // The number of bits ends the last block.
         let last = usize::from(length > FIRST);
-        if let Some(place) = block.as_chunks_mut::<64>().0.get_mut(last).and_then(|block| block.last_chunk_mut::<8>()) {
-            *place = (length as u64 * 8).to_le_bytes();
+        if let Some(bits) = block.as_chunks_mut::<64>().0.get_mut(last).and_then(|block| block.last_chunk_mut::<8>()) {
+            *bits = (length as u64 * 8).to_le_bytes();
         }
         *place = length;
         self.count += 1;

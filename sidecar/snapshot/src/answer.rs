@@ -184,34 +184,80 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
         let start = bound(from);
         Span { start, length: bound(to).saturating_sub(start) }
     };
-    out.push(b'[');
-    let (runs, edges) = (view.runs(), view.edges());
+    let (runs, edges, features) = (view.runs(), view.edges(), view.features().len() as u32);
+    let end = bound(features);
+    let mut array = Array::open(out);
+    let append_defaults = |array: &mut Array<'_>, from, to| {
+        let objects = defaults(from, to);
+        if objects.length > 0 {
+            let last = if objects.start + objects.length == end { Last::Object } else { Last::Comma };
+            array.go_on(last).extend_from_slice(objects.of(view.blob));
+        }
+    };
     let mut from = 0;
-    for (block, features) in subject.choice.blocks() {
-        for (first, next, owner) in features.owned() {
+    for (block, decided) in subject.choice.blocks() {
+        for (first, next, owner) in decided.owned() {
             let (first, next) = (block + first, block + next);
             if from < first {
-                append(defaults(from, first), view.blob, out);
+                append_defaults(&mut array, from, first);
             }
             from = next;
             if let Owner::Run(number) = owner
                 && let Some((objects, difference)) = runs.get(number).and_then(|run| run.part(edges, first, next))
             {
-                append(objects, view.blob, out);
+                if objects.length > 0 {
+                    array.go_on(Last::Comma).extend_from_slice(objects.of(view.blob));
+                }
                 digest = digest.wrapping_add(difference);
                 continue;
             }
             for number in first..next {
-                digest = digest.wrapping_add(write_outcome(evaluation, subject, visibility, number, out));
+                digest = digest.wrapping_add(write_outcome(evaluation, subject, visibility, number, &mut array));
             }
         }
     }
-    append(defaults(from, view.features().len() as u32), view.blob, out);
-    match out.last_mut() {
-        Some(last) if *last == b',' => *last = b']',
-        _ => out.push(b']'),
-    }
+    append_defaults(&mut array, from, features);
+    array.close();
     digest
+}
+
+/// An array, as it is put together. What was copied last is not read again: that would wait for the copy.
+struct Array<'a> {
+    out: &'a mut Vec<u8>,
+    last: Last,
+}
+
+/// What an array ends with so far.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Bracket,
+    Comma,
+    /// The last one of the prepared array has no comma behind it.
+    Object,
+}
+
+impl<'a> Array<'a> {
+    fn open(out: &'a mut Vec<u8>) -> Self {
+        out.push(b'[');
+        Self { out, last: Last::Bracket }
+    }
+
+    /// Where more objects go, which are to end like this.
+    #[inline(always)]
+    fn go_on(&mut self, last: Last) -> &mut Vec<u8> {
+        if self.last == Last::Object {
+            self.out.push(b',');
+        }
+        self.last = last;
+        self.out
+    }
+
+    fn close(self) {
+        if self.last == Last::Comma {
+            self.out.pop();
+        }
+        self.out.push(b']');
+    }
 }
 
 impl Run {
@@ -233,7 +279,7 @@ fn write_outcome(
     subject: &Subject,
     visibility: Visibility,
     number: u32,
-    out: &mut Vec<u8>,
+    array: &mut Array<'_>,
 ) -> u64 {
     let view = &evaluation.view;
     let Some(feature) = view.features().get(number) else { return 0 };
@@ -241,28 +287,10 @@ fn write_outcome(
     let before = if visibility.sees(&feature, default.is_enabled()) { default.digest } else { 0 };
     match Outcome::of(evaluation, subject, number, evaluation.chosen(subject, number)) {
         Some(outcome) if visibility.sees(&feature, outcome.enabled) => {
-            separate(out);
-            outcome.write(view, out);
+            outcome.write(view, array.go_on(Last::Comma));
             outcome.digest.wrapping_sub(before)
         }
         _ => 0_u64.wrapping_sub(before),
-    }
-}
-
-/// Copies objects.
-#[inline(always)]
-fn append(objects: Span, blob: &[u8], out: &mut Vec<u8>) {
-    let objects = objects.of(blob);
-    if !objects.is_empty() {
-        separate(out);
-        out.extend_from_slice(objects);
-    }
-}
-
-/// The last object of the prepared array has no comma behind it.
-fn separate(out: &mut Vec<u8>) {
-    if out.last() == Some(&b'}') {
-        out.push(b',');
     }
 }
 

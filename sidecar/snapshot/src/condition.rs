@@ -40,9 +40,9 @@ pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, stored: &Stored, val
     let relation = match value {
         Value::Integer(integer) if has(HAS_INTEGER) => relation_of(integer.cmp(&condition.left.cast_signed())),
         Value::Float(float) if has(HAS_FLOAT) => {
-            float.partial_cmp(&f64::from_bits(condition.right)).map_or(UNORDERED, relation_of)
+            float.get().partial_cmp(&f64::from_bits(condition.right)).map_or(UNORDERED, relation_of)
         }
-        Value::Bool(bool) => relation_of(bool.cmp(&has(IS_TRUE))),
+        Value::False | Value::True => relation_of((value == Value::True).cmp(&has(IS_TRUE))),
         Value::Text(text) if !has(IS_SEMVER) => {
             let (left, right) = (subject.bytes(text), view.bytes(condition.text));
             if left == right {
@@ -169,8 +169,9 @@ fn matches(view: &View<'_>, operand: u32, text: &str) -> bool {
 pub(crate) fn modulo(subject: &Subject, divisor: f64, remainder: f64, value: Value) -> bool {
     let (left, whole_left) = match value {
         Value::Null => return false,
-        Value::Bool(bool) => (f64::from(u8::from(bool)), Some(i64::from(bool))),
-        Value::Float(float) => (float, whole(float)),
+        Value::False => (0.0, Some(0)),
+        Value::True => (1.0, Some(1)),
+        Value::Float(float) => (float.get(), whole(float.get())),
         Value::Integer(integer) => (integer as f64, Some(integer)),
         Value::BigInteger(_) | Value::Text(_) => match integer(subject, value).and_then(Integer::to_f64) {
             Some(float) => (float, None),
@@ -261,13 +262,13 @@ pub(crate) fn with_text<T>(subject: &mut Subject, value: Value, then: impl FnOnc
     match value {
         Value::Text(_) => {}
         Value::Null => made.push_str("None"),
-        Value::Bool(true) => made.push_str("True"),
-        Value::Bool(false) => made.push_str("False"),
+        Value::True => made.push_str("True"),
+        Value::False => made.push_str("False"),
         Value::Integer(integer) => {
             let _ = write!(made, "{integer}"); // writing to a String does not fail
         }
         Value::BigInteger(digits) => made.push_str(subject.text(digits)),
-        Value::Float(float) => write_float(float, &mut made),
+        Value::Float(float) => write_float(float.get(), &mut made),
     }
     let result = then(&made);
     subject.scratch = made;

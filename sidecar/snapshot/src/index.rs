@@ -60,18 +60,23 @@ impl Evaluation<'_> {
             return asking;
         }
         let mut left = asking;
-        let mut tell = |share: Share, percentage: f64| {
-            if (percentage <= share.threshold) == (share.negated != 0) {
-                left &= !share.segment;
+        let mut tell = |share: &[u8; Share::SIZE], percentage: f64| {
+            let Share { threshold, segment, negated, .. } = Share::decode(share);
+            if (percentage <= threshold) == (negated != 0) {
+                left &= !segment;
             }
         };
         let mut percentages = Percentages::new();
-        for share in shares.iter().filter(|share| share.segment & asking != 0) {
+        for stored in shares.each_stored() {
+            let share = Share::decode(stored);
+            if share.segment & asking == 0 {
+                continue;
+            }
             let seed = view.bytes(share.seed);
             match subject.value(share.slot as u16) {
-                Value::Null => tell(share, f64::INFINITY), // it has no share
+                Value::Null => tell(stored, f64::INFINITY), // it has no share
                 value => with_text(subject, value, |text| {
-                    percentages.ask(share, seed, Whose(share.slot), [text.as_bytes(), b"", b""], &mut tell);
+                    percentages.ask(stored, seed, Whose(share.slot), [text.as_bytes(), b"", b""], &mut tell);
                 }),
             }
         }
@@ -104,10 +109,10 @@ fn of_other(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE],
     let column = || Column::decode(stored);
     match subject.value(slot) {
         Value::Null => column().unset,
-        Value::Bool(false) => column().no,
-        Value::Bool(true) => column().yes,
+        Value::False => column().no,
+        Value::True => column().yes,
         value @ Value::Float(float) => {
-            let column = column();
+            let (column, float) = (column(), float.get());
             let by_order = if float.is_nan() {
                 column.unordered
             } else {

@@ -87,7 +87,7 @@ fn member(evaluation: &Evaluation<'_>, subject: &mut Subject, outcome: &Outcome<
     const ID: u32 = FlagField::Id as u32;
     let text = |bytes| std::str::from_utf8(bytes).unwrap_or_default();
     match field {
-        ENABLED => Value::Bool(outcome.enabled),
+        ENABLED => outcome.enabled.into(),
         VALUE => subject.token(text(outcome.value)),
         VARIANT => outcome.variant_json().map_or(Value::Null, |json| subject.token(text(json))),
         REASON => subject.coerced(&outcome.reason(&evaluation.view)),

@@ -58,16 +58,40 @@ impl Stretch {
     }
 }
 
-/// A value after coercion, by which conditions compare. Two words, because conditions do little else than look at it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A value after coercion, by which conditions compare. Whichever it is, it is two integers: then it stays in registers,
+/// and what was just written to memory by halves is not waited for to be read as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Value {
     Null,
-    Bool(bool),
+    False,
+    True,
     Integer(i64),
     /// Does not fit into an `i64`: its digits, behind its sign if it is below zero.
     BigInteger(Stretch),
-    Float(f64),
+    Float(Float),
     Text(Stretch),
+}
+
+/// A float, by its bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Float(u64);
+
+impl Float {
+    pub(crate) fn get(self) -> f64 {
+        f64::from_bits(self.0)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(float: f64) -> Self {
+        Self::Float(Float(float.to_bits()))
+    }
+}
+
+impl From<bool> for Value {
+    fn from(bool: bool) -> Self {
+        if bool { Self::True } else { Self::False }
+    }
 }
 
 impl Subject {
@@ -93,9 +117,9 @@ impl Subject {
     pub(crate) fn set(&mut self, slot: u32, value: TraitValue<'_>) {
         let value = match value {
             TraitValue::Null => Value::Null,
-            TraitValue::Bool(bool) => Value::Bool(bool),
+            TraitValue::Bool(bool) => bool.into(),
             TraitValue::Integer(token) => Integer::parse(token).map_or(Value::Null, |integer| self.integer(integer)),
-            TraitValue::Float(float) => Value::Float(float),
+            TraitValue::Float(float) => float.into(),
             TraitValue::String(text) => self.coerced(text),
         };
         self.put(slot, value);
@@ -140,7 +164,7 @@ impl Subject {
     pub(crate) fn coerced(&mut self, text: &str) -> Value {
         match coerce(text) {
             Coerced::Integer(integer) => self.integer(integer),
-            Coerced::Float(float) => Value::Float(float),
+            Coerced::Float(float) => float.into(),
             Coerced::Text => Value::Text(self.keep(text)),
         }
     }
@@ -255,15 +279,15 @@ impl Subject {
     /// The value of a JSON token that the writer made; strings are coerced as traits are.
     pub(crate) fn token(&mut self, token: &str) -> Value {
         match token {
-            "true" => Value::Bool(true),
-            "false" => Value::Bool(false),
+            "true" => Value::True,
+            "false" => Value::False,
             _ if token.starts_with('"') => {
                 let mut text = String::new();
                 crate::json::read_string(token, &mut text).map_or(Value::Null, |()| self.coerced(&text))
             }
             _ => match Integer::parse(token) {
                 Some(integer) => self.integer(integer),
-                None => token.parse().map_or(Value::Null, Value::Float),
+                None => token.parse::<f64>().map_or(Value::Null, Value::from),
             },
         }
     }

@@ -14,8 +14,8 @@ use remora_bench::turns::{Ratio, Side, median, take};
 
 use super::{Profiles, Programs};
 
-const ROUNDS: usize = 11;
-const TURN: Duration = Duration::from_millis(400);
+const ROUNDS: usize = 55;
+const TURN: Duration = Duration::from_millis(80);
 /// So many identities ask.
 pub(super) const IDENTITIES: usize = 1024;
 

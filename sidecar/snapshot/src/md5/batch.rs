@@ -114,12 +114,17 @@ impl Batch {
     }
 }
 
-/// The states of all texts after the first block and after this many.
+/// The states of all texts after the first block and after this many. A loop: its steps are in the processor's cache when
+/// they come to the second block.
 #[inline(always)]
 fn states<S: Simd>(simd: S, texts: &[[u8; ROOM]; LANES], blocks: usize) -> [[[u32; 4]; LANES]; 2] {
-    let first = mix(START.map(|word| u32x8::splat(simd, word)), &words(simd, texts, 0));
-    let last = if blocks > 1 { mix(first, &words(simd, texts, 1)) } else { first };
-    [of_each(first), of_each(last)]
+    let mut state = START.map(|word| u32x8::splat(simd, word));
+    let mut states = [[[0; 4]; LANES]; 2];
+    for (block, after) in states.iter_mut().enumerate().take(blocks) {
+        state = mix(state, &words(simd, texts, block));
+        *after = of_each(state);
+    }
+    states
 }
 
 /// A state of all texts, by text.

@@ -3,7 +3,7 @@
 //! Both sides use these types: the writer encodes rows, the reader decodes them in place. The crate's documentation has
 //! the same as tables for people.
 
-use crate::hash::Label;
+use crate::hash::{Hash96, Label};
 use crate::model::Comparison;
 
 /// A reader refuses every other major. Where rows change, this does, too: names of published objects carry it, so that
@@ -473,6 +473,38 @@ row!(
 );
 row!(FeatureId, 12, { id: i64, feature: u32 });
 row!(Entry, 16, { hash: hash96, group: u32 });
+row!(
+    /// A bucket of the directory: its first entry in the upper 17 bits, and below them the marks of all of them.
+    Bucket, 4, { packed: u32 }
+);
+impl Bucket {
+    const MARKS: u32 = 15;
+    /// As many entries a file can have.
+    pub(crate) const MOST_ENTRIES: usize = (1 << (u32::BITS - Self::MARKS)) - 1;
+
+    /// Without entries.
+    pub(crate) fn new(start: u32) -> Self {
+        Self { packed: start << Self::MARKS }
+    }
+    /// The first of its entries.
+    pub(crate) fn start(self) -> u32 {
+        self.packed >> Self::MARKS
+    }
+    /// One of its entries has this hash.
+    pub(crate) fn add(&mut self, hash: &Hash96) {
+        self.packed |= mark(hash);
+    }
+    /// May one of its entries have this hash? Most who ask have none, and are told so without a look at the entries, which
+    /// are seldom in the processor's cache.
+    pub(crate) fn may_have(self, hash: &Hash96) -> bool {
+        self.packed & mark(hash) != 0
+    }
+}
+/// One bit of fifteen, by the last bytes of a hash.
+fn mark(hash: &Hash96) -> u32 {
+    let [.., a, b, c, d] = *hash;
+    1 << ((u64::from(u32::from_be_bytes([a, b, c, d])) * u64::from(Bucket::MARKS)) >> 32)
+}
 row!(Item, 16, { feature: i64, value: u32, value_length: u32 });
 row!(
     /// Which part of which document a file has: the only row of its kind, and right behind the header.

@@ -155,11 +155,14 @@
 //!
 //! | section | row | what |
 //! |---|---|---|
-//! | directory | 4 | by the next leading bits of the hash: the first entry; a power of two and one |
+//! | directory | 4 | by the next leading bits of the hash: the first entry (upper 17 bits), and the marks of all entries of this bucket (15 bits); a power of two and one |
 //! | entries | 16 | hash of the identifier (12), group; sorted |
 //! | groups | 4 | where each group begins in *items*, and where the last one ends |
 //! | items | 16 | Flagsmith's id of the feature (8), value as JSON (offset; length in 24 bits, the highest bit: enabled) |
 //! | blob | bytes | values as JSON |
+//!
+//! The mark of a hash is one of fifteen bits: its last 4 bytes, a big-endian number, times 15, divided by 2^32. Most identities
+//! have no overrides, and a mark that is missing says so without a look at the entries.
 //!
 //! Identities with equal overrides share a group. Features are named by Flagsmith's ids, so a file that is a revision
 //! older than its core is right by itself, only staler. A file that is divided otherwise than the core says counts only

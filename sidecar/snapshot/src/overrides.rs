@@ -1,7 +1,9 @@
 //! Identity overrides: finding what one identifier has instead, and in which file.
 
 use crate::hash::{Fingerprint, Hash96};
-use crate::layout::{Entry, HEADER, Item, OVERRIDES_MAGIC, OVERRIDES_START, OverridesSection, Span, Table, Word};
+use crate::layout::{
+    Bucket, Entry, HEADER, Item, OVERRIDES_MAGIC, OVERRIDES_START, OverridesSection, Span, Table, Word,
+};
 use crate::read::{read_header, span_of};
 use crate::view::place;
 use crate::write::leading;
@@ -86,7 +88,7 @@ impl<B: AsRef<[u8]>> Shards<B> {
 pub(crate) struct Overrides<'a> {
     index: u32,
     bits: u32,
-    directory: Table<'a, Word, 4>,
+    directory: Table<'a, Bucket, 4>,
     entries: Table<'a, Entry, 16>,
     groups: Table<'a, Word, 4>,
     items: Table<'a, Item, 16>,
@@ -121,7 +123,8 @@ impl<'a> Overrides<'a> {
         }
         let depth = (self.directory.len().checked_sub(1)?).checked_ilog2()?;
         let bucket = leading(hash, self.bits, depth);
-        let (start, end) = (self.directory.get(bucket)?.word, self.directory.get(bucket + 1)?.word);
+        let start = self.directory.get(bucket).filter(|bucket| bucket.may_have(hash))?.start();
+        let end = self.directory.get(bucket + 1)?.start();
         let entry = self.entries.range(start, end.saturating_sub(start)).iter().find(|entry| entry.hash == *hash)?;
         let (first, end) = (self.groups.get(entry.group)?.word, self.groups.get(entry.group + 1)?.word);
         Some(self.items.range(first, end.saturating_sub(first)))
@@ -153,8 +156,8 @@ impl<'a> Overrides<'a> {
         if !(it.directory.len().wrapping_sub(1)).is_power_of_two() {
             return Err(malformed("directory", 0, "its size is not a power of two and one"));
         }
-        ascending("directory", it.directory, it.entries.len())?;
-        ascending("group", it.groups, it.items.len())?;
+        ascending("directory", it.directory.iter().map(Bucket::start), it.entries.len())?;
+        ascending("group", it.groups.iter().map(|bound| bound.word), it.items.len())?;
         for (index, entry) in it.entries.iter().enumerate() {
             if entry.group as usize + 1 >= it.groups.len() {
                 return Err(malformed("entry", index, "its group does not exist"));
@@ -173,13 +176,13 @@ impl<'a> Overrides<'a> {
 }
 
 /// Bounds must not go down, nor beyond what they divide.
-fn ascending(part: &'static str, bounds: Table<'_, Word, 4>, limit: usize) -> Result<(), ReadError> {
+fn ascending(part: &'static str, bounds: impl Iterator<Item = u32>, limit: usize) -> Result<(), ReadError> {
     let mut last = 0;
-    for (index, bound) in bounds.iter().enumerate() {
-        if bound.word < last || bound.word as usize > limit {
+    for (index, bound) in bounds.enumerate() {
+        if bound < last || bound as usize > limit {
             return Err(ReadError::Malformed { part, index, problem: "its bound is out of order" });
         }
-        last = bound.word;
+        last = bound;
     }
     Ok(())
 }

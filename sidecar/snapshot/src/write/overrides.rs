@@ -6,7 +6,7 @@ use super::blob::{Blob, offset, value_length};
 use super::{WriteError, check, head, put};
 use crate::files::OVERRIDES_SLOTS;
 use crate::hash::{Fingerprint, Hash96};
-use crate::layout::{Entry, HEADER, Item, OVERRIDES_MAGIC, OVERRIDES_START, Row, Span};
+use crate::layout::{Bucket, Entry, HEADER, Item, OVERRIDES_MAGIC, OVERRIDES_START, Row, Span};
 use crate::model::{IdentityFlag, IdentityOverride};
 
 /// How many entries a bucket of the directory has on average.
@@ -34,7 +34,7 @@ impl<'a> Everybody<'a> {
 
     /// Whether all of them can be in so many bytes at all.
     pub(super) fn may_fit(&self, limit: usize) -> bool {
-        self.sorted.len() * 16 <= limit
+        self.sorted.len() * 16 <= limit.min(Bucket::MOST_ENTRIES * 16)
     }
 
     /// All in one file.
@@ -45,6 +45,8 @@ impl<'a> Everybody<'a> {
     /// In as few files as hold them, a power of two, by the leading bits of the hash: a changed identity changes one file,
     /// and a new one moves no other. Returns how many bits, too.
     pub(super) fn divided(&self, limit: usize) -> Result<(u32, Vec<Vec<u8>>), WriteError> {
+        // A file of this size has no more entries than its directory can tell apart.
+        let limit = limit.min(Bucket::MOST_ENTRIES * 16);
         let mut bytes = 0;
         for bits in 0..=OVERRIDES_SLOTS.trailing_zeros() {
             let last = bits == OVERRIDES_SLOTS.trailing_zeros();
@@ -94,17 +96,22 @@ fn write(
     let mut directory = Vec::with_capacity((1 << depth) + 1);
     let mut entries = Vec::with_capacity(mine.len() * 16);
     for (position, (hash, flags)) in mine.iter().enumerate() {
-        while directory.len() <= leading(hash, bits, depth) as usize {
-            directory.push(position as u32);
+        let bucket = leading(hash, bits, depth) as usize;
+        while directory.len() <= bucket {
+            directory.push(Bucket::new(position as u32));
+        }
+        if let Some(bucket) = directory.last_mut() {
+            bucket.add(hash);
         }
         let group = groups.get(flags.as_slice()).copied().unwrap_or_default();
         entries.extend_from_slice(&Entry { hash: *hash, group }.encode());
     }
     while directory.len() <= 1 << depth {
-        directory.push(mine.len() as u32);
+        directory.push(Bucket::new(mine.len() as u32));
     }
 
-    lay_out(fingerprint, index, bits, &[words(&directory), entries, words(&bounds), items, blob.bytes])
+    let directory = directory.iter().flat_map(Row::encode).collect();
+    lay_out(fingerprint, index, bits, &[directory, entries, words(&bounds), items, blob.bytes])
 }
 
 fn lay_out(fingerprint: Fingerprint, index: u32, bits: u32, sections: &[Vec<u8>; 5]) -> Result<Vec<u8>, WriteError> {

@@ -1,7 +1,10 @@
 //! What an answer is made of: bytes that somebody else owns, or a buffer that is used again.
 
+mod around;
+
 use std::cell::RefCell;
 use std::convert::Infallible;
+use std::io::IoSlice;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,11 +12,13 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use http_body::{Frame, SizeHint};
+use remora_snapshot::Shared;
 use tokio::sync::mpsc;
 
 use crate::connections::Progress;
 use crate::document::Delivery;
 use crate::map::Region;
+use around::Around;
 
 /// How many buffers are kept for the next answers, and how large a kept one may be: together they
 /// bound what a burst of large answers leaves behind.
@@ -73,6 +78,8 @@ pub(crate) enum Piece {
     Mapped(Region, Range<usize>),
     /// Put together for this answer.
     Built(Buffer, usize),
+    /// The same, around a part that others share.
+    Around(Around),
     /// Put together once for many answers.
     Prepared(Bytes),
 }
@@ -81,6 +88,7 @@ impl Buf for Piece {
     fn remaining(&self) -> usize {
         match self {
             Piece::Mapped(_, range) => range.len(),
+            Piece::Around(around) => around.remaining(),
             other => other.chunk().len(),
         }
     }
@@ -90,12 +98,27 @@ impl Buf for Piece {
             Piece::Constant(bytes) => bytes,
             Piece::Mapped(region, range) => region.as_ref().get(range.clone()).unwrap_or_default(),
             Piece::Built(buffer, sent) => buffer.0.get(*sent..).unwrap_or_default(),
+            Piece::Around(around) => around.chunk(),
             Piece::Prepared(bytes) => bytes,
+        }
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        if let Piece::Around(around) = self {
+            return around.chunks_vectored(slices);
+        }
+        match slices.first_mut() {
+            Some(slice) if self.has_remaining() => {
+                *slice = IoSlice::new(self.chunk());
+                1
+            }
+            _ => 0,
         }
     }
 
     fn advance(&mut self, count: usize) {
         match self {
+            Piece::Around(around) => around.advance(count),
             Piece::Constant(bytes) => *bytes = bytes.get(count..).unwrap_or_default(),
             Piece::Mapped(_, range) => range.start = range.end.min(range.start.saturating_add(count)),
             Piece::Built(_, sent) => *sent = sent.saturating_add(count),
@@ -149,6 +172,11 @@ impl Body {
     /// What was built.
     pub(crate) fn built(buffer: Buffer) -> Body {
         Body::whole(Piece::Built(buffer, 0))
+    }
+
+    /// What was built around something that others share.
+    pub(crate) fn around(buffer: Buffer, place: usize, shared: Shared) -> Body {
+        Body::whole(Piece::Around(Around::new(buffer, place, shared)))
     }
 
     /// What was prepared.
@@ -245,6 +273,38 @@ mod tests {
             assert_eq!(sent, b"abcdef");
             piece.advance(9);
             assert_eq!(piece.chunk(), b"");
+        }
+    }
+
+    #[test]
+    fn what_is_shared_is_sent_in_its_place_in_any_portions() {
+        let environment = crate::identities::tests::wide();
+        let mut subject = remora_snapshot::Subject::default();
+        environment.identify(&mut subject, "somebody");
+        let mut whole = b"{".to_vec();
+        environment.write_flags(&mut subject, remora_snapshot::Role::Client, &mut whole);
+        whole.push(b'}');
+        for portion in [1, 7, 100, 5000, usize::MAX] {
+            let mut answer = || {
+                let mut buffer = Buffer::take();
+                buffer.bytes().push(b'{');
+                let flags = environment.finish_with_flags(&mut subject, remora_snapshot::Role::Client, buffer.bytes());
+                Some((buffer, flags.shared?))
+            };
+            let (buffer, (place, shared)) = std::iter::repeat_with(&mut answer).take(3).flatten().next().unwrap();
+            let mut piece = Piece::Around(Around::new(buffer, place, shared));
+            let mut sent = Vec::new();
+            while piece.has_remaining() {
+                let mut slices = [IoSlice::new(b""); 4];
+                let count = piece.chunks_vectored(&mut slices);
+                let gathered: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.to_vec()).collect();
+                assert_eq!(gathered.len(), piece.remaining());
+                assert_eq!(&gathered[..piece.chunk().len()], piece.chunk());
+                let now = portion.min(gathered.len());
+                sent.extend_from_slice(&gathered[..now]);
+                piece.advance(now);
+            }
+            assert_eq!(sent, whole, "in portions of {portion}");
         }
     }
 

@@ -30,9 +30,11 @@ use crate::log;
 const MAX_HEAD: usize = 16 * 1024;
 /// What a connection buffers at most. A body comes through in portions of this.
 const MAX_BUFFER: usize = 64 * 1024;
-/// A head and a body that are this short together are joined: to copy so much takes less time than the system needs to
-/// gather two pieces.
+/// A head and what follows it are joined as far as they are this short together: to copy so much takes less time than the
+/// system needs to gather another piece.
 const JOINED: usize = 2 * 1024;
+/// Answers have fewer pieces behind the first ones; where one has more, none are joined.
+const GATHERED: usize = 4;
 
 /// What connections may do.
 #[derive(Debug, Clone, Copy)]
@@ -205,10 +207,19 @@ impl<S: AsyncWrite + Unpin> Write for Watched<S> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let mut room = [0; JOINED];
-        match join(pieces, &mut room) {
-            Some(joined) => Pin::new(&mut self.stream).poll_write(cx, joined),
-            None => Pin::new(&mut self.stream).poll_write_vectored(cx, pieces),
+        let (joined, rest) = join(pieces, &mut room);
+        if rest.is_empty() {
+            return Pin::new(&mut self.stream).poll_write(cx, joined);
         }
+        let mut room = [io::IoSlice::new(joined); GATHERED];
+        let fewer = match room.get_mut(..=rest.len()) {
+            Some([_, others @ ..]) if rest.len() + 1 < pieces.len() => {
+                others.copy_from_slice(rest);
+                room.get(..=rest.len()).unwrap_or(pieces)
+            }
+            _ => pieces,
+        };
+        Pin::new(&mut self.stream).poll_write_vectored(cx, fewer)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -226,14 +237,16 @@ impl<S: AsyncWrite + Unpin> Write for Watched<S> {
     }
 }
 
-/// The pieces as one, if there is room for all of them.
-fn join<'a>(pieces: &[io::IoSlice<'_>], room: &'a mut [u8]) -> Option<&'a [u8]> {
-    let mut length = 0;
-    for piece in pieces {
-        room.get_mut(length..length + piece.len())?.copy_from_slice(piece);
-        length += piece.len();
+/// The first pieces as one, as far as there is room for them, and the rest.
+fn join<'a, 'p, 'b>(pieces: &'p [io::IoSlice<'b>], room: &'a mut [u8]) -> (&'a [u8], &'p [io::IoSlice<'b>]) {
+    let (mut length, mut rest) = (0, pieces);
+    while let [piece, others @ ..] = rest
+        && let Some(place) = room.get_mut(length..length + piece.len())
+    {
+        place.copy_from_slice(piece);
+        (length, rest) = (length + piece.len(), others);
     }
-    room.get(..length)
+    (room.get(..length).unwrap_or_default(), rest)
 }
 
 /// The connections of one port.
@@ -409,13 +422,17 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_joined_if_all_of_them_fit() {
+    fn pieces_are_joined_as_far_as_they_fit() {
         let pieces = |texts: &[&'static str]| texts.iter().map(|text| text.as_bytes()).map(io::IoSlice::new).collect();
         let [none, some, many]: [Vec<_>; 3] = [pieces(&[]), pieces(&["ab", "", "cde"]), pieces(&["abc", "def"])];
         let mut room = [0; 5];
-        assert_eq!(join(&none, &mut room), Some(&b""[..]));
-        assert_eq!(join(&some, &mut room), Some(&b"abcde"[..]));
-        assert_eq!(join(&many, &mut room), None);
+        let mut joined = |pieces: &[io::IoSlice<'_>]| {
+            let (joined, rest) = join(pieces, &mut room);
+            (joined.to_vec(), rest.iter().flat_map(|piece| piece.to_vec()).collect::<Vec<u8>>())
+        };
+        assert_eq!(joined(&none), (Vec::new(), Vec::new()));
+        assert_eq!(joined(&some), (b"abcde".to_vec(), Vec::new()));
+        assert_eq!(joined(&many), (b"abc".to_vec(), b"def".to_vec()));
     }
 
     /// For how long clients keep a connection that they do not use, if nobody tells them otherwise. Others keep theirs

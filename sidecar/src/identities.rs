@@ -11,7 +11,7 @@
 pub(crate) mod tests;
 mod traits;
 
-use remora_snapshot::{Snapshot, Subject};
+use remora_snapshot::{Flags, Shared, Snapshot, Subject};
 
 use crate::anonymous::anonymous;
 use crate::assignment::Assignment;
@@ -110,15 +110,22 @@ impl Refused {
     }
 }
 
-/// Answers a body: appends the whole answer to `out`, which is left alone when the body is refused, and
-/// names the flags in it.
+/// What an answer has beside the bytes that were appended.
+pub(crate) struct Answered {
+    /// The name of the flags in it.
+    pub(crate) assignment: Assignment,
+    /// A part of it that was not copied, and the place in the output where it belongs.
+    pub(crate) shared: Option<(usize, Shared)>,
+}
+
+/// Answers a body: appends the answer to `out`, which is left alone when the body is refused.
 pub(crate) fn answer_body<B: AsRef<[u8]>>(
     body: &[u8],
     snapshot: &Snapshot<B>,
     role: remora_snapshot::Role,
     desk: &mut Desk,
     out: &mut Vec<u8>,
-) -> Result<Assignment, Refused> {
+) -> Result<Answered, Refused> {
     let identifier = read::<true, B>(body, snapshot, desk)?;
     out.extend_from_slice(br#"{"identifier":"#);
     match identifier.filter(|identifier| !identifier.is_empty()) {
@@ -144,7 +151,7 @@ pub(crate) fn answer_identifier<B: AsRef<[u8]>>(
     role: remora_snapshot::Role,
     desk: &mut Desk,
     out: &mut Vec<u8>,
-) -> Assignment {
+) -> Answered {
     let generated;
     let identifier = if identifier.is_empty() {
         generated = anonymous(b"[]");
@@ -165,11 +172,10 @@ fn write_flags<B: AsRef<[u8]>>(
     role: remora_snapshot::Role,
     desk: &mut Desk,
     out: &mut Vec<u8>,
-) -> Assignment {
+) -> Answered {
     out.extend_from_slice(br#","flags":"#);
-    let assignment = Assignment::of(snapshot.write_flags(&mut desk.subject, role, out));
-    out.push(b'}');
-    assignment
+    let Flags { digest, shared } = snapshot.finish_with_flags(&mut desk.subject, role, out);
+    Answered { assignment: Assignment::of(digest), shared }
 }
 
 /// Reads the body, ahead where it can: the traits go to the subject and to the echo, the identifier is returned.

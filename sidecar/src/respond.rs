@@ -12,7 +12,7 @@ use crate::answer::{Answer, Kind};
 use crate::assignment::Assignment;
 use crate::body::{Body, Buffer};
 use crate::environment::{Access, Environment, Loaded, State};
-use crate::identities::{self, Desk};
+use crate::identities::{self, Answered, Desk};
 use crate::metrics::Question;
 use crate::ofrep;
 use crate::routes::{Route, decode, parameter};
@@ -188,15 +188,15 @@ fn identity_in_query(loaded: &Loaded, role: Role, route: Route<'_>, query: Optio
         );
     };
     let mut buffer = Buffer::take();
-    let assignment =
+    let answered =
         with_desk(&[], |desk| identities::answer_identifier(identifier, &loaded.snapshot, role, desk, buffer.bytes()));
-    assigned(route, assignment, buffer)
+    assigned(route, answered, buffer)
 }
 
 fn identity_in_body(loaded: &Loaded, role: Role, route: Route<'_>, body: &[u8]) -> Answer {
     let mut buffer = Buffer::take();
     match with_desk(body, |desk| identities::answer_body(body, &loaded.snapshot, role, desk, buffer.bytes())) {
-        Ok(assignment) => assigned(route, assignment, buffer),
+        Ok(answered) => assigned(route, answered, buffer),
         Err(refused) => {
             refused.write(buffer.bytes());
             Answer::built(StatusCode::UNPROCESSABLE_ENTITY, buffer)
@@ -205,15 +205,21 @@ fn identity_in_body(loaded: &Loaded, role: Role, route: Route<'_>, body: &[u8]) 
 }
 
 /// The flags and their name, or only the latter.
-fn assigned(route: Route<'_>, assignment: Assignment, mut flags: Buffer) -> Answer {
-    if route == Route::Assignment {
-        let out = flags.bytes();
-        out.clear();
-        out.extend_from_slice(b"{\"assignment\":\"");
-        out.extend_from_slice(&assignment.digits());
-        out.extend_from_slice(b"\"}");
-    }
-    Answer::built(StatusCode::OK, flags).assigned(assignment)
+fn assigned(route: Route<'_>, answered: Answered, mut flags: Buffer) -> Answer {
+    let Answered { assignment, shared } = answered;
+    let body = match shared {
+        _ if route == Route::Assignment => {
+            let out = flags.bytes();
+            out.clear();
+            out.extend_from_slice(b"{\"assignment\":\"");
+            out.extend_from_slice(&assignment.digits());
+            out.extend_from_slice(b"\"}");
+            Body::built(flags)
+        }
+        Some((place, shared)) => Body::around(flags, place, shared),
+        None => Body::built(flags),
+    };
+    Answer::new(StatusCode::OK, Kind::Json, body).assigned(assignment)
 }
 
 /// Counts what an SDK says that its application used.

@@ -4,6 +4,8 @@
 
 mod support;
 
+use remora_snapshot::model::Feature;
+use remora_snapshot::write;
 use support::client::{Connection, call, get, post};
 use support::environment::{CLIENT_KEY, SERVER_KEY, client_flags, environment, written};
 use support::server::{Running, start};
@@ -69,6 +71,36 @@ fn keys() {
     connection.send(b"GET /api/v1/flags/ HTTP/1.1\r\nhost: x\r\nx-environment-key: client-key\xff\r\n\r\n").unwrap();
     let answer = connection.receive(false).unwrap();
     assert_eq!((answer.status, answer.body.contains("no key")), (401, true), "{}", answer.body);
+}
+
+/// What they have in common is put together for the second of them, and from then on sent from where it is kept.
+#[test]
+fn identities_with_the_same_segments() {
+    let mut many = environment("shop", CLIENT_KEY, 1);
+    let banner = many.features.swap_remove(0);
+    many.features = (1..200).map(|id| Feature { id, name: format!("banner {id}"), ..banner.clone() }).collect();
+    let flags = many.features.iter().map(|feature| {
+        let head = format!(r#"{{"feature":{{"id":{},"name":"{}","type":"STANDARD"}}"#, feature.id, feature.name);
+        let value = if feature.id == 1 { "gold" } else { "plain" };
+        format!(r#"{head},"enabled":true,"feature_state_value":"{value}"}}"#)
+    });
+    let gold = flags.collect::<Vec<_>>().join(",");
+    let plain = gold.replace("gold", "plain");
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&write(&many, 1_000_000).unwrap());
+    let server = start(directory.path(), |_| {});
+    for number in 0..6 {
+        for (plan, flags) in [("pro", &gold), ("free", &plain)] {
+            let traits = format!(r#"[{{"trait_key":"plan","trait_value":"{plan}"}}]"#);
+            let member = format!(r#""identifier":"user {number}","traits":{traits}"#);
+            for identifier in ["once", "twice"] {
+                let member = member.replace("user", identifier);
+                let answer = post(server.data, "/api/v1/identities/", &CLIENT, &format!("{{{member}}}"));
+                assert_eq!(answer.status, 200);
+                assert_eq!(answer.body, format!(r#"{{{member},"flags":[{flags}]}}"#), "{number}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -176,19 +176,39 @@ fn bucket<'a>(
 /// Appends the array of all flags, and returns the sum of their digests.
 pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
     evaluation.choose(subject);
+    write_array(evaluation, subject, role, out)
+}
+
+/// The same, once everything is chosen.
+pub(crate) fn write_array(evaluation: &Evaluation<'_>, subject: &Subject, role: Role, out: &mut Vec<u8>) -> u64 {
+    out.push(b'[');
+    let mut array = Array { out, last: Last::Bracket };
+    let digest = write_chosen(evaluation, subject, role, &mut array, |array, number| {
+        write_outcome(evaluation, subject, role, number, evaluation.chosen(subject, number), array)
+    });
+    array.close();
+    array.out.push(b']');
+    digest
+}
+
+/// Appends the objects of all flags, and returns the sum of their digests. Those that are not there in one piece, or may be
+/// hidden, are left to `write_one`, which tells by how much the digest differs from that of the default.
+#[inline(always)]
+pub(crate) fn write_chosen(
+    evaluation: &Evaluation<'_>,
+    subject: &Subject,
+    role: Role,
+    array: &mut Array<'_>,
+    mut write_one: impl FnMut(&mut Array<'_>, u32) -> u64,
+) -> u64 {
     let view = &evaluation.view;
-    let visibility = view.visibility(role);
     let (body, bounds, mut digest) = view.default_answer(role);
     let bound = |feature: u32| body.start.saturating_add(bounds.get(feature).map_or(body.length, |word| word.word));
-    let defaults = |from: u32, to: u32| {
-        let start = bound(from);
-        Span { start, length: bound(to).saturating_sub(start) }
-    };
     let (runs, edges, features) = (view.runs(), view.edges(), view.features().len() as u32);
     let end = bound(features);
-    let mut array = Array::open(out);
     let append_defaults = |array: &mut Array<'_>, from, to| {
-        let objects = defaults(from, to);
+        let start = bound(from);
+        let objects = Span { start, length: bound(to).saturating_sub(start) };
         if objects.length > 0 {
             let last = if objects.start + objects.length == end { Last::Object } else { Last::Comma };
             array.go_on(last).extend_from_slice(objects.of(view.blob));
@@ -199,7 +219,7 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
         for (first, next, owner) in decided.owned() {
             let (first, next) = (block + first, block + next);
             if from < first {
-                append_defaults(&mut array, from, first);
+                append_defaults(array, from, first);
             }
             from = next;
             if let Owner::Run(number) = owner
@@ -212,39 +232,33 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
                 continue;
             }
             for number in first..next {
-                digest = digest.wrapping_add(write_outcome(evaluation, subject, visibility, number, &mut array));
+                digest = digest.wrapping_add(write_one(array, number));
             }
         }
     }
-    append_defaults(&mut array, from, features);
-    array.close();
+    append_defaults(array, from, features);
     digest
 }
 
 /// An array, as it is put together. What was copied last is not read again: that would wait for the copy.
-struct Array<'a> {
-    out: &'a mut Vec<u8>,
-    last: Last,
+pub(crate) struct Array<'a> {
+    pub(crate) out: &'a mut Vec<u8>,
+    pub(crate) last: Last,
 }
 
 /// What an array ends with so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Last {
+pub(crate) enum Last {
     Bracket,
     Comma,
     /// The last one of the prepared array has no comma behind it.
     Object,
 }
 
-impl<'a> Array<'a> {
-    fn open(out: &'a mut Vec<u8>) -> Self {
-        out.push(b'[');
-        Self { out, last: Last::Bracket }
-    }
-
+impl Array<'_> {
     /// Where more objects go, which are to end like this.
     #[inline(always)]
-    fn go_on(&mut self, last: Last) -> &mut Vec<u8> {
+    pub(crate) fn go_on(&mut self, last: Last) -> &mut Vec<u8> {
         if self.last == Last::Object {
             self.out.push(b',');
         }
@@ -252,11 +266,12 @@ impl<'a> Array<'a> {
         self.out
     }
 
-    fn close(self) {
+    /// Takes away the comma that nothing follows.
+    pub(crate) fn close(&mut self) {
         if self.last == Last::Comma {
             self.out.pop();
         }
-        self.out.push(b']');
+        self.last = Last::Object;
     }
 }
 
@@ -274,18 +289,20 @@ impl Run {
 
 /// Appends a flag that is not there in one piece, or may be hidden, if the role sees it; by how much its digest differs.
 #[inline(never)]
-fn write_outcome(
+pub(crate) fn write_outcome(
     evaluation: &Evaluation<'_>,
     subject: &Subject,
-    visibility: Visibility,
+    role: Role,
     number: u32,
+    winner: Winner,
     array: &mut Array<'_>,
 ) -> u64 {
     let view = &evaluation.view;
+    let visibility = view.visibility(role);
     let Some(feature) = view.features().get(number) else { return 0 };
     let default = view.contexts().get(feature.context).unwrap_or_default();
     let before = if visibility.sees(&feature, default.is_enabled()) { default.digest } else { 0 };
-    match Outcome::of(evaluation, subject, number, evaluation.chosen(subject, number)) {
+    match Outcome::of(evaluation, subject, number, winner) {
         Some(outcome) if visibility.sees(&feature, outcome.enabled) => {
             outcome.write(view, array.go_on(Last::Comma));
             outcome.digest.wrapping_sub(before)

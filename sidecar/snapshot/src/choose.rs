@@ -98,6 +98,11 @@ impl Choice {
         block.is_some_and(|block| block.decided >> (feature % BLOCK as u32) & 1 != 0)
     }
 
+    /// What the subject has claims to, as a key to those who have the same.
+    pub(crate) fn claims(&self) -> &[u64] {
+        &self.claims
+    }
+
     /// What decides a feature.
     fn owner(&self, feature: u32) -> Owner {
         let (number, bit) = (feature as usize / BLOCK, feature % BLOCK as u32);
@@ -139,6 +144,12 @@ impl Features {
 impl Evaluation<'_> {
     /// Chooses for all features; the result is in `subject.choice`.
     pub(crate) fn choose(&self, subject: &mut Subject) {
+        self.hold(subject);
+        self.decide_all(subject);
+    }
+
+    /// Finds out which claims the subject has.
+    pub(crate) fn hold(&self, subject: &mut Subject) {
         let view = &self.view;
         subject.choice.clear(view.features().len(), view.claims().len());
         let (segments, claiming) = (view.segments(), view.claiming());
@@ -157,6 +168,11 @@ impl Evaluation<'_> {
                 }
             }
         }
+    }
+
+    /// Lets them decide.
+    pub(crate) fn decide_all(&self, subject: &mut Subject) {
+        let view = &self.view;
         resolve::settle(subject);
         if let Some(individual) = self.individual {
             for item in individual.items.iter() {
@@ -167,7 +183,7 @@ impl Evaluation<'_> {
         }
         subject.choice.decide(view.claims());
         if subject.identified && view.split_features().len() > 0 {
-            self.place_in_splits(subject);
+            self.place_in_splits(subject, 0..view.split_features().len() as u32);
             // Their default is not one object, so that it is not copied with its neighbours.
             for feature in view.split_features().iter() {
                 subject.choice.claim_one(feature.word, Owner::Default);
@@ -175,16 +191,19 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Where the subject is in the splits of all features that nothing overrides: hashed together, that is cheaper.
-    fn place_in_splits(&self, subject: &mut Subject) {
+    /// Where the subject is in these splits, if nothing overrides the features: hashed together, that is cheaper.
+    pub(crate) fn place_in_splits(&self, subject: &mut Subject, rows: impl Iterator<Item = u32>) {
         let view = &self.view;
         let (splits, features, contexts) = (view.split_features(), view.features(), view.contexts());
         let mut places = std::mem::take(&mut subject.splits);
         places.clear();
         places.resize(splits.len(), f64::NAN);
-        let mut tell = |row: usize, percentage| places.get_mut(row).into_iter().for_each(|place| *place = percentage);
+        let mut tell = |row: u32, percentage| {
+            places.get_mut(row as usize).into_iter().for_each(|place| *place = percentage);
+        };
         let mut percentages = Percentages::new();
-        for (row, Word { word: number }) in splits.iter().enumerate() {
+        for row in rows {
+            let Some(Word { word: number }) = splits.get(row) else { continue };
             if subject.choice.decides(number) {
                 continue;
             }

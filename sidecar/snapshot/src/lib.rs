@@ -28,7 +28,8 @@
 //!   follows offsets. Whatever the bytes are, that pass and every evaluation after it end without a panic, and without
 //!   reading outside: each access is checked again when it is made.
 //! - **Answers are there already.** The flag objects of Flagsmith's dialect are stored up to their value, the whole array
-//!   of defaults as one run; an evaluation copies runs and pieces, and serializes nothing.
+//!   of defaults as one run; an evaluation copies runs and pieces, and serializes nothing. For the few sets of segments that
+//!   are asked for again and again, not even that: a reader keeps what it put together for them, up to four times 64 KiB.
 //! - **Segments are found by an index** of the values that they compare with: a look-up a trait says for 64 segments at
 //!   once which of them are left. What it cannot say is asked by **programs** of typed conditions whose jumps only go forward ([`automaton`] and [`backtrack`] have the
 //!   regular expressions). **Identity overrides are a hash table**, whose look-up does not depend on its size.
@@ -199,6 +200,7 @@ mod answer;
 pub mod automaton;
 pub mod backtrack;
 mod choose;
+mod cohort;
 mod condition;
 mod describe;
 mod document;
@@ -206,6 +208,7 @@ mod error;
 mod evaluation;
 mod explain;
 pub mod files;
+mod finish;
 mod hash;
 mod index;
 pub mod json;
@@ -225,10 +228,12 @@ mod subject;
 mod view;
 mod write;
 
+pub use cohort::Shared;
 pub use describe::{Description, FeatureDescription, OverrideDescription, SegmentDescription, VariantDescription};
 pub use document::Document;
 pub use error::ReadError;
 pub use explain::{Decision, Explanation};
+pub use finish::Flags;
 pub use layout::{FORMAT_MAJOR, FORMAT_MINOR};
 pub use number::{Integer, write_float};
 pub use ofrep::OfrepFlag;

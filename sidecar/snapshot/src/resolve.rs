@@ -36,6 +36,11 @@ impl Resolution {
         self.cycle_hits = 0;
     }
 
+    /// Has a condition read a flag?
+    pub(crate) fn has_results(&self) -> bool {
+        !self.resolved.is_empty() || !self.cyclic.is_empty()
+    }
+
     pub(crate) fn is_cyclic(&self, feature: u32) -> bool {
         self.cyclic.contains(&feature)
     }

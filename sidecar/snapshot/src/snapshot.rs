@@ -3,8 +3,10 @@
 use std::fmt;
 
 use crate::answer;
+use crate::cohort::Cohorts;
 use crate::document::Document;
 use crate::evaluation::{Evaluation, Individual};
+use crate::finish::{self, Flags};
 use crate::hash::{Fingerprint, checksum};
 use crate::layout::{ALL_SEGMENTS, IDENTITY_FREE_SEGMENTS, SERVES_DOCUMENT};
 use crate::ofrep::{self, OfrepFlag};
@@ -38,6 +40,7 @@ pub struct Snapshot<B> {
     shards: Shards<B>,
     fingerprint: Fingerprint,
     revision: Revision,
+    cohorts: Cohorts,
 }
 
 impl<B: AsRef<[u8]>> Snapshot<B> {
@@ -53,6 +56,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
             shards: Shards::none(),
             fingerprint: header.fingerprint,
             revision: header.revision,
+            cohorts: Cohorts::default(),
         })
     }
 
@@ -188,6 +192,12 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// flags: equal for whoever got the same ones, in any revision and in either dialect.
     pub fn write_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
         answer::write_flags(&self.evaluation(subject), subject, role, out)
+    }
+
+    /// Ends an object of which the array of all flags is the last member: the same array and the brace, but for a part that
+    /// others have as well, and that need not be copied.
+    pub fn finish_with_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> Flags {
+        finish::finish_with_flags(&self.evaluation(subject), subject, role, &self.cohorts, out)
     }
 
     /// Appends one flag for the subject, as OFREP writes it, if it can be told.

@@ -17,9 +17,10 @@ const FEATURES: usize = 90;
 const SEGMENTS: usize = 9;
 const ME: &str = "somebody";
 
-fn context(random: &mut Random, may_split: bool) -> Context {
+/// One of `splits` has variants.
+fn context(random: &mut Random, splits: usize) -> Context {
     let value = |random: &mut Random| random.below(1_000_000).to_string();
-    let split = (may_split && random.below(8) == 0).then(|| Split {
+    let split = (random.below(splits) == 0).then(|| Split {
         seed: random.below(100).to_string(),
         variants: vec![Variant { weight: 40.0, weight_text: "40".to_owned(), value: value(random), key: None }],
     });
@@ -27,7 +28,7 @@ fn context(random: &mut Random, may_split: bool) -> Context {
 }
 
 /// Who has the trait that is named after a segment belongs to it.
-fn segment(random: &mut Random, number: usize) -> Segment {
+fn segment(random: &mut Random, number: usize, splits: usize) -> Segment {
     let condition = Condition { property: number, test: Test::IsSet };
     let rules = vec![Rule { junction: Junction::All, conditions: vec![condition], rules: Vec::new() }];
     // Some override everything, some a feature here and there, some a feature twice; some priorities are equal.
@@ -36,20 +37,21 @@ fn segment(random: &mut Random, number: usize) -> Segment {
     let mut feature = random.below(20);
     while feature < FEATURES - random.below(20) {
         let priority = (random.below(5) > 0).then(|| random.below(SEGMENTS) as f64);
-        overrides.push(Override { feature, priority, context: context(random, true) });
+        overrides.push(Override { feature, priority, context: context(random, splits) });
         feature += random.below(step + 1);
     }
     Segment { id: number.to_string(), name: number.to_string(), rules, overrides, identity_free: false }
 }
 
 fn environment(random: &mut Random) -> Environment {
+    let splits = random.pick(&[8, 100, 1_000_000]);
     let mut feature = |number: usize| Feature {
         id: number as i64,
         name: format!("f{number}"),
         kind: "STANDARD".to_owned(),
         served: random.below(20) > 0,
         server_only: random.below(20) == 0,
-        default: context(random, true),
+        default: context(random, splits),
     };
     let features = (0..FEATURES).map(&mut feature).collect();
     let property = |number| Property { name: Some(format!("s{number}")), derivation: Derivation::Plain };
@@ -57,7 +59,7 @@ fn environment(random: &mut Random) -> Environment {
     Environment {
         client_key: "key".to_owned(),
         features,
-        segments: (0..SEGMENTS).map(|number| segment(random, number)).collect(),
+        segments: (0..SEGMENTS).map(|number| segment(random, number, splits)).collect(),
         properties: (0..SEGMENTS).map(property).collect(),
         identity_overrides: vec![IdentityOverride { identifier: ME.to_owned(), flags: [3, 4, 70].map(own).to_vec() }],
         hide_disabled: random.below(3) == 0,
@@ -81,9 +83,27 @@ fn alone(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, role: Role, number: 
     Some(format!(r#"{head},"enabled":{enabled},"feature_state_value":{value}}}"#))
 }
 
+/// The first time nothing is kept, the second time it is put together, from then on it is found.
+/// Tells whether a part of it need not be copied.
+fn finished_alike(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, role: Role, expected: &str, digest: u64) -> bool {
+    let mut is_shared = false;
+    for time in 0..4 {
+        let mut out = b"before".to_vec();
+        let flags = snapshot.finish_with_flags(subject, role, &mut out);
+        if let Some((place, shared)) = flags.shared {
+            is_shared = !shared.as_ref().is_empty();
+            out.splice(place..place, shared.as_ref().iter().copied());
+        }
+        assert_eq!(String::from_utf8(out).unwrap(), format!("before{expected}"), "time {time}");
+        assert_eq!(flags.digest, digest);
+    }
+    is_shared
+}
+
 #[test]
 fn all_flags_are_what_each_is_alone() {
     let mut random = Random(11);
+    let mut shared = 0;
     for round in 0..60 {
         let written = write(&environment(&mut random), 10_000_000).unwrap();
         let snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();
@@ -101,8 +121,12 @@ fn all_flags_are_what_each_is_alone() {
                     (0..FEATURES).filter_map(|number| alone(&snapshot, &mut subject, role, number)).collect();
                 let all = String::from_utf8(all).unwrap();
                 assert_eq!(all, format!("[{}]", each.join(",")), "round {round}, person {person}");
+                let is_shared = finished_alike(&snapshot, &mut subject, role, &format!("{all}}}"), digest);
+                shared += usize::from(is_shared);
+                assert!(person > 0 || !is_shared, "who has flags of his own shares none");
                 assert_eq!(digest, snapshot.write_ofrep_flags(&mut subject, role, &mut Vec::new()));
             }
         }
     }
+    assert!(shared > 500, "only {shared} of 2400 answers had a part that was not copied");
 }

@@ -1,6 +1,6 @@
 //! Refusals; and reading ahead, against reading step by step: whatever a body looks like, the answers are the same.
 
-use remora_snapshot::model::{Derivation, Environment, Property};
+use remora_snapshot::model::{Context, Derivation, Environment, Feature, Property};
 use remora_snapshot::write;
 
 use super::*;
@@ -14,6 +14,26 @@ pub(crate) fn snapshot() -> Snapshot<Vec<u8>> {
         name: "shop".to_owned(),
         client_key: "client-key".to_owned(),
         properties: READ.map(property).to_vec(),
+        ..Environment::default()
+    };
+    let core = write(&environment, 1_000_000).unwrap().files.swap_remove(0);
+    Snapshot::read(core.bytes).unwrap()
+}
+
+/// One with so many flags that its answer is worth sharing.
+pub(crate) fn wide() -> Snapshot<Vec<u8>> {
+    let context = Context { enabled: true, value: "\"a value\"".to_owned(), split: None };
+    let feature = |number| Feature {
+        id: number,
+        name: format!("f{number}"),
+        kind: "STANDARD".to_owned(),
+        served: true,
+        server_only: false,
+        default: context.clone(),
+    };
+    let environment = Environment {
+        client_key: "key".to_owned(),
+        features: (0..100).map(feature).collect(),
         ..Environment::default()
     };
     let core = write(&environment, 1_000_000).unwrap().files.swap_remove(0);

@@ -37,6 +37,17 @@ fn main() -> anyhow::Result<()> {
     for profile in ["plain", "official", "medium"] {
         let snapshot = paths.snapshot(profile)?;
         paths.identify(&format!("identities {profile}"), &snapshot, 2_000_000)?;
+        // The same of somebody whose cohort was not here before.
+        let identifier = Profile::identifier(2_000_000);
+        paths.take(
+            &format!("put together {profile}"),
+            |_| (),
+            |subject, out| {
+                give_traits(&snapshot, subject);
+                snapshot.identify(subject, &identifier);
+                snapshot.write_flags(subject, Role::Client, out);
+            },
+        )?;
     }
     // An identity's own flag in an environment without segments: the difference to `plain` is the override.
     let overrides = paths.snapshot("overrides")?;
@@ -76,7 +87,7 @@ impl Paths {
         read(&self.directory.join(profile))
     }
 
-    /// An identity and its traits, to the answer.
+    /// An identity and its traits, to the answer. What its cohort has is kept by then, as two came before.
     fn identify(&mut self, name: &str, snapshot: &Snapshot<Vec<u8>>, number: usize) -> anyhow::Result<()> {
         let identifier = Profile::identifier(number);
         self.take(
@@ -85,7 +96,7 @@ impl Paths {
             |subject, out| {
                 give_traits(snapshot, subject);
                 snapshot.identify(subject, &identifier);
-                snapshot.write_flags(subject, Role::Client, out);
+                black_box(snapshot.finish_with_flags(subject, Role::Client, out));
             },
         )
     }

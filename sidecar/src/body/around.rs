@@ -1,0 +1,63 @@
+//! Bytes that were put together for one answer, around a part that other answers have as well, which stays where it is.
+
+use std::io::IoSlice;
+
+use bytes::Buf;
+use remora_snapshot::Shared;
+
+use super::Buffer;
+
+/// The three of them: what comes before, what is shared, what comes behind.
+#[derive(Debug)]
+pub(crate) struct Around {
+    buffer: Buffer,
+    /// How much of the buffer comes before.
+    place: usize,
+    shared: Shared,
+    /// How much of all has been sent.
+    sent: usize,
+}
+
+impl Around {
+    pub(super) fn new(buffer: Buffer, place: usize, shared: Shared) -> Around {
+        Around { buffer, place, shared, sent: 0 }
+    }
+
+    fn parts(&self) -> [&[u8]; 3] {
+        let (before, behind) = self.buffer.0.split_at_checked(self.place).unwrap_or((&self.buffer.0, &[]));
+        [before, self.shared.as_ref(), behind]
+    }
+
+    /// What of the parts is not sent yet.
+    fn rest(&self) -> impl Iterator<Item = &[u8]> {
+        let mut sent = self.sent;
+        self.parts().into_iter().filter_map(move |part| {
+            let rest = part.get(sent..);
+            sent = sent.saturating_sub(part.len());
+            rest.filter(|rest| !rest.is_empty())
+        })
+    }
+}
+
+impl Buf for Around {
+    fn remaining(&self) -> usize {
+        (self.buffer.0.len() + self.shared.as_ref().len()).saturating_sub(self.sent)
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.rest().next().unwrap_or_default()
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut count = 0;
+        for (slice, rest) in slices.iter_mut().zip(self.rest()) {
+            *slice = IoSlice::new(rest);
+            count += 1;
+        }
+        count
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.sent = self.sent.saturating_add(count);
+    }
+}

@@ -3,7 +3,7 @@
 //! Both sides use these types: the writer encodes rows, the reader decodes them in place. The crate's documentation has
 //! the same as tables for people.
 
-use crate::hash::{Hash96, Label};
+use crate::hash::Label;
 use crate::model::Comparison;
 
 /// A reader refuses every other major. Where rows change, this does, too: names of published objects carry it, so that
@@ -15,7 +15,6 @@ pub const FORMAT_MINOR: u16 = 0;
 pub(crate) const SUPPORTED_FEATURES: u32 = 0;
 
 pub(crate) const CORE_MAGIC: [u8; 8] = *b"REMORA\x1aC";
-pub(crate) const OVERRIDES_MAGIC: [u8; 8] = *b"REMORA\x1aO";
 pub(crate) const DOCUMENT_MAGIC: [u8; 8] = *b"REMORA\x1aD";
 
 /// The bytes before the checksum's end are not under the checksum.
@@ -69,19 +68,6 @@ pub(crate) enum Section {
 /// How many sections there are.
 pub(crate) const SECTIONS: usize = Section::Overrides as usize + 1;
 pub(crate) const CORE_START: usize = HEADER + SECTIONS * 8;
-
-/// The sections of an overrides file.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum OverridesSection {
-    Directory,
-    Entries,
-    Groups,
-    Items,
-    Blob,
-}
-
-pub(crate) const OVERRIDES_SECTIONS: usize = OverridesSection::Blob as usize + 1;
-pub(crate) const OVERRIDES_START: usize = HEADER + 8 + OVERRIDES_SECTIONS * 8;
 
 /// Where the bytes of a document begin in its file, behind the header and the [`Part`].
 pub(crate) const DOCUMENT_START: usize = HEADER + 40;
@@ -225,8 +211,12 @@ macro_rules! row {
 
 // Behind the macro, which it uses.
 mod index;
+mod overrides;
 
 pub(crate) use index::{BLOCK, Block, Column, Find, Joint, Listed, Mark, Modulus, Share, Want};
+pub(crate) use overrides::{
+    Bucket, ENABLED, Entry, Item, LENGTH_MASK, OVERRIDES_MAGIC, OVERRIDES_START, OverridesSection,
+};
 
 row!(
     /// A feature, in the order of the answers.
@@ -268,10 +258,6 @@ row!(
         digest: u64,
     }
 );
-
-/// Set in an item's `value_length`: the flag is enabled.
-pub(crate) const ENABLED: u32 = 1 << 31;
-pub(crate) const LENGTH_MASK: u32 = (1 << 24) - 1;
 
 /// What stands between the head of a flag object and its value.
 #[inline(always)]
@@ -472,40 +458,6 @@ row!(
     Literal, 8, { token: span }
 );
 row!(FeatureId, 12, { id: i64, feature: u32 });
-row!(Entry, 16, { hash: hash96, group: u32 });
-row!(
-    /// A bucket of the directory: its first entry in the upper 17 bits, and below them the marks of all of them.
-    Bucket, 4, { packed: u32 }
-);
-impl Bucket {
-    const MARKS: u32 = 15;
-    /// As many entries a file can have.
-    pub(crate) const MOST_ENTRIES: usize = (1 << (u32::BITS - Self::MARKS)) - 1;
-
-    /// Without entries.
-    pub(crate) fn new(start: u32) -> Self {
-        Self { packed: start << Self::MARKS }
-    }
-    /// The first of its entries.
-    pub(crate) fn start(self) -> u32 {
-        self.packed >> Self::MARKS
-    }
-    /// One of its entries has this hash.
-    pub(crate) fn add(&mut self, hash: &Hash96) {
-        self.packed |= mark(hash);
-    }
-    /// May one of its entries have this hash? Most who ask have none, and are told so without a look at the entries, which
-    /// are seldom in the processor's cache.
-    pub(crate) fn may_have(self, hash: &Hash96) -> bool {
-        self.packed & mark(hash) != 0
-    }
-}
-/// One bit of fifteen, by the last bytes of a hash.
-fn mark(hash: &Hash96) -> u32 {
-    let [.., a, b, c, d] = *hash;
-    1 << ((u64::from(u32::from_be_bytes([a, b, c, d])) * u64::from(Bucket::MARKS)) >> 32)
-}
-row!(Item, 16, { feature: i64, value: u32, value_length: u32 });
 row!(
     /// Which part of which document a file has: the only row of its kind, and right behind the header.
     Part, 40, { index: u32, number: u32, name: hash128, length: u64, stored: u64 }

@@ -39,15 +39,9 @@ fn main() -> anyhow::Result<()> {
         paths.identify(&format!("identities {profile}"), &snapshot, 2_000_000)?;
         // The same of somebody whose cohort was not here before.
         let identifier = Profile::identifier(2_000_000);
-        paths.take(
-            &format!("put together {profile}"),
-            |_| (),
-            |subject, out| {
-                give_traits(&snapshot, subject);
-                snapshot.identify(subject, &identifier);
-                snapshot.write_flags(subject, Role::Client, out);
-            },
-        )?;
+        paths.ask(&format!("put together {profile}"), &snapshot, &identifier, |subject, out| {
+            snapshot.write_flags(subject, Role::Client, out);
+        })?;
     }
     // An identity's own flag in an environment without segments: the difference to `plain` is the override.
     let overrides = paths.snapshot("overrides")?;
@@ -56,15 +50,9 @@ fn main() -> anyhow::Result<()> {
     for profile in ["official", "wide"] {
         let snapshot = paths.snapshot(profile)?;
         let name = Profile::feature(7);
-        paths.take(
-            &format!("ofrep one flag {profile}"),
-            |_| (),
-            |subject, out| {
-                give_traits(&snapshot, subject);
-                snapshot.identify(subject, "somebody");
-                snapshot.write_ofrep_flag(subject, Role::Client, &name, out);
-            },
-        )?;
+        paths.ask(&format!("ofrep one flag {profile}"), &snapshot, "somebody", |subject, out| {
+            snapshot.write_ofrep_flag(subject, Role::Client, &name, out);
+        })?;
     }
     for operator in OPERATORS {
         let snapshot = paths.snapshot(operator)?;
@@ -89,14 +77,26 @@ impl Paths {
 
     /// An identity and its traits, to the answer. What its cohort has is kept by then, as two came before.
     fn identify(&mut self, name: &str, snapshot: &Snapshot<Vec<u8>>, number: usize) -> anyhow::Result<()> {
-        let identifier = Profile::identifier(number);
+        self.ask(name, snapshot, &Profile::identifier(number), |subject, out| {
+            black_box(snapshot.finish_with_flags(subject, Role::Client, out));
+        })
+    }
+
+    /// An identity and its traits, and what is written for them.
+    fn ask(
+        &mut self,
+        name: &str,
+        snapshot: &Snapshot<Vec<u8>>,
+        identifier: &str,
+        write: impl Fn(&mut Subject, &mut Vec<u8>),
+    ) -> anyhow::Result<()> {
         self.take(
             name,
             |_| (),
             |subject, out| {
                 give_traits(snapshot, subject);
-                snapshot.identify(subject, &identifier);
-                black_box(snapshot.finish_with_flags(subject, Role::Client, out));
+                snapshot.identify(subject, identifier);
+                write(subject, out);
             },
         )
     }

@@ -1,5 +1,7 @@
 //! What a feature is for a subject, and Flagsmith's way of writing it: pieces that were prepared, joined.
 
+use std::ops::Range;
+
 use crate::choose::Owner;
 use crate::evaluation::{Evaluation, Winner};
 use crate::hash::digest_of;
@@ -183,61 +185,124 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
 pub(crate) fn write_array(evaluation: &Evaluation<'_>, subject: &Subject, role: Role, out: &mut Vec<u8>) -> u64 {
     out.push(b'[');
     let mut array = Array { out, last: Last::Bracket };
-    let digest = write_chosen(evaluation, subject, role, &mut array, |array, number| {
-        write_outcome(evaluation, subject, role, number, evaluation.chosen(subject, number), array)
+    let (_, _, mut digest) = evaluation.view.default_answer(role);
+    each_part(&evaluation.view, subject, role, |part| {
+        digest = digest.wrapping_add(match part {
+            Part::Objects(objects) => objects.write(&evaluation.view, &mut array),
+            Part::One(number) => {
+                write_outcome(evaluation, subject, role, number, evaluation.chosen(subject, number), &mut array)
+            }
+        });
     });
     array.close();
     array.out.push(b']');
     digest
 }
 
-/// Appends the objects of all flags, and returns the sum of their digests. Those that are not there in one piece, or may be
-/// hidden, are left to `write_one`, which tells by how much the digest differs from that of the default.
+/// A part of the array of all flags.
+pub(crate) enum Part<'a> {
+    /// Of features in a row, there in one piece.
+    Objects(Objects<'a>),
+    /// Of a feature whose object is not there in one piece, or may be hidden.
+    One(u32),
+}
+
+/// The objects of features in a row, in one piece.
+pub(crate) struct Objects<'a> {
+    features: Range<u32>,
+    /// Where they are in the blob.
+    span: Span,
+    /// By how much their digests differ from those of the defaults.
+    difference: u64,
+    last: Last,
+    edges: Edges<'a>,
+}
+
+/// Where objects begin.
+#[derive(Clone, Copy)]
+enum Edges<'a> {
+    /// Those of the defaults, by feature.
+    Default { body: Span, bounds: Table<'a, Word, 4> },
+    /// Those of a run, from the row of the first one on.
+    Run { edges: Table<'a, Edge, 12>, row: u32 },
+}
+
+/// Tells what the array of all flags is made of, once everything is chosen.
 #[inline(always)]
-pub(crate) fn write_chosen(
-    evaluation: &Evaluation<'_>,
-    subject: &Subject,
-    role: Role,
-    array: &mut Array<'_>,
-    mut write_one: impl FnMut(&mut Array<'_>, u32) -> u64,
-) -> u64 {
-    let view = &evaluation.view;
-    let (body, bounds, mut digest) = view.default_answer(role);
-    let bound = |feature: u32| body.start.saturating_add(bounds.get(feature).map_or(body.length, |word| word.word));
+pub(crate) fn each_part<'a>(view: &View<'a>, subject: &Subject, role: Role, mut take: impl FnMut(Part<'a>)) {
+    let (body, bounds, _) = view.default_answer(role);
+    let default = Edges::Default { body, bounds };
     let (runs, edges, features) = (view.runs(), view.edges(), view.features().len() as u32);
-    let end = bound(features);
-    let append_defaults = |array: &mut Array<'_>, from, to| {
-        let start = bound(from);
-        let objects = Span { start, length: bound(to).saturating_sub(start) };
-        if objects.length > 0 {
-            let last = if objects.start + objects.length == end { Last::Object } else { Last::Comma };
-            array.go_on(last).extend_from_slice(objects.of(view.blob));
-        }
+    let end = default.at(0, features).at;
+    let defaults = |from, to| {
+        let span = default.span(from, to);
+        let last = if span.start + span.length == end { Last::Object } else { Last::Comma };
+        Part::Objects(Objects { features: from..to, span, difference: 0, last, edges: default })
     };
     let mut from = 0;
     for (block, decided) in subject.choice.blocks() {
         for (first, next, owner) in decided.owned() {
             let (first, next) = (block + first, block + next);
             if from < first {
-                append_defaults(array, from, first);
+                take(defaults(from, first));
             }
             from = next;
             if let Owner::Run(number) = owner
-                && let Some((objects, difference)) = runs.get(number).and_then(|run| run.part(edges, first, next))
+                && let Some(objects) = runs.get(number).and_then(|run| run.part(edges, first, next))
             {
-                if objects.length > 0 {
-                    array.go_on(Last::Comma).extend_from_slice(objects.of(view.blob));
-                }
-                digest = digest.wrapping_add(difference);
+                take(Part::Objects(objects));
                 continue;
             }
             for number in first..next {
-                digest = digest.wrapping_add(write_one(array, number));
+                take(Part::One(number));
             }
         }
     }
-    append_defaults(array, from, features);
-    digest
+    if from < features {
+        take(defaults(from, features));
+    }
+}
+
+impl Edges<'_> {
+    /// Where the object of a feature begins; `first` is the first one of the part.
+    #[inline(always)]
+    fn at(&self, first: u32, feature: u32) -> Edge {
+        match self {
+            Self::Default { body, bounds } => {
+                let bound = bounds.get(feature).map_or(body.length, |word| word.word);
+                Edge { at: body.start.saturating_add(bound), difference: 0 }
+            }
+            Self::Run { edges, row } => edges.get(row.wrapping_add(feature.wrapping_sub(first))).unwrap_or_default(),
+        }
+    }
+
+    #[inline(always)]
+    fn span(&self, first: u32, next: u32) -> Span {
+        let start = self.at(first, first).at;
+        Span { start, length: self.at(first, next).at.saturating_sub(start) }
+    }
+}
+
+impl Objects<'_> {
+    /// Appends them; by how much their digests differ from those of the defaults.
+    #[inline(always)]
+    pub(crate) fn write(&self, view: &View<'_>, array: &mut Array<'_>) -> u64 {
+        if self.span.length > 0 {
+            array.go_on(self.last).extend_from_slice(self.span.of(view.blob));
+        }
+        self.difference
+    }
+
+    /// Where each of them begins, and by how much the digests of those before it differ from those of the defaults: from
+    /// the first one on.
+    pub(crate) fn edges(&self) -> impl Iterator<Item = Edge> {
+        let first = self.features.start;
+        let start = self.edges.at(first, first);
+        self.features.clone().map(move |feature| {
+            let Edge { at, difference } = self.edges.at(first, feature);
+            Edge { at: at.saturating_sub(start.at), difference: difference.wrapping_sub(start.difference) }
+        })
+    }
 }
 
 /// An array, as it is put together. What was copied last is not read again: that would wait for the copy.
@@ -259,11 +324,18 @@ impl Array<'_> {
     /// Where more objects go, which are to end like this.
     #[inline(always)]
     pub(crate) fn go_on(&mut self, last: Last) -> &mut Vec<u8> {
-        if self.last == Last::Object {
-            self.out.push(b',');
-        }
+        self.separate();
         self.last = last;
         self.out
+    }
+
+    /// Puts a comma behind the last object if there is none.
+    #[inline(always)]
+    pub(crate) fn separate(&mut self) {
+        if self.last == Last::Object {
+            self.out.push(b',');
+            self.last = Last::Comma;
+        }
     }
 
     /// Takes away the comma that nothing follows.
@@ -276,14 +348,15 @@ impl Array<'_> {
 }
 
 impl Run {
-    /// The objects of some features in it, and by how much their digests differ from those of the defaults. `None` where
-    /// they are not known.
+    /// The objects of some features in it. `None` where they are not known.
     #[inline(always)]
-    fn part(&self, edges: Table<'_, Edge, 12>, first: u32, next: u32) -> Option<(Span, u64)> {
+    fn part<'a>(&self, edges: Table<'a, Edge, 12>, first: u32, next: u32) -> Option<Objects<'a>> {
         let row = self.edges.checked_add(first.wrapping_sub(self.feature))?;
         let (start, end) = (edges.get(row)?, edges.get(row.wrapping_add(next - first))?);
-        let objects = Span { start: start.at, length: end.at.saturating_sub(start.at) };
-        Some((objects, end.difference.wrapping_sub(start.difference)))
+        let span = Span { start: start.at, length: end.at.saturating_sub(start.at) };
+        let difference = end.difference.wrapping_sub(start.difference);
+        let edges = Edges::Run { edges, row };
+        Some(Objects { features: first..next, span, difference, last: Last::Comma, edges })
     }
 }
 

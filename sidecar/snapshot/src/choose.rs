@@ -2,7 +2,7 @@
 //! once, and what is left is what it is by default.
 
 use crate::evaluation::{Evaluation, Winner};
-use crate::layout::{BLOCK, Claim, Rank, Run, Segment, Table, Word};
+use crate::layout::{BLOCK, Claim, Rank, Run, Segment, Table};
 use crate::percentage::{Percentages, Whose};
 use crate::resolve;
 use crate::role::Scope;
@@ -182,38 +182,42 @@ impl Evaluation<'_> {
             }
         }
         subject.choice.decide(view.claims());
-        if subject.identified && view.split_features().len() > 0 {
-            self.place_in_splits(subject, 0..view.split_features().len() as u32);
+        let splits = view.split_features();
+        if subject.identified && splits.len() > 0 {
+            let undecided = |row: &u32| splits.get(*row).is_some_and(|feature| !subject.choice.decides(feature.word));
+            let room = std::mem::take(&mut subject.splits);
+            subject.splits = self.places_in_splits(subject, (0..splits.len() as u32).filter(undecided), room);
             // Their default is not one object, so that it is not copied with its neighbours.
-            for feature in view.split_features().iter() {
+            for feature in splits.iter() {
                 subject.choice.claim_one(feature.word, Owner::Default);
             }
         }
     }
 
-    /// Where the subject is in these splits, if nothing overrides the features: hashed together, that is cheaper.
-    pub(crate) fn place_in_splits(&self, subject: &mut Subject, rows: impl Iterator<Item = u32>) {
+    /// Where the subject is in the splits of these defaults, in the room that is given: hashed together, that is cheaper.
+    pub(crate) fn places_in_splits(
+        &self,
+        subject: &Subject,
+        rows: impl Iterator<Item = u32>,
+        mut room: Vec<f64>,
+    ) -> Vec<f64> {
         let view = &self.view;
         let (splits, features, contexts) = (view.split_features(), view.features(), view.contexts());
-        let mut places = std::mem::take(&mut subject.splits);
-        places.clear();
-        places.resize(splits.len(), f64::NAN);
+        room.clear();
+        room.resize(splits.len(), f64::NAN);
         let mut tell = |row: u32, percentage| {
-            places.get_mut(row as usize).into_iter().for_each(|place| *place = percentage);
+            room.get_mut(row as usize).into_iter().for_each(|place| *place = percentage);
         };
         let mut percentages = Percentages::new();
         for row in rows {
-            let Some(Word { word: number }) = splits.get(row) else { continue };
-            if subject.choice.decides(number) {
-                continue;
-            }
-            let context = features.get(number).and_then(|feature| contexts.get(feature.context));
+            let feature = splits.get(row).and_then(|feature| features.get(feature.word));
+            let context = feature.and_then(|feature| contexts.get(feature.context));
             if let Some(split) = context.and_then(|context| view.split(context)) {
                 percentages.ask(row, view.bytes(split.seed), Whose(0), subject.key(view), &mut tell);
             }
         }
         percentages.tell(&mut tell);
-        subject.splits = places;
+        room
     }
 
     /// Where the subject is in the split of a feature's default, if that was found out.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use crate::evaluation::Winner;
+use crate::layout::Edge;
 use crate::role::Role;
 
 /// How many cohorts are kept. One takes as much memory as its answer has bytes.
@@ -13,50 +14,63 @@ const KEPT: usize = 4;
 /// The longest answer of which something is kept.
 const MOST_BYTES: usize = 64 * 1024;
 
+/// What is behind the last flag.
+pub(crate) const END: &[u8] = b"]}";
+
 /// To gather one more piece takes the system as long as to copy this much.
 const LEAST_BYTES: usize = 2 * 1024;
 
 /// What all of a cohort have in common.
 #[derive(Debug, Default)]
 pub(crate) struct Cohort {
-    /// The array of flags without its opening bracket. Objects have a comma behind them, the last one the closing bracket and
-    /// the brace of the object around it; if there is a gap behind it, a comma, too.
+    /// The array of flags without its opening bracket, and the brace of the object around it. What is in the gaps is missing.
     pub(crate) bytes: Vec<u8>,
-    /// Where flags are missing that depend on the identity, in order.
+    /// For each feature, where in the bytes its object begins, and by how much the digests of those before it differ from
+    /// those of their defaults; and the same for what is behind the last one.
+    pub(crate) edges: Vec<Edge>,
+    /// The flags that depend on the identity, in order.
     pub(crate) gaps: Vec<Gap>,
     /// The sum of the digests, as if all in the gaps were what they are by default.
     pub(crate) digest: u64,
 }
 
-/// A flag with variants.
-#[derive(Debug, Clone, Copy)]
+/// A flag that others of the cohort need not have.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Gap {
     /// Its row.
     pub(crate) feature: u32,
     /// What decides it.
     pub(crate) winner: Winner,
-    /// In the bytes.
-    pub(crate) place: usize,
 }
 
 impl Cohort {
-    /// The bytes between gaps.
-    pub(crate) fn stretches(&self) -> impl Iterator<Item = Range<usize>> {
-        let starts = std::iter::once(0).chain(self.gaps.iter().map(|gap| gap.place));
-        let ends = self.gaps.iter().map(|gap| gap.place).chain([self.bytes.len()]);
-        starts.zip(ends).map(|(start, end)| start..end)
+    /// Where the last object ends.
+    pub(crate) fn end(&self) -> usize {
+        self.bytes.len().saturating_sub(END.len())
     }
 
-    /// Is a flag missing behind all others?
-    pub(crate) fn ends_in_gap(&self) -> bool {
-        self.gaps.last().is_some_and(|gap| gap.place == self.bytes.len())
+    /// Where a flag of the cohort is, and by how much its digest differs from that of the default.
+    pub(crate) fn flag(&self, feature: u32) -> (Range<usize>, u64) {
+        let edge = |row| self.edges.get(row as usize).copied().unwrap_or_default();
+        let (start, end) = (edge(feature), edge(feature.saturating_add(1)));
+        (start.at as usize..end.at as usize, end.difference.wrapping_sub(start.difference))
     }
 
-    /// The longest stretch without the comma behind it, if it is long enough to be sent from where it is.
-    fn longest(&self) -> Range<usize> {
-        let longest = self.stretches().max_by_key(Range::len).unwrap_or_default();
-        let comma = usize::from(longest.end < self.bytes.len() || self.ends_in_gap());
-        let longest = longest.start..longest.end.saturating_sub(comma);
+    /// The longest part that somebody with these gaps has in one piece, if it is long enough to be sent from where it is.
+    fn longest(&self, gaps: &[Gap]) -> Range<usize> {
+        let (mut longest, mut from) = (0..0, 0);
+        for gap in gaps {
+            let (flag, _) = self.flag(gap.feature);
+            // The comma behind the last object may have to be taken away, and what is shared stays as it is.
+            let stretch = from..flag.start.saturating_sub(1);
+            if stretch.len() > longest.len() {
+                longest = stretch;
+            }
+            from = flag.end;
+        }
+        if from < self.end() && self.bytes.len() - from > longest.len() {
+            longest = from..self.bytes.len();
+        }
         if longest.len() < LEAST_BYTES { 0..0 } else { longest }
     }
 }
@@ -69,9 +83,15 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// What those have who have no flags of their own.
     pub(crate) fn of(cohort: Cohort) -> Self {
-        let part = cohort.longest();
+        let part = cohort.longest(&cohort.gaps);
         Self { cohort: Arc::new(cohort), part }
+    }
+
+    /// What is left of it to somebody with these gaps.
+    pub(crate) fn between(self, gaps: &[Gap]) -> Self {
+        Self { part: self.cohort.longest(gaps), ..self }
     }
 
     pub(crate) fn cohort(&self) -> &Cohort {
@@ -178,7 +198,7 @@ mod tests {
     use super::*;
 
     fn shared(length: usize) -> Shared {
-        Shared::of(Cohort { bytes: vec![b'x'; length], gaps: Vec::new(), digest: 0 })
+        Shared::of(Cohort { bytes: vec![b'x'; length], ..Cohort::default() })
     }
 
     #[test]
@@ -214,20 +234,28 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_stretch_has_no_comma_behind_it() {
-        let part = |length, gaps: &[usize]| {
-            let gap = |place: &usize| Gap { feature: 0, winner: Winner::Default, place: *place };
-            let gaps = gaps.iter().map(gap).collect();
-            Shared::of(Cohort { bytes: vec![b'x'; length], gaps, digest: 0 }).part()
+    fn the_longest_stretch_leaves_a_comma_behind() {
+        let long = LEAST_BYTES as u32 * 2;
+        // Flags of these lengths, the numbered ones missing.
+        let part = |lengths: &[u32], gaps: &[u32]| {
+            let mut cohort = Cohort::default();
+            let starts = lengths.iter().scan(0, |sum, length| Some(std::mem::replace(sum, *sum + length)));
+            let length: u32 = lengths.iter().sum();
+            cohort.edges = starts.chain([length]).map(|at| Edge { at, difference: 0 }).collect();
+            cohort.bytes = vec![b'x'; length as usize + END.len()];
+            let gap = |feature: &u32| Gap { feature: *feature, winner: Winner::Default };
+            Shared::of(cohort).between(&gaps.iter().map(gap).collect::<Vec<_>>()).part()
         };
-        let long = LEAST_BYTES * 2;
-        assert_eq!(part(long, &[]), 0..long);
-        assert_eq!(part(long, &[0]), 0..long, "nothing is behind it");
-        assert_eq!(part(long, &[long]), 0..long - 1);
-        assert_eq!(part(long, &[long, long]), 0..long - 1);
-        assert_eq!(part(long, &[10]), 10..long);
-        assert_eq!(part(long, &[long - 10]), 0..long - 11);
-        assert_eq!(part(LEAST_BYTES - 1, &[]), 0..0);
-        assert_eq!(part(0, &[]), 0..0);
+        let whole = long as usize;
+        assert_eq!(part(&[long], &[]), 0..whole + 2);
+        assert_eq!(part(&[0, long], &[0]), 0..whole + 2);
+        assert_eq!(part(&[10, long], &[0]), 10..whole + 12);
+        assert_eq!(part(&[long, 0], &[1]), 0..whole - 1);
+        assert_eq!(part(&[long, 10], &[1]), 0..whole - 1);
+        assert_eq!(part(&[long, 10, 0, 20], &[1, 2]), 0..whole - 1);
+        assert_eq!(part(&[long, 10, long, 10, 30], &[1, 3]), 0..whole - 1, "the first of two");
+        assert_eq!(part(&[long], &[0]), 0..0);
+        assert_eq!(part(&[LEAST_BYTES as u32 - 3], &[]), 0..0);
+        assert_eq!(part(&[], &[]), 0..0);
     }
 }

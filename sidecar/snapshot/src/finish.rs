@@ -1,14 +1,15 @@
 //! The end of an object whose last member is the array of all flags, of which a part need not be copied: what all of a
 //! cohort have is sent from where it is kept.
 
-use crate::answer::{Array, Last, write_array, write_chosen, write_outcome};
-use crate::cohort::{Cohort, Cohorts, Found, Gap, Key, Shared};
-use crate::evaluation::{Evaluation, Winner};
+use std::ops::Range;
+
+use crate::answer::{Array, Last, Part, each_part, write_array, write_outcome};
+use crate::cohort::{Cohort, Cohorts, END, Found, Gap, Key, Shared};
+use crate::evaluation::{Evaluation, Individual, Winner};
+use crate::layout::Edge;
 use crate::role::Role;
 use crate::subject::Subject;
-
-/// What follows the last flag.
-const END: &[u8] = b"]}";
+use crate::view::View;
 
 /// What came of it.
 #[derive(Debug)]
@@ -28,20 +29,15 @@ pub(crate) fn finish_with_flags(
     out: &mut Vec<u8>,
 ) -> Flags {
     evaluation.hold(subject);
-    // What is somebody's own is no cohort's.
-    let is_own = evaluation.individual.is_some() || !subject.identified || subject.resolution.has_results();
-    let found = if is_own { Found::Nothing } else { cohorts.find(Key { role, claims: subject.choice.claims() }) };
+    // What was read by a condition depends on more than claims.
+    let has_cohort = subject.identified && !subject.resolution.has_results();
+    let found = if has_cohort { cohorts.find(Key { role, claims: subject.choice.claims() }) } else { Found::Nothing };
     match found {
-        Found::Kept(shared) => {
-            let splits = evaluation.view.split_features();
-            let defaults = shared.cohort().gaps.iter().filter(|gap| gap.winner == Winner::Default);
-            let rows = defaults.map(|gap| splits.partition_point(|split| split.word < gap.feature));
-            evaluation.place_in_splits(subject, rows);
-            fill(evaluation, subject, role, shared, out)
-        }
+        Found::Kept(shared) => fill(evaluation, subject, role, shared, out),
         Found::Again => {
-            evaluation.decide_all(subject);
-            let shared = Shared::of(put_together(evaluation, subject, role));
+            let others = Evaluation { individual: None, ..*evaluation };
+            others.decide_all(subject);
+            let shared = Shared::of(put_together(&others, subject, role));
             cohorts.keep(Key { role, claims: subject.choice.claims() }, &shared);
             fill(evaluation, subject, role, shared, out)
         }
@@ -69,53 +65,117 @@ impl Evaluation<'_> {
 
 /// What all have who have the subject's claims, and nothing of their own.
 fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> Cohort {
-    let expected = evaluation.view.default_answer(role).0.length as usize;
-    let (mut bytes, mut gaps) = (Vec::with_capacity(expected + expected / 8), Vec::new());
+    let view = &evaluation.view;
+    let (default, _, digest) = view.default_answer(role);
+    let expected = default.length as usize;
+    let mut bytes = Vec::with_capacity(expected + expected / 8);
+    let mut edges = Vec::with_capacity(view.features().len() + 1);
+    let mut gaps = Vec::new();
+    let mut difference = 0_u64;
     let mut array = Array { out: &mut bytes, last: Last::Bracket };
-    let digest = write_chosen(evaluation, subject, role, &mut array, |array, feature| {
-        let winner = evaluation.chosen(subject, feature);
-        if !evaluation.is_split(feature, winner) {
-            return write_outcome(evaluation, subject, role, feature, winner, array);
-        }
-        let place = array.go_on(Last::Comma).len();
-        gaps.push(Gap { feature, winner, place });
-        0
+    each_part(view, subject, role, |part| {
+        // Each object begins behind a comma.
+        array.separate();
+        let begins = Edge { at: position(array.out), difference };
+        difference = difference.wrapping_add(match part {
+            Part::Objects(objects) => {
+                edges.extend(objects.edges().map(|edge| Edge {
+                    at: begins.at.saturating_add(edge.at),
+                    difference: begins.difference.wrapping_add(edge.difference),
+                }));
+                objects.write(view, &mut array)
+            }
+            Part::One(feature) => {
+                edges.push(begins);
+                let winner = evaluation.chosen(subject, feature);
+                if evaluation.is_split(feature, winner) {
+                    gaps.push(Gap { feature, winner });
+                    0
+                } else {
+                    write_outcome(evaluation, subject, role, feature, winner, &mut array)
+                }
+            }
+        });
     });
-    let mut cohort = Cohort { bytes, gaps, digest };
-    if !cohort.ends_in_gap() {
-        finish(&mut cohort.bytes);
-    }
-    cohort
+    array.close();
+    // The last object has no comma behind it, whatever is missing there.
+    let end = position(&bytes);
+    edges.push(Edge { at: end, difference });
+    edges.iter_mut().for_each(|edge| edge.at = edge.at.min(end));
+    bytes.extend_from_slice(END);
+    Cohort { bytes, edges, gaps, digest: digest.wrapping_add(difference) }
 }
 
-/// Ends an array of objects with commas behind them, and the object around it.
-fn finish(out: &mut Vec<u8>) {
-    if out.last() == Some(&b',') {
-        out.pop();
-    }
-    out.extend_from_slice(END);
+/// What is longer than a `u32` can tell is too long to be kept.
+fn position(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
 
 /// Appends what a cohort has in common, but for the part that is not copied, and what the subject has in the gaps.
-fn fill(evaluation: &Evaluation<'_>, subject: &Subject, role: Role, shared: Shared, out: &mut Vec<u8>) -> Flags {
-    let (cohort, part) = (shared.cohort(), shared.part());
-    let mut digest = cohort.digest;
-    let mut place = None;
-    let mut gaps = cohort.gaps.iter();
+fn fill(
+    evaluation: &Evaluation<'_>,
+    subject: &mut Subject,
+    role: Role,
+    mut shared: Shared,
+    out: &mut Vec<u8>,
+) -> Flags {
+    let mut gaps = std::mem::take(&mut subject.gaps);
+    gaps.clear();
+    gaps.extend_from_slice(&shared.cohort().gaps);
+    if let Some(individual) = &evaluation.individual {
+        individual.add_to(&mut gaps, &evaluation.view);
+        shared = shared.between(&gaps);
+    }
+    let splits = evaluation.view.split_features();
+    let defaults = gaps.iter().filter(|gap| gap.winner == Winner::Default);
+    let rows = defaults.map(|gap| splits.partition_point(|split| split.word < gap.feature));
+    let room = std::mem::take(&mut subject.splits);
+    subject.splits = evaluation.places_in_splits(subject, rows, room);
+
+    let cohort = shared.cohort();
+    let (mut digest, mut place, mut from) = (cohort.digest, None, 0);
     out.push(b'[');
-    for stretch in cohort.stretches() {
+    let mut array = Array { out, last: Last::Bracket };
+    let mut copy = |array: &mut Array<'_>, stretch: Range<usize>| {
+        let part = shared.part();
+        let out = array.go_on(if stretch.end < cohort.end() { Last::Comma } else { Last::Object });
         let mut rest = stretch.start;
-        if stretch.start == part.start && stretch.end >= part.end && !part.is_empty() {
+        if stretch.start == part.start && !part.is_empty() {
             place = Some(out.len());
             rest = part.end;
         }
         out.extend_from_slice(cohort.bytes.get(rest..stretch.end).unwrap_or_default());
-        let Some(Gap { feature, winner, .. }) = gaps.next().copied() else { break };
-        let mut array = Array { out, last: Last::Comma };
-        digest = digest.wrapping_add(write_outcome(evaluation, subject, role, feature, winner, &mut array));
+    };
+    for Gap { feature, winner } in &gaps {
+        let (flag, difference) = cohort.flag(*feature);
+        if from < flag.start {
+            copy(&mut array, from..flag.start);
+        }
+        from = flag.end;
+        let own = write_outcome(evaluation, subject, role, *feature, *winner, &mut array);
+        digest = digest.wrapping_add(own).wrapping_sub(difference);
     }
-    if cohort.ends_in_gap() {
-        finish(out);
+    if from < cohort.end() {
+        copy(&mut array, from..cohort.bytes.len());
+    } else {
+        array.close();
+        array.out.extend_from_slice(END);
     }
+    subject.gaps = gaps;
     Flags { digest, shared: place.map(|place| (place, shared)) }
+}
+
+impl Individual<'_> {
+    /// Adds the flags that are the identity's own to those that are missing anyway, in place of those.
+    fn add_to(&self, gaps: &mut Vec<Gap>, view: &View<'_>) {
+        let own = self.items.iter().zip(0..).filter_map(|(item, row)| {
+            Some(Gap { feature: view.feature_with_id(item.feature)?, winner: Winner::Individual(row) })
+        });
+        gaps.extend(own);
+        gaps.sort_unstable_by_key(|gap| {
+            let row = if let Winner::Individual(row) = gap.winner { row } else { u32::MAX };
+            (gap.feature, row)
+        });
+        gaps.dedup_by_key(|gap| gap.feature);
+    }
 }

@@ -41,6 +41,8 @@ pub struct Subject {
     pub(crate) candidates: Vec<Option<u64>>,
     /// By split feature: where the subject is in the split of its default, if that is known (else NaN).
     pub(crate) splits: Vec<f64>,
+    /// The flags that the subject may have and others of its cohort have not.
+    pub(crate) gaps: Vec<crate::cohort::Gap>,
     /// Where values that are no texts are printed.
     pub(crate) scratch: String,
     pub(crate) choice: crate::choose::Choice,

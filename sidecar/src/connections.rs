@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
-use crate::body::Body;
+use crate::body::{Body, Buffer};
 use crate::listen::Listen;
 use crate::log;
 
@@ -206,12 +206,12 @@ impl<S: AsyncWrite + Unpin> Write for Watched<S> {
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut room = [0; JOINED];
-        let (joined, rest) = join(pieces, &mut room);
+        let mut joined = Buffer::take();
+        let rest = join(pieces, joined.bytes());
         if rest.is_empty() {
-            return Pin::new(&mut self.stream).poll_write(cx, joined);
+            return Pin::new(&mut self.stream).poll_write(cx, joined.as_ref());
         }
-        let mut room = [io::IoSlice::new(joined); GATHERED];
+        let mut room = [io::IoSlice::new(joined.as_ref()); GATHERED];
         let fewer = match room.get_mut(..=rest.len()) {
             Some([_, others @ ..]) if rest.len() + 1 < pieces.len() => {
                 others.copy_from_slice(rest);
@@ -237,16 +237,16 @@ impl<S: AsyncWrite + Unpin> Write for Watched<S> {
     }
 }
 
-/// The first pieces as one, as far as there is room for them, and the rest.
-fn join<'a, 'p, 'b>(pieces: &'p [io::IoSlice<'b>], room: &'a mut [u8]) -> (&'a [u8], &'p [io::IoSlice<'b>]) {
-    let (mut length, mut rest) = (0, pieces);
+/// Joins the first pieces as far as they are short, and returns the rest.
+fn join<'p, 'b>(pieces: &'p [io::IoSlice<'b>], joined: &mut Vec<u8>) -> &'p [io::IoSlice<'b>] {
+    let mut rest = pieces;
     while let [piece, others @ ..] = rest
-        && let Some(place) = room.get_mut(length..length + piece.len())
+        && joined.len().saturating_add(piece.len()) <= JOINED
     {
-        place.copy_from_slice(piece);
-        (length, rest) = (length + piece.len(), others);
+        joined.extend_from_slice(piece);
+        rest = others;
     }
-    (room.get(..length).unwrap_or_default(), rest)
+    rest
 }
 
 /// The connections of one port.
@@ -422,17 +422,20 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_joined_as_far_as_they_fit() {
-        let pieces = |texts: &[&'static str]| texts.iter().map(|text| text.as_bytes()).map(io::IoSlice::new).collect();
-        let [none, some, many]: [Vec<_>; 3] = [pieces(&[]), pieces(&["ab", "", "cde"]), pieces(&["abc", "def"])];
-        let mut room = [0; 5];
-        let mut joined = |pieces: &[io::IoSlice<'_>]| {
-            let (joined, rest) = join(pieces, &mut room);
-            (joined.to_vec(), rest.iter().flat_map(|piece| piece.to_vec()).collect::<Vec<u8>>())
+    fn pieces_are_joined_as_far_as_they_are_short() {
+        let text = [b'x'; JOINED + 1];
+        let lengths = |lengths: &[usize]| {
+            let pieces: Vec<_> = lengths.iter().map(|length| io::IoSlice::new(&text[..*length])).collect();
+            let mut joined = Vec::new();
+            let rest = join(&pieces, &mut joined);
+            (joined.len(), rest.iter().map(|piece| piece.len()).collect::<Vec<_>>())
         };
-        assert_eq!(joined(&none), (Vec::new(), Vec::new()));
-        assert_eq!(joined(&some), (b"abcde".to_vec(), Vec::new()));
-        assert_eq!(joined(&many), (b"abc".to_vec(), b"def".to_vec()));
+        assert_eq!(lengths(&[]), (0, vec![]));
+        assert_eq!(lengths(&[2, 0, 3]), (5, vec![]));
+        assert_eq!(lengths(&[JOINED - 1, 1, 0, 1]), (JOINED, vec![1]));
+        assert_eq!(lengths(&[JOINED, 1]), (JOINED, vec![1]));
+        assert_eq!(lengths(&[3, JOINED, 1]), (3, vec![JOINED, 1]));
+        assert_eq!(lengths(&[JOINED + 1, 1]), (0, vec![JOINED + 1, 1]));
     }
 
     /// For how long clients keep a connection that they do not use, if nobody tells them otherwise. Others keep theirs

@@ -127,10 +127,12 @@ fn fill(
         shared = shared.between(&gaps);
     }
     let splits = evaluation.view.split_features();
-    let defaults = gaps.iter().filter(|gap| gap.winner == Winner::Default);
-    let rows = defaults.map(|gap| splits.partition_point(|split| split.word < gap.feature));
-    let room = std::mem::take(&mut subject.splits);
-    subject.splits = evaluation.places_in_splits(subject, rows, room);
+    if splits.len() > 0 {
+        let defaults = gaps.iter().filter(|gap| gap.winner == Winner::Default);
+        let rows = defaults.map(|gap| splits.partition_point(|split| split.word < gap.feature));
+        let room = std::mem::take(&mut subject.splits);
+        subject.splits = evaluation.places_in_splits(subject, rows, room);
+    }
 
     let cohort = shared.cohort();
     let (mut digest, mut place, mut from) = (cohort.digest, None, 0);

@@ -4,8 +4,13 @@ use std::time::Duration;
 
 use anyhow::ensure;
 
+use crate::host::Ticks;
 use crate::load::{Exchange, Load, Pace};
 use crate::server::Server;
+
+/// A round does not count if the host took more than this part of it: in such stretches, which last for seconds, a server
+/// comes to do anything between a hundredth of its work and all of it.
+const STOLEN: f64 = 0.05;
 
 /// One of those that are compared.
 pub struct Side<'a> {
@@ -13,6 +18,8 @@ pub struct Side<'a> {
     exchanges: &'a [Exchange],
     load: Load,
     turns: Vec<Turn>,
+    /// How many rounds did not count.
+    again: usize,
 }
 
 /// What one turn gave.
@@ -32,6 +39,8 @@ pub struct Ratio {
     pub spread: (f64, f64),
     /// The median by the servers' own time, which others on the core take nothing from.
     pub own: f64,
+    /// How many rounds were taken again, since the host took the processors.
+    pub again: usize,
 }
 
 impl<'a> Side<'a> {
@@ -40,7 +49,7 @@ impl<'a> Side<'a> {
     /// # Errors
     /// If it cannot be reached.
     pub fn new(server: &'a Server, exchanges: &'a [Exchange]) -> anyhow::Result<Self> {
-        Ok(Self { server, exchanges, load: Load::connect(server.address)?, turns: Vec::new() })
+        Ok(Self { server, exchanges, load: Load::connect(server.address)?, turns: Vec::new(), again: 0 })
     }
 
     fn take_turn(&mut self, time: Duration) -> anyhow::Result<Turn> {
@@ -72,11 +81,13 @@ impl<'a> Side<'a> {
             median: median(rates()),
             spread: (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)),
             own: median(pairs().map(|(one, other)| one.own_rate / other.own_rate)),
+            again: self.again,
         }
     }
 }
 
-/// Every side in turn, so many times; a first turn of each warms up and does not count.
+/// Every side in turn, so many times; a first turn of each warms up and does not count. Rounds of which the host took a part
+/// are taken again, at most as many as there are to be: then they count as they are.
 ///
 /// # Errors
 /// If a server breaks, or answers anything wrong.
@@ -84,12 +95,18 @@ pub fn take(sides: &mut [Side<'_>], rounds: usize, time: Duration) -> anyhow::Re
     for side in sides.iter_mut() {
         side.take_turn(time / 4)?;
     }
-    for _ in 0..rounds {
-        for side in sides.iter_mut() {
-            let turn = side.take_turn(time)?;
-            side.turns.push(turn);
+    let (mut taken, mut again) = (0, 0);
+    while taken < rounds {
+        let before = Ticks::now()?;
+        let turns = sides.iter_mut().map(|side| side.take_turn(time)).collect::<anyhow::Result<Vec<_>>>()?;
+        if again < rounds && before.stolen_until(Ticks::now()?) > STOLEN {
+            again += 1;
+            continue;
         }
+        sides.iter_mut().zip(turns).for_each(|(side, turn)| side.turns.push(turn));
+        taken += 1;
     }
+    sides.iter_mut().for_each(|side| side.again = again);
     Ok(())
 }
 

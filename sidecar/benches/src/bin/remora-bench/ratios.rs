@@ -61,12 +61,23 @@ impl Beside {
 
     fn line<W: Write>(&self, table: &mut Table<W>, what: &str, least: impl Into<Option<f64>>) -> anyhow::Result<()> {
         let beside = format!(
-            "{:.0} and {:.0} /s; {:.2} and {:.2} us of the core (ratio {:.3}); {} bytes",
-            self.ours, self.theirs, self.costs.0, self.costs.1, self.ratio.own, self.bytes
+            "{:.0} and {:.0} /s; {:.2} and {:.2} us of the core; {}; {} bytes",
+            self.ours,
+            self.theirs,
+            self.costs.0,
+            self.costs.1,
+            on_core(&self.ratio),
+            self.bytes
         );
         let target = least.into().map_or(Target::None, Target::AtLeast);
         table.line(what, target, "", self.ratio.median, &spread(self.ratio.spread), &beside)
     }
+}
+
+/// The ratio by the servers' own time.
+fn on_core(ratio: &Ratio) -> String {
+    let again = if ratio.again == 0 { String::new() } else { format!(", {} rounds taken again", ratio.again) };
+    format!("by time on the core {:.3}{again}", ratio.own)
 }
 
 fn spread((least, most): (f64, f64)) -> String {
@@ -114,7 +125,7 @@ pub(super) fn size<W: Write>(table: &mut Table<W>, programs: &Programs, profiles
     let [none, more @ ..] = sides.as_slice() else { return Ok(()) };
     for (side, prepared) in more.iter().zip(profiles.official.iter().skip(1)) {
         let ratio = side.over(none);
-        let beside = format!("{:.0} and {:.0} /s; by time on the core {:.3}", side.rate(), none.rate(), ratio.own);
+        let beside = format!("{:.0} and {:.0} /s; {}", side.rate(), none.rate(), on_core(&ratio));
         let what = format!("POST identities/, {}, over none", prepared.profile.name);
         table.line(&what, Target::Near(0.05), "", ratio.median, &spread(ratio.spread), &beside)?;
     }
@@ -144,7 +155,7 @@ pub(super) fn others<W: Write>(table: &mut Table<W>, programs: &Programs, profil
     take(&mut sides, ROUNDS, TURN)?;
     let [many, few] = &sides;
     let ratio = many.over(few);
-    let beside = format!("by time on the core {:.3}", ratio.own);
+    let beside = on_core(&ratio);
     table.line(
         "OFREP one flag of 1000, over one of 50",
         Target::Near(0.05),
@@ -167,7 +178,7 @@ pub(super) fn others<W: Write>(table: &mut Table<W>, programs: &Programs, profil
     take(&mut sides, ROUNDS, TURN)?;
     let [one, other] = &sides;
     let ratio = one.over(other);
-    let beside = format!("no evaluation: by time on the core {:.3}", ratio.own);
+    let beside = format!("no evaluation: {}", on_core(&ratio));
     table.line(
         "OFREP bulk with its tag, medium, over plain",
         Target::Near(0.05),

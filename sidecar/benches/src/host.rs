@@ -1,0 +1,62 @@
+//! What the host of a virtual machine takes: for as long as it runs others, nothing here is measured.
+
+use anyhow::Context;
+
+/// The time of all processors since they started, in ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticks {
+    all: u64,
+    /// Of them, those in which the host ran something else while there was something to do here.
+    stolen: u64,
+}
+
+impl Ticks {
+    /// Until now.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn now() -> anyhow::Result<Self> {
+        let stat = std::fs::read_to_string("/proc/stat")?;
+        Self::of(&stat).context("/proc/stat has not the first line that it should have")
+    }
+
+    /// By the first line of `/proc/stat`: user, nice, system, idle, waiting, two kinds of interrupts, stolen; what follows is
+    /// a part of the first two (`proc_stat(5)`).
+    fn of(stat: &str) -> Option<Self> {
+        let line = stat.lines().next()?.strip_prefix("cpu ")?;
+        let fields: Vec<u64> = line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
+        let stolen = *fields.get(7)?;
+        Some(Self { all: fields.iter().sum(), stolen })
+    }
+
+    /// The part of the time since then that the host took.
+    #[must_use]
+    pub fn stolen_until(self, later: Self) -> f64 {
+        let (stolen, all) = (later.stolen.saturating_sub(self.stolen), later.all.saturating_sub(self.all));
+        if all == 0 { 0.0 } else { stolen as f64 / all as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stolen_is_a_part_of_all_time() {
+        let before = Ticks { all: 1000, stolen: 20 };
+        let after = Ticks { all: 1100, stolen: 45 };
+        assert_eq!(Ticks::of("cpu  100 0 50 800 10 0 20 20 70 0\ncpu0 1 2 3 4 5 6 7 8\n"), Some(before));
+        assert_eq!(Ticks::of("cpu  100 0 50 875 10 0 20 45 99 0\n"), Some(after));
+        assert_eq!(before.stolen_until(after), 0.25);
+        assert_eq!(before.stolen_until(before), 0.0);
+        assert_eq!(Ticks::of("cpu0 1 2 3 4 5 6 7 8\n"), None);
+        assert_eq!(Ticks::of("cpu  1 2 3 4 5 6 7\n"), None);
+    }
+
+    #[test]
+    fn this_system_tells() -> anyhow::Result<()> {
+        let now = Ticks::now()?;
+        assert!(now.all > 0 && now.stolen <= now.all, "{now:?}");
+        Ok(())
+    }
+}

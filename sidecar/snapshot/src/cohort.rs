@@ -5,13 +5,12 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use crate::evaluation::Winner;
-use crate::layout::Edge;
 use crate::role::Role;
 
-/// How many cohorts are kept. One takes as much memory as its answer has bytes.
+/// How many cohorts are kept.
 const KEPT: usize = 4;
 
-/// The longest answer of which something is kept.
+/// How much memory one of them may take: about as much as its answer has bytes.
 const MOST_BYTES: usize = 64 * 1024;
 
 /// What is behind the last flag.
@@ -25,13 +24,21 @@ const LEAST_BYTES: usize = 2 * 1024;
 pub(crate) struct Cohort {
     /// The array of flags without its opening bracket, and the brace of the object around it. What is in the gaps is missing.
     pub(crate) bytes: Vec<u8>,
-    /// For each feature, where in the bytes its object begins, and by how much the digests of those before it differ from
-    /// those of their defaults; and the same for what is behind the last one.
-    pub(crate) edges: Vec<Edge>,
+    /// Where the object of each feature begins; and behind the last one.
+    pub(crate) starts: Vec<Start>,
     /// The flags that depend on the identity, in order.
     pub(crate) gaps: Vec<Gap>,
     /// The sum of the digests, as if all in the gaps were what they are by default.
     pub(crate) digest: u64,
+}
+
+/// Where a flag begins, and the one before it ends.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Start {
+    /// In the bytes.
+    pub(crate) at: usize,
+    /// By how much the digests of all flags before it differ from those of their defaults.
+    pub(crate) difference: u64,
 }
 
 /// A flag that others of the cohort need not have.
@@ -44,6 +51,11 @@ pub(crate) struct Gap {
 }
 
 impl Cohort {
+    /// How much memory it takes.
+    fn size(&self) -> usize {
+        self.bytes.capacity() + size_of_val(self.starts.as_slice())
+    }
+
     /// Where the last object ends.
     pub(crate) fn end(&self) -> usize {
         self.bytes.len().saturating_sub(END.len())
@@ -51,9 +63,9 @@ impl Cohort {
 
     /// Where a flag of the cohort is, and by how much its digest differs from that of the default.
     pub(crate) fn flag(&self, feature: u32) -> (Range<usize>, u64) {
-        let edge = |row| self.edges.get(row as usize).copied().unwrap_or_default();
-        let (start, end) = (edge(feature), edge(feature.saturating_add(1)));
-        (start.at as usize..end.at as usize, end.difference.wrapping_sub(start.difference))
+        let start = |row| self.starts.get(row as usize).copied().unwrap_or_default();
+        let (start, end) = (start(feature), start(feature.saturating_add(1)));
+        (start.at..end.at, end.difference.wrapping_sub(start.difference))
     }
 
     /// The longest part that somebody with these gaps has in one piece, if it is long enough to be sent from where it is.
@@ -184,7 +196,7 @@ impl Cohorts {
         let hash = key.hash();
         let Ok(mut places) = self.0.try_lock() else { return };
         let Some(place) = places.get_mut((hash >> 32) as usize % KEPT) else { return };
-        if shared.cohort.bytes.len() > MOST_BYTES {
+        if shared.cohort.size() > MOST_BYTES {
             place.refused = Some(hash);
             return;
         }
@@ -235,27 +247,26 @@ mod tests {
 
     #[test]
     fn the_longest_stretch_leaves_a_comma_behind() {
-        let long = LEAST_BYTES as u32 * 2;
+        let long = LEAST_BYTES * 2;
         // Flags of these lengths, the numbered ones missing.
-        let part = |lengths: &[u32], gaps: &[u32]| {
+        let part = |lengths: &[usize], gaps: &[u32]| {
             let mut cohort = Cohort::default();
             let starts = lengths.iter().scan(0, |sum, length| Some(std::mem::replace(sum, *sum + length)));
-            let length: u32 = lengths.iter().sum();
-            cohort.edges = starts.chain([length]).map(|at| Edge { at, difference: 0 }).collect();
-            cohort.bytes = vec![b'x'; length as usize + END.len()];
+            let length = lengths.iter().sum();
+            cohort.starts = starts.chain([length]).map(|at| Start { at, difference: 0 }).collect();
+            cohort.bytes = vec![b'x'; length + END.len()];
             let gap = |feature: &u32| Gap { feature: *feature, winner: Winner::Default };
             Shared::of(cohort).between(&gaps.iter().map(gap).collect::<Vec<_>>()).part()
         };
-        let whole = long as usize;
-        assert_eq!(part(&[long], &[]), 0..whole + 2);
-        assert_eq!(part(&[0, long], &[0]), 0..whole + 2);
-        assert_eq!(part(&[10, long], &[0]), 10..whole + 12);
-        assert_eq!(part(&[long, 0], &[1]), 0..whole - 1);
-        assert_eq!(part(&[long, 10], &[1]), 0..whole - 1);
-        assert_eq!(part(&[long, 10, 0, 20], &[1, 2]), 0..whole - 1);
-        assert_eq!(part(&[long, 10, long, 10, 30], &[1, 3]), 0..whole - 1, "the first of two");
+        assert_eq!(part(&[long], &[]), 0..long + 2);
+        assert_eq!(part(&[0, long], &[0]), 0..long + 2);
+        assert_eq!(part(&[10, long], &[0]), 10..long + 12);
+        assert_eq!(part(&[long, 0], &[1]), 0..long - 1);
+        assert_eq!(part(&[long, 10], &[1]), 0..long - 1);
+        assert_eq!(part(&[long, 10, 0, 20], &[1, 2]), 0..long - 1);
+        assert_eq!(part(&[long, 10, long, 10, 30], &[1, 3]), 0..long - 1, "the first of two");
         assert_eq!(part(&[long], &[0]), 0..0);
-        assert_eq!(part(&[LEAST_BYTES as u32 - 3], &[]), 0..0);
+        assert_eq!(part(&[LEAST_BYTES - 3], &[]), 0..0);
         assert_eq!(part(&[], &[]), 0..0);
     }
 }

@@ -4,9 +4,8 @@
 use std::ops::Range;
 
 use crate::answer::{Array, Last, Part, each_part, write_array, write_outcome};
-use crate::cohort::{Cohort, Cohorts, END, Found, Gap, Key, Shared};
+use crate::cohort::{Cohort, Cohorts, END, Found, Gap, Key, Shared, Start};
 use crate::evaluation::{Evaluation, Individual, Winner};
-use crate::layout::Edge;
 use crate::role::Role;
 use crate::subject::Subject;
 use crate::view::View;
@@ -69,24 +68,24 @@ fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> C
     let (default, _, digest) = view.default_answer(role);
     let expected = default.length as usize;
     let mut bytes = Vec::with_capacity(expected + expected / 8);
-    let mut edges = Vec::with_capacity(view.features().len() + 1);
+    let mut starts = Vec::with_capacity(view.features().len() + 1);
     let mut gaps = Vec::new();
     let mut difference = 0_u64;
     let mut array = Array { out: &mut bytes, last: Last::Bracket };
     each_part(view, subject, role, |part| {
         // Each object begins behind a comma.
         array.separate();
-        let begins = Edge { at: position(array.out), difference };
+        let start = Start { at: array.out.len(), difference };
         difference = difference.wrapping_add(match part {
             Part::Objects(objects) => {
-                edges.extend(objects.edges().map(|edge| Edge {
-                    at: begins.at.saturating_add(edge.at),
-                    difference: begins.difference.wrapping_add(edge.difference),
+                starts.extend(objects.edges().map(|edge| Start {
+                    at: start.at + edge.at as usize,
+                    difference: start.difference.wrapping_add(edge.difference),
                 }));
                 objects.write(view, &mut array)
             }
             Part::One(feature) => {
-                edges.push(begins);
+                starts.push(start);
                 let winner = evaluation.chosen(subject, feature);
                 if evaluation.is_split(feature, winner) {
                     gaps.push(Gap { feature, winner });
@@ -99,16 +98,11 @@ fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> C
     });
     array.close();
     // The last object has no comma behind it, whatever is missing there.
-    let end = position(&bytes);
-    edges.push(Edge { at: end, difference });
-    edges.iter_mut().for_each(|edge| edge.at = edge.at.min(end));
+    let end = bytes.len();
+    starts.push(Start { at: end, difference });
+    starts.iter_mut().for_each(|start| start.at = start.at.min(end));
     bytes.extend_from_slice(END);
-    Cohort { bytes, edges, gaps, digest: digest.wrapping_add(difference) }
-}
-
-/// What is longer than a `u32` can tell is too long to be kept.
-fn position(bytes: &[u8]) -> u32 {
-    u32::try_from(bytes.len()).unwrap_or(u32::MAX)
+    Cohort { bytes, starts, gaps, digest: digest.wrapping_add(difference) }
 }
 
 /// Appends what a cohort has in common, but for the part that is not copied, and what the subject has in the gaps.

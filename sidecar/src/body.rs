@@ -29,7 +29,7 @@ thread_local! {
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer for an answer that is put together; it goes back to its thread when it was sent.
+/// A buffer for what is put together; it goes back to its thread when that was sent.
 #[derive(Debug)]
 pub(crate) struct Buffer(Vec<u8>);
 

@@ -294,13 +294,19 @@ impl Objects<'_> {
     }
 
     /// Where each of them begins, and by how much the digests of those before it differ from those of the defaults: from
-    /// the first one on.
+    /// the first one on. A comma is always before that.
     pub(crate) fn edges(&self) -> impl Iterator<Item = Edge> {
         let first = self.features.start;
         let start = self.edges.at(first, first);
+        // What is hidden behind the last object begins behind the comma that is put there if something follows.
+        let comma = u32::from(self.last == Last::Object && self.span.length > 0);
         self.features.clone().map(move |feature| {
             let Edge { at, difference } = self.edges.at(first, feature);
-            Edge { at: at.saturating_sub(start.at), difference: difference.wrapping_sub(start.difference) }
+            let at = at.saturating_sub(start.at);
+            Edge {
+                at: if at == self.span.length { at.saturating_add(comma) } else { at },
+                difference: difference.wrapping_sub(start.difference),
+            }
         })
     }
 }

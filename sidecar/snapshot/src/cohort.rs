@@ -10,7 +10,7 @@ use crate::role::Role;
 /// How many cohorts are kept.
 const KEPT: usize = 4;
 
-/// How much memory one of them may take: about as much as its answer has bytes.
+/// How much memory one of them may take: as much as its answer has bytes, and sixteen for each feature.
 const MOST_BYTES: usize = 64 * 1024;
 
 /// What is behind the last flag.
@@ -42,7 +42,7 @@ pub(crate) struct Start {
 }
 
 /// A flag that others of the cohort need not have.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Gap {
     /// Its row.
     pub(crate) feature: u32,
@@ -53,7 +53,7 @@ pub(crate) struct Gap {
 impl Cohort {
     /// How much memory it takes.
     fn size(&self) -> usize {
-        self.bytes.capacity() + size_of_val(self.starts.as_slice())
+        self.bytes.len() + size_of_val(self.starts.as_slice()) + size_of_val(self.gaps.as_slice())
     }
 
     /// Where the last object ends.

@@ -73,7 +73,6 @@ fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> C
     let mut difference = 0_u64;
     let mut array = Array { out: &mut bytes, last: Last::Bracket };
     each_part(view, subject, role, |part| {
-        // Each object begins behind a comma.
         array.separate();
         let start = Start { at: array.out.len(), difference };
         difference = difference.wrapping_add(match part {
@@ -97,11 +96,13 @@ fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> C
         });
     });
     array.close();
-    // The last object has no comma behind it, whatever is missing there.
+    // The last object has no comma behind it, whatever is missing there or hidden.
     let end = bytes.len();
     starts.push(Start { at: end, difference });
     starts.iter_mut().for_each(|start| start.at = start.at.min(end));
     bytes.extend_from_slice(END);
+    bytes.shrink_to_fit();
+    gaps.shrink_to_fit();
     Cohort { bytes, starts, gaps, digest: digest.wrapping_add(difference) }
 }
 

@@ -36,7 +36,8 @@ fn segment(random: &mut Random, number: usize, splits: usize) -> Segment {
     let step = random.pick(&[1, 1, 2, 4, 12]);
     let mut overrides = Vec::new();
     let mut feature = random.below(20);
-    while feature < FEATURES - random.below(20) {
+    let end = FEATURES - random.pick(&[0, 0, 10, 20]);
+    while feature < end {
         let priority = (random.below(5) > 0).then(|| random.below(SEGMENTS) as f64);
         overrides.push(Override { feature, priority, context: context(random, splits) });
         feature += random.below(step + 1);

@@ -2,7 +2,9 @@
 
 use anyhow::Context;
 
-/// The time of all processors since they started, in ticks.
+use crate::server::{OTHER_CORE, SERVER_CORE};
+
+/// The time of the two cores on which everything runs, since they started, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticks {
     all: u64,
@@ -17,16 +19,20 @@ impl Ticks {
     /// If the system does not say.
     pub fn now() -> anyhow::Result<Self> {
         let stat = std::fs::read_to_string("/proc/stat")?;
-        Self::of(&stat).context("/proc/stat has not the first line that it should have")
+        Self::of(&stat).context("/proc/stat does not tell of two cores what it should")
     }
 
-    /// By the first line of `/proc/stat`: user, nice, system, idle, waiting, two kinds of interrupts, stolen; what follows is
-    /// a part of the first two (`proc_stat(5)`).
+    /// By the cores' lines of `/proc/stat`: user, nice, system, idle, waiting, two kinds of interrupts, stolen; what follows
+    /// is a part of the first two (`proc_stat(5)`).
     fn of(stat: &str) -> Option<Self> {
-        let line = stat.lines().next()?.strip_prefix("cpu ")?;
-        let fields: Vec<u64> = line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
-        let stolen = *fields.get(7)?;
-        Some(Self { all: fields.iter().sum(), stolen })
+        let (mut all, mut stolen) = (0, 0);
+        for core in [SERVER_CORE, OTHER_CORE] {
+            let line = stat.lines().find_map(|line| line.strip_prefix(&format!("cpu{core} ")))?;
+            let fields: Vec<u64> = line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
+            all += fields.iter().sum::<u64>();
+            stolen += fields.get(7)?;
+        }
+        Some(Self { all, stolen })
     }
 
     /// The part of the time since then that the host took.
@@ -43,14 +49,17 @@ mod tests {
 
     #[test]
     fn what_is_stolen_is_a_part_of_all_time() {
-        let before = Ticks { all: 1000, stolen: 20 };
-        let after = Ticks { all: 1100, stolen: 45 };
-        assert_eq!(Ticks::of("cpu  100 0 50 800 10 0 20 20 70 0\ncpu0 1 2 3 4 5 6 7 8\n"), Some(before));
-        assert_eq!(Ticks::of("cpu  100 0 50 875 10 0 20 45 99 0\n"), Some(after));
+        let before = Ticks { all: 1500, stolen: 21 };
+        let after = Ticks { all: 1600, stolen: 46 };
+        let others = "cpu  1 2 3 4 5 6 7 8 0 0\ncpu10 1 2 3 4 5 6 7 8 0 0\n";
+        let stat = |[one, two]: [&str; 2]| Ticks::of(&format!("{others}cpu0 {one}\ncpu1 {two}\nintr 1 2\n"));
+        let core = "100 0 50 329 0 0 20 1 70 0";
+        assert_eq!(stat(["100 0 50 800 10 0 20 20 70 0", core]), Some(before));
+        assert_eq!(stat(["100 0 50 875 10 0 20 45 99 0", core]), Some(after));
         assert_eq!(before.stolen_until(after), 0.25);
         assert_eq!(before.stolen_until(before), 0.0);
-        assert_eq!(Ticks::of("cpu0 1 2 3 4 5 6 7 8\n"), None);
-        assert_eq!(Ticks::of("cpu  1 2 3 4 5 6 7\n"), None);
+        assert_eq!(stat(["1 2 3 4 5 6 7 8", "1 2 3 4 5 6 7"]), None);
+        assert_eq!(Ticks::of(others), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Environments are [`profile`]s, written as the documents ([`document`], [`conditions`]) that Flagsmith emits, and asked
 //! as its clients ask ([`request`]). A server runs alone on one core ([`server`]), the [`load`] generator on another, and
-//! what is compared is compared in one run, turn by turn ([`turns`]) as far as the [`host`] lets us, with a bare hyper
+//! what is compared is compared in one run, turn by turn ([`turns`]), as far as the [`host`] lets us, with a bare hyper
 //! server that returns as many bytes from memory: whoever uses HTTP is not faster. What comes out are lines of a
 //! [`table`].
 

@@ -12,8 +12,8 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use crate::load::ask;
 
 /// Where servers run; everything else runs on the other.
-const SERVER_CORE: usize = 0;
-const OTHER_CORE: usize = 1;
+pub(crate) const SERVER_CORE: usize = 0;
+pub(crate) const OTHER_CORE: usize = 1;
 
 /// Keeps this thread, and what it starts, on one core.
 fn stay_on(core: usize) -> anyhow::Result<()> {

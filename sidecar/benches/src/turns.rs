@@ -8,9 +8,9 @@ use crate::host::Ticks;
 use crate::load::{Exchange, Load, Pace};
 use crate::server::Server;
 
-/// A round does not count if the host took more than this part of it: in such stretches, which last for seconds, a server
+/// A turn does not count if the host took more than this part of it: in such stretches, which last for seconds, a server
 /// comes to do anything between a hundredth of its work and all of it.
-const STOLEN: f64 = 0.05;
+const STOLEN: f64 = 0.1;
 
 /// One of those that are compared.
 pub struct Side<'a> {
@@ -28,6 +28,14 @@ struct Turn {
     rate: f64,
     /// Requests in a second of the server's own time on its core.
     own_rate: f64,
+    /// The part of the time that the host took.
+    stolen: f64,
+}
+
+impl Turn {
+    fn is_spoiled(&self) -> bool {
+        self.stolen > STOLEN
+    }
 }
 
 /// A ratio: its median, and the least and the greatest of all turns.
@@ -41,6 +49,8 @@ pub struct Ratio {
     pub own: f64,
     /// How many rounds were taken again, since the host took the processors.
     pub again: usize,
+    /// In how many of those that count it took them, too.
+    pub spoiled: usize,
 }
 
 impl<'a> Side<'a> {
@@ -53,11 +63,15 @@ impl<'a> Side<'a> {
     }
 
     fn take_turn(&mut self, time: Duration) -> anyhow::Result<Turn> {
-        let before = self.server.time_on_core()?;
+        let (before, ticks) = (self.server.time_on_core()?, Ticks::now()?);
         let outcome = self.load.run(self.exchanges, Pace::Closed, time, || ())?;
         ensure!(outcome.failures == 0, "{} of {} answers were wrong", outcome.failures, outcome.latencies.len());
         let own = self.server.time_on_core()?.saturating_sub(before);
-        Ok(Turn { rate: outcome.rate, own_rate: outcome.latencies.len() as f64 / own.as_secs_f64() })
+        Ok(Turn {
+            rate: outcome.rate,
+            own_rate: outcome.latencies.len() as f64 / own.as_secs_f64(),
+            stolen: ticks.stolen_until(Ticks::now()?),
+        })
     }
 
     /// The median of its requests a second.
@@ -82,12 +96,13 @@ impl<'a> Side<'a> {
             spread: (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)),
             own: median(pairs().map(|(one, other)| one.own_rate / other.own_rate)),
             again: self.again,
+            spoiled: pairs().filter(|(one, other)| one.is_spoiled() || other.is_spoiled()).count(),
         }
     }
 }
 
-/// Every side in turn, so many times; a first turn of each warms up and does not count. Rounds of which the host took a part
-/// are taken again, at most as many as there are to be: then they count as they are.
+/// Every side in turn, so many times; a first turn of each warms up and does not count. A round with a turn of which the host
+/// took a part is taken again, at most as many of them as there are to be: then they count as they are.
 ///
 /// # Errors
 /// If a server breaks, or answers anything wrong.
@@ -97,9 +112,8 @@ pub fn take(sides: &mut [Side<'_>], rounds: usize, time: Duration) -> anyhow::Re
     }
     let (mut taken, mut again) = (0, 0);
     while taken < rounds {
-        let before = Ticks::now()?;
         let turns = sides.iter_mut().map(|side| side.take_turn(time)).collect::<anyhow::Result<Vec<_>>>()?;
-        if again < rounds && before.stolen_until(Ticks::now()?) > STOLEN {
+        if again < rounds && turns.iter().any(Turn::is_spoiled) {
             again += 1;
             continue;
         }

@@ -14,6 +14,7 @@ use remora_bench::turns::{Side, take};
 use remora_operator::directory;
 
 use super::Programs;
+use super::ratios::on_core;
 
 const ROUNDS: usize = 5;
 /// Long enough for several of the slower side.
@@ -98,8 +99,7 @@ pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, place
         ("the same, inflated on its way", inflated, Target::None),
     ] {
         let ratio = ours.over(serialized);
-        let beside =
-            format!("{:.0} and {:.0} /s; by time on the core {:.1}", ours.rate(), serialized.rate(), ratio.own);
+        let beside = format!("{:.0} and {:.0} /s; {}", ours.rate(), serialized.rate(), on_core(&ratio));
         table.line(
             what,
             target,

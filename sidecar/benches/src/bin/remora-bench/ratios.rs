@@ -75,8 +75,12 @@ impl Beside {
 }
 
 /// The ratio by the servers' own time.
-fn on_core(ratio: &Ratio) -> String {
-    let again = if ratio.again == 0 { String::new() } else { format!(", {} rounds taken again", ratio.again) };
+pub(super) fn on_core(ratio: &Ratio) -> String {
+    let again = match (ratio.again, ratio.spoiled) {
+        (0, _) => String::new(),
+        (again, 0) => format!(", {again} rounds taken again"),
+        (again, spoiled) => format!(", {again} rounds taken again, and {spoiled} spoiled nevertheless"),
+    };
     format!("by time on the core {:.3}{again}", ratio.own)
 }
 

@@ -30,17 +30,18 @@ impl Cluster {
         api.logs(pod, &LogParams::default()).await.with_context(|| format!("the log of {pod}"))
     }
 
-    /// The pod that reconciles.
+    /// The pod that reconciles; none in the moment in which one has let the lease go and no other has taken it.
     ///
     /// # Errors
     ///
-    /// When nobody does.
-    pub async fn leader(&self) -> anyhow::Result<String> {
+    /// What the API server says, and a holder that is no process of a pod.
+    pub async fn leader(&self) -> anyhow::Result<Option<String>> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), SYSTEM);
-        let lease = leases.get("remora-controller").await?;
-        let holder = lease.spec.and_then(|spec| spec.holder_identity).context("nobody holds the lease")?;
+        let holder = leases.get("remora-controller").await?.spec.and_then(|spec| spec.holder_identity);
+        let Some(holder) = holder.filter(|holder| !holder.is_empty()) else { return Ok(None) };
         // Behind the pod's name is a number of the process.
-        holder.rsplit_once('-').map(|(pod, _)| pod.to_owned()).context("a holder without a number")
+        let (pod, _) = holder.rsplit_once('-').with_context(|| format!("{holder} is a holder without a number"))?;
+        Ok(Some(pod.to_owned()))
     }
 
     /// A client that the API server takes for the controller.

@@ -45,7 +45,7 @@ async fn admissions(case: &Case, count: &AtomicUsize, ended: &AtomicBool) -> any
     Ok(())
 }
 
-/// Kills the leader in the moment of a change, and waits until the change has arrived by the other one.
+/// Kills the leader in the moment of a change, and waits until the change has arrived and the other one has taken over.
 async fn hand_over(case: &Case) -> anyhow::Result<Duration> {
     let app = case.pod(&App::new("shop").inject("storefront")).await?;
     let leader = eventually("a replica holds the lease", CAP, async || case.cluster.leader().await).await?;

@@ -110,5 +110,5 @@ fn gaps_are_filled_wherever_they_are() {
             }
         }
     }
-    assert!(shared > 10_000, "only {shared} of 96768 answers had a part that was not copied");
+    assert!(shared > 10_000, "only {shared} of 100224 answers had a part that was not copied");
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod values;
+
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
@@ -72,6 +74,25 @@ fn objects(text: &str) -> Objects {
 
 fn render(values: &Value) -> Objects {
     objects(&render_as("remora", values).unwrap())
+}
+
+/// Values, and others that take precedence.
+fn merged(mut below: Value, above: &Value) -> Value {
+    match (below.as_object_mut(), above.as_object()) {
+        (Some(members), Some(others)) => {
+            for (key, other) in others {
+                let member = members.remove(key).unwrap_or(Value::Null);
+                members.insert(key.clone(), merged(member, other));
+            }
+            below
+        }
+        _ => above.clone(),
+    }
+}
+
+/// A value at the end of a path.
+fn at(path: &str, value: &Value) -> Value {
+    path.rsplit('.').fold(value.clone(), |inner, key| Value::Object(Map::from_iter([(key.to_owned(), inner)])))
 }
 
 fn get<'a>(objects: &'a Objects, kind: &str, name: &str) -> &'a Value {
@@ -487,136 +508,6 @@ fn certificates_are_made_by_one_only() {
     ] {
         let error = render_as("remora", &with(certificates)).unwrap_err();
         assert!(error.contains(asked), "{error}");
-    }
-}
-
-/// What a value needs beside it to do something.
-fn beside(path: &str) -> Value {
-    let pem = "-----BEGIN CERTIFICATE-----\n";
-    let certificates = match path {
-        "webhook.certificates.source" => json!({"issuerRef": {"name": "x"}}),
-        "webhook.certificates.issuerRef" => json!({"source": "CertManager", "issuerRef": {"name": "x"}}),
-        "webhook.certificates.secretName" | "webhook.certificates.caBundle" => {
-            json!({"source": "Secret", "secretName": "x", "caBundle": format!("{pem}x")})
-        }
-        _ if path.starts_with("networkPolicy.") && path != "networkPolicy.enabled" => {
-            return json!({"networkPolicy": {"enabled": true}});
-        }
-        _ => return json!({}),
-    };
-    json!({"webhook": {"certificates": certificates}})
-}
-
-fn merged(mut below: Value, above: &Value) -> Value {
-    match (below.as_object_mut(), above.as_object()) {
-        (Some(members), Some(others)) => {
-            for (key, other) in others {
-                let member = members.remove(key).unwrap_or(Value::Null);
-                members.insert(key.clone(), merged(member, other));
-            }
-            below
-        }
-        _ => above.clone(),
-    }
-}
-
-/// Another value for each that there is.
-fn others() -> BTreeMap<&'static str, Value> {
-    let labels = json!({"example.org/a": "b"});
-    let digest = json!(format!("sha256:{}", "0".repeat(64)));
-    let affinity = json!({"nodeAffinity": {}});
-    let resources = json!({"requests": {"memory": "1Gi"}});
-    BTreeMap::from([
-        ("image.operator.repository", json!("x")),
-        ("image.operator.tag", json!("x")),
-        ("image.operator.digest", digest.clone()),
-        ("image.operator.pullPolicy", json!("Never")),
-        ("image.sidecar.repository", json!("x")),
-        ("image.sidecar.tag", json!("x")),
-        ("image.sidecar.digest", digest),
-        ("image.sidecar.pullPolicy", json!("Never")),
-        ("imagePullSecrets", json!([{"name": "x"}])),
-        ("allowedOrigins", json!(["http://flagsmith.example.org:8000"])),
-        ("crds.enabled", json!(false)),
-        ("crds.keep", json!(false)),
-        ("logLevel", json!("debug")),
-        ("extraLabels", labels.clone()),
-        ("injection.by", json!("AdmissionPolicy")),
-        ("controller.replicas", json!(2)),
-        ("controller.namespaces", json!(["x"])),
-        ("controller.resources", resources.clone()),
-        ("controller.priorityClassName", json!("x")),
-        ("controller.nodeSelector", labels.clone()),
-        ("controller.tolerations", json!([{"operator": "Exists"}])),
-        ("controller.affinity", affinity.clone()),
-        ("webhook.replicas", json!(3)),
-        ("webhook.resources", resources),
-        ("webhook.priorityClassName", json!("x")),
-        ("webhook.nodeSelector", labels),
-        ("webhook.tolerations", json!([{"operator": "Exists"}])),
-        ("webhook.affinity", affinity),
-        ("webhook.port", json!(10250)),
-        ("webhook.failurePolicy", json!("Ignore")),
-        ("webhook.timeoutSeconds", json!(2)),
-        ("controller.maxDocumentBytes", json!(200_000_000)),
-        ("webhook.certificates.source", json!("CertManager")),
-        ("webhook.certificates.issuerRef", json!({"name": "y"})),
-        ("webhook.certificates.secretName", json!("y")),
-        ("webhook.certificates.caBundle", json!("-----BEGIN CERTIFICATE-----\ny")),
-        ("webhook.excludedNamespaces", json!(["x"])),
-        ("auditor.evict", json!(true)),
-        ("networkPolicy.enabled", json!(true)),
-        ("networkPolicy.metrics.namespaceSelector", json!({"matchLabels": {"a": "b"}})),
-        ("networkPolicy.apiServer.cidrs", json!(["192.0.2.0/24"])),
-        ("networkPolicy.apiServer.ports", json!([8443])),
-        ("networkPolicy.upstreams.cidrs", json!(["2001:db8::/32"])),
-        ("networkPolicy.upstreams.ports", json!([8000])),
-        ("monitoring.dashboard.enabled", json!(true)),
-        ("monitoring.alerts.enabled", json!(true)),
-        ("monitoring.podMonitors.enabled", json!(true)),
-    ])
-}
-
-/// A value at the end of a path.
-fn at(path: &str, value: &Value) -> Value {
-    path.rsplit('.').fold(value.clone(), |inner, key| Value::Object(Map::from_iter([(key.to_owned(), inner)])))
-}
-
-/// The paths of all values that are no objects with members.
-fn leaves(prefix: &str, value: &Value, found: &mut Vec<String>) {
-    match value.as_object() {
-        // What users fill is a leaf, whatever its default holds.
-        Some(members) if !members.is_empty() && !prefix.ends_with(".resources") => {
-            for (key, value) in members {
-                let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
-                leaves(&path, value, found);
-            }
-        }
-        _ => found.push(prefix.to_owned()),
-    }
-}
-
-#[test]
-fn every_value_does_something_and_has_a_schema() {
-    let values = std::fs::read_to_string(chart().join("values.yaml")).unwrap();
-    let mut found = Vec::new();
-    leaves("", &serde_yaml::from_str(&values).unwrap(), &mut found);
-    found.sort();
-    let others = others();
-    assert_eq!(
-        found,
-        others.keys().copied().collect::<Vec<_>>(),
-        "the values that are tried, and those that there are"
-    );
-
-    for (path, other) in others {
-        let plain = render_as("remora", &beside(path)).unwrap();
-        let changed = render_as("remora", &merged(beside(path), &at(path, &other))).unwrap();
-        assert!(changed != plain, "{path} does nothing");
-        let wrong = render_as("remora", &at(path, &json!({"no": ["such", "thing"]})));
-        if !path.ends_with(".affinity") && !path.ends_with(".resources") {
-            assert!(wrong.unwrap_err().contains("don't meet the specifications of the schema"), "{path}");
-        }
     }
 }
 

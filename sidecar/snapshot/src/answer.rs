@@ -146,9 +146,15 @@ impl<'a> Outcome<'a> {
 
     /// Appends Flagsmith's flag object, and a comma.
     fn write(&self, view: &View<'_>, out: &mut Vec<u8>) {
-        let pieces = [view.bytes(self.feature.flagsmith_head), state(self.enabled), self.value, END];
-        pieces.iter().for_each(|piece| out.extend_from_slice(piece));
+        write_object(view, &self.feature, self.enabled, self.value, out);
     }
+}
+
+/// Appends Flagsmith's object of a feature that is this, and a comma.
+#[inline(always)]
+pub(crate) fn write_object(view: &View<'_>, feature: &Feature, enabled: bool, value: &[u8], out: &mut Vec<u8>) {
+    let pieces = [view.bytes(feature.flagsmith_head), state(enabled), value, END];
+    pieces.iter().for_each(|piece| out.extend_from_slice(piece));
 }
 
 /// Where in a split the subject is, and the value that it has there. Not inlined: splits are few.
@@ -379,8 +385,7 @@ pub(crate) fn write_outcome(
     let view = &evaluation.view;
     let visibility = view.visibility(role);
     let Some(feature) = view.features().get(number) else { return 0 };
-    let default = view.contexts().get(feature.context).unwrap_or_default();
-    let before = if visibility.sees(&feature, default.is_enabled()) { default.digest } else { 0 };
+    let before = view.default_digest(visibility, &feature);
     match Outcome::of(evaluation, subject, number, winner) {
         Some(outcome) if visibility.sees(&feature, outcome.enabled) => {
             outcome.write(view, array.go_on(Last::Comma));
@@ -440,6 +445,12 @@ impl<'a> View<'a> {
     pub(crate) fn visibility(&self, role: Role) -> Visibility {
         let hidden = if role == Role::Server { UNSERVED } else { UNSERVED | SERVER_ONLY };
         Visibility { hidden, hides_disabled: self.origin().flags & HIDE_DISABLED != 0 }
+    }
+
+    /// What a feature that is not overridden adds to the sum of digests.
+    pub(crate) fn default_digest(&self, visibility: Visibility, feature: &Feature) -> u64 {
+        let default = self.contexts().get(feature.context).unwrap_or_default();
+        if visibility.sees(feature, default.is_enabled()) { default.digest } else { 0 }
     }
 
     /// The prepared array of an evaluation in which nothing is overridden, and the sum of its digests.

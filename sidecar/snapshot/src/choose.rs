@@ -2,7 +2,7 @@
 //! once, and what is left is what it is by default.
 
 use crate::evaluation::{Evaluation, Winner};
-use crate::layout::{BLOCK, Claim, Rank, Run, Segment, Table};
+use crate::layout::{BLOCK, Claim, Rank, Run, Segment, Split, Table, Word};
 use crate::percentage::{Percentages, Whose};
 use crate::resolve;
 use crate::role::Scope;
@@ -152,6 +152,9 @@ impl Evaluation<'_> {
     pub(crate) fn hold(&self, subject: &mut Subject) {
         let view = &self.view;
         subject.choice.clear(view.features().len(), view.claims().len());
+        let splits = if subject.identified { view.split_features().len() } else { 0 };
+        subject.splits.resize(splits, f64::NAN);
+        subject.unasked = 0..splits as u32;
         let (segments, claiming) = (view.segments(), view.claiming());
         let blocks = if self.scope == Scope::None { 0 } else { view.blocks().len() };
         for block in 0..blocks {
@@ -184,9 +187,7 @@ impl Evaluation<'_> {
         subject.choice.decide(view.claims());
         let splits = view.split_features();
         if subject.identified && splits.len() > 0 {
-            let undecided = |row: &u32| splits.get(*row).is_some_and(|feature| !subject.choice.decides(feature.word));
-            let room = std::mem::take(&mut subject.splits);
-            subject.splits = self.places_in_splits(subject, (0..splits.len() as u32).filter(undecided), room);
+            self.find_places(subject);
             // Their default is not one object, so that it is not copied with its neighbours.
             for feature in splits.iter() {
                 subject.choice.claim_one(feature.word, Owner::Default);
@@ -194,30 +195,30 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Where the subject is in the splits of these defaults, in the room that is given: hashed together, that is cheaper.
-    pub(crate) fn places_in_splits(
-        &self,
-        subject: &Subject,
-        rows: impl Iterator<Item = u32>,
-        mut room: Vec<f64>,
-    ) -> Vec<f64> {
-        let view = &self.view;
-        let (splits, features, contexts) = (view.split_features(), view.features(), view.contexts());
-        room.clear();
-        room.resize(splits.len(), f64::NAN);
+    /// Finds out where the subject is in the splits of all defaults that decide, hashed together.
+    fn find_places(&self, subject: &mut Subject) {
+        let (view, unasked) = (&self.view, std::mem::take(&mut subject.unasked));
+        let mut places = std::mem::take(&mut subject.splits);
         let mut tell = |row: u32, percentage| {
-            room.get_mut(row as usize).into_iter().for_each(|place| *place = percentage);
+            places.get_mut(row as usize).into_iter().for_each(|place| *place = percentage);
         };
         let mut percentages = Percentages::new();
-        for row in rows {
-            let feature = splits.get(row).and_then(|feature| features.get(feature.word));
-            let context = feature.and_then(|feature| contexts.get(feature.context));
-            if let Some(split) = context.and_then(|context| view.split(context)) {
-                percentages.ask(row, view.bytes(split.seed), Whose(0), subject.key(view), &mut tell);
+        for row in unasked {
+            if let Some((feature, split)) = self.default_split(row)
+                && !subject.choice.decides(feature)
+            {
+                percentages.ask(row, view.bytes(split.seed), Whose::Identity, subject.key(view), &mut tell);
             }
         }
         percentages.tell(&mut tell);
-        room
+        subject.splits = places;
+    }
+
+    /// A feature whose default is split, and the split.
+    pub(crate) fn default_split(&self, row: u32) -> Option<(u32, Split)> {
+        let Word { word: number } = self.view.split_features().get(row)?;
+        let context = self.view.contexts().get(self.view.features().get(number)?.context)?;
+        Some((number, self.view.split(context)?))
     }
 
     /// Where the subject is in the split of a feature's default, if that was found out.

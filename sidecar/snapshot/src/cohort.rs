@@ -1,16 +1,19 @@
 //! Cohorts: who belong to the same segments have the same flags, but for splits and what somebody has alone. For the few
 //! cohorts that ask again and again, those are kept as they were put together: nothing is chosen and copied again.
 
+mod splits;
+
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use crate::evaluation::Winner;
 use crate::role::Role;
+pub(crate) use splits::Splits;
 
 /// How many cohorts are kept.
 const KEPT: usize = 4;
 
-/// How much memory one of them may take: as much as its answer has bytes, and sixteen for each feature.
+/// How much memory one of them may take: as much as its answer has bytes, sixteen for each feature, and what its splits may
+/// give.
 const MOST_BYTES: usize = 64 * 1024;
 
 /// What is behind the last flag.
@@ -28,6 +31,8 @@ pub(crate) struct Cohort {
     pub(crate) starts: Vec<Start>,
     /// The flags that depend on the identity, in order.
     pub(crate) gaps: Vec<Gap>,
+    /// What splits may give.
+    pub(crate) splits: Splits,
     /// The sum of the digests, as if all in the gaps were what they are by default.
     pub(crate) digest: u64,
 }
@@ -46,14 +51,22 @@ pub(crate) struct Start {
 pub(crate) struct Gap {
     /// Its row.
     pub(crate) feature: u32,
-    /// What decides it.
-    pub(crate) winner: Winner,
+    pub(crate) own: Own,
+}
+
+/// What decides a flag that others need not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Own {
+    /// The identity's own override, by its row.
+    Override(u32),
+    /// The identity, between the variants of this split of the cohort.
+    Split(u32),
 }
 
 impl Cohort {
     /// How much memory it takes.
     fn size(&self) -> usize {
-        self.bytes.len() + size_of_val(self.starts.as_slice()) + size_of_val(self.gaps.as_slice())
+        self.bytes.len() + size_of_val(self.starts.as_slice()) + size_of_val(self.gaps.as_slice()) + self.splits.size()
     }
 
     /// Where the last object ends.
@@ -255,7 +268,7 @@ mod tests {
             let length = lengths.iter().sum();
             cohort.starts = starts.chain([length]).map(|at| Start { at, difference: 0 }).collect();
             cohort.bytes = vec![b'x'; length + END.len()];
-            let gap = |feature: &u32| Gap { feature: *feature, winner: Winner::Default };
+            let gap = |feature: &u32| Gap { feature: *feature, own: Own::Override(0) };
             Shared::of(cohort).between(&gaps.iter().map(gap).collect::<Vec<_>>()).part()
         };
         assert_eq!(part(&[long], &[]), 0..long + 2);

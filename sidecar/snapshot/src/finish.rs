@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::answer::{Array, Last, Part, each_part, write_array, write_outcome};
-use crate::cohort::{Cohort, Cohorts, END, Found, Gap, Key, Shared, Start};
+use crate::cohort::{Cohort, Cohorts, END, Found, Gap, Key, Own, Shared, Splits, Start};
 use crate::evaluation::{Evaluation, Individual, Winner};
 use crate::role::Role;
 use crate::subject::Subject;
@@ -49,19 +49,6 @@ pub(crate) fn finish_with_flags(
     }
 }
 
-impl Evaluation<'_> {
-    /// Does the identity itself decide between variants of a feature?
-    fn is_split(&self, number: u32, winner: Winner) -> bool {
-        let Some(feature) = self.view.features().get(number) else { return false };
-        let context = match winner {
-            Winner::Default => Some(feature.context),
-            Winner::Segment(rank) => self.ranked(&feature).get(u32::from(rank)).map(|ranked| ranked.context),
-            Winner::Individual(_) => None,
-        };
-        context.and_then(|context| self.view.contexts().get(context)).is_some_and(|context| context.split != 0)
-    }
-}
-
 /// What all have who have the subject's claims, and nothing of their own.
 fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> Cohort {
     let view = &evaluation.view;
@@ -69,7 +56,7 @@ fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> C
     let expected = default.length as usize;
     let mut bytes = Vec::with_capacity(expected + expected / 8);
     let mut starts = Vec::with_capacity(view.features().len() + 1);
-    let mut gaps = Vec::new();
+    let (mut gaps, mut splits) = (Vec::new(), Splits::default());
     let mut difference = 0_u64;
     let mut array = Array { out: &mut bytes, last: Last::Bracket };
     each_part(view, subject, role, |part| {
@@ -86,11 +73,12 @@ fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> C
             Part::One(feature) => {
                 starts.push(start);
                 let winner = evaluation.chosen(subject, feature);
-                if evaluation.is_split(feature, winner) {
-                    gaps.push(Gap { feature, winner });
-                    0
-                } else {
-                    write_outcome(evaluation, subject, role, feature, winner, &mut array)
+                match splits.add(evaluation, role, feature, winner) {
+                    Some(split) => {
+                        gaps.push(Gap { feature, own: Own::Split(split) });
+                        0
+                    }
+                    None => write_outcome(evaluation, subject, role, feature, winner, &mut array),
                 }
             }
         });
@@ -103,7 +91,8 @@ fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> C
     bytes.extend_from_slice(END);
     bytes.shrink_to_fit();
     gaps.shrink_to_fit();
-    Cohort { bytes, starts, gaps, digest: digest.wrapping_add(difference) }
+    splits.shrink_to_fit();
+    Cohort { bytes, starts, gaps, splits, digest: digest.wrapping_add(difference) }
 }
 
 /// Appends what a cohort has in common, but for the part that is not copied, and what the subject has in the gaps.
@@ -114,22 +103,19 @@ fn fill(
     mut shared: Shared,
     out: &mut Vec<u8>,
 ) -> Flags {
-    let mut gaps = std::mem::take(&mut subject.gaps);
-    gaps.clear();
-    gaps.extend_from_slice(&shared.cohort().gaps);
+    let mut own = std::mem::take(&mut subject.gaps);
     if let Some(individual) = &evaluation.individual {
-        individual.add_to(&mut gaps, &evaluation.view);
-        shared = shared.between(&gaps);
+        own.clear();
+        own.extend_from_slice(&shared.cohort().gaps);
+        individual.add_to(&mut own, &evaluation.view);
+        shared = shared.between(&own);
     }
-    let splits = evaluation.view.split_features();
-    if splits.len() > 0 {
-        let defaults = gaps.iter().filter(|gap| gap.winner == Winner::Default);
-        let rows = defaults.map(|gap| splits.partition_point(|split| split.word < gap.feature));
-        let room = std::mem::take(&mut subject.splits);
-        subject.splits = evaluation.places_in_splits(subject, rows, room);
-    }
-
     let cohort = shared.cohort();
+    let gaps = if evaluation.individual.is_some() { &own } else { &cohort.gaps };
+    let room = std::mem::take(&mut subject.places);
+    let wanted = gaps.iter().map(|gap| if let Own::Split(split) = gap.own { Some(split) } else { None });
+    let places = cohort.splits.places(evaluation, subject, wanted, room);
+
     let (mut digest, mut place, mut from) = (cohort.digest, None, 0);
     out.push(b'[');
     let mut array = Array { out, last: Last::Bracket };
@@ -143,13 +129,22 @@ fn fill(
         }
         out.extend_from_slice(cohort.bytes.get(rest..stretch.end).unwrap_or_default());
     };
-    for Gap { feature, winner } in &gaps {
+    for (Gap { feature, own }, place) in gaps.iter().zip(&places) {
         let (flag, difference) = cohort.flag(*feature);
         if from < flag.start {
             copy(&mut array, from..flag.start);
         }
         from = flag.end;
-        let own = write_outcome(evaluation, subject, role, *feature, *winner, &mut array);
+        let own = match own {
+            Own::Override(row) => {
+                write_outcome(evaluation, subject, role, *feature, Winner::Individual(*row), &mut array)
+            }
+            Own::Split(split) => {
+                let (object, difference) = cohort.splits.given(*split, *place).unwrap_or_default();
+                array.go_on(Last::Comma).extend_from_slice(object);
+                difference
+            }
+        };
         digest = digest.wrapping_add(own).wrapping_sub(difference);
     }
     if from < cohort.end() {
@@ -158,7 +153,7 @@ fn fill(
         array.close();
         array.out.extend_from_slice(END);
     }
-    subject.gaps = gaps;
+    (subject.gaps, subject.places) = (own, places);
     Flags { digest, shared: place.map(|place| (place, shared)) }
 }
 
@@ -166,11 +161,11 @@ impl Individual<'_> {
     /// Adds the flags that are the identity's own to those that are missing anyway, in place of those.
     fn add_to(&self, gaps: &mut Vec<Gap>, view: &View<'_>) {
         let own = self.items.iter().zip(0..).filter_map(|(item, row)| {
-            Some(Gap { feature: view.feature_with_id(item.feature)?, winner: Winner::Individual(row) })
+            Some(Gap { feature: view.feature_with_id(item.feature)?, own: Own::Override(row) })
         });
         gaps.extend(own);
         gaps.sort_unstable_by_key(|gap| {
-            let row = if let Winner::Individual(row) = gap.winner { row } else { u32::MAX };
+            let row = if let Own::Override(row) = gap.own { row } else { u32::MAX };
             (gap.feature, row)
         });
         gaps.dedup_by_key(|gap| gap.feature);

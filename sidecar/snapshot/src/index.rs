@@ -51,7 +51,8 @@ impl Evaluation<'_> {
         left
     }
 
-    /// Those of these segments of a block that are left by the shares that they ask for.
+    /// Those of these segments of a block that are left by the shares that they ask for. What is hashed together has room
+    /// for more: it finds out where the subject is in the splits of defaults that are next.
     pub(crate) fn shares(&self, subject: &mut Subject, block: usize, asking: u64) -> u64 {
         let view = &self.view;
         let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
@@ -60,11 +61,15 @@ impl Evaluation<'_> {
             return asking;
         }
         let mut left = asking;
-        let mut tell = |share: &[u8; Share::SIZE], percentage: f64| {
-            let Share { threshold, segment, negated, .. } = Share::decode(share);
-            if (percentage <= threshold) == (negated != 0) {
-                left &= !segment;
+        let mut places = std::mem::take(&mut subject.splits);
+        let mut tell = |asked: Asked<'_>, percentage: f64| match asked {
+            Asked::Share(stored) => {
+                let Share { threshold, segment, negated, .. } = Share::decode(stored);
+                if (percentage <= threshold) == (negated != 0) {
+                    left &= !segment;
+                }
             }
+            Asked::Split(row) => places.get_mut(row as usize).into_iter().for_each(|place| *place = percentage),
         };
         let mut percentages = Percentages::new();
         for stored in shares.each_stored() {
@@ -74,15 +79,34 @@ impl Evaluation<'_> {
             }
             let seed = view.bytes(share.seed);
             match subject.value(share.slot as u16) {
-                Value::Null => tell(stored, f64::INFINITY), // it has no share
+                Value::Null => tell(Asked::Share(stored), f64::INFINITY), // it has no share
                 value => with_text(subject, value, |text| {
-                    percentages.ask(stored, seed, Whose(share.slot), [text.as_bytes(), b"", b""], &mut tell);
+                    let whose = Whose::Slot(share.slot);
+                    percentages.ask(Asked::Share(stored), seed, whose, [text.as_bytes(), b"", b""], &mut tell);
                 }),
             }
         }
+        while percentages.has_begun()
+            && let Some(row) = subject.unasked.next()
+        {
+            if let Some((_, split)) = self.default_split(row) {
+                let ids = subject.key(view);
+                percentages.ask(Asked::Split(row), view.bytes(split.seed), Whose::Identity, ids, &mut tell);
+            }
+        }
         percentages.tell(&mut tell);
+        subject.splits = places;
         left
     }
+}
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+enum Asked<'a> {
+    /// A share, as it is stored.
+    Share(&'a [u8; Share::SIZE]),
+    /// The split of a default, by its row.
+    Split(u32),
 }
 
 /// The block of a segment, and its bit there.

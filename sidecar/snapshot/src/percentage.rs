@@ -38,9 +38,14 @@ pub(crate) struct Percentages<T> {
     tail: Tail,
 }
 
-/// Whose percentages are asked for. The same number, the same ids: they are read once.
+/// Whose percentages are asked for. The same, the same ids: they are read once.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Whose(pub(crate) u32);
+pub(crate) enum Whose {
+    /// The identity's, by its key.
+    Identity,
+    /// By the value of a slot.
+    Slot(u32),
+}
 
 impl<T: Copy> Percentages<T> {
     pub(crate) fn new() -> Self {
@@ -68,15 +73,21 @@ impl<T: Copy> Percentages<T> {
         }
     }
 
+    /// Is there anything that is not told yet, and therefore room for more that costs little?
+    pub(crate) fn has_begun(&self) -> bool {
+        self.batch.len() > 0
+    }
+
     /// Tells of all that are not told yet.
     pub(crate) fn tell(&mut self, tell: &mut impl FnMut(T, f64)) {
         let count = self.batch.len();
         if let (1, [Some(by), ..]) = (count, self.asked) {
             tell(by, self.known(0, None));
         } else if count > 1 {
-            for (lane, (by, digest)) in self.asked.into_iter().zip(self.batch.digests()).enumerate().take(count) {
+            self.batch.hash();
+            for (lane, by) in self.asked.iter().enumerate().take(count) {
                 if let Some(by) = by {
-                    tell(by, self.known(lane, Some(digest)));
+                    tell(*by, self.known(lane, self.batch.digest(lane)));
                 }
             }
         }
@@ -118,7 +129,7 @@ mod tests {
             let mut percentages = Percentages::new();
             for (number, key) in &asked {
                 let (start, end) = key.split_at(key.len() / 3);
-                let whose = Whose((*number * 7 % keys.len()) as u32);
+                let whose = Whose::Slot((*number * 7 % keys.len()) as u32);
                 percentages.ask(*number, b"1", whose, [start, b"", end], &mut tell);
                 percentages.ask(count + *number, b"22", whose, [start, b"", end], &mut tell);
             }

@@ -238,6 +238,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         subject.resolution.clear();
         subject.candidates.clear();
         subject.splits.clear();
+        subject.unasked = 0..0;
         let mut individual = None;
         if subject.identified {
             let hash = || self.fingerprint.hash96(subject.identifier.as_bytes());

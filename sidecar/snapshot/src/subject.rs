@@ -41,8 +41,12 @@ pub struct Subject {
     pub(crate) candidates: Vec<Option<u64>>,
     /// By split feature: where the subject is in the split of its default, if that is known (else NaN).
     pub(crate) splits: Vec<f64>,
+    /// The rows of those splits that are not asked for yet.
+    pub(crate) unasked: std::ops::Range<u32>,
     /// The flags that the subject may have and others of its cohort have not.
     pub(crate) gaps: Vec<crate::cohort::Gap>,
+    /// By gap: where the subject is in its split.
+    pub(crate) places: Vec<f64>,
     /// Where values that are no texts are printed.
     pub(crate) scratch: String,
     pub(crate) choice: crate::choose::Choice,

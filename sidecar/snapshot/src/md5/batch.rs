@@ -1,24 +1,35 @@
-//! A few short texts that are hashed together: processors compute with eight numbers as fast as with one. Which of their
-//! instructions there are is looked up where it runs.
+//! A few short texts that are hashed together: processors compute with eight or sixteen numbers as fast as with one. Which
+//! of their instructions there are is looked up where it runs.
 
-use fearless_simd::{Level, Simd, SimdBase, SimdFrom, dispatch, u32x8};
+use fearless_simd::{Level, Simd, SimdBase, SimdFrom, dispatch, u32x8, u32x16};
 
 use super::{Digest, LANES, START, Word, bytes, mix};
 
-impl<S: Simd> Word for u32x8<S> {
-    #[inline(always)]
-    fn plus(self, other: Self) -> Self {
-        self + other
-    }
-    #[inline(always)]
-    fn plus_constant(self, constant: u32) -> Self {
-        self + constant
-    }
-    #[inline(always)]
-    fn rotated(self, by: u32) -> Self {
-        self << by | self >> (u32::BITS - by)
-    }
+/// `word!` lets steps compute with these.
+macro_rules! word {
+    ($($several:ident)+) => {
+        $(
+            impl<S: Simd> Word for $several<S> {
+                #[inline(always)]
+                fn plus(self, other: Self) -> Self {
+                    self + other
+                }
+                #[inline(always)]
+                fn plus_constant(self, constant: u32) -> Self {
+                    self + constant
+                }
+                #[inline(always)]
+                fn rotated(self, by: u32) -> Self {
+                    self << by | self >> (u32::BITS - by)
+                }
+            }
+        )+
+    };
 }
+word!(u32x8 u32x16);
+
+/// What any processor is asked to compute with at once.
+const HALF: usize = LANES / 2;
 
 /// What two blocks have room for.
 const ROOM: usize = 128;
@@ -59,12 +70,13 @@ impl Tail {
 pub(crate) struct Batch {
     blocks: [[u8; ROOM]; LANES],
     lengths: [usize; LANES],
+    states: States,
     count: usize,
 }
 
 impl Batch {
     pub(crate) fn new() -> Self {
-        Self { blocks: [[0; ROOM]; LANES], lengths: [0; LANES], count: 0 }
+        Self { blocks: [[0; ROOM]; LANES], lengths: [0; LANES], states: [[[0; LANES]; 4]; 2], count: 0 }
     }
 
     /// Adds a text, if it is not too long and there is room.
@@ -102,66 +114,80 @@ impl Batch {
         block.get(..*length).unwrap_or_default()
     }
 
-    /// The digests of the texts, in order. Those behind the last are of nothing.
-    pub(crate) fn digests(&self) -> [Digest; LANES] {
-        let long = self.lengths.map(|length| length > FIRST);
-        let blocks = if long.contains(&true) { 2 } else { 1 };
-        let [mut first, second] = dispatch!(Level::new(), simd => states(simd, &self.blocks, blocks));
-        for ((first, second), long) in first.iter_mut().zip(second).zip(long) {
-            *first = if long { second } else { *first };
+    /// Hashes the texts.
+    pub(crate) fn hash(&mut self) {
+        let Self { blocks: texts, states, lengths, count } = self;
+        let lengths = lengths.get(..*count).unwrap_or_default();
+        let blocks = 1 + usize::from(lengths.iter().any(|length| *length > FIRST));
+        dispatch!(Level::new(), simd => mix_all(simd, texts, *count, blocks, states));
+    }
+
+    /// The digest of a text, once it is hashed.
+    pub(crate) fn digest(&self, lane: usize) -> Option<Digest> {
+        let [first, second] = &self.states;
+        let [a, b, c, d] = if *self.lengths.get(lane)? > FIRST { second } else { first };
+        Some(bytes([*a.get(lane)?, *b.get(lane)?, *c.get(lane)?, *d.get(lane)?]))
+    }
+}
+
+/// The states of all texts after the first block and after the second.
+type States = [[[u32; LANES]; 4]; 2];
+
+/// Finds the states of the first texts, after as many blocks. Blocks are a loop: its steps are in the processor's cache when
+/// they come to the second.
+#[inline(always)]
+fn mix_all<S: Simd>(simd: S, texts: &[[u8; ROOM]; LANES], count: usize, blocks: usize, states: &mut States) {
+    if <S::u32s as SimdBase<S>>::LEN >= LANES {
+        let mut state = START.map(|word| u32x16::splat(simd, word));
+        for (block, after) in states.iter_mut().enumerate().take(blocks) {
+            let mut rows = [u32x16::splat(simd, 0); LANES];
+            for (row, text) in rows.iter_mut().zip(texts) {
+                *row = u32x16::simd_from(simd, words(text, block));
+            }
+            state = mix(state, &turned(rows, |left, right| simd.interleave_u32x16(left, right).into()));
+            *after = state.map(<[u32; LANES]>::from);
         }
-        first.map(bytes)
+        return;
     }
-}
-
-/// The states of all texts after the first block and after this many. A loop: its steps are in the processor's cache when
-/// they come to the second block.
-#[inline(always)]
-fn states<S: Simd>(simd: S, texts: &[[u8; ROOM]; LANES], blocks: usize) -> [[[u32; 4]; LANES]; 2] {
-    let mut state = START.map(|word| u32x8::splat(simd, word));
-    let mut states = [[[0; 4]; LANES]; 2];
-    for (block, after) in states.iter_mut().enumerate().take(blocks) {
-        state = mix(state, &words(simd, texts, block));
-        *after = of_each(state);
-    }
-    states
-}
-
-/// A state of all texts, by text.
-#[inline(always)]
-fn of_each<S: Simd>(state: [u32x8<S>; 4]) -> [[u32; 4]; LANES] {
-    let [a, b, c, d] = state.map(<[u32; LANES]>::from);
-    let mut states = [[0; 4]; LANES];
-    for ((((state, a), b), c), d) in states.iter_mut().zip(a).zip(b).zip(c).zip(d) {
-        *state = [a, b, c, d];
-    }
-    states
-}
-
-/// The words of the first or second block of all texts.
-#[inline(always)]
-fn words<S: Simd>(simd: S, texts: &[[u8; ROOM]; LANES], block: usize) -> [u32x8<S>; 16] {
-    let [a, b, c, d, e, f, g, h] = half_of_words(simd, texts, block * 2);
-    let [i, j, k, l, m, n, o, p] = half_of_words(simd, texts, block * 2 + 1);
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
-}
-
-/// The words of one half of a block, of which there are as many as texts: rows become columns.
-#[inline(always)]
-fn half_of_words<S: Simd>(simd: S, texts: &[[u8; ROOM]; LANES], half: usize) -> [u32x8<S>; LANES] {
-    let mut rows = texts.each_ref().map(|text| {
-        let bytes = text.as_chunks::<{ 4 * LANES }>().0.get(half).copied().unwrap_or([0; 4 * LANES]);
-        let mut words = [0; LANES];
-        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
-            *word = u32::from_le_bytes(*bytes);
+    for (half, texts) in texts.as_chunks::<HALF>().0.iter().enumerate().take(count.div_ceil(HALF)) {
+        let mut state = START.map(|word| u32x8::splat(simd, word));
+        for (block, after) in states.iter_mut().enumerate().take(blocks) {
+            let [a, b, c, d, e, f, g, h] = half_of_words(simd, texts, block * 2);
+            let [i, j, k, l, m, n, o, p] = half_of_words(simd, texts, block * 2 + 1);
+            state = mix(state, &[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]);
+            for (after, state) in after.iter_mut().zip(state) {
+                after.as_chunks_mut::<HALF>().0.get_mut(half).into_iter().for_each(|place| *place = state.into());
+            }
         }
-        u32x8::simd_from(simd, words)
-    });
-    for _ in 0..LANES.ilog2() {
-        let [a, b, c, d, e, f, g, h] = rows;
-        let low = |left, right| simd.zip_low_u32x8(left, right);
-        let high = |left, right| simd.zip_high_u32x8(left, right);
-        rows = [low(a, e), high(a, e), low(b, f), high(b, f), low(c, g), high(c, g), low(d, h), high(d, h)];
+    }
+}
+
+/// The words of one half of a block, of which there are as many as texts.
+#[inline(always)]
+fn half_of_words<S: Simd>(simd: S, texts: &[[u8; ROOM]; HALF], half: usize) -> [u32x8<S>; HALF] {
+    let mut rows = [u32x8::splat(simd, 0); HALF];
+    for (row, text) in rows.iter_mut().zip(texts) {
+        *row = u32x8::simd_from(simd, words(text, half));
+    }
+    turned(rows, |left, right| simd.interleave_u32x8(left, right).into())
+}
+
+/// As many words of a text as are computed with at once.
+#[inline(always)]
+fn words<const WORDS: usize>(text: &[u8; ROOM], number: usize) -> [u32; WORDS] {
+    let words = text.as_chunks::<4>().0.get(number * WORDS..).and_then(|words| words.first_chunk::<WORDS>());
+    words.copied().unwrap_or([[0; 4]; WORDS]).map(u32::from_le_bytes)
+}
+
+/// Rows become columns: as many as there are, of as many.
+#[inline(always)]
+fn turned<V: Copy, const N: usize>(mut rows: [V; N], interleaved: impl Fn(V, V) -> [V; 2]) -> [V; N] {
+    for _ in 0..N.ilog2() {
+        let before = rows;
+        let (left, right) = before.split_at(N / 2);
+        for ((pair, left), right) in rows.as_chunks_mut::<2>().0.iter_mut().zip(left).zip(right) {
+            *pair = interleaved(*left, *right);
+        }
     }
     rows
 }
@@ -176,7 +202,8 @@ mod tests {
         let (mut batch, mut last) = (Batch::new(), Tail::new());
         for length in 0..LONGEST {
             // Of other lengths, used again, and not always full.
-            let lengths = [length, LONGEST - length, length / 2, FIRST + length % 3, 0, length / 3, LONGEST, 1];
+            let some = [length, LONGEST - length, length / 2, FIRST + length % 3, 0, length / 3, LONGEST, 1];
+            let lengths = [some, some.map(|length| LONGEST - length)].concat();
             let lengths = &lengths[..1 + length % LANES];
             batch.clear();
             for length in lengths {
@@ -186,9 +213,10 @@ mod tests {
                 assert!(batch.add(head, &last));
             }
             assert_eq!(batch.len(), lengths.len());
-            for (lane, (length, digest)) in lengths.iter().zip(batch.digests()).enumerate() {
+            batch.hash();
+            for (lane, length) in lengths.iter().enumerate() {
                 assert_eq!(batch.text(lane), &text[..*length]);
-                assert_eq!(digest, ::md5::compute(&text[..*length]).0, "{length} bytes");
+                assert_eq!(batch.digest(lane), Some(::md5::compute(&text[..*length]).0), "{length} bytes");
             }
         }
     }
@@ -219,13 +247,22 @@ mod tests {
             *byte = (number * 151 % 251) as u8;
         }
         let level = Level::new();
-        let best = dispatch!(level, simd => states(simd, &texts, 2));
+        let hashed = |level, count| {
+            let mut states = [[[0; LANES]; 4]; 2];
+            dispatch!(level, simd => mix_all(simd, &texts, count, 2, &mut states));
+            states
+        };
+        let best = hashed(level, LANES);
         #[cfg(target_arch = "x86_64")]
         for level in
             [level.as_avx2().map(Level::Avx2), level.as_sse4_2().map(Level::Sse4_2), level.as_sse2().map(Level::Sse2)]
         {
             let Some(level) = level else { continue };
-            assert_eq!(dispatch!(level, simd => states(simd, &texts, 2)), best, "{level:?}");
+            assert_eq!(hashed(level, LANES), best, "{level:?}");
+        }
+        let half = hashed(level, HALF);
+        for (half, all) in half.as_flattened().iter().zip(best.as_flattened()) {
+            assert_eq!(half[..HALF], all[..HALF]);
         }
         assert_ne!(best[0], best[1]);
     }

@@ -202,15 +202,15 @@ impl Evaluation<'_> {
         let mut tell = |row: u32, percentage| {
             places.get_mut(row as usize).into_iter().for_each(|place| *place = percentage);
         };
-        let mut percentages = Percentages::new();
+        let mut percentages = Percentages::within(subject.hashing.take());
         for row in unasked {
             if let Some((feature, split)) = self.default_split(row)
                 && !subject.choice.decides(feature)
             {
-                percentages.ask(row, view.bytes(split.seed), Whose::Identity, subject.key(view), &mut tell);
+                percentages.ask(row, view.head(split.seed), Whose::Identity, subject.key(view), &mut tell);
             }
         }
-        percentages.tell(&mut tell);
+        subject.hashing = percentages.tell(&mut tell);
         subject.splits = places;
     }
 

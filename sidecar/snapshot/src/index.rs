@@ -71,13 +71,13 @@ impl Evaluation<'_> {
             }
             Asked::Split(row) => places.get_mut(row as usize).into_iter().for_each(|place| *place = percentage),
         };
-        let mut percentages = Percentages::new();
+        let mut percentages = Percentages::within(subject.hashing.take());
         for stored in shares.each_stored() {
             let share = Share::decode(stored);
             if share.segment & asking == 0 {
                 continue;
             }
-            let seed = view.bytes(share.seed);
+            let seed = view.head(share.seed);
             match subject.value(share.slot as u16) {
                 Value::Null => tell(Asked::Share(stored), f64::INFINITY), // it has no share
                 value => with_text(subject, value, |text| {
@@ -91,10 +91,10 @@ impl Evaluation<'_> {
         {
             if let Some((_, split)) = self.default_split(row) {
                 let ids = subject.key(view);
-                percentages.ask(Asked::Split(row), view.bytes(split.seed), Whose::Identity, ids, &mut tell);
+                percentages.ask(Asked::Split(row), view.head(split.seed), Whose::Identity, ids, &mut tell);
             }
         }
-        percentages.tell(&mut tell);
+        subject.hashing = percentages.tell(&mut tell);
         subject.splits = places;
         left
     }

@@ -4,7 +4,7 @@ mod batch;
 
 use std::ops::{BitAnd, BitOr, BitXor, Not};
 
-pub(crate) use batch::{Batch, Tail};
+pub(crate) use batch::{Batch, Head, Tail};
 
 /// How many texts a batch has room for.
 pub(crate) const LANES: usize = 16;

@@ -1,6 +1,6 @@
 //! Where somebody is in a split or a share, in percent: Flagsmith's hash of a few ids.
 
-use crate::md5::{Batch, Digest, LANES, Md5, Tail};
+use crate::md5::{Batch, Digest, Head, LANES, Md5, Tail};
 
 /// Flagsmith's hashed percentage of a list of ids, at least 0 and below 100. The list has commas between the ids, and may
 /// come in any pieces.
@@ -30,11 +30,17 @@ fn below_one_hundred(digest: Digest) -> Option<f64> {
 
 /// Percentages that are asked for by `T`, a few of which are hashed together.
 pub(crate) struct Percentages<T> {
-    batch: Batch,
+    texts: Box<Texts>,
     asked: [Option<T>; LANES],
     /// Whose was asked for last.
     last: Option<Whose>,
-    /// What of it is hashed.
+}
+
+/// Room for what is hashed together. It is a few kilobytes, and kept from one request to the next.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    batch: Batch,
+    /// What of the one who is asked for is hashed.
     tail: Tail,
 }
 
@@ -48,54 +54,59 @@ pub(crate) enum Whose {
 }
 
 impl<T: Copy> Percentages<T> {
-    pub(crate) fn new() -> Self {
-        Self { batch: Batch::new(), asked: [None; LANES], last: None, tail: Tail::new() }
+    /// Nothing is asked for yet.
+    pub(crate) fn within(room: Option<Box<Texts>>) -> Self {
+        let texts = room.unwrap_or_else(|| Box::new(Texts { batch: Batch::new(), tail: Tail::new() }));
+        Self { texts, asked: [None; LANES], last: None }
     }
 
     /// Asks for one more, of a seed, a comma and the ids, which may come in any pieces; `tell` is told of those that are
     /// known.
-    pub(crate) fn ask(&mut self, by: T, seed: &[u8], whose: Whose, ids: [&[u8]; 3], tell: &mut impl FnMut(T, f64)) {
-        let [a, b, c] = ids;
+    pub(crate) fn ask(&mut self, by: T, seed: Head<'_>, whose: Whose, ids: [&[u8]; 3], tell: &mut impl FnMut(T, f64)) {
+        let Texts { batch, tail } = &mut *self.texts;
         if self.last != Some(whose) {
             self.last = Some(whose);
-            self.tail.set(&[b",", a, b, c]);
+            tail.set(ids);
         }
-        let lane = self.batch.len();
-        if !self.batch.add(seed, &self.tail) {
-            tell(by, percentage(&[seed, b",", a, b, c])); // it is long
+        let lane = batch.len();
+        if !batch.add(seed, tail) {
+            let [a, b, c] = ids;
+            tell(by, percentage(&[seed.bytes(), b",", a, b, c])); // it is long
             return;
         }
         if let Some(place) = self.asked.get_mut(lane) {
             *place = Some(by);
         }
         if lane + 1 == LANES {
-            self.tell(tell);
+            self.tell_those(tell);
         }
     }
 
     /// Is there anything that is not told yet, and therefore room for more that costs little?
     pub(crate) fn has_begun(&self) -> bool {
-        self.batch.len() > 0
+        self.texts.batch.len() > 0
     }
 
-    /// Tells of all that are not told yet.
-    pub(crate) fn tell(&mut self, tell: &mut impl FnMut(T, f64)) {
-        let count = self.batch.len();
-        if let (1, [Some(by), ..]) = (count, self.asked) {
-            tell(by, self.known(0, None));
-        } else if count > 1 {
-            self.batch.hash();
-            for (lane, by) in self.asked.iter().enumerate().take(count) {
-                if let Some(by) = by {
-                    tell(*by, self.known(lane, self.batch.digest(lane)));
-                }
+    /// Tells of all that are not told yet, and gives the room back.
+    pub(crate) fn tell(mut self, tell: &mut impl FnMut(T, f64)) -> Option<Box<Texts>> {
+        self.tell_those(tell);
+        Some(self.texts)
+    }
+
+    fn tell_those(&mut self, tell: &mut impl FnMut(T, f64)) {
+        let batch = &mut self.texts.batch;
+        let count = batch.len();
+        if count > 1 {
+            batch.hash();
+        }
+        for (lane, by) in self.asked.iter().enumerate().take(count) {
+            // One is as fast by itself.
+            let together = (count > 1).then(|| batch.digest(lane)).flatten().and_then(below_one_hundred);
+            if let Some(by) = by {
+                tell(*by, together.unwrap_or_else(|| percentage(&[batch.text(lane)])));
             }
         }
-        self.batch.clear();
-    }
-
-    fn known(&self, lane: usize, digest: Option<Digest>) -> f64 {
-        digest.and_then(below_one_hundred).unwrap_or_else(|| percentage(&[self.batch.text(lane)]))
+        batch.clear();
     }
 }
 
@@ -126,12 +137,12 @@ mod tests {
             let asked: Vec<(usize, &[u8])> = (0..count).map(|number| (number, keys[number * 7 % keys.len()])).collect();
             let mut told = vec![f64::NAN; count * 2];
             let mut tell = |number: usize, percentage| told[number] = percentage;
-            let mut percentages = Percentages::new();
+            let mut percentages = Percentages::within(None);
             for (number, key) in &asked {
                 let (start, end) = key.split_at(key.len() / 3);
                 let whose = Whose::Slot((*number * 7 % keys.len()) as u32);
-                percentages.ask(*number, b"1", whose, [start, b"", end], &mut tell);
-                percentages.ask(count + *number, b"22", whose, [start, b"", end], &mut tell);
+                percentages.ask(*number, Head::of(b"1", 1), whose, [start, b"", end], &mut tell);
+                percentages.ask(count + *number, Head::of(b"22", 2), whose, [start, b"", end], &mut tell);
             }
             percentages.tell(&mut tell);
             let alone = |seed: &'static [u8]| asked.iter().map(move |(_, key)| percentage(&[seed, key]));

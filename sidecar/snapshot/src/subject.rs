@@ -47,6 +47,8 @@ pub struct Subject {
     pub(crate) gaps: Vec<crate::cohort::Gap>,
     /// By gap: where the subject is in its split.
     pub(crate) places: Vec<f64>,
+    /// Where its percentages are found out.
+    pub(crate) hashing: Option<Box<crate::percentage::Texts>>,
     /// Where values that are no texts are printed.
     pub(crate) scratch: String,
     pub(crate) choice: crate::choose::Choice,

@@ -6,6 +6,7 @@ use crate::layout::{
     Joint, Key, Listed, Literal, Mark, Member, Modulus, Origin, Pattern, Rank, Ranked, Row, Run, SECTIONS, Section,
     Segment, Share, Slot, Span, Split, Table, TraitName, Variant, Want, Word,
 };
+use crate::md5::Head;
 
 /// A core for the time of one request. A table is looked for when it is asked for: no request needs all of them.
 #[derive(Clone, Copy)]
@@ -119,6 +120,11 @@ impl<'a> View<'a> {
 
     pub(crate) fn bytes(&self, span: Span) -> &'a [u8] {
         span.of(self.blob)
+    }
+
+    /// What a text to be hashed begins with.
+    pub(crate) fn head(&self, span: Span) -> Head<'a> {
+        Head::of(self.blob.get(span.start as usize..).unwrap_or_default(), span.length as usize)
     }
 
     /// The text of a span; the reader has checked that it is UTF-8 where this is asked.

@@ -83,7 +83,7 @@ impl Splits {
     pub(crate) fn places(
         &self,
         evaluation: &Evaluation<'_>,
-        subject: &Subject,
+        subject: &mut Subject,
         wanted: impl Iterator<Item = Option<u32>>,
         mut room: Vec<f64>,
     ) -> Vec<f64> {
@@ -98,14 +98,15 @@ impl Splits {
             match known.filter(|place| !place.is_nan()) {
                 Some(place) => tell(number, place),
                 None => {
-                    let percentages = percentages.get_or_insert_with(Percentages::new);
-                    let (seed, ids) = (view.bytes(row.seed), subject.key(view));
+                    let percentages = percentages.get_or_insert_with(|| Percentages::within(subject.hashing.take()));
+                    let (seed, ids) = (view.head(row.seed), subject.key(view));
                     percentages.ask(number, seed, Whose::Identity, ids, &mut tell);
                 }
             }
         }
-        if let Some(percentages) = &mut percentages {
-            percentages.tell(&mut |number, place| room.get_mut(number).into_iter().for_each(|room| *room = place));
+        if let Some(percentages) = percentages {
+            subject.hashing =
+                percentages.tell(&mut |number, place| room.get_mut(number).into_iter().for_each(|room| *room = place));
         }
         room
     }

@@ -41,6 +41,7 @@ const LONGEST: usize = ROOM - 9;
 const FIRST: usize = 64 - 9;
 
 /// What several texts end with, and what MD5 has behind it but for the length.
+#[derive(Debug)]
 pub(crate) struct Tail {
     bytes: [u8; ROOM],
     length: usize,
@@ -52,23 +53,57 @@ impl Tail {
         Self { bytes: [0; ROOM], length: 0 }
     }
 
-    /// Becomes pieces. If they are too long, it fits behind nothing.
-    pub(crate) fn set(&mut self, pieces: &[&[u8]]) {
-        self.length = ROOM;
-        let mut rest = self.bytes.as_mut_slice();
-        for piece in pieces.iter().copied().chain([[0x80].as_slice()]) {
+    /// Becomes a comma and these pieces. If they are too long, it fits behind nothing.
+    pub(crate) fn set(&mut self, pieces: [&[u8]; 3]) {
+        (self.bytes, self.length) = ([0; ROOM], ROOM);
+        let [comma, rest @ ..] = &mut self.bytes;
+        *comma = b',';
+        let mut rest = rest.as_mut_slice();
+        for piece in pieces {
+            if piece.is_empty() {
+                continue;
+            }
             let Some((place, behind)) = rest.split_at_mut_checked(piece.len()) else { return };
             place.copy_from_slice(piece);
             rest = behind;
         }
-        rest.fill(0);
-        self.length = ROOM - 1 - rest.len();
+        if let [end, behind @ ..] = rest {
+            *end = 0x80;
+            self.length = ROOM - 1 - behind.len();
+        }
     }
 }
 
+/// What a text begins with: the first bytes of a longer run, so that short ones are copied in one move.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Head<'a> {
+    run: &'a [u8],
+    length: usize,
+}
+
+impl<'a> Head<'a> {
+    /// As many bytes, or fewer if there are.
+    pub(crate) fn of(run: &'a [u8], length: usize) -> Self {
+        Self { run, length: length.min(run.len()) }
+    }
+
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        self.run.get(..self.length).unwrap_or_default()
+    }
+}
+
+/// Heads that are not longer are copied in one move, and what came along is written over.
+const SHORT: usize = 16;
+
+/// A text, and room for what is moved with it.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+struct Text([u8; 2 * ROOM]);
+
 /// Texts to be hashed.
+#[derive(Debug)]
 pub(crate) struct Batch {
-    blocks: [[u8; ROOM]; LANES],
+    texts: [Text; LANES],
     lengths: [usize; LANES],
     states: States,
     count: usize,
@@ -76,23 +111,29 @@ pub(crate) struct Batch {
 
 impl Batch {
     pub(crate) fn new() -> Self {
-        Self { blocks: [[0; ROOM]; LANES], lengths: [0; LANES], states: [[[0; LANES]; 4]; 2], count: 0 }
+        Self { texts: [Text([0; 2 * ROOM]); LANES], lengths: [0; LANES], states: [[[0; LANES]; 4]; 2], count: 0 }
     }
 
     /// Adds a text, if it is not too long and there is room.
-    pub(crate) fn add(&mut self, head: &[u8], tail: &Tail) -> bool {
-        let (Some(block), Some(place)) = (self.blocks.get_mut(self.count), self.lengths.get_mut(self.count)) else {
+    #[inline(always)]
+    pub(crate) fn add(&mut self, head: Head<'_>, tail: &Tail) -> bool {
+        let (Some(Text(text)), Some(place)) = (self.texts.get_mut(self.count), self.lengths.get_mut(self.count)) else {
             return false;
         };
-        let length = head.len().saturating_add(tail.length);
-        let (Some((start, end)), true) = (block.split_at_mut_checked(head.len()), length <= LONGEST) else {
+        let length = head.length.saturating_add(tail.length);
+        if length > LONGEST {
             return false;
-        };
-        start.copy_from_slice(head);
-        end.copy_from_slice(tail.bytes.get(..end.len()).unwrap_or_default());
+        }
+        match (text.first_chunk_mut::<SHORT>(), head.run.first_chunk()) {
+            (Some(start), Some(chunk)) if head.length <= SHORT => *start = *chunk,
+            _ => text.iter_mut().zip(head.bytes()).for_each(|(place, byte)| *place = *byte),
+        }
+        if let Some(end) = text.get_mut(head.length..).and_then(|end| end.first_chunk_mut()) {
+            *end = tail.bytes;
+        }
         // The number of bits ends the last block.
         let last = usize::from(length > FIRST);
-        if let Some(bits) = block.as_chunks_mut::<64>().0.get_mut(last).and_then(|block| block.last_chunk_mut::<8>()) {
+        if let Some(bits) = text.as_chunks_mut::<64>().0.get_mut(last).and_then(|block| block.last_chunk_mut::<8>()) {
             *bits = (length as u64 * 8).to_le_bytes();
         }
         *place = length;
@@ -110,13 +151,13 @@ impl Batch {
 
     /// A text that was added.
     pub(crate) fn text(&self, lane: usize) -> &[u8] {
-        let (Some(block), Some(length)) = (self.blocks.get(lane), self.lengths.get(lane)) else { return &[] };
-        block.get(..*length).unwrap_or_default()
+        let (Some(Text(text)), Some(length)) = (self.texts.get(lane), self.lengths.get(lane)) else { return &[] };
+        text.get(..*length).unwrap_or_default()
     }
 
     /// Hashes the texts.
     pub(crate) fn hash(&mut self) {
-        let Self { blocks: texts, states, lengths, count } = self;
+        let Self { texts, states, lengths, count } = self;
         let lengths = lengths.get(..*count).unwrap_or_default();
         let blocks = 1 + usize::from(lengths.iter().any(|length| *length > FIRST));
         dispatch!(Level::new(), simd => mix_all(simd, texts, *count, blocks, states));
@@ -136,7 +177,7 @@ type States = [[[u32; LANES]; 4]; 2];
 /// Finds the states of the first texts, after as many blocks. Blocks are a loop: its steps are in the processor's cache when
 /// they come to the second.
 #[inline(always)]
-fn mix_all<S: Simd>(simd: S, texts: &[[u8; ROOM]; LANES], count: usize, blocks: usize, states: &mut States) {
+fn mix_all<S: Simd>(simd: S, texts: &[Text; LANES], count: usize, blocks: usize, states: &mut States) {
     if <S::u32s as SimdBase<S>>::LEN >= LANES {
         let mut state = START.map(|word| u32x16::splat(simd, word));
         for (block, after) in states.iter_mut().enumerate().take(blocks) {
@@ -164,7 +205,7 @@ fn mix_all<S: Simd>(simd: S, texts: &[[u8; ROOM]; LANES], count: usize, blocks: 
 
 /// The words of one half of a block, of which there are as many as texts.
 #[inline(always)]
-fn half_of_words<S: Simd>(simd: S, texts: &[[u8; ROOM]; HALF], half: usize) -> [u32x8<S>; HALF] {
+fn half_of_words<S: Simd>(simd: S, texts: &[Text; HALF], half: usize) -> [u32x8<S>; HALF] {
     let mut rows = [u32x8::splat(simd, 0); HALF];
     for (row, text) in rows.iter_mut().zip(texts) {
         *row = u32x8::simd_from(simd, words(text, half));
@@ -174,7 +215,7 @@ fn half_of_words<S: Simd>(simd: S, texts: &[[u8; ROOM]; HALF], half: usize) -> [
 
 /// As many words of a text as are computed with at once.
 #[inline(always)]
-fn words<const WORDS: usize>(text: &[u8; ROOM], number: usize) -> [u32; WORDS] {
+fn words<const WORDS: usize>(Text(text): &Text, number: usize) -> [u32; WORDS] {
     let words = text.as_chunks::<4>().0.get(number * WORDS..).and_then(|words| words.first_chunk::<WORDS>());
     words.copied().unwrap_or([[0; 4]; WORDS]).map(u32::from_le_bytes)
 }
@@ -198,25 +239,30 @@ mod tests {
 
     #[test]
     fn together_they_have_the_digests_that_each_has_alone() {
-        let text: Vec<u8> = (0..LONGEST as u8).collect();
+        let ids: Vec<u8> = (0..LONGEST as u8).collect();
         let (mut batch, mut last) = (Batch::new(), Tail::new());
-        for length in 0..LONGEST {
+        for length in 1..=LONGEST {
             // Of other lengths, used again, and not always full.
-            let some = [length, LONGEST - length, length / 2, FIRST + length % 3, 0, length / 3, LONGEST, 1];
+            let some = [length, LONGEST + 1 - length, length / 2, FIRST + length % 3, 1, length / 3, LONGEST, 2];
             let lengths = [some, some.map(|length| LONGEST - length)].concat();
-            let lengths = &lengths[..1 + length % LANES];
+            let lengths: Vec<usize> = lengths.iter().map(|length| *length.max(&1)).take(1 + length % LANES).collect();
+            let mut texts = Vec::new();
             batch.clear();
-            for length in lengths {
-                let (head, tail) = text[..*length].split_at(length / 3);
+            for length in &lengths {
+                let (head, tail) = ids[..length - 1].split_at(length / 3);
                 let (start, end) = tail.split_at(tail.len() / 2);
-                last.set(&[start, b"", end]);
-                assert!(batch.add(head, &last));
+                last.set([start, b"", end]);
+                // Behind it is something else.
+                let run = [head, b"0123456789abcdefghij"].concat();
+                let run = if length % 3 == 0 { head } else { &run };
+                assert!(batch.add(Head::of(run, head.len()), &last));
+                texts.push([head, b",", tail].concat());
             }
             assert_eq!(batch.len(), lengths.len());
             batch.hash();
-            for (lane, length) in lengths.iter().enumerate() {
-                assert_eq!(batch.text(lane), &text[..*length]);
-                assert_eq!(batch.digest(lane), Some(::md5::compute(&text[..*length]).0), "{length} bytes");
+            for (lane, text) in texts.iter().enumerate() {
+                assert_eq!(batch.text(lane), text);
+                assert_eq!(batch.digest(lane), Some(::md5::compute(text).0), "{} bytes", text.len());
             }
         }
     }
@@ -224,26 +270,26 @@ mod tests {
     #[test]
     fn what_is_too_long_or_too_much_is_not_taken() {
         let (mut batch, mut last) = (Batch::new(), Tail::new());
-        let mut takes = |head: &[u8], tail: &[&[u8]]| {
-            last.set(tail);
-            batch.add(head, &last)
+        let mut takes = |head: &[u8], [a, b]: [&[u8]; 2]| {
+            last.set([a, b, b""]);
+            batch.add(Head::of(head, head.len()), &last)
         };
-        for too_long in [LONGEST + 1, ROOM - 1, ROOM, ROOM + 1, 1000] {
+        for too_long in [LONGEST, ROOM - 1, ROOM, ROOM + 1, 1000] {
             let text = vec![b'x'; too_long];
             let (head, tail) = text.split_at(too_long / 2);
-            assert!(!takes(head, &[tail]), "{too_long}");
-            assert!(!takes(b"", &[head, tail]), "{too_long}");
-            assert!(!takes(&text, &[]), "{too_long}");
+            assert!(!takes(head, [tail, b""]), "{too_long}");
+            assert!(!takes(b"", [head, tail]), "{too_long}");
+            assert!(!takes(&text, [b"", b""]), "{too_long}");
         }
-        assert!((0..LANES).all(|_| takes(b"x", &[b"y"])));
-        assert!(!takes(b"x", &[b"y"]));
-        assert_eq!((batch.len(), batch.text(7)), (LANES, &b"xy"[..]));
+        assert!((0..LANES).all(|_| takes(b"x", [b"y", b""])));
+        assert!(!takes(b"x", [b"y", b""]));
+        assert_eq!((batch.len(), batch.text(7)), (LANES, &b"x,y"[..]));
     }
 
     #[test]
     fn whatever_the_processor_has_the_digests_are_the_same() {
-        let mut texts = [[0; ROOM]; LANES];
-        for (number, byte) in texts.as_flattened_mut().iter_mut().enumerate() {
+        let mut texts = Batch::new().texts;
+        for (number, byte) in texts.iter_mut().flat_map(|Text(text)| text).enumerate() {
             *byte = (number * 151 % 251) as u8;
         }
         let level = Level::new();

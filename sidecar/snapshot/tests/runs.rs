@@ -28,10 +28,13 @@ fn context(random: &mut Random, splits: usize) -> Context {
     Context { enabled: random.below(3) > 0, value: value(random), split }
 }
 
-/// Who has the trait that is named after a segment belongs to it.
+/// Who has the trait that is named after a segment belongs to it; to some only half of them do.
 fn segment(random: &mut Random, number: usize, splits: usize) -> Segment {
-    let condition = Condition { property: number, test: Test::IsSet };
-    let rules = vec![Rule { junction: Junction::All, conditions: vec![condition], rules: Vec::new() }];
+    let mut conditions = vec![Condition { property: number, test: Test::IsSet }];
+    if random.below(3) == 0 {
+        conditions.push(Condition { property: SEGMENTS, test: Test::Percentage { threshold: 50.0 } });
+    }
+    let rules = vec![Rule { junction: Junction::All, conditions, rules: Vec::new() }];
     // Some override everything, some a feature here and there, some a feature twice; some priorities are equal.
     let step = random.pick(&[1, 1, 2, 4, 12]);
     let mut overrides = Vec::new();
@@ -62,7 +65,7 @@ fn special(random: &mut Random, person: usize) -> IdentityOverride {
 }
 
 fn environment(random: &mut Random) -> Environment {
-    let splits = random.pick(&[8, 100, 1_000_000]);
+    let splits = random.pick(&[2, 8, 100, 1_000_000]);
     let mut feature = |number: usize| Feature {
         id: number as i64,
         name: format!("f{number}"),
@@ -73,12 +76,13 @@ fn environment(random: &mut Random) -> Environment {
     };
     let features = (0..FEATURES).map(&mut feature).collect();
     let property = |number| Property { name: Some(format!("s{number}")), derivation: Derivation::Plain };
+    let key = Property { name: None, derivation: Derivation::IdentityKey };
     let identity_overrides = (0..SPECIAL).map(|person| special(random, person)).collect();
     Environment {
         client_key: "key".to_owned(),
         features,
         segments: (0..SEGMENTS).map(|number| segment(random, number, splits)).collect(),
-        properties: (0..SEGMENTS).map(property).collect(),
+        properties: (0..SEGMENTS).map(property).chain([key]).collect(),
         identity_overrides,
         hide_disabled: random.below(3) == 0,
         ofrep: Ofrep { disabled_flags: DisabledFlags::Value, ..Ofrep::default() },
@@ -125,9 +129,10 @@ fn all_flags_are_what_each_is_alone() {
     for round in 0..60 {
         let written = write(&environment(&mut random), 10_000_000).unwrap();
         let snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();
-        for person in 0..20 {
+        for person in 0..20_usize {
             let mut subject = Subject::default();
-            snapshot.identify(&mut subject, &person.to_string());
+            // Some have names so long that they are hashed by themselves.
+            snapshot.identify(&mut subject, &format!("{person}{}", "y".repeat(person.saturating_sub(10) * 15)));
             for number in 0..SEGMENTS {
                 let value = random.pick(&[TraitValue::Null, TraitValue::Null, TraitValue::Bool(true)]);
                 snapshot.set_trait(&mut subject, &format!("s{number}"), value);

@@ -6,7 +6,7 @@ use crate::choose::Owner;
 use crate::evaluation::{Evaluation, Winner};
 use crate::hash::digest_of;
 use crate::layout::{
-    Context, ENABLED, END, Edge, Feature, HIDE_DISABLED, LENGTH_MASK, Run, SERVER_ONLY, Span, TARGETED, Table,
+    Context, ENABLED, END, Edge, Feature, HIDE_DISABLED, LENGTH_MASK, Run, SERVER_ONLY, Span, Split, TARGETED, Table,
     UNSERVED, Variant, Word, state,
 };
 use crate::percentage::percentage;
@@ -146,15 +146,21 @@ impl<'a> Outcome<'a> {
 
     /// Appends Flagsmith's flag object, and a comma.
     fn write(&self, view: &View<'_>, out: &mut Vec<u8>) {
-        write_object(view, &self.feature, self.enabled, self.value, out);
+        write_object(view.bytes(self.feature.flagsmith_head), self.enabled, self.value, out);
     }
 }
 
-/// Appends Flagsmith's object of a feature that is this, and a comma.
+/// Appends Flagsmith's object of a feature that has this head, and a comma.
 #[inline(always)]
-pub(crate) fn write_object(view: &View<'_>, feature: &Feature, enabled: bool, value: &[u8], out: &mut Vec<u8>) {
-    let pieces = [view.bytes(feature.flagsmith_head), state(enabled), value, END];
-    pieces.iter().for_each(|piece| out.extend_from_slice(piece));
+pub(crate) fn write_object(head: &[u8], enabled: bool, value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(head);
+    // Constants each, so that they are written and not copied.
+    match enabled {
+        true => out.extend_from_slice(state(true)),
+        false => out.extend_from_slice(state(false)),
+    }
+    out.extend_from_slice(value);
+    out.extend_from_slice(END);
 }
 
 /// Where in a split the subject is, and the value that it has there. Not inlined: splits are few.
@@ -170,15 +176,13 @@ fn bucket<'a>(
         let [a, b, c] = subject.key(view);
         percentage(&[view.bytes(split.seed), b",", a, b, c])
     });
-    let mut start = 0.0;
-    for Variant { limit, value, key, weight, digest } in view.variants().range(split.variants, split.length).iter() {
-        if start <= percentage && percentage < limit {
+    match view.variant(split, percentage) {
+        None => (Bucket::Control { percentage }, None),
+        Some(Variant { value, key, weight, digest, .. }) => {
             let bucket = Bucket::Variant { percentage, key: view.bytes(key), weight: view.bytes(weight) };
-            return (bucket, Some((view.bytes(value), digest)));
+            (bucket, Some((view.bytes(value), digest)))
         }
-        start = limit;
     }
-    (Bucket::Control { percentage }, None)
 }
 
 /// Appends the array of all flags, and returns the sum of their digests.
@@ -445,6 +449,15 @@ impl<'a> View<'a> {
     pub(crate) fn visibility(&self, role: Role) -> Visibility {
         let hidden = if role == Role::Server { UNSERVED } else { UNSERVED | SERVER_ONLY };
         Visibility { hidden, hides_disabled: self.origin().flags & HIDE_DISABLED != 0 }
+    }
+
+    /// The variant of a split that is at this place. `None`: no variant is.
+    pub(crate) fn variant(&self, split: Split, place: f64) -> Option<Variant> {
+        let mut start = 0.0;
+        self.variants().range(split.variants, split.length).iter().find(|variant| {
+            let begin = std::mem::replace(&mut start, variant.limit);
+            begin <= place && place < variant.limit
+        })
     }
 
     /// What a feature that is not overridden adds to the sum of digests.

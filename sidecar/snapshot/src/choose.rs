@@ -2,7 +2,7 @@
 //! once, and what is left is what it is by default.
 
 use crate::evaluation::{Evaluation, Winner};
-use crate::layout::{BLOCK, Claim, Rank, Run, Segment, Split, Table, Word};
+use crate::layout::{BLOCK, Claim, Context, Feature, Rank, Run, Segment, Split, Table, Word};
 use crate::percentage::{Percentages, Whose};
 use crate::resolve;
 use crate::role::Scope;
@@ -153,7 +153,8 @@ impl Evaluation<'_> {
         let view = &self.view;
         subject.choice.clear(view.features().len(), view.claims().len());
         let splits = if subject.identified { view.split_features().len() } else { 0 };
-        subject.splits.resize(splits, f64::NAN);
+        subject.default_places.clear();
+        subject.default_places.resize(splits, f64::NAN);
         subject.unasked = 0..splits as u32;
         let (segments, claiming) = (view.segments(), view.claiming());
         let blocks = if self.scope == Scope::None { 0 } else { view.blocks().len() };
@@ -198,7 +199,7 @@ impl Evaluation<'_> {
     /// Finds out where the subject is in the splits of all defaults that decide, hashed together.
     fn find_places(&self, subject: &mut Subject) {
         let (view, unasked) = (&self.view, std::mem::take(&mut subject.unasked));
-        let mut places = std::mem::take(&mut subject.splits);
+        let mut places = std::mem::take(&mut subject.default_places);
         let mut tell = |row: u32, percentage| {
             places.get_mut(row as usize).into_iter().for_each(|place| *place = percentage);
         };
@@ -210,22 +211,33 @@ impl Evaluation<'_> {
                 percentages.ask(row, view.head(split.seed), Whose::Identity, subject.key(view), &mut tell);
             }
         }
-        subject.hashing = percentages.tell(&mut tell);
-        subject.splits = places;
+        subject.hashing = Some(percentages.tell(&mut tell));
+        subject.default_places = places;
     }
 
     /// A feature whose default is split, and the split.
     pub(crate) fn default_split(&self, row: u32) -> Option<(u32, Split)> {
         let Word { word: number } = self.view.split_features().get(row)?;
-        let context = self.view.contexts().get(self.view.features().get(number)?.context)?;
-        Some((number, self.view.split(context)?))
+        self.split(number, Winner::Default).map(|(.., split)| (number, split))
+    }
+
+    /// A feature, what it is by this, and the split in which the identity decides, if it does.
+    pub(crate) fn split(&self, number: u32, winner: Winner) -> Option<(Feature, Context, Split)> {
+        let feature = self.view.features().get(number)?;
+        let context = match winner {
+            Winner::Default => feature.context,
+            Winner::Segment(rank) => self.ranked(&feature).get(u32::from(rank))?.context,
+            Winner::Individual(_) => return None,
+        };
+        let context = self.view.contexts().get(context)?;
+        Some((feature, context, self.view.split(context)?))
     }
 
     /// Where the subject is in the split of a feature's default, if that was found out.
     pub(crate) fn place_in_split(&self, subject: &Subject, number: u32) -> Option<f64> {
         let features = self.view.split_features();
         let row = features.partition_point(|feature| feature.word < number);
-        let place = subject.splits.get(row as usize).copied().filter(|place| !place.is_nan())?;
+        let place = subject.default_places.get(row as usize).copied().filter(|place| !place.is_nan())?;
         (features.get(row)?.word == number).then_some(place)
     }
 

@@ -6,14 +6,14 @@ mod splits;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+use crate::evaluation::{Evaluation, Winner};
 use crate::role::Role;
-pub(crate) use splits::Splits;
+use splits::SplitFlag;
 
 /// How many cohorts are kept.
 const KEPT: usize = 4;
 
-/// How much memory one of them may take: as much as its answer has bytes, sixteen for each feature, and what its splits may
-/// give.
+/// How much memory one of them may take: as much as its answer has bytes, sixteen for each feature, and some for each gap.
 const MOST_BYTES: usize = 64 * 1024;
 
 /// What is behind the last flag.
@@ -31,8 +31,8 @@ pub(crate) struct Cohort {
     pub(crate) starts: Vec<Start>,
     /// The flags that depend on the identity, in order.
     pub(crate) gaps: Vec<Gap>,
-    /// What splits may give.
-    pub(crate) splits: Splits,
+    /// Those of them that are splits.
+    splits: Vec<SplitFlag>,
     /// The sum of the digests, as if all in the gaps were what they are by default.
     pub(crate) digest: u64,
 }
@@ -64,9 +64,31 @@ pub(crate) enum Own {
 }
 
 impl Cohort {
+    /// Leaves a gap for a feature, if the identity decides it between variants.
+    pub(crate) fn leave(&mut self, evaluation: &Evaluation<'_>, role: Role, feature: u32, winner: Winner) -> bool {
+        let Some(flag) = SplitFlag::of(evaluation, role, feature, winner) else { return false };
+        self.gaps.push(Gap { feature, own: Own::Split(self.splits.len() as u32) });
+        self.splits.push(flag);
+        true
+    }
+
+    /// Gives back room that is not needed.
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.starts.shrink_to_fit();
+        self.gaps.shrink_to_fit();
+        self.splits.shrink_to_fit();
+    }
+
+    /// A split of the cohort.
+    pub(crate) fn split(&self, number: u32) -> Option<&SplitFlag> {
+        self.splits.get(number as usize)
+    }
+
     /// How much memory it takes.
     fn size(&self) -> usize {
-        self.bytes.len() + size_of_val(self.starts.as_slice()) + size_of_val(self.gaps.as_slice()) + self.splits.size()
+        let tables = [size_of_val(self.starts.as_slice()), size_of_val(self.gaps.as_slice())];
+        self.bytes.len() + tables.iter().sum::<usize>() + size_of_val(self.splits.as_slice())
     }
 
     /// Where the last object ends.

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::answer::{Array, Last, Part, each_part, write_array, write_outcome};
-use crate::cohort::{Cohort, Cohorts, END, Found, Gap, Key, Own, Shared, Splits, Start};
+use crate::cohort::{Cohort, Cohorts, END, Found, Gap, Key, Own, Shared, Start};
 use crate::evaluation::{Evaluation, Individual, Winner};
 use crate::role::Role;
 use crate::subject::Subject;
@@ -56,7 +56,7 @@ fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> C
     let expected = default.length as usize;
     let mut bytes = Vec::with_capacity(expected + expected / 8);
     let mut starts = Vec::with_capacity(view.features().len() + 1);
-    let (mut gaps, mut splits) = (Vec::new(), Splits::default());
+    let mut cohort = Cohort::default();
     let mut difference = 0_u64;
     let mut array = Array { out: &mut bytes, last: Last::Bracket };
     each_part(view, subject, role, |part| {
@@ -73,12 +73,10 @@ fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> C
             Part::One(feature) => {
                 starts.push(start);
                 let winner = evaluation.chosen(subject, feature);
-                match splits.add(evaluation, role, feature, winner) {
-                    Some(split) => {
-                        gaps.push(Gap { feature, own: Own::Split(split) });
-                        0
-                    }
-                    None => write_outcome(evaluation, subject, role, feature, winner, &mut array),
+                if cohort.leave(evaluation, role, feature, winner) {
+                    0
+                } else {
+                    write_outcome(evaluation, subject, role, feature, winner, &mut array)
                 }
             }
         });
@@ -89,10 +87,9 @@ fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> C
     starts.push(Start { at: end, difference });
     starts.iter_mut().for_each(|start| start.at = start.at.min(end));
     bytes.extend_from_slice(END);
-    bytes.shrink_to_fit();
-    gaps.shrink_to_fit();
-    splits.shrink_to_fit();
-    Cohort { bytes, starts, gaps, splits, digest: digest.wrapping_add(difference) }
+    (cohort.bytes, cohort.starts, cohort.digest) = (bytes, starts, digest.wrapping_add(difference));
+    cohort.shrink_to_fit();
+    cohort
 }
 
 /// Appends what a cohort has in common, but for the part that is not copied, and what the subject has in the gaps.
@@ -103,18 +100,17 @@ fn fill(
     mut shared: Shared,
     out: &mut Vec<u8>,
 ) -> Flags {
-    let mut own = std::mem::take(&mut subject.gaps);
+    let mut missing = std::mem::take(&mut subject.gaps);
     if let Some(individual) = &evaluation.individual {
-        own.clear();
-        own.extend_from_slice(&shared.cohort().gaps);
-        individual.add_to(&mut own, &evaluation.view);
-        shared = shared.between(&own);
+        missing.clear();
+        missing.extend_from_slice(&shared.cohort().gaps);
+        individual.add_to(&mut missing, &evaluation.view);
+        shared = shared.between(&missing);
     }
     let cohort = shared.cohort();
-    let gaps = if evaluation.individual.is_some() { &own } else { &cohort.gaps };
-    let room = std::mem::take(&mut subject.places);
-    let wanted = gaps.iter().map(|gap| if let Own::Split(split) = gap.own { Some(split) } else { None });
-    let places = cohort.splits.places(evaluation, subject, wanted, room);
+    let gaps = if evaluation.individual.is_some() { &missing } else { &cohort.gaps };
+    let room = std::mem::take(&mut subject.gap_places);
+    let percentages = cohort.places(gaps, evaluation, subject, room);
 
     let (mut digest, mut place, mut from) = (cohort.digest, None, 0);
     out.push(b'[');
@@ -129,23 +125,21 @@ fn fill(
         }
         out.extend_from_slice(cohort.bytes.get(rest..stretch.end).unwrap_or_default());
     };
-    for (Gap { feature, own }, place) in gaps.iter().zip(&places) {
+    for (Gap { feature, own }, percentage) in gaps.iter().zip(&percentages) {
         let (flag, difference) = cohort.flag(*feature);
         if from < flag.start {
             copy(&mut array, from..flag.start);
         }
         from = flag.end;
-        let own = match own {
+        let added = match own {
             Own::Override(row) => {
                 write_outcome(evaluation, subject, role, *feature, Winner::Individual(*row), &mut array)
             }
             Own::Split(split) => {
-                let (object, difference) = cohort.splits.given(*split, *place).unwrap_or_default();
-                array.go_on(Last::Comma).extend_from_slice(object);
-                difference
+                cohort.split(*split).map_or(0, |flag| flag.write(&evaluation.view, *percentage, &mut array))
             }
         };
-        digest = digest.wrapping_add(own).wrapping_sub(difference);
+        digest = digest.wrapping_add(added).wrapping_sub(difference);
     }
     if from < cohort.end() {
         copy(&mut array, from..cohort.bytes.len());
@@ -153,7 +147,7 @@ fn fill(
         array.close();
         array.out.extend_from_slice(END);
     }
-    (subject.gaps, subject.places) = (own, places);
+    (subject.gaps, subject.gap_places) = (missing, percentages);
     Flags { digest, shared: place.map(|place| (place, shared)) }
 }
 

@@ -61,7 +61,7 @@ impl Evaluation<'_> {
             return asking;
         }
         let mut left = asking;
-        let mut places = std::mem::take(&mut subject.splits);
+        let mut places = std::mem::take(&mut subject.default_places);
         let mut tell = |asked: Asked<'_>, percentage: f64| match asked {
             Asked::Share(stored) => {
                 let Share { threshold, segment, negated, .. } = Share::decode(stored);
@@ -89,13 +89,14 @@ impl Evaluation<'_> {
         while percentages.has_begun()
             && let Some(row) = subject.unasked.next()
         {
-            if let Some((_, split)) = self.default_split(row) {
-                let ids = subject.key(view);
-                percentages.ask(Asked::Split(row), view.head(split.seed), Whose::Identity, ids, &mut tell);
+            let Some((_, split)) = self.default_split(row) else { continue };
+            let (seed, ids) = (view.head(split.seed), subject.key(view));
+            if !percentages.ask(Asked::Split(row), seed, Whose::Identity, ids, &mut tell) {
+                break; // it is work by itself, as the others will be, which may not be needed
             }
         }
-        subject.hashing = percentages.tell(&mut tell);
-        subject.splits = places;
+        subject.hashing = Some(percentages.tell(&mut tell));
+        subject.default_places = places;
         left
     }
 }

@@ -61,8 +61,15 @@ impl<T: Copy> Percentages<T> {
     }
 
     /// Asks for one more, of a seed, a comma and the ids, which may come in any pieces; `tell` is told of those that are
-    /// known.
-    pub(crate) fn ask(&mut self, by: T, seed: Head<'_>, whose: Whose, ids: [&[u8]; 3], tell: &mut impl FnMut(T, f64)) {
+    /// known. Returns whether it is hashed together with others; what is long is not.
+    pub(crate) fn ask(
+        &mut self,
+        by: T,
+        seed: Head<'_>,
+        whose: Whose,
+        ids: [&[u8]; 3],
+        tell: &mut impl FnMut(T, f64),
+    ) -> bool {
         let Texts { batch, tail } = &mut *self.texts;
         if self.last != Some(whose) {
             self.last = Some(whose);
@@ -71,8 +78,8 @@ impl<T: Copy> Percentages<T> {
         let lane = batch.len();
         if !batch.add(seed, tail) {
             let [a, b, c] = ids;
-            tell(by, percentage(&[seed.bytes(), b",", a, b, c])); // it is long
-            return;
+            tell(by, percentage(&[seed.bytes(), b",", a, b, c]));
+            return false;
         }
         if let Some(place) = self.asked.get_mut(lane) {
             *place = Some(by);
@@ -80,6 +87,7 @@ impl<T: Copy> Percentages<T> {
         if lane + 1 == LANES {
             self.tell_those(tell);
         }
+        true
     }
 
     /// Is there anything that is not told yet, and therefore room for more that costs little?
@@ -88,9 +96,9 @@ impl<T: Copy> Percentages<T> {
     }
 
     /// Tells of all that are not told yet, and gives the room back.
-    pub(crate) fn tell(mut self, tell: &mut impl FnMut(T, f64)) -> Option<Box<Texts>> {
+    pub(crate) fn tell(mut self, tell: &mut impl FnMut(T, f64)) -> Box<Texts> {
         self.tell_those(tell);
-        Some(self.texts)
+        self.texts
     }
 
     fn tell_those(&mut self, tell: &mut impl FnMut(T, f64)) {

@@ -237,7 +237,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         view.begin(subject);
         subject.resolution.clear();
         subject.candidates.clear();
-        subject.splits.clear();
+        subject.default_places.clear();
         subject.unasked = 0..0;
         let mut individual = None;
         if subject.identified {

@@ -40,13 +40,13 @@ pub struct Subject {
     /// The segments that are left by the index, by block, where that was asked for.
     pub(crate) candidates: Vec<Option<u64>>,
     /// By split feature: where the subject is in the split of its default, if that is known (else NaN).
-    pub(crate) splits: Vec<f64>,
+    pub(crate) default_places: Vec<f64>,
     /// The rows of those splits that are not asked for yet.
     pub(crate) unasked: std::ops::Range<u32>,
     /// The flags that the subject may have and others of its cohort have not.
     pub(crate) gaps: Vec<crate::cohort::Gap>,
     /// By gap: where the subject is in its split.
-    pub(crate) places: Vec<f64>,
+    pub(crate) gap_places: Vec<f64>,
     /// Where its percentages are found out.
     pub(crate) hashing: Option<Box<crate::percentage::Texts>>,
     /// Where values that are no texts are printed.

@@ -122,7 +122,7 @@ impl<'a> View<'a> {
         span.of(self.blob)
     }
 
-    /// What a text to be hashed begins with.
+    /// What a text to be hashed begins with. The reader has checked that it is in the blob.
     pub(crate) fn head(&self, span: Span) -> Head<'a> {
         Head::of(self.blob.get(span.start as usize..).unwrap_or_default(), span.length as usize)
     }

@@ -126,11 +126,12 @@ fn finished_alike(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, role: Role,
 fn all_flags_are_what_each_is_alone() {
     let mut random = Random(11);
     let (mut shared, mut shared_by_special) = (0, 0);
+    let mut subject = Subject::default();
     for round in 0..60 {
         let written = write(&environment(&mut random), 10_000_000).unwrap();
         let snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();
         for person in 0..20_usize {
-            let mut subject = Subject::default();
+            subject.clear();
             // Some have names so long that they are hashed by themselves.
             snapshot.identify(&mut subject, &format!("{person}{}", "y".repeat(person.saturating_sub(10) * 15)));
             for number in 0..SEGMENTS {

@@ -1,141 +1,82 @@
-//! Flags between whose variants the identity decides, with every variant's object put together before it is asked for.
+//! The flags of a cohort between whose variants the identity decides: what does not depend on it is looked up before.
 
-use std::ops::Range;
-
-use crate::answer::write_object;
+use super::{Cohort, Gap, Own};
+use crate::answer::{Array, Last, write_object};
 use crate::evaluation::{Evaluation, Winner};
-use crate::layout::{Context, Feature, Span, Split, Variant};
+use crate::layout::{Context, Span, Split};
 use crate::percentage::{Percentages, Whose};
 use crate::role::Role;
 use crate::subject::Subject;
-
-/// The splits of a cohort.
-#[derive(Debug, Default)]
-pub(crate) struct Splits {
-    rows: Vec<Prepared>,
-    outcomes: Vec<Outcome>,
-    /// What they give, one behind another, each with a comma.
-    objects: Vec<u8>,
-}
+use crate::view::View;
 
 /// One of them.
 #[derive(Debug)]
-struct Prepared {
-    /// The first id of its hash.
-    seed: Span,
-    /// Where it is among the splits of defaults, if it is one.
+pub(crate) struct SplitFlag {
+    /// What its object begins with.
+    head: Span,
+    context: Context,
+    split: Split,
+    /// Its row, if it is a default.
     default: Option<u32>,
-    /// Those of its variants, and behind them what it gives to whom none is chosen for.
-    outcomes: Range<usize>,
+    /// Its part of the sum of digests by default.
+    digest: u64,
 }
 
-/// What a split may give.
-#[derive(Debug)]
-struct Outcome {
-    /// As in [`Variant`].
-    limit: f64,
-    object: Range<usize>,
-    /// By how much its digest differs from that of the default.
-    difference: u64,
-}
-
-impl Splits {
-    /// How much memory they take.
-    pub(crate) fn size(&self) -> usize {
-        size_of_val(self.rows.as_slice()) + size_of_val(self.outcomes.as_slice()) + self.objects.len()
-    }
-
-    /// Gives back what is not needed.
-    pub(crate) fn shrink_to_fit(&mut self) {
-        self.rows.shrink_to_fit();
-        self.outcomes.shrink_to_fit();
-        self.objects.shrink_to_fit();
-    }
-
-    /// Adds what may become of a feature, and returns the split's number. `None` if nobody decides between variants, or none
-    /// of them is seen.
-    pub(crate) fn add(&mut self, evaluation: &Evaluation<'_>, role: Role, number: u32, winner: Winner) -> Option<u32> {
+impl SplitFlag {
+    /// What decides a feature, if that is the identity between variants, and the role sees them.
+    pub(super) fn of(evaluation: &Evaluation<'_>, role: Role, number: u32, winner: Winner) -> Option<Self> {
         let (view, visibility) = (&evaluation.view, evaluation.view.visibility(role));
         let (feature, context, split) = evaluation.split(number, winner)?;
-        let enabled = context.is_enabled();
-        if !visibility.sees(&feature, enabled) {
+        if !visibility.sees(&feature, context.is_enabled()) {
             return None;
         }
-        let before = view.default_digest(visibility, &feature);
-        let first = self.outcomes.len();
-        let variants = view.variants().range(split.variants, split.length);
-        let variants = variants.iter().map(|Variant { limit, value, digest, .. }| (limit, view.bytes(value), digest));
-        for (limit, value, digest) in variants.chain([(f64::INFINITY, context.value(view.blob), context.digest)]) {
-            let start = self.objects.len();
-            write_object(view, &feature, enabled, value, &mut self.objects);
-            let object = start..self.objects.len();
-            self.outcomes.push(Outcome { limit, object, difference: digest.wrapping_sub(before) });
-        }
-        let defaults = view.split_features();
-        let row = defaults.partition_point(|default| default.word < number);
-        let default = (winner == Winner::Default && defaults.get(row).is_some_and(|default| default.word == number))
-            .then_some(row);
-        self.rows.push(Prepared { seed: split.seed, default, outcomes: first..self.outcomes.len() });
-        u32::try_from(self.rows.len() - 1).ok()
+        let digest = view.default_digest(visibility, &feature);
+        let row = view.split_features().partition_point(|feature| feature.word < number);
+        let default = (winner == Winner::Default).then_some(row);
+        Some(Self { head: feature.flagsmith_head, context, split, default, digest })
     }
 
-    /// Where the subject is in those of these splits that are wanted, in the room that is given.
+    /// Appends what it is at this place in its split; by how much its digest differs from that of the default.
+    pub(crate) fn write(&self, view: &View<'_>, place: f64, array: &mut Array<'_>) -> u64 {
+        let (value, digest) = match view.variant(self.split, place) {
+            Some(variant) => (view.bytes(variant.value), variant.digest),
+            None => (self.context.value(view.blob), self.context.digest),
+        };
+        write_object(view.bytes(self.head), self.context.is_enabled(), value, array.go_on(Last::Comma));
+        digest.wrapping_sub(self.digest)
+    }
+}
+
+impl Cohort {
+    /// Where the subject is in the splits of these gaps, by gap, in the room that is given.
     pub(crate) fn places(
         &self,
+        gaps: &[Gap],
         evaluation: &Evaluation<'_>,
         subject: &mut Subject,
-        wanted: impl Iterator<Item = Option<u32>>,
         mut room: Vec<f64>,
     ) -> Vec<f64> {
         let view = &evaluation.view;
         room.clear();
+        room.resize(gaps.len(), f64::NAN);
+        let mut tell = |gap: usize, place| room.get_mut(gap).into_iter().for_each(|room| *room = place);
         let mut percentages = None;
-        for (number, split) in wanted.enumerate() {
-            room.push(f64::NAN);
-            let Some(row) = split.and_then(|split| self.rows.get(split as usize)) else { continue };
-            let known = row.default.and_then(|row| subject.splits.get(row as usize)).copied();
-            let mut tell = |number: usize, place| room.get_mut(number).into_iter().for_each(|room| *room = place);
+        for (number, gap) in gaps.iter().enumerate() {
+            let Own::Split(split) = gap.own else { continue };
+            let Some(flag) = self.splits.get(split as usize) else { continue };
+            let known = flag.default.and_then(|row| subject.default_places.get(row as usize)).copied();
             match known.filter(|place| !place.is_nan()) {
                 Some(place) => tell(number, place),
                 None => {
                     let percentages = percentages.get_or_insert_with(|| Percentages::within(subject.hashing.take()));
-                    let (seed, ids) = (view.head(row.seed), subject.key(view));
+                    let (seed, ids) = (view.head(flag.split.seed), subject.key(view));
                     percentages.ask(number, seed, Whose::Identity, ids, &mut tell);
                 }
             }
         }
         if let Some(percentages) = percentages {
-            subject.hashing =
-                percentages.tell(&mut |number, place| room.get_mut(number).into_iter().for_each(|room| *room = place));
+            subject.hashing = Some(percentages.tell(&mut tell));
         }
         room
-    }
-
-    /// What a split gives to whom has this place in it: the object, and by how much its digest differs.
-    pub(crate) fn given(&self, number: u32, place: f64) -> Option<(&[u8], u64)> {
-        let outcomes = self.outcomes.get(self.rows.get(number as usize)?.outcomes.clone())?;
-        let (rest, variants) = outcomes.split_last()?;
-        let mut start = 0.0;
-        let chosen = variants.iter().find(|variant| {
-            let begins = start;
-            start = variant.limit;
-            begins <= place && place < variant.limit
-        });
-        let outcome = chosen.unwrap_or(rest);
-        Some((self.objects.get(outcome.object.clone())?, outcome.difference))
-    }
-}
-
-impl Evaluation<'_> {
-    /// A feature, what it is by this, and between what the identity decides there, if it does.
-    fn split(&self, number: u32, winner: Winner) -> Option<(Feature, Context, Split)> {
-        let feature = self.view.features().get(number)?;
-        let context = match winner {
-            Winner::Default => feature.context,
-            Winner::Segment(rank) => self.ranked(&feature).get(u32::from(rank))?.context,
-            Winner::Individual(_) => return None,
-        };
-        let context = self.view.contexts().get(context)?;
-        Some((feature, context, self.view.split(context)?))
     }
 }

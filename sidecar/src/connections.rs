@@ -23,7 +23,7 @@ use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
 use crate::body::{Body, Buffer};
-use crate::listen::Listen;
+use crate::listen::{Gather, Listen};
 use crate::log;
 
 /// The head of a request: its first line and all headers.
@@ -196,20 +196,20 @@ impl<S: AsyncRead + Unpin> Read for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Write for Watched<S> {
+impl<S: AsyncWrite + Gather + Unpin> Write for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let mut joined = Buffer::take();
         let rest = join(pieces, joined.bytes());
         if rest.is_empty() {
-            return Pin::new(&mut self.stream).poll_write(cx, joined.as_ref());
+            return self.stream.inner().poll_gather(cx, &[io::IoSlice::new(joined.as_ref())]);
         }
         let mut room = [io::IoSlice::new(joined.as_ref()); GATHERED];
         let fewer = match room.get_mut(..=rest.len()) {
@@ -219,7 +219,7 @@ impl<S: AsyncWrite + Unpin> Write for Watched<S> {
             }
             _ => pieces,
         };
-        Pin::new(&mut self.stream).poll_write_vectored(cx, fewer)
+        self.stream.inner().poll_gather(cx, fewer)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,17 +1,18 @@
 //! Where connections come from: a port, or a socket in the file system.
 
 use std::future::Future;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 /// Where connections come from.
 pub(crate) trait Listen {
     /// A connection.
-    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    type Stream: AsyncRead + AsyncWrite + Gather + Unpin + Send + 'static;
 
     /// Waits for the next one.
     fn next(&self) -> impl Future<Output = io::Result<Self::Stream>>;
@@ -19,6 +20,33 @@ pub(crate) trait Listen {
     /// Tells a client that there is no room. Best effort: it may not even read it.
     fn refuse(stream: &Self::Stream, answer: &[u8]);
 }
+
+/// Writes several pieces at once.
+pub(crate) trait Gather {
+    /// As [`AsyncWrite::poll_write_vectored`], but by the system call itself: the C library guards those that may wait
+    /// against threads that are cancelled, by two atomic exchanges, and nothing here waits.
+    fn poll_gather(&self, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+}
+
+/// `gather!` is the same for both kinds of streams.
+macro_rules! gather {
+    ($($stream:ident)+) => {
+        $(
+            impl Gather for $stream {
+                fn poll_gather(&self, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+                    loop {
+                        ready!(self.poll_write_ready(cx))?;
+                        match self.try_io(Interest::WRITABLE, || Ok(rustix::io::writev(self, pieces)?)) {
+                            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                            written => return Poll::Ready(written),
+                        }
+                    }
+                }
+            }
+        )+
+    };
+}
+gather!(TcpStream UnixStream);
 
 impl Listen for TcpListener {
     type Stream = TcpStream;

@@ -64,7 +64,7 @@ pub(crate) enum Own {
 }
 
 impl Cohort {
-    /// Leaves a gap for a feature, if the identity decides it between variants.
+    /// Leaves a gap for a feature, if the identity decides it between variants; tells whether it did.
     pub(crate) fn leave(&mut self, evaluation: &Evaluation<'_>, role: Role, feature: u32, winner: Winner) -> bool {
         let Some(flag) = SplitFlag::of(evaluation, role, feature, winner) else { return false };
         self.gaps.push(Gap { feature, own: Own::Split(self.splits.len() as u32) });
@@ -87,8 +87,8 @@ impl Cohort {
 
     /// How much memory it takes.
     fn size(&self) -> usize {
-        let tables = [size_of_val(self.starts.as_slice()), size_of_val(self.gaps.as_slice())];
-        self.bytes.len() + tables.iter().sum::<usize>() + size_of_val(self.splits.as_slice())
+        let gaps = size_of_val(self.gaps.as_slice()) + size_of_val(self.splits.as_slice());
+        self.bytes.len() + size_of_val(self.starts.as_slice()) + gaps
     }
 
     /// Where the last object ends.

@@ -12,72 +12,32 @@ pub(crate) const LANES: usize = 16;
 /// How far each step rotates, by round and by step modulo four.
 const SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
 
-/// The whole part of 2³² × |sin(step + 1)|.
-const SINES: [u32; 64] = [
-    0xd76a_a478,
-    0xe8c7_b756,
-    0x2420_70db,
-    0xc1bd_ceee,
-    0xf57c_0faf,
-    0x4787_c62a,
-    0xa830_4613,
-    0xfd46_9501,
-    0x6980_98d8,
-    0x8b44_f7af,
-    0xffff_5bb1,
-    0x895c_d7be,
-    0x6b90_1122,
-    0xfd98_7193,
-    0xa679_438e,
-    0x49b4_0821,
-    0xf61e_2562,
-    0xc040_b340,
-    0x265e_5a51,
-    0xe9b6_c7aa,
-    0xd62f_105d,
-    0x0244_1453,
-    0xd8a1_e681,
-    0xe7d3_fbc8,
-    0x21e1_cde6,
-    0xc337_07d6,
-    0xf4d5_0d87,
-    0x455a_14ed,
-    0xa9e3_e905,
-    0xfcef_a3f8,
-    0x676f_02d9,
-    0x8d2a_4c8a,
-    0xfffa_3942,
-    0x8771_f681,
-    0x6d9d_6122,
-    0xfde5_380c,
-    0xa4be_ea44,
-    0x4bde_cfa9,
-    0xf6bb_4b60,
-    0xbebf_bc70,
-    0x289b_7ec6,
-    0xeaa1_27fa,
-    0xd4ef_3085,
-    0x0488_1d05,
-    0xd9d4_d039,
-    0xe6db_99e5,
-    0x1fa2_7cf8,
-    0xc4ac_5665,
-    0xf429_2244,
-    0x432a_ff97,
-    0xab94_23a7,
-    0xfc93_a039,
-    0x655b_59c3,
-    0x8f0c_cc92,
-    0xffef_f47d,
-    0x8584_5dd1,
-    0x6fa8_7e4f,
-    0xfe2c_e6e0,
-    0xa301_4314,
-    0x4e08_11a1,
-    0xf753_7e82,
-    0xbd3a_f235,
-    0x2ad7_d2bb,
-    0xeb86_d391,
+/// The whole part of 2³² × |sin(step + 1)|, by round, four by four.
+const SINES: [[[u32; 4]; 4]; 4] = [
+    [
+        [0xd76a_a478, 0xe8c7_b756, 0x2420_70db, 0xc1bd_ceee],
+        [0xf57c_0faf, 0x4787_c62a, 0xa830_4613, 0xfd46_9501],
+        [0x6980_98d8, 0x8b44_f7af, 0xffff_5bb1, 0x895c_d7be],
+        [0x6b90_1122, 0xfd98_7193, 0xa679_438e, 0x49b4_0821],
+    ],
+    [
+        [0xf61e_2562, 0xc040_b340, 0x265e_5a51, 0xe9b6_c7aa],
+        [0xd62f_105d, 0x0244_1453, 0xd8a1_e681, 0xe7d3_fbc8],
+        [0x21e1_cde6, 0xc337_07d6, 0xf4d5_0d87, 0x455a_14ed],
+        [0xa9e3_e905, 0xfcef_a3f8, 0x676f_02d9, 0x8d2a_4c8a],
+    ],
+    [
+        [0xfffa_3942, 0x8771_f681, 0x6d9d_6122, 0xfde5_380c],
+        [0xa4be_ea44, 0x4bde_cfa9, 0xf6bb_4b60, 0xbebf_bc70],
+        [0x289b_7ec6, 0xeaa1_27fa, 0xd4ef_3085, 0x0488_1d05],
+        [0xd9d4_d039, 0xe6db_99e5, 0x1fa2_7cf8, 0xc4ac_5665],
+    ],
+    [
+        [0xf429_2244, 0x432a_ff97, 0xab94_23a7, 0xfc93_a039],
+        [0x655b_59c3, 0x8f0c_cc92, 0xffef_f47d, 0x8584_5dd1],
+        [0x6fa8_7e4f, 0xfe2c_e6e0, 0xa301_4314, 0x4e08_11a1],
+        [0xf753_7e82, 0xbd3a_f235, 0x2ad7_d2bb, 0xeb86_d391],
+    ],
 ];
 
 /// What steps compute with: a number, or one of each of several texts that are hashed together.
@@ -102,34 +62,63 @@ impl Word for u32 {
     }
 }
 
-/// Sixteen steps of one round, written out: then shifts and places of words are constants. Each step waits for `b`, which
-/// is of the one before it: all else is added first.
+/// Sixteen steps of one round, four by four: behind those, everyone has its name again. Each step waits for `b`, which is of
+/// the one before it: all else is added first. Written out, all rounds would be 20 kB of code, and from one request to the
+/// next the rest of the work drives so much out of the processor's first cache.
 macro_rules! round {
-    ($state:ident, $words:ident, $sines:ident, $round:literal, $function:expr, $stride:literal, $first:literal) => {{
+    ($state:ident, $words:ident, $sines:ident, $round:literal, $function:ident, $stride:literal, $first:literal) => {{
         let [mut a, mut b, mut c, mut d] = $state;
-        round!(@steps a b c d, $words, $sines, $round, $function, $stride, $first, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+        for (four, sines) in $sines[$round].iter().enumerate() {
+            round!(@steps a b c d, four, $words, sines, $round, $function, $stride, $first, 0 1 2 3);
+        }
         $state = [a, b, c, d];
     }};
-    (@steps $a:ident $b:ident $c:ident $d:ident, $words:ident, $sines:ident, $round:literal, $function:expr, $stride:literal, $first:literal, $($step:literal)*) => {
+    (@steps $a:ident $b:ident $c:ident $d:ident, $four:ident, $words:ident, $sines:ident, $round:literal, $function:ident, $stride:literal, $first:literal, $($step:literal)*) => {
         $(
-            let known = $a.plus($words[const { ($stride * $step + $first) % 16 }]);
-            let sum = $function(known.plus_constant($sines[const { $round * 16 + $step }]), $b, $c, $d);
-            ($a, $d, $c, $b) = ($d, $c, $b, $b.plus(sum.rotated(const { SHIFTS[$round][$step % 4] })));
+            let known = $a.plus($words[($four * const { $stride * 4 % 16 } + const { ($stride * $step + $first) % 16 }) % 16]);
+            let sum = $function(known.plus_constant($sines[$step]), $b, $c, $d);
+            ($a, $d, $c, $b) = ($d, $c, $b, $b.plus(sum.rotated(const { SHIFTS[$round][$step] })));
         )*
     };
+}
+
+/// What each step of the first round adds to a sum. As for the other rounds, a function and no closure: of those, compilers
+/// leave the larger ones where they are.
+#[inline(always)]
+fn first<W: Word>(sum: W, b: W, c: W, d: W) -> W {
+    sum.plus(d ^ (b & (c ^ d)))
+}
+
+/// The same of the second; its halves have no bit in common.
+#[inline(always)]
+fn second<W: Word>(sum: W, b: W, c: W, d: W) -> W {
+    sum.plus(c & !d).plus(b & d)
+}
+
+/// The same of the third.
+#[inline(always)]
+fn third<W: Word>(sum: W, b: W, c: W, d: W) -> W {
+    sum.plus(b ^ (c ^ d))
+}
+
+/// The same of the fourth.
+#[inline(always)]
+fn fourth<W: Word>(sum: W, b: W, c: W, d: W) -> W {
+    sum.plus(c ^ (b | !d))
 }
 
 /// The state after a block.
 #[inline(always)]
 fn mix<W: Word>(before: [W; 4], words: &[W; 16]) -> [W; 4] {
-    // Compilers add what they know to be constant last, when all steps wait for it.
-    let sines = std::hint::black_box(&SINES);
+    // Compilers add what they know to be constant last, when all steps wait for it; and loops of a known length they write
+    // out.
+    let sines: [&[[u32; 4]]; 4] =
+        std::hint::black_box(&SINES).each_ref().map(|round| std::hint::black_box(round.as_slice()));
     let mut state = before;
-    round!(state, words, sines, 0, |sum: W, b: W, c: W, d: W| sum.plus(d ^ (b & (c ^ d))), 1, 0);
-    // Its halves have no bit in common.
-    round!(state, words, sines, 1, |sum: W, b: W, c: W, d: W| sum.plus(c & !d).plus(b & d), 5, 1);
-    round!(state, words, sines, 2, |sum: W, b: W, c: W, d: W| sum.plus(b ^ (c ^ d)), 3, 5);
-    round!(state, words, sines, 3, |sum: W, b: W, c: W, d: W| sum.plus(c ^ (b | !d)), 7, 0);
+    round!(state, words, sines, 0, first, 1, 0);
+    round!(state, words, sines, 1, second, 5, 1);
+    round!(state, words, sines, 2, third, 3, 5);
+    round!(state, words, sines, 3, fourth, 7, 0);
     let [[a, b, c, d], [e, f, g, h]] = [before, state];
     [a.plus(e), b.plus(f), c.plus(g), d.plus(h)]
 }

@@ -179,8 +179,9 @@ type States = [[[u32; LANES]; 4]; 2];
 /// they come to the second.
 #[inline(always)]
 fn mix_all<S: Simd>(simd: S, texts: &[Text; LANES], count: usize, blocks: usize, states: &mut States) {
-    // For a few, half the numbers are faster: there is less to turn around.
-    if count > HALF && <S::u32s as SimdBase<S>>::LEN >= LANES {
+    // For a few, half the numbers are faster: there is less to turn around. Where all are not one register but two, each is
+    // computed with while the other waits; four have no room.
+    if count > HALF && <S::u32s as SimdBase<S>>::LEN >= HALF {
         let mut state = START.map(|word| u32x16::splat(simd, word));
         for (block, after) in states.iter_mut().enumerate().take(blocks) {
             let mut rows = [u32x16::splat(simd, 0); LANES];

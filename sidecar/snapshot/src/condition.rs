@@ -9,8 +9,8 @@ use crate::automaton;
 use crate::backtrack;
 use crate::hash::{Token, numbers, short_token};
 use crate::layout::{
-    AUTOMATON, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_PLAIN, IS_SEMVER, IS_TRUE, Instruction, Operator,
-    READS_FLAG, Row, Span, Table,
+    AUTOMATON, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_PLAIN, IS_SEMVER, IS_TRUE, Instruction, Member, Operator,
+    READS_FLAG, Row as _, Span, Table,
 };
 use crate::number::{Integer, write_float};
 use crate::percentage::percentage;
@@ -211,24 +211,19 @@ fn is_in(view: &View<'_>, subject: &mut Subject, condition: &Instruction, value:
     }
     let wanted = token_of(view, subject, condition.slot, value, condition.flags & READS_FLAG == 0);
     let Span { start, length } = Span::from_word(condition.left);
-    row_of(view.members().range(start, length), |member| member.token, wanted).is_some()
+    has_token(view.members().range(start, length), wanted)
 }
 
-/// The row of a token in a sorted table. Most are told apart by one number, which is compared without a branch.
+/// Is this the token of a member of a sorted set? Most are told apart by one number, which is compared without a branch.
 #[inline(always)]
-pub(crate) fn row_of<R: Row<N>, const N: usize>(
-    rows: Table<'_, R, N>,
-    token: impl Fn(R) -> Token,
-    wanted: (u64, u32),
-) -> Option<R> {
-    let numbers_of = |row: R| numbers(&token(row));
-    let is_it = |row: &R| numbers_of(*row) == wanted;
-    let first = rows.get(rows.partition_point(|row| numbers_of(row).0 < wanted.0))?;
-    match numbers_of(first) {
-        (upper, lower) if upper == wanted.0 && lower < wanted.1 => {
-            rows.get(rows.partition_point(|row| numbers_of(row) < wanted)).filter(is_it)
+fn has_token(members: Table<'_, Member, 12>, wanted: (u64, u32)) -> bool {
+    let numbers_of = |member: Member| numbers(&member.token);
+    let at = |row: u32| members.get(row).map(numbers_of);
+    match at(members.partition_point(|member| numbers_of(member).0 < wanted.0)) {
+        Some((upper, lower)) if upper == wanted.0 && lower < wanted.1 => {
+            at(members.partition_point(|member| numbers_of(member) < wanted)) == Some(wanted)
         }
-        _ => Some(first).filter(is_it),
+        found => found == Some(wanted),
     }
 }
 

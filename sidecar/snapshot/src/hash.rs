@@ -50,6 +50,15 @@ impl Fingerprint {
 /// What stands for a member of sets.
 pub(crate) type Token = [u8; 12];
 
+/// Where the linear probing for a token begins.
+#[inline(always)]
+pub(crate) fn bucket_of((upper, lower): (u64, u32)) -> u32 {
+    fold(upper ^ MULTIPLIERS[0], u64::from(lower) ^ MULTIPLIERS[1]) as u32
+}
+
+/// No member's token: it is neither short nor long.
+pub(crate) const NO_TOKEN: Token = [0x7f; 12];
+
 /// The numbers of the token of what is short.
 #[inline(always)]
 pub(crate) fn short_token(member: &[u8]) -> Option<(u64, u32)> {

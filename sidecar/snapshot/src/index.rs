@@ -4,8 +4,9 @@
 use std::cmp::Ordering;
 
 use crate::automaton;
-use crate::condition::{modulo, row_of, token_of, with_text};
+use crate::condition::{modulo, token_of, with_text};
 use crate::evaluation::Evaluation;
+use crate::hash::{NO_TOKEN, bucket_of, numbers};
 use crate::layout::{BLOCK, Column, Mark, Row as _, Share, Span, Table};
 use crate::percentage::{Percentages, Whose};
 use crate::semver::{Packed, pack, standing, unpack};
@@ -207,15 +208,21 @@ fn scale(view: &View<'_>, below: u64, marks: Span, standing: impl Fn(u64) -> Ord
     }
 }
 
-/// What is left with a text, by what it equals.
+/// What is left with a text, by what it equals: a hash table, whose free rows have what is left of all others.
 #[inline(always)]
 fn listed(view: &View<'_>, subject: &mut Subject, unlisted: u64, members: Span, slot: u16, value: Value) -> u64 {
-    if members.length == 0 {
-        return unlisted;
-    }
+    let Some(last) = members.length.checked_sub(1) else { return unlisted };
     let wanted = token_of(view, subject, slot, value, true);
     let members = view.listed().range(members.start, members.length);
-    row_of(members, |member| member.token, wanted).map_or(unlisted, |member| member.at)
+    let start = bucket_of(wanted);
+    for step in 0..=last {
+        let Some(member) = members.get(start.wrapping_add(step) & last) else { break };
+        let found = numbers(&member.token);
+        if found == wanted || found == numbers(&NO_TOKEN) {
+            return member.at;
+        }
+    }
+    unlisted // a table without free rows
 }
 
 /// What is left with a value, by the patterns that are found in it.

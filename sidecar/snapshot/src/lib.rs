@@ -75,7 +75,7 @@
 //! | moduli | 32 | divisor, remainder (f64), the segment's bit (8), slot, 1 if the segment wants another remainder |
 //! | shares | 32 | threshold in percent (f64), seed of the hash (span), the segment's bit (8), slot, 1 if the segment wants those above the threshold; sorted by segment |
 //! | marks | 24 | a value (8), the segments that are left at it (8), and those left between it and the next (8) |
-//! | listed | 20 | the token of a member of sets (12), the segments that are left with it (8); sorted within a column |
+//! | listed | 20 | hash tables, one a column (linear probing, a power of two or none): the token of a member of sets (12), the segments that are left with it (8). A free row has 7f twelve times, and what is left of texts in no set |
 //! | joints | 32 | up to 64 patterns as one automaton, a bit each, whose matching states are those in which something is found: offset and length in *programs*, first and number of rows in *finds* and in *wants*, those that are looked for in numbers, too (8) |
 //! | finds | 16 | by state: the patterns that are found when it is reached (8), and when the text ends in it (8) |
 //! | wants | 32 | what a segment wants: any of these patterns to be found (8), or any of these not to be (8), its bit (8), 1 if it wants neither of it (8) |
@@ -148,7 +148,8 @@
 //! has less than eight, four; if it has less than four, all in the first, read as one big-endian number. Of a longer name the
 //! first is a hash: beginning with zero, for every whole eight bytes *f*(hash xor bytes, A). *f*(*a*, *b*) are both halves of
 //! their product, 64 bits each, xor'ed; A is 0x6a09e667f3bcc909, B is 0xbb67ae8584caa73b. Probing begins at
-//! *f*(first xor A, last xor B xor length), modulo the table's size.
+//! *f*(first xor A, last xor B xor length), modulo the table's size; for a token at *f*(its first eight bytes xor A, its last
+//! four xor B), both read as big-endian numbers.
 //!
 //! ## Overrides
 //!

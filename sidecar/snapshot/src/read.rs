@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use crate::automaton;
 use crate::backtrack;
-use crate::hash::{Fingerprint, Label, checksum};
+use crate::hash::{Fingerprint, Label, NO_TOKEN, checksum};
 use crate::layout::{
     ACCEPT, AUTOMATON, BACKTRACKING, BLOCK, CHECKED_FROM, CONSTANT, CORE_MAGIC, CORE_START, Claim, FLAG, FORMAT_MAJOR,
     HAS_BIG_INTEGER, HEADER, IDENTIFIER, IDENTITY_KEY, NO_EDGES, NO_RANK, Operator, PLAIN, REJECT, Rank, Row, Run,
@@ -255,8 +255,8 @@ impl Check<'_> {
             () if !check.is_text(row.seed) => Some("its seed is outside or no UTF-8"),
             () => None,
         })?;
-        // Marks follow each other, so that checking all of them is linear.
-        let end = Cell::new(0);
+        // Marks follow each other, and so do sets, so that checking all of them is linear.
+        let (end, last) = (Cell::new(0), Cell::new(0));
         self.each("column", view.columns(), |check, _, row| {
             let exists = |marks: Span| {
                 let follows = marks.start == end.get() && view.marks().has(marks.start, marks.length);
@@ -264,12 +264,21 @@ impl Check<'_> {
                 follows
             };
             let marks = [row.texts, row.versions, row.integers, row.floats];
+            let has_free =
+                |sets: Span| view.listed().range(sets.start, sets.length).iter().any(|member| member.token == NO_TOKEN);
             let texts = || view.marks().range(row.texts.start, row.texts.length).iter();
             match () {
                 () if row.slot as usize >= view.slots().len() => Some("its slot does not exist"),
                 () if row.joint as usize > view.joints().len() => Some("its patterns do not exist"),
                 () if !marks.into_iter().all(exists) => Some("its marks do not exist, or are another's"),
-                () if !view.listed().has(row.listed.start, row.listed.length) => Some("its sets do not exist"),
+                () if last.replace(row.listed.start.saturating_add(row.listed.length)) != row.listed.start
+                    || !view.listed().has(row.listed.start, row.listed.length) =>
+                {
+                    Some("its sets do not exist, or are another's")
+                }
+                () if row.listed.length != 0 && !(row.listed.length.is_power_of_two() && has_free(row.listed)) => {
+                    Some("the size of its sets is not a power of two, or none of their rows is free")
+                }
                 () if !texts().all(|mark| check.is_text(Span::from_word(mark.point))) => {
                     Some("a text is outside or no UTF-8")
                 }

@@ -45,7 +45,7 @@ row!(
         floats: span,
         /// It is in none of the sets.
         unlisted: u64,
-        /// Rows in `Listed`.
+        /// A hash table in `Listed`.
         listed: span,
     }
 );
@@ -119,6 +119,6 @@ row!(
     }
 );
 row!(
-    /// A member of sets.
+    /// A member of sets, or a free row of a column's hash table ([`crate::hash::NO_TOKEN`]).
     Listed, 20, { token: hash96, at: u64 }
 );

@@ -10,7 +10,7 @@ use super::conjuncts::{Computation, Computed, Conjunct, Family, Members, Pattern
 use super::joint::{self, Joint as Joined};
 use crate::automaton;
 use crate::condition::{UNORDERED, accepts, relation_of};
-use crate::hash::Token;
+use crate::hash::{NO_TOKEN, Token, bucket_of, numbers};
 use crate::layout::{BLOCK, Block, Column, Find, Joint, Listed, Mark, Modulus, Row, Share, Span, Want};
 use crate::model::Rule;
 
@@ -79,6 +79,11 @@ pub(super) fn write(
         index.blocks.extend_from_slice(&Block { all, columns, moduli, shares }.encode());
     }
     Ok((index, returned))
+}
+
+/// How many rows a hash table of so many members has: a quarter of them at least is free, so that probing is short.
+fn room(members: usize) -> usize {
+    if members == 0 { 0 } else { (members + members.div_ceil(3)).next_power_of_two() }
 }
 
 /// What the segments of a block, a bit each, ask of one slot.
@@ -307,11 +312,19 @@ impl Index {
                 |set| value.is_some_and(|value| set.tokens.contains(value)),
             )
         };
-        let rows = Span { start: offset(self.listed.len() / Listed::SIZE)?, length: offset(members.len())? };
+        let unlisted = left(None);
+        let mut rows = vec![Listed { token: NO_TOKEN, at: unlisted }; room(members.len())];
         for token in &members {
-            self.listed.extend_from_slice(&Listed { token: *token, at: left(Some(token)) }.encode());
+            let start = bucket_of(numbers(token)) as usize;
+            let mut places = (0..rows.len()).map(|step| start.wrapping_add(step) & (rows.len() - 1));
+            let free = places.find(|place| rows.get(*place).is_some_and(|row| row.token == NO_TOKEN));
+            if let Some(row) = free.and_then(|place| rows.get_mut(place)) {
+                *row = Listed { token: *token, at: left(Some(token)) };
+            }
         }
-        Ok((left(None), rows))
+        let span = Span { start: offset(self.listed.len() / Listed::SIZE)?, length: offset(rows.len())? };
+        self.listed.extend(rows.iter().flat_map(Listed::encode));
+        Ok((unlisted, span))
     }
 
     /// The patterns of one slot; one more than their row.

@@ -13,7 +13,6 @@ use crate::analytics::Uses;
 use crate::clock::Utc;
 use crate::cors::Cors;
 use crate::document::{Document, Inflating};
-use crate::last_key::LastKey;
 use crate::map::Region;
 use crate::metrics::{Evaluations, Reloads, Requests};
 use crate::stream::{Change, Streams};
@@ -21,7 +20,6 @@ use crate::stream::{Change, Streams};
 /// A snapshot that is served.
 pub(crate) struct Loaded {
     pub(crate) snapshot: Snapshot<Region>,
-    pub(crate) last_key: LastKey,
     /// The file that the whole answers are parts of.
     pub(crate) core: Region,
     /// Stands for all bytes that are served, overrides files included.
@@ -34,12 +32,6 @@ pub(crate) struct Loaded {
     pub(crate) in_place: bool,
     /// The sizes of the core, of all overrides files, and of the document's.
     pub(crate) sizes: [usize; 3],
-}
-
-impl Loaded {
-    fn role_of(&self, key: &[u8]) -> Option<Role> {
-        self.last_key.role(key, || self.snapshot.role_of(std::str::from_utf8(key).ok()?))
-    }
 }
 
 /// What the volume says about itself beside the snapshot.
@@ -126,7 +118,7 @@ impl State {
         let mut missing = false;
         for environment in &self.environments {
             let serving = environment.loaded.load();
-            match serving.as_ref().map(|loaded| loaded.role_of(key)) {
+            match serving.as_ref().map(|loaded| loaded.snapshot.role_of(key)) {
                 Some(Some(role)) => return Access::Granted(environment, serving, role),
                 Some(None) => {}
                 None => missing = true,

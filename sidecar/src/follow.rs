@@ -20,7 +20,6 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use crate::clock::since_epoch;
 use crate::document::Document;
 use crate::environment::{Environment, Loaded, State};
-use crate::last_key::LastKey;
 use crate::log;
 use crate::map::{Identity, MapError, Region, Volume};
 use crate::metrics::Reload;
@@ -254,8 +253,7 @@ impl Followed {
         }
         let in_place = volume.is_immutable();
         let state = state.finish();
-        let last_key = LastKey::default();
-        let loaded = Loaded { snapshot, last_key, core, state, since, document, in_place, sizes };
+        let loaded = Loaded { snapshot, core, state, since, document, in_place, sizes };
         Ok(Some(Read { loaded, overrides, refused }))
     }
 

@@ -27,7 +27,6 @@ mod environment;
 mod follow;
 mod identities;
 mod json;
-mod last_key;
 mod listen;
 mod log;
 mod map;

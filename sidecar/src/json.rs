@@ -12,6 +12,7 @@ mod tests;
 
 use std::fmt;
 
+use crate::numbers;
 use text::plain;
 pub(crate) use text::{Text, write_string, write_text};
 
@@ -49,7 +50,7 @@ impl<'a> Float<'a> {
     /// The number. Reading it is work, which is not done before somebody asks.
     pub(crate) fn value(self) -> f64 {
         // There is always one: the reader has seen to that.
-        self.0.parse().unwrap_or_default()
+        numbers::short(self.0).unwrap_or_else(|| self.0.parse().unwrap_or_default())
     }
 }
 

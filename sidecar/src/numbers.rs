@@ -31,9 +31,85 @@ pub(crate) fn is_shortest(whole: &str, fraction: &str) -> bool {
         && !(whole == "0" && fraction.starts_with("0000"))
 }
 
+/// The number that a token with a point and up to 15 digits stands for. They make an integer that is a double, and so is the
+/// power of ten: to divide rounds once, as it has to be (Clinger, *How to Read Floating Point Numbers Accurately*, 1990).
+#[inline(always)]
+pub(crate) fn short(token: &str) -> Option<f64> {
+    // As many as there may be characters: one of them is the point.
+    const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+    let unsigned = token.strip_prefix('-').unwrap_or(token);
+    let mut rest = unsigned.as_bytes().iter();
+    let mut number = 0_u64;
+    let mut whole = 0;
+    if unsigned.len() > POWERS.len() {
+        return None;
+    }
+    for byte in rest.by_ref() {
+        match byte {
+            b'0'..=b'9' => number = number * 10 + u64::from(byte - b'0'),
+            b'.' => break,
+            _ => return None,
+        }
+        whole += 1;
+    }
+    let power = POWERS.get(rest.len())?;
+    for byte in rest {
+        match byte {
+            b'0'..=b'9' => number = number * 10 + u64::from(byte - b'0'),
+            _ => return None,
+        }
+    }
+    let value = number as f64 / power;
+    (whole > 0 && unsigned.len() > whole + 1).then_some(if unsigned.len() == token.len() { value } else { -value })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_numbers_are_what_the_language_reads() {
+        let same = |token: &str| {
+            let short = short(token);
+            let read: Option<f64> = token.parse().ok();
+            assert!(
+                short.is_none() || short.map(f64::to_bits) == read.map(f64::to_bits),
+                "{token}: {short:?}, {read:?}"
+            );
+            short.is_some()
+        };
+        for token in
+            ["0.0", "-0.0", "1249.5", "0.1", "-12.25", "0.00000000000001", "99999999999999.9", "123456789.012345"]
+        {
+            assert!(same(token), "{token}");
+        }
+        for token in [
+            "",
+            "-",
+            ".",
+            "1",
+            "1.",
+            ".5",
+            "-.5",
+            "1.5e3",
+            "1.2.3",
+            "--1.5",
+            "+1.5",
+            "1.0000000000000000",
+            "x.5",
+            "NaN",
+        ] {
+            assert!(!same(token), "{token}");
+        }
+        let mut number = 1_u64;
+        for _ in 0..20_000 {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let digits = (number >> 8 & 15) as u32;
+            let (whole, fraction) = ((number >> 12) % 10_u64.pow(digits), number >> 61);
+            assert!(same(&format!("{whole}.{fraction}")) || digits == 15);
+            same(&format!("-{fraction}.{whole:0width$}", width = (number >> 9 & 15) as usize));
+        }
+    }
 
     #[test]
     fn what_is_taken_for_the_shortest_form_is_it() {

@@ -92,7 +92,7 @@ fn with_desk<T>(body: &[u8], work: impl FnOnce(&mut Desk) -> T) -> T {
 fn realtime(state: &State, parts: &Parts, key: &str) -> Answer {
     match state.access(key.as_bytes()) {
         Access::Granted(environment, _, Role::Client) => {
-            state.streams.listen(&environment.changes, Dialect::Flagsmith, header(parts, &LAST_EVENT_ID))
+            state.streams.listen(&environment.changes, Dialect::Flagsmith, text(parts, &LAST_EVENT_ID))
         }
         Access::NotLoaded => not_loaded(),
         Access::Granted(_, _, Role::Server) | Access::Denied => Answer::failure(
@@ -105,13 +105,19 @@ fn realtime(state: &State, parts: &Parts, key: &str) -> Answer {
     }
 }
 
-fn header<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a str> {
-    std::str::from_utf8(parts.headers.get(name)?.as_bytes()).ok()
+/// The first header of this name. Requests have few: to look at each of them takes less time than to hash the name.
+fn header<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a [u8]> {
+    parts.headers.iter().find_map(|(found, value)| (found == name).then(|| value.as_bytes()))
+}
+
+/// The same as text.
+fn text<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a str> {
+    std::str::from_utf8(header(parts, name)?).ok()
 }
 
 /// The same, where it is only compared.
 fn key<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a [u8]> {
-    let bytes = parts.headers.get(name)?.as_bytes();
+    let bytes = header(parts, name)?;
     (bytes.is_ascii() || std::str::from_utf8(bytes).is_ok()).then_some(bytes)
 }
 
@@ -121,7 +127,7 @@ fn flagsmith(state: &State, parts: &Parts, answer: impl FnOnce(&Environment, &Lo
         StatusCode::UNAUTHORIZED,
         r#"{"status":"unauthorized","message":"no key: send the environment's key in the header X-Environment-Key"}"#,
     );
-    let Some(key) = parts.headers.get(&ENVIRONMENT_KEY).map(HeaderValue::as_bytes) else { return NO_KEY };
+    let Some(key) = header(parts, &ENVIRONMENT_KEY) else { return NO_KEY };
     match state.access(key) {
         Access::Granted(environment, serving, role) => match serving.as_ref() {
             Some(loaded) => answer(environment, loaded, role),
@@ -262,7 +268,7 @@ fn openfeature(
 /// Browsers cannot send a key when they listen: an environment's name will do, because nothing secret is told.
 fn ofrep_stream(state: &State, parts: &Parts) -> Answer {
     let listen = |environment: &Environment| {
-        state.streams.listen(&environment.changes, Dialect::Ofrep, header(parts, &LAST_EVENT_ID))
+        state.streams.listen(&environment.changes, Dialect::Ofrep, text(parts, &LAST_EVENT_ID))
     };
     let mut scratch = String::new();
     if let Some(name) = parameter(parts.uri.query(), "environment", &mut scratch) {

@@ -15,6 +15,9 @@ pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-remora-assignme
 /// How much is written to before there is more room asked for: many keys.
 const ROOM: usize = 16 * 1024;
 
+/// How many keys are kept as headers.
+const KEPT: usize = 64;
+
 thread_local! {
     static HEADERS: RefCell<Headers> = RefCell::new(Headers::default());
 }
@@ -24,26 +27,41 @@ thread_local! {
 struct Headers {
     /// Used again when its parts were sent.
     room: BytesMut,
-    /// Many have the same flags as the one before them.
-    last: Option<(Assignment, HeaderValue)>,
+    /// Many have the same flags as others before them: by the last bits of the key.
+    kept: Vec<Place>,
+}
+
+/// A header that is kept, and who was here last of those who have another.
+#[derive(Default)]
+struct Place {
+    kept: Option<(Assignment, HeaderValue)>,
+    last: Option<Assignment>,
 }
 
 impl Headers {
     fn of(&mut self, assignment: Assignment) -> Option<HeaderValue> {
-        if let Some((last, header)) = &self.last
-            && *last == assignment
-        {
-            return Some(header.clone());
+        if self.kept.is_empty() {
+            self.kept.resize_with(KEPT, Place::default);
         }
-        // It is a part of the room, too.
-        self.last = None;
+        let place = self.kept.get_mut(assignment.0 as usize % KEPT)?;
+        match &place.kept {
+            Some((kept, header)) if *kept == assignment => {
+                place.last = None;
+                return Some(header.clone());
+            }
+            // Who comes twice in a row is kept, in memory of its own: a part of the room would keep all of it.
+            _ if place.last == Some(assignment) => {
+                let header = HeaderValue::from_bytes(&assignment.digits()).ok()?;
+                *place = Place { kept: Some((assignment, header.clone())), last: None };
+                return Some(header);
+            }
+            _ => place.last = Some(assignment),
+        }
         if self.room.capacity() < 16 {
             self.room.reserve(ROOM);
         }
         self.room.extend_from_slice(&assignment.digits());
-        let header = HeaderValue::from_maybe_shared(self.room.split().freeze()).ok()?;
-        self.last = Some((assignment, header.clone()));
-        Some(header)
+        HeaderValue::from_maybe_shared(self.room.split().freeze()).ok()
     }
 }
 
@@ -57,7 +75,7 @@ impl Assignment {
         Assignment(digest)
     }
 
-    /// As a header. Nothing is allocated.
+    /// As a header. Nothing is allocated, but for those that are kept.
     pub(crate) fn header(self) -> Option<HeaderValue> {
         HEADERS.try_with(|headers| headers.try_borrow_mut().ok()?.of(self)).ok().flatten()
     }
@@ -78,7 +96,9 @@ mod tests {
 
     #[test]
     fn headers_have_sixteen_digits() {
-        for number in [0, 1, 1, 0x0123_4567_89ab_cdef, u64::MAX, 1] {
+        // New ones, those that were there, and those of which several have one place.
+        let few = [0, 1, 1, 1, 0x0123_4567_89ab_cdef, u64::MAX, 1, 65, 65, 65, 1, 129, 65, 1, 1];
+        for number in few.into_iter().chain((0..2000).map(|number| number * number % 130)) {
             let header = Assignment(number).header().unwrap();
             assert_eq!(header.to_str().unwrap(), format!("{number:016x}"));
         }

@@ -115,6 +115,7 @@ impl Subject {
     }
 
     /// Makes room for the slots of a snapshot, once a request.
+    #[inline(always)]
     pub(crate) fn fit(&mut self, slots: usize) {
         if self.values.len() != slots {
             self.values.clear();

@@ -14,13 +14,16 @@ pub(crate) struct Around {
     /// How much of the buffer comes before.
     place: usize,
     shared: Shared,
-    /// How much of all has been sent.
+    /// How much of all has been sent,
     sent: usize,
+    /// and how much is left.
+    left: usize,
 }
 
 impl Around {
     pub(super) fn new(buffer: Buffer, place: usize, shared: Shared) -> Around {
-        Around { buffer, place, shared, sent: 0 }
+        let left = buffer.0.len() + shared.as_ref().len();
+        Around { buffer, place, shared, sent: 0, left }
     }
 
     fn parts(&self) -> [&[u8]; 3] {
@@ -41,7 +44,7 @@ impl Around {
 
 impl Buf for Around {
     fn remaining(&self) -> usize {
-        (self.buffer.0.len() + self.shared.as_ref().len()).saturating_sub(self.sent)
+        self.left
     }
 
     fn chunk(&self) -> &[u8] {
@@ -59,5 +62,6 @@ impl Buf for Around {
 
     fn advance(&mut self, count: usize) {
         self.sent = self.sent.saturating_add(count);
+        self.left = self.left.saturating_sub(count);
     }
 }

@@ -3,7 +3,7 @@
 use remora_snapshot::{Snapshot, TraitValue};
 
 use super::{Complaint, Desk, Place, Refused};
-use crate::json::ahead::{self, append_start};
+use crate::json::ahead;
 use crate::json::{self, Reader, Text, Value};
 use crate::numbers;
 
@@ -62,7 +62,7 @@ pub(super) fn read_traits<const AHEAD: bool, B: AsRef<[u8]>>(
     Ok(())
 }
 
-/// Takes traits as long as they have this form, and are written again as they stand; returns how many.
+/// Takes traits as long as they have this form, are written again as they stand, and there is room ahead; returns how many.
 #[inline(never)]
 fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
@@ -70,31 +70,66 @@ fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
     desk: &mut Desk,
 ) -> usize {
     let (form, compact) = const { (Form::of(SPACED), Form::of(false)) };
+    let Desk { subject, echo, text: scratch, .. } = desk;
     let mut passed = 0;
+    reader.peek(); // behind a comma there may be a space
     let start = reader.ahead();
     let mut text = start;
     let mut behind = start;
+    let mut written = echo.len();
     while let Some(Passing { from_key, key, from_value, value, rest }) = pass_trait(&form, text) {
         if SPACED {
-            desk.echo.extend_from_slice(compact.open.as_bytes());
-            append_start(from_key, key.len(), &mut desk.echo);
-            desk.echo.extend_from_slice(compact.between.as_bytes());
-            append_start(from_value, from_value.len() - rest.len(), &mut desk.echo);
-            desk.echo.push(b',');
+            if passed == 0 {
+                echo.resize(written + start.len().min(ROOM), 0);
+            }
+            let again = Overwriting { bytes: echo, end: written }
+                .put(compact.open, compact.open.len())
+                .and_then(|again| again.put(from_key, key.len()))
+                .and_then(|again| again.put(compact.between, compact.between.len()))
+                .and_then(|again| again.put(from_value, from_value.len() - rest.len()))
+                .and_then(|again| again.put(",", 1));
+            let Some(again) = again else { break };
+            written = again.end;
         }
-        snapshot.set_trait_with(&mut desk.subject, key, || trait_value(value, &mut desk.text));
+        snapshot.set_trait_with(subject, key, || trait_value(value, scratch));
         passed += 1;
         behind = rest;
         let Some(next) = rest.strip_prefix(form.comma) else { break };
         text = next;
     }
+    echo.truncate(written);
     if !SPACED && passed > 0 {
         // They are their own echo.
-        append_start(start, start.len() - behind.len(), &mut desk.echo);
-        desk.echo.push(b',');
+        echo.extend_from_slice(start.as_bytes().get(..start.len() - behind.len()).unwrap_or_default());
+        echo.push(b',');
     }
     reader.pass_to(behind);
     passed
+}
+
+/// How much is written in one go. It is cleared before, so it may not be all that is to come: a form may end behind one trait.
+const ROOM: usize = 2 * 1024;
+
+/// Bytes that are there already, so that nobody asks for room, and how far they are written over.
+struct Overwriting<'a> {
+    bytes: &'a mut [u8],
+    end: usize,
+}
+
+impl Overwriting<'_> {
+    /// Goes on with the first bytes of a text, if there is room. Most are short, and others stand behind them: then they are
+    /// copied in one move, and what came along is written over.
+    #[inline(always)]
+    fn put(mut self, text: &str, length: usize) -> Option<Self> {
+        const SHORT: usize = 32;
+        let place = self.bytes.get_mut(self.end..)?;
+        match (place.first_chunk_mut::<SHORT>(), text.as_bytes().first_chunk::<SHORT>()) {
+            (Some(place), Some(chunk)) if length <= SHORT => *place = *chunk,
+            _ => place.get_mut(..length)?.copy_from_slice(text.as_bytes().get(..length)?),
+        }
+        self.end += length;
+        Some(self)
+    }
 }
 
 /// A trait that was passed.
@@ -215,6 +250,25 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_room_is_passed_in_another_go() {
+        let item =
+            |number: usize| format!(r#"{{"trait_key": "k{number}", "trait_value": "{}"}}"#, "x".repeat(number % 90));
+        let text = format!("[{}]", (0..300).map(item).collect::<Vec<_>>().join(", "));
+        let mut reader = Reader::new(text.as_bytes()).unwrap();
+        let mut desk = Desk::default();
+        let mut items = reader.enter_array().unwrap();
+        let (mut goes, mut all) = (0, 0);
+        while reader.next_item(&mut items).unwrap() {
+            let passed = pass_traits::<true, _>(&mut reader, &snapshot(), &mut desk);
+            assert!(passed > 0, "behind {all}");
+            (goes, all) = (goes + 1, all + passed);
+        }
+        assert!(all == 300 && goes > 1, "{all} in {goes}");
+        let echo = text.replace(": ", ":").replace(", ", ",");
+        assert_eq!(format!("[{}", String::from_utf8(desk.echo).unwrap()), echo.replace(']', ","));
+    }
+
+    #[test]
     fn traits_are_passed_as_serializers_write_them_or_not_at_all() {
         let compact = r#"{"trait_key":"plan","trait_value":"a"},{"trait_key":"länge","trait_value":-1.5}"#;
         let spaced = r#"{"trait_key": "plan", "trait_value": "a"}, {"trait_key": "länge", "trait_value": -1.5}"#;
@@ -232,7 +286,6 @@ mod tests {
             r#"{"trait_key":"k","trait_value":1,"trait_key":"l"}"#,
             r#"{"trait_key":"k","trait_value":1 }"#,
             r#"{ "trait_key":"k","trait_value":1}"#,
-            r#" {"trait_key":"k","trait_value":1}"#,
             r#"{"trait_key":"k","trait_value":[1]}"#,
             r#"{"trait_key":"k\n","trait_value":1}"#,
             r#"{"trait_key":"k","trait_value":"\n"}"#,

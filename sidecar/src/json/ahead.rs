@@ -136,17 +136,3 @@ fn digits(text: &str) -> Option<(&str, &str)> {
     let count = text.bytes().take_while(u8::is_ascii_digit).count();
     text.split_at_checked(count).filter(|(digits, _)| !digits.is_empty())
 }
-
-/// Appends the first bytes of a text. Most pieces are short, and it goes on behind them: then they are copied in one move,
-/// and what came along is cut off.
-#[inline(always)]
-pub(crate) fn append_start(text: &str, length: usize, out: &mut Vec<u8>) {
-    match text.as_bytes().first_chunk::<32>() {
-        Some(chunk) if length <= chunk.len() => {
-            let end = out.len() + length;
-            out.extend_from_slice(chunk);
-            out.truncate(end);
-        }
-        _ => out.extend_from_slice(text.as_bytes().get(..length).unwrap_or_default()),
-    }
-}

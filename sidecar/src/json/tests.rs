@@ -224,17 +224,3 @@ fn a_member_is_passed_as_serializers_write_it_or_not_at_all() {
         assert_eq!(passed(body, true), (None, 0), "{body}");
     }
 }
-
-#[test]
-fn the_start_of_a_text_is_appended_whatever_its_length() {
-    let text = "0123456789".repeat(9);
-    for length in 0..=text.len() {
-        for from in [0, 50, 70] {
-            let mut out = b"before".to_vec();
-            let text = &text[from..];
-            ahead::append_start(text, length, &mut out);
-            let expected = text.get(..length).unwrap_or_default();
-            assert_eq!(String::from_utf8(out).unwrap(), format!("before{expected}"));
-        }
-    }
-}

@@ -11,9 +11,8 @@ impl Document {
     /// the document, and the first group that has a feature decides it. Within an entry the first flag counts.
     pub(crate) fn settle_identities(&mut self) {
         for identity in &mut self.identity_overrides {
-            // Stable: of two flags of one feature the first stays.
+            // Stable: of two flags of one feature the first stays the first.
             identity.identity_features.sort_by(|a, b| a.feature.name.cmp(&b.feature.name));
-            identity.identity_features.dedup_by(|a, b| a.feature.name == b.feature.name);
         }
         let mut entries: HashMap<&str, usize> = HashMap::with_capacity(self.identity_overrides.len());
         let mut has_doubles = false;
@@ -25,6 +24,10 @@ impl Document {
         if has_doubles {
             let identities = std::mem::take(&mut self.identity_overrides);
             self.identity_overrides = merged(identities);
+        }
+        // Not before: an entry with two flags of one feature is in another group than one with the first of them alone.
+        for identity in &mut self.identity_overrides {
+            identity.identity_features.dedup_by(|a, b| a.feature.name == b.feature.name);
         }
     }
 }
@@ -62,5 +65,34 @@ fn add(flags: &mut Vec<IdentityFeature>, later: Vec<IdentityFeature>) {
         if !flags.iter().any(|held| held.feature.name == flag.feature.name) {
             flags.push(flag);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::document::parse;
+
+    #[test]
+    fn an_entry_with_two_flags_of_one_feature_is_in_a_group_of_its_own() {
+        let flag = |enabled: bool| {
+            format!(r#"{{"feature":{{"id":1,"name":"f"}},"enabled":{enabled},"feature_state_value":{enabled}}}"#)
+        };
+        let entry = |who: &str, flags: &[bool]| {
+            let flags: Vec<String> = flags.iter().map(|enabled| flag(*enabled)).collect();
+            format!(r#"{{"identifier":"{who}","identity_features":[{}]}}"#, flags.join(","))
+        };
+        // Without its second flag the last entry would be in the group of the first, which stands before that of the second.
+        let entries = [entry("one", &[true]), entry("two", &[false]), entry("two", &[true, false])].join(",");
+        let text = format!(
+            r#"{{"api_key":"k","updated_at":"","project":{{}},"feature_states":[],"identity_overrides":[{entries}]}}"#
+        );
+        let mut document = parse(text.as_bytes()).unwrap();
+        document.settle_identities();
+        let settled: Vec<(&str, Vec<bool>)> = document
+            .identity_overrides
+            .iter()
+            .map(|entry| (entry.identifier.as_str(), entry.identity_features.iter().map(|flag| flag.enabled).collect()))
+            .collect();
+        assert_eq!(settled, [("one", vec![true]), ("two", vec![false])]);
     }
 }

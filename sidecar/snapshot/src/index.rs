@@ -222,7 +222,7 @@ fn listed(view: &View<'_>, subject: &mut Subject, unlisted: u64, members: Span, 
             return member.at;
         }
     }
-    unlisted // a table without free rows
+    unlisted // not reached: the reader has seen a free row
 }
 
 /// What is left with a value, by the patterns that are found in it.

@@ -63,7 +63,7 @@ impl Word for u32 {
 }
 
 /// Sixteen steps of one round, four by four: behind those, everyone has its name again. Each step waits for `b`, which is of
-/// the one before it: all else is added first. Written out, all rounds would be 20 kB of code, and from one request to the
+/// the one before it: all else is added first. Written out, the rounds would be far more code, and from one request to the
 /// next the rest of the work drives so much out of the processor's first cache.
 macro_rules! round {
     ($state:ident, $words:ident, $sines:ident, $round:literal, $function:ident, $stride:literal, $first:literal) => {{

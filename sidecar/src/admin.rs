@@ -54,10 +54,11 @@ fn answer(state: &State, path: &str) -> Answer {
         "/healthz" => LINE(StatusCode::OK, "ok\n"),
         "/readyz" if state.is_ready() => LINE(StatusCode::OK, "ok\n"),
         "/readyz" => LINE(StatusCode::SERVICE_UNAVAILABLE, WAITING),
-        "/startupz" if state.is_ready() => LINE(StatusCode::OK, "ok\n"),
+        "/startupz" if state.is_complete() => LINE(StatusCode::OK, "ok\n"),
         "/startupz" if state.started.elapsed() >= state.patience => {
-            LINE(StatusCode::OK, "no snapshot yet, but waited for long enough: let the application start\n")
+            LINE(StatusCode::OK, "not all is here yet, but waited for long enough: let the application start\n")
         }
+        "/startupz" if state.is_ready() => LINE(StatusCode::SERVICE_UNAVAILABLE, INCOMPLETE),
         "/startupz" => LINE(StatusCode::SERVICE_UNAVAILABLE, WAITING),
         "/metrics" => {
             let mut buffer = Buffer::take();
@@ -85,4 +86,6 @@ fn revisions(state: &State) -> String {
     text
 }
 
+const INCOMPLETE: &str =
+    "of at least one environment some objects are not here yet: identity overrides, or the document\n";
 const WAITING: &str = "no snapshot yet for at least one environment: is its FeatureEnvironment there, and Ready?\n";

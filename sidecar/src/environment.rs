@@ -28,6 +28,8 @@ pub(crate) struct Loaded {
     pub(crate) since: SystemTime,
     /// The environment's document, where it is served.
     pub(crate) document: Option<Arc<Document>>,
+    /// Whether all files are here that the core tells of. Objects are no transaction: a kubelet may have seen some of them.
+    pub(crate) complete: bool,
     /// Whether the files are mapped where kubelet put them, not copied.
     pub(crate) in_place: bool,
     /// The sizes of the core, of all overrides files, and of the document's.
@@ -89,7 +91,7 @@ pub(crate) struct State {
     pub(crate) inflating: Inflating,
     pub(crate) cors: Cors,
     pub(crate) started: Instant,
-    /// After this long, `/startupz` lets the application start without data.
+    /// After this long, `/startupz` lets the application start without all data.
     pub(crate) patience: Duration,
     /// The process ends: connections are closed with their next answer.
     pub(crate) draining: AtomicBool,
@@ -148,6 +150,11 @@ impl State {
     /// Whether every environment has been loaded once.
     pub(crate) fn is_ready(&self) -> bool {
         self.environments.iter().all(|environment| environment.loaded.load().is_some())
+    }
+
+    /// Whether every environment has been loaded, with all that belongs to it.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.environments.iter().all(|environment| environment.loaded.load().as_ref().is_some_and(|it| it.complete))
     }
 
     /// Whether the process is about to end.

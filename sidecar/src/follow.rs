@@ -224,7 +224,8 @@ impl Followed {
             }
             *place = taken;
         }
-        if let Some(files) = snapshot.overrides_files().filter(|_| !snapshot.is_whole()) {
+        let incomplete = snapshot.overrides_files().filter(|_| !snapshot.is_whole());
+        if let Some(files) = incomplete {
             refused.push(format!(
                 "not all of the {files} overrides files are here; if they do not come, the pod was admitted when fewer were needed: restart it"
             ));
@@ -251,9 +252,10 @@ impl Followed {
             sizes[2] = document.files().iter().map(|file| file.as_ref().len()).sum();
             document.name().hash(&mut state);
         }
+        let complete = incomplete.is_none() && document.is_some() == snapshot.serves_document();
         let in_place = volume.is_immutable();
         let state = state.finish();
-        let loaded = Loaded { snapshot, core, state, since, document, in_place, sizes };
+        let loaded = Loaded { snapshot, core, state, since, document, complete, in_place, sizes };
         Ok(Some(Read { loaded, overrides, refused }))
     }
 

@@ -21,8 +21,8 @@ Usage: remora-sidecar --snapshots DIR [options]
   --cors-origin ORIGIN    let browsers read answers on pages of this origin, such as
                           http://localhost:3000, or * for any; may be repeated (default: none)
   --admin ADDRESS         where health and metrics are (default: 127.0.0.1:4778)
-  --await TIME            how long /startupz holds the application back while there is no
-                          data, as 10s or 500ms (default: 10s)
+  --await TIME            how long /startupz holds the application back while data is
+                          missing, as 10s or 500ms (default: 10s)
   --log-level LEVEL       error, warn, info or debug (default: info)
   --probe ADDRESS         instead of all this, ask the sidecar whose admin port is there
                           whether the application may start, for up to a second

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use remora_operator::compile::{self, Compiled};
 use remora_operator::document::{self, Original};
 use remora_operator::prune::{Rules, prune};
@@ -158,6 +160,21 @@ fn who_has_it_is_not_sent_it_again() {
     // Only flags changed places in the core: the document is the same, so is its date.
     publish(&mut volume, &compiled(&source(2, 10), true));
     assert_eq!(known("if-modified-since", &again).status, 304);
+}
+
+#[test]
+fn an_application_that_starts_waits_for_all_of_it() {
+    let whole = compiled(&source(1, 2_000), true);
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    let cut = whole.files.iter().filter(|file| file.name != "document-01");
+    volume.publish(cut.map(|file| (file.name.as_str(), file.bytes.as_slice())));
+    let server = start(directory.path(), |options| options.patience = Duration::from_secs(600));
+    let startup = || get(server.admin, "/startupz", &[]).status;
+    assert_eq!((get(server.data, "/api/v1/flags/", &[SERVER]).status, startup()), (200, 503));
+    publish(&mut volume, &whole);
+    await_condition("all of the document", || startup() == 200);
+    assert_eq!(get(server.data, PATH, &[SERVER]).status, 200);
 }
 
 /// What happens to files on their way.

@@ -7,6 +7,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use remora_snapshot::write;
 use support::client::{Connection, get};
@@ -205,14 +206,18 @@ fn more_overrides_files_than_the_volume_has_leave_the_last_good() {
         assert_eq!(limit(&server, &format!("user_{user}")), (user % 7).to_string(), "user_{user}");
     }
 
-    // Who starts with that has nothing better, and says so.
-    let beginner = start(directory.path(), |_| {});
+    // Who starts with that has nothing better, and says so; an application that starts beside it waits for the rest.
+    let beginner = start(directory.path(), |options| options.patience = Duration::from_secs(600));
     assert_eq!(limit(&beginner, "nobody"), "2");
     assert_eq!(beginner.metric(&reloads("part_refused")), Some(1.0));
+    let startup = || get(beginner.admin, "/startupz", &[]);
+    assert_eq!((startup().status, get(beginner.admin, "/readyz", &[]).status), (503, 200));
+    assert!(startup().body.contains("some objects are not here yet"), "{}", startup().body);
 
     volume.publish_written(&two);
     for server in [&server, &beginner] {
         await_condition("everybody's", || limit(server, "nobody") == "2" && limit(server, "user_1501") == "3");
+        assert_eq!(get(server.admin, "/startupz", &[]).status, 200);
         for user in 0..2_000 {
             assert_eq!(limit(server, &format!("user_{user}")), (user % 7).to_string(), "user_{user}");
         }

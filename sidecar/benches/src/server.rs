@@ -1,11 +1,13 @@
 //! A server that is measured: alone on its core, and looked at from outside.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -151,6 +153,19 @@ impl Drop for Server {
     }
 }
 
+/// Below the ports that Linux gives to whoever asks for any: none of these becomes a client's own before a server has it.
+const PORTS: Range<u16> = 20_000..32_000;
+
 fn free_port() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in PORTS {
+        // From another one in each process, as others may measure, too.
+        let number =
+            std::process::id().wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % u32::from(PORTS.end - PORTS.start);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + u16::try_from(number)?));
+        if TcpListener::bind(address).is_ok() {
+            return Ok(address);
+        }
+    }
+    bail!("no port of {PORTS:?} is free")
 }

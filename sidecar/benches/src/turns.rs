@@ -1,4 +1,5 @@
-//! Comparing servers fairly: turn by turn in one run, so that whatever else the machine does meets all of them.
+//! Comparing servers fairly: turn by turn in one run, so that whatever else the machine does meets all of them, and started
+//! several times: where a process's pages happen to lie makes it a few hundredths faster or slower for as long as it runs.
 
 use std::time::Duration;
 
@@ -14,12 +15,18 @@ const STOLEN: f64 = 0.1;
 
 /// One of those that are compared.
 pub struct Side<'a> {
-    server: &'a Server,
+    start: Box<dyn Fn() -> anyhow::Result<Server> + 'a>,
     exchanges: &'a [Exchange],
-    load: Load,
     turns: Vec<Turn>,
     /// How many rounds did not count.
     again: usize,
+}
+
+/// One of its processes, and who asks it.
+struct Running<'a> {
+    server: Server,
+    load: Load,
+    exchanges: &'a [Exchange],
 }
 
 /// What one turn gave.
@@ -53,15 +60,7 @@ pub struct Ratio {
     pub spoiled: usize,
 }
 
-impl<'a> Side<'a> {
-    /// A server and what it is asked.
-    ///
-    /// # Errors
-    /// If it cannot be reached.
-    pub fn new(server: &'a Server, exchanges: &'a [Exchange]) -> anyhow::Result<Self> {
-        Ok(Self { server, exchanges, load: Load::connect(server.address)?, turns: Vec::new(), again: 0 })
-    }
-
+impl Running<'_> {
     fn take_turn(&mut self, time: Duration) -> anyhow::Result<Turn> {
         let (before, ticks) = (self.server.time_on_core()?, Ticks::now()?);
         let outcome = self.load.run(self.exchanges, Pace::Closed, time, || ())?;
@@ -72,6 +71,19 @@ impl<'a> Side<'a> {
             own_rate: outcome.latencies.len() as f64 / own.as_secs_f64(),
             stolen: ticks.stolen_until(Ticks::now()?),
         })
+    }
+}
+
+impl<'a> Side<'a> {
+    /// What is asked, and how a server is started that answers it.
+    pub fn new(exchanges: &'a [Exchange], start: impl Fn() -> anyhow::Result<Server> + 'a) -> Self {
+        Self { start: Box::new(start), exchanges, turns: Vec::new(), again: 0 }
+    }
+
+    fn start(&self) -> anyhow::Result<Running<'a>> {
+        let server = (self.start)()?;
+        let load = Load::connect(server.address)?;
+        Ok(Running { server, load, exchanges: self.exchanges })
     }
 
     /// The median of its requests a second.
@@ -101,24 +113,28 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Every side in turn, so many times; a first turn of each warms up and does not count. A round with a turn of which the host
-/// took a part is taken again, at most as many of them as there are to be: then they count as they are.
+/// Starts every side's server so many times, and each time has every side in turn in so many rounds; a first turn of each warms
+/// up and does not count. A round with a turn of which the host took a part is taken again, at most as many of them as there
+/// are to be: then they count as they are.
 ///
 /// # Errors
-/// If a server breaks, or answers anything wrong.
-pub fn take(sides: &mut [Side<'_>], rounds: usize, time: Duration) -> anyhow::Result<()> {
-    for side in sides.iter_mut() {
-        side.take_turn(time / 4)?;
-    }
-    let (mut taken, mut again) = (0, 0);
-    while taken < rounds {
-        let turns = sides.iter_mut().map(|side| side.take_turn(time)).collect::<anyhow::Result<Vec<_>>>()?;
-        if again < rounds && turns.iter().any(Turn::is_spoiled) {
-            again += 1;
-            continue;
+/// If a server does not start, breaks, or answers anything wrong.
+pub fn take(sides: &mut [Side<'_>], starts: usize, rounds: usize, time: Duration) -> anyhow::Result<()> {
+    let mut again = 0;
+    for _ in 0..starts {
+        let mut running = sides.iter().map(Side::start).collect::<anyhow::Result<Vec<_>>>()?;
+        let mut round = || running.iter_mut().map(|side| side.take_turn(time)).collect::<anyhow::Result<Vec<_>>>();
+        round()?;
+        let mut taken = 0;
+        while taken < rounds {
+            let turns = round()?;
+            if again < starts * rounds && turns.iter().any(Turn::is_spoiled) {
+                again += 1;
+                continue;
+            }
+            sides.iter_mut().zip(turns).for_each(|(side, turn)| side.turns.push(turn));
+            taken += 1;
         }
-        sides.iter_mut().zip(turns).for_each(|(side, turn)| side.turns.push(turn));
-        taken += 1;
     }
     sides.iter_mut().for_each(|side| side.again = again);
     Ok(())

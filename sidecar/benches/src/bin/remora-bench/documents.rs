@@ -1,11 +1,11 @@
 //! The environment's document, as SDKs in local evaluation fetch it, beside a server that serializes it for each request.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use remora_bench::load::Exchange;
+use remora_bench::load::{Exchange, Load, Pace};
 use remora_bench::prepared::{SERVER_KEY, checked, compiled_with_document};
 use remora_bench::profile::{ENVIRONMENT, MEDIUM, PLAIN, Profile};
 use remora_bench::server::{Memory, Server};
@@ -31,6 +31,7 @@ fn request(coding: &str) -> Vec<u8> {
 /// A sidecar that serves a profile's document, which is `document` and has so many bytes compressed.
 pub(super) struct Served {
     pub(super) server: Server,
+    directory: PathBuf,
     document: String,
     stored: u64,
 }
@@ -38,13 +39,11 @@ pub(super) struct Served {
 impl Served {
     pub(super) fn start(sidecar: &Path, profile: &Profile, place: &Path) -> anyhow::Result<Self> {
         let document = remora_bench::document::write(profile);
-        let place = place.join(format!("{}-document", profile.name));
-        directory::write(&place, ENVIRONMENT, &compiled_with_document(&document)?)?;
-        let snapshot = directory::read(&place, None)?;
-        let stored = directory::read_document(&place, None, &snapshot)?.map_or(0, |document| document.stored());
-        let mut server = Server::sidecar(sidecar, &place)?;
-        server.wait(&request("gzip"), 200, Instant::now())?;
-        Ok(Self { server, document, stored })
+        let directory = place.join(format!("{}-document", profile.name));
+        directory::write(&directory, ENVIRONMENT, &compiled_with_document(&document)?)?;
+        let snapshot = directory::read(&directory, None)?;
+        let stored = directory::read_document(&directory, None, &snapshot)?.map_or(0, |document| document.stored());
+        Ok(Self { server: answering(Server::sidecar(sidecar, &directory)?)?, directory, document, stored })
     }
 
     /// Fetching it compressed, and inflated; the latter has to be the document.
@@ -61,11 +60,17 @@ impl Served {
     /// Its memory after it sent many of both.
     fn memory(&self) -> anyhow::Result<Memory> {
         for exchange in self.exchanges()? {
-            let mut sides = [Side::new(&self.server, std::slice::from_ref(&exchange))?];
-            take(&mut sides, 1, TURN)?;
+            let sent = Load::connect(self.server.address)?.run(&[exchange], Pace::Closed, TURN, || ())?;
+            ensure!(sent.failures == 0, "{} of {} documents were wrong", sent.failures, sent.latencies.len());
         }
         self.server.memory()
     }
+}
+
+/// A server that answers with a document, once it does.
+fn answering(mut server: Server) -> anyhow::Result<Server> {
+    server.wait(&request("identity"), 200, Instant::now())?;
+    Ok(server)
 }
 
 pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, place: &Path) -> anyhow::Result<()> {
@@ -83,16 +88,12 @@ pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, place
 
     let path = place.join("medium-document.json");
     std::fs::write(&path, &medium.document)?;
-    let mut theirs = Server::serializing(&programs.serialize, &path)?;
-    theirs.wait(&request("identity"), 200, Instant::now())?;
-    let serialized = [Exchange { request: request("identity"), status: 200, length: length_of(&theirs)? }];
+    let ours = || answering(Server::sidecar(&programs.sidecar, &medium.directory)?);
+    let theirs = || answering(Server::serializing(&programs.serialize, &path)?);
+    let serialized = [Exchange { request: request("identity"), status: 200, length: length_of(&theirs()?)? }];
     let [compressed, inflated] = medium.exchanges()?.map(|exchange| [exchange]);
-    let mut sides = [
-        Side::new(&medium.server, &compressed)?,
-        Side::new(&medium.server, &inflated)?,
-        Side::new(&theirs, &serialized)?,
-    ];
-    take(&mut sides, ROUNDS, TURN)?;
+    let mut sides = [Side::new(&compressed, ours), Side::new(&inflated, ours), Side::new(&serialized, theirs)];
+    take(&mut sides, 1, ROUNDS, TURN)?;
     let [compressed, inflated, serialized] = &sides;
     for (what, ours, target) in [
         ("GET environment-document/, medium, over serializing it", compressed, Target::AtLeast(10.0)),

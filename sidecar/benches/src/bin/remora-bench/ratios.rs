@@ -14,7 +14,9 @@ use remora_bench::turns::{Ratio, Side, median, take};
 
 use super::{Profiles, Programs};
 
-const ROUNDS: usize = 55;
+/// Each time with other pages.
+const STARTS: usize = 11;
+const ROUNDS: usize = 5;
 const TURN: Duration = Duration::from_millis(80);
 /// So many identities ask.
 pub(super) const IDENTITIES: usize = 1024;
@@ -24,14 +26,18 @@ pub(super) fn sidecar(programs: &Programs, prepared: &Prepared) -> anyhow::Resul
     prepared.serve(&programs.sidecar)
 }
 
-/// A bare hyper server that answers with as many bytes, and the same requests for it.
-pub(super) fn limit(programs: &Programs, exchanges: &[Exchange], tag: &str) -> anyhow::Result<(Server, Vec<Exchange>)> {
+/// The same requests for a bare hyper server, which answers all of them with as many bytes.
+pub(super) fn plain(exchanges: &[Exchange]) -> Vec<Exchange> {
     let length = median(exchanges.iter().map(|exchange| exchange.length as f64)) as usize;
-    let first = exchanges.first().context("there is nothing to ask")?;
-    let mut server = Server::limit(&programs.limit, first.status, length, tag)?;
+    exchanges.iter().map(|exchange| Exchange { length, ..exchange.clone() }).collect()
+}
+
+/// That bare hyper server, once it answers.
+pub(super) fn limit(programs: &Programs, plain: &[Exchange], tag: &str) -> anyhow::Result<Server> {
+    let first = plain.first().context("there is nothing to ask")?;
+    let mut server = Server::limit(&programs.limit, first.status, first.length, tag)?;
     server.wait(&first.request, first.status, Instant::now())?;
-    let exchanges = exchanges.iter().map(|exchange| Exchange { length, ..exchange.clone() }).collect();
-    Ok((server, exchanges))
+    Ok(server)
 }
 
 /// The sidecar beside bare hyper.
@@ -44,10 +50,11 @@ struct Beside {
 }
 
 impl Beside {
-    fn take(programs: &Programs, server: &Server, exchanges: &[Exchange], tag: &str) -> anyhow::Result<Self> {
-        let (limit, plain) = limit(programs, exchanges, tag)?;
-        let mut sides = [Side::new(server, exchanges)?, Side::new(&limit, &plain)?];
-        take(&mut sides, ROUNDS, TURN)?;
+    fn take(programs: &Programs, prepared: &Prepared, exchanges: &[Exchange], tag: &str) -> anyhow::Result<Self> {
+        let plain = plain(exchanges);
+        let mut sides =
+            [Side::new(exchanges, || sidecar(programs, prepared)), Side::new(&plain, || limit(programs, &plain, tag))];
+        take(&mut sides, STARTS, ROUNDS, TURN)?;
         let [ours, theirs] = &sides;
         let bytes = plain.first().map_or(0, |exchange| exchange.length);
         Ok(Self {
@@ -103,9 +110,8 @@ pub(super) fn identities<W: Write>(
     ];
     for (prepared, least) in rows {
         let prepared = prepared.context("a profile is missing")?;
-        let server = sidecar(programs, prepared)?;
-        let exchanges = prepared.identities(&server, IDENTITIES)?;
-        let beside = Beside::take(programs, &server, &exchanges, "")?;
+        let exchanges = prepared.identities(&sidecar(programs, prepared)?, IDENTITIES)?;
+        let beside = Beside::take(programs, prepared, &exchanges, "")?;
         beside.line(table, &format!("POST identities/, {}, over bare hyper", prepared.profile.name), least)?;
     }
     Ok(())
@@ -113,19 +119,15 @@ pub(super) fn identities<W: Write>(
 
 /// `identities/`, with more and more identity overrides, over none.
 pub(super) fn size<W: Write>(table: &mut Table<W>, programs: &Programs, profiles: &Profiles) -> anyhow::Result<()> {
-    let servers =
-        profiles.official.iter().map(|prepared| sidecar(programs, prepared)).collect::<anyhow::Result<Vec<_>>>()?;
-    let exchanges = profiles
+    let asked = |prepared: &Prepared| prepared.identities(&sidecar(programs, prepared)?, IDENTITIES);
+    let exchanges = profiles.official.iter().map(asked).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut sides: Vec<_> = profiles
         .official
         .iter()
-        .zip(&servers)
-        .map(|(prepared, server)| prepared.identities(server, IDENTITIES))
-        .collect::<anyhow::Result<Vec<_>>>()?;
-    let mut sides = Vec::new();
-    for (server, exchanges) in servers.iter().zip(&exchanges) {
-        sides.push(Side::new(server, exchanges)?);
-    }
-    take(&mut sides, ROUNDS, TURN)?;
+        .zip(&exchanges)
+        .map(|(prepared, exchanges)| Side::new(exchanges, || sidecar(programs, prepared)))
+        .collect();
+    take(&mut sides, STARTS, ROUNDS, TURN)?;
     let [none, more @ ..] = sides.as_slice() else { return Ok(()) };
     for (side, prepared) in more.iter().zip(profiles.official.iter().skip(1)) {
         let ratio = side.over(none);
@@ -139,58 +141,49 @@ pub(super) fn size<W: Write>(table: &mut Table<W>, programs: &Programs, profiles
 /// Everything else that is asked.
 pub(super) fn others<W: Write>(table: &mut Table<W>, programs: &Programs, profiles: &Profiles) -> anyhow::Result<()> {
     let official = profiles.official.first().context("a profile is missing")?;
-    let server = sidecar(programs, official)?;
-    let flags = checked(&server, to("GET", "/api/v1/flags/", "", ""), 200, |body| {
+    let flags = checked(&sidecar(programs, official)?, to("GET", "/api/v1/flags/", "", ""), 200, |body| {
         body == official.snapshot.flags(remora_snapshot::Role::Client)
     })?;
-    Beside::take(programs, &server, &[flags], "")?.line(table, "GET flags/, official, over bare hyper", 0.95)?;
+    Beside::take(programs, official, &[flags], "")?.line(table, "GET flags/, official, over bare hyper", 0.95)?;
     let is_ok = |body: &[u8]| body.starts_with(b"{\"status\":\"ok\"");
-    let health = checked(&server, to("GET", "/proxy/health", "", ""), 200, is_ok)?;
-    Beside::take(programs, &server, &[health], "")?.line(table, "GET proxy/health, over bare hyper", 0.95)?;
+    let health = checked(&sidecar(programs, official)?, to("GET", "/proxy/health", "", ""), 200, is_ok)?;
+    Beside::take(programs, official, &[health], "")?.line(table, "GET proxy/health, over bare hyper", 0.95)?;
 
-    let wide = sidecar(programs, &profiles.wide)?;
-    for (prepared, server) in [(official, &server), (&profiles.wide, &wide)] {
-        let exchanges = single(server)?;
+    let few = single(&sidecar(programs, official)?)?;
+    let many = single(&sidecar(programs, &profiles.wide)?)?;
+    for (prepared, exchanges) in [(official, &few), (&profiles.wide, &many)] {
         let what = format!("OFREP one flag of {}, over bare hyper", prepared.profile.features);
-        Beside::take(programs, server, &exchanges, "")?.line(table, &what, 0.85)?;
+        Beside::take(programs, prepared, exchanges, "")?.line(table, &what, 0.85)?;
     }
-    let (few, many) = (single(&server)?, single(&wide)?);
-    let mut sides = [Side::new(&wide, &many)?, Side::new(&server, &few)?];
-    take(&mut sides, ROUNDS, TURN)?;
-    let [many, few] = &sides;
-    let ratio = many.over(few);
-    let beside = on_core(&ratio);
-    table.line(
-        "OFREP one flag of 1000, over one of 50",
-        Target::Near(0.05),
-        "",
-        ratio.median,
-        &spread(ratio.spread),
-        &beside,
-    )?;
+    let what = "OFREP one flag of 1000, over one of 50";
+    flat(table, what, "", programs, [(&profiles.wide, &many), (official, &few)])?;
 
-    let medium = sidecar(programs, &profiles.medium)?;
-    let plain = sidecar(programs, &profiles.plain)?;
-    let ((known, tag), (known_plain, _)) = (known(&medium)?, known(&plain)?);
-    Beside::take(programs, &medium, std::slice::from_ref(&known), &tag)?.line(
+    let (medium, tag) = known(&sidecar(programs, &profiles.medium)?)?;
+    let (plain, _) = known(&sidecar(programs, &profiles.plain)?)?;
+    let (medium, plain) = ([medium], [plain]);
+    Beside::take(programs, &profiles.medium, &medium, &tag)?.line(
         table,
         "OFREP bulk with its tag (304), medium, over bare hyper",
         None,
     )?;
-    let (known, known_plain) = ([known], [known_plain]);
-    let mut sides = [Side::new(&medium, &known)?, Side::new(&plain, &known_plain)?];
-    take(&mut sides, ROUNDS, TURN)?;
+    let what = "OFREP bulk with its tag, medium, over plain";
+    flat(table, what, "no evaluation: ", programs, [(&profiles.medium, &medium), (&profiles.plain, &plain)])
+}
+
+/// What costs the same on a profile as on another.
+fn flat<W: Write>(
+    table: &mut Table<W>,
+    what: &str,
+    why: &str,
+    programs: &Programs,
+    sides: [(&Prepared, &[Exchange]); 2],
+) -> anyhow::Result<()> {
+    let mut sides = sides.map(|(prepared, exchanges)| Side::new(exchanges, || sidecar(programs, prepared)));
+    take(&mut sides, STARTS, ROUNDS, TURN)?;
     let [one, other] = &sides;
     let ratio = one.over(other);
-    let beside = format!("no evaluation: {}", on_core(&ratio));
-    table.line(
-        "OFREP bulk with its tag, medium, over plain",
-        Target::Near(0.05),
-        "",
-        ratio.median,
-        &spread(ratio.spread),
-        &beside,
-    )
+    let beside = format!("{why}{}", on_core(&ratio));
+    table.line(what, Target::Near(0.05), "", ratio.median, &spread(ratio.spread), &beside)
 }
 
 /// One flag after another, each for another identity, and each overridden by all segments.

@@ -9,7 +9,7 @@ use remora_bench::server::Server;
 use remora_bench::table::{Table, Target};
 use remora_bench::turns::median;
 
-use super::ratios::{IDENTITIES, limit, sidecar};
+use super::ratios::{IDENTITIES, limit, plain, sidecar};
 use super::{Profiles, Programs};
 
 const ROUNDS: usize = 5;
@@ -49,7 +49,8 @@ pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, profi
     for prepared in [profiles.official.first().context("a profile is missing")?, &profiles.medium] {
         let server = sidecar(programs, prepared)?;
         let exchanges = prepared.identities(&server, IDENTITIES)?;
-        let (bare, plain) = limit(programs, &exchanges, "")?;
+        let plain = plain(&exchanges);
+        let bare = limit(programs, &plain, "")?;
         let (mut ours, mut theirs) = (Side::new(&server, &exchanges)?, Side::new(&bare, &plain)?);
         for _ in 0..ROUNDS {
             ours.take_turn()?;

@@ -1,7 +1,7 @@
 //! A few short texts that are hashed together: processors compute with eight or sixteen numbers as fast as with one. Which
 //! of their instructions there are is looked up where it runs.
 
-use fearless_simd::{Level, Simd, SimdBase, SimdFrom, dispatch, u32x8, u32x16};
+use fearless_simd::{Level, Simd, SimdBase, SimdFrom, dispatch, u32x4, u32x8, u32x16};
 
 use super::{Digest, LANES, START, Word, bytes, mix};
 
@@ -182,23 +182,19 @@ fn mix_all<S: Simd>(simd: S, texts: &[Text; LANES], count: usize, blocks: usize,
     // For a few, half the numbers are faster: there is less to turn around. Where all are not one register but two, each is
     // computed with while the other waits; four have no room.
     if count > HALF && <S::u32s as SimdBase<S>>::LEN >= HALF {
-        let mut state = START.map(|word| u32x16::splat(simd, word));
+        let (mut state, mut words) = (START.map(|word| u32x16::splat(simd, word)), [u32x16::splat(simd, 0); 16]);
         for (block, after) in states.iter_mut().enumerate().take(blocks) {
-            let mut rows = [u32x16::splat(simd, 0); LANES];
-            for (row, text) in rows.iter_mut().zip(texts) {
-                *row = u32x16::simd_from(simd, words(text, block));
-            }
-            state = mix(state, &turned(rows, |left, right| simd.interleave_u32x16(left, right).into()));
+            read_all(simd, texts, block, &mut words);
+            state = mix(state, &words);
             *after = state.map(<[u32; LANES]>::from);
         }
         return;
     }
     for (half, texts) in texts.as_chunks::<HALF>().0.iter().enumerate().take(count.div_ceil(HALF)) {
-        let mut state = START.map(|word| u32x8::splat(simd, word));
+        let (mut state, mut words) = (START.map(|word| u32x8::splat(simd, word)), [u32x8::splat(simd, 0); 16]);
         for (block, after) in states.iter_mut().enumerate().take(blocks) {
-            let [a, b, c, d, e, f, g, h] = half_of_words(simd, texts, block * 2);
-            let [i, j, k, l, m, n, o, p] = half_of_words(simd, texts, block * 2 + 1);
-            state = mix(state, &[a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]);
+            read_half(simd, texts, block, &mut words);
+            state = mix(state, &words);
             for (after, state) in after.iter_mut().zip(state) {
                 after.as_chunks_mut::<HALF>().0.get_mut(half).into_iter().for_each(|place| *place = state.into());
             }
@@ -206,20 +202,62 @@ fn mix_all<S: Simd>(simd: S, texts: &[Text; LANES], count: usize, blocks: usize,
     }
 }
 
-/// The words of one half of a block, of which there are as many as texts.
+/// Reads the words of a block of all texts. Where all are one register, they are turned around at once.
 #[inline(always)]
-fn half_of_words<S: Simd>(simd: S, texts: &[Text; HALF], half: usize) -> [u32x8<S>; HALF] {
-    let mut rows = [u32x8::splat(simd, 0); HALF];
-    for (row, text) in rows.iter_mut().zip(texts) {
-        *row = u32x8::simd_from(simd, words(text, half));
+fn read_all<S: Simd>(simd: S, texts: &[Text; LANES], block: usize, words: &mut [u32x16<S>; 16]) {
+    if <S::u32s as SimdBase<S>>::LEN >= LANES {
+        for (row, text) in words.iter_mut().zip(texts) {
+            *row = u32x16::simd_from(simd, words_of(text, block));
+        }
+        *words = turned(*words, |left, right| simd.interleave_u32x16(left, right).into());
+        return;
     }
-    turned(rows, |left, right| simd.interleave_u32x8(left, right).into())
+    let [left, right] = texts.as_chunks::<HALF>().0 else { return };
+    for (number, words) in words.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        let [left, right] = [left, right].map(|half| words_of_half(simd, half, block * 4 + number));
+        for ((word, left), right) in words.iter_mut().zip(left).zip(right) {
+            *word = simd.combine_u32x8(left, right);
+        }
+    }
+}
+
+/// Reads the words of a block of half of the texts.
+#[inline(always)]
+fn read_half<S: Simd>(simd: S, texts: &[Text; HALF], block: usize, words: &mut [u32x8<S>; 16]) {
+    for (number, words) in words.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        *words = words_of_half(simd, texts, block * 4 + number);
+    }
+}
+
+/// Four words of half of the texts. Those of four texts are turned around by themselves: nothing has to cross the middle of
+/// a register, which takes the longest.
+#[inline(always)]
+fn words_of_half<S: Simd>(simd: S, texts: &[Text; HALF], number: usize) -> [u32x8<S>; 4] {
+    let mut words = [u32x8::splat(simd, 0); 4];
+    let [left, right] = texts.as_chunks::<4>().0 else { return words };
+    let [left, right] = [left, right].map(|texts| words_of_four(simd, texts, number));
+    for ((word, left), right) in words.iter_mut().zip(left).zip(right) {
+        *word = simd.combine_u32x4(left, right);
+    }
+    words
+}
+
+/// Four words of four texts.
+#[inline(always)]
+fn words_of_four<S: Simd>(simd: S, texts: &[Text; 4], number: usize) -> [u32x4<S>; 4] {
+    let mut rows = [u32x4::splat(simd, 0); 4];
+    for (row, text) in rows.iter_mut().zip(texts) {
+        *row = u32x4::simd_from(simd, words_of(text, number));
+    }
+    turned(rows, |left, right| simd.interleave_u32x4(left, right).into())
 }
 
 /// As many words of a text as are computed with at once.
 #[inline(always)]
-fn words<const WORDS: usize>(Text(text): &Text, number: usize) -> [u32; WORDS] {
-    let words = text.as_chunks::<4>().0.get(number * WORDS..).and_then(|words| words.first_chunk::<WORDS>());
+fn words_of<const WORDS: usize>(Text(text): &Text, number: usize) -> [u32; WORDS] {
+    // There are as many: the remainder tells it to the compiler, which would ask for each.
+    let first = number * WORDS % (2 * ROOM / 4);
+    let words = text.as_chunks::<4>().0.get(first..).and_then(|words| words.first_chunk::<WORDS>());
     words.copied().unwrap_or([[0; 4]; WORDS]).map(u32::from_le_bytes)
 }
 

@@ -87,5 +87,5 @@ fn revisions(state: &State) -> String {
 }
 
 const INCOMPLETE: &str =
-    "of at least one environment some objects are not here yet: identity overrides, or the document\n";
+    "of at least one environment something is missing or was refused: identity overrides, or the document\n";
 const WAITING: &str = "no snapshot yet for at least one environment: is its FeatureEnvironment there, and Ready?\n";

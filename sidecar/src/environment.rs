@@ -28,7 +28,8 @@ pub(crate) struct Loaded {
     pub(crate) since: SystemTime,
     /// The environment's document, where it is served.
     pub(crate) document: Option<Arc<Document>>,
-    /// Whether all files are here that the core tells of. Objects are no transaction: a kubelet may have seen some of them.
+    /// Whether nothing more is to be waited for: what the core tells of is here, if only of an earlier revision, or is not named
+    /// by the volume. Objects are no transaction: a kubelet may have seen some of them.
     pub(crate) complete: bool,
     /// Whether the files are mapped where kubelet put them, not copied.
     pub(crate) in_place: bool,
@@ -152,7 +153,7 @@ impl State {
         self.environments.iter().all(|environment| environment.loaded.load().is_some())
     }
 
-    /// Whether every environment has been loaded, with all that belongs to it.
+    /// Whether every environment has been loaded, and for none there is more to be waited for.
     pub(crate) fn is_complete(&self) -> bool {
         self.environments.iter().all(|environment| environment.loaded.load().as_ref().is_some_and(|it| it.complete))
     }

@@ -230,7 +230,7 @@ impl Followed {
                 "not all of the {files} overrides files are here; if they do not come, the pod was admitted when fewer were needed: restart it"
             ));
             // Who has nothing better gives most identities what is theirs.
-            if previous.is_some() {
+            if previous.as_ref().is_some_and(|previous| previous.snapshot.is_whole()) {
                 return Err((Reload::Refused, refused.join("; ")));
             }
         }
@@ -252,7 +252,8 @@ impl Followed {
             sizes[2] = document.files().iter().map(|file| file.as_ref().len()).sum();
             document.name().hash(&mut state);
         }
-        let complete = incomplete.is_none() && document.is_some() == snapshot.serves_document();
+        let complete = incomplete.is_none_or(|files| names_fewer(&overrides, files))
+            && document.is_some() == snapshot.serves_document();
         let in_place = volume.is_immutable();
         let state = state.finish();
         let loaded = Loaded { snapshot, core, state, since, document, complete, in_place, sizes };
@@ -362,6 +363,13 @@ fn document(
     }
     let read = Document::read(parts, snapshot, previous.map(Arc::as_ref), now);
     read.map(|document| Some(Arc::new(document))).map_err(|error| malformed(&error))
+}
+
+/// Whether it looks as if the volume named fewer overrides files than there are: the first ones are here, and no others.
+/// What it names is fixed when a pod is admitted.
+fn names_fewer(overrides: &[Option<Region>], files: usize) -> bool {
+    let first = overrides.iter().take_while(|file| file.is_some()).count();
+    (1..files).contains(&first) && overrides.iter().skip(first).all(Option::is_none)
 }
 
 /// The beginning of a file, which has the checksum of the rest in it.

@@ -58,7 +58,7 @@ async fn overrides_that_outgrow_a_volume_need_a_restart() -> anyhow::Result<()> 
 
         let after = case.pod(&App::new("after").inject("storefront")).await?;
         let key = case.client_key();
-        // A kubelet on a busy node may have seen some of the objects only: the others come with its next look.
+        // A kubelet on a busy node may have seen some of the objects only, and look again later than the application waits.
         eventually("identities of all objects have their own values", CAP, async || {
             for number in (0..MANY).step_by(7) {
                 let own = own_value(&after, &key, number).await?;

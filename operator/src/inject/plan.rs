@@ -114,7 +114,7 @@ fn container(pod: &Pod<'_>, request: &Request, config: &Config, resources: &Valu
     })
 }
 
-/// Holds the application until `/startupz` says that flags can be answered, or that they were waited for long enough.
+/// Holds the application until `/startupz` says that all of its flags are here, or that they were waited for long enough.
 ///
 /// A command in the container rather than a request from kubelet: where a service mesh's network plugin redirects a pod's
 /// traffic from its first moment, a request gets no answer before the mesh's proxy is up, which may be waiting for us.

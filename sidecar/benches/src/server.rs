@@ -153,8 +153,9 @@ impl Drop for Server {
     }
 }
 
-/// Below the ports that Linux gives to whoever asks for any: none of these becomes a client's own before a server has it.
-const PORTS: Range<u16> = 20_000..32_000;
+/// Below the ports that Linux gives to whoever asks for any, and those of Kubernetes' Services: none of these becomes a
+/// client's own before a server has it.
+const PORTS: Range<u16> = 20_000..30_000;
 
 fn free_port() -> anyhow::Result<SocketAddr> {
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -1,5 +1,6 @@
-//! Comparing servers fairly: turn by turn in one run, so that whatever else the machine does meets all of them, and started
-//! several times: where a process's pages happen to lie makes it a few hundredths faster or slower for as long as it runs.
+//! Comparing servers fairly: turn by turn in one run, so that whatever else the machine does meets all of them. Where a
+//! process's pages happen to lie makes it a few hundredths faster or slower for as long as it runs, so that what is close is
+//! started several times.
 
 use std::time::Duration;
 

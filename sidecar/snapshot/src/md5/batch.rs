@@ -252,7 +252,7 @@ fn words_of_four<S: Simd>(simd: S, texts: &[Text; 4], number: usize) -> [u32x4<S
     turned(rows, |left, right| simd.interleave_u32x4(left, right).into())
 }
 
-/// As many words of a text as are computed with at once.
+/// Some words of a text: which of as many that follow each other.
 #[inline(always)]
 fn words_of<const WORDS: usize>(Text(text): &Text, number: usize) -> [u32; WORDS] {
     // There are as many: the remainder tells it to the compiler, which would ask for each.

@@ -232,7 +232,8 @@ fn an_application_waits_for_all_overrides_files_but_not_for_ever() {
         volume.publish(files.iter().map(|file| (file.name.as_str(), file.bytes.as_slice())));
     };
     let without_first: Vec<&File> = written.files.iter().filter(|file| file.name != first.name).collect();
-    publish(&mut volume, &without_first);
+    let without_two: Vec<&File> = without_first.iter().copied().filter(|file| file.name != second.name).collect();
+    publish(&mut volume, &without_two);
     let patient = start(directory.path(), |options| options.patience = Duration::from_secs(600));
     let impatient = start(directory.path(), |options| options.patience = Duration::from_millis(300));
     let startup = |server: &Running| get(server.admin, "/startupz", &[]);
@@ -241,8 +242,11 @@ fn an_application_waits_for_all_overrides_files_but_not_for_ever() {
     await_condition("the end of patience", || startup(&impatient).status == 200);
     assert!(startup(&impatient).body.starts_with("not all is here yet"), "{}", startup(&impatient).body);
 
-    // More comes, if not all at once: what was here stays.
-    publish(&mut volume, &[core, first, second]);
+    // More comes, if not all at once: it is taken up, and what was here stays.
+    publish(&mut volume, &without_first);
+    patient.await_metric(&reloads("swapped"), |count| count == 2.0);
+    assert_eq!(startup(&patient).status, 503);
+    publish(&mut volume, &[core, first]);
     for server in [&patient, &impatient] {
         await_condition("nothing to wait for", || startup(server).body == "ok\n");
         for user in 0..2_000 {

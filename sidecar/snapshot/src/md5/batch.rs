@@ -252,7 +252,7 @@ fn words_of_four<S: Simd>(simd: S, texts: &[Text; 4], number: usize) -> [u32x4<S
     turned(rows, |left, right| simd.interleave_u32x4(left, right).into())
 }
 
-/// Some words of a text: which of as many that follow each other.
+/// `WORDS` words of a text, which is divided into as many each time: those with this number.
 #[inline(always)]
 fn words_of<const WORDS: usize>(Text(text): &Text, number: usize) -> [u32; WORDS] {
     // There are as many: the remainder tells it to the compiler, which would ask for each.

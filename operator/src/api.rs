@@ -1,4 +1,7 @@
-//! The FeatureEnvironment resource. Whatever the schema can check, it checks, and says what to write instead.
+//! The FeatureEnvironment resource.
+//!
+//! The schema checks everything it can, and its messages name the value to write instead. The descriptions are read with
+//! `kubectl explain`: a structural schema has no descriptions for enum values, so each field describes its own.
 
 #![allow(unreachable_pub, reason = "KubeSchema copies each struct, with its visibility, into a function")]
 
@@ -25,7 +28,7 @@ pub use self::{
     status::{FeatureEnvironmentStatus, Finding, PastRevision, Pods},
 };
 
-/// A feature environment that is published to the pods of its namespace.
+/// Desired state of a feature environment: where its document comes from, what is served, and how it reaches pods.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "remora.dev",
@@ -57,34 +60,37 @@ pub use self::{
 )]
 #[serde(rename_all = "camelCase")]
 pub struct FeatureEnvironmentSpec {
-    /// Where the environment's document comes from.
+    /// Source of the environment document. Set exactly one member: `flagsmith` or `document`.
     pub source: Source,
-    /// When the source is asked again.
+    /// How often the operator polls the source, and how long one fetch may take.
     #[serde(default)]
     pub refresh: Refresh,
-    /// What is left out of the snapshot.
+    /// Parts of the document that the operator leaves out of the snapshot. Default: none.
     #[serde(default)]
     pub prune: PruneRules,
-    /// What the sidecar answers.
+    /// How the sidecar answers where Flagsmith's API, its edge proxy and OFREP leave a choice.
     #[serde(default)]
     pub serve: Serve,
-    /// How the snapshot comes to pods.
+    /// How the snapshot reaches pods.
     #[serde(default)]
     pub delivery: Delivery,
-    /// What keeps a document that is probably a mistake from being published.
+    /// Checks that hold back a document which is probably a mistake.
     #[serde(default)]
     pub guard: Guard,
-    /// How many earlier revisions are kept, each in objects of its own that no pod mounts; `status.history` lists them.
+    /// Number of earlier revisions to keep, 0 to 20. `status.history` lists them, and `spec.pin` can go back to them. Each
+    /// revision takes as many ConfigMaps (or Secrets) as the published one; no pod mounts them. Default: 3.
     #[serde(default = "three")]
     #[schemars(range(min = 0, max = 20))]
     pub revision_history_limit: i32,
-    /// A revision to go back to and stay at: one of `status.history`, or the one that is published. The source is still read, and
-    /// the newest revision is published once this is empty again.
+    /// Revision to publish in place of the newest one: the published revision, or one of `status.history`, for example
+    /// `3f9c2a7b10de`. The operator goes on polling the source, and publishes the newest revision as soon as this field is
+    /// empty again. Default: empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[x_kube(validation = Rule::new("self.matches('^([0-9a-f]{12})?$')")
         .message("write a revision as status.revision and status.history show it: twelve hexadecimal digits"))]
     pub pin: String,
-    /// Leave everything as it is: no fetch, no write.
+    /// Stops all work on this environment: the operator fetches nothing and writes nothing but this object's status. Pods go
+    /// on with the published snapshot. Default: false.
     #[serde(default)]
     pub suspend: bool,
 }

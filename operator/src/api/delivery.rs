@@ -2,28 +2,31 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a snapshot comes to pods.
+/// How the snapshot reaches pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Delivery {
-    /// What carries the snapshot: ConfigMaps, or Secrets, which fewer people may read and which clusters can encrypt. When this is
-    /// changed, pods go on with the former kind until they are restarted; its objects are kept up to date until then, and
-    /// earlier revisions in `status.history` are dropped.
+    /// Kind of the objects that hold the snapshot. `ConfigMap` (default): anybody who may read ConfigMaps of the namespace can
+    /// read flag values. `Secret`: Secrets of type `remora.dev/snapshot`, which fewer people may read and which clusters can
+    /// encrypt at rest. After a change, running pods use the previous kind until they restart; the operator updates both kinds
+    /// until then, and removes the earlier revisions from `status.history`.
     #[serde(rename = "as", default)]
     pub carrier: Carrier,
-    /// How many objects with identity overrides the volumes of new pods are prepared for, at the least; one holds some 50,000
-    /// identities, or a megabyte of values. Twice as many as are published are prepared for in any case. What running pods
-    /// are prepared for stays as it is until they are restarted.
+    /// Minimum number of overrides objects that the volume of a new pod has room for, 1 to 64. One object holds about 50,000
+    /// identities with overrides, or 1 MB of their values. A new pod has room for twice the number of published objects in any
+    /// case. The volume of a running pod does not change: a pod needs a restart when more objects are published than its
+    /// volume has room for. Default: 8.
     #[serde(default = "few")]
     #[schemars(range(min = 1, max = 64))]
     pub overrides_slots: i32,
-    /// After a publication, patch an annotation of the pods that serve the environment: their kubelets then bring the new
-    /// snapshot at once, not within 60 to 90 seconds.
+    /// Pod notification: after each publication the operator patches the annotation `remora.dev/revision` of the pods that
+    /// serve the environment, so that kubelet updates their volumes within a second. `false`: kubelet updates them within 60
+    /// to 90 seconds. Default: true.
     #[serde(default = "yes")]
     pub nudge: bool,
 }
 
-/// The kind of the objects that carry a snapshot.
+/// Kind of the objects that hold a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Carrier {
     /// ConfigMaps.
@@ -33,17 +36,17 @@ pub enum Carrier {
     Secret,
 }
 
-/// How what is published is delivered.
+/// How the published snapshot is delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Delivered {
-    /// The kind of the objects that carry it, and that new pods mount.
+    /// Kind of the objects that hold the published snapshot, and that new pods mount.
     #[serde(rename = "as", default)]
     pub carrier: Carrier,
-    /// How many of them have identity overrides.
+    /// Number of published overrides objects. Zero if all identity overrides fit into the core object.
     #[serde(default)]
     pub overrides_files: i32,
-    /// The kind that was before, and that is kept up to date while pods mount it: `status.pods.problem` names such pods.
+    /// Previous kind. The operator keeps its objects up to date while pods mount them; `status.pods.problem` names such pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub formerly: Option<Carrier>,
 }
@@ -57,7 +60,7 @@ impl Carrier {
         }
     }
 
-    /// Its name as a kind.
+    /// The `kind` of the objects in the Kubernetes API.
     pub fn kind(self) -> &'static str {
         match self {
             Self::ConfigMap => "ConfigMap",
@@ -87,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_says_what_the_format_does() {
+    fn overrides_slots_schema_matches_bounds_of_format() {
         assert_eq!(usize::try_from(few()), Ok(files::FEW_OVERRIDES_SLOTS));
         let schema = serde_json::to_value(schemars::schema_for!(Delivery)).unwrap();
         assert_eq!(schema["properties"]["overridesSlots"]["maximum"], files::OVERRIDES_SLOTS);

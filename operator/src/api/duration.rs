@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct Period(Duration);
 
-/// A string that is no [`Period`].
+/// Error: a string is not a [`Period`].
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} is not a duration: write hours, minutes and seconds in this order, as in 30s, 5m or 1h30m")]
 pub struct InvalidPeriod(String);
@@ -19,7 +19,7 @@ impl Period {
         Self(Duration::from_secs(seconds))
     }
 
-    /// The period as the standard library has it.
+    /// The period as a `std::time::Duration`.
     pub const fn get(self) -> Duration {
         self.0
     }
@@ -33,7 +33,7 @@ impl FromStr for Period {
     }
 }
 
-/// Digits and a unit, each unit at most once, the larger first.
+/// Parses digits and a unit, each unit at most once, larger units first.
 fn parse(text: &str) -> Option<Period> {
     if text.is_empty() {
         return None;
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_people_write() {
+    fn period_with_ordered_units_is_parsed_and_printed_in_shortest_form() {
         for (text, seconds) in [("30s", 30), ("5m", 300), ("1h30m", 5400), ("1h1s", 3601), ("0s", 0)] {
             let period: Period = text.parse().unwrap();
             assert_eq!(period, Period::seconds(seconds), "{text}");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_rest() {
+    fn period_without_unit_or_order_is_refused() {
         for text in ["", "30", "s", "1s1m", "1m1m", "-1s", "1.5s", "10ms", "1d", "99999999999999999999h"] {
             assert!(text.parse::<Period>().is_err(), "{text}");
         }

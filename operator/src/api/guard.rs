@@ -1,18 +1,22 @@
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-/// What keeps a document that is probably a mistake from being published. A document that is held back leaves the last good
-/// one published and `Ready` true; the condition `Published` says why, and how to confirm it: by the annotation
-/// `remora.dev/confirm` with the revision in `status.heldRevision`.
+/// Checks that hold back a document which is probably a mistake.
 ///
-/// Held back, too, whatever is set here: a document of another environment than the one that is published, and from a server one
-/// that is older. Nothing is compared after `spec.source` was edited.
+/// While a document is held back, the last good snapshot stays published and `Ready` stays true. The condition `Published`
+/// names the reason. To publish the document all the same, set the annotation `remora.dev/confirm` to the revision in
+/// `status.heldRevision`.
+///
+/// Two checks cannot be switched off: a document of another environment than the published one is held back, and so is a
+/// document of a Flagsmith server that is older than the published one. No check compares documents across an edit of
+/// `spec.source`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Guard {
-    /// A document is held back if it lost more than this share of its features, of its segments, or of its identities with
-    /// overrides; fewer than 5 features or segments and fewer than 100 identities do not count. One that has no
-    /// features left is always held back. 100 lets every loss pass.
+    /// Largest loss that is published without confirmation, in percent, 0 to 100. A document is held back if it has lost a
+    /// larger share of its features, of its segments, or of its identities with overrides. Losses of fewer than 5 features or
+    /// segments, or of fewer than 100 identities, do not count. A document that lost all of its features is held back, too. 100 switches
+    /// the check off. Default: 50.
     #[serde(default = "half")]
     #[schemars(range(min = 0, max = 100))]
     pub max_shrink_percent: i32,

@@ -2,47 +2,49 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is left out of the snapshot.
+/// Parts of the document that the operator leaves out of the snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PruneRules {
-    /// Which features to keep, by name; all by default.
+    /// Features to keep, selected by name. Default: all.
     #[serde(default)]
     pub features: FeatureRules,
-    /// Whether features for server-side keys only are kept. They are never shown to client-side keys.
+    /// Features that Flagsmith marks as server-side only. `Keep` (default): the sidecar serves them to requests with the
+    /// server-side key, never to others. `Drop`: they are not part of the snapshot.
     #[serde(default)]
     pub server_only_features: Keep,
-    /// Whether overrides for single identities are kept.
+    /// Overrides for single identities. `Keep` (default): the sidecar applies them. `Drop`: they are not part of the snapshot,
+    /// and every identity gets what the environment and its segments give.
     #[serde(default)]
     pub identity_overrides: Keep,
 }
 
-/// Globs on names of features: `*` is any run of characters, `?` is one.
+/// Globs on feature names: `*` matches any run of characters, `?` matches one character.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FeatureRules {
-    /// Keep only what matches one of these. Empty: keep all.
+    /// Globs of the features to keep, for example `checkout_*`. Default: empty, which keeps all features.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(min = 1, max = 256)))]
     pub include: Vec<String>,
-    /// Of what `include` keeps, drop what matches one of these.
+    /// Globs of features to drop from those that `include` keeps, for example `legacy_*`. Default: empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(min = 1, max = 256)))]
     pub exclude: Vec<String>,
 }
 
-/// To keep or to drop.
+/// Whether to keep a kind of content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Keep {
-    /// It stays in the snapshot.
+    /// The content is part of the snapshot.
     #[default]
     Keep,
-    /// It is left out.
+    /// The content is not part of the snapshot.
     Drop,
 }
 
 impl Keep {
-    /// Whether this says drop.
+    /// True for `Drop`.
     pub fn is_drop(self) -> bool {
         self == Self::Drop
     }

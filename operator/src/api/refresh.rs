@@ -3,16 +3,18 @@ use serde::{Deserialize, Serialize};
 
 use super::Period;
 
-/// When the source is asked again.
+/// How often the operator polls the source, and how long one fetch may take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Refresh {
-    /// The time between two fetches; it is jittered by a tenth.
+    /// Time from the start of one poll to the next, 1s to 24h, for example `30s` or `1h30m`. The operator adds a jitter of up
+    /// to a tenth, and waits longer while the source fails. Default: 30s.
     #[serde(default = "default_interval")]
     #[x_kube(validation = Rule::new("duration(self) >= duration('1s') && duration(self) <= duration('24h')")
         .message("interval must be between 1s and 24h, as in 30s"))]
     pub interval: Period,
-    /// The time that one fetch may take, with all its pages.
+    /// Longest time of one fetch, from the connection to the last byte of its last page, 1s to 10m. A fetch that takes longer
+    /// fails and is retried. Default: 1m.
     #[serde(default = "default_timeout")]
     #[x_kube(validation = Rule::new("duration(self) >= duration('1s') && duration(self) <= duration('10m')")
         .message("timeout must be between 1s and 10m, as in 60s or 1m"))]

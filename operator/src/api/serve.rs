@@ -2,77 +2,82 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the sidecar answers.
+/// How the sidecar answers where Flagsmith's API, its edge proxy and OFREP leave a choice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Serve {
-    /// Also answer `GET /api/v1/environment-document/`, which SDKs in local evaluation fetch, to requests with the
-    /// server-side key. The snapshot then has the document itself in it, less what is pruned: rules of segments, and
-    /// the identifiers of identity overrides, which otherwise are not stored.
+    /// Serves `GET /api/v1/environment-document/` to requests with the server-side key; SDKs in local evaluation mode fetch it.
+    /// The snapshot then contains the pruned document itself, with the rules of segments and the identifiers of identity
+    /// overrides, neither of which it contains otherwise. Needs `spec.source.flagsmith`. Default: false.
     #[serde(default)]
     pub environment_document: bool,
-    /// What the answer to `GET /api/v1/flags/`, which knows no identity, applies.
+    /// Segment overrides that `GET /api/v1/flags/` applies; the request has no identity. `Plain` (default): none, as
+    /// Flagsmith's API. `IdentityFree`: those of segments whose conditions read no identity and no trait. `AllSegments`: those
+    /// of all segments that match without an identity, as Flagsmith's edge proxy.
     #[serde(default)]
     pub environment_flags: AppliedTo,
-    /// How flags are told to OpenFeature. A flag without a value always answers whether it is enabled.
+    /// How OFREP returns flags. A flag without a value always returns whether it is enabled.
     #[serde(default)]
     pub ofrep: Ofrep,
 }
 
-/// How flags are told to OpenFeature, where there is a choice.
+/// How OFREP returns flags where OpenFeature leaves a choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ofrep {
-    /// What a flag answers whose value is a boolean.
+    /// How OFREP returns a flag whose value is a boolean. `Value` (default): the value. `Enabled`: whether the flag is enabled,
+    /// as Flagsmith's own provider without `use_boolean_config_value`.
     #[serde(default)]
     pub boolean_flags: BooleanFlags,
-    /// What a disabled flag answers that has a value. Its reason is `DISABLED` in either case.
+    /// How OFREP returns a disabled flag that has a value; the reason is `DISABLED` in either case. `CodeDefault` (default): no
+    /// value, so that the application uses its own default. `Value`: the value, as Flagsmith's own provider with
+    /// `return_value_for_disabled_flags`.
     #[serde(default)]
     pub disabled_flags: DisabledFlags,
-    /// What a flag answers whose value is a text that is a JSON object, such as `{"perMinute": 120}`. Other texts,
-    /// lists among them, are texts in either case.
+    /// How OFREP returns a flag whose value is a string holding a JSON object, such as `{"perMinute": 120}`. `Text` (default):
+    /// the string. `Object`: the parsed object. Strings holding anything else, lists included, stay strings.
     #[serde(default)]
     pub object_flags: ObjectFlags,
 }
 
-/// What a flag answers whose value is a boolean.
+/// How OFREP returns a flag whose value is a boolean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum BooleanFlags {
-    /// Its value.
+    /// The value.
     #[default]
     Value,
-    /// Whether it is enabled, as Flagsmith's own provider answers unless it is told `use_boolean_config_value`.
+    /// Whether the flag is enabled, as Flagsmith's own provider without `use_boolean_config_value`.
     Enabled,
 }
 
-/// What a disabled flag answers that has a value.
+/// How OFREP returns a disabled flag that has a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DisabledFlags {
-    /// No value: the application's own default counts.
+    /// No value: the application uses its own default.
     #[default]
     CodeDefault,
-    /// Its value all the same, as Flagsmith's own provider answers when it is told `return_value_for_disabled_flags`.
+    /// The value, as Flagsmith's own provider with `return_value_for_disabled_flags`.
     Value,
 }
 
-/// What a flag answers whose value is a text that is a JSON object.
+/// How OFREP returns a flag whose value is a string holding a JSON object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ObjectFlags {
-    /// The text: to applications that ask for a string.
+    /// The string, for applications that ask for a string.
     #[default]
     Text,
-    /// The object: to applications that ask for an object, as Flagsmith's own provider answers those.
+    /// The parsed object, for applications that ask for an object, as Flagsmith's own provider.
     Object,
 }
 
-/// What applies to a request without an identity.
+/// Segment overrides that apply to a request without an identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AppliedTo {
-    /// No segments, as Flagsmith's API answers.
+    /// None, as Flagsmith's API.
     #[default]
     Plain,
-    /// Segments whose conditions all read the environment or flags, none an identity.
+    /// Those of segments whose conditions read the environment or flags, and no identity or trait.
     IdentityFree,
-    /// All segments, evaluated without an identity, as Flagsmith's edge proxy answers.
+    /// Those of all segments that match without an identity, as Flagsmith's edge proxy.
     AllSegments,
 }

@@ -1,16 +1,16 @@
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where the environment's document comes from: exactly one of the members.
+/// Source of the environment document. Exactly one member is set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.flagsmith) != has(self.document)")
     .message("set exactly one of source.flagsmith and source.document"))]
 pub struct Source {
-    /// A Flagsmith server, polled.
+    /// Flagsmith server that the operator polls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flagsmith: Option<Flagsmith>,
-    /// A document that is in the cluster already.
+    /// Document in a ConfigMap or Secret of the same namespace; no server is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<Document>,
 }
@@ -19,7 +19,8 @@ pub struct Source {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Flagsmith {
-    /// The base URL of the SDK API. Its origin (scheme, host and port) must be one that the operator's administrator allowed.
+    /// Base URL of the server's SDK API. The administrator of the operator must have allowed its origin (scheme, host and port)
+    /// in the chart value `allowedOrigins`. Default: https://edge.api.flagsmith.com/api/v1/.
     #[serde(default = "default_api_url")]
     #[schemars(length(max = 2000))]
     #[x_kube(validation = Rule::new("isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != ''")
@@ -27,22 +28,25 @@ pub struct Flagsmith {
     #[x_kube(validation = Rule::new("!self.contains('?') && !self.contains('#') && !self.contains('@')")
         .message("write the URL without user, query and fragment; the key belongs into a Secret (environmentKeySecretRef)"))]
     pub api_url: String,
-    /// The Secret with the server-side environment key (`ser.…`). It needs the label `remora.dev/environment-key: "true"`.
+    /// Secret that holds the server-side environment key (`ser.…`). The Secret must carry the label
+    /// `remora.dev/environment-key: "true"`, by which its owner lets the operator read it.
     pub environment_key_secret_ref: SecretKeyRef,
-    /// A ConfigMap with certificates (PEM) of authorities to trust besides the public ones.
+    /// ConfigMap that holds certificates (PEM) of certificate authorities to trust in addition to the public ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_bundle_ref: Option<CaBundleRef>,
-    /// Also follow the server's stream of changes, and fetch at once when it tells of one. Polling goes on beside it: it finds
-    /// what streams do not tell, as changes of identity overrides. Needs realtime updates to be on in Flagsmith.
+    /// Follows the server's stream of changes: the operator fetches the document as soon as the stream reports a change. It
+    /// goes on polling, because streams do not report every change, for example those of identity overrides. Needs realtime
+    /// updates in Flagsmith. Default: not set, the operator only polls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub realtime: Option<Realtime>,
 }
 
-/// A server's stream of changes.
+/// Stream of changes of a Flagsmith server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Realtime {
-    /// The base URL of the streams: what comes before `sse/environments/…`. Its origin must be an allowed one, too.
+    /// Base URL of the streams, without `sse/environments/…`. Its origin must be in the chart value `allowedOrigins`, too.
+    /// Default: https://realtime.flagsmith.com/.
     #[serde(default = "default_realtime_url")]
     #[schemars(length(max = 2000))]
     #[x_kube(validation = Rule::new("isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != ''")
@@ -66,34 +70,35 @@ fn default_api_url() -> String {
 #[x_kube(validation = Rule::new("has(self.configMapKeyRef) != has(self.secretKeyRef)")
     .message("set exactly one of document.configMapKeyRef and document.secretKeyRef"))]
 pub struct Document {
-    /// A key of a ConfigMap, in `data` or `binaryData`.
+    /// Key of a ConfigMap, in its `data` or `binaryData`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map_key_ref: Option<ObjectKeyRef>,
-    /// A key of a Secret that carries the label `remora.dev/environment-key: "true"`.
+    /// Key of a Secret. The Secret must carry the label `remora.dev/environment-key: "true"`, by which its owner lets the
+    /// operator read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_key_ref: Option<ObjectKeyRef>,
 }
 
-/// A key of an object in the same namespace.
+/// Key of an object in the same namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectKeyRef {
-    /// The object's name.
+    /// Name of the object.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The key in it.
+    /// Key whose value is the document, for example `environment.json`.
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
 }
 
-/// A key of a Secret in the same namespace.
+/// Key of a Secret in the same namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretKeyRef {
-    /// The Secret's name.
+    /// Name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The key in it.
+    /// Key whose value is the environment key. Default: environment-key.
     #[serde(default = "default_secret_key")]
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
@@ -103,14 +108,14 @@ fn default_secret_key() -> String {
     "environment-key".to_owned()
 }
 
-/// A key of a ConfigMap in the same namespace that holds certificates.
+/// Key of a ConfigMap in the same namespace that holds certificates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CaBundleRef {
-    /// The ConfigMap's name.
+    /// Name of the ConfigMap.
     #[schemars(length(min = 1, max = 253))]
     pub config_map_name: String,
-    /// The key in it.
+    /// Key whose value is the certificates. Default: ca.crt.
     #[serde(default = "default_ca_key")]
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
@@ -120,7 +125,7 @@ fn default_ca_key() -> String {
     "ca.crt".to_owned()
 }
 
-/// The one member that a valid [`Source`] has.
+/// The member of a valid [`Source`] that is set.
 #[derive(Clone, Copy, Debug)]
 pub enum PlannedSource<'a> {
     /// Poll a server.
@@ -132,7 +137,7 @@ pub enum PlannedSource<'a> {
 }
 
 impl Source {
-    /// The member that is set; none when the schema was bypassed and it is not exactly one.
+    /// The member that is set. `None` if not exactly one is, which the schema does not let pass.
     pub fn planned(&self) -> Option<PlannedSource<'_>> {
         match (&self.flagsmith, &self.document) {
             (Some(flagsmith), None) => Some(PlannedSource::Flagsmith(flagsmith)),
@@ -145,7 +150,7 @@ impl Source {
         }
     }
 
-    /// The ConfigMaps that this source reads.
+    /// Names of the ConfigMaps that this source reads.
     pub fn config_maps(&self) -> impl Iterator<Item = &str> {
         let document = match self.planned() {
             Some(PlannedSource::ConfigMap(config_map)) => Some(config_map.name.as_str()),

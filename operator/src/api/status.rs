@@ -4,103 +4,106 @@ use serde::{Deserialize, Serialize};
 
 use super::delivery::Delivered;
 
-/// What is published, and how it went. Nothing in it changes while nothing happens.
+/// Observed state of the environment. The operator writes it only when something changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FeatureEnvironmentStatus {
-    /// The generation of the spec that this status is about.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Accepted, Fetched, Published, Ready and Stale.
+    /// Conditions. `Accepted`: the operator can act on the spec. `Fetched`: the last fetch succeeded. `Published`: the newest
+    /// document is published. `Ready`: pods can be served, from the last good snapshot if need be. `Stale`: the source could
+    /// not be reached for too long. Each has a reason, and a message that says what to do.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-    /// The revision that is published.
+    /// Revision that is published: twelve hexadecimal digits that name its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// The revision that is held back; the condition Published says why. `kubectl annotate fenv NAME --overwrite
-    /// remora.dev/confirm=REVISION` lets it, and no other, be published.
+    /// Revision that is held back; the condition `Published` says why. `kubectl annotate fenv NAME --overwrite
+    /// remora.dev/confirm=REVISION` publishes this revision, and no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_revision: Option<String>,
-    /// Earlier revisions that `spec.pin` can go back to, the latest first.
+    /// Earlier revisions that `spec.pin` can go back to, latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<PastRevision>,
-    /// How many features it has.
+    /// Number of features in the published snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub features: Option<i64>,
-    /// How many segments it has.
+    /// Number of segments in the published snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segments: Option<i64>,
-    /// How many identities have overrides in it.
+    /// Number of identities with overrides in the published snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overrides: Option<i64>,
-    /// The bytes of it, in all objects.
+    /// Size of the published snapshot in bytes, over all objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<i64>,
-    /// How it is delivered.
+    /// How the published snapshot is delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivered>,
-    /// The objects that carry it.
+    /// Names of the objects that hold the published snapshot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<String>,
-    /// When the document that it was made of was changed, as the source says.
+    /// Time of the last change of the published document, as the source reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_updated_at: Option<String>,
-    /// How it stands with the source's stream of changes, where `spec.source.flagsmith.realtime` asks for one: connecting,
-    /// connected, or why the source is only polled.
+    /// State of the source's stream of changes: connecting, connected, or why the operator only polls. Absent without
+    /// `spec.source.flagsmith.realtime`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub realtime: Option<String>,
-    /// The pods that serve the environment, as they were when their sidecars were asked last: soon after each publication,
-    /// and now and then.
+    /// Pods that serve the environment, as observed when the operator asked their sidecars last: soon after each publication,
+    /// and every few minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<Pods>,
-    /// What the document's owners may want to repair: the first few of it.
+    /// Findings: parts of the document that work less well than their authors may expect. The first few are listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
-    /// How many findings there are, also those that are not listed.
+    /// Number of findings, including those that are not listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding_count: Option<i64>,
 }
 
-/// Who serves what is published.
+/// Counts of pods by what they serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pods {
-    /// The revision that the other numbers are about.
+    /// Revision that the counts are about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// Injected pods.
+    /// Number of injected pods.
     pub total: i64,
-    /// How many of them were asked, if not all.
+    /// Number of pods that the operator asked, if it did not ask all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<i64>,
-    /// Pods that serve the revision.
+    /// Number of pods that serve the revision.
     pub current: i64,
-    /// Pods that serve another one. They were nudged again, but for those that mount objects in the format of another version.
+    /// Number of pods that serve another revision. The operator has notified them again, except pods that mount objects of
+    /// another format version.
     pub behind: i64,
-    /// Pods whose sidecar runs and did not answer.
+    /// Number of pods whose sidecar runs and did not answer the operator.
     pub silent: i64,
-    /// What is wrong with those that did not follow in time, and what to do.
+    /// Why some pods do not serve the revision in time, and what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// A revision that was published and is kept.
+/// An earlier revision that is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PastRevision {
-    /// The revision.
+    /// The revision: twelve hexadecimal digits.
     pub revision: String,
-    /// Since when it was published.
+    /// Time at which the revision was published.
     pub published_at: Time,
 }
 
-/// Something in the document that works less well than its author may think.
+/// A part of the document that works less well than its author may expect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// What it is about.
+    /// The segment, feature or identity that the finding is about.
     pub subject: String,
-    /// What is wrong, and what to do.
+    /// What is wrong and what to do.
     pub message: String,
 }

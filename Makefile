@@ -3,7 +3,7 @@
 .NOTPARALLEL:
 .PHONY: help demo test check unit e2e bench record images cluster-up cluster-down
 
-PART := e2e/cluster/part.sh
+STEP := e2e/cluster/part.sh
 # For example CARGO_FLAGS=--locked.
 export CARGO_FLAGS ?=
 
@@ -16,7 +16,7 @@ help: ## Say what one can do here
 	@echo "have to be on PATH. Nothing is then started here, and there nothing outside own namespaces is touched."
 
 demo: ## Watch Remora work, from nothing to a flag that is flipped; the cluster stays up
-	@$(PART) demo e2e/cluster/with.sh e2e/demo.sh
+	@$(STEP) demo e2e/cluster/with.sh e2e/demo.sh
 
 .PHONY: taste
 taste: ## Flags on localhost without a cluster: compile a sample, serve it, and say what to try
@@ -26,42 +26,42 @@ test: ## Prove everything: format, lints, tests, and the whole path on a cluster
 	@$(MAKE) --no-print-directory check unit e2e
 
 check: ## Check format and lints
-	@$(PART) "packages" e2e/cluster/packages.sh
-	@$(PART) "format" cargo fmt --all --check
-	@$(PART) "lints" cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
+	@$(STEP) "packages" e2e/cluster/packages.sh
+	@$(STEP) "format" cargo fmt --all --check
+	@$(STEP) "lints" cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
 
 unit: ## Run the tests that need no cluster
-	@$(PART) "tests without a cluster" cargo test $(CARGO_FLAGS) --workspace --exclude remora-e2e
+	@$(STEP) "tests without a cluster" cargo test $(CARGO_FLAGS) --workspace --exclude remora-e2e
 
 e2e: ## Run the tests that need a cluster
-	@$(PART) "tests on a cluster" e2e/cluster/with.sh --restore e2e/cluster/previous.sh cargo test $(CARGO_FLAGS) -p remora-e2e --no-fail-fast -- --test-threads 6
+	@$(STEP) "tests on a cluster" e2e/cluster/with.sh --restore e2e/cluster/previous.sh cargo test $(CARGO_FLAGS) -p remora-e2e --no-fail-fast -- --test-threads 6
 
-bench: ## Measure what Remora costs, beside bare hyper and Flagsmith's engine, and print the table
-	@$(PART) "what it costs" sidecar/benches/run.sh
+bench: ## Measure Remora beside bare hyper and Flagsmith's engine, and print the table (PART=population: only that)
+	@$(STEP) "bench" sidecar/benches/run.sh $(PART)
 
 record: ## Write anew how many instructions each path takes, which the tests compare with
 	@e2e/cluster/packages.sh
-	@$(PART) "instructions" env REMORA_RECORD=yes cargo test $(CARGO_FLAGS) -p remora-bench --test instructions
+	@$(STEP) "instructions" env REMORA_RECORD=yes cargo test $(CARGO_FLAGS) -p remora-bench --test instructions
 
 .PHONY: profile
 profile: ## Record anew how the sidecar runs, which it is built by for shipping: minutes, and any machine will do
-	@$(PART) "the sidecar's profile" sidecar/profile/record.sh
+	@$(STEP) "the sidecar's profile" sidecar/profile/record.sh
 
 .PHONY: fuzz-engine
 fuzz-engine: ## Compare answers with those of Flagsmith's own engine for SECONDS seconds, 600 if not said
-	@$(PART) "Flagsmith's engine and ours" env REMORA_DIFFERENTIAL_SECONDS=$(or $(SECONDS),600) \
+	@$(STEP) "Flagsmith's engine and ours" env REMORA_DIFFERENTIAL_SECONDS=$(or $(SECONDS),600) \
 	  cargo test $(CARGO_FLAGS) --release -p remora-operator --test differential -- --nocapture random
 
 .PHONY: rotation
 rotation: ## Rotate the webhook's certificates under 10,000 pods that ask for their sidecar, and tell how long answers took
-	@$(PART) "certificates under load" env REMORA_E2E_CREATIONS=10000 e2e/cluster/with.sh --restore \
+	@$(STEP) "certificates under load" env REMORA_E2E_CREATIONS=10000 e2e/cluster/with.sh --restore \
 	  cargo test $(CARGO_FLAGS) -p remora-e2e --test exclusive -- --nocapture certificates
 
 images: ## Build the programs and load their images into the local cluster
-	@$(PART) images e2e/cluster/images.sh
+	@$(STEP) images e2e/cluster/images.sh
 
 cluster-up: ## Bring up the local cluster; it says how to use it
-	@$(PART) "local cluster" e2e/cluster/up.sh
+	@$(STEP) "local cluster" e2e/cluster/up.sh
 
 cluster-down: ## End the local cluster and remove its state; what was built for it stays in ~/.cache/remora
 	@e2e/cluster/down.sh --purge

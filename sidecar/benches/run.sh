@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Builds what is measured as it is shipped, and prints what it costs.
+# run.sh [table|population|documents]
+# Builds the programs as they are shipped, measures them (default: everything), and prints a table.
 set -euo pipefail
+case ${1:-table} in table | population | documents) ;; *) echo "usage: run.sh [table|population|documents]" >&2; exit 2 ;; esac
 cd "$(dirname "$0")/../.."
 . e2e/cluster/say.sh
 . e2e/cluster/quick.sh
@@ -26,4 +28,4 @@ slowly "remora-bench" "$log" cargo build ${CARGO_FLAGS-} --target "$target" "${q
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
-"$built/local/remora-bench" table "$built/ship" "$place"
+"$built/local/remora-bench" "${1:-table}" "$built/ship" "$place"

@@ -17,7 +17,7 @@ pub struct Condition {
     pub value: String,
 }
 
-fn condition(operator: &'static str, property: &str, value: impl Into<String>) -> Condition {
+pub(crate) fn condition(operator: &'static str, property: &str, value: impl Into<String>) -> Condition {
     Condition { operator, property: property.to_owned(), value: value.into() }
 }
 

@@ -3,31 +3,16 @@
 use std::fmt::Write as _;
 
 use crate::conditions::{self, Condition};
+use crate::population;
 use crate::profile::{CLIENT_KEY, Profile};
+use crate::random::Random;
 
 /// Writes a profile's document.
 #[must_use]
 pub fn write(profile: &Profile) -> String {
-    let mut pen = Pen { text: String::new(), random: Random(0x5eed), row: 0 };
+    let mut pen = Pen { text: String::new(), random: Random::new(0x5eed), row: 0 };
     pen.environment(profile);
     pen.text
-}
-
-/// The numbers that are not random (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
 }
 
 struct Pen {
@@ -55,7 +40,7 @@ impl Pen {
     }
 
     fn uuid(&mut self) -> String {
-        let (high, low) = (self.random.next(), self.random.next());
+        let (high, low) = (self.random.bits(), self.random.bits());
         format!(
             "{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}",
             high >> 32,
@@ -105,7 +90,11 @@ impl Pen {
             r#"{{"id":{},"name":"segment_{segment:02}","rules":[{{"type":"ALL","rules":[{{"type":"ALL","rules":[],"conditions":"#,
             segment + 4
         ));
-        let conditions = conditions::of_segment(segment, profile.conditions, profile.matches(segment));
+        let conditions = if profile.population {
+            population::conditions(segment, profile.conditions)
+        } else {
+            conditions::of_segment(segment, profile.conditions, profile.matches(segment))
+        };
         self.list(conditions, |pen, Condition { operator, property, value }| {
             let value = value.replace('\\', "\\\\");
             pen.put(format_args!(r#"{{"operator":"{operator}","value":"{value}","property_":"{property}"}}"#));

@@ -12,9 +12,11 @@ pub mod document;
 pub mod host;
 pub mod load;
 pub mod operators;
+pub mod population;
 #[cfg(feature = "compile")]
 pub mod prepared;
 pub mod profile;
+pub mod random;
 pub mod request;
 pub mod server;
 pub mod snapshots;

@@ -12,6 +12,7 @@ use remora_operator::{directory, document};
 use remora_snapshot::{Role, Snapshot, Subject, files};
 
 use crate::load::{Exchange, ask};
+use crate::population;
 use crate::profile::{ENVIRONMENT, Profile};
 use crate::request::{Asking, to};
 use crate::server::Server;
@@ -105,6 +106,25 @@ impl Prepared {
     /// If the server answers with anything but what the evaluation gives.
     pub fn identities(&self, server: &Server, count: usize) -> anyhow::Result<Vec<Exchange>> {
         self.identities_by(Asking::Python, server, count)
+    }
+
+    /// `identities/` for every member of the profile's population.
+    ///
+    /// # Errors
+    /// If the server answers with anything but what the evaluation gives.
+    pub fn population(&self, server: &Server) -> anyhow::Result<Vec<Exchange>> {
+        population::people(&self.profile)
+            .iter()
+            .map(|person| {
+                let mut flags = b",\"flags\":".to_vec();
+                let mut subject = Subject::default();
+                person.give(&self.snapshot, &mut subject);
+                self.snapshot.write_flags(&mut subject, Role::Client, &mut flags);
+                flags.push(b'}');
+                let request = to("POST", "/api/v1/identities/", "", &person.identity_body());
+                checked(server, request, 200, |body| body.ends_with(&flags))
+            })
+            .collect()
     }
 
     /// The same, asked for in this way.

@@ -29,6 +29,8 @@ pub struct Profile {
     pub flags_each: usize,
     /// All of them have the same one.
     pub list: bool,
+    /// The segments are made for a [population](crate::population), and not for one person.
+    pub population: bool,
 }
 
 const OFFICIAL: Profile = Profile {
@@ -43,6 +45,7 @@ const OFFICIAL: Profile = Profile {
     identities: 0,
     flags_each: 1,
     list: false,
+    population: false,
 };
 
 /// Flagsmith's published benchmark, with identity overrides.
@@ -73,7 +76,17 @@ pub const MEDIUM: Profile = Profile {
     identities: 8_700,
     flags_each: 3,
     list: false,
+    population: false,
 };
+
+/// The official profile for a population.
+pub const POPULATED: Profile = Profile { name: "official-population", population: true, ..OFFICIAL };
+
+/// The official profile for a population, with identity overrides.
+pub const POPULATED_OVERRIDES: Profile = Profile { name: "official-population+8700", identities: 8_700, ..POPULATED };
+
+/// A company's environment for a population.
+pub const POPULATED_MEDIUM: Profile = Profile { name: "medium-population", population: true, ..MEDIUM };
 
 /// What all of them are called.
 pub const ENVIRONMENT: &str = "bench";

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use anyhow::Context;
-use remora_snapshot::{Snapshot, Subject, TraitValue, files};
+use remora_snapshot::{Snapshot, Subject, files};
 
+use crate::population::value;
 use crate::profile::ENVIRONMENT;
 use crate::request::TRAITS;
 
@@ -28,12 +29,6 @@ pub fn read(directory: &Path) -> anyhow::Result<Snapshot<Vec<u8>>> {
 /// Gives a subject the traits that every request has.
 pub fn give_traits<B: AsRef<[u8]>>(snapshot: &Snapshot<B>, subject: &mut Subject) {
     for (key, token) in TRAITS {
-        let value = match token.trim_matches('"') {
-            "true" => TraitValue::Bool(true),
-            text if text.len() < token.len() => TraitValue::String(text),
-            digits if digits.contains('.') => TraitValue::Float(digits.parse().unwrap_or_default()),
-            digits => TraitValue::Integer(digits),
-        };
-        snapshot.set_trait(subject, key, value);
+        snapshot.set_trait(subject, key, value(token));
     }
 }

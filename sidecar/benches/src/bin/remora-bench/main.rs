@@ -10,6 +10,7 @@ mod swap;
 mod tail;
 mod train;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -41,7 +42,7 @@ fn main() -> anyhow::Result<()> {
     match arguments.as_slice() {
         ["train", sidecar, place] => train::ask(Path::new(sidecar), Path::new(place)),
         ["compile", document] => compile::once(Path::new(document)),
-        [what @ ("table" | "documents"), programs, place] => {
+        [part @ ("table" | "population" | "documents"), programs, place] => {
             let programs = Path::new(programs);
             let programs = Programs {
                 sidecar: programs.join("remora-sidecar"),
@@ -49,21 +50,23 @@ fn main() -> anyhow::Result<()> {
                 peer: programs.join("peer"),
                 serialize: programs.join("serialize"),
             };
-            table(&programs, *what == "documents", Path::new(place))
+            let place = Path::new(place);
+            leave_the_servers_core()?;
+            let mut table = Table::new(std::io::stdout())?;
+            match *part {
+                "population" => ratios::population(&mut table, &programs, place),
+                "documents" => documents::measure(&mut table, &programs, place),
+                _ => measure_all(&mut table, &programs, place),
+            }
         }
         _ => bail!(
-            "usage: remora-bench table PROGRAMS PLACE (or documents, for a part of it), remora-bench train SIDECAR PLACE, \
+            "usage: remora-bench table|population|documents PROGRAMS PLACE, remora-bench train SIDECAR PLACE, \
              or remora-bench compile DOCUMENT"
         ),
     }
 }
 
-fn table(programs: &Programs, only_documents: bool, place: &Path) -> anyhow::Result<()> {
-    leave_the_servers_core()?;
-    let mut table = Table::new(std::io::stdout())?;
-    if only_documents {
-        return documents::measure(&mut table, programs, place);
-    }
+fn measure_all<W: Write>(table: &mut Table<W>, programs: &Programs, place: &Path) -> anyhow::Result<()> {
     let profiles = Profiles {
         plain: Prepared::new(PLAIN, place)?,
         official: [
@@ -80,11 +83,12 @@ fn table(programs: &Programs, only_documents: bool, place: &Path) -> anyhow::Res
         wide: Prepared::new(WIDE, place)?,
         medium: Prepared::new(MEDIUM, place)?,
     };
-    ratios::identities(&mut table, programs, &profiles)?;
-    ratios::size(&mut table, programs, &profiles)?;
-    ratios::others(&mut table, programs, &profiles)?;
-    memory::measure(&mut table, programs, &profiles)?;
-    start::measure(&mut table, programs, &profiles.medium)?;
+    ratios::population(table, programs, place)?;
+    ratios::identities(table, programs, &profiles)?;
+    ratios::size(table, programs, &profiles)?;
+    ratios::others(table, programs, &profiles)?;
+    memory::measure(table, programs, &profiles)?;
+    start::measure(table, programs, &profiles.medium)?;
     let size = std::fs::metadata(&programs.sidecar).context("the sidecar's program")?.len();
     table.line("stripped sidecar binary, which is the image", Target::Below(3.0), "MB", size as f64 / 1e6, "", "")?;
     table.note(
@@ -92,11 +96,11 @@ fn table(programs: &Programs, only_documents: bool, place: &Path) -> anyhow::Res
          bare hyper is an ordinary build with the same settings, without a profile",
     )?;
     table.note("heap allocations on the request path: counted by `cargo test -p remora-sidecar --test allocations`")?;
-    swap::measure(&mut table, programs, place)?;
-    tail::measure(&mut table, programs, &profiles)?;
-    documents::measure(&mut table, programs, place)?;
-    compile::measure(&mut table, place, &profiles)?;
-    peer::measure(&mut table, programs, place)?;
+    swap::measure(table, programs, place)?;
+    tail::measure(table, programs, &profiles)?;
+    documents::measure(table, programs, place)?;
+    compile::measure(table, place, &profiles)?;
+    peer::measure(table, programs, place)?;
     match table.short() {
         [] => table.note("nothing falls short"),
         short => {

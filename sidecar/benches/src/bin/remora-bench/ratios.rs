@@ -1,16 +1,17 @@
 //! Requests a second, over those of bare hyper.
 
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use remora_bench::load::{Exchange, ask};
 use remora_bench::prepared::{Prepared, checked};
-use remora_bench::profile::Profile;
+use remora_bench::profile::{POPULATED, POPULATED_MEDIUM, POPULATED_OVERRIDES, Profile};
 use remora_bench::request::{context_body, to};
 use remora_bench::server::Server;
 use remora_bench::table::{Table, Target};
-use remora_bench::turns::{Ratio, Side, median, take};
+use remora_bench::turns::{Ratio, Side, take};
 
 use super::{Profiles, Programs};
 
@@ -26,9 +27,10 @@ pub(super) fn sidecar(programs: &Programs, prepared: &Prepared) -> anyhow::Resul
     prepared.serve(&programs.sidecar)
 }
 
-/// The same requests for a bare hyper server, which answers all of them with as many bytes.
+/// The same requests for a bare hyper server, which answers all of them with the mean number of bytes.
 pub(super) fn plain(exchanges: &[Exchange]) -> Vec<Exchange> {
-    let length = median(exchanges.iter().map(|exchange| exchange.length as f64)) as usize;
+    let sum: usize = exchanges.iter().map(|exchange| exchange.length).sum();
+    let length = sum / exchanges.len().max(1);
     exchanges.iter().map(|exchange| Exchange { length, ..exchange.clone() }).collect()
 }
 
@@ -103,16 +105,33 @@ pub(super) fn identities<W: Write>(
 ) -> anyhow::Result<()> {
     let with_overrides = profiles.official.iter().find(|prepared| prepared.profile.identities == 8_700);
     let rows = [
-        (Some(&profiles.plain), 0.9),
-        (profiles.official.first(), 0.85),
-        (with_overrides, 0.85),
-        (Some(&profiles.medium), 0.8),
+        (Some(&profiles.plain), Some(0.9)),
+        // One person who repeats the same request: told beside the population's figures, which have the targets.
+        (profiles.official.first(), None),
+        (with_overrides, None),
+        (Some(&profiles.medium), None),
     ];
     for (prepared, least) in rows {
         let prepared = prepared.context("a profile is missing")?;
         let exchanges = prepared.identities(&sidecar(programs, prepared)?, IDENTITIES)?;
         let beside = Beside::take(programs, prepared, &exchanges, "")?;
         beside.line(table, &format!("POST identities/, {}, over bare hyper", prepared.profile.name), least)?;
+    }
+    Ok(())
+}
+
+/// `identities/`, asked by a population. The target is of the time on the core, which other processes take nothing from.
+pub(super) fn population<W: Write>(table: &mut Table<W>, programs: &Programs, place: &Path) -> anyhow::Result<()> {
+    for (profile, least) in [(POPULATED, 0.80), (POPULATED_OVERRIDES, 0.80), (POPULATED_MEDIUM, 0.78)] {
+        let prepared = Prepared::new(profile, place)?;
+        let exchanges = prepared.population(&sidecar(programs, &prepared)?)?;
+        let beside = Beside::take(programs, &prepared, &exchanges, "")?;
+        let what = format!("POST identities/, {}, by time on the core", prepared.profile.name);
+        let rates = format!(
+            "{:.2} and {:.2} us of the core; by requests a second {:.3}; {} bytes",
+            beside.costs.0, beside.costs.1, beside.ratio.median, beside.bytes
+        );
+        table.line(&what, Target::AtLeast(least), "", beside.ratio.own, "", &rates)?;
     }
     Ok(())
 }

@@ -11,7 +11,9 @@ use anyhow::ensure;
 use remora_bench::load::{Exchange, Load, ask as ask_once};
 use remora_bench::operators::{self, OPERATORS};
 use remora_bench::prepared::{Prepared, checked, compiled};
-use remora_bench::profile::{CLIENT_KEY, ENVIRONMENT, MEDIUM, PLAIN, Profile, official};
+use remora_bench::profile::{
+    CLIENT_KEY, ENVIRONMENT, MEDIUM, PLAIN, POPULATED_MEDIUM, POPULATED_OVERRIDES, Profile, official,
+};
 use remora_bench::request::{Asking, context_body, to};
 use remora_bench::server::Server;
 use remora_operator::directory;
@@ -42,6 +44,12 @@ pub(super) fn ask(sidecar: &Path, place: &Path) -> anyhow::Result<()> {
                 ensure!(answer.status == 200, "{path} was answered with {}", answer.status);
             }
         }
+        server.end()?;
+    }
+    for profile in [POPULATED_OVERRIDES, POPULATED_MEDIUM] {
+        let prepared = Prepared::new(profile, place)?;
+        let server = prepared.serve(sidecar)?;
+        send(&server, &prepared.population(&server)?, 8_000)?;
         server.end()?;
     }
     for operator in OPERATORS {

@@ -1,6 +1,6 @@
-//! Says what happened: in the status, and as Events where something changed. Needs the client.
+//! Reports the outcome of a reconciliation in the status, and its changes as Events. Needs the client.
 //!
-//! Nothing is written without news: times count only where a status changed, and no field tells of single polls.
+//! The status is written only when it changed. No field of it changes with a poll that found nothing new.
 
 mod conditions;
 mod events;
@@ -30,7 +30,7 @@ use crate::{
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a status was not written.
+/// Error: the status was not written.
 #[derive(Debug, thiserror::Error)]
 #[error("the status cannot be written: {0}")]
 pub struct Error(String);
@@ -38,18 +38,21 @@ pub struct Error(String);
 /// Writes statuses and Events.
 pub struct Reports {
     client: Client,
-    /// One for all: it counts repetitions.
+    /// Shared by all environments, because it counts repeated Events.
     recorder: Recorder,
 }
 
 impl Reports {
-    /// Reports in the name of the controller, of this replica.
+    /// Creates a reporter. Events name the controller, and `instance` as the replica that reported them.
     pub fn new(client: Client, instance: Option<String>) -> Self {
         let reporter = Reporter { controller: CONTROLLER.to_owned(), instance };
         Self { recorder: Recorder::new(client.clone(), reporter), client }
     }
 
-    /// Writes the status that follows from `previous`, if it is news, and returns it.
+    /// Writes the status that follows from `previous` and `facts` if it differs from `previous`, and returns it.
+    ///
+    /// # Errors
+    /// The API server refused the status, or did not answer within 10 s.
     pub async fn report(
         &self,
         environment: &FeatureEnvironment,
@@ -60,7 +63,7 @@ impl Reports {
         let status = status::follow(previous, facts, now);
         if status != *previous {
             self.write(environment, &status).await?;
-            self.tell(environment, previous, &status).await;
+            self.record_events(environment, previous, &status).await;
         }
         Ok(status)
     }
@@ -79,12 +82,12 @@ impl Reports {
         match tokio::time::timeout(TIMEOUT, written).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(Error(error.to_string())),
-            Err(_) => Err(Error("the API server did not answer in time".to_owned())),
+            Err(_) => Err(Error(format!("the API server did not answer within {} s", TIMEOUT.as_secs()))),
         }
     }
 
-    /// An Event that is lost is a pity, not a failure.
-    async fn tell(
+    /// Records an Event for each change between two statuses. A lost Event is logged and does not fail the reconciliation.
+    async fn record_events(
         &self,
         environment: &FeatureEnvironment,
         before: &FeatureEnvironmentStatus,
@@ -94,12 +97,12 @@ impl Reports {
         for event in events::between(before, after) {
             match tokio::time::timeout(TIMEOUT, self.recorder.publish(&event, &about)).await {
                 Ok(Ok(())) => {}
-                // There is nobody left to tell.
+                // A namespace that is being deleted accepts no new objects.
                 Ok(Err(kube::Error::Api(status))) if is_terminating(&status) => {}
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, reason = event.reason, "event not recorded");
+                    tracing::warn!(%error, reason = event.reason, "cannot record an Event");
                 }
-                Err(_) => tracing::warn!(reason = event.reason, "event not recorded in time"),
+                Err(_) => tracing::warn!(reason = event.reason, "cannot record an Event: no answer in time"),
             }
         }
     }

@@ -1,23 +1,23 @@
-//! Conditions: their types, and how one follows from the last. Pure.
+//! Condition types, and how a condition follows from the previous one. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// The spec, and what it refers to, can be used.
+/// The operator can act on the spec and on the objects that it refers to.
 pub const ACCEPTED: &str = "Accepted";
-/// The last attempt to read the source succeeded.
+/// The last fetch from the source succeeded.
 pub const FETCHED: &str = "Fetched";
-/// What was fetched last is published.
+/// The document that was fetched last is published.
 pub const PUBLISHED: &str = "Published";
-/// A snapshot is published: pods have something to serve.
+/// A snapshot is published, so that pods can serve flags.
 pub const READY: &str = "Ready";
-/// What is published has not been confirmed by its source for long.
+/// The source has not confirmed the published snapshot for a long time.
 pub const STALE: &str = "Stale";
 
-/// The API server's bound on a message.
+/// Largest message that the API server accepts, in bytes.
 const MESSAGE_MAX: usize = 4096;
 
-/// What a condition says now.
+/// Status, reason and message of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) status: &'static str,
@@ -39,12 +39,12 @@ impl State {
     }
 }
 
-/// The condition of this type.
+/// Finds the condition of a type.
 pub(super) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == kind)
 }
 
-/// The condition that follows from `previous`: its time moves only when its status does.
+/// Returns the condition that follows from `previous`. `lastTransitionTime` changes only with the status.
 pub(super) fn next(
     previous: Option<&Condition>,
     kind: &str,
@@ -65,12 +65,12 @@ pub(super) fn next(
     }
 }
 
-/// The same state again, seen at this generation.
+/// Returns the same condition, observed at this generation.
 pub(super) fn again(previous: &Condition, generation: Option<i64>) -> Condition {
     Condition { observed_generation: generation, ..previous.clone() }
 }
 
-/// At most `limit` bytes of `text`.
+/// Cuts `text` to at most `limit` bytes, at a character boundary.
 pub(super) fn truncated(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         let end = (0..=limit.saturating_sub('…'.len_utf8())).rev().find(|end| text.is_char_boundary(*end));
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_moves_only_with_status() {
+    fn transition_time_changes_only_with_status() {
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
         let first = next(None, READY, State::no("Pending", "waiting"), Some(1), at(1));
         let second = next(Some(&first), READY, State::no("Missing", "gone"), Some(2), at(2));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_cut_between_characters() {
+    fn truncated_text_ends_at_character_boundary() {
         assert_eq!(truncated("äöü".to_owned(), 6), "äöü");
         assert_eq!(truncated("äöüx".to_owned(), 6), "ä…");
         assert!(truncated("ä".repeat(3000), MESSAGE_MAX).len() <= MESSAGE_MAX);

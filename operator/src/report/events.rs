@@ -1,4 +1,4 @@
-//! Events: the transitions between two statuses, once each. Pure.
+//! Events for the changes between two statuses, one for each change. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::events::{Event, EventType};
@@ -6,10 +6,10 @@ use kube::runtime::events::{Event, EventType};
 use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, find, truncated};
 use crate::api::FeatureEnvironmentStatus;
 
-/// The API server's bound on an Event's note.
+/// Largest note of an Event that the API server accepts, in bytes.
 const NOTE_MAX: usize = 1024;
 
-/// What is worth an Event between these two.
+/// Returns the Events for the changes from `before` to `after`.
 pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus) -> Vec<Event> {
     let mut events = Vec::new();
     let fell = |kind: &str| became(before, after, kind, "False");
@@ -24,15 +24,15 @@ pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironm
     if let Some(stale) = became(before, after, STALE, "True") {
         events.push(warning(stale, "Fetch"));
     }
-    events.extend(followers(before, after));
+    events.extend(rollout(before, after));
     let was = |kind: &str| find(&before.conditions, kind).map(|condition| condition.status.as_str());
     let is = |kind: &str| find(&after.conditions, kind).map(|condition| condition.status.as_str());
     if was(FETCHED) == Some("False") && is(FETCHED) == Some("True") {
-        events.push(normal("FetchRecovered", "the source is read again".to_owned(), "Fetch"));
+        events.push(normal("FetchRecovered", "fetching from the source works again".to_owned(), "Fetch"));
     }
     match &after.revision {
         Some(revision) if before.revision.as_ref() != Some(revision) => {
-            // Repetitions are counted under the first note, so it must be true of all of them.
+            // The API server counts repetitions under the first note, so the note must not name a revision.
             events.push(normal(
                 "Published",
                 "a new revision is published; status.revision names it".to_owned(),
@@ -41,7 +41,7 @@ pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironm
         }
         None if was(READY) == Some("True") => {
             let former = fell(READY).filter(|ready| ready.reason == "FormerFormat");
-            let gone = "the object that carries the flags is gone".to_owned();
+            let gone = "the core object of the snapshot was deleted: the operator writes it again".to_owned();
             events.push(former.map_or_else(
                 || event(EventType::Warning, "NothingPublished", gone, "Publish"),
                 |former| warning(former, "Publish"),
@@ -52,8 +52,8 @@ pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironm
     events
 }
 
-/// Pods that do not follow, or follow again.
-fn followers(before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus) -> Option<Event> {
+/// Event for pods that stay behind the published revision, or that have caught up.
+fn rollout(before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus) -> Option<Event> {
     let behind = |status: &FeatureEnvironmentStatus| {
         let pods = status.pods.as_ref()?;
         pods.problem.clone().filter(|_| pods.behind > 0)
@@ -61,13 +61,13 @@ fn followers(before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus
     match (behind(before), behind(after)) {
         (None, Some(problem)) => Some(event(EventType::Warning, "PodsBehind", problem, "Deliver")),
         (Some(_), None) if after.pods.as_ref().is_some_and(|pods| pods.behind == 0) => {
-            Some(normal("PodsFollowed", "all pods that answer serve what is published".to_owned(), "Deliver"))
+            Some(normal("PodsFollowed", "all pods that answer serve the published revision".to_owned(), "Deliver"))
         }
         _ => None,
     }
 }
 
-/// The condition, if it has this status and had not, or has another reason now.
+/// Returns the condition of `after` if it has this status, and had another status or another reason in `before`.
 fn became<'a>(
     before: &FeatureEnvironmentStatus,
     after: &'a FeatureEnvironmentStatus,

@@ -1,4 +1,4 @@
-//! The status that follows from the last status and from what happened. Pure.
+//! The status that follows from the previous status and the outcome of a reconciliation. Pure.
 
 use std::time::Duration;
 
@@ -11,110 +11,110 @@ use crate::{
     names::{FORMAT, Format},
 };
 
-/// Findings that are listed; all are counted.
+/// Number of findings that the status lists. `findingCount` counts all of them.
 const FINDINGS_MAX: usize = 20;
 
-/// What happened in one reconciliation.
+/// Outcome of one reconciliation.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// The generation that was reconciled.
+    /// Generation of the spec that was reconciled.
     pub generation: Option<i64>,
-    /// Whether the owner wants nothing to happen.
+    /// True if `spec.suspend` is set.
     pub suspended: bool,
-    /// What became of the fetch.
+    /// Outcome of the fetch.
     pub fetch: Fetch,
-    /// What became of the publication.
+    /// Outcome of the publication.
     pub publication: Publication,
-    /// The revision that the cluster carries.
+    /// Revision that is published.
     pub revision: Option<String>,
-    /// The format that it carries something in, of another version, while it carries nothing in today's.
+    /// Earlier format version in which a snapshot is published, if none is published in today's format.
     pub only_in: Option<Format>,
-    /// What the pods said when they were asked; none if nobody was asked yet.
+    /// Pods by the revision that they serve. `None` if no pod was asked yet.
     pub pods: Option<Pods>,
-    /// How it stands with the source's stream of changes, if one is followed.
+    /// State of the source's stream of changes, if the environment follows one.
     pub realtime: Option<String>,
-    /// What became of the pin.
+    /// Outcome of `spec.pin`.
     pub pin: Pin,
     /// Earlier revisions that are kept.
     pub history: Vec<PastRevision>,
-    /// The revision that is held back.
+    /// Revision that is held back.
     pub held: Option<String>,
-    /// How long a source may fail before what is published is called stale.
+    /// Time for which a source may fail before the published snapshot is reported as stale.
     pub stale_after: Duration,
 }
 
-/// Why something did not happen.
+/// A failed step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// One word.
+    /// Reason, as in conditions and Events.
     pub reason: &'static str,
-    /// What was wrong, and what to do.
+    /// What is wrong and what to do.
     pub message: String,
 }
 
-/// What became of a fetch.
+/// Outcome of a fetch.
 #[derive(Clone, Debug)]
 pub enum Fetch {
-    /// It was not time.
+    /// No fetch was due.
     NotDue,
-    /// The source was read.
+    /// The fetch succeeded.
     Done,
-    /// The spec, or what it refers to, cannot be used.
+    /// The spec, or an object that it refers to, cannot be used.
     Refused(Failure),
-    /// The source could not be read.
+    /// The fetch failed.
     Failed(Failure),
 }
 
-/// What became of `spec.pin`.
+/// Outcome of `spec.pin`.
 #[derive(Clone, Debug)]
 pub enum Pin {
-    /// There is none.
+    /// `spec.pin` is empty.
     None,
-    /// It is what is carried.
+    /// The pinned revision is published.
     Kept {
-        /// What would be published without it, where that is something else.
+        /// Revision that would be published without the pin, if it is another one.
         newest: Option<String>,
     },
-    /// There is no such revision.
+    /// The pinned revision is not kept.
     Unknown(Failure),
 }
 
-/// What became of a publication.
+/// Outcome of a publication.
 #[derive(Clone, Debug)]
 pub enum Publication {
-    /// There was nothing to publish.
+    /// Nothing was to be published.
     None,
-    /// The snapshot that is held is published.
+    /// The desired snapshot is published.
     Done {
-        /// The objects that carry it.
+        /// Names of the objects that hold it.
         objects: Vec<String>,
-        /// How.
+        /// How it is delivered.
         delivered: Delivered,
-        /// What is in it, where it was compiled just now.
+        /// Contents of the snapshot, if it was compiled in this reconciliation.
         contents: Option<Contents>,
     },
-    /// What was fetched could not be compiled or published.
+    /// The document could not be compiled, or the snapshot not be published.
     Failed(Failure),
 }
 
-/// What is in a snapshot.
+/// Contents of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
-    /// Features.
+    /// Number of features.
     pub features: i64,
-    /// Segments.
+    /// Number of segments.
     pub segments: i64,
-    /// Identities with overrides.
+    /// Number of identities with overrides.
     pub overrides: i64,
-    /// Bytes of all files.
+    /// Size of all files in bytes.
     pub bytes: i64,
-    /// When the source says that it was changed.
+    /// Time of the document's last change, as the source reports it.
     pub updated_at: Option<String>,
-    /// What its owners may want to know.
+    /// Parts of the document that work less well than their authors may expect.
     pub findings: Vec<Finding>,
 }
 
-/// The status that follows.
+/// Returns the status that follows from `previous` and `facts`.
 pub(super) fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp) -> FeatureEnvironmentStatus {
     let mut status = previous.clone();
     let conditions = conditions(&previous.conditions, &facts, now);
@@ -155,7 +155,7 @@ fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Cond
     let step = |kind: &str, state: Option<State>| match (state, find(previous, kind)) {
         (Some(state), before) => next(before, kind, state, facts.generation, now),
         (None, Some(before)) => again(before, facts.generation),
-        (None, None) => next(None, kind, State::unknown("Pending", "not tried yet"), facts.generation, now),
+        (None, None) => next(None, kind, State::unknown("Pending", "no attempt yet"), facts.generation, now),
     };
     let accepted = step(ACCEPTED, accepted(facts, find(previous, ACCEPTED)));
     let fetched = step(FETCHED, fetched(facts));
@@ -166,16 +166,16 @@ fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Cond
 }
 
 fn accepted(facts: &Facts, before: Option<&Condition>) -> Option<State> {
-    let good = || Some(State::yes("Accepted", "the spec and what it refers to can be used"));
+    let good = || Some(State::yes("Accepted", "the spec and the objects that it refers to can be used"));
     match (&facts.fetch, &facts.pin) {
         _ if facts.suspended => {
-            Some(State::yes("Suspended", "spec.suspend is true: nothing is fetched, and nothing is written"))
+            Some(State::yes("Suspended", "spec.suspend is true: the operator fetches and publishes nothing"))
         }
         (Fetch::Refused(failure), _) | (_, Pin::Unknown(failure)) => {
             Some(State::no(failure.reason, failure.message.clone()))
         }
         (Fetch::Done | Fetch::Failed(_), _) => good(),
-        // The revision has come that was waited for.
+        // The pinned revision exists by now.
         (Fetch::NotDue, Pin::Kept { .. }) if before.is_some_and(|before| before.reason == "UnknownRevision") => good(),
         (Fetch::NotDue, _) => None,
     }
@@ -184,7 +184,7 @@ fn accepted(facts: &Facts, before: Option<&Condition>) -> Option<State> {
 fn fetched(facts: &Facts) -> Option<State> {
     match &facts.fetch {
         Fetch::NotDue => None,
-        Fetch::Done => Some(State::yes("Synced", "the source was read")),
+        Fetch::Done => Some(State::yes("Synced", "the last fetch succeeded")),
         Fetch::Refused(failure) | Fetch::Failed(failure) => Some(State::no(failure.reason, failure.message.clone())),
     }
 }
@@ -200,36 +200,37 @@ fn published(facts: &Facts) -> Option<State> {
         }
         (Publication::Failed(failure), _) => Some(State::no(failure.reason, failure.message.clone())),
         (Publication::None, Some(_)) => None,
-        (Publication::None, None) => Some(State::no("Pending", "nothing has been fetched that could be published")),
+        (Publication::None, None) => Some(State::no("Pending", "no document was fetched that could be published")),
     }
 }
 
 fn pinned(place: &str, newest: Option<&str>) -> String {
     let newest =
         newest.map(|newest| format!("; without spec.pin, revision {newest} would be published")).unwrap_or_default();
-    format!("{place}; spec.pin keeps it there, and the source is read all the same{newest}")
+    format!("{place}; spec.pin keeps this revision published, and the operator goes on polling the source{newest}")
 }
 
 fn in_objects(count: usize, delivered: &Delivered) -> String {
     let kind = delivered.carrier.kind();
-    let now = if count == 1 { format!("in one {kind}") } else { format!("in {count} {kind}s") };
+    let now = if count == 1 { format!("published in one {kind}") } else { format!("published in {count} {kind}s") };
     match delivered.formerly {
-        Some(former) => format!("{now}, and in {}s for as long as pods mount those", former.kind()),
+        Some(former) => format!("{now}, and in {}s while pods mount those", former.kind()),
         None => now,
     }
 }
 
-/// A snapshot that is there is served, whatever its source does.
+/// The condition `Ready`: true while a snapshot is published, whatever its source does.
 fn ready(facts: &Facts, fetched: &Condition, published: &Condition) -> State {
     match &facts.revision {
         Some(revision) if published.status == "False" => State::yes(
             "LastGood",
-            format!("revision {revision} is served; a newer one is not published: {}", published.message),
+            format!("pods serve revision {revision}; a newer document is not published: {}", published.message),
         ),
-        Some(revision) if fetched.status == "False" => {
-            State::yes("LastGood", format!("revision {revision} is served; its source fails: {}", fetched.message))
-        }
-        Some(revision) => State::yes("Published", format!("revision {revision} is served")),
+        Some(revision) if fetched.status == "False" => State::yes(
+            "LastGood",
+            format!("pods serve revision {revision}; the last fetch failed: {}", fetched.message),
+        ),
+        Some(revision) => State::yes("Published", format!("pods serve revision {revision}")),
         None => {
             let cause = [fetched, published]
                 .into_iter()
@@ -238,9 +239,9 @@ fn ready(facts: &Facts, fetched: &Condition, published: &Condition) -> State {
                 (Some(format), cause) => State::no("FormerFormat", in_former_format(format, cause)),
                 (None, Some(cause)) => State::no("NothingPublished", cause.message.clone()),
                 (None, None) if facts.suspended => {
-                    State::no("Suspended", "nothing was published before spec.suspend was set")
+                    State::no("Suspended", "no snapshot was published before spec.suspend was set")
                 }
-                (None, None) => State::no("Pending", "nothing is published yet"),
+                (None, None) => State::no("Pending", "no snapshot is published yet"),
             }
         }
     }
@@ -249,31 +250,34 @@ fn ready(facts: &Facts, fetched: &Condition, published: &Condition) -> State {
 fn in_former_format(format: Format, cause: Option<&Condition>) -> String {
     let cause = cause.map(|cause| format!(": {}", cause.message)).unwrap_or_default();
     format!(
-        "pods that mount what an earlier version published, in format {format}, are served from it, and new pods get nothing before something is published in format {FORMAT}{cause}"
+        "an earlier version of Remora published the snapshot in format {format}: running pods serve it, and new pods have no flags until a snapshot is published in format {FORMAT}{cause}"
     )
 }
 
-/// The reason is the column that people look at.
+/// The condition `Stale`. `kubectl get fenv` shows its reason as Freshness.
 fn stale(facts: &Facts, fetched: &Condition, published: &Condition, now: Timestamp) -> State {
     if facts.revision.is_none() {
-        return State::unknown("NothingPublished", "there is nothing that could be stale");
+        return State::unknown("NothingPublished", "no snapshot is published that could be stale");
     }
     if facts.suspended {
-        return State::unknown("Suspended", "spec.suspend is true: the source is not read");
+        return State::unknown("Suspended", "spec.suspend is true: the operator does not read the source");
     }
     let failing = [fetched, published].into_iter().filter(|condition| condition.status == "False");
     let Some(cause) = failing.min_by_key(|condition| condition.last_transition_time.0) else {
         return match fetched.status.as_str() {
-            _ if matches!(facts.pin, Pin::Kept { .. }) => State::no("Pinned", "spec.pin keeps what is published"),
-            "True" => State::no("Current", "the source confirms what is published"),
+            _ if matches!(facts.pin, Pin::Kept { .. }) => State::no("Pinned", "spec.pin keeps this revision published"),
+            "True" => State::no("Current", "the source confirms the published snapshot"),
             _ => State::unknown("Pending", "the source was not read yet"),
         };
     };
     let since = cause.last_transition_time.0;
     let age = Duration::try_from(now.duration_since(since)).unwrap_or_default();
     if age >= facts.stale_after {
-        State::yes("Stale", format!("what is published is not confirmed since {since}: {}", cause.message))
+        State::yes(
+            "Stale",
+            format!("the source has not confirmed the published snapshot since {since}: {}", cause.message),
+        )
     } else {
-        State::no("Behind", format!("what is published is not confirmed since {since}"))
+        State::no("Behind", format!("the source has not confirmed the published snapshot since {since}"))
     }
 }

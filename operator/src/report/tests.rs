@@ -52,7 +52,7 @@ fn published() -> FeatureEnvironmentStatus {
 }
 
 #[test]
-fn what_is_published_is_ready() {
+fn published_environment_is_ready() {
     let status = published();
     is(&status, ACCEPTED, ("True", "Accepted"));
     is(&status, FETCHED, ("True", "Synced"));
@@ -64,7 +64,7 @@ fn what_is_published_is_ready() {
 }
 
 #[test]
-fn the_same_again_is_no_news() {
+fn status_without_change_stays_equal() {
     let status = published();
     for fetch in [Fetch::Done, Fetch::NotDue] {
         let publication =
@@ -74,7 +74,7 @@ fn the_same_again_is_no_news() {
 }
 
 #[test]
-fn a_failing_source_leaves_what_is_published_ready() {
+fn failing_source_leaves_published_environment_ready() {
     let failing = || facts(Fetch::Failed(failure("UpstreamUnavailable")), Publication::None, Some("abc"));
     let behind = status::follow(&published(), failing(), at(10));
     is(&behind, ACCEPTED, ("True", "Accepted"));
@@ -83,14 +83,14 @@ fn a_failing_source_leaves_what_is_published_ready() {
     is(&behind, READY, ("True", "LastGood"));
     is(&behind, STALE, ("False", "Behind"));
     let still = status::follow(&behind, failing(), at(60));
-    assert_eq!(still, behind, "a poll that fails like the last is no news");
+    assert_eq!(still, behind, "a poll that fails like the previous one changes nothing");
     let stale = status::follow(&still, failing(), at(10 + 3600));
     is(&stale, READY, ("True", "LastGood"));
     is(&stale, STALE, ("True", "Stale"));
 }
 
 #[test]
-fn what_never_worked_is_not_ready() {
+fn environment_that_was_never_published_is_not_ready() {
     let refused = facts(Fetch::Refused(failure("SecretNotFound")), Publication::None, None);
     let status = status::follow(&FeatureEnvironmentStatus::default(), refused, at(0));
     is(&status, ACCEPTED, ("False", "SecretNotFound"));
@@ -103,7 +103,7 @@ fn what_never_worked_is_not_ready() {
 }
 
 #[test]
-fn a_document_that_does_not_fit_leaves_the_last_good() {
+fn document_over_capacity_leaves_last_good_revision() {
     let facts = facts(Fetch::Done, Publication::Failed(failure("CapacityExceeded")), Some("abc"));
     let status = status::follow(&published(), facts, at(5));
     is(&status, PUBLISHED, ("False", "CapacityExceeded"));
@@ -113,7 +113,7 @@ fn a_document_that_does_not_fit_leaves_the_last_good() {
 }
 
 #[test]
-fn suspension_is_visible() {
+fn suspended_environment_reports_suspension() {
     let suspended = Facts { suspended: true, ..facts(Fetch::NotDue, Publication::None, Some("abc")) };
     let status = status::follow(&published(), suspended, at(5));
     is(&status, ACCEPTED, ("True", "Suspended"));
@@ -122,7 +122,7 @@ fn suspension_is_visible() {
 }
 
 #[test]
-fn findings_are_counted_and_a_few_are_listed() {
+fn findings_beyond_limit_are_counted_and_not_listed() {
     let finding = |n: usize| crate::api::Finding { subject: format!("feature {n}"), message: "large".to_owned() };
     let contents = Contents { findings: (0..50).map(finding).collect(), ..Contents::default() };
     let publication =
@@ -133,7 +133,7 @@ fn findings_are_counted_and_a_few_are_listed() {
 }
 
 #[test]
-fn events_tell_transitions_only() {
+fn events_are_made_for_transitions_only() {
     let reasons = |before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus| -> Vec<String> {
         events::between(before, after).into_iter().map(|event| event.reason).collect()
     };
@@ -156,7 +156,7 @@ fn events_tell_transitions_only() {
 }
 
 #[test]
-fn notes_are_short_enough_for_the_api_server() {
+fn event_note_is_cut_to_limit_of_api_server() {
     let long = Failure { reason: "WriteFailed", message: "ü".repeat(5000) };
     let after = status::follow(&published(), facts(Fetch::Done, Publication::Failed(long), Some("abc")), at(1));
     let events = events::between(&published(), &after);
@@ -166,7 +166,7 @@ fn notes_are_short_enough_for_the_api_server() {
 }
 
 #[test]
-fn pods_are_reported_when_they_stay_behind_and_when_they_follow() {
+fn pods_that_fall_behind_and_catch_up_make_events() {
     let with = |behind, problem: Option<&str>| {
         let pods = Pods { total: 2, behind, problem: problem.map(str::to_owned), ..Pods::default() };
         let facts = Facts { pods: Some(pods), ..facts(Fetch::Done, Publication::None, Some("abc")) };
@@ -180,9 +180,9 @@ fn pods_are_reported_when_they_stay_behind_and_when_they_follow() {
     assert_eq!(reasons(&waiting, &behind), ["PodsBehind"]);
     assert!(reasons(&behind, &behind).is_empty());
     assert_eq!(reasons(&behind, &well), ["PodsFollowed"]);
-    // Pods that do not answer are told in the status, and are no alarm.
+    // Pods that do not answer are counted in the status and make no Event.
     assert!(reasons(&well, &with(0, Some("no answer"))).is_empty());
-    // Who was not asked again stays as it was.
+    // Without a new observation the counts stay.
     let later = status::follow(&behind, facts(Fetch::NotDue, Publication::None, Some("abc")), at(2));
     assert_eq!(later.pods, behind.pods);
 }

@@ -1,7 +1,8 @@
-//! Which pods serve what is published: asked of their sidecars, a while after each publication. Needs the client.
+//! Observes which revision the pods of an environment serve, by asking their sidecars. Needs the client.
 //!
-//! A pod that serves something older is nudged again, and after some rounds reported, with the likely reason. Nothing
-//! depends on the answers, and none is waited for: they end in the status, in metrics, and in an Event when it turns.
+//! A task for each environment asks in rounds, which begin after each publication. It notifies pods that serve another
+//! revision again, and after some rounds it reports them with the likely cause. No reconciliation waits for the answers:
+//! they appear in the status, in metrics, and in an Event when they change.
 
 mod ask;
 mod pods;
@@ -27,44 +28,44 @@ use crate::{
     wake::Wake,
 };
 
-/// What pods should serve.
+/// The snapshot that the pods of an environment should serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// The FeatureEnvironment: a new one may have the name of an old one.
+    /// UID of the FeatureEnvironment. A name alone may be reused.
     pub uid: String,
-    /// Its namespace, and that of the pods.
+    /// Namespace of the FeatureEnvironment and of its pods.
     pub namespace: String,
-    /// Its name.
+    /// Name of the FeatureEnvironment.
     pub environment: EnvironmentName,
-    /// The revision that is published.
+    /// Revision that is published.
     pub revision: String,
-    /// The bytes of it.
+    /// Size of the snapshot in bytes.
     pub bytes: usize,
-    /// The kind of the objects that carry it.
+    /// Kind of the objects that hold the snapshot.
     pub carrier: Carrier,
-    /// How many of them have identity overrides.
+    /// Number of overrides objects.
     pub overrides_files: usize,
-    /// Whether pods are nudged.
+    /// True if the operator notifies pods of new revisions.
     pub nudge: bool,
 }
 
-/// All environments whose pods are asked.
+/// The observations of all environments.
 pub struct Followers {
     means: Arc<Means>,
     attended: Mutex<HashMap<(String, String), Attended>>,
 }
 
-/// What asking takes.
+/// Dependencies of every observation.
 struct Means {
     client: Client,
     nudger: Nudger,
     asker: Asker,
     wake: Wake,
-    /// What every pause is multiplied by: 1, but in tests.
+    /// Factor of every pause: 1, except in tests.
     pace: f64,
 }
 
-/// Ends with its task.
+/// The observation of one environment. Its task ends when it is dropped.
 struct Attended {
     subject: Subject,
     found: Arc<Mutex<Option<Pods>>>,
@@ -78,12 +79,13 @@ impl Drop for Attended {
 }
 
 impl Followers {
-    /// Nobody is asked yet. Pods are listed through `client`, and calls go through `wake`.
+    /// Creates an empty set of observations, which lists pods through `client` and requests reconciliations through `wake`.
     pub fn new(client: Client, nudger: Nudger, asker: Asker, wake: Wake) -> Self {
         Self { means: Arc::new(Means { client, nudger, asker, wake, pace: 1.0 }), attended: Mutex::default() }
     }
 
-    /// From now on, asks who serves `subject`; returns what the answers were so far.
+    /// Observes the pods of `subject` from now on, and returns the latest counts. Observing the same subject again continues
+    /// the running observation; another subject of the same environment replaces it.
     pub fn attend(&self, subject: Subject) -> Option<Pods> {
         let key = (subject.namespace.clone(), subject.environment.to_string());
         let mut attended = self.lock();
@@ -95,10 +97,10 @@ impl Followers {
         attended.get(&key).and_then(|attended| lock(&attended.found).clone())
     }
 
-    /// How many pods mount something else for the environment than objects of this kind in today's format.
+    /// Counts the pods whose volume for the environment names objects of another kind or format.
     ///
     /// # Errors
-    /// If the API server does not list the pods.
+    /// The API server did not list the pods.
     pub(crate) async fn mounting_former(
         &self,
         namespace: &str,
@@ -110,12 +112,12 @@ impl Followers {
         Ok(pods.iter().filter(|pod| pod.volume.is_some_and(is_former)).count())
     }
 
-    /// Stops asking for this environment.
+    /// Ends the observation of an environment.
     pub fn leave(&self, namespace: &str, name: &str) {
         self.lock().remove(&(namespace.to_owned(), name.to_owned()));
     }
 
-    /// Stops asking for environments that are gone.
+    /// Ends the observations of environments for which `is_there` (namespace, name, UID) is false.
     pub fn retain(&self, is_there: impl Fn(&str, &str, &str) -> bool) {
         self.lock().retain(|(namespace, name), attended| is_there(namespace, name, &attended.subject.uid));
     }
@@ -125,7 +127,7 @@ impl Followers {
     }
 }
 
-/// A thread that panicked left nothing half done here.
+/// Locks a mutex. A thread that panicked left no partial change, so a poisoned mutex is used as it is.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
-//! Makes kubelets look: patches one annotation on the injected pods. Needs the client.
+//! Pod notification: patches one annotation of the injected pods after a publication. Needs the client.
 //!
-//! A kubelet rewrites a pod's volumes when it next syncs the pod, every 60 to 90 seconds, and at once when the pod changes. So
-//! after a publication each pod is told the revision that it should have, which is also what its sidecar compares with
-//! what it serves. The chart's admission policy allows the controller this annotation and nothing else of a pod.
+//! Kubelet updates the volumes of a pod when it syncs the pod: every 60 to 90 seconds, and at once when the pod object
+//! changes. The annotation holds the published revision, which the sidecar compares with the one it serves. The chart's
+//! admission policy lets the controller change this annotation and nothing else of a pod.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,41 +17,41 @@ use serde_json::json;
 use crate::names::{EnvironmentName, FIELD_MANAGER};
 use crate::pods;
 
-/// Patches under way at one time: a kubelet syncs each pod at once, and nodes have many.
+/// Number of patches in flight. Kubelet syncs a patched pod at once, and a node has many pods.
 const AT_ONCE: usize = 8;
-/// For one request.
+/// Timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Tells pods what they should have.
+/// Notifies pods of the published revision.
 #[derive(Clone)]
 pub struct Nudger {
     client: Client,
 }
 
-/// What came of it.
+/// Outcome of a notification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Nudged {
-    /// Pods that serve the environment.
+    /// Number of pods that serve the environment.
     pub pods: usize,
-    /// How many of them had to be told.
+    /// Number of pods that were patched.
     pub told: usize,
-    /// How many could not be told; kubelets bring the snapshot to them too, in their own time.
+    /// Number of pods that could not be patched. Kubelet updates them within 60 to 90 seconds all the same.
     pub failed: usize,
 }
 
-/// Why pods are not known.
+/// Error: the pods of an environment could not be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API server did not list them.
-    #[error("cannot list the pods to nudge: {0}")]
+    /// The API server refused.
+    #[error("cannot list the pods to notify: {0}")]
     ListPods(#[source] Box<kube::Error>),
-    /// Nor did it answer in time.
-    #[error("cannot list the pods to nudge: the API server did not answer within 10s")]
+    /// The API server did not answer in time.
+    #[error("cannot list the pods to notify: the API server did not answer within 10 s")]
     ListPodsTimeout,
 }
 
 impl Error {
-    /// The label of metrics.
+    /// Label of metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::ListPods(_) => "ListPods",
@@ -61,15 +61,15 @@ impl Error {
 }
 
 impl Nudger {
-    /// A nudger that patches through this client.
+    /// Creates a nudger that patches pods through this client.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
 
-    /// Tells every pod of the namespace that serves `environment` that it should have `revision`, where it was not told.
+    /// Sets the annotation to `revision` on every pod of the namespace that serves `environment` and has another value.
     ///
     /// # Errors
-    /// If the pods are not known. A single pod that cannot be patched is no error: it is counted.
+    /// The pods could not be listed. A single pod that cannot be patched is counted, and is no error.
     pub async fn nudge(&self, namespace: &str, environment: &EnvironmentName, revision: &str) -> Result<Nudged, Error> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let key = environment.revision_annotation();
@@ -83,8 +83,8 @@ impl Nudger {
         Ok(Nudged { pods: count, told, failed: outdated - told })
     }
 
-    /// Tells these pods once more that they should have `revision`, for the `time`th time: in other words than before, as a
-    /// pod that does not change is not looked at. Returns how many were told.
+    /// Notifies these pods of `revision` once more, for the `time`th time. The number is part of the annotation's value, because
+    /// kubelet syncs only pods that change. Returns the number of patched pods.
     pub async fn again(
         &self,
         namespace: &str,
@@ -108,7 +108,7 @@ impl Nudger {
     }
 }
 
-/// The revision that an annotation tells; behind it may be how often it was told.
+/// The revision in an annotation's value, which the number of a repeated notification may follow.
 fn told(annotation: &str) -> Option<&str> {
     annotation.split_whitespace().next()
 }
@@ -118,7 +118,7 @@ struct Injected {
     annotations: BTreeMap<String, String>,
 }
 
-/// The pods that were injected with the environment and may still run.
+/// Lists the injected pods that serve the environment and may still run.
 async fn list(api: &Api<Pod>, environment: &EnvironmentName) -> Result<Vec<Injected>, Error> {
     let page = |parameters| async move { api.list_metadata(&parameters).await };
     pods::list(pods::injected(), page, |pod| serving(pod, environment)).await.map_err(|error| match error {
@@ -134,7 +134,7 @@ fn serving(pod: PartialObjectMeta<Pod>, environment: &EnvironmentName) -> Option
     })
 }
 
-/// Whether the pod was told, or is gone.
+/// Patches a pod. Returns true if the pod was patched, or no longer exists.
 async fn tell(pods: Api<Pod>, name: String, body: serde_json::Value) -> bool {
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let patch = Patch::Merge(&body);
@@ -143,11 +143,11 @@ async fn tell(pods: Api<Pod>, name: String, body: serde_json::Value) -> bool {
         Ok(Ok(_)) => true,
         Ok(Err(kube::Error::Api(status))) if status.is_not_found() => true,
         Ok(Err(error)) => {
-            tracing::warn!(pod = name, %error, "the pod could not be told of its revision");
+            tracing::warn!(pod = name, %error, "cannot notify the pod of its revision");
             false
         }
         Err(_) => {
-            tracing::warn!(pod = name, "the pod could not be told of its revision in time");
+            tracing::warn!(pod = name, "cannot notify the pod of its revision: no answer in time");
             false
         }
     }
@@ -167,12 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_again_was_told() {
+    fn repeated_notification_names_the_same_revision() {
         assert_eq!((told("0a1b"), told("0a1b 3"), told("")), (Some("0a1b"), Some("0a1b"), None));
     }
 
     #[test]
-    fn only_pods_that_serve_the_environment_are_told() {
+    fn only_pods_that_serve_the_environment_are_notified() {
         let environment: EnvironmentName = "shop".parse().unwrap();
         for (inject, deleted, serves) in [
             ("shop", false, true),

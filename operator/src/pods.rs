@@ -1,4 +1,4 @@
-//! Pods as the API server lists them: in pages, each answered in time, and of each only what is wanted.
+//! Lists pods in pages, and keeps of each page only the selected parts.
 
 use std::time::Duration;
 
@@ -7,28 +7,28 @@ use kube::{api::ListParams, core::ObjectList};
 
 use crate::names::{EnvironmentName, annotation, label};
 
-/// Pods in one answer.
+/// Number of pods in a page.
 const PAGE: u32 = 500;
-/// For one answer.
+/// Timeout of one page.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why pods are not known.
+/// Error: the pods could not be listed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The API server refused, or could not be reached.
     #[error(transparent)]
     Refused(#[from] kube::Error),
-    /// It did not answer in time.
+    /// The API server did not answer in time.
     #[error("the API server did not answer within {} s", TIMEOUT.as_secs())]
     Late,
 }
 
-/// Those that were injected and may still run.
+/// Selects injected pods that may still run.
 pub(crate) fn injected() -> ListParams {
     still_running(&format!("{}={}", label::SIDECAR, label::INJECTED))
 }
 
-/// Those that were not.
+/// Selects pods without a sidecar that may still run.
 pub(crate) fn not_injected() -> ListParams {
     still_running(&format!("{}!={}", label::SIDECAR, label::INJECTED))
 }
@@ -37,14 +37,14 @@ fn still_running(labels: &str) -> ListParams {
     ListParams::default().labels(labels).fields("status.phase!=Succeeded,status.phase!=Failed").limit(PAGE)
 }
 
-/// Whether a pod asked for the environment, and is not going.
+/// True if a pod requests the environment and is not being deleted.
 pub(crate) fn serves(pod: &ObjectMeta, environment: &EnvironmentName) -> bool {
     let asked = pod.annotations.as_ref().and_then(|annotations| annotations.get(annotation::INJECT));
     asked.is_some_and(|asked| asked.split(',').any(|name| name.trim() == environment.as_str()))
         && pod.deletion_timestamp.is_none()
 }
 
-/// Lists page by page; what is not kept of one is gone before the next one comes.
+/// Lists page by page. Each page is dropped before the next is requested, except for what `keep` returns.
 pub(crate) async fn list<T: Clone, U, F: Future<Output = Result<ObjectList<T>, kube::Error>>>(
     mut parameters: ListParams,
     page: impl Fn(ListParams) -> F,

@@ -72,7 +72,7 @@ async fn overrides_that_outgrow_a_volume_need_a_restart() -> anyhow::Result<()> 
         let told = |environment: &DynamicObject| {
             let pods = &environment.data["status"]["pods"];
             let problem = pods["problem"].as_str().unwrap_or_default();
-            pods["behind"] == 1 && problem.contains("made for fewer identity overrides: 1 pod (before); 16 objects")
+            pods["behind"] == 1 && problem.contains("volumes without room for all overrides objects: 1 pod (before); 16 are")
         };
         until(&case.environments(), "storefront", "it is said which pod has to be restarted", CAP, told).await?;
         // It has what it had, all of it.
@@ -109,7 +109,7 @@ async fn a_pod_without_room_for_an_update_is_reported() -> anyhow::Result<()> {
             let pods = &environment.data["status"]["pods"];
             let problem = pods["problem"].as_str().unwrap_or_default();
             pods["behind"] == 1
-                && problem.contains("stuck at an older revision: 1 pod (cramped); their memory limits leave")
+                && problem.contains("volumes too small to be updated: 1 pod (cramped); their memory limits leave")
         };
         until(&case.environments(), "storefront", "it is said which pod cannot follow, and why", CAP, told).await?;
         let pod = case.api::<Pod>().get_metadata(cramped.pod()).await?;

@@ -1,45 +1,45 @@
-//! Asking one sidecar which revision it serves.
+//! Asks one sidecar which revision it serves.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use reqwest::{Certificate, Client, redirect};
 use tokio::sync::Semaphore;
 
-/// Sidecars that are asked at one time, for all environments together.
+/// Number of sidecars that are asked at a time, over all environments.
 const AT_ONCE: usize = 64;
-/// A sidecar answers within a millisecond; a pod that is cut off does not answer at all.
+/// Time for one answer. A sidecar answers within a millisecond; a pod that is cut off does not answer at all.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// A line for each environment of a pod.
+/// Largest answer in bytes. It has a line for each environment of the pod.
 const ANSWER_MAX: usize = 16 << 10;
 
-/// Asks sidecars.
+/// HTTP client for the admin port of sidecars. Clones share its limits.
 #[derive(Clone, Debug)]
 pub struct Asker {
     client: Client,
     places: Arc<Semaphore>,
 }
 
-/// No client can be made.
+/// Error: the HTTP client cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[error("no HTTP client for asking sidecars: {0}")]
 pub struct Unusable(#[from] reqwest::Error);
 
-/// What a pod says.
+/// Answer of a sidecar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// It serves this revision of the environment; none when it has none yet.
+    /// The sidecar serves this revision of the environment, or none yet.
     Serves(Option<String>),
-    /// Nothing, or nothing that a sidecar says.
+    /// The sidecar did not answer, or not as a sidecar does.
     Silent,
 }
 
 impl Asker {
-    /// One for all environments.
+    /// Creates the client that all environments share.
     ///
     /// # Errors
-    /// If there is no client to be had.
+    /// The HTTP client cannot be created.
     pub fn new() -> Result<Self, Unusable> {
-        // Pods are asked where they are, in plain text, and for nothing that is a secret.
+        // Plain HTTP to the address of the pod: neither the question nor the answer is a secret.
         let client = Client::builder()
             .tls_backend_rustls()
             .tls_certs_only(Vec::<Certificate>::new())
@@ -51,7 +51,7 @@ impl Asker {
         Ok(Self { client, places: Arc::new(Semaphore::new(AT_ONCE)) })
     }
 
-    /// What the sidecar with this admin port serves of the environment.
+    /// Asks the sidecar with this admin port which revision of the environment it serves.
     pub(super) async fn ask(&self, address: SocketAddr, environment: &str) -> Reply {
         let Ok(_place) = self.places.acquire().await else { return Reply::Silent };
         match self.text(address).await {
@@ -76,7 +76,7 @@ impl Asker {
     }
 }
 
-/// The revision in the line of this environment.
+/// Finds the revision in the line of an environment.
 fn revision<'a>(text: &'a str, environment: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.rsplit_once(' ').filter(|(name, _)| *name == environment).map(|(_, is)| is))
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_has_a_line_for_each_environment() {
+    fn answer_with_several_environments_gives_revision_of_exact_name() {
         let text = "shop 00aa\nstorefront 00bb\n";
         assert_eq!(revision(text, "storefront"), Some("00bb"));
         assert_eq!(revision(text, "front"), None);

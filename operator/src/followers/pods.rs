@@ -1,4 +1,4 @@
-//! The pods that an environment is served in, and what is known of them without asking.
+//! The injected pods of an environment, and what their objects say about their sidecar and volume.
 
 use std::net::SocketAddr;
 
@@ -13,29 +13,29 @@ use crate::{
     pods,
 };
 
-/// A pod that was injected with the environment.
+/// A pod whose sidecar serves the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Injected {
     pub(super) uid: String,
     pub(super) name: String,
-    /// The sidecar's admin port, once it runs.
+    /// Admin address of the sidecar, while the sidecar runs.
     pub(super) admin: Option<SocketAddr>,
-    /// The bytes that a volume of the pod may hold, where its memory limits bound them.
+    /// Capacity of the pod's volumes in bytes, if memory limits bound it.
     pub(super) room: Option<u128>,
-    /// The volume; none where it is not one of ours any more.
+    /// The volume of the environment, if the pod has one in a known layout.
     pub(super) volume: Option<Mounted>,
 }
 
-/// What a pod's volume was made for when the pod was admitted.
+/// Layout of a pod's volume, which was fixed when the pod was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mounted {
     pub(super) carrier: Carrier,
     pub(super) format: Format,
-    /// Objects with identity overrides that it names.
+    /// Number of overrides objects that the volume names.
     pub(super) slots: usize,
 }
 
-/// All of the namespace that may still run.
+/// Lists the pods of the namespace that serve the environment and may still run.
 pub(super) async fn list(
     client: &Client,
     namespace: &str,
@@ -56,7 +56,7 @@ fn injected(pod: &Pod, environment: &EnvironmentName) -> Option<Injected> {
     })
 }
 
-/// Where the sidecar answers; none while it does not run.
+/// Admin address of the sidecar, or `None` while the sidecar does not run.
 fn admin(pod: &Pod) -> Option<SocketAddr> {
     let status = pod.status.as_ref()?;
     let mut containers = status.init_container_statuses.iter().flatten();
@@ -85,8 +85,8 @@ fn volume(pod: &Pod, environment: &EnvironmentName) -> Option<Mounted> {
     Some(Mounted { carrier, format, slots: objects.filter(|(_, _, file)| file.starts_with("overrides-")).count() })
 }
 
-/// A projected volume is a tmpfs as large as the pod's memory limit, if it has one: that of the pod as a whole, or the sum
-/// where every container that stays has one.
+/// Capacity of a projected volume in bytes. The volume is a tmpfs as large as the pod's memory limit: that of the pod as a
+/// whole, or the sum if every long-running container has a limit.
 fn room(pod: &Pod) -> Option<u128> {
     let spec = pod.spec.as_ref()?;
     let whole = spec.resources.as_ref().and_then(|resources| resources.limits.as_ref()?.get("memory"));

@@ -1,4 +1,4 @@
-//! Asking the pods of one environment, round after round.
+//! Asks the pods of one environment in rounds.
 
 use std::{
     collections::HashSet,
@@ -12,53 +12,53 @@ use futures::{StreamExt, stream};
 use super::{Means, Subject, ask::Reply, lock, pods, pods::Injected, tally::Tally};
 use crate::{api::Pods, wake::Haste};
 
-/// Pods of one environment that are asked at one time.
+/// Number of pods of one environment that are asked at a time.
 const AT_ONCE: usize = 16;
-/// Of more pods than this, as many are asked.
+/// Largest number of pods that are asked. Of more pods, a sample of this size is asked.
 const SAMPLE: usize = 500;
-/// Pauses before the rounds after a publication: a nudged pod follows within a second.
+/// Pauses before the first rounds after a publication with notification, which pods follow within a second.
 const NUDGED: [Duration; 4] =
     [Duration::from_secs(2), Duration::from_secs(3), Duration::from_secs(5), Duration::from_secs(8)];
-/// The same where nobody is nudged: a kubelet comes by every 60 to 90 seconds.
+/// Pauses before the first rounds without notification: kubelet updates volumes every 60 to 90 seconds.
 const UNHURRIED: [Duration; 3] = [Duration::from_secs(30), Duration::from_secs(60), Duration::from_secs(60)];
-/// Between rounds while some are behind after all those.
+/// Pause between later rounds while pods serve another revision.
 const LATER: Duration = Duration::from_secs(60);
-/// Between rounds while all is well: pods come and go.
+/// Pause between rounds while all pods serve the revision. New pods may not.
 const CALM: Duration = Duration::from_secs(300);
-/// Pods are nudged again so often, and then left to whoever reads the report.
+/// Number of rounds that notify pods again. After them the status names the pods.
 const NUDGES: usize = 10;
-/// Counts of a publication under way are told from this round on, if they have not settled before.
+/// First round whose counts are reported even if pods are still on their way.
 const TELL_FROM: usize = 2;
 
-/// What the last round found.
+/// Result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outlook {
-    /// All serve the revision.
+    /// All pods serve the revision.
     Settled,
-    /// Of some it is not known.
+    /// The revision of some pods is unknown.
     Open,
-    /// Some serve another.
+    /// Some pods serve another revision.
     Behind,
 }
 
-/// The pace of an environment.
+/// Pause before a round.
 fn pause(nudge: bool, round: usize, outlook: Outlook) -> Duration {
     let early: &[Duration] = if nudge { &NUDGED } else { &UNHURRIED };
     match early.get(round) {
         Some(pause) if outlook != Outlook::Settled => *pause,
         None if outlook == Outlook::Behind => LATER,
-        // Who does not answer, or does not start, may never.
+        // A pod that does not answer or start may never do so.
         _ => CALM,
     }
 }
 
-/// Whether pods had their time.
+/// True if pods have had enough time to follow.
 fn is_late(nudge: bool, round: usize) -> bool {
     let early = if nudge { NUDGED.len() } else { UNHURRIED.len() };
     round + 1 >= early
 }
 
-/// Asks for as long as the environment is what it is; whoever wants an end to it drops it.
+/// Observes the pods of `subject` in rounds. The future never completes: dropping it ends the observation.
 pub(super) async fn attend(subject: Subject, means: Arc<Means>, found: Arc<Mutex<Option<Pods>>>) {
     let (namespace, environment) = (&subject.namespace, &subject.environment);
     let mut current = HashSet::new();
@@ -69,7 +69,7 @@ pub(super) async fn attend(subject: Subject, means: Arc<Means>, found: Arc<Mutex
         let all = match pods::list(&means.client, namespace, environment).await {
             Ok(all) => all,
             Err(error) => {
-                tracing::warn!(namespace, %environment, %error, "cannot list the pods to ask");
+                tracing::warn!(namespace, %environment, %error, "cannot list the pods of the environment");
                 continue;
             }
         };
@@ -82,7 +82,7 @@ pub(super) async fn attend(subject: Subject, means: Arc<Means>, found: Arc<Mutex
         if subject.nudge && round < NUDGES && !tally.behind.is_empty() {
             let names = tally.behind.iter().map(|pod| pod.name.clone()).collect();
             let again = means.nudger.again(namespace, environment, &subject.revision, round + 2, names).await;
-            tracing::info!(namespace, %environment, pods = tally.behind.len(), told = again, "pods are nudged again");
+            tracing::info!(namespace, %environment, pods = tally.behind.len(), told = again, "notified pods again");
         }
         if outlook == Outlook::Settled || round >= TELL_FROM {
             let pods = tally.report(&(&subject).into(), is_late(subject.nudge, round));
@@ -94,7 +94,7 @@ pub(super) async fn attend(subject: Subject, means: Arc<Means>, found: Arc<Mutex
     }
 }
 
-/// Asks those that are not known to be current, and can be.
+/// Asks the pods that may serve the revision and are not known to serve it.
 async fn ask(subject: &Subject, means: &Means, all: Vec<Injected>, current: &mut HashSet<String>) -> Tally {
     let total = all.len();
     let sample = sample(all, &subject.revision, SAMPLE);
@@ -121,7 +121,7 @@ async fn ask(subject: &Subject, means: &Means, all: Vec<Injected>, current: &mut
     tally
 }
 
-/// At most `most` of them: for one revision always the same, for another others.
+/// Selects at most `most` pods: always the same ones for one revision, others for another.
 fn sample(mut all: Vec<Injected>, revision: &str, most: usize) -> Vec<Injected> {
     if all.len() > most {
         all.sort_by_cached_key(|pod| {
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_become_rarer() {
+    fn pause_grows_after_first_rounds() {
         assert_eq!(pause(true, 0, Outlook::Open), NUDGED[0]);
         assert_eq!(pause(false, 0, Outlook::Open), UNHURRIED[0]);
         assert_eq!(pause(true, 50, Outlook::Behind), LATER);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_stays_for_a_revision_and_changes_with_it() {
+    fn sample_depends_on_revision_and_not_on_order() {
         let pods: Vec<Injected> = (0..100)
             .map(|number| Injected {
                 uid: format!("uid-{number}"),

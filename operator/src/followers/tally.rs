@@ -1,4 +1,4 @@
-//! What the answers of many pods come to, and what is said about them. Pure.
+//! Counts the answers of pods, and describes what is wrong. Pure.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::{
     names::FORMAT,
 };
 
-/// Names of pods in a message.
+/// Number of pod names in a message.
 const NAMED: usize = 3;
 
-/// What pods should serve, and from what.
+/// The snapshot that pods should serve.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due<'a> {
     pub(super) revision: &'a str,
@@ -31,27 +31,27 @@ impl<'a> From<&'a Subject> for Due<'a> {
     }
 }
 
-/// The answers so far. A pod that serves the revision goes on doing so, and is not asked again.
+/// The answers so far. A pod that serves the revision is not asked again.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) total: usize,
-    /// How many were to be asked: all, or a sample.
+    /// Number of pods in the sample, or of all pods.
     pub(super) asked: usize,
     pub(super) current: usize,
     pub(super) behind: Vec<Injected>,
     pub(super) silent: Vec<Injected>,
-    /// Pods whose sidecar does not run yet, or has nothing to serve yet.
+    /// Number of pods whose sidecar does not run, or has no snapshot yet.
     pub(super) starting: usize,
-    /// Pods whose volumes name objects in another format than what is published: they cannot serve it, and are not asked.
+    /// Pods whose volumes name objects in another format. They cannot serve the revision and are not asked.
     pub(super) other_format: Vec<Injected>,
-    /// Pods whose volumes are of another kind than what is published.
+    /// Pods whose volumes name objects of another kind.
     pub(super) other_kind: Vec<Injected>,
-    /// Pods whose volumes name fewer overrides files than are published.
+    /// Pods whose volumes name fewer overrides objects than are published.
     pub(super) few_slots: Vec<Injected>,
 }
 
 impl Tally {
-    /// Notes down the pods that cannot follow as they are, whatever they say.
+    /// Records the pods whose volume layout does not fit the snapshot.
     pub(super) fn inspect(&mut self, pods: &[Injected], due: &Due<'_>) {
         let made = |is_wrong: fn(&Due<'_>, Mounted) -> bool| {
             let wrong = pods.iter().filter(|pod| pod.volume.is_some_and(|volume| is_wrong(due, volume)));
@@ -62,7 +62,7 @@ impl Tally {
         self.few_slots = made(|due, volume| volume.format == FORMAT && volume.slots < due.overrides_files);
     }
 
-    /// Counts a pod that was asked.
+    /// Counts the answer of a pod.
     pub(super) fn count(&mut self, pod: Injected, reply: &Reply, revision: &str) {
         match reply {
             Reply::Serves(Some(serves)) if serves == revision => self.current += 1,
@@ -72,21 +72,21 @@ impl Tally {
         }
     }
 
-    /// Whether another round could only find the same.
+    /// True if all pods serve the revision.
     pub(super) fn is_settled(&self) -> bool {
         !self.is_behind() && self.silent.is_empty() && self.starting == 0
     }
 
-    /// Whether some serve something else.
+    /// True if some pods serve another revision.
     pub(super) fn is_behind(&self) -> bool {
         !self.behind.is_empty() || !self.other_format.is_empty()
     }
 
-    /// For the status; what is wrong is in it when `is_late`.
+    /// Counts for the status. With `is_late` they include the problem of pods that have not followed in time.
     pub(super) fn report(&self, due: &Due<'_>, is_late: bool) -> Pods {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         Pods {
-            // Who has no pods has no news either.
+            // Without pods, a new revision does not change the status.
             revision: (self.total > 0).then(|| due.revision.to_owned()),
             total: count(self.total),
             asked: (self.asked < self.total).then(|| count(self.asked)),
@@ -98,15 +98,15 @@ impl Tally {
     }
 
     fn problem(&self, due: &Due<'_>, is_late: bool) -> Option<String> {
-        let mut sentences = self.made_for_something_else(due);
+        let mut sentences = self.restart_needed(due);
         if is_late {
             sentences.extend(self.late(due));
         }
         (!sentences.is_empty()).then(|| sentences.join(". "))
     }
 
-    /// What only a restart mends.
-    fn made_for_something_else(&self, due: &Due<'_>) -> Vec<String> {
+    /// Problems of pods that need a restart, because their volume layout does not fit.
+    fn restart_needed(&self, due: &Due<'_>) -> Vec<String> {
         let mut sentences = Vec::new();
         let mut by_format: BTreeMap<_, Vec<&Injected>> = BTreeMap::new();
         for (pod, volume) in self.other_format.iter().filter_map(|pod| Some((pod, pod.volume?))) {
@@ -114,22 +114,24 @@ impl Tally {
         }
         for (format, pods) in by_format {
             sentences.push(format!(
-                "made for format {format}, where {FORMAT} is published: {}; they keep the revision that they have: restart them",
+                "mounting objects of format {format} while format {FORMAT} is published: {}; they keep their revision until they are restarted",
                 named(&pods)
             ));
         }
         if !self.few_slots.is_empty() {
             let pods: Vec<&Injected> = self.few_slots.iter().collect();
             sentences.push(format!(
-                "made for fewer identity overrides: {}; {} objects have overrides now, and their volumes do not name all of them: restart them",
+                "volumes without room for all overrides objects: {}; {} are published: restart the pods",
                 named(&pods),
                 due.overrides_files
             ));
         }
         if !self.other_kind.is_empty() {
             let (pods, former): (Vec<&Injected>, _) = (self.other_kind.iter().collect(), due.carrier.other().kind());
-            sentences
-                .push(format!("made for {former}s: {}; the {former}s stay until they are restarted", named(&pods)));
+            sentences.push(format!(
+                "still mounting {former}s: {}; the {former}s stay published until these pods are restarted",
+                named(&pods)
+            ));
         }
         sentences
     }
@@ -143,20 +145,20 @@ impl Tally {
         let mut sentences = Vec::new();
         if let Some(room) = cramped.iter().filter_map(|pod| pod.room).min() {
             sentences.push(format!(
-                "stuck at an older revision: {}; their memory limits leave {room} bytes for the volume, and an update needs {needed}: raise the limits (the sidecar's with remora.dev/memory-limit), and restart the pods",
+                "volumes too small to be updated: {}; their memory limits leave {room} bytes for the volume, and an update needs {needed}: raise the limits (the sidecar's with the annotation remora.dev/memory-limit) and restart the pods",
                 named(&cramped)
             ));
         }
         if !late.is_empty() {
             sentences.push(format!(
-                "still at an older revision: {}; look at their Events and at their nodes, or restart them",
+                "still serving an older revision: {}; look at their Events and at their nodes, or restart them",
                 named(&late)
             ));
         }
         if !self.silent.is_empty() {
             let silent: Vec<&Injected> = self.silent.iter().collect();
             sentences.push(format!(
-                "no answer: {}; the controller must be let in at their port remora-admin, also by the namespace's NetworkPolicies",
+                "not answering: {}; allow the controller to connect to their port remora-admin, also in NetworkPolicies of the namespace",
                 named(&silent)
             ));
         }
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_counted_by_what_they_say() {
+    fn pods_are_counted_by_answer() {
         let tally = tally(&[serves("new"), serves("old"), (Reply::Serves(None), None), (Reply::Silent, None)]);
         assert!(!tally.is_settled());
         let pods = tally.report(&DUE, false);
@@ -205,24 +207,24 @@ mod tests {
     }
 
     #[test]
-    fn who_has_room_for_less_than_two_snapshots_is_told_so() {
+    fn late_pod_with_room_for_less_than_two_snapshots_is_reported_with_its_limit() {
         let late = tally(&[serves("old"), serves("old"), serves("old"), serves("old")]).report(&DUE, true);
         let problem = late.problem.unwrap();
         assert!(
-            problem.starts_with("still at an older revision: 4 pods (web-0, web-1, web-2 and 1 more);"),
+            problem.starts_with("still serving an older revision: 4 pods (web-0, web-1, web-2 and 1 more);"),
             "{problem}"
         );
         let cramped = tally(&[(serves("old").0, Some(19)), (serves("old").0, Some(20))]).report(&DUE, true);
         let problem = cramped.problem.unwrap();
         assert!(
-            problem.contains("stuck at an older revision: 1 pod (web-0); their memory limits leave 19 bytes"),
+            problem.contains("volumes too small to be updated: 1 pod (web-0); their memory limits leave 19 bytes"),
             "{problem}"
         );
-        assert!(problem.contains("still at an older revision: 1 pod (web-1);"), "{problem}");
+        assert!(problem.contains("still serving an older revision: 1 pod (web-1);"), "{problem}");
     }
 
     #[test]
-    fn who_was_made_for_something_else_is_told_to_be_restarted_at_once() {
+    fn pod_with_other_volume_layout_is_reported_before_it_is_late() {
         let made = |name: &str, carrier, slots| Injected {
             volume: Some(Mounted { carrier, format: FORMAT, slots }),
             ..pod(name, None)
@@ -235,17 +237,22 @@ mod tests {
         let mut tally = tally(&[serves("new"), serves("new"), serves("new")]);
         tally.inspect(&pods, &DUE);
         let problem = tally.report(&DUE, false).problem.unwrap();
-        assert!(problem.starts_with("made for fewer identity overrides: 1 pod (few); 16 objects"), "{problem}");
         assert!(
-            problem.ends_with("made for Secrets: 1 pod (other); the Secrets stay until they are restarted"),
+            problem.starts_with("volumes without room for all overrides objects: 1 pod (few); 16 are published"),
+            "{problem}"
+        );
+        assert!(
+            problem.ends_with(
+                "still mounting Secrets: 1 pod (other); the Secrets stay published until these pods are restarted"
+            ),
             "{problem}"
         );
         tally.count(pods[0].clone(), &serves("old").0, "new");
-        assert!(!tally.report(&DUE, true).problem.unwrap().contains("still at"), "it is said why already");
+        assert!(!tally.report(&DUE, true).problem.unwrap().contains("still serving"), "the cause is reported already");
     }
 
     #[test]
-    fn who_was_made_for_another_format_is_behind_and_never_late() {
+    fn pod_of_other_format_is_behind_and_never_late() {
         let format = FORMAT.earlier().next().unwrap();
         let made = |name: &str, carrier, slots| Injected {
             volume: Some(Mounted { carrier, format, slots }),
@@ -254,20 +261,20 @@ mod tests {
         let pods = [made("web-1", Carrier::ConfigMap, 8), made("web-2", Carrier::Secret, 64)];
         let mut tally = Tally { total: 3, asked: 3, current: 1, ..Tally::default() };
         tally.inspect(&pods, &DUE);
-        assert!(!tally.is_settled() && tally.is_behind(), "somebody may restart them");
+        assert!(!tally.is_settled() && tally.is_behind());
         for is_late in [false, true] {
             let told = tally.report(&DUE, is_late);
             assert_eq!((told.total, told.current, told.behind, told.silent), (3, 1, 2, 0));
             let problem = told.problem.unwrap();
             let expected = format!(
-                "made for format {format}, where {FORMAT} is published: 2 pods (web-1, web-2); they keep the revision that they have: restart them"
+                "mounting objects of format {format} while format {FORMAT} is published: 2 pods (web-1, web-2); they keep their revision until they are restarted"
             );
-            assert_eq!(problem, expected, "and nothing else");
+            assert_eq!(problem, expected);
         }
     }
 
     #[test]
-    fn all_is_well_without_words() {
+    fn pods_that_serve_the_revision_have_no_problem() {
         assert!(tally(&[serves("new")]).is_settled());
         assert_eq!(tally(&[serves("new")]).report(&DUE, true).problem, None);
         assert_eq!(tally(&[]).report(&DUE, true), Pods::default());

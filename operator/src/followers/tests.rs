@@ -20,7 +20,7 @@ use crate::{
     wake::{Call, Haste},
 };
 
-/// Longer than anything here takes, on any machine.
+/// Longer than any step of these tests takes.
 const CAP: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
@@ -58,7 +58,7 @@ impl Cluster {
         Client::new(service, "shop")
     }
 
-    /// A pod whose sidecar answers this; or nothing, on a port where nobody listens.
+    /// Adds a pod whose sidecar gives this answer, or closes the connection without one.
     async fn pod(&self, name: &str, memory: Option<&str>, answer: Arc<Mutex<Option<String>>>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -90,7 +90,7 @@ impl Cluster {
         }));
     }
 
-    /// The pod that came last was admitted by a version of this format.
+    /// Makes the volume of the last pod one of this format.
     fn mount(&self, format: Format) {
         let core = json!({"configMap": {"name": format!("remora-storefront-{format}-core")}});
         let volume = json!({"name": "remora-storefront", "projected": {"sources": [core]}});
@@ -135,7 +135,7 @@ impl Scene {
         })
     }
 
-    /// The next report.
+    /// Waits for the next report.
     async fn report(&mut self, revision: &str) -> Pods {
         let call = timeout(CAP, self.calls.recv()).await.expect("nobody reports").unwrap();
         assert_eq!((call.name.as_str(), call.haste), ("storefront", Haste::Look));
@@ -144,7 +144,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn pods_that_follow_are_counted_once_and_left_alone() {
+async fn pods_that_serve_the_revision_are_counted_once_and_not_notified() {
     let mut scene = Scene::new(0.01);
     for name in ["web-1", "web-2", "web-3"] {
         scene.cluster.pod(name, None, serves("aa")).await;
@@ -154,12 +154,12 @@ async fn pods_that_follow_are_counted_once_and_left_alone() {
     assert_eq!((pods.revision.as_deref(), pods.total, pods.current, pods.behind), (Some("aa"), 3, 3, 0));
     assert_eq!(pods.problem, None);
     assert!(scene.cluster.told().is_empty());
-    // The same again is no news.
+    // The same counts request no reconciliation.
     assert!(timeout(Duration::from_millis(200), scene.calls.recv()).await.is_err());
 }
 
 #[tokio::test]
-async fn a_pod_that_is_behind_is_nudged_again_and_then_current() {
+async fn pod_behind_is_notified_again_until_it_serves_the_revision() {
     let mut scene = Scene::new(0.02);
     let late = serves("aa");
     scene.cluster.pod("web-1", None, serves("bb")).await;
@@ -179,7 +179,7 @@ async fn a_pod_that_is_behind_is_nudged_again_and_then_current() {
             break;
         }
     }
-    // In other words than before, and only to the one that was behind.
+    // The value differs from the previous one, and only the pod that was behind gets it.
     let told = scene.cluster.told();
     assert_eq!(told[0], ("web-2".to_owned(), "bb 2".to_owned()));
     assert!(told.iter().all(|(pod, _)| pod == "web-2"), "{told:?}");
@@ -187,7 +187,7 @@ async fn a_pod_that_is_behind_is_nudged_again_and_then_current() {
 
 /// The volume of a pod with limits on memory is a tmpfs of that size, and an update needs room for two snapshots.
 #[tokio::test]
-async fn who_cannot_follow_is_reported_with_the_reason() {
+async fn pod_that_cannot_follow_is_reported_with_its_cause() {
     let mut scene = Scene::new(0.01);
     scene.cluster.pod("cramped", Some("20Mi"), serves("aa")).await;
     scene.cluster.pod("late", None, serves("aa")).await;
@@ -200,19 +200,19 @@ async fn who_cannot_follow_is_reported_with_the_reason() {
     };
     assert!(problem.contains("1 pod (cramped); their memory limits leave 20971520 bytes"), "{problem}");
     assert!(problem.contains("an update needs 24000000"), "{problem}");
-    assert!(problem.contains("still at an older revision: 1 pod (late)"), "{problem}");
-    assert!(problem.contains("no answer: 1 pod (dumb)"), "{problem}");
+    assert!(problem.contains("still serving an older revision: 1 pod (late)"), "{problem}");
+    assert!(problem.contains("not answering: 1 pod (dumb)"), "{problem}");
     let times: Vec<String> =
         scene.cluster.told().into_iter().filter(|(pod, _)| pod == "late").map(|(_, text)| text).collect();
     assert_eq!(times[..3], ["bb 2", "bb 3", "bb 4"]);
 }
 
-/// The names in its volume are those of another version: there is nothing to wait for.
+/// The pod's volume names objects of another version, so that no update can reach it.
 #[tokio::test]
-async fn who_mounts_another_format_is_reported_and_neither_asked_nor_nudged() {
+async fn pod_of_other_format_is_reported_and_neither_asked_nor_notified() {
     let mut scene = Scene::new(0.01);
     let format = FORMAT.earlier().next().unwrap();
-    // Whom nobody asks is not silent.
+    // A pod that is not asked does not count as silent.
     scene.cluster.pod("old", None, Arc::default()).await;
     scene.cluster.mount(format);
     scene.cluster.pod("late", None, serves("aa")).await;
@@ -226,15 +226,17 @@ async fn who_mounts_another_format_is_reported_and_neither_asked_nor_nudged() {
     assert_eq!((pods.total, pods.current, pods.behind, pods.silent), (2, 0, 2, 0));
     let problem = pods.problem.unwrap();
     assert!(
-        problem.starts_with(&format!("made for format {format}, where {FORMAT} is published: 1 pod (old);")),
+        problem.starts_with(&format!(
+            "mounting objects of format {format} while format {FORMAT} is published: 1 pod (old);"
+        )),
         "{problem}"
     );
-    assert!(problem.contains("still at an older revision: 1 pod (late);"), "{problem}");
+    assert!(problem.contains("still serving an older revision: 1 pod (late);"), "{problem}");
     assert!(scene.cluster.told().iter().all(|(pod, _)| pod == "late"), "{:?}", scene.cluster.told());
 }
 
 #[tokio::test]
-async fn asking_ends_with_the_environment() {
+async fn observation_ends_with_its_environment() {
     let mut scene = Scene::new(0.01);
     scene.cluster.pod("web-1", None, serves("aa")).await;
     scene.attend("bb");

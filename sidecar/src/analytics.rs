@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use remora_snapshot::Snapshot;
+use remora_snapshot::{Budget, Snapshot};
 
 use crate::identities::{Complaint, Place, Refused};
 use crate::json::{Reader, Value};
@@ -35,14 +35,14 @@ impl Uses {
 }
 
 impl Counts {
-    fn add<B: AsRef<[u8]>>(&mut self, flag: &str, uses: u64, snapshot: &Snapshot<B>) {
+    fn add<B: AsRef<[u8]>>(&mut self, flag: &str, uses: u64, snapshot: &Snapshot<B>, budget: &Budget) {
         if let Some(count) = self.known.get_mut(flag) {
             *count = count.saturating_add(uses);
-        } else if snapshot.has_feature(flag) {
+        } else if snapshot.has_feature(flag, budget) {
             self.known.insert(flag.to_owned(), uses);
             if self.known.len() > snapshot.features() {
                 // Some belong to features that are gone: nobody will count them again.
-                self.known.retain(|flag, _| snapshot.has_feature(flag));
+                self.known.retain(|flag, _| snapshot.has_feature(flag, &Budget::default()));
             }
         } else {
             self.other = self.other.saturating_add(uses);
@@ -55,7 +55,8 @@ pub(crate) fn read<B: AsRef<[u8]>>(body: &[u8], snapshot: &Snapshot<B>, uses: &U
     // Twice: what is wrong at the end must be known before the beginning counts.
     pass(body, |_, _| {})?;
     let mut counts = uses.0.lock().unwrap_or_else(PoisonError::into_inner);
-    pass(body, |flag, count| counts.add(flag, count, snapshot))
+    let budget = Budget::default();
+    pass(body, |flag, count| counts.add(flag, count, snapshot, &budget))
 }
 
 fn pass(body: &[u8], mut with: impl FnMut(&str, u64)) -> Result<(), Refused> {

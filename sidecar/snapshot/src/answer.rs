@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::budget::Undecided;
 use crate::choose::Owner;
 use crate::evaluation::{Evaluation, Winner};
 use crate::hash::digest_of;
@@ -9,7 +10,7 @@ use crate::layout::{
     Context, ENABLED, END, Edge, Feature, HIDE_DISABLED, LENGTH_MASK, Run, SERVER_ONLY, Span, Split, TARGETED, Table,
     UNSERVED, Variant, Word, state,
 };
-use crate::percentage::percentage;
+use crate::percentage::{UNDECIDED, percentage};
 use crate::role::Role;
 use crate::subject::Subject;
 use crate::view::View;
@@ -40,6 +41,14 @@ pub(crate) enum Bucket<'a> {
     /// In a variant.
     Variant { percentage: f64, key: &'a [u8], weight: &'a [u8] },
 }
+
+/// The longest answer, in bytes. One that is longer was not put together to its end, and must not be sent.
+///
+/// A value is in a snapshot once, however many features have it, so that an answer can be longer than its snapshot.
+pub const MAX_ANSWER: usize = 16 * 1024 * 1024;
+
+/// How many variants one step passes.
+const VARIANTS_A_STEP: usize = 8;
 
 /// `"control"`, as JSON.
 const CONTROL: &[u8] = b"\"control\"";
@@ -90,6 +99,19 @@ impl<'a> Outcome<'a> {
             }
         }
         Some(outcome)
+    }
+
+    /// How many bytes the longest of the texts has that a condition can read of it, at most.
+    pub(crate) fn length(&self, view: &View<'_>) -> usize {
+        let segment = self.segment.and_then(|segment| view.segments().get(segment));
+        let bucket = match self.split {
+            Bucket::Variant { key, weight, .. } => key.len() + weight.len(),
+            Bucket::None | Bucket::Control { .. } => 0,
+        };
+        self.value.len()
+            + bucket
+            + self.feature.name.length as usize
+            + segment.map_or(0, |row| row.name.length as usize)
     }
 
     /// May a request with this role see it?
@@ -173,10 +195,14 @@ fn bucket<'a>(
 ) -> (Bucket<'a>, Option<(&'a [u8], u64)>) {
     let Some(split) = view.split(context) else { return (Bucket::None, None) };
     let percentage = place.unwrap_or_else(|| {
+        if !subject.budget.hash(split.seed, subject.key_length(view)) {
+            subject.budget.note(Undecided::Others);
+            return UNDECIDED;
+        }
         let [a, b, c] = subject.key(view);
         percentage(&[view.bytes(split.seed), b",", a, b, c])
     });
-    match view.variant(split, percentage) {
+    match view.variant(subject, split, percentage) {
         None => (Bucket::Control { percentage }, None),
         Some(Variant { value, key, weight, digest, .. }) => {
             let bucket = Bucket::Variant { percentage, key: view.bytes(key), weight: view.bytes(weight) };
@@ -197,6 +223,9 @@ pub(crate) fn write_array(evaluation: &Evaluation<'_>, subject: &Subject, role: 
     let mut array = Array { out, last: Last::Bracket };
     let (_, _, mut digest) = evaluation.view.default_answer(role);
     each_part(&evaluation.view, subject, role, |part| {
+        if array.is_too_long() {
+            return;
+        }
         digest = digest.wrapping_add(match part {
             Part::Objects(objects) => objects.write(&evaluation.view, &mut array),
             Part::One(number) => {
@@ -337,6 +366,12 @@ pub(crate) enum Last {
 }
 
 impl Array<'_> {
+    /// Whether nothing more is to be appended.
+    #[inline(always)]
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.out.len() > MAX_ANSWER
+    }
+
     /// Where more objects go, which are to end like this.
     #[inline(always)]
     pub(crate) fn go_on(&mut self, last: Last) -> &mut Vec<u8> {
@@ -452,7 +487,11 @@ impl<'a> View<'a> {
     }
 
     /// The variant of a split that is at this place. `None`: no variant is.
-    pub(crate) fn variant(&self, split: Split, place: f64) -> Option<Variant> {
+    pub(crate) fn variant(&self, subject: &Subject, split: Split, place: f64) -> Option<Variant> {
+        if !subject.budget.spend(split.length as usize / VARIANTS_A_STEP) {
+            subject.budget.note(Undecided::Others);
+            return None;
+        }
         let mut start = 0.0;
         self.variants().range(split.variants, split.length).iter().find(|variant| {
             let begin = std::mem::replace(&mut start, variant.limit);

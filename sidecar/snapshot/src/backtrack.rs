@@ -1,7 +1,8 @@
 //! Running a regular expression that no automaton can do: look-around, back-references, Unicode word boundaries.
 //!
-//! A program is searched in place by backtracking with Python's preferences, from the text's start. It has a budget of
-//! steps; a search that uses it up has found nothing.
+//! A program is searched in place by backtracking with Python's preferences, from the text's start. A search ends when it
+//! has taken [`MAX_STEPS`], when it keeps [`MAX_TRAIL`] ways open, or when the budget of its request
+//! ([`crate::MAX_STEPS`]) is used up. It is undecided then: the segment that asks does not match.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -10,13 +11,18 @@
 //! | 12 × instructions | operation, first and second operand |
 //! | 8 × … | ranges of code points, to which sets refer by first row and count |
 
+use crate::budget::Budget;
 use crate::layout::{Row, Table};
 
-/// How many steps one search may take: a fraction of a millisecond to a few.
-pub const MAX_STEPS: u32 = 1 << 18;
+/// How many steps one search may take: half of what its request may take, so that one pattern does not use up what all
+/// others need.
+pub const MAX_STEPS: u32 = crate::MAX_STEPS / 2;
 
-/// How many ways one search may keep open: about a megabyte.
+/// How many ways one search may keep open: 768 KiB of memory.
 pub const MAX_TRAIL: usize = 1 << 15;
+
+/// How many characters, saved positions or bytes one step passes over where an instruction passes over several.
+const A_STEP: usize = 8;
 
 /// How deep look-around and atomic groups may nest.
 pub const MAX_NESTING: u32 = 32;
@@ -250,39 +256,81 @@ pub(crate) fn validate(bytes: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Does the text begin with what the program accepts?
-pub(crate) fn matches(bytes: &[u8], text: &str) -> bool {
-    let Some(program) = Program::of(bytes) else { return false };
-    let slots = vec![None; program.slots.min(MAX_SLOTS)];
-    Search { program, text, slots, trail: Vec::new(), steps: MAX_STEPS }.run(0, 0, 0).is_some()
+/// The memory of searches, used again by the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    slots: Vec<Option<usize>>,
+    trail: Vec<Trail>,
+}
+
+/// Whether the text begins with what the program accepts. `None` if the search is undecided.
+pub(crate) fn matches(bytes: &[u8], text: &str, budget: &Budget, room: &mut Room) -> Option<bool> {
+    let Some(program) = Program::of(bytes) else { return Some(false) };
+    let Room { slots, trail } = room;
+    slots.clear();
+    slots.resize(program.slots.min(MAX_SLOTS), None);
+    trail.clear();
+    let most = MAX_STEPS.min(budget.left());
+    let mut search = Search { program, text, slots, trail, steps: most, undecided: false };
+    // The slots were cleared.
+    let found = search.spend(1 + program.slots.min(MAX_SLOTS) / A_STEP).and_then(|()| search.run(0, 0, 0)).is_some();
+    budget.spend((most - search.steps) as usize);
+    (!search.undecided).then_some(found)
 }
 
 struct Search<'a> {
     program: Program<'a>,
     text: &'a str,
-    slots: Vec<Option<usize>>,
-    trail: Vec<Trail>,
+    slots: &'a mut Vec<Option<usize>>,
+    trail: &'a mut Vec<Trail>,
+    /// Those that are left.
     steps: u32,
+    /// The search ends, at every level of nesting.
+    undecided: bool,
 }
 
 /// What to undo or to try when the current way fails.
+#[derive(Debug)]
 enum Trail {
     Try { place: u32, at: usize },
     Restore { slot: u32, value: Option<usize> },
 }
 
 impl Search<'_> {
+    /// Takes steps. `None` ends the search: there are not so many left.
+    #[inline(always)]
+    fn spend(&mut self, steps: usize) -> Option<()> {
+        match u32::try_from(steps).ok().and_then(|steps| self.steps.checked_sub(steps)) {
+            Some(left) => {
+                self.steps = left;
+                Some(())
+            }
+            None => self.give_up(),
+        }
+    }
+
+    /// Ends the search, undecided.
+    #[cold]
+    fn give_up<T>(&mut self) -> Option<T> {
+        self.undecided = true;
+        None
+    }
+
     /// Runs from a place and a position to a `Match`, and tells where that is.
     fn run(&mut self, place: u32, at: usize, nesting: u32) -> Option<usize> {
         let floor = self.trail.len();
         let (mut place, mut at) = (place, at);
         loop {
-            self.steps = if self.trail.len() > MAX_TRAIL { 0 } else { self.steps.checked_sub(1)? };
+            if self.trail.len() > MAX_TRAIL {
+                return self.give_up();
+            }
+            self.spend(1)?;
             if let Some(next) = self.step(place, at, nesting) {
                 match next {
                     Next::Go(next_place, next_at) => (place, at) = (next_place, next_at),
                     Next::Done => {
                         // The ways that were not tried are given up; what was saved stays, to be undone by the caller.
+                        self.spend((self.trail.len() - floor) / A_STEP + 1)?;
                         let mut kept = floor;
                         for index in floor..self.trail.len() {
                             if matches!(self.trail.get(index), Some(Trail::Restore { .. })) {
@@ -295,6 +343,9 @@ impl Search<'_> {
                     }
                 }
                 continue;
+            }
+            if self.undecided {
+                return None; // that is no way that fails
             }
             (place, at) = self.back(floor)?;
         }
@@ -341,10 +392,12 @@ impl Search<'_> {
             Instruction::Character(wanted) => {
                 self.after(at).filter(|c| *c == wanted).map(|c| Next::Go(place + 1, at + c.len_utf8()))
             }
-            Instruction::Set(first, count) => self
-                .after(at)
-                .filter(|c| self.program.set_has(first, count, *c))
-                .map(|c| Next::Go(place + 1, at + c.len_utf8())),
+            Instruction::Set(first, count) => {
+                self.spend(set_steps(count))?;
+                self.after(at)
+                    .filter(|c| self.program.set_has(first, count, *c))
+                    .map(|c| Next::Go(place + 1, at + c.len_utf8()))
+            }
             Instruction::Split(first, second) => {
                 self.trail.push(Trail::Try { place: second, at });
                 Some(Next::Go(first, at))
@@ -366,26 +419,34 @@ impl Search<'_> {
             Instruction::EndOrNewline => go_on(matches!(self.text.get(at..), Some("" | "\n"))),
             Instruction::LineStart => go_on(matches!(self.before(at), None | Some('\n'))),
             Instruction::LineEnd => go_on(matches!(self.after(at), None | Some('\n'))),
-            Instruction::Boundary(first, count) => go_on(self.is_boundary(first, count, at)),
+            Instruction::Boundary(first, count) => {
+                self.spend(2 * set_steps(count))?;
+                go_on(self.is_boundary(first, count, at))
+            }
             // Python: in an empty text there is no boundary, and no place without one either.
             Instruction::NoBoundary(first, count) => {
+                self.spend(2 * set_steps(count))?;
                 go_on(!self.text.is_empty() && !self.is_boundary(first, count, at))
             }
             Instruction::Backreference(slot, ignore_case) => {
-                let (start, end) = (self.slot(slot)?, self.slot(slot + 1)?);
+                let (start, end) = (self.slot(slot)?, self.slot(slot.saturating_add(1))?);
+                // Two cases of a character are compared one by one.
+                self.spend(end.saturating_sub(start) / if ignore_case { 1 } else { A_STEP })?;
                 let length = again(self.text.get(start..end)?, self.text.get(at..)?, ignore_case)?;
                 Some(Next::Go(place + 1, at + length))
             }
             Instruction::IfGroup(slot, otherwise) => {
-                let has_matched = self.slot(slot).is_some() && self.slot(slot + 1).is_some();
+                let has_matched = self.slot(slot).is_some() && self.slot(slot.saturating_add(1)).is_some();
                 Some(Next::Go(if has_matched { place + 1 } else { otherwise }, at))
             }
             Instruction::Ahead(end) => self.look(place, Some(at), nesting).then_some(Next::Go(end, at)),
             Instruction::NotAhead(end) => self.look_not(place, Some(at), nesting)?.then_some(Next::Go(end, at)),
             Instruction::Behind(end, width) => {
+                self.spend(at.min(width as usize) / A_STEP)?;
                 self.look(place, self.back_by(at, width), nesting).then_some(Next::Go(end, at))
             }
             Instruction::NotBehind(end, width) => {
+                self.spend(at.min(width as usize) / A_STEP)?;
                 self.look_not(place, self.back_by(at, width), nesting)?.then_some(Next::Go(end, at))
             }
             Instruction::Atomic(end) => self.part(place, at, nesting).map(|at| Next::Go(end, at)),
@@ -395,8 +456,7 @@ impl Search<'_> {
     /// Runs the part of the program behind a place.
     fn part(&mut self, place: u32, at: usize, nesting: u32) -> Option<usize> {
         if nesting >= MAX_NESTING {
-            self.steps = 0;
-            return None;
+            return self.give_up();
         }
         self.run(place + 1, at, nesting + 1)
     }
@@ -410,7 +470,7 @@ impl Search<'_> {
         let floor = self.trail.len();
         let found = self.look(place, at, nesting);
         while self.back(floor).is_some() {}
-        (self.steps > 0).then_some(!found)
+        (!self.undecided).then_some(!found)
     }
 
     fn back_by(&self, at: usize, width: u32) -> Option<usize> {
@@ -425,6 +485,12 @@ impl Search<'_> {
         let is_word = |c: Option<char>| c.is_some_and(|c| self.program.set_has(first, count, c));
         is_word(self.before(at)) != is_word(self.after(at))
     }
+}
+
+/// The steps that a look at a set takes beside the one of its instruction: those that halve many ranges. The sets of
+/// Unicode's classes have some hundreds.
+fn set_steps(ranges: u32) -> usize {
+    usize::from(ranges > 1024)
 }
 
 enum Next {
@@ -452,10 +518,15 @@ mod tests {
     use super::*;
     use Instruction::{Ahead, Backreference, Character, End, Jump, Match, NotAhead, Save, Set, Split};
 
-    fn run(instructions: &[Instruction], slots: u32, ranges: &[(char, char)], text: &str) -> bool {
+    fn search(instructions: &[Instruction], slots: u32, ranges: &[(char, char)], text: &str) -> (Option<bool>, u64) {
         let program = write(instructions, slots, ranges);
         validate(&program).unwrap();
-        matches(&program, text)
+        let budget = Budget::default();
+        (matches(&program, text, &budget, &mut Room::default()), budget.taken())
+    }
+
+    fn run(instructions: &[Instruction], slots: u32, ranges: &[(char, char)], text: &str) -> bool {
+        search(instructions, slots, ranges, text).0.unwrap()
     }
 
     #[test]
@@ -477,13 +548,65 @@ mod tests {
         assert!(!run(&program, 0, &[('a', 'z')], "1"));
     }
 
+    /// (a|a)*b, exponential for a backtracking engine.
+    const EXPONENTIAL: [Instruction; 8] =
+        [Split(1, 6), Split(2, 4), Character('a'), Jump(0), Character('a'), Jump(0), Character('b'), Match];
+
     #[test]
-    fn a_search_ends_with_its_budget() {
-        // (a|a)*b, exponential for a backtracking engine.
-        let program =
-            [Split(1, 6), Split(2, 4), Character('a'), Jump(0), Character('a'), Jump(0), Character('b'), Match];
-        assert!(!run(&program, 0, &[], &"a".repeat(64)));
-        assert!(run(&program, 0, &[], "aab"));
+    fn search_beyond_its_steps_is_undecided() {
+        let (found, steps) = search(&EXPONENTIAL, 0, &[], &"a".repeat(64));
+        assert_eq!(found, None);
+        assert!(steps <= u64::from(MAX_STEPS) + 1, "{steps}");
+        assert!(run(&EXPONENTIAL, 0, &[], "aab"));
+    }
+
+    #[test]
+    fn search_that_keeps_too_many_ways_open_is_undecided_at_once() {
+        // Two ways a character: the last character is never reached.
+        let (found, steps) = search(&EXPONENTIAL, 0, &[], &"a".repeat(MAX_TRAIL));
+        assert_eq!(found, None);
+        assert!(steps <= 4 * MAX_TRAIL as u64, "{steps}");
+    }
+
+    #[test]
+    fn search_that_is_undecided_within_a_negation_is_undecided() {
+        // (?!(a|a)*b), whose search ends within the look-around, where a failure would be a success.
+        let place = |instruction| match instruction {
+            Split(a, b) => Split(a + 1, b + 1),
+            Jump(a) => Jump(a + 1),
+            other => other,
+        };
+        let mut program = vec![NotAhead(9)];
+        program.extend(EXPONENTIAL.map(place));
+        program.push(Match);
+        for length in [64, MAX_TRAIL] {
+            assert_eq!(search(&program, 0, &[], &"a".repeat(length)).0, None, "{length} characters");
+        }
+    }
+
+    #[test]
+    fn steps_are_charged_for_what_one_instruction_passes_over() {
+        let text = "a".repeat(2000);
+        // (a*?)\1$ takes the half of the text at once.
+        let whole = [Save(0), Split(4, 2), Character('a'), Jump(1), Save(1), Backreference(0, false), End, Match];
+        let (found, steps) = search(&whole, 2, &[], &text);
+        assert_eq!(found, Some(true));
+        assert!(steps > 1000 * 1000 / 2 / A_STEP as u64, "{steps}");
+        let behind = [Instruction::Behind(2, 4000), Match, Match];
+        let (_, steps) = search(&behind, 0, &[], "");
+        assert!(steps < 10, "{steps}");
+    }
+
+    #[test]
+    fn search_leaves_the_budget_of_its_request_what_it_did_not_take() {
+        let program = write(&EXPONENTIAL, 0, &[]);
+        let (budget, mut room) = (Budget::default(), Room::default());
+        let text = "a".repeat(64);
+        assert_eq!(matches(&program, &text, &budget, &mut room), None);
+        assert_eq!(matches(&program, "aab", &budget, &mut room), Some(true));
+        assert_eq!(matches(&program, &text, &budget, &mut room), None);
+        assert_eq!(matches(&program, "aab", &budget, &mut room), None);
+        assert!(budget.taken() <= u64::from(crate::MAX_STEPS) + 2, "{}", budget.taken());
     }
 
     #[test]

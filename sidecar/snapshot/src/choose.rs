@@ -1,9 +1,10 @@
 //! Choosing what decides each feature: what segments override is claimed for them, the strongest first and 64 features at
 //! once, and what is left is what it is by default.
 
+use crate::budget::Undecided;
 use crate::evaluation::{Evaluation, Winner};
 use crate::layout::{BLOCK, Claim, Context, Feature, Rank, Run, Segment, Split, Table, Word};
-use crate::percentage::{Percentages, Whose};
+use crate::percentage::{Percentages, UNDECIDED, Whose};
 use crate::resolve;
 use crate::role::Scope;
 use crate::subject::Subject;
@@ -208,7 +209,13 @@ impl Evaluation<'_> {
             if let Some((feature, split)) = self.default_split(row)
                 && !subject.choice.decides(feature)
             {
-                percentages.ask(row, view.head(split.seed), Whose::Identity, subject.key(view), &mut tell);
+                let ids = subject.key(view);
+                if !subject.budget.hash(split.seed, subject.key_length(view)) {
+                    subject.budget.note(Undecided::Others);
+                    tell(row, UNDECIDED);
+                    continue;
+                }
+                percentages.ask(row, view.head(split.seed), Whose::Identity, ids, &mut tell);
             }
         }
         subject.hashing = Some(percentages.tell(&mut tell));

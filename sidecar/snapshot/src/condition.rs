@@ -6,7 +6,8 @@
 use std::cmp::Ordering;
 
 use crate::automaton;
-use crate::backtrack;
+use crate::backtrack::{self, Room};
+use crate::budget::Budget;
 use crate::hash::{Token, numbers, short_token};
 use crate::layout::{
     AUTOMATON, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_PLAIN, IS_SEMVER, IS_TRUE, Instruction, Member, Operator,
@@ -22,7 +23,17 @@ use crate::view::View;
 /// comparison reads stay in registers.
 pub(crate) type Stored = [u8; 40];
 
-/// Comparisons are decided here; what takes longer anyway is a call.
+/// Texts up to this length, in bytes, are compared within the step that each condition is charged.
+const SHORT: usize = 128;
+
+/// How often versions and numbers are read from one end to the other, until it is known how two of them stand.
+pub(crate) const READINGS: usize = 4;
+
+/// Whether the condition holds of the value. Comparisons are decided here; what takes longer anyway is a call.
+///
+/// What it returns counts only if the budget has steps left and was not interrupted: [`Evaluation::accepts`] sees to that.
+///
+/// [`Evaluation::accepts`]: crate::evaluation::Evaluation::accepts
 #[inline(always)]
 pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value) -> bool {
     let condition = Instruction::decode(stored);
@@ -45,6 +56,10 @@ pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, stored: &Stored, val
         Value::False | Value::True => relation_of((value == Value::True).cmp(&has(IS_TRUE))),
         Value::Text(text) if !has(IS_SEMVER) => {
             let (left, right) = (subject.bytes(text), view.bytes(condition.text));
+            let compared = left.len().min(right.len());
+            if compared > SHORT && !subject.budget.copy(compared) {
+                return false;
+            }
             if left == right {
                 EQUAL
             } else if condition.operator <= Operator::NotEqual as u8 {
@@ -91,6 +106,9 @@ pub(crate) fn relation_of(order: Ordering) -> u8 {
 #[inline(never)]
 fn relation(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value) -> u8 {
     let condition = Instruction::decode(stored);
+    if !subject.budget.scan(READINGS * (subject.length_of(value) + condition.text.length as usize)) {
+        return 0;
+    }
     let right = match value {
         Value::Text(text) => {
             if condition.flags & IS_PLAIN != 0
@@ -103,6 +121,9 @@ fn relation(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Valu
         _ if condition.flags & HAS_INTEGER != 0 => Integer::Small(condition.left.cast_signed()),
         _ if condition.flags & HAS_BIG_INTEGER != 0 => {
             let row = view.big_integers().get(condition.operand).unwrap_or_default();
+            if !subject.budget.scan(READINGS * row.digits.length as usize) {
+                return 0;
+            }
             Integer::Big { negative: row.negative != 0, digits: view.text(row.digits) }
         }
         _ => return 0,
@@ -114,6 +135,11 @@ fn relation(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Valu
 #[inline(never)]
 fn search(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value) -> bool {
     let condition = Instruction::decode(stored);
+    let readings = if condition.flags & IS_SEMVER == 0 { 1 } else { READINGS };
+    let length = subject.length_of(value) + condition.text.length as usize;
+    if !subject.budget.scan(readings * length) {
+        return false;
+    }
     match Operator::from_number(condition.operator) {
         Some(Operator::In) => is_in(view, subject, &condition, value),
         Some(Operator::Contains) => contains(view, subject, &condition, value),
@@ -121,13 +147,28 @@ fn search(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value)
             Value::Text(text) => !subject.text(text).contains(view.text(condition.text)),
             _ => false,
         },
-        Some(Operator::Matches) => with_text(subject, value, |text| matches(view, condition.operand, text)),
+        Some(Operator::Matches) => {
+            let mut room = std::mem::take(&mut subject.room);
+            let found = with_text(subject, value, |text, budget| {
+                let found = matches(view, condition.operand, text, budget, &mut room);
+                found.unwrap_or_else(|| {
+                    budget.interrupt();
+                    false
+                })
+            });
+            subject.room = room;
+            found
+        }
         Some(Operator::Modulo) => {
             modulo(subject, f64::from_bits(condition.left), f64::from_bits(condition.right), value)
         }
         Some(Operator::Percentage) => {
-            let seed = view.bytes(Span::from_word(condition.right));
-            with_text(subject, value, |text| percentage(&[seed, b",", text.as_bytes()]))
+            let seed = Span::from_word(condition.right);
+            if !subject.budget.hash(seed, length) {
+                return false;
+            }
+            let seed = view.bytes(seed);
+            with_text(subject, value, |text, _| percentage(&[seed, b",", text.as_bytes()]))
                 <= f64::from_bits(condition.left)
         }
         _ => false,
@@ -154,15 +195,15 @@ fn contains(view: &View<'_>, subject: &Subject, condition: &Instruction, value: 
         .is_some_and(|version| version.prerelease == Some(part) || version.build == Some(part))
 }
 
-fn matches(view: &View<'_>, operand: u32, text: &str) -> bool {
-    view.patterns().get(operand).is_some_and(|pattern| {
-        let program = pattern.program.of(view.programs());
-        if pattern.kind == AUTOMATON {
-            automaton::matches(program, text.as_bytes())
-        } else {
-            backtrack::matches(program, text)
-        }
-    })
+/// Whether a text begins with what a pattern accepts. `None` if its search is undecided.
+fn matches(view: &View<'_>, operand: u32, text: &str, budget: &Budget, room: &mut Room) -> Option<bool> {
+    let Some(pattern) = view.patterns().get(operand) else { return Some(false) };
+    let program = pattern.program.of(view.programs());
+    if pattern.kind == AUTOMATON {
+        Some(automaton::matches(program, text.as_bytes()))
+    } else {
+        backtrack::matches(program, text, budget, room)
+    }
 }
 
 /// Floored modulo, as Python's: the result has the sign of the divisor.
@@ -183,6 +224,11 @@ pub(crate) fn modulo(subject: &Subject, divisor: f64, remainder: f64, value: Val
         && let Some(rest) = floored_remainder(left, divisor)
     {
         return rest as f64 == remainder;
+    }
+    // The remainder of floats takes a step a bit of their quotient.
+    let exponent = |float: f64| float.to_bits() >> 52 & 0x7ff;
+    if !subject.budget.scan(exponent(left).saturating_sub(exponent(divisor)) as usize) {
+        return false;
     }
     let mut rest = left % divisor;
     if rest != 0.0 && (rest < 0.0) != (divisor < 0.0) {
@@ -240,17 +286,17 @@ pub(crate) fn token_of(view: &View<'_>, subject: &mut Subject, slot: u16, value:
 fn long_token_of(view: &View<'_>, subject: &mut Subject, slot: u16, value: Value, keeps: bool) -> Token {
     let kept = if keeps { subject.token_of(slot) } else { None };
     kept.unwrap_or_else(|| {
-        let token = with_text(subject, value, |text| view.fingerprint.token(text.as_bytes()));
+        let token = with_text(subject, value, |text, _| view.fingerprint.token(text.as_bytes()));
         subject.keep_token(slot, token);
         token
     })
 }
 
-/// Python's `str` of a value.
-pub(crate) fn with_text<T>(subject: &mut Subject, value: Value, then: impl FnOnce(&str) -> T) -> T {
+/// Python's `str` of a value, with the budget that what is done with it takes from.
+pub(crate) fn with_text<T>(subject: &mut Subject, value: Value, then: impl FnOnce(&str, &Budget) -> T) -> T {
     use std::fmt::Write;
     if let Value::Text(text) = value {
-        return then(subject.text(text));
+        return then(subject.text(text), &subject.budget);
     }
     let mut made = std::mem::take(&mut subject.scratch);
     made.clear();
@@ -265,7 +311,7 @@ pub(crate) fn with_text<T>(subject: &mut Subject, value: Value, then: impl FnOnc
         Value::BigInteger(digits) => made.push_str(subject.text(digits)),
         Value::Float(float) => write_float(float.get(), &mut made),
     }
-    let result = then(&made);
+    let result = then(&made, &subject.budget);
     subject.scratch = made;
     result
 }

@@ -1,5 +1,6 @@
 //! One evaluation: an environment, a subject, and what the subject has for itself.
 
+use crate::budget::Undecided;
 use crate::condition;
 use crate::index::place_of;
 use crate::layout::{
@@ -40,6 +41,10 @@ impl<'a> Evaluation<'a> {
     /// Does the subject belong to the segment?
     pub(crate) fn is_in(&self, subject: &mut Subject, segment: u32) -> bool {
         self.view.segments().get(segment).is_some_and(|row| {
+            if !subject.budget.spend(1) {
+                subject.budget.note(Undecided::Others);
+                return false;
+            }
             let (block, bit) = place_of(segment);
             let is_left = |subject: &mut Subject| {
                 self.candidates(subject, block) & bit != 0 && self.shares(subject, block, bit) != 0
@@ -60,6 +65,8 @@ impl<'a> Evaluation<'a> {
 
     /// Runs a segment's program, which asks what the index does not know.
     ///
+    /// A program that is undecided accepts nothing, whatever it negates.
+    ///
     /// It ends because every jump goes forward; that is asked for here again, so that it does not rest on the reader's
     /// validation alone.
     pub(crate) fn accepts(&self, subject: &mut Subject, entry: u32) -> bool {
@@ -75,6 +82,10 @@ impl<'a> Evaluation<'a> {
                 value = resolve::flag(self, subject, slot);
             }
             let next = if condition::holds(&self.view, subject, stored, value) { on_true } else { on_false };
+            if !subject.budget.spend(1) || subject.budget.was_interrupted() {
+                subject.budget.note(Undecided::Program(entry));
+                return false;
+            }
             if next <= at {
                 return false;
             }

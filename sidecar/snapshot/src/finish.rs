@@ -60,6 +60,9 @@ fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> C
     let mut difference = 0_u64;
     let mut array = Array { out: &mut bytes, last: Last::Bracket };
     each_part(view, subject, role, |part| {
+        if array.is_too_long() {
+            return;
+        }
         array.separate();
         let start = Start { at: array.out.len(), difference };
         difference = difference.wrapping_add(match part {
@@ -126,6 +129,9 @@ fn fill(
         out.extend_from_slice(cohort.bytes.get(rest..stretch.end).unwrap_or_default());
     };
     for (Gap { feature, own }, percentage) in gaps.iter().zip(&percentages) {
+        if array.is_too_long() {
+            break;
+        }
         let (flag, difference) = cohort.flag(*feature);
         if from < flag.start {
             copy(&mut array, from..flag.start);
@@ -136,7 +142,7 @@ fn fill(
                 write_outcome(evaluation, subject, role, *feature, Winner::Individual(*row), &mut array)
             }
             Own::Split(split) => {
-                cohort.split(*split).map_or(0, |flag| flag.write(&evaluation.view, *percentage, &mut array))
+                cohort.split(*split).map_or(0, |flag| flag.write(&evaluation.view, subject, *percentage, &mut array))
             }
         };
         digest = digest.wrapping_add(added).wrapping_sub(difference);

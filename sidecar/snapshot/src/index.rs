@@ -4,11 +4,12 @@
 use std::cmp::Ordering;
 
 use crate::automaton;
-use crate::condition::{modulo, token_of, with_text};
+use crate::budget::{BYTES_A_STEP, Budget, Undecided};
+use crate::condition::{READINGS, modulo, token_of, with_text};
 use crate::evaluation::Evaluation;
 use crate::hash::{NO_TOKEN, bucket_of, numbers};
 use crate::layout::{BLOCK, Column, Mark, Row as _, Share, Span, Table};
-use crate::percentage::{Percentages, Whose};
+use crate::percentage::{Percentages, UNDECIDED, Whose};
 use crate::semver::{Packed, pack, standing, unpack};
 use crate::subject::{Stretch, Subject, Value};
 use crate::view::View;
@@ -35,6 +36,8 @@ impl Evaluation<'_> {
         let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
         let columns = view.columns().range(block.columns.start, block.columns.length);
         let mut left = block.all;
+        // What takes longer than the look at an unset slot charges more.
+        subject.budget.spend(1 + columns.len() / UNSET_COLUMNS_A_STEP);
         for column in columns.each_stored() {
             left &= of_value(view, subject, column);
             if left == 0 {
@@ -44,10 +47,17 @@ impl Evaluation<'_> {
         for modulus in view.moduli().range(block.moduli.start, block.moduli.length).iter() {
             if left & modulus.segment != 0 {
                 let value = subject.value(modulus.slot as u16);
+                if !subject.budget.scan(subject.length_of(value)) {
+                    break;
+                }
                 if modulo(subject, modulus.divisor, modulus.remainder, value) == (modulus.negated != 0) {
                     left &= !modulus.segment;
                 }
             }
+        }
+        if !subject.budget.spend(0) {
+            subject.budget.note(Undecided::Others);
+            return 0; // none of the block is decided
         }
         left
     }
@@ -61,7 +71,8 @@ impl Evaluation<'_> {
         if shares.len() == 0 {
             return asking;
         }
-        let mut left = asking;
+        subject.budget.spend(1 + shares.len() / SHARES_A_STEP);
+        let (mut left, mut undecided) = (asking, 0);
         let mut places = std::mem::take(&mut subject.default_places);
         let mut tell = |asked: Asked<'_>, percentage: f64| match asked {
             Asked::Share(stored) => {
@@ -79,9 +90,14 @@ impl Evaluation<'_> {
                 continue;
             }
             let seed = view.head(share.seed);
-            match subject.value(share.slot as u16) {
+            let value = subject.value(share.slot as u16);
+            if !subject.budget.hash(share.seed, subject.length_of(value)) {
+                undecided |= share.segment & asking;
+                continue;
+            }
+            match value {
                 Value::Null => tell(Asked::Share(stored), f64::INFINITY), // it has no share
-                value => with_text(subject, value, |text| {
+                value => with_text(subject, value, |text, _| {
                     let whose = Whose::Slot(share.slot);
                     percentages.ask(Asked::Share(stored), seed, whose, [text.as_bytes(), b"", b""], &mut tell);
                 }),
@@ -92,15 +108,37 @@ impl Evaluation<'_> {
         {
             let Some((_, split)) = self.default_split(row) else { continue };
             let (seed, ids) = (view.head(split.seed), subject.key(view));
+            if !subject.budget.hash(split.seed, subject.key_length(view)) {
+                tell(Asked::Split(row), UNDECIDED);
+                break;
+            }
             if !percentages.ask(Asked::Split(row), seed, Whose::Identity, ids, &mut tell) {
                 break; // it is work by itself, as the others will be, which may not be needed
             }
         }
         subject.hashing = Some(percentages.tell(&mut tell));
         subject.default_places = places;
-        left
+        if undecided != 0 {
+            subject.budget.note(Undecided::Others);
+        }
+        left & !undecided
     }
 }
+
+/// How many columns whose slots are unset one step passes.
+const UNSET_COLUMNS_A_STEP: usize = 4;
+
+/// How many percentage rules of segments that are not asked for one step passes.
+const SHARES_A_STEP: usize = 8;
+
+/// How many rows of what patterns decide one step passes.
+const WANTS_A_STEP: usize = 8;
+
+/// How many occupied rows of a hash table one step passes.
+const PROBES_A_STEP: u32 = 16;
+
+/// How many bytes take as long as the look-ups of one value: among the ordered points of each type, and in a hash table.
+const LOOK_UPS: usize = 32;
 
 /// What is asked for.
 #[derive(Clone, Copy)]
@@ -137,6 +175,7 @@ fn of_other(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE],
         Value::Null => column().unset,
         Value::False => column().no,
         Value::True => column().yes,
+        _ if !subject.budget.scan(LOOK_UPS) => 0,
         value @ Value::Float(float) => {
             let (column, float) = (column(), float.get());
             let by_order = if float.is_nan() {
@@ -168,12 +207,15 @@ fn of_other(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE],
 #[inline(never)]
 fn of_text(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE], slot: u16, text: Stretch) -> u64 {
     let (column, bytes) = (Column::decode(stored), subject.bytes(text));
+    if !subject.budget.scan(LOOK_UPS + bytes.len()) {
+        return 0;
+    }
     let by_order = scale(view, column.below_texts, column.texts, |point| view.bytes(Span::from_word(point)).cmp(bytes));
     let by_version = match column.versions.length {
         0 => column.below_versions,
         _ => match pack(bytes) {
             Some(version) => scale(view, column.below_versions, column.versions, |point: Packed| point.cmp(&version)),
-            None => of_rare_version(view, stored, bytes),
+            None => of_rare_version(view, &subject.budget, stored, bytes),
         },
     };
     let value = Value::Text(text);
@@ -185,7 +227,10 @@ fn of_text(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE], 
 
 /// What is left by a version that is no packed one, or by none at all.
 #[inline(never)]
-fn of_rare_version(view: &View<'_>, stored: &[u8; Column::SIZE], text: &[u8]) -> u64 {
+fn of_rare_version(view: &View<'_>, budget: &Budget, stored: &[u8; Column::SIZE], text: &[u8]) -> u64 {
+    if !budget.scan(READINGS * text.len()) {
+        return 0;
+    }
     let column = Column::decode(stored);
     match standing(text) {
         Some(version) => scale(view, column.below_versions, column.versions, |point| unpack(point).cmp(&version)),
@@ -216,6 +261,9 @@ fn listed(view: &View<'_>, subject: &mut Subject, unlisted: u64, members: Span, 
     let members = view.listed().range(members.start, members.length);
     let start = bucket_of(wanted);
     for step in 0..=last {
+        if step % PROBES_A_STEP == PROBES_A_STEP - 1 && !subject.budget.spend(1) {
+            return 0;
+        }
         let Some(member) = members.get(start.wrapping_add(step) & last) else { break };
         let found = numbers(&member.token);
         if found == wanted || found == numbers(&NO_TOKEN) {
@@ -235,10 +283,13 @@ fn joint(view: &View<'_>, subject: &mut Subject, joint: u32, value: Value) -> u6
 fn wanted(view: &View<'_>, subject: &mut Subject, row: u32, value: Value) -> u64 {
     let Some(joint) = view.joints().get(row) else { return 0 };
     let is_text = matches!(value, Value::Text(_));
+    if !subject.budget.scan(subject.length_of(value) + joint.wants.length as usize / WANTS_A_STEP * BYTES_A_STEP) {
+        return 0;
+    }
     let program = joint.program.of(view.programs());
     let finds = view.finds().range(joint.finds.start, joint.finds.length);
     let find = |state: u32| finds.get(state).unwrap_or_default();
-    let mut found = with_text(subject, value, |text| {
+    let mut found = with_text(subject, value, |text, _| {
         let mut found = 0;
         let last = automaton::walk(program, text.as_bytes(), |state| found |= find(state).here);
         found | last.map_or(0, |last| find(last).at_end)

@@ -191,8 +191,9 @@
 //! # What validation guarantees
 //!
 //! After [`Snapshot::read`]: every span lies in the blob at whole characters, every row that is referred to exists, every
-//! jump goes forward, every automaton and every program stays within itself. Nothing is guaranteed of what the values
-//! mean; the checksum tells damage, not malice.
+//! jump goes forward, every automaton and every program stays within itself. The reading is linear in the file's bytes:
+//! where reading a range takes time, no two rows have the same range. Nothing is guaranteed of what the values mean; the
+//! checksum tells damage, not malice. So an evaluation has a budget ([`MAX_STEPS`]), and an answer a length ([`MAX_ANSWER`]).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -200,6 +201,7 @@
 mod answer;
 pub mod automaton;
 pub mod backtrack;
+mod budget;
 mod choose;
 mod cohort;
 mod condition;
@@ -229,6 +231,8 @@ mod subject;
 mod view;
 mod write;
 
+pub use answer::MAX_ANSWER;
+pub use budget::{Budget, MAX_STEPS};
 pub use cohort::Shared;
 pub use describe::{Description, FeatureDescription, OverrideDescription, SegmentDescription, VariantDescription};
 pub use document::Document;
@@ -241,6 +245,6 @@ pub use ofrep::OfrepFlag;
 pub use resolve::MAX_CHAIN;
 pub use role::Role;
 pub(crate) use role::Scope;
-pub use snapshot::{Revision, Snapshot, digest};
+pub use snapshot::{Overrun, Revision, Snapshot, digest};
 pub use subject::{Subject, TraitValue};
 pub use write::{File, WriteError, Written, write};

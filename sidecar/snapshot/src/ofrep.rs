@@ -8,7 +8,8 @@
 
 mod object;
 
-use crate::answer::Outcome;
+use crate::answer::{MAX_ANSWER, Outcome};
+use crate::budget::Undecided;
 use crate::evaluation::Evaluation;
 use crate::layout::{OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS};
 use crate::role::Role;
@@ -39,7 +40,7 @@ pub(crate) fn write_flag(
             if outcome.needs_identity() {
                 return OfrepFlag::NeedsTargetingKey;
             }
-            write(evaluation, &outcome, out);
+            write(evaluation, subject, &outcome, out);
             OfrepFlag::Written
         }
         _ => OfrepFlag::Unknown,
@@ -52,19 +53,31 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
     let mut first = true;
     let mut digest = 0_u64;
     for feature in 0..evaluation.view.features().len() as u32 {
+        if out.len() > MAX_ANSWER {
+            break;
+        }
         let outcome = Outcome::of(evaluation, subject, feature, evaluation.chosen(subject, feature));
         if let Some(outcome) = outcome.filter(|outcome| outcome.is_visible(&evaluation.view, role)) {
             if !std::mem::take(&mut first) {
                 out.push(b',');
             }
-            write(evaluation, &outcome, out);
+            write(evaluation, subject, &outcome, out);
             digest = digest.wrapping_add(outcome.digest);
         }
     }
     digest
 }
 
-fn write(evaluation: &Evaluation<'_>, outcome: &Outcome<'_>, out: &mut Vec<u8>) {
+/// Whether the budget allows to look for an object in a value. Beyond it, a text stays a text.
+fn is_affordable(subject: &Subject, value: &[u8]) -> bool {
+    let affordable = subject.budget.scan(value.len());
+    if !affordable {
+        subject.budget.note(Undecided::Others);
+    }
+    affordable
+}
+
+fn write(evaluation: &Evaluation<'_>, subject: &Subject, outcome: &Outcome<'_>, out: &mut Vec<u8>) {
     let view = &evaluation.view;
     let enabled: &[u8] = if outcome.enabled { b"true" } else { b"false" };
     out.extend_from_slice(view.bytes(outcome.feature.ofrep_head));
@@ -77,7 +90,7 @@ fn write(evaluation: &Evaluation<'_>, outcome: &Outcome<'_>, out: &mut Vec<u8>) 
     };
     if let Some(value) = value {
         out.extend_from_slice(b",\"value\":");
-        if !(chosen(OFREP_OBJECTS) && object::append(value, out)) {
+        if !(chosen(OFREP_OBJECTS) && is_affordable(subject, value) && object::append(value, out)) {
             out.extend_from_slice(value);
         }
     }

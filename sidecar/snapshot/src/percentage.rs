@@ -23,6 +23,9 @@ pub(crate) fn percentage(list: &[&[u8]]) -> f64 {
     0.0 // Not reached: 2^32 residues of 9998 in a row.
 }
 
+/// The place of an identity in a split that is undecided: in no variant, so that the split gives its control value.
+pub(crate) const UNDECIDED: f64 = f64::INFINITY;
+
 fn below_one_hundred(digest: Digest) -> Option<f64> {
     let residue = residue(digest);
     (residue != 9998).then(|| f64::from(residue) / 9998.0 * 100.0)

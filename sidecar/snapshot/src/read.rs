@@ -122,6 +122,23 @@ pub(crate) fn read_core(bytes: &[u8]) -> Result<Header, ReadError> {
     Ok(header)
 }
 
+/// The rows or bytes that ranges may have together, so that work on all of them is linear: where a table's rows have
+/// ranges of another table, no two of them have the same.
+struct Total(Cell<usize>);
+
+impl Total {
+    fn of(all: usize) -> Self {
+        Self(Cell::new(all))
+    }
+
+    /// Takes one more range in. False: some of them overlap.
+    fn has_room_for(&self, length: u32) -> bool {
+        let left = self.0.get().checked_sub(length as usize);
+        self.0.set(left.unwrap_or(0));
+        left.is_some()
+    }
+}
+
 struct Check<'a> {
     view: &'a View<'a>,
 }
@@ -159,12 +176,14 @@ impl Check<'_> {
 
     fn features(&self) -> Result<(), ReadError> {
         let view = self.view;
+        let overrides = Total::of(view.ranked().len());
         self.each("feature", view.features(), |check, _, row| {
             let texts = [row.name, row.flagsmith_head, row.ofrep_head, row.ofrep_tail];
             match () {
                 () if !texts.iter().all(|span| check.is_text(*span)) => Some("a text is outside or no UTF-8"),
                 () if row.context as usize >= view.contexts().len() => Some("its default does not exist"),
                 () if !view.ranked().has(row.ranked, row.ranked_length) => Some("its overrides do not exist"),
+                () if !overrides.has_room_for(row.ranked_length) => Some("its overrides are another's"),
                 () => None,
             }
         })?;
@@ -195,7 +214,7 @@ impl Check<'_> {
         self.names("feature name", view.feature_names(), view.features().len(), |row| row.word)
     }
 
-    /// A table of names is a power of two, and its entries exist.
+    /// The size of a table of names is a power of two, and its entries exist.
     /// A table of names, whose rows have one more than what they are of.
     fn names<R: Row<N>, const N: usize>(
         &self,
@@ -232,9 +251,11 @@ impl Check<'_> {
 
     fn segments(&self) -> Result<(), ReadError> {
         let view = self.view;
+        let claims = Total::of(view.claiming().len());
         self.each("segment", view.segments(), |check, _, row| match () {
             () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
             () if !view.claiming().has(row.claims, row.claims_length) => Some("what it overrides does not exist"),
+            () if !claims.has_room_for(row.claims_length) => Some("what it overrides is another's"),
             () if !check.is_place(row.entry) => Some("its program does not exist"),
             () => None,
         })?;
@@ -409,9 +430,15 @@ impl Check<'_> {
             (!check.is_text(row.token)).then_some("its token is outside or no UTF-8")
         })?;
         self.names("trait name", view.trait_names(), view.slots().len(), |row| row.slot)?;
+        // Names are different, and each of them is in the blob once: only then is reading all of them linear.
+        let names = Total::of(view.blob.len());
         self.each("trait name", view.trait_names(), |_, _, row| {
             let slot = view.slots().get(row.slot.checked_sub(1)?)?;
-            (row.label() != Label::of(view.bytes(slot.name))).then_some("its numbers are not its name's")
+            match () {
+                () if !names.has_room_for(slot.name.length) => Some("its name is another's"),
+                () if row.label() != Label::of(view.bytes(slot.name)) => Some("its numbers are not its name's"),
+                () => None,
+            }
         })
     }
 }

@@ -1,6 +1,8 @@
 //! Conditions that read other flags (`$.flags.<name>.<field>`): results are resolved when they are first read, and a
 //! cycle is cut where it closes, as Flagsmith's engine 11 does it.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::answer::Outcome;
 use crate::choose::Owner;
 use crate::evaluation::{Evaluation, Winner};
@@ -9,6 +11,9 @@ use crate::model::FlagField;
 use crate::number::Integer;
 use crate::subject::{Subject, Value};
 
+/// How many bytes take as long as the look-up of a flag's result.
+const LOOK_UPS: usize = 32;
+
 /// How long a chain of flags may be. The operator reports longer ones; here the flag at its end is not set.
 pub const MAX_CHAIN: usize = 64;
 
@@ -16,13 +21,13 @@ pub const MAX_CHAIN: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Resolution {
     /// Results that conditions have read. They stand, also where evaluating in another order would give others.
-    resolved: Vec<(u32, Winner)>,
+    resolved: HashMap<u32, Winner>,
     /// Features being resolved, outermost first.
     resolving: Vec<u32>,
     /// Features found to be in a cycle.
-    cyclic: Vec<u32>,
+    cyclic: HashSet<u32>,
     /// Verdicts on segments that were needed on the way.
-    verdicts: Vec<(u32, bool)>,
+    verdicts: HashMap<u32, bool>,
     /// How often a cycle was cut.
     pub(crate) cycle_hits: u32,
 }
@@ -42,12 +47,12 @@ impl Resolution {
     }
 
     pub(crate) fn is_cyclic(&self, feature: u32) -> bool {
-        self.cyclic.contains(&feature)
+        !self.cyclic.is_empty() && self.cyclic.contains(&feature)
     }
 
     /// What a feature was resolved to.
     pub(crate) fn result(&self, feature: u32) -> Option<Winner> {
-        self.resolved.iter().find(|(other, _)| *other == feature).map(|(_, winner)| *winner)
+        self.resolved.get(&feature).copied()
     }
 }
 
@@ -63,7 +68,7 @@ pub(crate) fn is_needed(evaluation: &Evaluation<'_>) -> bool {
 /// Lets the results that conditions read stand in the choice, whatever else claims them.
 pub(crate) fn settle(subject: &mut Subject) {
     let Subject { choice, resolution, .. } = subject;
-    for (feature, _) in &resolution.resolved {
+    for feature in resolution.resolved.keys() {
         choice.claim_one(*feature, Owner::Resolved);
     }
 }
@@ -80,6 +85,10 @@ pub(crate) fn flag(evaluation: &Evaluation<'_>, subject: &mut Subject, slot: u16
     }
     let Some(winner) = subject.resolution.result(feature) else { return Value::Null };
     let Some(outcome) = Outcome::of(evaluation, subject, feature, winner) else { return Value::Null };
+    // What is read is copied.
+    if !subject.budget.scan(LOOK_UPS + outcome.length(&evaluation.view)) {
+        return Value::Null;
+    }
     member(evaluation, subject, &outcome, slot.argument >> 24)
 }
 
@@ -106,7 +115,8 @@ fn resolve(evaluation: &Evaluation<'_>, subject: &mut Subject, feature: u32) {
     let resolution = &mut subject.resolution;
     if let Some(start) = resolution.resolving.iter().position(|other| *other == feature) {
         let cycle = resolution.resolving.get(start..).unwrap_or_default();
-        resolution.cyclic.extend_from_slice(cycle);
+        subject.budget.spend(cycle.len());
+        resolution.cyclic.extend(cycle);
         resolution.cycle_hits += 1;
         return;
     }
@@ -117,30 +127,35 @@ fn resolve(evaluation: &Evaluation<'_>, subject: &mut Subject, feature: u32) {
     let winner = strongest(evaluation, subject, feature);
     subject.resolution.resolving.pop();
     if !subject.resolution.is_cyclic(feature) {
-        subject.resolution.resolved.push((feature, winner));
+        subject.resolution.resolved.insert(feature, winner);
     }
 }
 
 /// Asks every segment that overrides the feature, in the document's order: which cycles are cut depends on it.
 fn strongest(evaluation: &Evaluation<'_>, subject: &mut Subject, feature: u32) -> Winner {
     let Some(row) = evaluation.view.features().get(feature) else { return Winner::Default };
+    if !subject.budget.spend(1 + row.ranked_length as usize) {
+        return Winner::Default;
+    }
     let mut overrides: Vec<(u32, u16)> =
         evaluation.ranked(&row).iter().zip(0_u16..).map(|(ranked, rank)| (ranked.segment, rank)).collect();
     overrides.sort_unstable();
     let mut best: Option<u16> = None;
-    for (segment, _) in &overrides {
+    for own in overrides.chunk_by(|(one, _), (next, _)| one == next) {
+        let Some((segment, strongest)) = own.first().copied() else { continue };
         // A segment that overrides the feature twice is asked twice: the second time, the cycle may have been cut already.
         // With a match, all of its overrides count.
-        let strongest = overrides.iter().find(|(other, _)| other == segment);
-        if let Some((_, rank)) = strongest.copied().filter(|_| is_in(evaluation, subject, *segment)) {
-            best = Some(best.map_or(rank, |held| held.min(rank)));
+        for _ in own {
+            if is_in(evaluation, subject, segment) {
+                best = Some(best.map_or(strongest, |held| held.min(strongest)));
+            }
         }
     }
     evaluation.individually(&row).unwrap_or_else(|| best.map_or(Winner::Default, Winner::Segment))
 }
 
 fn is_in(evaluation: &Evaluation<'_>, subject: &mut Subject, segment: u32) -> bool {
-    if let Some((_, verdict)) = subject.resolution.verdicts.iter().find(|(other, _)| *other == segment) {
+    if let Some(verdict) = subject.resolution.verdicts.get(&segment) {
         return *verdict;
     }
     let hits = subject.resolution.cycle_hits;
@@ -148,6 +163,6 @@ fn is_in(evaluation: &Evaluation<'_>, subject: &mut Subject, segment: u32) -> bo
     if subject.resolution.cycle_hits != hits {
         return false; // not kept: another way to it may not close a cycle
     }
-    subject.resolution.verdicts.push((segment, verdict));
+    subject.resolution.verdicts.insert(segment, verdict);
     verdict
 }

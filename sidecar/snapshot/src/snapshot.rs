@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::answer;
+use crate::budget::{Budget, Undecided};
 use crate::cohort::Cohorts;
 use crate::document::Document;
 use crate::evaluation::{Evaluation, Individual};
@@ -30,6 +31,16 @@ impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:012x}", self.0)
     }
+}
+
+/// The steps that it takes to find the feature of an item of an identity override.
+const STEPS_AN_ITEM: usize = 4;
+
+/// An evaluation whose budget did not suffice. Segments that it left undecided do not match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overrun<'a> {
+    /// The name of the first segment that was left undecided; `None` if that was not a single one.
+    pub segment: Option<&'a str>,
 }
 
 /// A validated snapshot. `B` holds its bytes: a `Vec`, a mapped file.
@@ -145,16 +156,17 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// One flag of the answer without an identity, as JSON; `None` if the role sees no such flag.
     pub fn flag(&self, role: Role, name: &str) -> Option<&[u8]> {
         let view = self.view();
-        let feature = view.feature_named(name.as_bytes())?;
+        let feature = view.feature_named(name.as_bytes(), &Budget::default())?;
         let (body, bounds) = view.environment_answer(role);
         let item = body.get(bounds.get(feature)?.word as usize..bounds.get(feature + 1)?.word as usize)?;
         let item = item.strip_suffix(b",").unwrap_or(item);
         (!item.is_empty()).then_some(item)
     }
 
-    /// Whether there is a feature of this name, whoever may see it.
-    pub fn has_feature(&self, name: &str) -> bool {
-        self.view().feature_named(name.as_bytes()).is_some()
+    /// Whether there is a feature of this name, whoever may see it. One budget is for all names of a request; when it is
+    /// used up, no name is found.
+    pub fn has_feature(&self, name: &str, budget: &Budget) -> bool {
+        self.view().feature_named(name.as_bytes(), budget).is_some()
     }
 
     /// Gives the subject its identifier. Without one there is no identity, and what applies is what the environment says
@@ -180,7 +192,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     pub fn set_trait_with<'v>(&self, subject: &mut Subject, key: &str, value: impl FnOnce() -> TraitValue<'v>) {
         let slots = self.view().slots().len();
         if slots > 0
-            && let Some(slot) = self.slot_of(key)
+            && let Some(slot) = self.slot_of(key, &subject.budget)
         {
             subject.fit(slots);
             subject.set(slot, value());
@@ -189,8 +201,8 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
 
     /// The slot of a trait that some condition reads. Not inlined, as it is called in a loop over traits.
     #[inline(never)]
-    fn slot_of(&self, key: &str) -> Option<u32> {
-        self.view().slot_named(key.as_bytes())
+    fn slot_of(&self, key: &str, budget: &Budget) -> Option<u32> {
+        self.view().slot_named(key.as_bytes(), budget)
     }
 
     /// Appends the JSON array of all flags for the subject, as Flagsmith's edge proxy writes it. Returns a digest of the
@@ -207,7 +219,8 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
 
     /// Appends one flag for the subject, as OFREP writes it, if it can be told.
     pub fn write_ofrep_flag(&self, subject: &mut Subject, role: Role, name: &str, out: &mut Vec<u8>) -> OfrepFlag {
-        let Some(feature) = self.view().feature_named(name.as_bytes()) else { return OfrepFlag::Unknown };
+        let feature = self.view().feature_named(name.as_bytes(), &subject.budget);
+        let Some(feature) = feature else { return OfrepFlag::Unknown };
         let evaluation = self.evaluation(subject);
         ofrep::write_flag(&evaluation, subject, role, feature, out)
     }
@@ -216,6 +229,23 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// [`Snapshot::write_flags`] has.
     pub fn write_ofrep_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
         ofrep::write_flags(&self.evaluation(subject), subject, role, out)
+    }
+
+    /// What the last evaluation of the subject left undecided, if its budget did not suffice ([`crate::MAX_STEPS`],
+    /// [`crate::backtrack::MAX_STEPS`]).
+    #[inline]
+    pub fn overrun(&self, subject: &Subject) -> Option<Overrun<'_>> {
+        subject.budget.overrun().map(|undecided| self.describe_overrun(undecided))
+    }
+
+    #[cold]
+    fn describe_overrun(&self, undecided: Undecided) -> Overrun<'_> {
+        let view = self.view();
+        let segment = match undecided {
+            Undecided::Others => None,
+            Undecided::Program(entry) => view.segments().iter().find(|segment| segment.entry == entry),
+        };
+        Overrun { segment: segment.map(|segment| view.text(segment.name)) }
     }
 
     #[inline(always)]
@@ -239,6 +269,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// Makes the subject ready to be evaluated, and looks up what it has for itself.
     pub(crate) fn evaluation(&self, subject: &mut Subject) -> Evaluation<'_> {
         let view = self.view();
+        subject.budget.start();
         view.begin(subject);
         subject.resolution.clear();
         subject.candidates.clear();
@@ -254,6 +285,12 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
                 None => self.shards.find(view.origin().flags, &hash()),
             };
             individual = found.map(|(items, blob)| Individual { items, blob });
+            if let Some(individual) = individual {
+                subject.budget.spend(individual.items.len() * STEPS_AN_ITEM);
+            }
+        }
+        if !subject.budget.spend(0) {
+            subject.budget.note(Undecided::Others);
         }
         let scope = match view.origin().flags {
             _ if subject.identified => Scope::All,

@@ -1,7 +1,8 @@
 //! Who asks: an identity and its traits, in buffers that are used again for the next request.
 
+use crate::budget::{Budget, Undecided};
 use crate::hash::Token;
-use crate::layout::{CONSTANT, IDENTIFIER, IDENTITY_KEY, SAME_AS, Word};
+use crate::layout::{CONSTANT, IDENTIFIER, IDENTITY_KEY, SAME_AS, Slot, Word};
 use crate::number::{Coerced, Integer, coerce};
 use crate::semver::{self, Plain};
 use crate::view::View;
@@ -51,6 +52,10 @@ pub struct Subject {
     pub(crate) hashing: Option<Box<crate::percentage::Texts>>,
     /// Where values that are no texts are printed.
     pub(crate) scratch: String,
+    /// What the request may still take.
+    pub(crate) budget: Budget,
+    /// The memory of searches by backtracking.
+    pub(crate) room: crate::backtrack::Room,
     pub(crate) choice: crate::choose::Choice,
     pub(crate) resolution: crate::resolve::Resolution,
 }
@@ -103,8 +108,14 @@ impl From<bool> for Value {
 }
 
 impl Subject {
-    /// Forgets the request, and keeps the room.
+    /// Forgets the request, and keeps the room. The next request has a whole budget.
     pub fn clear(&mut self) {
+        self.budget.reset();
+        self.forget();
+    }
+
+    /// Forgets the identity and its traits within a request: what they took of its budget stays taken.
+    pub fn forget(&mut self) {
         self.identified = false;
         self.identifier.clear();
         self.own_key = None;
@@ -112,6 +123,12 @@ impl Subject {
         self.texts.clear();
         self.tokens.clear();
         self.version = None;
+    }
+
+    /// The steps that the last evaluation took of [`crate::MAX_STEPS`], the look-ups of traits included. More than there are
+    /// says that the budget was used up.
+    pub fn steps(&self) -> u64 {
+        self.budget.taken()
     }
 
     /// Makes room for the slots of a snapshot, once a request.
@@ -218,6 +235,18 @@ impl Subject {
         self.texts.as_bytes().get(stretch.range()).unwrap_or_default()
     }
 
+    /// How many bytes are looked through where a value is searched; where it is printed first, as many as that takes as
+    /// long as.
+    #[inline(always)]
+    pub(crate) fn length_of(&self, value: Value) -> usize {
+        const FLOAT: usize = 256;
+        match value {
+            Value::Text(text) | Value::BigInteger(text) => text.range().len(),
+            Value::Float(_) => FLOAT,
+            _ => 0,
+        }
+    }
+
     /// A text as a version; many conditions ask for the same one.
     pub(crate) fn version(&mut self, text: Stretch) -> Option<Plain> {
         match self.version {
@@ -227,6 +256,15 @@ impl Subject {
                 self.version = Some((text, version));
                 version
             }
+        }
+    }
+
+    /// How many bytes the identity's key has.
+    #[inline(always)]
+    pub(crate) fn key_length(&self, view: &View<'_>) -> usize {
+        match &self.own_key {
+            Some(key) => key.len(),
+            None => view.origin().client_key.length as usize + self.identifier.len(),
         }
     }
 
@@ -257,6 +295,11 @@ impl View<'_> {
             if subject.value(number) != Value::Null {
                 continue;
             }
+            if !subject.budget.scan(self.work_of(subject, slot)) {
+                // The slot stays unset, and no segment matches any more.
+                subject.budget.note(Undecided::Others);
+                return;
+            }
             let value = match slot.derivation {
                 IDENTIFIER if subject.identified => {
                     let identifier = std::mem::take(&mut subject.identifier);
@@ -280,6 +323,15 @@ impl View<'_> {
                 _ => Value::Null,
             };
             subject.put(index, value);
+        }
+    }
+
+    /// How many bytes are read to derive a slot's value.
+    fn work_of(&self, subject: &Subject, slot: Slot) -> usize {
+        match slot.derivation {
+            IDENTIFIER | IDENTITY_KEY if subject.identified => subject.key_length(self),
+            CONSTANT => self.literals().get(slot.argument).map_or(0, |literal| literal.token.length as usize),
+            _ => 0,
         }
     }
 }

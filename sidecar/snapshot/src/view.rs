@@ -1,5 +1,6 @@
 //! A snapshot's tables, borrowed from its bytes for the time of one request.
 
+use crate::budget::Budget;
 use crate::hash::{Fingerprint, Label};
 use crate::layout::{
     Answer, BigInteger, Block, CORE_START, Claim, Column, Context, Edge, Feature, FeatureId, Find, HEADER, Instruction,
@@ -7,6 +8,12 @@ use crate::layout::{
     Segment, Share, Slot, Span, Split, Table, TraitName, Variant, Want, Word,
 };
 use crate::md5::Head;
+
+/// How many rows of a table of names are looked at for each step that is charged. Most names are at their first place.
+const FREE_PROBES: u32 = 4;
+
+/// Names up to this length, in bytes, are compared without a charge.
+const SHORT: usize = 128;
 
 /// A core for the time of one request. A table is looked for when it is asked for: no request needs all of them.
 #[derive(Clone, Copy)]
@@ -138,43 +145,56 @@ impl<'a> View<'a> {
     }
 
     /// The feature of this name.
-    pub(crate) fn feature_named(&self, name: &[u8]) -> Option<u32> {
+    pub(crate) fn feature_named(&self, name: &[u8], budget: &Budget) -> Option<u32> {
         let is = |word: &Word| {
-            self.features().get(word.word.wrapping_sub(1)).is_some_and(|row| self.bytes(row.name) == name)
+            self.features().get(word.word.wrapping_sub(1)).is_some_and(|row| self.is(row.name, name, budget))
         };
-        Self::probe(self.feature_names(), Label::of(name), |word| word.word, is)
+        Self::probe(self.feature_names(), Label::of(name), budget, |word| word.word, is)
     }
 
     /// The slot of this name.
     #[inline(always)]
-    pub(crate) fn slot_named(&self, name: &[u8]) -> Option<u32> {
+    pub(crate) fn slot_named(&self, name: &[u8], budget: &Budget) -> Option<u32> {
         if name.len() > Label::WHOLE {
-            return self.slot_of_long_name(name);
+            return self.slot_of_long_name(name, budget);
         }
         let label = Label::of(name);
-        Self::probe(self.trait_names(), label, |row| row.slot, |row| row.label() == label)
+        Self::probe(self.trait_names(), label, budget, |row| row.slot, |row| row.label() == label)
     }
 
     #[cold]
-    fn slot_of_long_name(self, name: &[u8]) -> Option<u32> {
+    fn slot_of_long_name(self, name: &[u8], budget: &Budget) -> Option<u32> {
+        let label = Label::of(name);
         let is = |row: &TraitName| {
-            self.slots().get(row.slot.wrapping_sub(1)).is_some_and(|row| self.bytes(row.name) == name)
+            row.label() == label
+                && self.slots().get(row.slot.wrapping_sub(1)).is_some_and(|row| self.is(row.name, name, budget))
         };
-        Self::probe(self.trait_names(), Label::of(name), |row| row.slot, is)
+        Self::probe(self.trait_names(), label, budget, |row| row.slot, is)
+    }
+
+    /// Whether a span is this name. The budget is charged for long ones.
+    fn is(&self, span: Span, name: &[u8], budget: &Budget) -> bool {
+        span.length as usize == name.len()
+            && (name.len() <= SHORT || budget.spend_on_lookup(1 + name.len() / SHORT))
+            && self.bytes(span) == name
     }
 
     /// Linear probing among rows that have one more than what they are of, or zero. A table that is full of other names ends
-    /// after one round.
+    /// after one round, and where many names have one place, the budget is charged.
     #[inline(always)]
     fn probe<R: Row<N>, const N: usize>(
         table: Table<'a, R, N>,
         label: Label,
+        budget: &Budget,
         of: impl Fn(&R) -> u32,
         is: impl Fn(&R) -> bool,
     ) -> Option<u32> {
         let size = u32::try_from(table.len()).ok()?;
         let start = label.bucket();
         for step in 0..size {
+            if step % FREE_PROBES == FREE_PROBES - 1 && !budget.spend_on_lookup(1) {
+                return None;
+            }
             let row = table.get(start.wrapping_add(step) & (size - 1))?;
             let found = of(&row).checked_sub(1)?;
             if is(&row) {

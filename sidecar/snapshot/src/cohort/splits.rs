@@ -2,9 +2,10 @@
 
 use super::{Cohort, Gap, Own};
 use crate::answer::{Array, Last, write_object};
+use crate::budget::Undecided;
 use crate::evaluation::{Evaluation, Winner};
 use crate::layout::{Context, Span, Split};
-use crate::percentage::{Percentages, Whose};
+use crate::percentage::{Percentages, UNDECIDED, Whose};
 use crate::role::Role;
 use crate::subject::Subject;
 use crate::view::View;
@@ -37,8 +38,8 @@ impl SplitFlag {
     }
 
     /// Appends what it is at this place in its split; by how much its digest differs from that of the default.
-    pub(crate) fn write(&self, view: &View<'_>, place: f64, array: &mut Array<'_>) -> u64 {
-        let (value, digest) = match view.variant(self.split, place) {
+    pub(crate) fn write(&self, view: &View<'_>, subject: &Subject, place: f64, array: &mut Array<'_>) -> u64 {
+        let (value, digest) = match view.variant(subject, self.split, place) {
             Some(variant) => (view.bytes(variant.value), variant.digest),
             None => (self.context.value(view.blob), self.context.digest),
         };
@@ -70,6 +71,11 @@ impl Cohort {
                 None => {
                     let percentages = percentages.get_or_insert_with(|| Percentages::within(subject.hashing.take()));
                     let (seed, ids) = (view.head(flag.split.seed), subject.key(view));
+                    if !subject.budget.hash(flag.split.seed, subject.key_length(view)) {
+                        subject.budget.note(Undecided::Others);
+                        tell(number, UNDECIDED);
+                        continue;
+                    }
                     percentages.ask(number, seed, Whose::Identity, ids, &mut tell);
                 }
             }

@@ -1,0 +1,519 @@
+//! The worst requests that are known: snapshots of 1,000,000 bytes that are valid and hostile, asked with texts that are
+//! longer than a request may have. None takes more than the budget.
+
+mod forged;
+
+use std::cmp::Ordering;
+
+use super::MAX_STEPS;
+use crate::backtrack::{self, Instruction as Step};
+use crate::hash::Label;
+use crate::layout::{
+    ACCEPT, AUTOMATON, BACKTRACKING, BigInteger, Block, CONSTANT, Claim, Column, Context, FLAG, Feature, Find,
+    HAS_BIG_INTEGER, IDENTIFIER, IDENTITY_KEY, IS_SEMVER, Instruction, Joint, Listed, Literal, Mark, Modulus, NO_EDGES,
+    Operator, Pattern, READS_FLAG, REJECT, Rank, Ranked, Run, Section, Segment, Share, Slot, Span, Split, TraitName,
+    Variant, Want, Word,
+};
+use crate::{Role, Snapshot, Subject, TraitValue};
+use forged::Core;
+
+/// A text that is as long as the body of a request.
+const LONG: usize = 1_000_000;
+
+/// Asks for all flags of an identity in each way, and for one. True: something was left undecided.
+fn asked(name: &str, snapshot: &Snapshot<Vec<u8>>, identifier: &str, traits: &[(&str, TraitValue<'_>)]) -> bool {
+    let mut subject = Subject::default();
+    let mut overrun = false;
+    let mut out = Vec::new();
+    for way in 0..4 {
+        subject.clear();
+        snapshot.identify(&mut subject, identifier);
+        for (key, value) in traits {
+            snapshot.set_trait(&mut subject, key, *value);
+        }
+        out.clear();
+        match way {
+            0 | 1 => drop(snapshot.finish_with_flags(&mut subject, Role::Server, &mut out)),
+            2 => drop(snapshot.write_ofrep_flags(&mut subject, Role::Server, &mut out)),
+            _ => drop(snapshot.write_ofrep_flag(&mut subject, Role::Server, "f0", &mut out)),
+        }
+        assert!(subject.steps() <= u64::from(MAX_STEPS) + 1, "{name}: {} steps", subject.steps());
+        if subject.steps() > u64::from(MAX_STEPS) {
+            assert!(snapshot.overrun(&subject).is_some(), "{name}: what is beyond the budget is told");
+        }
+        overrun |= snapshot.overrun(&subject).is_some();
+    }
+    overrun
+}
+
+/// Segments that override feature 0, all with one program.
+fn segments(core: &mut Core, count: usize, entry: u32) {
+    let name = core.text(b"segment");
+    let segment = Segment { name, entry, ..Segment::default() };
+    core.put(Section::Segments, &vec![segment; count]);
+    let all = Block { all: u64::MAX, ..Block::default() };
+    core.put(Section::Blocks, &vec![all; count.div_ceil(64)]);
+    core.put(Section::Ranked, &(0..count as u32).map(|segment| Ranked { segment, context: 0 }).collect::<Vec<_>>());
+    let mut features: Vec<Feature> = core.rows(Section::Features);
+    features[0].ranked_length = count as u32;
+    core.put(Section::Features, &features);
+}
+
+/// A slot for each of these names.
+fn slots(core: &mut Core, names: &[&str]) {
+    let mut table = vec![TraitName::default(); (names.len() * 2).next_power_of_two()];
+    let mut rows = Vec::new();
+    for (slot, name) in (1..).zip(names) {
+        let Label { first, last, length } = Label::of(name.as_bytes());
+        let start = Label::of(name.as_bytes()).bucket() as usize;
+        let size = table.len();
+        let place = (0..size).map(|step| (start + step) % size).find(|at| table[*at].slot == 0).unwrap();
+        table[place] = TraitName { first, last, length, slot };
+        rows.push(Slot { name: core.text(name.as_bytes()), ..Slot::default() });
+    }
+    core.put(Section::Slots, &rows);
+    core.put(Section::TraitNames, &table);
+}
+
+/// A program of so many instructions, each of which leads to the next one, and the last one nowhere.
+fn program(core: &mut Core, count: usize, instruction: Instruction) {
+    let row = |number: u32| {
+        let next = if number as usize + 1 == count { REJECT } else { number + 1 };
+        Instruction { on_true: next, on_false: next, ..instruction }
+    };
+    core.put(Section::Code, &(0..count as u32).map(row).collect::<Vec<_>>());
+}
+
+fn operator(operator: Operator) -> Instruction {
+    Instruction { operator: operator as u8, ..Instruction::default() }
+}
+
+/// Classes of bytes for an automaton: all bytes are of one.
+const ONE_CLASS: [u8; 256] = [0; 256];
+
+#[test]
+fn programs_of_all_segments_take_no_more_than_the_budget() {
+    let mut core = Core::with_features(1);
+    slots(&mut core, &["t"]);
+    segments(&mut core, 15_000, 0);
+    program(&mut core, 10_000, operator(Operator::Equal));
+    let snapshot = core.read();
+    for value in [TraitValue::String("x"), TraitValue::Bool(true), TraitValue::Integer("7"), TraitValue::Null] {
+        assert!(asked("programs", &snapshot, "i", &[("t", value)]), "{value:?}");
+    }
+}
+
+#[test]
+fn comparisons_of_long_texts_take_no_more_than_the_budget() {
+    let long = "x".repeat(LONG);
+    for (name, instruction) in [
+        ("equal", operator(Operator::Equal)),
+        ("less", operator(Operator::Less)),
+        ("contains", operator(Operator::Contains)),
+        ("not contains", operator(Operator::NotContains)),
+        ("in", operator(Operator::In)),
+        ("in a flag", Instruction { flags: READS_FLAG, ..operator(Operator::In) }),
+        ("percentage", operator(Operator::Percentage)),
+        ("version", Instruction { flags: IS_SEMVER, ..operator(Operator::Less) }),
+        ("contains version", Instruction { flags: IS_SEMVER, ..operator(Operator::Contains) }),
+    ] {
+        let mut core = Core::with_features(1);
+        slots(&mut core, &["t"]);
+        segments(&mut core, 1_000, 0);
+        let version = format!("1.0.0-{}", "a.".repeat(100_000) + "a");
+        let is_version = instruction.flags & IS_SEMVER != 0;
+        let text = if is_version { version.clone() } else { format!("{}y", "x".repeat(400_000)) };
+        let text = core.text(text.as_bytes());
+        let seed = if instruction.operator == Operator::Percentage as u8 { text.to_word() } else { 0 };
+        program(&mut core, 4_000, Instruction { text, right: seed, ..instruction });
+        let snapshot = core.read();
+        let value = TraitValue::String(if is_version { &version } else { &long });
+        assert!(asked(name, &snapshot, "i", &[("t", value)]), "{name}");
+    }
+}
+
+#[test]
+fn patterns_take_no_more_than_the_budget() {
+    let long = "a".repeat(LONG);
+    let exponential = [
+        Step::Split(1, 6),
+        Step::Split(2, 4),
+        Step::Character('a'),
+        Step::Jump(0),
+        Step::Character('a'),
+        Step::Jump(0),
+        Step::Character('b'),
+        Step::Match,
+    ];
+    // Every character is looked for among many ranges.
+    let many: Vec<(char, char)> = (0..20_000).filter_map(|at| char::from_u32(0x100 + at * 2)).map(|c| (c, c)).collect();
+    let sets = [
+        Step::Split(1, 6),
+        Step::Split(2, 4),
+        Step::Set(0, 20_000),
+        Step::Jump(0),
+        Step::Set(0, 20_000),
+        Step::Jump(0),
+        Step::Character('b'),
+        Step::Match,
+    ];
+    let boundaries = [
+        Step::Split(1, 6),
+        Step::Split(2, 4),
+        Step::Boundary(0, 20_000),
+        Step::Jump(5),
+        Step::Boundary(0, 20_000),
+        Step::Character('a'),
+        Step::Split(0, 7),
+        Step::Match,
+    ];
+    // Everything that was kept is passed over again on every level.
+    let mut nested: Vec<Step> = (1..32).map(|_| Step::Atomic(200)).collect();
+    nested.extend([Step::Split(33, 36), Step::Save(0), Step::Character('a'), Step::Split(32, 36), Step::Match]);
+    nested.resize(260, Step::Match);
+    let behind = [
+        Step::Split(1, 4),
+        Step::Behind(3, 100_000),
+        Step::Match,
+        Step::Character('a'),
+        Step::Split(0, 5),
+        Step::Match,
+    ];
+    let references = [
+        Step::Save(0),
+        Step::Split(4, 2),
+        Step::Character('a'),
+        Step::Jump(1),
+        Step::Save(1),
+        Step::Backreference(0, true),
+        Step::End,
+        Step::Match,
+    ];
+    for (name, text, code, ranges) in [
+        ("exponential", "a".repeat(64), &exponential[..], &[][..]),
+        ("exponential, long", long.clone(), &exponential[..], &[][..]),
+        ("sets", "\u{8100}".repeat(30), &sets[..], &many[..]),
+        ("boundaries", "a\u{8100}".repeat(30_000), &boundaries[..], &many[..]),
+        ("nested", long.clone(), &nested[..], &[][..]),
+        ("behind", long.clone(), &behind[..], &[][..]),
+        ("references", "a".repeat(100_001), &references[..], &[][..]),
+    ] {
+        let mut core = Core::with_features(1);
+        slots(&mut core, &["t"]);
+        segments(&mut core, 5_000, 0);
+        let pattern = backtrack::write(code, 2, ranges);
+        let program_of = core.append(Section::Programs, &pattern);
+        core.put(Section::Patterns, &[Pattern { kind: BACKTRACKING, program: program_of }]);
+        program(&mut core, 5_000, operator(Operator::Matches));
+        assert!(asked(name, &core.read(), "i", &[("t", TraitValue::String(&text))]), "{name}");
+    }
+}
+
+#[test]
+fn numbers_take_no_more_than_the_budget() {
+    let digits = "9".repeat(4300);
+    let far = f64::MAX;
+    let tiny = f64::from_bits(1).to_bits();
+    for (name, value, instruction) in [
+        ("big", TraitValue::Integer(&digits), Instruction { flags: HAS_BIG_INTEGER, ..operator(Operator::Less) }),
+        (
+            "modulo big",
+            TraitValue::Integer(&digits[..300]),
+            Instruction { left: 3.7_f64.to_bits(), ..operator(Operator::Modulo) },
+        ),
+        ("modulo far", TraitValue::Float(far), Instruction { left: tiny, ..operator(Operator::Modulo) }),
+        ("contains number", TraitValue::Float(far), operator(Operator::Matches)),
+    ] {
+        let mut core = Core::with_features(1);
+        slots(&mut core, &["t"]);
+        segments(&mut core, 5_000, 0);
+        let program_of =
+            core.append(Section::Programs, &crate::automaton::write(&ONE_CLASS, 1, 2, &[vec![0; 2], vec![1; 2]]));
+        core.put(Section::Patterns, &[Pattern { kind: AUTOMATON, program: program_of }]);
+        let number = core.text("9".repeat(200_000).as_bytes());
+        core.put(Section::BigIntegers, &[BigInteger { negative: 0, digits: number }]);
+        program(&mut core, 5_000, instruction);
+        assert!(asked(name, &core.read(), "i", &[("t", value)]), "{name}");
+        // The same by the index, where a segment is asked no more once it is out.
+        let modulus = Modulus {
+            divisor: f64::from_bits(instruction.left),
+            remainder: 0.0,
+            segment: 1 << 63,
+            slot: 0,
+            negated: u32::from(name != "modulo far"),
+        };
+        core.put(Section::Moduli, &vec![modulus; 10_000]);
+        core.put(Section::Code, &[operator(Operator::IsSet); 0]);
+        segments(&mut core, 5_000, ACCEPT);
+        let block = Block { all: u64::MAX, moduli: Span { start: 0, length: 10_000 }, ..Block::default() };
+        core.put(Section::Blocks, &[block; 5_000_usize.div_ceil(64)]);
+        asked(name, &core.read(), "i", &[("t", value)]);
+    }
+}
+
+#[test]
+fn columns_of_all_blocks_take_no_more_than_the_budget() {
+    let long = "x".repeat(LONG);
+    let short = "x".repeat(50);
+    let version = format!("1.0.0-{}", "a.".repeat(100_000) + "a");
+    for (name, value, with) in [
+        ("unset columns", TraitValue::Null, 0),
+        ("true columns", TraitValue::Bool(true), 0),
+        ("marked texts", TraitValue::String(&short), 1),
+        ("marked long texts", TraitValue::String(&long), 1),
+        ("marked versions", TraitValue::String("7.1.2"), 2),
+        ("rare versions", TraitValue::String(&version), 2),
+        ("marked integers", TraitValue::Integer("7"), 3),
+        ("listed", TraitValue::String("crowded"), 4),
+        ("patterns", TraitValue::String(&short), 5),
+        ("patterns, long", TraitValue::String(&long), 5),
+    ] {
+        let mut core = Core::with_features(1);
+        slots(&mut core, &["t"]);
+        segments(&mut core, 10_000, ACCEPT);
+        let all = u64::MAX;
+        let mut column = Column {
+            unset: all,
+            no: all,
+            yes: all,
+            unordered: all,
+            unversioned: all,
+            below_texts: all,
+            below_versions: all,
+            below_integers: all,
+            below_floats: all,
+            unlisted: all,
+            ..Column::default()
+        };
+        let mut marks = Vec::new();
+        let text = if with == 1 { core.text("x".repeat(100_000).as_bytes()) } else { Span::default() };
+        for number in 0..if (1..4).contains(&with) { 8_000_u64 } else { 0 } {
+            let start = number as u32;
+            let point = match with {
+                1 => Span { start: text.start + start, length: text.length - start }.to_word(),
+                _ => number,
+            };
+            marks.push(Mark { point, at: all, above: all });
+        }
+        let range = Span { start: 0, length: marks.len() as u32 };
+        match with {
+            4 => {
+                let (free, taken) = (crate::hash::NO_TOKEN, core.fingerprint().token(b"a longer one"));
+                let mut rows = vec![Listed { token: taken, at: all }; 1 << 13];
+                let last = crate::hash::bucket_of(crate::hash::short_token(b"crowded").unwrap()).wrapping_sub(1);
+                rows[last as usize % (1 << 13)] = Listed { token: free, at: all };
+                core.put(Section::Listed, &rows);
+                column.listed = Span { start: 0, length: 1 << 13 };
+            }
+            5 => {
+                let program = crate::automaton::write(&ONE_CLASS, 1, 1, &[vec![0; 2], vec![1; 2]]);
+                let program = core.append(Section::Programs, &program);
+                core.put(Section::Finds, &[Find { here: 1, at_end: 1 }; 2]);
+                core.put(Section::Wants, &vec![Want { found: 1, segment: 1, ..Want::default() }; 3_000]);
+                let joint = Joint {
+                    program,
+                    finds: Span { start: 0, length: 2 },
+                    wants: Span { start: 0, length: 3_000 },
+                    automata: 1,
+                };
+                core.put(Section::Joints, &[joint]);
+                column.joint = 1;
+            }
+            _ => {}
+        }
+        core.put(Section::Marks, &marks);
+        // Marks and sets are one column's: all others have none, behind them. All blocks have all columns.
+        let at = |which: usize| match which.cmp(&with) {
+            Ordering::Less => Span::default(),
+            Ordering::Equal => range,
+            Ordering::Greater => end(range),
+        };
+        let first = Column { texts: at(1), versions: at(2), integers: at(3), floats: end(range), ..column };
+        let [nothing, listed] = [end(range), end(column.listed)];
+        let bare = Column { texts: nothing, versions: nothing, integers: nothing, floats: nothing, listed, ..column };
+        let mut columns = vec![first];
+        columns.resize(2_000, bare);
+        let count = columns.len() as u32;
+        core.put(Section::Columns, &columns);
+        let block = Block { all, columns: Span { start: 0, length: count }, ..Block::default() };
+        core.put(Section::Blocks, &[block; 10_000_usize.div_ceil(64)]);
+        asked(name, &core.read(), "i", &[("t", value)]);
+        // As many blocks as there can be, each with the one column that has something in it.
+        let block = Block { all, columns: Span { start: 0, length: 1 }, ..Block::default() };
+        core.put(Section::Blocks, &[block; 10_000_usize.div_ceil(64)]);
+        asked(name, &core.read(), "i", &[("t", value)]);
+    }
+}
+
+/// Nothing, behind a range.
+fn end(range: Span) -> Span {
+    Span { start: range.start + range.length, length: 0 }
+}
+
+#[test]
+fn percentages_take_no_more_than_the_budget() {
+    let long = "x".repeat(LONG);
+    for (name, identifier, seed) in [
+        ("percentage rules", "i".to_owned(), "seed".to_owned()),
+        ("two blocks", "x".repeat(100), "seed".to_owned()),
+        ("long seeds", "i".to_owned(), "x".repeat(200_000)),
+        ("long identifiers", long, "seed".to_owned()),
+    ] {
+        let mut core = Core::with_features(1_000);
+        slots(&mut core, &["t"]);
+        segments(&mut core, 4_096, ACCEPT);
+        let seed = core.text(seed.as_bytes());
+        let share = |number: u32| Share { threshold: 100.0, seed, segment: 1 << (number % 64), slot: 0, negated: 0 };
+        core.put(Section::Shares, &(0..5_000).map(share).collect::<Vec<_>>());
+        let shares = Span { start: 0, length: 5_000 };
+        core.put(Section::Blocks, &[Block { all: u64::MAX, shares, ..Block::default() }; 64]);
+        // The same split decides all features, and has many variants that nobody is in.
+        core.put(Section::Variants, &[Variant::default(); 3_000]);
+        core.put(Section::Splits, &[Split { seed, variants: 0, length: 3_000 }]);
+        let mut contexts: Vec<Context> = core.rows(Section::Contexts);
+        contexts.iter_mut().for_each(|context| context.split = 1);
+        core.put(Section::Contexts, &contexts);
+        core.put(Section::SplitFeatures, &(0..1_000).map(|word| Word { word }).collect::<Vec<_>>());
+        let snapshot = core.read();
+        assert!(asked(name, &snapshot, &identifier, &[("t", TraitValue::String(&identifier))]), "{name}");
+        core.put(Section::Blocks, &[Block { all: 0, ..Block::default() }; 64]);
+        let snapshot = core.read();
+        asked(name, &snapshot, &identifier, &[("t", TraitValue::String(&identifier))]);
+    }
+}
+
+#[test]
+fn derived_values_take_no_more_than_the_budget() {
+    let long = "x".repeat(LONG);
+    for (name, derivation) in [("identifier", IDENTIFIER), ("key", IDENTITY_KEY), ("constant", CONSTANT)] {
+        let mut core = Core::with_features(1);
+        let literal = format!("\"{}\"", "x".repeat(300_000));
+        let token = core.text(literal.as_bytes());
+        core.put(Section::Literals, &[Literal { token }]);
+        core.put(Section::Slots, &[Slot { derivation, ..Slot::default() }; 20_000]);
+        core.put(Section::TraitNames, &[TraitName::default()]);
+        core.put(Section::Derived, &(0..20_000).map(|word| Word { word }).collect::<Vec<_>>());
+        assert!(asked(name, &core.read(), &long, &[]), "{name}");
+    }
+}
+
+#[test]
+fn flags_that_read_each_other_take_no_more_than_the_budget() {
+    const FEATURES: usize = 60;
+    let mut core = Core::with_features(FEATURES);
+    let flag = |feature: u32| Slot { derivation: FLAG, argument: feature | 1 << 24, ..Slot::default() };
+    core.put(Section::Slots, &(0..FEATURES as u32).map(flag).collect::<Vec<_>>());
+    core.put(Section::TraitNames, &[TraitName::default()]);
+    core.put(Section::Derived, &(0..FEATURES as u32).map(|word| Word { word }).collect::<Vec<_>>());
+    segments(&mut core, FEATURES, 0);
+    // Every flag is read by every other one.
+    let read = |slot: usize| {
+        let next = if slot + 1 == FEATURES { REJECT } else { slot as u32 + 1 };
+        Instruction {
+            slot: slot as u16,
+            flags: READS_FLAG,
+            on_true: next,
+            on_false: next,
+            ..operator(Operator::Contains)
+        }
+    };
+    core.put(Section::Code, &(0..FEATURES).map(read).collect::<Vec<_>>());
+    let value = core.text(format!("true,\"feature_state_value\":\"{}\"}},", "x".repeat(300_000)).as_bytes());
+    let mut contexts: Vec<Context> = core.rows(Section::Contexts);
+    contexts[0].tail = value;
+    core.put(Section::Contexts, &contexts);
+    let mut features: Vec<Feature> = core.rows(Section::Features);
+    let ranked: Vec<Ranked> = core.rows(Section::Ranked);
+    core.put(Section::Ranked, &ranked.repeat(FEATURES));
+    for (number, feature) in (0..).zip(&mut features) {
+        (feature.ranked, feature.ranked_length) = (number * FEATURES as u32, FEATURES as u32);
+    }
+    core.put(Section::Features, &features);
+    assert!(asked("flags", &core.read(), "i", &[]));
+}
+
+#[test]
+fn names_that_have_one_place_take_no_more_than_the_budget() {
+    let mut core = Core::with_features(1);
+    slots(&mut core, &["t"]);
+    let taken = core.rows::<TraitName, 24>(Section::TraitNames).into_iter().find(|row| row.slot != 0).unwrap();
+    core.put(Section::TraitNames, &[taken; 1 << 15]);
+    core.text(&[b'x'; 1 << 15]); // as if the names were different
+    let snapshot = core.read();
+    let mut subject = Subject::default();
+    subject.clear();
+    let names: Vec<String> = (0..100_000).map(|number| number.to_string()).collect();
+    names.iter().for_each(|name| snapshot.set_trait(&mut subject, name, TraitValue::Bool(true)));
+    snapshot.write_flags(&mut subject, Role::Client, &mut Vec::new());
+    assert!(snapshot.overrun(&subject).is_some());
+    assert!(subject.steps() <= u64::from(MAX_STEPS) + 1);
+    // The next request has a whole budget.
+    subject.clear();
+    snapshot.set_trait(&mut subject, "t", TraitValue::Bool(true));
+    snapshot.write_flags(&mut subject, Role::Client, &mut Vec::new());
+    assert_eq!(snapshot.overrun(&subject), None);
+    // Features are looked for in the same way.
+    let words = [Word { word: 1 }; 1 << 15];
+    core.put(Section::FeatureNames, &words);
+    let (snapshot, budget) = (core.read(), super::Budget::default());
+    assert!(names.iter().all(|name| !snapshot.has_feature(name, &budget)));
+    assert!(budget.lookups.get() > i64::from(MAX_STEPS), "{} steps", budget.lookups.get());
+    assert!(snapshot.has_feature("f0", &super::Budget::default()));
+}
+
+#[test]
+fn answer_that_is_longer_than_the_most_is_not_put_together() {
+    let mut core = Core::with_features(2_000);
+    let value = core.text(format!("true,\"feature_state_value\":\"{}\"}},", "x".repeat(100_000)).as_bytes());
+    let mut contexts: Vec<Context> = core.rows(Section::Contexts);
+    // A split of nothing: each feature is written by itself.
+    core.put(Section::Splits, &[Split::default()]);
+    contexts.iter_mut().for_each(|context| (context.tail, context.split) = (value, 1));
+    core.put(Section::Contexts, &contexts);
+    core.put(Section::SplitFeatures, &(0..2_000).map(|word| Word { word }).collect::<Vec<_>>());
+    let (snapshot, mut subject) = (core.read(), Subject::default());
+    for way in 0..3 {
+        subject.clear();
+        snapshot.identify(&mut subject, "i");
+        let mut out = Vec::new();
+        match way {
+            0 | 1 => drop(snapshot.finish_with_flags(&mut subject, Role::Client, &mut out)),
+            _ => drop(snapshot.write_ofrep_flags(&mut subject, Role::Client, &mut out)),
+        }
+        assert!(out.len() > crate::MAX_ANSWER && out.len() < crate::MAX_ANSWER + 200_000, "{}", out.len());
+    }
+}
+
+#[test]
+fn ranges_that_overlap_are_refused_so_that_validation_is_linear() {
+    let refused = |core: &Core| Snapshot::read(core.bytes()).map(|_| ()).unwrap_err().to_string();
+    // Each name would be read again for each row.
+    let mut core = Core::with_features(1);
+    let name = core.text(&[b'n'; 300_000]);
+    let Label { first, last, length } = Label::of(&[b'n'; 300_000]);
+    core.put(Section::Slots, &[Slot { name, ..Slot::default() }; 1 << 12]);
+    let row = |number: u32| TraitName { first, last, length, slot: number + 1 };
+    core.put(Section::TraitNames, &(0..1 << 12).map(row).collect::<Vec<_>>());
+    assert!(refused(&core).contains("its name is another's"), "{}", refused(&core));
+    // Each request would go through all claims for each segment.
+    let mut core = Core::with_features(1);
+    segments(&mut core, 100, ACCEPT);
+    let mut rows: Vec<Segment> = core.rows(Section::Segments);
+    core.put(Section::Claiming, &[Word { word: 0 }; 100]);
+    core.put(Section::Claims, &[Claim { features: 1, block: 0, run: 0 }]);
+    core.put(Section::Ranks, &[Rank { rank: 0 }]);
+    core.put(Section::Runs, &[Run { feature: 0, ranks: Span { start: 0, length: 1 }, edges: NO_EDGES }]);
+    rows.iter_mut().for_each(|row| row.claims_length = 1);
+    core.put(Section::Segments, &rows);
+    assert!(Snapshot::read(core.bytes()).is_ok());
+    rows.iter_mut().for_each(|row| row.claims_length = 2);
+    core.put(Section::Segments, &rows);
+    assert!(refused(&core).contains("what it overrides is another's"), "{}", refused(&core));
+    // So would a description for each feature.
+    let mut core = Core::with_features(3);
+    segments(&mut core, 100, ACCEPT);
+    let mut features: Vec<Feature> = core.rows(Section::Features);
+    features.iter_mut().for_each(|feature| feature.ranked_length = 100);
+    core.put(Section::Features, &features);
+    assert!(refused(&core).contains("its overrides are another's"), "{}", refused(&core));
+}

@@ -15,6 +15,7 @@ use crate::cors::Cors;
 use crate::document::{Document, Inflating};
 use crate::map::Region;
 use crate::metrics::{Evaluations, Reloads, Requests};
+use crate::overrun::Overruns;
 use crate::stream::{Change, Streams};
 
 /// A snapshot that is served.
@@ -53,6 +54,7 @@ pub(crate) struct Environment {
     pub(crate) changes: watch::Sender<Change>,
     pub(crate) reloads: Reloads,
     pub(crate) evaluations: Evaluations,
+    pub(crate) overruns: Overruns,
     pub(crate) uses: Uses,
 }
 
@@ -66,6 +68,7 @@ impl Environment {
             changes: watch::Sender::default(),
             reloads: Reloads::default(),
             evaluations: Evaluations::default(),
+            overruns: Overruns::default(),
             uses: Uses::default(),
         }
     }

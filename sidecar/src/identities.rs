@@ -19,6 +19,20 @@ use crate::json::{self, Malformed, Reader, Text, Value};
 use traits::read_traits;
 pub(crate) use traits::trait_value;
 
+/// The longest identifier and the longest string value of a trait, in characters (Unicode code points), as Flagsmith has it.
+pub(crate) const MAX_CHARACTERS: usize = 2000;
+
+/// The longest name of a trait, in characters, as Flagsmith has it.
+pub(crate) const MAX_NAME_CHARACTERS: usize = 200;
+
+/// How often a body may have its traits or its context, of which the last one counts. Each costs as much as all slots.
+pub(crate) const MAX_REPETITIONS: usize = 16;
+
+/// Whether an identifier is longer than Flagsmith allows.
+pub(crate) fn is_too_long(identifier: &str) -> bool {
+    identifier.len() > MAX_CHARACTERS && identifier.chars().count() > MAX_CHARACTERS
+}
+
 /// What is kept from request to request, so that a request allocates nothing.
 #[derive(Default)]
 pub(crate) struct Desk {
@@ -64,6 +78,8 @@ pub(crate) enum Complaint {
     NotAScalar,
     Missing,
     TooLong,
+    NameTooLong,
+    Repeated,
 }
 
 impl Complaint {
@@ -75,6 +91,8 @@ impl Complaint {
             Complaint::NotAScalar => ("scalar_type", "Input should be a string, a number, a boolean or null"),
             Complaint::Missing => ("missing", "Field required"),
             Complaint::TooLong => ("string_too_long", "String should have at most 2000 characters"),
+            Complaint::NameTooLong => ("string_too_long", "String should have at most 200 characters"),
+            Complaint::Repeated => ("repeated", "Member should not be repeated more than 16 times"),
         }
     }
 }
@@ -186,6 +204,7 @@ fn read<'a, const AHEAD: bool, B: AsRef<[u8]>>(
 ) -> Result<Option<Text<'a>>, Refused> {
     let mut reader = Reader::new(body)?;
     let mut identifier = None;
+    let mut lists = 0;
     desk.subject.clear();
     desk.echo.clear();
     desk.echo.extend_from_slice(b"[]");
@@ -195,6 +214,7 @@ fn read<'a, const AHEAD: bool, B: AsRef<[u8]>>(
     };
     loop {
         if AHEAD && reader.pass_name(&mut members, "traits") {
+            lists = next_list(lists)?;
             read_traits::<AHEAD, B>(&mut reader, snapshot, desk)?;
             continue;
         }
@@ -204,6 +224,7 @@ fn read<'a, const AHEAD: bool, B: AsRef<[u8]>>(
             None => {
                 let Some(name) = reader.next_member(&mut members)? else { break };
                 if name.is("traits") {
+                    lists = next_list(lists)?;
                     read_traits::<AHEAD, B>(&mut reader, snapshot, desk)?;
                     continue;
                 }
@@ -219,5 +240,16 @@ fn read<'a, const AHEAD: bool, B: AsRef<[u8]>>(
         }
     }
     reader.finish()?;
+    if identifier.is_some_and(|text| text.is_longer_than(MAX_CHARACTERS, &mut desk.text)) {
+        return Err(Refused::Invalid(Place::Member("identifier"), Complaint::TooLong));
+    }
     Ok(identifier)
+}
+
+/// Counts one more list of traits.
+fn next_list(lists: usize) -> Result<usize, Refused> {
+    if lists == MAX_REPETITIONS {
+        return Err(Refused::Invalid(Place::Member("traits"), Complaint::Repeated));
+    }
+    Ok(lists + 1)
 }

@@ -34,6 +34,7 @@ mod metrics;
 mod numbers;
 mod ofrep;
 mod options;
+mod overrun;
 mod probe;
 mod respond;
 mod routes;

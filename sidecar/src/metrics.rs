@@ -234,6 +234,15 @@ impl Page {
                 self.sample(EVALUATIONS, &labels, counter.load(Ordering::Relaxed) as f64);
             }
         }
+        const OVERRUNS: &str = "remora_sidecar_undecided_evaluations_total";
+        self.family(
+            OVERRUNS,
+            "counter",
+            "Evaluations that took more than their budget of steps: segments that were not decided did not match.",
+        );
+        for environment in &state.environments {
+            self.sample(OVERRUNS, &[("environment", &environment.name)], environment.overruns.count() as f64);
+        }
         const USES: &str = "remora_sidecar_flag_uses_total";
         self.family(USES, "counter", "How often SDKs told that a flag of the environment was used.");
         for environment in &state.environments {

@@ -11,7 +11,7 @@ use std::io::Write as _;
 
 use remora_snapshot::{Revision, Role, Snapshot};
 
-use crate::identities::{Desk, trait_value};
+use crate::identities::{Desk, MAX_CHARACTERS, MAX_NAME_CHARACTERS, MAX_REPETITIONS, trait_value};
 use crate::json::{self, Group, Malformed, Reader, Text, Value};
 
 /// One trait of a context: the hash of its name, its turn, and the hash of its value, if it has one.
@@ -95,6 +95,7 @@ fn read_body<const AHEAD: bool, B: AsRef<[u8]>>(
     }
     let mut reader = Reader::new(body)?;
     let mut context = Ok(0);
+    let mut contexts = 0;
     let Some(mut members) = reader.enter_object() else {
         reader.value()?;
         return Err(Refused::Context(
@@ -106,8 +107,12 @@ fn read_body<const AHEAD: bool, B: AsRef<[u8]>>(
             reader.value()?;
             continue;
         }
+        contexts += 1;
+        if contexts > MAX_REPETITIONS {
+            return Err(Refused::Context("the context is repeated more than 16 times"));
+        }
         // Of several, the last one counts.
-        desk.subject.clear();
+        desk.subject.forget();
         desk.digests.clear();
         context = match reader.enter_object() {
             Some(members) => read_context::<AHEAD, B>(&mut reader, members, snapshot, desk, tagged)?,
@@ -130,11 +135,12 @@ fn read_context<const AHEAD: bool, B: AsRef<[u8]>>(
     tagged: Tagged,
 ) -> Result<Result<u64, Refused>, Malformed> {
     let mut identifier = Ok(None);
+    let mut too_long = None;
     let mut nested = None;
     loop {
         if AHEAD {
             reader.pass_members(&mut members, |name, value| {
-                take_member(name, value, &mut identifier, snapshot, desk, tagged);
+                take_member(name, value, &mut identifier, &mut too_long, snapshot, desk, tagged);
             });
         }
         let Some(name) = reader.next_member(&mut members)? else { break };
@@ -143,7 +149,7 @@ fn read_context<const AHEAD: bool, B: AsRef<[u8]>>(
         if name.is("traits") && value == Value::Object {
             nested = Some(place);
         } else {
-            take_member(name, value, &mut identifier, snapshot, desk, tagged);
+            take_member(name, value, &mut identifier, &mut too_long, snapshot, desk, tagged);
         }
     }
     if let Some(mut reader) = nested
@@ -151,20 +157,35 @@ fn read_context<const AHEAD: bool, B: AsRef<[u8]>>(
     {
         while let Some(name) = reader.next_member(&mut members)? {
             let value = reader.value()?;
-            take_trait(name, value, snapshot, desk, tagged);
+            take_trait(name, value, &mut too_long, snapshot, desk, tagged);
         }
     }
-    Ok(identifier.map(|identifier| match identifier.filter(|identifier| !identifier.is_empty()) {
-        Some(identifier) => {
-            let identifier = identifier.decode(&mut desk.text);
-            snapshot.identify(&mut desk.subject, identifier);
-            if tagged == Tagged::Yes { digest(identifier, &mut desk.digests) } else { 0 }
-        }
-        None => {
-            desk.subject.clear();
-            0
+    if let Some(problem) = too_long {
+        return Ok(Err(Refused::Context(problem)));
+    }
+    Ok(identifier.and_then(within_limit).map(|identifier| {
+        match identifier.filter(|identifier| !identifier.is_empty()) {
+            Some(identifier) => {
+                let identifier = identifier.decode(&mut desk.text);
+                snapshot.identify(&mut desk.subject, identifier);
+                if tagged == Tagged::Yes { digest(identifier, &mut desk.digests) } else { 0 }
+            }
+            None => {
+                desk.subject.forget();
+                0
+            }
         }
     }))
+}
+
+/// Refuses an identifier that is longer than Flagsmith allows.
+fn within_limit(identifier: Option<Text<'_>>) -> Result<Option<Text<'_>>, Refused> {
+    match identifier {
+        Some(text) if text.is_longer_than(MAX_CHARACTERS, &mut String::new()) => {
+            Err(Refused::Context("the targetingKey has more than 2000 characters"))
+        }
+        identifier => Ok(identifier),
+    }
 }
 
 #[inline(always)]
@@ -172,6 +193,7 @@ fn take_member<'a, B: AsRef<[u8]>>(
     name: Text<'a>,
     value: Value<'a>,
     identifier: &mut Result<Option<Text<'a>>, Refused>,
+    too_long: &mut Option<&'static str>,
     snapshot: &Snapshot<B>,
     desk: &mut Desk,
     tagged: Tagged,
@@ -183,7 +205,7 @@ fn take_member<'a, B: AsRef<[u8]>>(
             _ => Err(Refused::Context("the targetingKey is not a string")),
         };
     } else if !(name.is("transient") && matches!(value, Value::Bool(_))) {
-        take_trait(name, value, snapshot, desk, tagged);
+        take_trait(name, value, too_long, snapshot, desk, tagged);
     }
 }
 
@@ -191,16 +213,32 @@ fn take_member<'a, B: AsRef<[u8]>>(
 fn take_trait<B: AsRef<[u8]>>(
     name: Text<'_>,
     value: Value<'_>,
+    too_long: &mut Option<&'static str>,
     snapshot: &Snapshot<B>,
     desk: &mut Desk,
     tagged: Tagged,
 ) {
+    if name.may_be_longer_than(MAX_NAME_CHARACTERS)
+        || matches!(value, Value::String(text) if text.may_be_longer_than(MAX_CHARACTERS))
+    {
+        *too_long = too_long.or_else(|| beyond_limits(name, value, &mut desk.text));
+    }
     let name = name.decode(&mut desk.name);
     if tagged == Tagged::Yes {
         let turn = desk.digests.len();
         desk.digests.push(Digest { name: hash(name), turn, value: hash_value(value, &mut desk.text) });
     }
     snapshot.set_trait_with(&mut desk.subject, name, || trait_value(value, &mut desk.text));
+}
+
+/// What of a trait is longer than Flagsmith allows, counted in characters.
+#[cold]
+fn beyond_limits(name: Text<'_>, value: Value<'_>, scratch: &mut String) -> Option<&'static str> {
+    if name.is_longer_than(MAX_NAME_CHARACTERS, scratch) {
+        return Some("the name of an attribute of the context has more than 200 characters");
+    }
+    let too_long = matches!(value, Value::String(text) if text.is_longer_than(MAX_CHARACTERS, scratch));
+    too_long.then_some("an attribute of the context has more than 2000 characters: leave out what no segment compares")
 }
 
 fn hash(value: impl Hash) -> u64 {

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use http::header::{ETAG, IF_NONE_MATCH};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use remora_snapshot::{OfrepFlag, Role};
+use remora_snapshot::{MAX_ANSWER, OfrepFlag, Role};
 
 use crate::analytics;
 use crate::answer::{Answer, Kind};
@@ -40,11 +40,11 @@ pub(crate) fn respond(state: &State, route: Route<'_>, parts: &Parts, body: &[u8
         }),
         Route::Identities | Route::Assignment if read => flagsmith(state, parts, |environment, loaded, role| {
             environment.evaluations.count(Question::Identities);
-            identity_in_query(loaded, role, route, parts.uri.query())
+            identity_in_query(environment, loaded, role, route, parts.uri.query())
         }),
         Route::Identities | Route::Assignment if post => flagsmith(state, parts, |environment, loaded, role| {
             environment.evaluations.count(Question::Identities);
-            identity_in_body(loaded, role, route, body)
+            identity_in_body(environment, loaded, role, route, body)
         }),
         Route::Document if read => environment_document(state, parts),
         Route::Analytics if post => flagsmith(state, parts, |environment, loaded, _| uses(environment, loaded, body)),
@@ -53,7 +53,7 @@ pub(crate) fn respond(state: &State, route: Route<'_>, parts: &Parts, body: &[u8
             let key = decode(key, false, &mut scratch);
             openfeature(state, parts, Some(key), |environment, loaded, role| {
                 environment.evaluations.count(Question::OfrepFlag);
-                ofrep_flag(loaded, role, key, body)
+                ofrep_flag(environment, loaded, role, key, body)
             })
         }
         Route::OfrepFlags if post => openfeature(state, parts, None, |environment, loaded, role| {
@@ -185,7 +185,13 @@ fn flags(loaded: &Loaded, role: Role, parts: &Parts) -> Answer {
     Answer::new(StatusCode::OK, Kind::Json, Body::part(&loaded.core, part))
 }
 
-fn identity_in_query(loaded: &Loaded, role: Role, route: Route<'_>, query: Option<&str>) -> Answer {
+fn identity_in_query(
+    environment: &Environment,
+    loaded: &Loaded,
+    role: Role,
+    route: Route<'_>,
+    query: Option<&str>,
+) -> Answer {
     let mut scratch = String::new();
     let Some(identifier) = parameter(query, "identifier", &mut scratch) else {
         return Answer::constant(
@@ -193,15 +199,29 @@ fn identity_in_query(loaded: &Loaded, role: Role, route: Route<'_>, query: Optio
             r#"{"detail":[{"type":"missing","loc":["query","identifier"],"msg":"Field required","input":null}]}"#,
         );
     };
+    if identities::is_too_long(identifier) {
+        return Answer::constant(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            r#"{"detail":[{"type":"string_too_long","loc":["query","identifier"],"msg":"String should have at most 2000 characters","input":null}]}"#,
+        );
+    }
     let mut buffer = Buffer::take();
-    let answered =
-        with_desk(&[], |desk| identities::answer_identifier(identifier, &loaded.snapshot, role, desk, buffer.bytes()));
+    let answered = with_desk(&[], |desk| {
+        let answered = identities::answer_identifier(identifier, &loaded.snapshot, role, desk, buffer.bytes());
+        report(environment, loaded, desk);
+        answered
+    });
     assigned(route, answered, buffer)
 }
 
-fn identity_in_body(loaded: &Loaded, role: Role, route: Route<'_>, body: &[u8]) -> Answer {
+fn identity_in_body(environment: &Environment, loaded: &Loaded, role: Role, route: Route<'_>, body: &[u8]) -> Answer {
     let mut buffer = Buffer::take();
-    match with_desk(body, |desk| identities::answer_body(body, &loaded.snapshot, role, desk, buffer.bytes())) {
+    let answered = with_desk(body, |desk| {
+        let answered = identities::answer_body(body, &loaded.snapshot, role, desk, buffer.bytes())?;
+        report(environment, loaded, desk);
+        Ok::<_, identities::Refused>(answered)
+    });
+    match answered {
         Ok(answered) => assigned(route, answered, buffer),
         Err(refused) => {
             refused.write(buffer.bytes());
@@ -210,9 +230,23 @@ fn identity_in_body(loaded: &Loaded, role: Role, route: Route<'_>, body: &[u8]) 
     }
 }
 
+/// Reports an evaluation that took more than its budget.
+fn report(environment: &Environment, loaded: &Loaded, desk: &Desk) {
+    if let Some(overrun) = loaded.snapshot.overrun(&desk.subject) {
+        environment.overruns.report(&environment.name, overrun);
+    }
+}
+
 /// The flags and their name, or only the latter.
 fn assigned(route: Route<'_>, answered: Answered, mut flags: Buffer) -> Answer {
+    const TOO_LONG: Answer = Answer::constant(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "{\"detail\":\"the flags have more than 16777216 bytes: shorten their values, or leave features out with spec.prune.features of the FeatureEnvironment\"}",
+    );
     let Answered { assignment, shared } = answered;
+    if flags.as_ref().len() > MAX_ANSWER {
+        return TOO_LONG;
+    }
     let body = match shared {
         _ if route == Route::Assignment => {
             let out = flags.bytes();
@@ -298,11 +332,13 @@ fn ofrep_refused(refused: ofrep::Refused, flag: Option<&str>, mut buffer: Buffer
     Answer::built(StatusCode::BAD_REQUEST, buffer)
 }
 
-fn ofrep_flag(loaded: &Loaded, role: Role, key: &str, body: &[u8]) -> Answer {
+fn ofrep_flag(environment: &Environment, loaded: &Loaded, role: Role, key: &str, body: &[u8]) -> Answer {
     let mut buffer = Buffer::take();
     let found = with_desk(body, |desk| {
         ofrep::read(body, &loaded.snapshot, desk, ofrep::Tagged::No)?;
-        Ok(loaded.snapshot.write_ofrep_flag(&mut desk.subject, role, key, buffer.bytes()))
+        let found = loaded.snapshot.write_ofrep_flag(&mut desk.subject, role, key, buffer.bytes());
+        report(environment, loaded, desk);
+        Ok(found)
     });
     match found {
         Ok(OfrepFlag::Written) => Answer::built(StatusCode::OK, buffer),
@@ -335,6 +371,7 @@ fn ofrep_flags(environment: &Environment, loaded: &Loaded, role: Role, parts: &P
             out.extend_from_slice(b"{\"flags\":[");
             let assignment = Assignment::of(loaded.snapshot.write_ofrep_flags(&mut desk.subject, role, out));
             ofrep::write_end(revision, &environment.name, out);
+            report(environment, loaded, desk);
             assignment
         });
         Ok((tag, assignment))
@@ -344,6 +381,10 @@ fn ofrep_flags(environment: &Environment, loaded: &Loaded, role: Role, parts: &P
         Err(refused) => return ofrep_refused(refused, None, buffer),
     };
     let answer = match assignment {
+        Some(_) if buffer.as_ref().len() > MAX_ANSWER => {
+            let problem = "the flags have more than 16777216 bytes: shorten their values, or leave features out with spec.prune.features of the FeatureEnvironment";
+            return ofrep_failure(StatusCode::INTERNAL_SERVER_ERROR, None, Some("GENERAL"), problem);
+        }
         Some(assignment) => Answer::built(StatusCode::OK, buffer).assigned(assignment),
         None => Answer::empty(StatusCode::NOT_MODIFIED),
     };

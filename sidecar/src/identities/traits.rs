@@ -2,13 +2,10 @@
 
 use remora_snapshot::{Snapshot, TraitValue};
 
-use super::{Complaint, Desk, Place, Refused};
+use super::{Complaint, Desk, MAX_CHARACTERS, MAX_NAME_CHARACTERS, Place, Refused};
 use crate::json::ahead;
 use crate::json::{self, Reader, Text, Value};
 use crate::numbers;
-
-/// The longest string that a trait may have, in characters, as Flagsmith has it.
-const MAX_TRAIT_CHARACTERS: usize = 2000;
 
 /// What serializers put around a trait's name and value.
 struct Form {
@@ -33,7 +30,7 @@ pub(super) fn read_traits<const AHEAD: bool, B: AsRef<[u8]>>(
     snapshot: &Snapshot<B>,
     desk: &mut Desk,
 ) -> Result<(), Refused> {
-    desk.subject.clear();
+    desk.subject.forget();
     desk.echo.clear();
     let Some(mut items) = reader.enter_array() else {
         reader.value()?;
@@ -151,7 +148,7 @@ fn pass_trait<'a>(form: &Form, text: &'a str) -> Option<Passing<'a>> {
     let (value, on) = ahead::scalar(from_value)?;
     let rest = on.strip_prefix("}")?;
     // Whether it is too long is for the one who counts.
-    (from_value.len() - rest.len() <= MAX_TRAIT_CHARACTERS).then_some(Passing {
+    (key.len() <= MAX_NAME_CHARACTERS && from_value.len() - rest.len() <= MAX_CHARACTERS).then_some(Passing {
         from_key,
         key,
         from_value,
@@ -187,12 +184,13 @@ fn read_trait<'a>(reader: &mut Reader<'a>, index: usize, desk: &mut Desk) -> Res
     };
     while let Some(name) = reader.next_member(&mut members)? {
         if name.is("trait_key") {
+            let place = Place::TraitMember(index, "trait_key");
             key = match reader.value()? {
-                Value::String(text) => Some(text),
-                _ => {
-                    let place = Place::TraitMember(index, "trait_key");
-                    return Err(Refused::Invalid(place, Complaint::NotAString));
+                Value::String(text) if text.is_longer_than(MAX_NAME_CHARACTERS, &mut desk.name) => {
+                    return Err(Refused::Invalid(place, Complaint::NameTooLong));
                 }
+                Value::String(text) => Some(text),
+                _ => return Err(Refused::Invalid(place, Complaint::NotAString)),
             };
         } else if name.is("trait_value") {
             value = checked(reader.value()?, index, desk)?;
@@ -209,7 +207,7 @@ fn read_trait<'a>(reader: &mut Reader<'a>, index: usize, desk: &mut Desk) -> Res
 fn checked<'a>(value: Value<'a>, index: usize, desk: &mut Desk) -> Result<Value<'a>, Refused> {
     let complaint = match value {
         Value::Array | Value::Object => Complaint::NotAScalar,
-        Value::String(text) if text.is_longer_than(MAX_TRAIT_CHARACTERS, &mut desk.text) => Complaint::TooLong,
+        Value::String(text) if text.is_longer_than(MAX_CHARACTERS, &mut desk.text) => Complaint::TooLong,
         _ => return Ok(value),
     };
     Err(Refused::Invalid(Place::TraitMember(index, "trait_value"), complaint))
@@ -279,7 +277,7 @@ mod tests {
         }
         assert_eq!(passed::<false>(spaced).0, 0);
         assert_eq!(passed::<true>(compact).0, 0);
-        let long = "x".repeat(MAX_TRAIT_CHARACTERS + 1);
+        let long = "x".repeat(MAX_CHARACTERS + 1);
         for text in [
             r#"{"trait_value":1,"trait_key":"k"}"#,
             r#"{"trait_key":"k"}"#,

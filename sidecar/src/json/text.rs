@@ -72,9 +72,15 @@ impl<'a> Text<'a> {
         self.raw.is_empty()
     }
 
+    /// Whether there may be more than `limit` characters, by a glance at the bytes: there are never more characters.
+    #[inline(always)]
+    pub(crate) fn may_be_longer_than(self, limit: usize) -> bool {
+        self.raw.len() > limit
+    }
+
     /// Whether there are more than `limit` characters.
     pub(crate) fn is_longer_than(self, limit: usize, scratch: &mut String) -> bool {
-        self.raw.len() > limit && self.decode(scratch).chars().count() > limit
+        self.may_be_longer_than(limit) && self.decode(scratch).chars().count() > limit
     }
 }
 

@@ -1,0 +1,102 @@
+//! Requests whose evaluation took more than its budget: they are answered, counted, and reported once in a while.
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use remora_snapshot::Overrun;
+
+use crate::clock::since_epoch;
+use crate::log::warning;
+
+/// The seconds between two log lines about one environment.
+const LOG_INTERVAL: u64 = 60;
+
+/// The longest name of a segment that a log line has, in characters.
+const MAX_NAME: usize = 80;
+
+/// Counts the overruns of one environment.
+#[derive(Debug, Default)]
+pub(crate) struct Overruns {
+    count: AtomicU64,
+    /// Seconds since 1970 when the last one was logged; zero: none was.
+    logged: AtomicU64,
+}
+
+impl Overruns {
+    /// The number of answers that have undecided segments.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Counts one, and logs it unless another one was logged within [`LOG_INTERVAL`].
+    #[cold]
+    pub(crate) fn report(&self, environment: &str, overrun: Overrun<'_>) {
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.is_due(since_epoch(SystemTime::now()).as_secs()) {
+            warning!("{}", Line { environment, overrun, count });
+        }
+    }
+
+    /// Whether a line is to be written at this second; one line is due at a time.
+    fn is_due(&self, now: u64) -> bool {
+        let logged = self.logged.load(Ordering::Relaxed);
+        let due = logged == 0 || now.saturating_sub(logged) >= LOG_INTERVAL;
+        due && self.logged.compare_exchange(logged, now.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// What is logged.
+struct Line<'a> {
+    environment: &'a str,
+    overrun: Overrun<'a>,
+    count: u64,
+}
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "environment {:?}: a request took more than its budget of steps, ", self.environment)?;
+        match self.overrun.segment {
+            Some(name) => {
+                f.write_str("and segment \"")?;
+                name.chars().take(MAX_NAME).flat_map(char::escape_debug).try_for_each(|c| f.write_char(c))?;
+                f.write_str(if name.chars().nth(MAX_NAME).is_some() { "…\"" } else { "\"" })?;
+                f.write_str(" did not match for want of a decision: ")?;
+                f.write_str("replace its regular expression by one without nested repetitions")?;
+            }
+            None => {
+                f.write_str("and segments did not match for want of a decision: ")?;
+                f.write_str("send shorter traits, or use fewer conditions")?;
+            }
+        }
+        write!(f, " ({} such requests since the start)", self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_is_due_once_in_an_interval() {
+        let overruns = Overruns::default();
+        assert!(overruns.is_due(1000));
+        assert!(!overruns.is_due(1000));
+        assert!(!overruns.is_due(1000 + LOG_INTERVAL - 1));
+        assert!(overruns.is_due(1000 + LOG_INTERVAL));
+        assert!(!overruns.is_due(0), "a clock that was set back");
+    }
+
+    #[test]
+    fn line_escapes_and_bounds_the_name_of_a_segment() {
+        let line = |segment| Line { environment: "shop", overrun: Overrun { segment }, count: 3 }.to_string();
+        let long = format!("a\"\n\u{1b}[31m{}", "x".repeat(1000));
+        let text = line(Some(&long));
+        assert!(text.starts_with("environment \"shop\": a request took more than its budget of steps"), "{text}");
+        assert!(text.contains("segment \"a\\\"\\n\\u{1b}[31mxxx"), "{text}");
+        assert!(!text.chars().any(char::is_control) && text.len() < 400, "{text}");
+        assert!(text.ends_with("(3 such requests since the start)"), "{text}");
+        assert!(line(None).contains("segments did not match"));
+    }
+}

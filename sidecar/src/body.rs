@@ -15,15 +15,19 @@ use http_body::{Frame, SizeHint};
 use remora_snapshot::Shared;
 use tokio::sync::mpsc;
 
-use crate::connections::Progress;
+use crate::budget::Hold;
 use crate::document::Delivery;
 use crate::map::Region;
+use crate::progress::Progress;
 use around::Around;
 
 /// How many buffers are kept for the next answers, and how large a kept one may be: together they
 /// bound what a burst of large answers leaves behind.
 const KEPT_BUFFERS: usize = 8;
-const KEPT_BYTES: usize = 64 * 1024;
+pub(crate) const KEPT_BYTES: usize = 64 * 1024;
+
+/// Bytes that an answer may take without being counted among those in flight: most do, and are sent at once.
+const SMALL: usize = 4 * 1024;
 
 thread_local! {
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
@@ -31,13 +35,13 @@ thread_local! {
 
 /// A buffer for what is put together; it goes back to its thread when that was sent.
 #[derive(Debug)]
-pub(crate) struct Buffer(Vec<u8>);
+pub(crate) struct Buffer(Vec<u8>, Option<Hold>);
 
 impl Buffer {
     /// An empty buffer.
     pub(crate) fn take() -> Buffer {
         let kept = BUFFERS.try_with(|buffers| buffers.try_borrow_mut().ok()?.pop());
-        Buffer(kept.ok().flatten().unwrap_or_default())
+        Buffer(kept.ok().flatten().unwrap_or_default(), None)
     }
 
     /// What was put in.
@@ -48,6 +52,20 @@ impl Buffer {
     /// The bytes, to append to.
     pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.0
+    }
+
+    /// Counts its memory among the bytes in flight, until it is sent.
+    fn count(&mut self, progress: &Progress) {
+        if self.0.capacity() > SMALL {
+            self.1 = Some(progress.hold_answer(self.0.capacity()));
+        }
+    }
+
+    /// Notes that some of it has been sent, and not all.
+    fn touch(&mut self) {
+        if let Some(hold) = &mut self.1 {
+            hold.touch();
+        }
     }
 }
 
@@ -121,7 +139,12 @@ impl Buf for Piece {
             Piece::Around(around) => around.advance(count),
             Piece::Constant(bytes) => *bytes = bytes.get(count..).unwrap_or_default(),
             Piece::Mapped(_, range) => range.start = range.end.min(range.start.saturating_add(count)),
-            Piece::Built(_, sent) => *sent = sent.saturating_add(count),
+            Piece::Built(buffer, sent) => {
+                *sent = sent.saturating_add(count);
+                if *sent < buffer.0.len() {
+                    buffer.touch();
+                }
+            }
             Piece::Prepared(bytes) => bytes.advance(count.min(bytes.len())),
         }
     }
@@ -201,6 +224,8 @@ impl Body {
     /// Tells it which connection it leaves by; one that takes its time notes there how far it is.
     pub(crate) fn attend(&mut self, progress: &Arc<Progress>) {
         match &mut self.0 {
+            Source::Whole(Piece::Built(buffer, _)) => buffer.count(progress),
+            Source::Whole(Piece::Around(around)) => around.count(progress),
             Source::Whole(_) => {}
             Source::Document(delivery) => delivery.attend(progress),
             Source::Events(listener) => listener.attend(progress),

@@ -1,320 +1,140 @@
-//! Connections: accepted up to a limit, watched while they are open, drained at the end.
-//!
-//! A timer per request would cost every request of the many for the few that are slow. So each
-//! connection only notes what it is doing since when, and once a second somebody looks at all of them.
+//! Connections: accepted up to a limit, beyond which others make room, swept once a second, drained at the end.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::io;
-use std::pin::Pin;
+use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn::http1;
 use hyper::service::Service;
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use rustix::io::Errno;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
 
-use crate::body::{Body, Buffer};
-use crate::listen::{Gather, Listen};
+use crate::body::Body;
+use crate::budget::InFlight;
+use crate::listen::Listen;
 use crate::log;
+use crate::progress::{Limits, MAX_SECONDS, Progress};
+use crate::watched::Watched;
 
-/// The head of a request: its first line and all headers.
+/// Bytes that the head of a request may have: its first line and all headers.
 const MAX_HEAD: usize = 16 * 1024;
-/// What a connection buffers at most. A body comes through in portions of this.
-const MAX_BUFFER: usize = 64 * 1024;
-/// A head and what follows it are joined as far as they are this short together: to copy so much takes less time than the
-/// system needs to gather another piece.
-const JOINED: usize = 2 * 1024;
-/// Answers have fewer pieces behind the first ones; where one has more, none are joined.
-const GATHERED: usize = 4;
+/// Bytes of requests that a connection buffers at most. A body comes through in portions of this.
+const MAX_BUFFER: usize = 16 * 1024;
+/// How often the log says that connections cannot be accepted.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What connections may do.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    /// How many there may be.
-    pub(crate) connections: usize,
-    /// How long one may be open without a request. Longer than clients keep theirs: who closes first
-    /// must be the client, or it writes into a closed connection.
-    pub(crate) idle: Duration,
-    /// How long a request may take to arrive.
-    pub(crate) receive: Duration,
-    /// How long an answer may take to be fetched.
-    pub(crate) send: Duration,
-    /// How long the last answers may take when the process ends.
-    pub(crate) drain: Duration,
-}
-
-impl Limits {
-    /// Of a port with room for so many connections.
-    pub(crate) fn of(connections: usize) -> Limits {
-        Limits {
-            connections,
-            idle: Duration::from_secs(30 * 60),
-            receive: Duration::from_secs(10),
-            send: Duration::from_secs(30),
-            drain: Duration::from_millis(800),
-        }
-    }
-}
-
-/// What a connection is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Waiting for a request.
-    Idle,
-    /// A request is arriving.
-    Receiving,
-    /// An answer is leaving.
-    Answering,
-    /// Events leave when they come.
-    Streaming,
-    /// An event is leaving.
-    Telling,
-}
-
-/// How many bits a phase takes.
-const PHASE_BITS: u32 = 3;
-
-/// What a connection is doing, and since when: the phase in the lower three bits, seconds above them.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    word: AtomicU32,
-    clock: Arc<AtomicU32>,
-}
-
-/// How a connection stood.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark(u32);
-
-impl Progress {
-    fn new(clock: &Arc<AtomicU32>) -> Progress {
-        let progress = Progress { word: AtomicU32::new(0), clock: Arc::clone(clock) };
-        progress.enter(Phase::Idle);
-        progress
-    }
-
-    fn enter(&self, phase: Phase) {
-        self.word.store(self.clock.load(Ordering::Relaxed) << PHASE_BITS | phase as u32, Ordering::Relaxed);
-    }
-
-    fn phase(&self) -> Phase {
-        match self.word.load(Ordering::Relaxed) & ((1 << PHASE_BITS) - 1) {
-            0 => Phase::Idle,
-            1 => Phase::Receiving,
-            2 => Phase::Answering,
-            3 => Phase::Streaming,
-            _ => Phase::Telling,
-        }
-    }
-
-    fn seconds(&self) -> u32 {
-        let now = self.clock.load(Ordering::Relaxed);
-        now.saturating_sub(self.word.load(Ordering::Relaxed) >> PHASE_BITS)
-    }
-
-    /// A request is arriving; the first word of it counts.
-    pub(crate) fn receiving(&self) {
-        if self.phase() == Phase::Idle {
-            self.enter(Phase::Receiving);
-        }
-    }
-
-    /// The answer is known.
-    pub(crate) fn answering(&self) {
-        self.enter(Phase::Answering);
-    }
-
-    /// The answer is a stream, and will be for as long as it likes.
-    pub(crate) fn streaming(&self) {
-        self.enter(Phase::Streaming);
-    }
-
-    /// The answer is a stream, and something of it leaves. What waits already counts from its own time.
-    pub(crate) fn telling(&self) {
-        if self.phase() != Phase::Telling {
-            self.enter(Phase::Telling);
-        }
-    }
-
-    /// How it stands, to go on from there.
-    pub(crate) fn mark(&self) -> Mark {
-        Mark(self.word.load(Ordering::Relaxed))
-    }
-
-    /// The answer that was known then is not through yet, whatever was sent meanwhile.
-    pub(crate) fn resume(&self, mark: Mark) {
-        self.word.store(mark.0, Ordering::Relaxed);
-    }
-
-    /// What was known has been sent.
-    fn flushed(&self) {
-        match self.phase() {
-            Phase::Answering => self.enter(Phase::Idle),
-            Phase::Telling => self.enter(Phase::Streaming),
-            Phase::Idle | Phase::Receiving | Phase::Streaming => {}
-        }
-    }
-
-    /// Whether it is somebody's who listens.
-    fn is_stream(&self) -> bool {
-        matches!(self.phase(), Phase::Streaming | Phase::Telling)
-    }
-
-    fn is_overdue(&self, limits: &Limits) -> bool {
-        let limit = match self.phase() {
-            Phase::Idle => limits.idle,
-            Phase::Receiving => limits.receive,
-            Phase::Answering | Phase::Telling => limits.send,
-            // How many there may be is bounded; each comes to its end by itself.
-            Phase::Streaming => return false,
-        };
-        u64::from(self.seconds()) > limit.as_secs()
-    }
-}
-
-/// A socket that notes what happens on it.
-struct Watched<S> {
-    stream: TokioIo<S>,
-    progress: Arc<Progress>,
-}
-
-impl<S: AsyncRead + Unpin> Read for Watched<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if let Poll::Ready(Ok(())) = read {
-            self.progress.receiving();
-        }
-        read
-    }
-}
-
-impl<S: AsyncWrite + Gather + Unpin> Write for Watched<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let mut joined = Buffer::take();
-        let rest = join(pieces, joined.bytes());
-        if rest.is_empty() {
-            return self.stream.inner().poll_gather(cx, &[io::IoSlice::new(joined.as_ref())]);
-        }
-        let mut room = [io::IoSlice::new(joined.as_ref()); GATHERED];
-        let fewer = match room.get_mut(..=rest.len()) {
-            Some([_, others @ ..]) if rest.len() + 1 < pieces.len() => {
-                others.copy_from_slice(rest);
-                room.get(..=rest.len()).unwrap_or(pieces)
-            }
-            _ => pieces,
-        };
-        self.stream.inner().poll_gather(cx, fewer)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Asked for when everything that was buffered has been written.
-        self.progress.flushed();
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-/// Joins the first pieces as far as they are short, and returns the rest.
-fn join<'p, 'b>(pieces: &'p [io::IoSlice<'b>], joined: &mut Vec<u8>) -> &'p [io::IoSlice<'b>] {
-    let mut rest = pieces;
-    while let [piece, others @ ..] = rest
-        && joined.len().saturating_add(piece.len()) <= JOINED
-    {
-        joined.extend_from_slice(piece);
-        rest = others;
-    }
-    rest
-}
-
-/// The connections of one port.
-struct Connections {
+/// The connections of one port, or of several with one limit.
+pub(crate) struct Connections {
     limits: Limits,
-    open: Vec<(Arc<Progress>, AbortHandle)>,
+    in_flight: InFlight,
+    /// In the order in which they were accepted.
+    open: Vec<Open>,
     clock: Arc<AtomicU32>,
     started: Instant,
+    complained: Option<Instant>,
+}
+
+/// An open connection.
+struct Open {
+    progress: Arc<Progress>,
+    /// Whose it is, where that is known.
+    address: Option<IpAddr>,
 }
 
 impl Connections {
+    /// None yet.
+    pub(crate) fn new(limits: Limits, in_flight: &InFlight) -> Rc<RefCell<Connections>> {
+        let (clock, started) = (Arc::new(AtomicU32::new(0)), Instant::now());
+        let in_flight = in_flight.clone();
+        Rc::new(RefCell::new(Connections { limits, in_flight, open: Vec::new(), clock, started, complained: None }))
+    }
+
     fn tick(&self) {
-        let seconds = u32::try_from(self.started.elapsed().as_secs()).unwrap_or(u32::MAX >> PHASE_BITS);
+        let seconds = u32::try_from(self.started.elapsed().as_secs()).unwrap_or(MAX_SECONDS);
         self.clock.store(seconds, Ordering::Relaxed);
     }
 
     /// Forgets those that ended, and ends those that take too long.
     fn sweep(&mut self) {
         self.tick();
-        self.open.retain(|(progress, task)| {
+        self.open.retain(|Open { progress, .. }| {
             if progress.is_overdue(&self.limits) {
                 log::debug!("a connection was closed: {:?} for {} s", progress.phase(), progress.seconds());
-                task.abort();
+                progress.close();
             }
-            !task.is_finished()
+            !progress.is_over()
         });
     }
 
-    /// Makes room for one more: if need be, by closing the one that has been idle for longest.
-    fn make_room(&mut self) -> bool {
-        if self.has_room() {
-            return true;
+    /// Makes room for one more.
+    fn make_room(&mut self) {
+        if self.open.len() < self.limits.connections {
+            return;
         }
         self.sweep();
-        if self.has_room() {
-            return true;
+        // Streams have a limit of their own.
+        while self.open.iter().filter(|open| !open.progress.is_stream()).count() >= self.limits.connections {
+            if !self.evict() {
+                return;
+            }
         }
-        let idle = self.open.iter().enumerate().filter(|(_, (progress, _))| progress.phase() == Phase::Idle);
-        // Of equally long ones the first: they are in the order in which they came.
-        let longest = idle.min_by_key(|(_, (progress, _))| Reverse(progress.seconds())).map(|(index, _)| index);
-        if let Some(index) = longest {
-            let (_, task) = self.open.remove(index);
-            task.abort();
-        }
-        longest.is_some()
     }
 
-    /// Streams have a limit of their own.
-    fn has_room(&self) -> bool {
-        let counts = |(progress, _): &&(Arc<Progress>, AbortHandle)| !progress.is_stream();
-        self.open.len() < self.limits.connections || self.open.iter().filter(counts).count() < self.limits.connections
+    /// Closes the connection that matters least; false if there is none.
+    ///
+    /// An address that has more connections than any other gives up one of its own, so that nobody can take the places of
+    /// others. Among those it is the one that is the lowest in the order of [`Phase::eviction_rank`], and for longest.
+    fn evict(&mut self) -> bool {
+        let mut shares: HashMap<Option<IpAddr>, usize> = HashMap::new();
+        for open in self.open.iter().filter(|open| !open.progress.is_stream()) {
+            *shares.entry(open.address).or_default() += 1;
+        }
+        let candidates = self.open.iter().enumerate().filter_map(|(index, Open { progress, address })| {
+            let phase = progress.phase();
+            let rank = phase.eviction_rank()?;
+            // Who never sent a whole request has waited since it came, whatever it sent since.
+            let waited = if rank == 0 { 0 } else { progress.seconds() };
+            Some((shares.get(address).copied(), Reverse(rank), waited, Reverse(index), phase))
+        });
+        let last = candidates.max_by_key(|(share, rank, waited, index, _)| (*share, *rank, *waited, *index));
+        let Some((.., Reverse(index), phase)) = last else { return false };
+        log::debug!("a connection was closed to make room: {phase:?}");
+        self.open.remove(index).progress.close();
+        true
     }
 
-    fn admit<L, S>(&mut self, stream: L::Stream, service: impl FnOnce(Arc<Progress>) -> S)
+    /// Complains that a connection could not be accepted; true if it may go better now.
+    fn not_accepted(&mut self, error: &io::Error) -> bool {
+        let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].map(Errno::raw_os_error);
+        let is_exhausted = error.raw_os_error().is_some_and(|error| exhausted.contains(&error));
+        if self.complained.is_none_or(|complained| complained.elapsed() >= COMPLAINT_INTERVAL) {
+            self.complained = Some(Instant::now());
+            let remedy = if is_exhausted { "; others make room for it" } else { "" };
+            log::warning!("a connection could not be accepted: {error}{remedy}");
+        }
+        is_exhausted && self.evict()
+    }
+
+    fn admit<L, S>(&mut self, stream: L::Stream, address: Option<IpAddr>, service: impl FnOnce(Arc<Progress>) -> S)
     where
         L: Listen,
         S: Service<Request<Incoming>, Response = Response<Body>> + Send + 'static,
         S::Future: Send,
         S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        if !self.make_room() {
-            L::refuse(&stream, b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
-            log::warning!("a connection was refused: there are {} already, none of them idle", self.open.len());
-            return;
-        }
+        self.make_room();
         self.tick();
-        let progress = Arc::new(Progress::new(&self.clock));
-        let socket = Watched { stream: TokioIo::new(stream), progress: Arc::clone(&progress) };
+        let progress = Arc::new(Progress::new(&self.clock, &self.in_flight));
+        let socket = Watched::new(stream, Arc::clone(&progress));
         let connection = http1::Builder::new()
             .header_read_timeout(None)
             .max_header_size(MAX_HEAD)
@@ -325,14 +145,15 @@ impl Connections {
                 log::debug!("a connection ended: {error}");
             }
         });
-        self.open.push((progress, task.abort_handle()));
+        progress.served_by(task.abort_handle());
+        self.open.push(Open { progress, address });
     }
 }
 
 /// Serves a port until `stop` changes, and then for as long as answers take to be sent.
 pub(crate) async fn serve<L, S>(
     listener: L,
-    limits: Limits,
+    connections: Rc<RefCell<Connections>>,
     service: impl Fn(Arc<Progress>) -> S,
     mut stop: watch::Receiver<bool>,
 ) where
@@ -341,34 +162,44 @@ pub(crate) async fn serve<L, S>(
     S::Future: Send,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let clock = Arc::new(AtomicU32::new(0));
-    let mut connections = Connections { limits, open: Vec::new(), clock, started: Instant::now() };
+    let drain = connections.borrow().limits.drain;
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             accepted = listener.next() => match accepted {
-                Ok(stream) => connections.admit::<L, S>(stream, &service),
+                Ok((stream, address)) => {
+                    connections.borrow_mut().admit::<L, S>(stream, address, &service);
+                    // Others that come at once would have it closed before anybody has looked at what it sent.
+                    tokio::task::yield_now().await;
+                }
                 Err(error) => {
-                    // Out of descriptors, most likely: what is open goes on, and some of it ends.
-                    log::warning!("a connection could not be accepted: {error}");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    let may_go_better = connections.borrow_mut().not_accepted(&error);
+                    if may_go_better {
+                        tokio::task::yield_now().await;
+                    } else {
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
                 }
             },
-            _ = seconds.tick() => connections.sweep(),
+            _ = seconds.tick() => connections.borrow_mut().sweep(),
             _ = stop.changed() => break,
         }
     }
     drop(listener);
-    let deadline = Instant::now() + limits.drain;
+    let deadline = Instant::now() + drain;
     loop {
-        connections.open.retain(|(progress, task)| {
-            if progress.phase() == Phase::Idle {
-                task.abort();
-            }
-            !task.is_finished()
-        });
-        if connections.open.is_empty() || Instant::now() >= deadline {
+        let is_drained = {
+            let open = &mut connections.borrow_mut().open;
+            open.retain(|Open { progress, .. }| {
+                if progress.is_idle() {
+                    progress.close();
+                }
+                !progress.is_over()
+            });
+            open.is_empty()
+        };
+        if is_drained || Instant::now() >= deadline {
             return;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -386,9 +217,10 @@ mod tests {
 
     use super::*;
     use crate::answer::{Answer, Kind};
+    use crate::progress::Phase;
 
     #[tokio::test]
-    async fn who_does_not_take_what_it_is_told_is_let_go() {
+    async fn listener_that_does_not_read_is_closed() {
         let path = std::env::temp_dir().join(format!("remora-unread-{}", std::process::id()));
         let listener = crate::listen::Socket::bind(&path).unwrap();
         let (teller, events) = mpsc::channel(1);
@@ -404,9 +236,9 @@ mod tests {
                 std::future::ready(Ok::<_, Infallible>(answer.into_response(headers, false)))
             })
         };
-        let limits = Limits { send: Duration::from_secs(1), ..Limits::of(8) };
+        let limits = Limits { send: Duration::from_secs(1), ..Limits::of(8, Duration::from_secs(10)) };
         let (_stop, stopped) = watch::channel(false);
-        let serving = serve(listener, limits, service, stopped);
+        let serving = serve(listener, Connections::new(limits, &InFlight::default()), service, stopped);
         let talking = async {
             let mut silent = tokio::net::UnixStream::connect(&path).await.unwrap();
             silent.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -421,76 +253,57 @@ mod tests {
         std::fs::remove_file(&path).unwrap_or_default();
     }
 
-    #[test]
-    fn pieces_are_joined_as_far_as_they_are_short() {
-        let text = [b'x'; JOINED + 1];
-        let lengths = |lengths: &[usize]| {
-            let pieces: Vec<_> = lengths.iter().map(|length| io::IoSlice::new(&text[..*length])).collect();
-            let mut joined = Vec::new();
-            let rest = join(&pieces, &mut joined);
-            (joined.len(), rest.iter().map(|piece| piece.len()).collect::<Vec<_>>())
-        };
-        assert_eq!(lengths(&[]), (0, vec![]));
-        assert_eq!(lengths(&[2, 0, 3]), (5, vec![]));
-        assert_eq!(lengths(&[JOINED - 1, 1, 0, 1]), (JOINED, vec![1]));
-        assert_eq!(lengths(&[JOINED, 1]), (JOINED, vec![1]));
-        assert_eq!(lengths(&[3, JOINED, 1]), (3, vec![JOINED, 1]));
-        assert_eq!(lengths(&[JOINED + 1, 1]), (0, vec![JOINED + 1, 1]));
-    }
-
-    /// For how long clients keep a connection that they do not use, if nobody tells them otherwise. Others keep theirs
-    /// until it is closed (Python's requests), and look whether it was before they use it.
-    const KEPT: [(&str, Duration); 5] = [
-        ("undici, the fetch of Node", Duration::from_secs(4)),
-        ("reqwest", Duration::from_secs(90)),
-        ("Go's net/http", Duration::from_secs(90)),
-        ("OkHttp", Duration::from_secs(5 * 60)),
-        ("java.net.http of Java 17", Duration::from_secs(20 * 60)),
-    ];
-
-    #[test]
-    fn it_is_clients_who_close_what_they_do_not_use() {
-        for (client, kept) in KEPT {
-            assert!(Limits::of(1).idle > kept, "{client} may write into a connection that is being closed");
+    /// Connections of these addresses in these phases, for so many seconds, in the order in which they came.
+    fn connections(open: &[(u8, Phase, u32)]) -> Connections {
+        let limits = Limits::of(open.len(), Duration::from_secs(10));
+        let connections = Connections::new(limits, &InFlight::default());
+        let mut connections = Rc::into_inner(connections).unwrap().into_inner();
+        for (address, phase, seconds) in open {
+            connections.clock.store(1000 - seconds, Ordering::Relaxed);
+            let progress = Progress::new(&connections.clock, &connections.in_flight);
+            progress.enter(*phase);
+            connections.open.push(Open { progress: Arc::new(progress), address: Some([10, 0, 0, *address].into()) });
         }
+        connections.clock.store(1000, Ordering::Relaxed);
+        connections
     }
 
     #[test]
-    fn a_connection_is_overdue_by_what_it_is_doing() {
-        let clock = Arc::new(AtomicU32::new(100));
-        let limits = Limits::of(1);
-        let progress = Progress::new(&clock);
-        let overdue_after = |seconds: u32| {
-            let start = clock.load(Ordering::Relaxed);
-            clock.store(start + seconds, Ordering::Relaxed);
-            let overdue = progress.is_overdue(&limits);
-            clock.store(start, Ordering::Relaxed);
-            overdue
-        };
-        assert!(!overdue_after(1800) && overdue_after(1801));
-        progress.receiving();
-        assert!(!overdue_after(10) && overdue_after(11));
-        clock.store(105, Ordering::Relaxed);
-        progress.receiving();
-        assert!(!overdue_after(5) && overdue_after(6), "dripping does not help");
-        progress.flushed();
-        assert!(overdue_after(6), "a flush before the answer is not its end");
-        progress.answering();
-        assert!(!overdue_after(30) && overdue_after(31));
-        progress.flushed();
-        assert!(!overdue_after(1800) && overdue_after(1801));
-        progress.streaming();
-        assert!(!overdue_after(100_000), "who listens may be silent");
-        progress.telling();
-        clock.store(110, Ordering::Relaxed);
-        progress.telling();
-        assert!(!overdue_after(25) && overdue_after(26), "the first event that is not fetched counts");
-        progress.flushed();
-        assert!(!overdue_after(100_000));
-        progress.answering();
-        let mark = progress.mark();
-        progress.flushed();
-        progress.resume(mark);
-        assert!(!overdue_after(30) && overdue_after(31), "not through yet");
+    fn connection_that_matters_least_makes_room_first() {
+        use Phase::{Answering, First, Fresh, Idle, Receiving, Streaming};
+        for (open, order) in [
+            // Those that never sent a whole request, as they came; then by what they do, and since when.
+            (
+                vec![
+                    (1, Streaming, 900),
+                    (1, Answering, 9),
+                    (1, Idle, 5),
+                    (1, Idle, 800),
+                    (1, Receiving, 3),
+                    (1, Receiving, 4),
+                    (1, First, 1),
+                    (1, Fresh, 7),
+                    (1, First, 2),
+                    (1, Answering, 8),
+                ],
+                vec![6, 7, 8, 5, 4, 3, 2, 1, 9],
+            ),
+            // Whoever has most gives up of its own, whatever others do.
+            (
+                vec![(1, Fresh, 9), (2, Idle, 1), (2, Idle, 2), (2, Answering, 3), (3, Receiving, 9), (3, Idle, 9)],
+                vec![2, 4, 1, 0, 5, 3],
+            ),
+        ] {
+            let mut connections = connections(&open);
+            let mut left: Vec<usize> = (0..open.len()).collect();
+            for expected in order {
+                let before: Vec<_> = connections.open.iter().map(|open| Arc::clone(&open.progress)).collect();
+                assert!(connections.evict());
+                let is_there = |progress| connections.open.iter().any(|open| Arc::ptr_eq(&open.progress, progress));
+                let gone = before.iter().position(|progress| !is_there(progress)).unwrap();
+                assert_eq!(left.remove(gone), expected, "{open:?}");
+            }
+            assert_eq!(connections.evict(), false, "streams stay");
+        }
     }
 }

@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as _;
@@ -14,15 +13,24 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 
 use crate::answer::Answer;
-use crate::body::{Body, Buffer};
-use crate::connections::Progress;
+use crate::body::Body;
+use crate::budget::Ticket;
 use crate::cors::Grant;
 use crate::environment::State;
+use crate::host;
+use crate::progress::Progress;
+use crate::received::{MAX_BODY, Received};
 use crate::respond::respond;
 use crate::routes::Route;
 
-/// The largest body that is read.
-const MAX_BODY: usize = 1024 * 1024;
+/// Who can reach a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Programs of the pod, and pages in their browsers.
+    Port,
+    /// Programs of the pod that have the socket in their file system.
+    Socket,
+}
 
 /// Answers the requests of one connection.
 pub(crate) struct Data(Arc<Connection>);
@@ -31,12 +39,13 @@ pub(crate) struct Data(Arc<Connection>);
 struct Connection {
     state: Arc<State>,
     progress: Arc<Progress>,
+    reach: Reach,
 }
 
 impl Data {
     /// For a connection.
-    pub(crate) fn new(state: Arc<State>, progress: Arc<Progress>) -> Data {
-        Data(Arc::new(Connection { state, progress }))
+    pub(crate) fn new(state: Arc<State>, progress: Arc<Progress>, reach: Reach) -> Data {
+        Data(Arc::new(Connection { state, progress, reach }))
     }
 }
 
@@ -48,14 +57,29 @@ impl Service<Request<Incoming>> for Data {
     fn call(&self, request: Request<Incoming>) -> Answering {
         self.0.progress.receiving();
         let (mut parts, body) = request.into_parts();
+        if self.0.reach == Reach::Port && !host::is_local(&parts) {
+            return Answering::Ready(Some(answer(&self.0, &mut parts, Err(MISDIRECTED))));
+        }
         let reads = parts.method == Method::POST && Route::of(parts.uri.path()).reads_body();
-        if !reads {
+        if !reads && !self.0.state.in_flight.answers.is_used_up() {
             return Answering::Ready(Some(answer(&self.0, &mut parts, Ok(&[]))));
         }
         let connection = Arc::clone(&self.0);
-        Answering::Reading(Reading { connection, parts, body, received: Received::default() })
+        let body = reads.then_some(body);
+        Answering::Reading(Reading {
+            connection,
+            parts,
+            body,
+            received: Received::default(),
+            ticket: Ticket::default(),
+        })
     }
 }
+
+const MISDIRECTED: Answer = Answer::constant(
+    StatusCode::MISDIRECTED_REQUEST,
+    "{\"detail\":\"the request's Host is not of this machine: send it to 127.0.0.1 or localhost, with that as its Host\"}",
+);
 
 /// An answer that is there, or that waits for the request's body.
 pub(crate) enum Answering {
@@ -63,47 +87,14 @@ pub(crate) enum Answering {
     Reading(Reading),
 }
 
-/// A request whose body is being received.
+/// A request whose body is being received, or that waits until answers of others are fetched.
 pub(crate) struct Reading {
     connection: Arc<Connection>,
     parts: Parts,
-    body: Incoming,
+    /// None where it is not read.
+    body: Option<Incoming>,
     received: Received,
-}
-
-/// A body, as far as it has come: usually it comes at once, and then it stays where it is.
-#[derive(Default)]
-enum Received {
-    #[default]
-    Nothing,
-    Once(Bytes),
-    Collected(Buffer),
-}
-
-impl Received {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Received::Nothing => &[],
-            Received::Once(bytes) => bytes,
-            Received::Collected(buffer) => buffer.as_ref(),
-        }
-    }
-
-    fn add(&mut self, bytes: Bytes) {
-        *self = match std::mem::take(self) {
-            Received::Nothing => Received::Once(bytes),
-            Received::Once(first) => {
-                let mut buffer = Buffer::take();
-                buffer.bytes().extend_from_slice(&first);
-                buffer.bytes().extend_from_slice(&bytes);
-                Received::Collected(buffer)
-            }
-            Received::Collected(mut buffer) => {
-                buffer.bytes().extend_from_slice(&bytes);
-                Received::Collected(buffer)
-            }
-        };
-    }
+    ticket: Ticket,
 }
 
 impl Reading {
@@ -113,17 +104,34 @@ impl Reading {
             StatusCode::PAYLOAD_TOO_LARGE,
             "{\"detail\":\"the body is larger than 1048576 bytes: send fewer traits\"}",
         );
-        if self.body.size_hint().lower() > MAX_BODY as u64 {
+        const NO_MEMORY: Answer =
+            Answer::constant(StatusCode::SERVICE_UNAVAILABLE, "{\"detail\":\"the system has no memory for the body\"}");
+        let Reading { connection, body, received, ticket, .. } = self;
+        let Some(body) = body else { return Poll::Ready(Ok(())) };
+        if body.size_hint().lower() > MAX_BODY as u64 {
             return Poll::Ready(Err(TOO_LARGE));
         }
-        while !self.body.is_end_stream() {
-            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+        let expected = body.size_hint().exact().map_or(MAX_BODY, |bytes| bytes.min(MAX_BODY as u64) as usize);
+        while !body.is_end_stream() {
+            if received.needs_hold() {
+                // All of it at once: many that have a part each would wait for one another.
+                let expected = received.bytes().len().saturating_add(expected).min(MAX_BODY);
+                ready!(connection.state.in_flight.bodies.poll_room(expected, ticket, cx));
+                received.hold(connection.progress.hold_body(expected));
+            }
+            let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) else {
+                received.keep();
+                return Poll::Pending;
+            };
+            match frame {
                 Some(Ok(frame)) => {
                     let Ok(bytes) = frame.into_data() else { continue };
-                    if self.received.bytes().len() + bytes.len() > MAX_BODY {
+                    if received.bytes().len() + bytes.len() > MAX_BODY {
                         return Poll::Ready(Err(TOO_LARGE));
                     }
-                    self.received.add(bytes);
+                    if received.add(bytes).is_err() {
+                        return Poll::Ready(Err(NO_MEMORY));
+                    }
                 }
                 Some(Err(_)) => {
                     let broken = "{\"detail\":\"the body ended before it was complete\"}";
@@ -147,7 +155,13 @@ impl Future for Answering {
             }
             Answering::Reading(reading) => reading,
         };
-        let received = ready!(reading.poll_body(cx)).map(|()| reading.received.bytes());
+        let received = match ready!(reading.poll_body(cx)) {
+            Ok(()) => {
+                ready!(reading.connection.state.in_flight.answers.poll_room(1, &mut reading.ticket, cx));
+                Ok(reading.received.bytes())
+            }
+            Err(refusal) => Err(refusal),
+        };
         let response = answer(&reading.connection, &mut reading.parts, received);
         *answering = Answering::Ready(None);
         Poll::Ready(Ok(response))
@@ -156,7 +170,7 @@ impl Future for Answering {
 
 /// Answers a request that has been received, or that could not be.
 fn answer(connection: &Connection, parts: &mut Parts, received: Result<&[u8], Answer>) -> Response<Body> {
-    let Connection { state, progress } = connection;
+    let Connection { state, progress, .. } = connection;
     let route = Route::of(parts.uri.path());
     let mut answer = match received {
         Ok(body) => respond(state, route, parts, body),

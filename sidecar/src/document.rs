@@ -22,9 +22,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::answer::{Answer, Kind};
 use crate::body::{Body, Buffer, Piece};
 use crate::clock::since_epoch;
-use crate::connections::{Mark, Progress};
 use crate::map::Region;
 use crate::ofrep::names_tag;
+use crate::progress::{Mark, Progress};
 
 /// How many may be sent inflated at once: each takes memory.
 const MOST_INFLATING: usize = 8;

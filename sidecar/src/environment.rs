@@ -10,6 +10,7 @@ use remora_snapshot::{Role, Snapshot};
 use tokio::sync::watch;
 
 use crate::analytics::Uses;
+use crate::budget::InFlight;
 use crate::clock::Utc;
 use crate::cors::Cors;
 use crate::document::{Document, Inflating};
@@ -93,6 +94,7 @@ pub(crate) struct State {
     pub(crate) requests: Requests,
     pub(crate) streams: Streams,
     pub(crate) inflating: Inflating,
+    pub(crate) in_flight: InFlight,
     pub(crate) cors: Cors,
     pub(crate) started: Instant,
     /// After this long, `/startupz` lets the application start without all data.
@@ -111,6 +113,7 @@ impl State {
             requests: Requests::default(),
             streams: Streams::default(),
             inflating: Inflating::default(),
+            in_flight: InFlight::default(),
             cors,
             started: Instant::now(),
             patience,

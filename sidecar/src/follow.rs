@@ -21,7 +21,7 @@ use crate::clock::since_epoch;
 use crate::document::Document;
 use crate::environment::{Environment, Loaded, State};
 use crate::log;
-use crate::map::{Identity, MapError, Region, Volume};
+use crate::map::{self, Identity, MapError, Region, Volume};
 use crate::metrics::Reload;
 
 /// How often volumes are looked at when nothing tells that they changed.
@@ -42,7 +42,8 @@ pub(crate) struct Follower {
 impl Follower {
     /// Of volumes in `directory`, each in one with its environment's name.
     pub(crate) fn new(state: Arc<State>, directory: &Path) -> Follower {
-        let followed = |environment: &Environment| Followed::new(directory.join(&environment.name));
+        let in_pod = map::is_in_pod();
+        let followed = |environment: &Environment| Followed::new(directory.join(&environment.name), in_pod);
         let volumes = state.environments.iter().map(followed).collect();
         Follower { state, volumes }
     }
@@ -114,6 +115,8 @@ impl Watch {
 /// One environment's volume, and what is remembered of it.
 struct Followed {
     directory: PathBuf,
+    /// Whether kubelet may have written it.
+    in_pod: bool,
     /// What was looked at last, taken up or not.
     seen: Option<Identity>,
     /// Whether looking at it again can only give the same.
@@ -134,9 +137,10 @@ struct Read {
 }
 
 impl Followed {
-    fn new(directory: PathBuf) -> Followed {
+    fn new(directory: PathBuf, in_pod: bool) -> Followed {
         Followed {
             directory,
+            in_pod,
             seen: None,
             settled: false,
             overrides: [const { None }; files::OVERRIDES_SLOTS],
@@ -149,7 +153,7 @@ impl Followed {
     fn look(&mut self, environment: &Environment) -> bool {
         let began = Instant::now();
         for attempt in 1..=ATTEMPTS {
-            let volume = match Volume::open(&self.directory) {
+            let volume = match Volume::open(&self.directory, self.in_pod) {
                 Ok(Some(volume)) => volume,
                 Ok(None) => {
                     self.complain(environment, Reload::Missing, "there is no volume".to_owned());

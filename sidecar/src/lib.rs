@@ -1,7 +1,7 @@
 //! The sidecar: feature flags on localhost, answered from snapshots that are mapped and never parsed.
 //!
 //! A request goes through these modules, in this order: `connections` accepts and bounds it, `data`
-//! receives its body, `respond` finds out who asks (and `routes` for what), `identities` or `ofrep` read its `json` body
+//! receives its body within a `budget`, `respond` finds out who asks (and `routes` for what), `identities` or `ofrep` read its `json` body
 //! straight into the snapshot's subject, the snapshot evaluates, and the answer leaves as a `body` that
 //! is a part of the mapped file, a buffer that is used again, or a constant. What can be done before the
 //! request has been done by the operator's compiler, or by `follow` when it took the snapshot up.
@@ -18,6 +18,7 @@ mod anonymous;
 mod answer;
 mod assignment;
 mod body;
+mod budget;
 mod clock;
 mod connections;
 mod cors;
@@ -25,6 +26,7 @@ mod data;
 mod document;
 mod environment;
 mod follow;
+mod host;
 mod identities;
 mod json;
 mod listen;
@@ -36,10 +38,13 @@ mod ofrep;
 mod options;
 mod overrun;
 mod probe;
+mod progress;
+mod received;
 mod respond;
 mod routes;
 mod serve;
 mod stream;
+mod watched;
 
 pub use log::{Level, report, set_level};
 pub use map::{MapError, Region};

@@ -2,10 +2,12 @@
 
 use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll, ready};
 
+use socket2::{Domain, SockRef, Socket as Socket2, Type};
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
@@ -14,11 +16,8 @@ pub(crate) trait Listen {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Gather + Unpin + Send + 'static;
 
-    /// Waits for the next one.
-    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>>;
-
-    /// Tells a client that there is no room. Best effort: it may not even read it.
-    fn refuse(stream: &Self::Stream, answer: &[u8]);
+    /// Waits for the next one, and returns the address that it came from, where there is such a thing.
+    fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Option<IpAddr>)>>;
 }
 
 /// Writes several pieces at once.
@@ -48,18 +47,36 @@ macro_rules! gather {
 }
 gather!(TcpStream UnixStream);
 
+/// Bytes that the kernel keeps of what a client sends and nobody has read yet. It takes twice as much for it.
+const RECEIVE_BUFFER: usize = 16 * 1024;
+/// Bytes of an answer that the kernel takes before the client's window has room for them. What a client does have room for
+/// leaves at once, however much it is.
+const UNSENT: u32 = 16 * 1024;
+/// Bytes of an answer that the kernel keeps for a client of the socket.
+const SEND_BUFFER: usize = 64 * 1024;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// Listens on a port. What the kernel keeps of its connections counts as the container's memory, and is bounded here.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket2::new(Domain::for_address(address), Type::STREAM.cloexec().nonblocking(), None)?;
+    socket.set_reuse_address(true)?;
+    // Connections have these from their listener.
+    socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+    socket.set_tcp_notsent_lowat(UNSENT)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
 impl Listen for TcpListener {
     type Stream = TcpStream;
 
-    async fn next(&self) -> io::Result<TcpStream> {
-        let (stream, _) = self.accept().await?;
+    async fn next(&self) -> io::Result<(TcpStream, Option<IpAddr>)> {
+        let (stream, address) = self.accept().await?;
         // Answers are whole when they are written: there is nothing to wait for.
         let _ = stream.set_nodelay(true);
-        Ok(stream)
-    }
-
-    fn refuse(stream: &TcpStream, answer: &[u8]) {
-        let _ = stream.try_write(answer);
+        Ok((stream, Some(address.ip())))
     }
 }
 
@@ -98,11 +115,9 @@ impl Drop for Socket {
 impl Listen for Socket {
     type Stream = UnixStream;
 
-    async fn next(&self) -> io::Result<UnixStream> {
-        self.listener.accept().await.map(|(stream, _)| stream)
-    }
-
-    fn refuse(stream: &UnixStream, answer: &[u8]) {
-        let _ = stream.try_write(answer);
+    async fn next(&self) -> io::Result<(UnixStream, Option<IpAddr>)> {
+        let (stream, _) = self.listener.accept().await?;
+        let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
+        Ok((stream, None))
     }
 }

@@ -11,11 +11,32 @@ use std::path::Path;
 use std::sync::Arc;
 
 use memmap2::{Mmap, MmapOptions};
+use remora_snapshot::files::MAX_FILE_BYTES;
 use rustix::fs::{AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
 /// The link that kubelet renames when the files have changed.
 const DATA_LINK: &str = "..data";
+
+/// Kubelet tells every container where the API server is. Elsewhere nobody does.
+const POD_VARIABLE: &str = "KUBERNETES_SERVICE_HOST";
+
+/// Shape of the names that kubelet gives the directories behind the link: the time, and a number.
+const KUBELET_NAME: &[u8] = b"..0000_00_00_00_00_00.";
+
+/// True if the process runs in a container that kubelet started.
+pub(crate) fn is_in_pod() -> bool {
+    std::env::var_os(POD_VARIABLE).is_some()
+}
+
+/// True for a name such as kubelet gives to directories: `..2026_11_21_02_00_00.123456789`.
+fn is_kubelets(name: &[u8]) -> bool {
+    let (Some(time), Some(number)) = (name.get(..KUBELET_NAME.len()), name.get(KUBELET_NAME.len()..)) else {
+        return false;
+    };
+    let fits = |(byte, shape): (&u8, &u8)| if *shape == b'0' { byte.is_ascii_digit() } else { byte == shape };
+    time.iter().zip(KUBELET_NAME).all(fits) && !number.is_empty() && number.iter().all(u8::is_ascii_digit)
+}
 
 /// A file's bytes, shared by everyone who still answers from them.
 #[derive(Debug, Clone)]
@@ -37,6 +58,14 @@ pub enum MapError {
         name: String,
         /// What the system said.
         cause: std::io::Error,
+    },
+    /// There is more of it than there can be.
+    #[error("{name} has {size} bytes, and a file of a snapshot has at most {MAX_FILE_BYTES}: publish it again")]
+    TooLarge {
+        /// What was opened.
+        name: String,
+        /// Its size, or as much as was read of it.
+        size: u64,
     },
     /// There is something of this name that has no bytes to map.
     #[error("{name} is not a file, or is empty")]
@@ -64,7 +93,8 @@ pub(crate) struct Volume {
 
 impl Volume {
     /// Opens what `..data` in `directory` refers to; none if there is no such thing (yet, or any more).
-    pub(crate) fn open(directory: &Path) -> Result<Option<Volume>, MapError> {
+    /// With `in_pod`, its files may be mapped where they are.
+    pub(crate) fn open(directory: &Path, in_pod: bool) -> Result<Option<Volume>, MapError> {
         let fail = |cause: Errno| MapError::Read {
             name: directory.join(DATA_LINK).display().to_string(),
             cause: cause.into(),
@@ -81,12 +111,12 @@ impl Volume {
             inode: stat.st_ino,
             modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
         };
-        // A link to a sibling whose name begins with two dots is what kubelet makes. That nobody else
-        // writes there is only certain where nobody in this container can.
-        let renamed = rustix::fs::readlinkat(CWD, &link, Vec::new())
-            .is_ok_and(|target| target.to_bytes().starts_with(b"..") && !target.to_bytes().contains(&b'/'));
+        // Three signs, as files that somebody cuts off while they are mapped end the process: the name is one of kubelet's,
+        // nobody in this container can write there, and kubelet started this container. Outside of a pod a directory that
+        // is mounted read-only is still its owner's to write to.
+        let renamed = rustix::fs::readlinkat(CWD, &link, Vec::new()).is_ok_and(|target| is_kubelets(target.to_bytes()));
         let read_only = rustix::fs::fstatvfs(&data).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY));
-        Ok(Some(Volume { directory: data, identity, immutable: renamed && read_only }))
+        Ok(Some(Volume { directory: data, identity, immutable: in_pod && renamed && read_only }))
     }
 
     /// The same as long as the link is not renamed.
@@ -107,8 +137,17 @@ impl Volume {
         if !FileType::from_raw_mode(stat.st_mode).is_file() || stat.st_size == 0 {
             return Err(MapError::NotAFile { name: name.to_owned() });
         }
-        let map = if self.immutable { map_in_place(&file) } else { copy(file) };
-        map.map(|map| Some(Region(Arc::new(map)))).map_err(fail)
+        let too_large = |size: u64| MapError::TooLarge { name: name.to_owned(), size };
+        let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+        if size > MAX_FILE_BYTES as u64 {
+            return Err(too_large(size));
+        }
+        let map = if self.immutable { map_in_place(&file) } else { copy(file) }.map_err(fail)?;
+        // It may have grown meanwhile.
+        if map.len() > MAX_FILE_BYTES {
+            return Err(too_large(map.len() as u64));
+        }
+        Ok(Some(Region(Arc::new(map))))
     }
 
     /// The beginning of a small text file; none if there is no such file.
@@ -141,7 +180,8 @@ pub(crate) fn is_volume(directory: &Path) -> bool {
 #[expect(unsafe_code, reason = "the one place where a file is mapped that the kernel does not prove immutable")]
 fn map_in_place(file: &File) -> std::io::Result<Mmap> {
     // SAFETY: a mapping is unsound if the file behind it is written or cut while it is mapped. This is
-    // only called for files behind kubelet's `..data` link, on a mount that is read-only for us.
+    // only called in a container that kubelet started, for files behind kubelet's `..data` link, on a mount
+    // that is read-only for us.
     // Kubelet's writer never touches a file after the link refers to its directory: an update goes
     // to a new directory, the link is renamed, and the old files are unlinked, which leaves their
     // bytes to us. No process of this container can write there, because the mount is read-only, and
@@ -150,11 +190,12 @@ fn map_in_place(file: &File) -> std::io::Result<Mmap> {
     unsafe { Mmap::map(file) }
 }
 
-/// Copies a file into memory that nobody can change any more, and maps that.
-fn copy(mut file: File) -> std::io::Result<Mmap> {
+/// Copies a file into memory that nobody can change any more, and maps that. Beyond what a file may have, only a byte is
+/// copied.
+fn copy(file: File) -> std::io::Result<Mmap> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut memory = File::from(rustix::fs::memfd_create("remora", flags)?);
-    std::io::copy(&mut file, &mut memory)?;
+    std::io::copy(&mut file.take(MAX_FILE_BYTES as u64 + 1), &mut memory)?;
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&memory, seals)?;
     Ok(MmapOptions::new().map_if_safe(&memory)?)
@@ -180,7 +221,7 @@ mod tests {
     #[test]
     fn a_copy_survives_what_happens_to_the_file() {
         let path = volume("copy", &[("core", b"bytes")]);
-        let opened = Volume::open(&path).unwrap().unwrap();
+        let opened = Volume::open(&path, true).unwrap().unwrap();
         assert!(!opened.is_immutable(), "a directory that can be written to");
         let region = opened.map("core").unwrap().unwrap();
         std::fs::write(path.join("..1/core"), b"").unwrap();
@@ -194,24 +235,58 @@ mod tests {
     fn what_cannot_be_mapped_is_refused() {
         let path = volume("odd", &[("empty", b"")]);
         std::fs::create_dir(path.join("..1/directory")).unwrap();
-        let opened = Volume::open(&path).unwrap().unwrap();
+        let opened = Volume::open(&path, true).unwrap().unwrap();
         assert!(opened.map("missing").unwrap().is_none());
         assert!(matches!(opened.map("empty"), Err(MapError::NotAFile { .. })));
         assert!(matches!(opened.map("directory"), Err(MapError::NotAFile { .. })));
         std::fs::remove_dir_all(&path).unwrap();
-        assert!(Volume::open(&path).unwrap().is_none());
+        assert!(Volume::open(&path, true).unwrap().is_none());
     }
 
     #[test]
     fn a_renamed_link_is_another_volume() {
         let path = volume("rename", &[("core", b"one")]);
-        let one = Volume::open(&path).unwrap().unwrap();
-        assert_eq!(one.identity(), Volume::open(&path).unwrap().unwrap().identity());
+        let one = Volume::open(&path, true).unwrap().unwrap();
+        assert_eq!(one.identity(), Volume::open(&path, true).unwrap().unwrap().identity());
         std::fs::create_dir(path.join("..2")).unwrap();
         symlink("..2", path.join("..data_tmp")).unwrap();
         std::fs::rename(path.join("..data_tmp"), path.join("..data")).unwrap();
-        assert_ne!(one.identity(), Volume::open(&path).unwrap().unwrap().identity());
+        assert_ne!(one.identity(), Volume::open(&path, true).unwrap().unwrap().identity());
         assert!(is_volume(&path));
         std::fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn file_larger_than_a_snapshots_is_refused_before_it_is_copied() {
+        let path = volume("large", &[("core", b"bytes")]);
+        let opened = Volume::open(&path, false).unwrap().unwrap();
+        let set_length =
+            |length| File::options().write(true).open(path.join("..1/core")).unwrap().set_len(length).unwrap();
+        set_length(5 << 30);
+        let refused = opened.map("core").unwrap_err();
+        assert!(matches!(refused, MapError::TooLarge { size: 5_368_709_120, .. }), "{refused}");
+        assert!(refused.to_string().contains("at most 1000000"), "{refused}");
+        set_length(MAX_FILE_BYTES as u64);
+        assert_eq!(opened.map("core").unwrap().unwrap().as_ref().len(), MAX_FILE_BYTES);
+        // One that grows between being looked at and being read.
+        set_length(MAX_FILE_BYTES as u64 + 100);
+        assert_eq!(copy(File::open(path.join("..1/core")).unwrap()).unwrap().len(), MAX_FILE_BYTES + 1);
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn only_names_of_kubelets_shape_are_kubelets() {
+        assert!(is_kubelets(b"..2026_11_21_02_00_00.123456789"));
+        for name in [
+            "..2026_11_21_02_00_00.",
+            "..2026_11_21_02_00_00",
+            "..0123456789ab",
+            "..data",
+            "..1",
+            "/..2026_11_21_02_00_00.1",
+            "..2026_11_21_02_00_00.1/x",
+        ] {
+            assert!(!is_kubelets(name.as_bytes()), "{name}");
+        }
     }
 }

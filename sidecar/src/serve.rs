@@ -2,27 +2,36 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::admin::Admin;
-use crate::connections::{self, Limits};
+use crate::connections::{self, Connections};
 use crate::cors::Cors;
-use crate::data::Data;
+use crate::data::{Data, Reach};
 use crate::environment::State;
 use crate::follow::{self, Follower};
-use crate::listen::Socket;
+use crate::listen::{self, Socket};
 use crate::options::Options;
+use crate::progress::Limits;
 use crate::{log, map};
 
-/// How many connections applications may have open at once.
-const DATA_CONNECTIONS: usize = 512;
-/// Kubelet and Prometheus need few.
+/// Number of connections that applications may have open at once, on the port and the socket together. With what each of
+/// them buffers at most, here and in the kernel, they fit into the memory that a sidecar has by default.
+const DATA_CONNECTIONS: usize = 256;
+/// How long a request of an application may take to arrive, with its body.
+const DATA_RECEIVE: Duration = Duration::from_secs(10);
+/// Number of connections to the admin port. Kubelet and Prometheus need few.
 const ADMIN_CONNECTIONS: usize = 32;
+/// How long a request to the admin port may take to arrive. It is a head, and who waits for longer is no probe: kubelet
+/// gives up after a second.
+const ADMIN_RECEIVE: Duration = Duration::from_secs(2);
 
 /// Why serving did not begin.
 #[derive(Debug, thiserror::Error)]
@@ -91,8 +100,8 @@ impl Server {
     /// none: it is waited for.
     pub async fn start(options: &Options) -> Result<Server, Failure> {
         let names = environments(&options.snapshots, &options.environments)?;
-        let data = listen("--listen", options.listen).await?;
-        let admin = listen("--admin", options.admin).await?;
+        let data = listen("--listen", options.listen)?;
+        let admin = listen("--admin", options.admin)?;
         let bind = |path: &PathBuf| Socket::bind(path).map_err(|cause| Failure::Socket { path: path.clone(), cause });
         let socket = options.listen_unix.as_ref().map(bind).transpose()?;
         let state = Arc::new(State::new(names, options.patience, Cors::new(&options.cors_origins)));
@@ -144,17 +153,19 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let data_state = Arc::clone(&state);
         let admin_state = Arc::clone(&state);
-        let answers = |progress| Data::new(Arc::clone(&data_state), progress);
-        let data_port = connections::serve(data, Limits::of(DATA_CONNECTIONS), answers, stopped.clone());
+        let answers = |progress| Data::new(Arc::clone(&data_state), progress, Reach::Port);
+        let socket_answers = |progress| Data::new(Arc::clone(&data_state), progress, Reach::Socket);
+        let connections = Connections::new(Limits::of(DATA_CONNECTIONS, DATA_RECEIVE), &state.in_flight);
+        let data_port = connections::serve(data, Rc::clone(&connections), answers, stopped.clone());
         let socket_stopped = stopped.clone();
         let data_socket = async {
             if let Some(socket) = socket {
-                connections::serve(socket, Limits::of(DATA_CONNECTIONS), answers, socket_stopped).await;
+                connections::serve(socket, connections, socket_answers, socket_stopped).await;
             }
         };
         let admin_port = connections::serve(
             admin,
-            Limits::of(ADMIN_CONNECTIONS),
+            Connections::new(Limits::of(ADMIN_CONNECTIONS, ADMIN_RECEIVE), &state.in_flight),
             move |progress| Admin::new(Arc::clone(&admin_state), progress),
             stopped,
         );
@@ -195,8 +206,8 @@ fn environments(directory: &Path, named: &[String]) -> Result<Vec<String>, Failu
     if names.is_empty() { Err(Failure::NoEnvironment { directory: directory.to_owned() }) } else { Ok(names) }
 }
 
-async fn listen(option: &'static str, address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|cause| Failure::Listen { option, address, cause })
+fn listen(option: &'static str, address: SocketAddr) -> Result<TcpListener, Failure> {
+    listen::bind(address).map_err(|cause| Failure::Listen { option, address, cause })
 }
 
 fn address(listener: &TcpListener) -> Result<SocketAddr, Failure> {

@@ -6,6 +6,7 @@ use bytes::Buf;
 use remora_snapshot::Shared;
 
 use super::Buffer;
+use crate::progress::Progress;
 
 /// The three of them: what comes before, what is shared, what comes behind.
 #[derive(Debug)]
@@ -24,6 +25,11 @@ impl Around {
     pub(super) fn new(buffer: Buffer, place: usize, shared: Shared) -> Around {
         let left = buffer.0.len() + shared.as_ref().len();
         Around { buffer, place, shared, sent: 0, left }
+    }
+
+    /// Counts the memory of what is not shared among the bytes in flight, until all is sent.
+    pub(super) fn count(&mut self, progress: &Progress) {
+        self.buffer.count(progress);
     }
 
     fn parts(&self) -> [&[u8]; 3] {
@@ -63,5 +69,8 @@ impl Buf for Around {
     fn advance(&mut self, count: usize) {
         self.sent = self.sent.saturating_add(count);
         self.left = self.left.saturating_sub(count);
+        if self.left > 0 {
+            self.buffer.touch();
+        }
     }
 }

@@ -24,7 +24,11 @@ pub(crate) struct Connection(BufReader<TcpStream>);
 
 impl Connection {
     pub(crate) fn open(address: SocketAddr) -> Connection {
-        let stream = TcpStream::connect(address).unwrap();
+        Connection::over(TcpStream::connect(address).unwrap())
+    }
+
+    /// Over a stream that is connected.
+    pub(crate) fn over(stream: TcpStream) -> Connection {
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream.set_nodelay(true).unwrap();
         Connection(BufReader::new(stream))

@@ -4,6 +4,7 @@
 
 pub(crate) mod client;
 pub(crate) mod environment;
+pub(crate) mod flood;
 pub(crate) mod program;
 pub(crate) mod server;
 pub(crate) mod volume;

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Lines};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
 use super::client::Connection;
 
@@ -52,6 +52,19 @@ impl Program {
         let mut said = std::mem::take(&mut self.said);
         said.extend(self.log.by_ref().map_while(Result::ok));
         said
+    }
+
+    /// Tells it to end, and waits until it has.
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
+        self.child.wait().unwrap()
+    }
+
+    /// What the kernel says of its memory, in bytes: a line of `/proc/PID/status`.
+    pub(crate) fn memory(&self, line: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let value = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':')).unwrap();
+        value.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
     }
 
     pub(crate) fn connect(&self) -> Connection {

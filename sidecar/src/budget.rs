@@ -1,0 +1,294 @@
+//! Budgets for bytes in flight, over all connections: request bodies that arrive in several portions, and built answers that
+//! are not fetched yet.
+//!
+//! Whoever needs more than is left waits: the rest of a body stays in its socket, a request stays unanswered. The last to
+//! come is the first to go on, as among many those that came long ago are bad ones or have given up. To end the wait,
+//! connections are closed whose bytes lie there untouched, the longest first, and then those that take long altogether. A
+//! client that sends or fetches without pauses is not among them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+
+use crate::log;
+
+/// Bytes that bodies may have that arrive in several portions, of all connections together. A body that came in one portion
+/// is not counted: it is answered at once.
+const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of built answers that may wait to be fetched, of all connections together, beyond which no other answer is begun.
+const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
+
+/// How often it is looked at those that are slow, while others wait for their place. A clock alone would not do: where the
+/// container is held up, nobody makes progress, and nobody is to blame.
+const ROUND: Duration = Duration::from_millis(50);
+/// Rounds for which bytes may lie untouched.
+const STALLED: u64 = 2;
+/// Rounds for which bytes may be in flight. On loopback a megabyte takes milliseconds.
+const SLOW: u64 = 20;
+
+/// The budgets of a process.
+#[derive(Debug, Clone)]
+pub(crate) struct InFlight {
+    pub(crate) bodies: Arc<Budget>,
+    pub(crate) answers: Arc<Budget>,
+}
+
+impl Default for InFlight {
+    fn default() -> InFlight {
+        InFlight { bodies: Budget::new(MAX_BODY_BYTES), answers: Budget::new(MAX_ANSWER_BYTES) }
+    }
+}
+
+/// Bytes in flight of one kind, and who holds them.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: usize,
+    /// Beside the lock, as every request looks at it.
+    used: AtomicUsize,
+    holders: Mutex<Holders>,
+}
+
+#[derive(Debug, Default)]
+struct Holders {
+    /// In the order in which their bytes were touched last.
+    by_touch: BTreeMap<u64, Holder>,
+    /// Counts touches, and those that wait.
+    sequence: u64,
+    /// Bytes of connections that are being closed.
+    leaving: usize,
+    /// In the order in which they came.
+    waiting: BTreeMap<u64, Waker>,
+    /// Rounds so far. They pass only while somebody waits.
+    round: u64,
+    is_round_running: bool,
+}
+
+#[derive(Debug)]
+struct Holder {
+    bytes: usize,
+    began: u64,
+    touched: u64,
+    task: Option<AbortHandle>,
+}
+
+/// The place of somebody among those that wait for a budget.
+#[derive(Debug, Default)]
+pub(crate) struct Ticket(Option<u64>);
+
+impl Budget {
+    /// A budget of so many bytes.
+    pub(crate) fn new(limit: usize) -> Arc<Budget> {
+        Arc::new(Budget { limit, used: AtomicUsize::new(0), holders: Mutex::default() })
+    }
+
+    fn holders(&self) -> MutexGuard<'_, Holders> {
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if there is no room for so many more bytes. There always is while nobody has any.
+    fn lacks(&self, bytes: usize, leaving: usize) -> bool {
+        let used = self.used.load(Ordering::Relaxed).saturating_sub(leaving);
+        used > 0 && used.saturating_add(bytes) > self.limit
+    }
+
+    /// True if nothing of the budget is left.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.lacks(1, 0)
+    }
+
+    /// Waits until so many bytes are left of the budget, and closes connections to that end.
+    pub(crate) fn poll_room(self: &Arc<Budget>, bytes: usize, ticket: &mut Ticket, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.lacks(bytes, 0) {
+            ticket.0 = None;
+            return Poll::Ready(());
+        }
+        let mut holders = self.holders();
+        while self.lacks(bytes, holders.leaving) && holders.evict() {}
+        let place = *ticket.0.get_or_insert_with(|| holders.next());
+        holders.waiting.insert(place, cx.waker().clone());
+        if !std::mem::replace(&mut holders.is_round_running, true) {
+            let budget = Arc::clone(self);
+            tokio::spawn(async move {
+                tokio::time::sleep(ROUND).await;
+                let mut holders = budget.holders();
+                holders.round += 1;
+                holders.is_round_running = false;
+                drop(holders);
+                budget.wake();
+            });
+        }
+        Poll::Pending
+    }
+
+    /// Has all look again that wait, the last to come first.
+    fn wake(&self) {
+        let waiting = std::mem::take(&mut self.holders().waiting);
+        waiting.into_values().rev().for_each(Waker::wake);
+    }
+
+    /// Counts bytes that the connection of a task keeps in memory, for as long as the result lives.
+    pub(crate) fn hold(self: &Arc<Budget>, bytes: usize, task: Option<AbortHandle>) -> Hold {
+        let mut holders = self.holders();
+        let round = holders.round;
+        let touch = holders.add(Holder { bytes, began: round, touched: round, task });
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        drop(holders);
+        Hold { budget: Arc::clone(self), touch, bytes }
+    }
+}
+
+impl Holders {
+    fn next(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    fn add(&mut self, holder: Holder) -> u64 {
+        let touch = self.next();
+        self.by_touch.insert(touch, holder);
+        touch
+    }
+
+    /// Closes the connection that should go first; false if none has been slow enough yet.
+    fn evict(&mut self) -> bool {
+        let lasts = |since: u64, rounds: u64| self.round.saturating_sub(since) >= rounds;
+        let stalled = self.by_touch.first_key_value().filter(|(_, holder)| lasts(holder.touched, STALLED));
+        let oldest = || self.by_touch.iter().min_by_key(|(_, holder)| holder.began);
+        let first = stalled.or_else(|| oldest().filter(|(_, holder)| lasts(holder.began, SLOW)));
+        let Some(Holder { bytes, task, .. }) = first.map(|(touch, _)| *touch).and_then(|it| self.by_touch.remove(&it))
+        else {
+            return false;
+        };
+        self.leaving += bytes;
+        log::debug!("a connection was closed to make room: {bytes} bytes of it were in flight");
+        if let Some(task) = task {
+            task.abort();
+        }
+        true
+    }
+}
+
+/// Bytes of one connection that count, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    budget: Arc<Budget>,
+    touch: u64,
+    bytes: usize,
+}
+
+impl Hold {
+    /// Notes that some of the bytes have just come or gone.
+    pub(crate) fn touch(&mut self) {
+        let mut holders = self.budget.holders();
+        // None if its connection is being closed.
+        if let Some(holder) = holders.by_touch.remove(&self.touch) {
+            let touched = holders.round;
+            self.touch = holders.add(Holder { touched, ..holder });
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut holders = self.budget.holders();
+        if holders.by_touch.remove(&self.touch).is_none() {
+            holders.leaving = holders.leaving.saturating_sub(self.bytes);
+        }
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        let is_awaited = !holders.waiting.is_empty();
+        drop(holders);
+        if is_awaited {
+            self.budget.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, poll_fn};
+
+    use tokio::sync::{mpsc, oneshot};
+    use tokio::task::JoinHandle;
+
+    use super::*;
+
+    /// A task that holds bytes, and touches them whenever it is told to.
+    async fn holder(budget: &Arc<Budget>, bytes: usize) -> (JoinHandle<()>, mpsc::UnboundedSender<()>) {
+        let (sender, mut touches) = mpsc::unbounded_channel();
+        let (named, name) = oneshot::channel::<AbortHandle>();
+        let (holds, held) = oneshot::channel();
+        let budget = Arc::clone(budget);
+        let task = tokio::spawn(async move {
+            let mut hold = budget.hold(bytes, name.await.ok());
+            holds.send(()).unwrap();
+            while touches.recv().await.is_some() {
+                hold.touch();
+            }
+            pending::<()>().await;
+        });
+        named.send(task.abort_handle()).unwrap();
+        held.await.unwrap();
+        (task, sender)
+    }
+
+    /// Waits for room, while a holder is touched again and again.
+    async fn wait_for_room(budget: &Arc<Budget>, bytes: usize, touch: &mpsc::UnboundedSender<()>) {
+        let mut ticket = Ticket::default();
+        let moving = async {
+            while touch.send(()).is_ok() {
+                tokio::task::yield_now().await;
+            }
+            pending::<()>().await;
+        };
+        tokio::select! {
+            () = poll_fn(|cx| budget.poll_room(bytes, &mut ticket, cx)) => {}
+            () = moving => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn stalled_holder_makes_room_before_one_that_moves() {
+        let budget = Budget::new(100);
+        let (moves, touch) = holder(&budget, 40).await;
+        let (stalls, _silent) = holder(&budget, 50).await;
+        wait_for_room(&budget, 10, &touch).await;
+        assert!(!stalls.is_finished(), "there was room");
+        wait_for_room(&budget, 11, &touch).await;
+        assert!(stalls.await.is_err_and(|error| error.is_cancelled()));
+        assert!(!moves.is_finished());
+        assert_eq!(budget.used.load(Ordering::Relaxed), 40);
+        // Who only drips has its time, too.
+        wait_for_room(&budget, 61, &touch).await;
+        assert!(moves.await.is_err_and(|error| error.is_cancelled()));
+        assert_eq!((budget.used.load(Ordering::Relaxed), budget.holders().leaving), (0, 0));
+        assert!(budget.holders().round >= SLOW);
+        // More than there is at all is let through alone.
+        wait_for_room(&budget, 1000, &touch).await;
+    }
+
+    #[tokio::test]
+    async fn last_to_wait_goes_on_first() {
+        let budget = Budget::new(10);
+        let hold = budget.hold(10, None);
+        let (told, mut order) = mpsc::unbounded_channel();
+        for number in 0..5 {
+            let (budget, told) = (Arc::clone(&budget), told.clone());
+            tokio::spawn(async move {
+                let mut ticket = Ticket::default();
+                poll_fn(|cx| budget.poll_room(10, &mut ticket, cx)).await;
+                let _hold = budget.hold(10, None);
+                told.send(number).unwrap();
+                tokio::task::yield_now().await;
+            });
+            tokio::task::yield_now().await;
+        }
+        drop(hold);
+        for number in (0..5).rev() {
+            assert_eq!(order.recv().await, Some(number));
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Many bad clients at once: good requests are answered all the same, on new connections and on kept ones.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Instant;
+
+use support::client::{Connection, request};
+use support::environment::{CLIENT_KEY, client_flags, environment, written};
+use support::flood::Flood;
+use support::program::{Program, sidecar, sidecar_by};
+use support::server::{Running, await_condition, start};
+use support::volume::Directory;
+
+const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
+const FLAGS: &str = "/api/v1/flags/";
+const IDENTITIES: &str = "/api/v1/identities/";
+
+/// Half of a request: what never gets its end.
+const HALVES: [&[u8]; 3] = [
+    b"",
+    b"GET /api/v1/flags/ HTTP/1.1\r\nhost: localhost\r\n",
+    b"POST /api/v1/identities/ HTTP/1.1\r\nhost: localhost\r\nx-environment-key: client-key\r\ncontent-length: 99\r\n\r\n{",
+];
+
+fn serving() -> (Directory, Running) {
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&written(1));
+    let running = start(directory.path(), |_| {});
+    (directory, running)
+}
+
+fn is_good(connection: &mut Connection) -> bool {
+    connection.request("GET", FLAGS, &CLIENT, None).is_some_and(|answer| answer.body == client_flags(1))
+}
+
+#[test]
+fn good_requests_to_the_data_port_are_all_answered_while_others_are_half_open() {
+    let (_directory, server) = serving();
+    let mut kept: Vec<Connection> = (0..20).map(|_| Connection::open(server.data)).collect();
+    assert!(kept.iter_mut().all(is_good));
+    let body = vec![b' '; 100_000];
+    let mut failures = 0;
+    for count in [32, 512] {
+        for half in HALVES {
+            let mut flood = Flood::of(server.data, count, half);
+            for _ in 0..20 {
+                let mut new = Connection::open(server.data);
+                failures += usize::from(!is_good(&mut new));
+                let posted = [br#"{"identifier":"x""#.as_slice(), &body, b"}"].concat();
+                let answer = new.request("POST", IDENTITIES, &CLIENT, Some(&posted));
+                failures += usize::from(answer.is_none_or(|answer| answer.status != 200));
+                failures += kept.iter_mut().map(is_good).filter(|good| !good).count();
+                flood.add(server.data, half);
+            }
+            assert!(flood.open() <= 256, "{} of {count} are open", flood.open());
+        }
+    }
+    assert_eq!(failures, 0);
+}
+
+/// Kubelet's probe, Prometheus and the controller come from other addresses than whoever floods the port.
+#[test]
+fn good_requests_to_the_admin_port_are_all_answered_while_others_are_half_open() {
+    let (_directory, server) = serving();
+    let from = |address: [u8; 4]| {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((Ipv4Addr::from(address), 0)).into()).unwrap();
+        socket.connect(&server.admin.into()).unwrap();
+        Connection::over(TcpStream::from(socket))
+    };
+    let is_ready = |connection: &mut Connection| {
+        connection.request("GET", "/startupz", &[], None).is_some_and(|answer| answer.status == 200)
+    };
+    // Prometheus keeps its connection and does nothing with it for a while.
+    let mut prometheus = from([127, 0, 0, 2]);
+    assert!(is_ready(&mut prometheus));
+    let mut failures = 0;
+    for count in [32, 512] {
+        for half in HALVES {
+            let mut flood = Flood::of(server.admin, count, half);
+            for _ in 0..50 {
+                failures += usize::from(!is_ready(&mut from([127, 0, 0, 3])));
+                failures += usize::from(!is_ready(&mut Connection::open(server.admin)));
+                flood.add(server.admin, half);
+            }
+            assert!(flood.open() <= 32, "{} of {count} are open", flood.open());
+        }
+    }
+    failures += usize::from(!is_ready(&mut prometheus));
+    assert_eq!(failures, 0);
+}
+
+#[test]
+fn half_request_to_the_admin_port_is_closed_while_a_probe_waits() {
+    let (_directory, server) = serving();
+    let began = Instant::now();
+    let mut flood = Flood::of(server.admin, 8, HALVES[1]);
+    await_condition("the end of half requests", || flood.open() == 0);
+    // Kubelet asks every second or so: the deadline is one of seconds, not that of applications' bodies.
+    assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+}
+
+/// An answer of some 200 kB for everybody.
+fn serving_large_answers() -> (Directory, Running) {
+    let mut environment = environment("shop", CLIENT_KEY, 1);
+    environment.features[0].default.value = format!("\"{}\"", "x".repeat(200_000));
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&remora_snapshot::write(&environment, 1_000_000).unwrap());
+    let running = start(directory.path(), |_| {});
+    (directory, running)
+}
+
+#[test]
+fn good_requests_are_all_answered_while_others_do_not_read() {
+    let (_directory, server) = serving_large_answers();
+    let body = br#"{"identifier":"somebody-else"}"#;
+    let asked = request("POST", IDENTITIES, &CLIENT, Some(body)).repeat(20);
+    let mut kept = Connection::open(server.data);
+    let mut failures = 0;
+    let mut ask = |connection: &mut Connection| {
+        let answer = connection.request("POST", IDENTITIES, &CLIENT, Some(body));
+        failures += usize::from(answer.is_none_or(|answer| answer.status != 200 || answer.body.len() < 200_000));
+    };
+    ask(&mut kept);
+    let mut flood = Flood::of(server.data, 512, &asked);
+    for _ in 0..50 {
+        ask(&mut kept);
+        ask(&mut Connection::open(server.data));
+        flood.add(server.data, &asked);
+    }
+    assert_eq!(failures, 0);
+}
+
+#[test]
+fn large_bodies_are_all_answered_while_others_stop_in_the_middle() {
+    let (_directory, server) = serving();
+    let mut body = br#"{"identifier":"x""#.to_vec();
+    body.resize(1024 * 1024 - 1, b' ');
+    body.push(b'}');
+    let whole = request("POST", IDENTITIES, &CLIENT, Some(&body));
+    let mut flood = Flood::of(server.data, 512, &whole[..whole.len() - 1]);
+    let mut kept = Connection::open(server.data);
+    for _ in 0..10 {
+        assert_eq!(kept.request("POST", IDENTITIES, &CLIENT, Some(&body)).map(|answer| answer.status), Some(200));
+        let mut new = Connection::open(server.data);
+        assert_eq!(new.request("POST", IDENTITIES, &CLIENT, Some(&body)).map(|answer| answer.status), Some(200));
+        assert!(is_good(&mut new));
+        flood.add(server.data, &whole[..whole.len() - 1]);
+    }
+}
+
+/// More connections than the process may have files: some of them make room.
+#[test]
+fn good_requests_are_answered_while_descriptors_are_used_up() {
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&written(1));
+    let few = ["prlimit", "--nofile=48:48"];
+    let program = Program::start(sidecar_by(&few, directory.path()));
+    let mut flood = Flood::of(program.data, 200, HALVES[1]);
+    for _ in 0..20 {
+        assert!(is_good(&mut program.connect()));
+        flood.add(program.data, HALVES[1]);
+    }
+    assert!(flood.open() < 48, "{}", flood.open());
+    let said = program.stop();
+    let complaints = said.iter().filter(|line| line.contains("a connection could not be accepted")).count();
+    assert_eq!(complaints, 1, "{said:#?}");
+}
+
+#[test]
+fn program_ends_in_time_while_others_are_half_open() {
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&written(1));
+    for half in HALVES {
+        let mut program = Program::start(sidecar(directory.path()));
+        let mut flood = Flood::of(program.data, 300, half);
+        assert!(is_good(&mut program.connect()));
+        let ended = program.terminate();
+        assert!(ended.success(), "{ended:?}");
+        assert_eq!(flood.open(), 0);
+    }
+}
+
+/// Pipelined requests whose answers nobody fetches: they are not read either.
+#[test]
+fn requests_behind_an_answer_that_nobody_fetches_stay_in_the_socket() {
+    let (_directory, server) = serving();
+    let many = request("GET", FLAGS, &CLIENT, None).repeat(100_000);
+    let mut flood = Flood::of(server.data, 64, &many);
+    assert!(is_good(&mut Connection::open(server.data)));
+    await_condition("answers until nobody takes them", || {
+        let before = server.metric(r#"remora_sidecar_requests_total{route="flags",status="2xx"}"#);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        before == server.metric(r#"remora_sidecar_requests_total{route="flags",status="2xx"}"#)
+    });
+    let answered = server.metric(r#"remora_sidecar_requests_total{route="flags",status="2xx"}"#).unwrap();
+    assert!(answered < 64.0 * 100_000.0, "{answered}");
+    assert!(is_good(&mut Connection::open(server.data)));
+    assert!(flood.open() <= 64);
+}

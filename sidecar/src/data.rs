@@ -117,7 +117,7 @@ impl Reading {
                 // All of it at once: many that have a part each would wait for one another.
                 let expected = received.bytes().len().saturating_add(expected).min(MAX_BODY);
                 ready!(connection.state.in_flight.bodies.poll_room(expected, ticket, cx));
-                received.hold(connection.progress.hold_body(expected));
+                received.hold(connection.progress.hold_body(expected), expected);
             }
             let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) else {
                 received.keep();

@@ -17,6 +17,8 @@ pub(crate) struct Received {
     content: Content,
     /// None while there is little of it.
     hold: Option<Hold>,
+    /// Number of bytes that the place is for.
+    expected: usize,
 }
 
 /// What came of a body. Usually it comes at once, and then it stays where it is.
@@ -49,9 +51,9 @@ impl Received {
         self.hold.is_none() && self.bytes().len() > SMALL
     }
 
-    /// Gives it a place.
-    pub(crate) fn hold(&mut self, hold: Hold) {
-        self.hold = Some(hold);
+    /// Gives it a place for so many bytes.
+    pub(crate) fn hold(&mut self, hold: Hold, expected: usize) {
+        (self.hold, self.expected) = (Some(hold), expected);
     }
 
     /// Frees the connection's buffer: the rest may be long in coming.
@@ -77,7 +79,7 @@ impl Received {
             hold.touch();
         }
         match &mut self.content {
-            Content::Collected(buffer) if buffer.as_ref().len() + bytes.len() <= KEPT_BYTES => {
+            Content::Collected(buffer) if self.expected <= KEPT_BYTES => {
                 buffer.bytes().extend_from_slice(&bytes);
             }
             Content::Collected(buffer) => {

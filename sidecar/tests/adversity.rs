@@ -81,3 +81,55 @@ fn a_start_in_the_middle_of_a_publication() {
     volume.publish_written(&two);
     await_condition("the second revision", || get(server.data, "/api/v1/flags/", &CLIENT).body == client_flags(2));
 }
+
+/// The program in a mount namespace of its own, where the volumes are mounted read-only: so they are for the process, and
+/// nobody else.
+fn read_only(snapshots: &std::path::Path) -> std::process::Command {
+    let script = "mount --bind \"$DIRECTORY\" \"$DIRECTORY\" && mount -o remount,bind,ro \"$DIRECTORY\" && exec \"$@\"";
+    let mut command = sidecar_by(&["unshare", "-Urm", "sh", "-c", script, "sh"], snapshots);
+    command.env("DIRECTORY", snapshots);
+    command
+}
+
+/// Row 40 of the fault matrix: on a developer's machine a directory may be mounted read-only and still be written to by its
+/// owner, and its link may look as kubelet's does.
+#[test]
+fn files_that_are_cut_in_a_development_directory_that_is_mounted_read_only_change_nothing() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    let one = sharded(1, 800);
+    volume.publish_written(&one);
+    let mut command = read_only(directory.path());
+    command.env_remove("KUBERNETES_SERVICE_HOST");
+    let program = Program::start(command);
+    let mut connection = program.connect();
+    for file in &one.files {
+        let path = volume.path.join("..data").join(&file.name);
+        File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+    }
+    for user in 0..800 {
+        let path = format!("/api/v1/identities/?identifier=user_{user}");
+        let answer = connection.request("GET", &path, &CLIENT, None).expect("the program is alive");
+        assert!(answer.body.contains(&format!(r#""feature_state_value":{}}}"#, user % 7)), "{}", answer.body);
+    }
+    volume.publish_written(&written(2));
+    await_condition("what is whole", || flags(&mut connection) == client_flags(2));
+}
+
+/// The same mount in a container that kubelet started is a volume of kubelet's: nothing of it is copied.
+#[test]
+fn files_of_a_kubelet_volume_are_mapped_where_they_are() {
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&written(1));
+    for (variable, how) in [(Some("10.96.0.1"), "mapped in"), (None, "copied in")] {
+        let mut command = read_only(directory.path());
+        match variable {
+            Some(address) => command.env("KUBERNETES_SERVICE_HOST", address),
+            None => command.env_remove("KUBERNETES_SERVICE_HOST"),
+        };
+        let program = Program::start(command);
+        assert_eq!(flags(&mut program.connect()), client_flags(1));
+        let said = program.stop();
+        assert!(said.iter().any(|line| line.contains(how)), "{said:#?}");
+    }
+}

@@ -327,3 +327,18 @@ fn swapping_under_load() {
     }
     assert!(read.load(Ordering::Relaxed) > 100);
 }
+
+/// A file of holes has any size and costs nothing; to copy it would take all memory, and all the time.
+#[test]
+fn core_beyond_the_size_of_a_file_is_refused_and_the_next_one_is_served() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    volume.publish_written(&written(1));
+    let server = start(directory.path(), |_| {});
+    volume.publish([("core", &b"x"[..])]);
+    fs::File::options().write(true).open(volume.path.join("..data/core")).unwrap().set_len(5 << 30).unwrap();
+    server.await_metric(&reloads("unreadable"), |count| count == 1.0);
+    assert_eq!(flags(&server), client_flags(1));
+    volume.publish_written(&written(2));
+    await_condition("the next revision", || flags(&server) == client_flags(2));
+}

@@ -95,9 +95,9 @@ fn heads_are_bounded() {
     let mut connection = Connection::open(server.data);
     assert_eq!(connection.request("GET", "/api/v1/flags/", &many, None).unwrap().status, 431);
     for nonsense in [
-        "GET /api/v1/flags/ HTTP/1.1\r\nhost: x\r\nx-environment-key: client-key\r\n folded\r\n\r\n",
-        "POST /api/v1/identities/ HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}",
-        "POST /api/v1/identities/ HTTP/1.1\r\nhost: x\r\ntransfer-encoding: xchunked\r\n\r\n{}",
+        "GET /api/v1/flags/ HTTP/1.1\r\nhost: localhost\r\nx-environment-key: client-key\r\n folded\r\n\r\n",
+        "POST /api/v1/identities/ HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}",
+        "POST /api/v1/identities/ HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: xchunked\r\n\r\n{}",
         "\0\0\0\0\r\n\r\n",
     ] {
         let mut connection = Connection::open(server.data);
@@ -154,9 +154,12 @@ fn deep_and_odd_bodies_cost_nothing() {
 fn more_connections_than_there_may_be() {
     let (_directory, server) = serving();
     // Idle ones make room, the longest idle first.
-    let mut idle: Vec<Connection> = (0..512).map(|_| Connection::open(server.data)).collect();
-    await_condition("a new client", || get(server.data, "/api/v1/flags/", &CLIENT).status == 200);
-    assert!(idle.pop().unwrap().request("GET", "/api/v1/flags/", &CLIENT, None).is_some(), "the youngest");
+    let ask = |connection: &mut Connection| connection.request("GET", "/api/v1/flags/", &CLIENT, None).is_some();
+    let mut idle: Vec<Connection> = (0..256).map(|_| Connection::open(server.data)).collect();
+    assert!(idle.iter_mut().all(ask));
+    assert!((0..10).all(|_| get(server.data, "/api/v1/flags/", &CLIENT).status == 200));
+    assert!(!ask(&mut idle.remove(0)), "the longest idle one");
+    assert!(idle.iter_mut().skip(20).all(ask));
     drop(idle);
     still_good(&server);
 }
@@ -241,11 +244,34 @@ fn the_program_tells_what_is_wrong_with_its_arguments() {
     volume.publish_written(&written(1));
     let (code, text) = run(&["--snapshots", volume.path.to_str().unwrap()]);
     assert!(code == 1 && text.contains("write the directory that it is in"), "{code} {text}");
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let holder = std::net::TcpListener::bind(&taken).unwrap();
-    let (code, text) = run(&["--snapshots", path, "--listen", &taken]);
-    assert!(code == 1 && text.contains("cannot listen on"), "{code} {text}");
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = holder.local_addr().unwrap().to_string();
+    for arguments in [["--listen", &taken, "--admin", "127.0.0.1:0"], ["--listen", "127.0.0.1:0", "--admin", &taken]] {
+        let (code, text) = run(&[&["--snapshots", path], &arguments[..]].concat());
+        let option = if arguments[1] == taken { "(--listen)" } else { "(--admin)" };
+        assert!(code == 1 && text.contains(&format!("cannot listen on {taken} {option}")), "{code} {text}");
+        assert!(text.contains("is another container of the pod there already?"), "{text}");
+    }
     drop(holder);
+    let too_long = format!("/tmp/{}.sock", "x".repeat(200));
+    let (code, text) = run(&["--snapshots", path, "--listen-unix", &too_long]);
+    assert!(code == 64 && text.contains("a path of at most 107 bytes"), "{code} {text}");
+}
+
+/// Row 45 of the fault matrix: a machine whose localhost is IPv6 only.
+#[test]
+fn ipv6_loopback_serves_both_ports() {
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&written(1));
+    let server = start(directory.path(), |options| {
+        options.listen.set_ip(std::net::Ipv6Addr::LOCALHOST.into());
+        options.admin.set_ip(std::net::Ipv6Addr::LOCALHOST.into());
+    });
+    assert!(server.data.is_ipv6() && server.admin.is_ipv6());
+    still_good(&server);
+    assert_eq!(get(server.admin, "/readyz", &[]).status, 200);
+    let other = std::net::SocketAddr::from(([127, 0, 0, 1], server.data.port()));
+    assert!(std::net::TcpStream::connect(other).is_err());
 }
 
 #[test]

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 /// As large as the sidecar's.
 const MAX_HEAD: usize = 16 * 1024;
-const MAX_BUFFER: usize = 64 * 1024;
+const MAX_BUFFER: usize = 16 * 1024;
 
 /// A body that is there.
 pub struct Whole(pub Bytes);

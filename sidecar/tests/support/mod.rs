@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+pub(crate) mod cgroup;
 pub(crate) mod client;
 pub(crate) mod environment;
 pub(crate) mod flood;

@@ -12,6 +12,7 @@ use super::client::Connection;
 pub(crate) struct Program {
     child: Child,
     pub(crate) data: SocketAddr,
+    pub(crate) admin: SocketAddr,
     said: Vec<String>,
     /// Read to its end only when it has ended: it says little.
     log: Lines<BufReader<ChildStderr>>,
@@ -36,14 +37,15 @@ impl Program {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut said = Vec::new();
-        let data = loop {
+        let (data, admin) = loop {
             let line = log.next().unwrap_or_else(|| panic!("it ended: {said:#?}")).unwrap();
             if let Some((_, addresses)) = line.split_once("flags on ") {
-                break addresses.split_once(',').unwrap().0.parse().unwrap();
+                let (data, admin) = addresses.split_once(", health and metrics on ").unwrap();
+                break (data.parse().unwrap(), admin.parse().unwrap());
             }
             said.push(line);
         };
-        Program { child, data, said, log }
+        Program { child, data, admin, said, log }
     }
 
     /// Ends it, and returns what it has said.
@@ -58,6 +60,11 @@ impl Program {
     pub(crate) fn terminate(&mut self) -> ExitStatus {
         assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
         self.child.wait().unwrap()
+    }
+
+    /// True while it has not ended.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
     }
 
     /// What the kernel says of its memory, in bytes: a line of `/proc/PID/status`.

@@ -1,0 +1,254 @@
+//! Requests that no client of good faith sends, one at a time: what they get, and that nobody else notices.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use support::client::{Connection, call, request};
+use support::environment::{CLIENT_KEY, client_flags, written};
+use support::program::{Program, sidecar};
+use support::server::{Running, start};
+use support::volume::Directory;
+
+const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
+const FLAGS: &str = "/api/v1/flags/";
+const IDENTITIES: &str = "/api/v1/identities/";
+const OFREP: &str = "/ofrep/v1/evaluate/flags";
+
+fn serving() -> (Directory, Running) {
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&written(1));
+    let running = start(directory.path(), |_| {});
+    (directory, running)
+}
+
+/// Sends bytes as they are, and returns all that comes until the server closes or nothing more comes.
+fn exchange(address: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let _ = stream.write_all(bytes);
+    let mut answers = Vec::new();
+    let mut portion = [0; 4096];
+    while let Ok(length @ 1..) = stream.read(&mut portion) {
+        answers.extend_from_slice(&portion[..length]);
+    }
+    String::from_utf8_lossy(&answers).into_owned()
+}
+
+fn statuses(answers: &str) -> Vec<&str> {
+    answers.match_indices("HTTP/1.1 ").map(|(at, _)| &answers[at + 9..at + 12]).collect()
+}
+
+fn still_good(address: SocketAddr) {
+    assert_eq!(call(address, "GET", FLAGS, &CLIENT, None).body, client_flags(1));
+}
+
+/// A page whose name resolves to 127.0.0.1 sends its name.
+#[test]
+fn request_for_another_host_is_refused_with_what_to_send() {
+    let (_directory, server) = serving();
+    let ask = |line: &str, headers: &str| exchange(server.data, format!("{line}\r\n{headers}\r\n").as_bytes());
+    let key = "x-environment-key: client-key\r\nconnection: close\r\n";
+    for host in ["evil.test", "evil.test:4777", "127.0.0.1.evil.test", "10.0.0.1:4777", ""] {
+        for path in
+            [FLAGS, "/api/v1/identities/?identifier=x", "/api/v1/environment-document/", "/ofrep/v1/stream", "/health"]
+        {
+            let answer = ask(&format!("GET {path} HTTP/1.1"), &format!("host: {host}\r\n{key}"));
+            assert_eq!(statuses(&answer), ["421"], "{host} {path}: {answer}");
+            assert!(answer.contains("127.0.0.1 or localhost"), "{answer}");
+        }
+        let body = format!("host: {host}\r\n{key}content-length: 2\r\n\r\n{{}}");
+        assert_eq!(statuses(&ask(&format!("POST {OFREP} HTTP/1.1"), &body)), ["421"], "{host}");
+        let absolute = ask(&format!("GET http://{host}{FLAGS} HTTP/1.1"), &format!("host: localhost\r\n{key}"));
+        assert!(!absolute.contains("\"feature\""), "{host}: {absolute}");
+    }
+    let twice = ask(&format!("GET {FLAGS} HTTP/1.1"), &format!("host: localhost\r\nhost: evil.test\r\n{key}"));
+    assert_eq!(statuses(&twice), ["421"], "{twice}");
+    for host in ["localhost", "LOCALHOST:1", "app.localhost", "127.0.0.1:4777", "127.8.8.8", "[::1]:4777"] {
+        let answer = ask(&format!("GET {FLAGS} HTTP/1.1"), &format!("host: {host}\r\n{key}"));
+        assert_eq!(statuses(&answer), ["200"], "{host}: {answer}");
+        let absolute = ask(&format!("GET http://{host}{FLAGS} HTTP/1.1"), &format!("host: {host}\r\n{key}"));
+        assert_eq!(statuses(&absolute), ["200"], "{host}: {absolute}");
+    }
+    // Browsers always name a host; tools that speak HTTP/1.0 need not.
+    let old = exchange(server.data, format!("GET {FLAGS} HTTP/1.0\r\n{key}\r\n").as_bytes());
+    assert!(old.starts_with("HTTP/1.0 200") || old.starts_with("HTTP/1.1 200"), "{old}");
+}
+
+/// Where a request ends must not depend on who reads it.
+#[test]
+fn request_with_ambiguous_framing_is_refused_or_ends_its_connection() {
+    let (_directory, server) = serving();
+    let smuggled = format!("GET {FLAGS} HTTP/1.1\r\nhost: localhost\r\nx-environment-key: client-key\r\n\r\n");
+    let post = format!("POST {IDENTITIES} HTTP/1.1\r\nhost: localhost\r\nx-environment-key: client-key\r\n");
+    for (head, refused) in [
+        ("content-length: 2\r\ncontent-length: 3\r\n\r\n{}", true),
+        ("content-length: +2\r\n\r\n{}", true),
+        ("content-length: 2, 2\r\n\r\n{}", true),
+        ("content-length: 0x2\r\n\r\n{}", true),
+        ("transfer-encoding: xchunked\r\n\r\n{}", true),
+        ("transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n", true),
+        ("transfer-encoding : chunked\r\n\r\n0\r\n\r\n", true),
+        ("x: a\r\n transfer-encoding: chunked\r\n\r\n0\r\n\r\n", true),
+        ("transfer-encoding: chunked\r\n\r\n-1\r\n\r\n", true),
+        ("transfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n\r\n", true),
+        ("transfer-encoding: chunked\r\n\r\n2\r\n{}0\r\n\r\n", true),
+        // By the length it would end before the request that follows; by the chunks it has that in it.
+        ("content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n5f\r\n", false),
+    ] {
+        let answers = exchange(server.data, [post.as_str(), head, &smuggled].concat().as_bytes());
+        let answered = statuses(&answers);
+        assert!(!answers.contains("\"feature\""), "{head}: {answers}");
+        assert!(!refused || answered.is_empty() || answered == ["400"], "{head}: {answers}");
+    }
+    still_good(server.data);
+}
+
+#[test]
+fn head_that_is_no_http_is_refused() {
+    let (_directory, server) = serving();
+    let long_path = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "x".repeat(20_000));
+    let endless_line = "G".repeat(40_000);
+    for (head, expected) in [
+        (long_path.as_str(), &["431", "414"][..]),
+        (endless_line.as_str(), &["400", "431", "405"]),
+        ("GET /api/v1/flags/ HTTP/1.1\r\nhost: localhost\r\nx: a\rb\r\n\r\n", &["400"]),
+        ("GET /api/v1/flags/ HTTP/1.1\r\nhost: localhost\r\nx: a\0b\r\n\r\n", &["400"]),
+        ("GET /api/v1/flags/ HTTP/1.1\r\nhost: localhost\r\nx-environment-key: a\r\n b\r\n\r\n", &["400"]),
+        ("GET /api/v1/flags/ HTTP/2.0\r\nhost: localhost\r\n\r\n", &["400", "505"]),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &["400", "505"]),
+        ("GET  /api/v1/flags/ HTTP/1.1\r\nhost: localhost\r\n\r\n", &["400"]),
+        ("\u{16}\u{3}\u{1}\u{2}\0\u{1}\0", &["400"]),
+    ] {
+        let answers = exchange(server.data, head.as_bytes());
+        let answered = statuses(&answers);
+        assert!(
+            answered.len() <= 1 && answered.iter().all(|status| expected.contains(status)),
+            "{head:.60}: {answers}"
+        );
+    }
+    still_good(server.data);
+}
+
+#[test]
+fn request_to_upgrade_or_to_tunnel_is_answered_as_http() {
+    let (_directory, server) = serving();
+    for (line, headers, status) in [
+        ("GET /api/v1/flags/ HTTP/1.1", "connection: upgrade\r\nupgrade: websocket\r\n", "200"),
+        ("GET /api/v1/flags/ HTTP/1.1", "connection: upgrade, http2-settings\r\nupgrade: h2c\r\n", "200"),
+        ("CONNECT localhost:22 HTTP/1.1", "", "404"),
+        ("TRACE /api/v1/flags/ HTTP/1.1", "", "405"),
+    ] {
+        let head = format!("{line}\r\nhost: localhost\r\nx-environment-key: client-key\r\n{headers}\r\n");
+        let answers = exchange(server.data, head.as_bytes());
+        assert_eq!(statuses(&answers), [status], "{line}: {answers}");
+        assert!(!answers.to_lowercase().contains("upgrade:"), "{answers}");
+    }
+}
+
+#[test]
+fn chunked_body_has_an_end_whatever_it_is_made_of() {
+    let (_directory, server) = serving();
+    let chunked = [CLIENT[0], ("transfer-encoding", "chunked")];
+    let head = request("POST", IDENTITIES, &chunked, None);
+    // Chunks of one byte, as many as a body may have.
+    let mut tiny = head.clone();
+    for byte in br#"{"identifier":"x"}"# {
+        tiny.extend(format!("1;x=y\r\n{}\r\n", char::from(*byte)).bytes());
+    }
+    tiny.extend(b"0\r\nx-trailer: y\r\n\r\n");
+    let mut connection = Connection::open(server.data);
+    connection.send(&tiny).unwrap();
+    assert_eq!(connection.receive(false).map(|answer| answer.status), Some(200));
+
+    let endless = |part: &[u8]| {
+        let mut bytes = [head.as_slice(), b"2\r\n{}\r\n0\r\n"].concat();
+        bytes.extend(part.repeat(1_000_000 / part.len()));
+        let answers = exchange(server.data, &bytes);
+        assert!(statuses(&answers).iter().all(|status| *status == "400"), "{answers}");
+    };
+    endless(b"x-trailer: y\r\n");
+    endless(b"x");
+    // Extensions of chunks are read and forgotten, so they are bounded too.
+    let extension = [head.as_slice(), b"2;", &[b'x'; 200_000]].concat();
+    assert!(statuses(&exchange(server.data, &extension)).iter().all(|status| *status == "400"));
+    still_good(server.data);
+}
+
+#[test]
+fn body_is_asked_for_only_where_it_is_read() {
+    let (_directory, server) = serving();
+    let expecting = [CLIENT[0], ("expect", "100-continue"), ("content-length", "18")];
+    let mut connection = Connection::open(server.data);
+    connection.send(&request("POST", IDENTITIES, &expecting, None)).unwrap();
+    assert_eq!(connection.receive(true).map(|answer| answer.status), Some(100));
+    connection.send(br#"{"identifier":"x"}"#).unwrap();
+    assert_eq!(connection.receive(false).map(|answer| answer.status), Some(200));
+    for (method, path, status) in [("GET", FLAGS, 200), ("POST", FLAGS, 405), ("POST", "/nothing", 404)] {
+        let mut connection = Connection::open(server.data);
+        connection.send(&request(method, path, &expecting, None)).unwrap();
+        assert_eq!(connection.receive(false).map(|answer| answer.status), Some(status), "{method} {path}");
+    }
+}
+
+/// Row 48 of the fault matrix: each is refused, at once, and what the program keeps does not grow.
+#[test]
+fn evaluation_body_that_makes_no_sense_is_refused_in_bounded_memory() {
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&written(1));
+    let program = Program::start(sidecar(directory.path()));
+    let mut good = program.connect();
+    let mut is_good = move || good.request("GET", FLAGS, &CLIENT, None).unwrap().body == client_flags(1);
+    assert!(is_good());
+    let deep = |open: &str, close: &str| format!("{}{}", open.repeat(100_000), close.repeat(100_000));
+    let value = |value: &str| {
+        [
+            format!(r#"{{"identifier":"x","traits":[{{"trait_key":"plan","trait_value":{value}}}]}}"#),
+            format!(r#"{{"context":{{"targetingKey":"x","plan":{value}}}}}"#),
+        ]
+    };
+    let invalid =
+        [b"{\"identifier\":\"\xff\xfe\"}".to_vec(), b"{\"context\":{\"targetingKey\":\"\xc3\x28\"}}".to_vec()];
+    let as_bytes = |[one, other]: [String; 2]| [one.into_bytes(), other.into_bytes()];
+    let before = program.memory("RssAnon");
+    for (bodies, refused) in [
+        (as_bytes(value(&deep("[", "]"))), true),
+        (as_bytes(value(&deep("{\"a\":", "}"))), true),
+        (invalid, true),
+        (as_bytes(value("NaN")), true),
+        (as_bytes(value("-Infinity")), true),
+        (as_bytes(value("\"\\ud800\"")), false),
+        (as_bytes(value("1e308")), false),
+        (as_bytes(value("-1")), false),
+        (as_bytes(value("-99999999999999999999999999")), false),
+    ] {
+        let [flagsmith, ofrep] = bodies;
+        for (path, body, status) in [(IDENTITIES, flagsmith, 422), (OFREP, ofrep, 400)] {
+            let answer = program.connect().request("POST", path, &CLIENT, Some(&body)).unwrap();
+            assert!(
+                answer.status == status || (!refused && answer.status == 200),
+                "{path} {}: {}",
+                answer.status,
+                answer.body
+            );
+            assert!(is_good());
+        }
+    }
+    // A hundred megabytes: told, and untold.
+    let told = [CLIENT[0], ("content-length", "104857600")];
+    let answer = program.connect().request("POST", IDENTITIES, &told, None).unwrap();
+    assert_eq!(answer.status, 413);
+    let mut untold = program.connect();
+    let chunked = [CLIENT[0], ("transfer-encoding", "chunked")];
+    untold.send(&request("POST", IDENTITIES, &chunked, None)).unwrap();
+    let chunk = [b"100000\r\n".as_slice(), &vec![b' '; 1 << 20], b"\r\n"].concat();
+    let taken = (0..100).take_while(|_| untold.send(&chunk).is_ok()).count();
+    assert!(taken < 100, "all of it was taken");
+    assert!(is_good());
+    let after = program.memory("RssAnon");
+    assert!(after < before + (4 << 20), "{before} bytes before, {after} after");
+}

@@ -1,0 +1,71 @@
+//! A control group with a limit on memory, as kubelet makes one for a container. Needs root.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A group that a program can be started in; it goes with this value, when the program has ended.
+pub(crate) struct Cgroup {
+    path: PathBuf,
+    usage: &'static str,
+    events: &'static str,
+}
+
+impl Cgroup {
+    /// A group with room for so many bytes. Panics with what is missing where there can be none.
+    pub(crate) fn with_memory(bytes: u64) -> Cgroup {
+        const NEEDED: &str = "this test runs the program in a control group with a limit on memory, which takes root and \
+                              the kernel's memory controller";
+        let mounts = fs::read_to_string("/proc/mounts").unwrap();
+        let mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let found = mounts.filter_map(|mount| {
+            let path = Path::new(mount[1]);
+            let has_memory = |path: &Path| {
+                let controllers = fs::read_to_string(path.join("cgroup.controllers")).unwrap_or_default();
+                controllers.split_whitespace().any(|controller| controller == "memory")
+            };
+            match mount[2] {
+                "cgroup" if mount[3].split(',').any(|option| option == "memory") => Some((path.to_owned(), true)),
+                "cgroup2" if has_memory(path) => Some((path.to_owned(), false)),
+                _ => None,
+            }
+        });
+        let (root, is_first_version) = found.last().unwrap_or_else(|| panic!("{NEEDED}: it is mounted nowhere"));
+        let (limit, usage, events) = if is_first_version {
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control")
+        } else {
+            // Where it is done already, or by somebody else, so much the better; else the limit cannot be written.
+            let _ = fs::write(root.join("cgroup.subtree_control"), "+memory");
+            ("memory.max", "memory.current", "memory.events")
+        };
+        let path = root.join(format!("remora-test-{}", std::process::id()));
+        let tried = |what: &str, result: std::io::Result<()>| {
+            result.unwrap_or_else(|error| panic!("{NEEDED}: {what} of {}: {error}", path.display()));
+        };
+        tried("creation", fs::create_dir(&path));
+        tried(limit, fs::write(path.join(limit), bytes.to_string()));
+        Cgroup { path, usage, events }
+    }
+
+    /// Words that start a program in it.
+    pub(crate) fn starter(&self) -> [String; 4] {
+        let script = format!("echo $$ > {} && exec \"$@\"", self.path.join("cgroup.procs").display());
+        ["sh".to_owned(), "-c".to_owned(), script, "sh".to_owned()]
+    }
+
+    /// Bytes that it uses.
+    pub(crate) fn usage(&self) -> u64 {
+        fs::read_to_string(self.path.join(self.usage)).unwrap().trim().parse().unwrap()
+    }
+
+    /// Number of processes in it that were killed for want of memory.
+    pub(crate) fn kills(&self) -> u64 {
+        let events = fs::read_to_string(self.path.join(self.events)).unwrap();
+        events.lines().find_map(|line| line.strip_prefix("oom_kill ")).unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.path);
+    }
+}

@@ -303,7 +303,7 @@ mod tests {
                 let gone = before.iter().position(|progress| !is_there(progress)).unwrap();
                 assert_eq!(left.remove(gone), expected, "{open:?}");
             }
-            assert_eq!(connections.evict(), false, "streams stay");
+            assert!(!connections.evict(), "streams stay");
         }
     }
 }

@@ -17,7 +17,7 @@ impl Cgroup {
                               the kernel's memory controller";
         let mounts = fs::read_to_string("/proc/mounts").unwrap();
         let mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        let found = mounts.filter_map(|mount| {
+        let mut found = mounts.filter_map(|mount| {
             let path = Path::new(mount[1]);
             let has_memory = |path: &Path| {
                 let controllers = fs::read_to_string(path.join("cgroup.controllers")).unwrap_or_default();
@@ -29,7 +29,7 @@ impl Cgroup {
                 _ => None,
             }
         });
-        let (root, is_first_version) = found.last().unwrap_or_else(|| panic!("{NEEDED}: it is mounted nowhere"));
+        let (root, is_first_version) = found.next().unwrap_or_else(|| panic!("{NEEDED}: it is mounted nowhere"));
         let (limit, usage, events) = if is_first_version {
             ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control")
         } else {

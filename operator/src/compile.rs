@@ -3,6 +3,7 @@
 //! Everything that takes judgement happens here, once a change: what a property refers to, what a value is as a number,
 //! which automaton a regular expression is. What cannot be done is reported as a [`Finding`], and evaluates to false.
 
+mod chains;
 mod condition;
 mod document;
 mod environment;
@@ -15,12 +16,12 @@ mod review;
 use remora_snapshot::model::{self, EnvironmentFlags};
 use remora_snapshot::{Revision, WriteError, files};
 
-pub use finding::Finding;
+pub use finding::{Finding, MOST_FINDINGS};
 pub use remora_snapshot::File;
 pub use remora_snapshot::model::EnvironmentFlags as Mode;
 pub use remora_snapshot::model::{BooleanFlags, DisabledFlags, ObjectFlags, Ofrep};
 
-use crate::document::Original;
+use crate::document::{Original, quoted};
 use crate::prune::Pruned;
 
 /// What the compilation needs beside the document.
@@ -72,7 +73,7 @@ pub struct Summary {
 pub enum Error {
     /// A feature with variants has nothing to hash them with.
     #[error(
-        "{place}: feature {feature:?} has variants but neither django_id nor featurestate_uuid, which their percentages are hashed with"
+        "{place}: feature {} has variants but neither django_id nor featurestate_uuid, which their percentages are hashed with", quoted(.feature)
     )]
     Seed {
         /// Where.
@@ -82,9 +83,17 @@ pub enum Error {
     },
     /// Variants have no order.
     #[error(
-        "{place}: a variant of feature {feature:?} has neither an id nor a uuid in mv_fs_value_uuid, by which variants are ordered"
+        "{place}: a variant of feature {} has neither an id nor a uuid in mv_fs_value_uuid, by which variants are ordered", quoted(.feature)
     )]
     Order {
+        /// Where.
+        place: String,
+        /// Which feature.
+        feature: String,
+    },
+    /// A feature's type is none.
+    #[error("{place}: the type of feature {} is longer than any type; types are STANDARD and MULTIVARIATE", quoted(.feature))]
+    Kind {
         /// Where.
         place: String,
         /// Which feature.

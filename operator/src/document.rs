@@ -6,6 +6,7 @@
 mod identities;
 mod list;
 mod original;
+mod quote;
 mod read;
 mod scalar;
 
@@ -13,6 +14,7 @@ use serde::Deserialize;
 
 pub(crate) use list::list;
 pub use original::Original;
+pub(crate) use quote::{printable, quoted};
 pub use read::{Error, parse};
 use scalar::null_is_default;
 pub use scalar::{ConditionValue, Number, Scalar};

@@ -1,8 +1,9 @@
 //! One condition of a document, as the typed question that the evaluator asks.
 
-use remora_snapshot::model::{Comparand, Comparison, Test};
+use remora_snapshot::model::{Comparand, Comparison, Members, Test};
 
-use super::{python, regex};
+use super::python;
+use super::regex::Patterns;
 use crate::document::{Condition, ConditionValue, list};
 
 /// A question, or why there is none: it is then false.
@@ -18,7 +19,7 @@ pub(super) fn is_operator(name: &str) -> bool {
 
 /// What the condition asks of its property. A value by which it can never match, and one on which Flagsmith's engine
 /// raises, make it false, and are told; not the value itself, which may be personal.
-pub(super) fn test(condition: &Condition) -> Judged {
+pub(super) fn test(condition: &Condition, patterns: &mut Patterns) -> Judged {
     let text = match &condition.value {
         ConditionValue::Null => None,
         ConditionValue::Text(text) => Some(text.as_str()),
@@ -38,7 +39,8 @@ pub(super) fn test(condition: &Condition) -> Judged {
         "NOT_CONTAINS" => {
             Ok(Test::NotContains(Comparand { text: text.unwrap_or("None").to_owned(), ..Comparand::default() }))
         }
-        "REGEX" => regex::compile(text.unwrap_or("None"))
+        "REGEX" => patterns
+            .compile(text.unwrap_or("None"))
             .map(Test::Matches)
             .map_err(|problem| format!("the pattern {problem}")),
         "MODULO" => modulo(text),
@@ -84,7 +86,8 @@ fn members(value: &ConditionValue) -> Judged {
         ConditionValue::List(members) => Ok(Test::In(members.clone())),
         ConditionValue::Text(text) => {
             let array = text.starts_with('[').then(|| list(text)).and_then(Result::ok);
-            Ok(Test::In(array.unwrap_or_else(|| text.split(',').map(str::to_owned).collect())))
+            let members = array.map_or_else(|| Members::of(text.split(',')), Ok);
+            members.map(Test::In).map_err(|problem| problem.to_string())
         }
     }
 }

@@ -6,7 +6,8 @@ use flate2::{Compression, GzBuilder, write::GzEncoder};
 use remora_snapshot::model::Compressed;
 
 use super::Error;
-use super::finding::{Finding, quoted};
+use super::finding::Finding;
+use super::review::listed;
 use crate::document::Original;
 use crate::prune::Pruned;
 
@@ -23,14 +24,16 @@ pub(super) fn compress(original: &Original, pruned: &Pruned) -> Result<Compresse
 
 /// What an SDK that evaluates by itself cannot see, though the sidecar does.
 pub(super) fn unseen(pruned: &Pruned) -> Option<Finding> {
-    let mut names: Vec<String> = pruned.unserved.iter().map(|name| quoted(name)).collect();
-    names.sort();
-    (!names.is_empty()).then(|| Finding {
-        subject: "environment document".to_owned(),
-        message: format!(
-            "conditions read features that are pruned ({}): SDKs in local evaluation do not have them, and may answer otherwise than the sidecar; serve those features, too",
-            names.join(", ")
-        ),
+    let mut names: Vec<&str> = pruned.unserved.iter().map(String::as_str).collect();
+    names.sort_unstable();
+    (!names.is_empty()).then(|| {
+        Finding::new(
+            "environment document",
+            &format!(
+                "conditions read features that are pruned ({}): SDKs in local evaluation do not have them, and may answer otherwise than the sidecar; serve those features, too",
+                listed(&names)
+            ),
+        )
     })
 }
 

@@ -2,17 +2,18 @@
 
 use std::collections::{HashMap, HashSet};
 
+use remora_snapshot::json;
 use remora_snapshot::model::{
-    Condition, Context, Derivation, Environment, Feature, IdentityFlag, IdentityOverride, Junction, Override, Rule,
-    Segment, Split, Test, Variant,
+    Condition, Context, Environment, Feature, IdentityFlag, IdentityOverride, Junction, Override, Rule, Segment, Split,
+    Test, Variant,
 };
-use remora_snapshot::{MAX_CHAIN, json};
 
-use super::finding::{Finding, quoted};
+use super::finding::{Finding, Findings};
 use super::property::{Properties, is_identity_free};
+use super::regex::Patterns;
 use super::review::review;
-use super::{Error, Options, condition};
-use crate::document::{self, Document, FeatureState, VariantState};
+use super::{Error, Options, chains, condition};
+use crate::document::{self, Document, FeatureState, VariantState, quoted};
 use crate::prune::Pruned;
 
 /// The model of a pruned document, and its findings.
@@ -22,8 +23,16 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
     let indexes: HashMap<&str, usize> =
         states.iter().enumerate().map(|(index, (_, state))| (state.feature.name.as_str(), index)).collect();
     let ids: Vec<i64> = states.iter().map(|(_, state)| state.feature.id).collect();
-    let constant = |path: &[&str]| constant(document, path);
-    let mut work = Work { indexes: &indexes, properties: Properties::new(&indexes, &constant), findings: Vec::new() };
+    let segments: HashMap<i64, &document::Segment> =
+        document.project.segments.iter().map(|segment| (segment.id, segment)).collect();
+    let constants = Constants { document, states: &states, indexes: &indexes, segments };
+    let constant = |path: &[&str]| constants.at(path);
+    let mut work = Work {
+        indexes: &indexes,
+        properties: Properties::new(&indexes, &constant),
+        patterns: Patterns::default(),
+        findings: Findings::default(),
+    };
 
     let features = work.features(pruned, &states)?;
     let segments = work.segments(document)?;
@@ -41,10 +50,10 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
         features,
         segments,
     };
-    let mut findings = work.findings;
-    findings.extend(long_chains(&environment));
-    findings.sort();
-    findings.dedup();
+    for feature in chains::too_long(&environment) {
+        work.findings.add(&format!("feature {}", quoted(feature)), &chains::message());
+    }
+    let mut findings = work.findings.into_list();
     findings.extend(review(document, &environment)); // behind what is wrong comes what could be better
     Ok((environment, findings))
 }
@@ -69,8 +78,12 @@ fn distinct<'a, T, K: std::hash::Hash + Eq>(rows: &'a [T], key: impl Fn(&'a T) -
 struct Work<'a> {
     indexes: &'a HashMap<&'a str, usize>,
     properties: Properties<'a>,
-    findings: Vec<Finding>,
+    patterns: Patterns,
+    findings: Findings,
 }
+
+/// How long a feature's type may be. It is in the object of each of its overrides, and there are two types.
+const LONGEST_KIND: usize = 64;
 
 impl Work<'_> {
     fn features(&mut self, pruned: &Pruned, states: &[(usize, &FeatureState)]) -> Result<Vec<Feature>, Error> {
@@ -78,6 +91,10 @@ impl Work<'_> {
         states
             .iter()
             .map(|(number, state)| {
+                if state.feature.kind.len() > LONGEST_KIND {
+                    let feature = state.feature.name.clone();
+                    return Err(Error::Kind { place: format!("feature_states[{number}]"), feature });
+                }
                 Ok(Feature {
                     id: state.feature.id,
                     name: state.feature.name.clone(),
@@ -101,11 +118,7 @@ impl Work<'_> {
                 continue;
             }
             let subject = format!("segment {} ({})", quoted(&segment.name), segment.id);
-            let mut problems = Vec::new();
-            let rules = self.rules(&segment.rules, &mut problems);
-            for message in problems {
-                self.findings.push(Finding { subject: subject.clone(), message });
-            }
+            let rules = self.rules(&segment.rules, &subject);
             segments.push(Segment {
                 id: segment.id.to_string(),
                 name: segment.name.clone(),
@@ -136,7 +149,7 @@ impl Work<'_> {
         Ok(overrides)
     }
 
-    fn rules(&mut self, rules: &[document::Rule], problems: &mut Vec<String>) -> Option<Vec<Rule>> {
+    fn rules(&mut self, rules: &[document::Rule], subject: &str) -> Option<Vec<Rule>> {
         let mut all = Some(Vec::with_capacity(rules.len()));
         for rule in rules {
             let junction = match rule.junction.as_str() {
@@ -144,14 +157,15 @@ impl Work<'_> {
                 "ANY" => Some(Junction::Any),
                 "NONE" => Some(Junction::None),
                 _ => {
-                    problems.push(
-                        "a rule's type is unknown; types are ALL, ANY and NONE. The segment does not match".to_owned(),
+                    self.findings.add(
+                        subject,
+                        "a rule's type is unknown; types are ALL, ANY and NONE. The segment does not match",
                     );
                     None
                 }
             };
-            let conditions = rule.conditions.iter().map(|condition| self.condition(condition, problems)).collect();
-            let rules = self.rules(&rule.rules, problems);
+            let conditions = rule.conditions.iter().map(|condition| self.condition(condition, subject)).collect();
+            let rules = self.rules(&rule.rules, subject);
             all = match (all, junction, rules) {
                 (Some(mut all), Some(junction), Some(rules)) => {
                     all.push(Rule { junction, conditions, rules });
@@ -163,17 +177,20 @@ impl Work<'_> {
         all
     }
 
-    fn condition(&mut self, condition: &document::Condition, problems: &mut Vec<String>) -> Condition {
-        let test = condition::test(condition).unwrap_or_else(|problem| {
+    fn condition(&mut self, condition: &document::Condition, subject: &str) -> Condition {
+        let test = condition::test(condition, &mut self.patterns).unwrap_or_else(|problem| {
             let property = quoted(&condition.property);
-            problems.push(format!("{} on {property}: {problem}. The condition is false", operator_of(condition)));
+            let message = format!("{} on {property}: {problem}. The condition is false", operator_of(condition));
+            self.findings.add(subject, &message);
             Test::Constant(false)
         });
         let property = if condition.operator == "PERCENTAGE_SPLIT" && condition.property.is_empty() {
             self.properties.identity_key()
         } else {
             let (property, problem) = self.properties.named(&condition.property);
-            problems.extend(problem);
+            if let Some(problem) = problem {
+                self.findings.add(subject, &problem);
+            }
             property
         };
         Condition { property, test }
@@ -245,97 +262,53 @@ fn identity_overrides(document: &Document, indexes: &HashMap<&str, usize>, ids: 
     with_flags.filter(|identity| !identity.flags.is_empty()).collect()
 }
 
-/// The scalar at a path into the parts of the evaluation context that no request changes, as a JSON token.
-fn constant(document: &Document, path: &[&str]) -> Option<String> {
-    let quoted = |text: &str| {
-        let mut token = String::new();
-        json::write_string(text, &mut token);
-        token
-    };
-    match path {
-        ["environment", "key"] => Some(quoted(&document.api_key)),
-        ["environment", "name"] => document.name.as_deref().map(quoted),
-        // As in a Python dict, the last of several with one key counts.
-        ["features", name, member @ ..] => {
-            let state = document.feature_states.iter().rfind(|state| state.feature.name == *name)?;
-            match member {
-                ["key"] => match (state.django_id, &state.featurestate_uuid) {
-                    (Some(id), _) if id != 0 => Some(quoted(&id.to_string())),
-                    (_, uuid) => uuid.as_deref().map(quoted),
-                },
-                ["name"] => Some(quoted(name)),
-                ["enabled"] => Some(state.enabled.to_string()),
-                ["value"] => Some(state.feature_state_value.token().to_owned()),
-                ["priority"] => Some(state.feature_segment.as_ref()?.priority.as_ref()?.text.clone()),
-                ["metadata", "id"] => Some(state.feature.id.to_string()),
-                _ => None,
-            }
-        }
-        ["segments", key, member @ ..] => {
-            let segment = document.project.segments.iter().rfind(|segment| segment.id.to_string() == *key)?;
-            match member {
-                ["key"] => Some(quoted(key)),
-                ["name"] => Some(quoted(&segment.name)),
-                ["metadata", "id"] => Some(segment.id.to_string()),
-                ["metadata", "source"] => Some(quoted("api")),
-                _ => None,
-            }
-        }
-        _ => None,
-    }
+/// The parts of the evaluation context that no request changes.
+struct Constants<'a> {
+    document: &'a Document,
+    states: &'a [(usize, &'a FeatureState)],
+    indexes: &'a HashMap<&'a str, usize>,
+    /// By id; as in a Python dict, the last of several with one id counts.
+    segments: HashMap<i64, &'a document::Segment>,
 }
 
-/// Flags that are read through more flags than the evaluator follows.
-fn long_chains(environment: &Environment) -> Vec<Finding> {
-    let reads = reads(environment);
-    let mut findings = Vec::new();
-    for (index, feature) in environment.features.iter().enumerate() {
-        // Breadth first, a level a step: a chain without a cycle is as long as there are levels with something new.
-        let (mut level, mut seen) = (HashSet::from([index]), HashSet::from([index]));
-        let mut length = 0;
-        while !level.is_empty() && length <= MAX_CHAIN {
-            level = level
-                .iter()
-                .filter_map(|reader| reads.get(reader))
-                .flatten()
-                .copied()
-                .filter(|read| seen.insert(*read))
-                .collect();
-            length += 1;
-        }
-        if length > MAX_CHAIN {
-            findings.push(Finding {
-                subject: format!("feature {}", quoted(&feature.name)),
-                message: format!("its segments read flags that read flags, more than {MAX_CHAIN} deep; those at the end count as not set"),
-            });
-        }
-    }
-    findings
-}
-
-/// Which features the segments that override a feature read.
-fn reads(environment: &Environment) -> HashMap<usize, HashSet<usize>> {
-    fn collect(environment: &Environment, rules: &[Rule], read: &mut HashSet<usize>) {
-        for rule in rules {
-            for condition in &rule.conditions {
-                if let Some(Derivation::Flag { feature, .. }) =
-                    environment.properties.get(condition.property).map(|property| &property.derivation)
-                {
-                    read.insert(*feature);
+impl Constants<'_> {
+    /// The scalar at a path, as a JSON token.
+    fn at(&self, path: &[&str]) -> Option<String> {
+        let quoted = |text: &str| {
+            let mut token = String::new();
+            json::write_string(text, &mut token);
+            token
+        };
+        match path {
+            ["environment", "key"] => Some(quoted(&self.document.api_key)),
+            ["environment", "name"] => self.document.name.as_deref().map(quoted),
+            ["features", name, member @ ..] => {
+                let (_, state) = self.states.get(*self.indexes.get(name)?)?;
+                match member {
+                    ["key"] => match (state.django_id, &state.featurestate_uuid) {
+                        (Some(id), _) if id != 0 => Some(quoted(&id.to_string())),
+                        (_, uuid) => uuid.as_deref().map(quoted),
+                    },
+                    ["name"] => Some(quoted(name)),
+                    ["enabled"] => Some(state.enabled.to_string()),
+                    ["value"] => Some(state.feature_state_value.token().to_owned()),
+                    ["priority"] => Some(state.feature_segment.as_ref()?.priority.as_ref()?.text.clone()),
+                    ["metadata", "id"] => Some(state.feature.id.to_string()),
+                    _ => None,
                 }
             }
-            collect(environment, &rule.rules, read);
-        }
-    }
-    let mut reads: HashMap<usize, HashSet<usize>> = HashMap::new();
-    for segment in &environment.segments {
-        let mut read = HashSet::new();
-        collect(environment, &segment.rules, &mut read);
-        if !read.is_empty() {
-            for own in &segment.overrides {
-                reads.entry(own.feature).or_default().extend(&read);
+            ["segments", key, member @ ..] => {
+                let id: i64 = key.parse().ok()?;
+                let segment = self.segments.get(&id).filter(|_| id.to_string() == *key)?;
+                match member {
+                    ["key"] => Some(quoted(key)),
+                    ["name"] => Some(quoted(&segment.name)),
+                    ["metadata", "id"] => Some(segment.id.to_string()),
+                    ["metadata", "source"] => Some(quoted("api")),
+                    _ => None,
+                }
             }
+            _ => None,
         }
     }
-    reads
 }

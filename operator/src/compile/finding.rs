@@ -1,6 +1,15 @@
 //! What people should know of a document, though it was compiled.
 
+use std::collections::BTreeSet;
 use std::fmt;
+
+use crate::document::printable;
+
+/// How many findings of a document are kept. A document of a megabyte can have sixty thousand.
+pub const MOST_FINDINGS: usize = 1_000;
+
+/// How many characters of a message are kept.
+const LONGEST_MESSAGE: usize = 1_000;
 
 /// One thing to know, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,18 +20,70 @@ pub struct Finding {
     pub message: String,
 }
 
+impl Finding {
+    /// A finding. Control characters that the document has are escaped, and a long message is cut.
+    pub(super) fn new(subject: &str, message: &str) -> Self {
+        Self { subject: printable(subject, LONGEST_MESSAGE), message: printable(message, LONGEST_MESSAGE) }
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.subject, self.message)
     }
 }
 
-/// Text from a document as it is quoted in messages: escaped, and not longer than people read.
-pub(super) fn quoted(text: &str) -> String {
-    const LONGEST: usize = 80;
-    let mut shown: String = text.chars().take(LONGEST).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
+/// The findings of a document, each once and in order, the first [`MOST_FINDINGS`] of them.
+#[derive(Default)]
+pub(super) struct Findings {
+    kept: BTreeSet<Finding>,
+    has_more: bool,
+}
+
+impl Findings {
+    pub(super) fn add(&mut self, subject: &str, message: &str) {
+        let finding = Finding::new(subject, message);
+        let is_behind = self.kept.len() == MOST_FINDINGS && self.kept.last().is_some_and(|last| finding > *last);
+        if is_behind {
+            self.has_more = true;
+        } else if self.kept.insert(finding) && self.kept.len() > MOST_FINDINGS {
+            self.kept.pop_last();
+            self.has_more = true;
+        }
     }
-    format!("{shown:?}")
+
+    /// The findings, and that there are more, if so.
+    pub(super) fn into_list(self) -> Vec<Finding> {
+        let more = self.has_more.then(|| {
+            Finding::new(
+                "findings",
+                &format!("there are more than {MOST_FINDINGS}, of which the first are listed; correct those first"),
+            )
+        });
+        self.kept.into_iter().chain(more).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_beyond_the_most_are_left_out_whatever_their_order() {
+        let list = |numbers: &mut dyn Iterator<Item = usize>| {
+            let mut findings = Findings::default();
+            numbers.for_each(|number| findings.add("s", &format!("{number:05}")));
+            findings.into_list()
+        };
+        let (up, down) = (list(&mut (0..3_000)), list(&mut (0..3_000).rev()));
+        assert_eq!((up.len(), &up), (MOST_FINDINGS + 1, &down));
+        assert_eq!(up[MOST_FINDINGS - 1].message, "00999");
+        assert_eq!(list(&mut [1, 1].into_iter()).len(), 1);
+    }
+
+    #[test]
+    fn messages_are_escaped_and_cut() {
+        let finding = Finding::new("a\nb", &"\u{1b}".repeat(100_000));
+        assert!(finding.subject == "a\\nb" && finding.message.len() < 10_000 && !finding.message.contains('\u{1b}'));
+    }
 }

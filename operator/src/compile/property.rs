@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use remora_snapshot::model::{Derivation, FlagField, Property};
-use serde_json_path::JsonPath;
 
-use super::finding::quoted;
+use crate::document::quoted;
 
 /// The scalar at a path into what no request changes, as a JSON token.
 pub(super) type Constant<'a> = dyn Fn(&[&str]) -> Option<String> + 'a;
@@ -33,8 +32,8 @@ impl<'a> Properties<'a> {
         self.add(None, Derivation::IdentityKey)
     }
 
-    /// The property of this text, and what is wrong with it: a JSONPath that is valid and cannot be followed. A trait of
-    /// that name is read nevertheless.
+    /// The property of this text, and what is wrong with it: a path that is not followed. A trait of that name is read
+    /// nevertheless.
     pub(super) fn named(&mut self, text: &str) -> (usize, Option<String>) {
         if let Some(index) = self.known.get(&Some(text.to_owned())) {
             return (*index, None);
@@ -56,14 +55,13 @@ impl<'a> Properties<'a> {
         index
     }
 
-    /// Only text that begins with `$.` is a JSONPath, and only if it is a valid one.
+    /// Only text that begins with `$.` is a path. Paths that are more than names are not followed, so they are not parsed
+    /// either: a filter expression can be written that no parser gets to the end of.
     fn derive(&mut self, text: &str) -> Result<Derivation, String> {
         if !text.starts_with("$.") {
             return Ok(Derivation::Plain);
         }
-        let Some(names) = names(text) else {
-            return if JsonPath::parse(text).is_err() { Ok(Derivation::Plain) } else { Err(refusal(text)) };
-        };
+        let names = names(text).ok_or_else(|| refusal(text))?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         Ok(match names.as_slice() {
             ["identity", "identifier"] => Derivation::Identifier,
@@ -82,8 +80,8 @@ impl<'a> Properties<'a> {
 
 fn refusal(text: &str) -> String {
     format!(
-        "the JSONPath {} is not supported: it is never set. Read $.identity.identifier, $.identity.key, $.identity.traits.NAME, \
-         $.environment.name, $.environment.key or $.flags.NAME.enabled, or a trait by its name",
+        "the JSONPath {} is not supported: only a trait of exactly this name sets it. Read $.identity.identifier, $.identity.key, \
+         $.identity.traits.NAME, $.environment.name, $.environment.key or $.flags.NAME.enabled, or a trait by its name",
         quoted(text)
     )
 }
@@ -124,7 +122,10 @@ pub(super) fn is_identity_free(property: &str) -> bool {
     ["$.environment.", "$.environment[", "$.flags.", "$.flags["].iter().any(|start| property.starts_with(start))
 }
 
-/// The names of a JSONPath that consists of names only (RFC 9535, 2.5.1 and 2.3.1): `$.a['b']["c"]`.
+/// How many names of a path are kept: one more than any path has that is followed.
+const MOST_NAMES: usize = 6;
+
+/// The first names of a JSONPath that consists of names only (RFC 9535, 2.5.1 and 2.3.1): `$.a['b']["c"]`.
 fn names(path: &str) -> Option<Vec<String>> {
     let mut rest = path.strip_prefix('$')?;
     let mut names = Vec::new();
@@ -141,7 +142,9 @@ fn names(path: &str) -> Option<Vec<String>> {
             }
             None => bracketed(rest)?,
         };
-        names.push(name);
+        if names.len() < MOST_NAMES {
+            names.push(name);
+        }
         rest = behind;
     }
     Some(names)

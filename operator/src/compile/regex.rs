@@ -4,33 +4,112 @@
 //! pattern ──parse──> Node ──automaton──> a table, one step a byte
 //!                         └─program────> a backtracking program with a budget, for what no automaton can do
 //! ```
+//!
+//! All patterns of a document share one budget of counted steps ([`DOCUMENT_WORK`]), so that the same document always
+//! compiles to the same bytes, on any machine, and no pattern can make others wait.
 
 mod automaton;
 mod case;
 mod class;
+mod determinize;
 mod escape;
+mod minimize;
 mod node;
 mod parse;
 mod program;
+mod work;
+
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use remora_snapshot::model::Pattern;
+use work::{Spent, Work};
 
-/// The longest pattern: Flagsmith itself allows 1,000 characters by default.
+/// The longest pattern in bytes: Flagsmith itself allows 1,000 characters by default.
 const LONGEST: usize = 8192;
 
-/// Compiles a pattern.
-///
-/// # Errors
-/// What is wrong with the pattern, as the rest of a sentence about it.
-pub(super) fn compile(pattern: &str) -> Result<Pattern, String> {
-    if pattern.len() > LONGEST {
-        return Err(format!("has {} bytes; at most {LONGEST} are compiled", pattern.len()));
+/// How many steps all patterns of a document may take: about a second. Patterns behind that are findings, and false.
+const DOCUMENT_WORK: u64 = 1 << 26;
+
+/// How many steps the automaton of one pattern may take: some hundredths of a second. A pattern that takes more becomes a
+/// backtracking program.
+const AUTOMATON_WORK: u64 = 1 << 21;
+
+/// The steps of [`DOCUMENT_WORK`] that automata leave to backtracking programs.
+const PROGRAMS_WORK: u64 = DOCUMENT_WORK / 4;
+
+/// How many bytes the automata of a document may take in all: half of an object. Patterns behind that become programs.
+const AUTOMATA_BYTES: usize = 512 << 10;
+
+/// How many bytes all patterns of a document may take when they are compiled. Patterns behind that are findings, and false.
+const PATTERNS_BYTES: usize = 4 << 20;
+
+/// The patterns of a document, each compiled once.
+pub(super) struct Patterns {
+    known: HashMap<String, Result<Pattern, String>>,
+    work: Work,
+    automata_bytes: usize,
+    bytes: usize,
+}
+
+impl Default for Patterns {
+    fn default() -> Self {
+        Self { known: HashMap::new(), work: Work::new(DOCUMENT_WORK), automata_bytes: 0, bytes: 0 }
     }
-    let parsed = parse::parse(pattern)?;
-    if let Some(automaton) = automaton::build(&parsed.node) {
-        return Ok(Pattern::Automaton(automaton));
+}
+
+impl Patterns {
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    /// What is wrong with the pattern, as the rest of a sentence about it.
+    pub(super) fn compile(&mut self, pattern: &str) -> Result<Pattern, String> {
+        if pattern.len() > LONGEST {
+            return Err(format!("has {} bytes; at most {LONGEST} are compiled", pattern.len()));
+        }
+        if let Some(known) = self.known.get(pattern) {
+            return known.clone();
+        }
+        let compiled = self.compile_new(pattern);
+        self.known.insert(pattern.to_owned(), compiled.clone());
+        compiled
     }
-    program::build(&parsed).map(Pattern::Backtracking)
+
+    fn compile_new(&mut self, pattern: &str) -> Result<Pattern, String> {
+        let parsed = parse::parse(pattern, &mut self.work)?;
+        let room = AUTOMATA_BYTES - self.automata_bytes;
+        let automaton =
+            self.work.lend(AUTOMATON_WORK, PROGRAMS_WORK, |work| automaton::build(&parsed.node, room, work));
+        let (compiled, length) = match automaton {
+            Some(automaton) => {
+                self.automata_bytes += automaton.len();
+                let automaton: Arc<[u8]> = automaton.into();
+                let length = automaton.len();
+                (Pattern::Automaton(automaton), length)
+            }
+            None => {
+                let program: Arc<[u8]> = program::build(&parsed, &mut self.work)?.into();
+                let length = program.len();
+                (Pattern::Backtracking(program), length)
+            }
+        };
+        if self.bytes + length > PATTERNS_BYTES {
+            return Err(format!(
+                "comes after others that take {} bytes when they are compiled, and all of a document may take {PATTERNS_BYTES}; use fewer or smaller patterns",
+                self.bytes
+            ));
+        }
+        self.bytes += length;
+        Ok(compiled)
+    }
+}
+
+impl From<Spent> for String {
+    fn from(_: Spent) -> Self {
+        format!(
+            "takes more work than is left of the {DOCUMENT_WORK} steps for all patterns of a document; use fewer or smaller repetitions and sets"
+        )
+    }
 }
 
 #[cfg(test)]

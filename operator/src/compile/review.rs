@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use remora_snapshot::model::Environment;
 
-use super::finding::{Finding, quoted};
-use crate::document::Document;
+use super::finding::Finding;
+use crate::document::{Document, quoted};
 
 /// More identity overrides of one feature are a list, not exceptions.
 const MANY_OVERRIDES: usize = 5_000;
@@ -127,7 +127,7 @@ fn constant_features(environment: &Environment) -> Option<Finding> {
     })
 }
 
-fn listed(names: &[&str]) -> String {
+pub(super) fn listed(names: &[&str]) -> String {
     let mut text = names.iter().take(LISTED).map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
     if names.len() > LISTED {
         text.push_str(&format!(" and {} more", names.len() - LISTED));

@@ -1,8 +1,8 @@
 //! One entry an identifier, one flag a feature: which of several counts is Flagsmith's rule, not the order of arrival.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::{Document, Identity, IdentityFeature};
+use super::{Document, Identity};
 
 impl Document {
     /// Merges entries of one identifier, and flags of one feature within an entry.
@@ -50,22 +50,18 @@ fn merged(identities: Vec<Identity>) -> Vec<Identity> {
     let mut merged: Vec<Identity> = Vec::new();
     for (_, identity) in ranked {
         match places.get(&identity.identifier).and_then(|place| merged.get_mut(*place)) {
-            Some(first) => add(&mut first.identity_features, identity.identity_features),
+            Some(first) => first.identity_features.extend(identity.identity_features),
             None => {
                 places.insert(identity.identifier.clone(), merged.len());
                 merged.push(identity);
             }
         }
     }
-    merged
-}
-
-fn add(flags: &mut Vec<IdentityFeature>, later: Vec<IdentityFeature>) {
-    for flag in later {
-        if !flags.iter().any(|held| held.feature.name == flag.feature.name) {
-            flags.push(flag);
-        }
+    for identity in &mut merged {
+        let mut held: HashSet<Box<str>> = HashSet::new();
+        identity.identity_features.retain(|flag| held.insert(flag.feature.name.clone()));
     }
+    merged
 }
 
 #[cfg(test)]

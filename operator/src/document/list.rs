@@ -3,6 +3,7 @@
 
 use std::sync::LazyLock;
 
+use remora_snapshot::model::{Members, MembersBuilder};
 use remora_snapshot::{Integer, write_float};
 
 use crate::compile::python;
@@ -17,65 +18,33 @@ const MOST_DIGITS: usize = 4300;
 ///
 /// # Errors
 /// If Python reads no array there, with what is wrong.
-pub(crate) fn list(text: &str) -> Result<Vec<String>, String> {
-    let mut reader = Reader { rest: text, depth: 0 };
+pub(crate) fn list(text: &str) -> Result<Members, String> {
+    let mut reader = Reader { rest: text, depth: 0, members: MembersBuilder::default() };
     if !reader.takes("[") {
         return Err("expected an array".to_owned());
     }
-    let mut members = Vec::new();
-    reader.members(']', |reader| {
-        let value = reader.value()?;
-        members.extend(value.is_text().then(|| value.str()));
+    reader.each(']', |reader| {
+        let start = reader.members.start();
+        let is_text = reader.member()?;
+        if is_text {
+            return reader.members.end_member().map_err(|problem| problem.to_string());
+        }
+        reader.members.text.truncate(start);
         Ok(())
     })?;
     reader.skip_spaces();
-    if reader.rest.is_empty() { Ok(members) } else { Err(reader.problem("the end")) }
+    if reader.rest.is_empty() { Ok(reader.members.finish()) } else { Err(reader.problem("the end")) }
 }
 
-/// A value, as far as printing it needs.
-enum Value {
-    /// Printed as it is: numbers and names.
-    Word(String),
-    Text(String),
-    /// A string with lone surrogates.
-    NoText,
-    List(Vec<Value>),
-    Map(Vec<(Value, Value)>),
-}
-
-impl Value {
-    fn is_text(&self) -> bool {
-        match self {
-            Self::Word(_) | Self::Text(_) => true,
-            Self::NoText => false,
-            Self::List(items) => items.iter().all(Self::is_text),
-            Self::Map(members) => members.iter().all(|(key, value)| key.is_text() && value.is_text()),
-        }
-    }
-
-    fn str(&self) -> String {
-        if let Self::Text(text) = self { text.clone() } else { self.repr() }
-    }
-
-    fn repr(&self) -> String {
-        match self {
-            Self::Word(word) => word.clone(),
-            Self::Text(text) => repr(text),
-            Self::NoText => String::new(),
-            Self::List(items) => format!("[{}]", items.iter().map(Self::repr).collect::<Vec<_>>().join(", ")),
-            Self::Map(members) => {
-                let member = |(key, value): &(Self, Self)| format!("{}: {}", key.repr(), value.repr());
-                format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(", "))
-            }
-        }
-    }
-}
-
-/// Python's `repr` of a string.
-fn repr(text: &str) -> String {
+/// Writes Python's `repr` of a string.
+fn write_repr(text: &str, printed: &mut String) {
     static UNPRINTABLE: LazyLock<Vec<(char, char)>> = LazyLock::new(|| python::ranges(r"[\p{C}\p{Z}--\x20]"));
+    let is_printable = |c: char| {
+        let at = UNPRINTABLE.partition_point(|(_, high)| *high < c);
+        UNPRINTABLE.get(at).is_none_or(|(low, _)| c < *low)
+    };
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
-    let mut printed = String::from(quote);
+    printed.push(quote);
     for c in text.chars() {
         let point = u32::from(c);
         match c {
@@ -84,19 +53,31 @@ fn repr(text: &str) -> String {
             '\t' => printed.push_str("\\t"),
             '\\' => printed.push_str("\\\\"),
             c if c == quote => printed.extend(['\\', c]),
-            c if !UNPRINTABLE.iter().any(|(low, high)| (*low..=*high).contains(&c)) => printed.push(c),
+            c if is_printable(c) => printed.push(c),
             _ if point < 0x100 => printed.push_str(&format!("\\x{point:02x}")),
             _ if point < 0x1_0000 => printed.push_str(&format!("\\u{point:04x}")),
             _ => printed.push_str(&format!("\\U{point:08x}")),
         }
     }
     printed.push(quote);
-    printed
 }
 
+/// Reads JSON, and writes what is read as Python prints it. Every value says whether it is text: a string with lone
+/// surrogates is not, nor is what has one.
 struct Reader<'a> {
     rest: &'a str,
     depth: u32,
+    members: MembersBuilder,
+}
+
+/// A member of an object, by where it ends in the text that is written.
+#[derive(Clone, Copy)]
+struct Entry {
+    start: u32,
+    key_end: u32,
+    end: u32,
+    key_is_text: bool,
+    value_is_text: bool,
 }
 
 impl Reader<'_> {
@@ -115,20 +96,30 @@ impl Reader<'_> {
         self.rest.strip_prefix(word).map(|rest| self.rest = rest).is_some()
     }
 
+    fn write(&mut self, text: &str) {
+        self.members.text.push_str(text);
+    }
+
+    /// Number of bytes that are written.
+    fn here(&self) -> Result<u32, String> {
+        u32::try_from(self.members.text.len()).map_err(|_| "it is longer than 4 GiB".to_owned())
+    }
+
     /// What stands between commas, up to the closing bracket.
-    fn members(&mut self, end: char, mut member: impl FnMut(&mut Self) -> Result<(), String>) -> Result<(), String> {
-        let end = end.to_string();
+    fn each(&mut self, end: char, mut item: impl FnMut(&mut Self) -> Result<(), String>) -> Result<(), String> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return Err(format!("nests more than {DEEPEST} deep"));
         }
+        let mut taken = [0; 4];
+        let end: &str = end.encode_utf8(&mut taken);
         self.skip_spaces();
-        if !self.takes(&end) {
+        if !self.takes(end) {
             loop {
                 self.skip_spaces();
-                member(self)?;
+                item(self)?;
                 self.skip_spaces();
-                if self.takes(&end) {
+                if self.takes(end) {
                     break;
                 }
                 if !self.takes(",") {
@@ -140,7 +131,18 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn value(&mut self) -> Result<Value, String> {
+    /// Writes a member of the list: a string as it is, all else as its `repr`.
+    fn member(&mut self) -> Result<bool, String> {
+        if !self.takes("\"") {
+            return self.value();
+        }
+        let text = self.string()?;
+        self.write(text.as_deref().unwrap_or_default());
+        Ok(text.is_some())
+    }
+
+    /// Writes the `repr` of a value.
+    fn value(&mut self) -> Result<bool, String> {
         const NAMES: [(&str, &str); 6] = [
             ("null", "None"),
             ("true", "True"),
@@ -150,44 +152,105 @@ impl Reader<'_> {
             ("-Infinity", "-inf"),
         ];
         if let Some((_, printed)) = NAMES.iter().find(|(name, _)| self.takes(name)) {
-            return Ok(Value::Word((*printed).to_owned()));
+            self.write(printed);
+            return Ok(true);
         }
         if self.takes("[") {
-            let mut items = Vec::new();
-            self.members(']', |reader| reader.value().map(|value| items.push(value)))?;
-            return Ok(Value::List(items));
+            self.write("[");
+            let (mut is_text, mut is_first) = (true, true);
+            self.each(']', |reader| {
+                reader.separate(&mut is_first);
+                is_text &= reader.value()?;
+                Ok(())
+            })?;
+            self.write("]");
+            return Ok(is_text);
         }
         if self.takes("{") {
             return self.map();
         }
-        if self.takes("\"") { self.string() } else { self.number() }
+        if self.takes("\"") { self.quoted() } else { self.number() }
     }
 
-    fn map(&mut self) -> Result<Value, String> {
-        let mut members: Vec<(Value, Value)> = Vec::new();
-        self.members('}', |reader| {
+    fn separate(&mut self, is_first: &mut bool) {
+        if !*is_first {
+            self.write(", ");
+        }
+        *is_first = false;
+    }
+
+    fn quoted(&mut self) -> Result<bool, String> {
+        let text = self.string()?;
+        write_repr(text.as_deref().unwrap_or_default(), &mut self.members.text);
+        Ok(text.is_some())
+    }
+
+    fn map(&mut self) -> Result<bool, String> {
+        self.write("{");
+        let first = self.here()?;
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut is_first = true;
+        self.each('}', |reader| {
+            reader.separate(&mut is_first);
+            let start = reader.here()?;
             if !reader.takes("\"") {
                 return Err(reader.problem("a name"));
             }
-            let key = reader.string()?;
+            let key_is_text = reader.quoted()?;
+            let key_end = reader.here()?;
+            reader.write(": ");
             reader.skip_spaces();
             if !reader.takes(":") {
                 return Err(reader.problem("a colon"));
             }
             reader.skip_spaces();
-            let value = reader.value()?;
-            // The last of several with one name counts, at the place of the first.
-            match members.iter_mut().find(|(own, _)| own.is_text() && own.str() == key.str()) {
-                Some(place) => place.1 = value,
-                None => members.push((key, value)),
-            }
+            let value_is_text = reader.value()?;
+            entries.push(Entry { start, key_end, end: reader.here()?, key_is_text, value_is_text });
             Ok(())
         })?;
-        Ok(Value::Map(members))
+        self.settle(first, &mut entries);
+        self.write("}");
+        Ok(entries.iter().all(|entry| entry.key_is_text && entry.value_is_text))
     }
 
-    /// A string behind its quote.
-    fn string(&mut self) -> Result<Value, String> {
+    /// The last of several members with one name counts, at the place of the first.
+    fn settle(&mut self, first: u32, entries: &mut Vec<Entry>) {
+        let text = |from: u32, to: u32| self.members.text.get(from as usize..to as usize).unwrap_or_default();
+        let key = |entry: &Entry| entry.key_is_text.then(|| text(entry.start, entry.key_end));
+        let mut order: Vec<u32> = (0..).take(entries.len()).collect();
+        let of = |number: &u32| entries.get(*number as usize);
+        order.sort_unstable_by_key(|number| (of(number).and_then(key), *number));
+        let same =
+            |a: &u32, b: &u32| matches!((of(a).and_then(key), of(b).and_then(key)), (Some(a), Some(b)) if a == b);
+        if !order.iter().zip(order.iter().skip(1)).any(|(a, b)| same(a, b)) {
+            return;
+        }
+        // By the number of the first: the number of the last.
+        let mut kept: Vec<(u32, u32)> = Vec::new();
+        for group in order.chunk_by(same) {
+            if let (Some(first), Some(last)) = (group.first(), group.last()) {
+                kept.push((*first, *last));
+            }
+        }
+        kept.sort_unstable();
+        let mut written = String::new();
+        let mut settled = Vec::with_capacity(kept.len());
+        for (number, last) in kept {
+            let (Some(name), Some(value)) = (of(&number), of(&last)) else { continue };
+            if !written.is_empty() {
+                written.push_str(", ");
+            }
+            written.push_str(text(name.start, name.key_end));
+            written.push_str(text(value.key_end, value.end));
+            settled.push(Entry { value_is_text: value.value_is_text, ..*name });
+        }
+        self.members.text.truncate(first as usize);
+        self.members.text.push_str(&written);
+        *entries = settled;
+    }
+
+    /// A string behind its quote; `None` if it has lone surrogates.
+    fn string(&mut self) -> Result<Option<String>, String> {
         let mut units: Vec<u16> = Vec::new();
         let mut characters = self.rest.chars();
         loop {
@@ -213,10 +276,10 @@ impl Reader<'_> {
             }
         }
         self.rest = characters.as_str();
-        Ok(String::from_utf16(&units).map_or(Value::NoText, Value::Text))
+        Ok(String::from_utf16(&units).ok())
     }
 
-    fn number(&mut self) -> Result<Value, String> {
+    fn number(&mut self) -> Result<bool, String> {
         let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
         let unsigned = self.rest.strip_prefix('-').unwrap_or(self.rest);
         let sign = self.rest.len() - unsigned.len();
@@ -241,15 +304,14 @@ impl Reader<'_> {
         if length == sign + whole && whole > MOST_DIGITS {
             return Err(format!("an integer has more than {MOST_DIGITS} digits"));
         }
-        Ok(Value::Word(match Integer::parse(token) {
-            Some(Integer::Small(small)) => small.to_string(),
-            Some(Integer::Big { .. }) => token.to_owned(),
+        match Integer::parse(token) {
+            Some(Integer::Small(small)) => self.write(&small.to_string()),
+            Some(Integer::Big { .. }) => self.write(token),
             None => {
-                let mut printed = String::new();
-                write_float(token.parse().map_err(|_| "a number is malformed")?, &mut printed);
-                printed
+                write_float(token.parse().map_err(|_| "a number is malformed")?, &mut self.members.text);
             }
-        }))
+        }
+        Ok(true)
     }
 }
 
@@ -270,13 +332,15 @@ mod tests {
             (r#"[["\n\u0000\u00a0é\ud83d\ude00\u2028\\'\""]]"#, &[r#"['\n\x00\xa0é😀\u2028\\\'"']"#]),
             (r#"["\ud800", "b"]"#, &["b"]),
             (r#"[{"a": 1, "b": 2, "a": 3}]"#, &["{'a': 3, 'b': 2}"]),
+            (
+                r#"[{"a": {"x": 1, "x": 2}, "b": 2, "": 0, "a": {"y": 1, "y": [3]}}]"#,
+                &["{'a': {'y': [3]}, 'b': 2, '': 0}"],
+            ),
+            (r#"[{"a": "\ud800", "a": 1}, {"\ud800": 1}, {"a": 1, "a": "\ud800"}]"#, &["{'a': 1}"]),
+            ("[1, [], 1, {}, []]", &["1", "[]", "{}"]),
             ("[12345678901234567890123]", &["12345678901234567890123"]),
         ] {
-            assert_eq!(
-                list(text).as_deref(),
-                Ok(members.iter().map(|m| (*m).to_owned()).collect::<Vec<_>>().as_slice()),
-                "{text}"
-            );
+            assert_eq!(list(text), Ok(Members::of(members).unwrap()), "{text}");
         }
         for text in [
             "[",

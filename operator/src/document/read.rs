@@ -1,6 +1,13 @@
 //! Reading a document, and saying where it is wrong.
 
 use super::Document;
+use super::quote::printable;
+
+/// How many characters of a member's path are told.
+const LONGEST_PLACE: usize = 200;
+
+/// How many characters of a problem are told.
+const LONGEST_PROBLEM: usize = 300;
 
 /// Why bytes are not a document, or pages not one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,10 +48,11 @@ fn locate(bytes: &[u8], error: &serde_json::Error) -> Error {
         Ok(_) => ".".to_owned(), // only what comes behind the document is wrong
     };
     Error::Malformed {
-        place: if place == "." { "its top".to_owned() } else { place },
+        // The path has names of members as the document has them, those too that no document should have.
+        place: if place == "." { "its top".to_owned() } else { printable(&place, LONGEST_PLACE) },
         line: error.line(),
         column: error.column(),
-        problem: without_content(without_position(&error.to_string())),
+        problem: printable(&without_content(without_position(&error.to_string())), LONGEST_PROBLEM),
     }
 }
 
@@ -104,6 +112,19 @@ mod tests {
                     assert!(!error.to_string().contains("canary") && !error.to_string().contains("4242"), "{error}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn names_of_members_are_told_escaped_and_cut() {
+        let name = format!("{}\n\u{1b}[31m", "x".repeat(10_000)).replace('\n', "\\n").replace('\u{1b}', "\\u001b");
+        for document in [
+            format!(r#"{{"api_key":"k","a\n\u001b[31mb":{{"c":!}}}}"#),
+            format!(r#"{{"api_key":"k","{name}":{{"c":!}}}}"#),
+            format!(r#"{{"api_key":"k","project":{{"{name}":[!]}}}}"#),
+        ] {
+            let told = problem(&document);
+            assert!(!told.contains(['\n', '\u{1b}']) && told.len() < 1_000, "{told}");
         }
     }
 

@@ -4,6 +4,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use remora_snapshot::model::Members;
 use remora_snapshot::{Integer, json, write_float};
 
 use super::list::list;
@@ -90,7 +91,7 @@ pub enum ConditionValue {
     /// Text, also for numbers.
     Text(String),
     /// A list, each member as Python's `str` prints it.
-    List(Vec<String>),
+    List(Members),
 }
 
 impl<'de> Deserialize<'de> for ConditionValue {

@@ -434,15 +434,16 @@ pub(crate) fn write_outcome(
     }
 }
 
-/// Appends one flag object and returns its digest; nothing and zero where the role does not see it.
+/// Appends one flag object, of what decides the feature, and returns its digest; nothing and zero where the role does not
+/// see it.
 pub(crate) fn write_item(
     evaluation: &Evaluation<'_>,
     subject: &mut Subject,
     role: Role,
     feature: u32,
+    winner: Winner,
     out: &mut Vec<u8>,
 ) -> u64 {
-    let winner = evaluation.winner(subject, feature);
     match Outcome::of(evaluation, subject, feature, winner) {
         Some(outcome) if outcome.is_visible(&evaluation.view, role) => {
             outcome.write(&evaluation.view, out);

@@ -3,6 +3,12 @@
 //! Everything that takes judgement (what a property refers to, what a string is as a number, which automaton a regular
 //! expression is) is decided before; the writer only lays it out.
 
+mod members;
+
+use std::sync::Arc;
+
+pub use members::{Members, MembersBuilder, TooLong};
+
 /// A value as one JSON token or text: `null`, `true`, `42`, `"x"`.
 pub type Json = String;
 
@@ -225,7 +231,7 @@ pub enum Test {
         remainder: f64,
     },
     /// `IN`.
-    In(Vec<String>),
+    In(Members),
     /// `PERCENTAGE_SPLIT`; the segment's id is hashed with the property.
     Percentage {
         /// At most this.
@@ -270,13 +276,13 @@ pub struct Comparand {
     pub semver: bool,
 }
 
-/// A regular expression, compiled.
+/// A regular expression, compiled. Conditions with the same pattern share the bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Pattern {
     /// An automaton, in the format of the module `automaton`.
-    Automaton(Vec<u8>),
+    Automaton(Arc<[u8]>),
     /// A program for the backtracking engine, in the format of the module `backtrack`.
-    Backtracking(Vec<u8>),
+    Backtracking(Arc<[u8]>),
 }
 
 /// Something that conditions read: the trait of this name if it is set, else what it is derived from.

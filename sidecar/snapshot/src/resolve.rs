@@ -17,6 +17,10 @@ const LOOK_UPS: usize = 32;
 /// How long a chain of flags may be. The operator reports longer ones; here the flag at its end is not set.
 pub const MAX_CHAIN: usize = 64;
 
+/// How many flags one evaluation resolves for conditions; those after that are not set. Where flags read each other in a
+/// cycle, one may be resolved once for each way to it, and there can be more ways than any evaluation has time for.
+const MAX_RESOLUTIONS: u32 = 1 << 14;
+
 /// What was resolved in this evaluation.
 #[derive(Debug, Default)]
 pub(crate) struct Resolution {
@@ -30,6 +34,8 @@ pub(crate) struct Resolution {
     verdicts: HashMap<u32, bool>,
     /// How often a cycle was cut.
     pub(crate) cycle_hits: u32,
+    /// How often a flag was resolved.
+    resolutions: u32,
 }
 
 impl Resolution {
@@ -39,6 +45,7 @@ impl Resolution {
         self.cyclic.clear();
         self.verdicts.clear();
         self.cycle_hits = 0;
+        self.resolutions = 0;
     }
 
     /// Has a condition read a flag?
@@ -120,9 +127,10 @@ fn resolve(evaluation: &Evaluation<'_>, subject: &mut Subject, feature: u32) {
         resolution.cycle_hits += 1;
         return;
     }
-    if resolution.resolving.len() >= MAX_CHAIN {
+    if resolution.resolving.len() >= MAX_CHAIN || resolution.resolutions >= MAX_RESOLUTIONS {
         return;
     }
+    resolution.resolutions += 1;
     resolution.resolving.push(feature);
     let winner = strongest(evaluation, subject, feature);
     subject.resolution.resolving.pop();

@@ -7,8 +7,8 @@ mod random;
 
 use random::Random;
 use remora_snapshot::model::{
-    Comparand, Comparison, Condition, Context, Derivation, Environment, Feature, Junction, Override, Pattern, Property,
-    Rule, Segment, Test,
+    Comparand, Comparison, Condition, Context, Derivation, Environment, Feature, Junction, Members, Override, Pattern,
+    Property, Rule, Segment, Test,
 };
 use remora_snapshot::{Decision, Snapshot, Subject, TraitValue, automaton, write};
 
@@ -66,7 +66,7 @@ fn pattern(random: &mut Random) -> Pattern {
     classes[usize::from(b'2')] = 2;
     let [by_a, by_2] = if random.below(2) == 0 { [3, 0] } else { [0, 2] };
     let table = [vec![0; 4], vec![0, by_a, by_2, 0], vec![0, 0, 0, 3], vec![3; 4]];
-    Pattern::Automaton(automaton::write(&classes, 1, 3, &table))
+    Pattern::Automaton(automaton::write(&classes, 1, 3, &table).into())
 }
 
 fn condition(random: &mut Random) -> Condition {
@@ -75,8 +75,8 @@ fn condition(random: &mut Random) -> Condition {
     let test = match random.below(16) {
         0 => Test::IsSet,
         1 => Test::IsNotSet,
-        2 | 3 => Test::In((0..random.below(4)).map(|_| random.pick(TEXTS).to_owned()).collect()),
-        4 => Test::In((0..100).map(|number| number.to_string()).collect()),
+        2 | 3 => Test::In(Members::of((0..random.below(4)).map(|_| random.pick(TEXTS))).unwrap()),
+        4 => Test::In(Members::of((0..100).map(|number| number.to_string())).unwrap()),
         5 | 6 => Test::Contains(comparand(random)),
         7 => Test::NotContains(comparand(random)),
         8 => Test::Matches(pattern(random)),

@@ -1,10 +1,11 @@
 //! Sets of characters: `[...]`, `\d` and its like, `.`.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use super::parse::{Flags, Source};
+use super::work::Work;
 use super::{case, escape};
 use crate::compile::python;
 
@@ -12,59 +13,95 @@ fn of(ranges: &[(char, char)]) -> ClassUnicode {
     ClassUnicode::new(ranges.iter().map(|(low, high)| ClassUnicodeRange::new(*low, *high)))
 }
 
+/// A class that many patterns have, made once.
+type Shared = LazyLock<Arc<ClassUnicode>>;
+
 /// Every character but a newline.
-pub(super) fn any_but_newline() -> ClassUnicode {
-    of(&[('\0', '\u{9}'), ('\u{b}', char::MAX)])
+pub(super) fn any_but_newline() -> Arc<ClassUnicode> {
+    static CLASS: Shared = LazyLock::new(|| Arc::new(of(&[('\0', '\u{9}'), ('\u{b}', char::MAX)])));
+    CLASS.clone()
 }
 
 /// Every character.
-pub(super) fn any() -> ClassUnicode {
-    of(&[('\0', char::MAX)])
+pub(super) fn any() -> Arc<ClassUnicode> {
+    static CLASS: Shared = LazyLock::new(|| Arc::new(of(&[('\0', char::MAX)])));
+    CLASS.clone()
 }
 
 /// `\w`: letters, numbers and the underscore.
-pub(super) fn word(ascii: bool) -> ClassUnicode {
-    static WORD: LazyLock<ClassUnicode> = LazyLock::new(|| of(&python::ranges(r"[\p{L}\p{N}_]")));
-    if ascii { of(&[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')]) } else { WORD.clone() }
+pub(super) fn word(ascii: bool) -> Arc<ClassUnicode> {
+    Shorthand::Word.class(ascii, false)
 }
 
-/// `\s`, as `str.isspace`.
-fn space(ascii: bool) -> ClassUnicode {
-    static SPACE: LazyLock<ClassUnicode> = LazyLock::new(|| {
-        ClassUnicode::new(('\0'..='\u{ffff}').filter(|c| python::is_space(*c)).map(|c| ClassUnicodeRange::new(c, c)))
-    });
-    if ascii { of(&[('\t', '\r'), (' ', ' ')]) } else { SPACE.clone() }
+/// What a backslash and a letter stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shorthand {
+    /// `\d`: decimal digits of any script.
+    Digit,
+    /// `\s`: as `str.isspace`.
+    Space,
+    /// `\w`: letters, numbers and the underscore.
+    Word,
 }
 
-fn digit(ascii: bool) -> ClassUnicode {
-    static DIGIT: LazyLock<ClassUnicode> = LazyLock::new(|| of(&python::ranges(r"\p{Nd}")));
-    if ascii { of(&[('0', '9')]) } else { DIGIT.clone() }
+impl Shorthand {
+    const ALL: [Self; 3] = [Self::Digit, Self::Space, Self::Word];
+
+    /// The class, or all that is not in it.
+    fn class(self, ascii: bool, negated: bool) -> Arc<ClassUnicode> {
+        // By shorthand, then for ASCII, then negated.
+        static CLASSES: LazyLock<Vec<Arc<ClassUnicode>>> = LazyLock::new(|| {
+            let mut classes = Vec::new();
+            for shorthand in Shorthand::ALL {
+                for ascii in [false, true] {
+                    let class = shorthand.make(ascii);
+                    let mut negated = class.clone();
+                    negated.negate();
+                    classes.extend([Arc::new(class), Arc::new(negated)]);
+                }
+            }
+            classes
+        });
+        let at = self as usize * 4 + usize::from(ascii) * 2 + usize::from(negated);
+        CLASSES.get(at).cloned().unwrap_or_else(|| Arc::new(ClassUnicode::empty()))
+    }
+
+    fn make(self, ascii: bool) -> ClassUnicode {
+        match (self, ascii) {
+            (Self::Digit, true) => of(&[('0', '9')]),
+            (Self::Digit, false) => of(&python::ranges(r"\p{Nd}")),
+            (Self::Space, true) => of(&[('\t', '\r'), (' ', ' ')]),
+            (Self::Space, false) => {
+                let spaces = ('\0'..='\u{ffff}').filter(|c| python::is_space(*c));
+                ClassUnicode::new(spaces.map(|c| ClassUnicodeRange::new(c, c)))
+            }
+            (Self::Word, true) => of(&[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')]),
+            (Self::Word, false) => of(&python::ranges(r"[\p{L}\p{N}_]")),
+        }
+    }
 }
 
 /// The class of `\d`, `\D`, `\s`, `\S`, `\w` or `\W`.
-pub(super) fn shorthand(letter: char, ascii: bool) -> Option<ClassUnicode> {
-    let mut class = match letter.to_ascii_lowercase() {
-        'd' => digit(ascii),
-        's' => space(ascii),
-        'w' => word(ascii),
+pub(super) fn shorthand(letter: char, ascii: bool) -> Option<Arc<ClassUnicode>> {
+    let shorthand = match letter.to_ascii_lowercase() {
+        'd' => Shorthand::Digit,
+        's' => Shorthand::Space,
+        'w' => Shorthand::Word,
         _ => return None,
     };
-    if letter.is_ascii_uppercase() {
-        class.negate();
-    }
-    Some(class)
+    Some(shorthand.class(ascii, letter.is_ascii_uppercase()))
 }
 
 /// A single written character.
-pub(super) fn literal(c: char, flags: Flags) -> ClassUnicode {
-    if flags.ignore_case { case::fold(&case::one(c), &ClassUnicode::empty(), flags.ascii) } else { case::one(c) }
+pub(super) fn literal(c: char, flags: Flags) -> Arc<ClassUnicode> {
+    Arc::new(if flags.ignore_case { case::fold_one(c, flags.ascii) } else { case::one(c) })
 }
 
 /// Reads a set behind its opening bracket.
-pub(super) fn read(source: &mut Source<'_>, flags: Flags) -> Result<ClassUnicode, String> {
+pub(super) fn read(source: &mut Source<'_>, flags: Flags, work: &mut Work) -> Result<Arc<ClassUnicode>, String> {
     let unterminated = || "has a set [ that is not closed".to_owned();
     let negated = source.next_if(|c| c == '^').is_some();
-    let (mut written, mut classes) = (ClassUnicode::empty(), ClassUnicode::empty());
+    let mut content = Content::default();
     let mut is_first = true;
     loop {
         let low = match source.next().ok_or_else(unterminated)? {
@@ -74,39 +111,55 @@ pub(super) fn read(source: &mut Source<'_>, flags: Flags) -> Result<ClassUnicode
         };
         is_first = false;
         if source.next_if(|c| c == '-').is_none() {
-            add(&mut written, &mut classes, low);
+            content.add(low);
             continue;
         }
         let high = match source.next().ok_or_else(unterminated)? {
             ']' => {
-                add(&mut written, &mut classes, low);
-                add(&mut written, &mut classes, Ok('-'));
+                content.add(low);
+                content.add(Ok('-'));
                 break;
             }
             '\\' => escape::inside(source, flags.ascii)?,
             c => Ok(c),
         };
         match (low, high) {
-            (Ok(low), Ok(high)) if low <= high => written.push(ClassUnicodeRange::new(low, high)),
+            (Ok(low), Ok(high)) if low <= high => content.written.push(ClassUnicodeRange::new(low, high)),
             (Ok(_), Ok(_)) => return Err("has a range that runs backwards".to_owned()),
             _ => return Err("has a range from or to a class".to_owned()),
         }
     }
-    let mut set = if flags.ignore_case && case::is_cased(&written) {
-        case::fold(&written, &classes, flags.ascii)
-    } else {
-        written.union(&classes);
-        written
-    };
+    let mut classes = ClassUnicode::empty();
+    for class in &content.classes {
+        classes.union(class);
+    }
+    let mut set = ClassUnicode::new(content.written);
+    work.take(set.ranges().len() + classes.ranges().len())?;
+    let folded = if flags.ignore_case { case::fold(&set, &classes, flags.ascii, work)? } else { None };
+    match folded {
+        Some(folded) => set = folded,
+        None => set.union(&classes),
+    }
     if negated {
         set.negate();
     }
-    Ok(set)
+    Ok(Arc::new(set))
 }
 
-fn add(written: &mut ClassUnicode, classes: &mut ClassUnicode, item: Result<char, ClassUnicode>) {
-    match item {
-        Ok(c) => written.push(ClassUnicodeRange::new(c, c)),
-        Err(class) => classes.union(&class),
+/// What stands between the brackets.
+#[derive(Default)]
+struct Content {
+    written: Vec<ClassUnicodeRange>,
+    /// Each once.
+    classes: Vec<Arc<ClassUnicode>>,
+}
+
+impl Content {
+    fn add(&mut self, item: Result<char, Arc<ClassUnicode>>) {
+        match item {
+            Ok(c) => self.written.push(ClassUnicodeRange::new(c, c)),
+            Err(class) if self.classes.iter().any(|known| Arc::ptr_eq(known, &class)) => {}
+            Err(class) => self.classes.push(class),
+        }
     }
 }

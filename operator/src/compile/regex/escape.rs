@@ -1,5 +1,7 @@
 //! What stands behind a backslash.
 
+use std::sync::Arc;
+
 use regex_syntax::hir::ClassUnicode;
 
 use super::class;
@@ -8,7 +10,7 @@ use super::parse::Source;
 /// A backslash and what follows it, outside of a set.
 pub(super) enum Escape {
     Character(char),
-    Class(ClassUnicode),
+    Class(Arc<ClassUnicode>),
     Start,
     End,
     Boundary { negated: bool },
@@ -53,7 +55,7 @@ fn group_or_octal(source: &mut Source<'_>, first: char) -> Result<Escape, String
 }
 
 /// Reads what follows a backslash in a set: a character or a class.
-pub(super) fn inside(source: &mut Source<'_>, ascii: bool) -> Result<Result<char, ClassUnicode>, String> {
+pub(super) fn inside(source: &mut Source<'_>, ascii: bool) -> Result<Result<char, Arc<ClassUnicode>>, String> {
     let c = source.next().ok_or("ends in a backslash")?;
     Ok(match c {
         'b' => Ok('\u{8}'),

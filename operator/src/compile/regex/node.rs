@@ -1,12 +1,14 @@
 //! A pattern as a tree.
 
+use std::sync::Arc;
+
 use regex_syntax::hir::ClassUnicode;
 
 /// A part of a pattern.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Node {
     /// One character of the set.
-    Set(ClassUnicode),
+    Set(Arc<ClassUnicode>),
     /// A place, nothing consumed.
     At(Place),
     /// One after another; none: the empty text.
@@ -36,8 +38,8 @@ pub(super) enum Place {
     LineStart,
     LineEnd,
     /// Between a character of the set and one outside.
-    Boundary(ClassUnicode),
-    NoBoundary(ClassUnicode),
+    Boundary(Arc<ClassUnicode>),
+    NoBoundary(Arc<ClassUnicode>),
 }
 
 /// How a repetition goes on.
@@ -75,6 +77,23 @@ impl Node {
                 Some((a.min(c), b.max(d)))
             }
         }
+    }
+
+    /// Number of nodes, this one included.
+    pub(super) fn size(&self) -> usize {
+        1 + match self {
+            Self::Set(_) | Self::At(_) | Self::Backreference { .. } => 0,
+            Self::Concat(nodes) | Self::Alternate(nodes) => nodes.iter().map(Self::size).sum(),
+            Self::Repeat { node, .. } | Self::Group { node, .. } | Self::Look { node, .. } | Self::Atomic(node) => {
+                node.size()
+            }
+            Self::Conditional { yes, no, .. } => yes.size() + no.size(),
+        }
+    }
+
+    /// Is it the empty text and nothing else?
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self, Self::Concat(nodes) if nodes.is_empty())
     }
 
     /// Can it match without consuming anything?

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::node::{Mode, Node, Place};
+use super::work::Work;
 use super::{class, escape};
 
 /// How deep groups may nest.
@@ -77,9 +78,11 @@ impl Source<'_> {
 ///
 /// # Errors
 /// What Python's `re.compile` would raise for, and what is not supported.
-pub(super) fn parse(pattern: &str) -> Result<Parsed, String> {
+pub(super) fn parse(pattern: &str, work: &mut Work) -> Result<Parsed, String> {
+    work.take(pattern.len())?;
     let mut parser = Parser {
         source: Source(pattern.chars()),
+        work,
         names: HashMap::new(),
         groups: 0,
         open: Vec::new(),
@@ -127,8 +130,9 @@ fn set(flags: &mut Flags, letter: char, on: bool) -> Result<(), String> {
     Ok(())
 }
 
-struct Parser<'a> {
+struct Parser<'a, 'w> {
     source: Source<'a>,
+    work: &'w mut Work,
     names: HashMap<String, u32>,
     groups: u32,
     /// Groups that are not closed yet.
@@ -142,7 +146,7 @@ struct Parser<'a> {
     depth: u32,
 }
 
-impl Parser<'_> {
+impl Parser<'_, '_> {
     fn alternatives(&mut self, flags: Flags) -> Result<Node, String> {
         self.depth += 1;
         if self.depth > DEEPEST {
@@ -208,6 +212,10 @@ impl Parser<'_> {
         if mode != Mode::Greedy {
             self.source.next();
         }
+        // Nothing, however often, is nothing; and nothing is what is there zero times.
+        if node.is_empty() || max == Some(0) {
+            return Ok(Node::Repeat { node: Box::new(Node::Concat(Vec::new())), min: 0, max: Some(0), mode });
+        }
         Ok(Node::Repeat { node: Box::new(node), min, max, mode })
     }
 
@@ -238,7 +246,7 @@ impl Parser<'_> {
             '.' => Node::Set(if flags.dot_all { class::any() } else { class::any_but_newline() }),
             '^' => Node::At(if flags.multi_line { Place::LineStart } else { Place::Start }),
             '$' => Node::At(if flags.multi_line { Place::LineEnd } else { Place::EndOrNewline }),
-            '[' => Node::Set(class::read(&mut self.source, flags)?),
+            '[' => Node::Set(class::read(&mut self.source, flags, self.work)?),
             '\\' => self.escape(flags)?,
             '(' => return self.group(flags),
             c => Node::Set(class::literal(c, flags)),
@@ -299,6 +307,7 @@ impl Parser<'_> {
         };
         // A group without a number is one thing to repeat, also where it is a place or a repetition.
         Ok(Some(match node {
+            Node::Repeat { max: Some(0), .. } => Node::Concat(Vec::new()),
             Node::At(_) | Node::Repeat { .. } => Node::Concat(vec![node]),
             node => node,
         }))
@@ -310,6 +319,8 @@ impl Parser<'_> {
         self.open.push(number);
         let node = Box::new(self.closed(flags)?);
         self.open.pop();
+        // Nested groups are walked through once for each of them.
+        self.work.take(node.size())?;
         self.widths.insert(number, node.width());
         Ok(Node::Group { number, node })
     }

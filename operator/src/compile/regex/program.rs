@@ -1,20 +1,38 @@
 //! A pattern as a program for the snapshot's backtracking engine.
 
-use regex_syntax::hir::ClassUnicode;
+use std::collections::BTreeMap;
+
+use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use remora_snapshot::backtrack::{self, Instruction, MAX_NESTING, MAX_SLOTS};
 
 use super::node::{Mode, Node, Place};
 use super::parse::Parsed;
+use super::work::Work;
 
 /// The longest program.
 const LONGEST: usize = 1 << 13;
 
+/// What is repeated.
+#[derive(Clone, Copy)]
+enum Each<'a> {
+    Once(&'a Node),
+    /// It is not tried again how it matched.
+    Atomic(&'a Node),
+}
+
 /// Compiles a pattern.
 ///
 /// # Errors
-/// Where it is larger than what the engine runs, or Python itself refuses it.
-pub(super) fn build(parsed: &Parsed) -> Result<Vec<u8>, String> {
-    let mut builder = Builder { code: Vec::new(), ranges: Vec::new(), slots: (parsed.groups + 1) * 2, nesting: 0 };
+/// Where it is larger than what the engine runs, takes more work than is left, or Python itself refuses it.
+pub(super) fn build(parsed: &Parsed, work: &mut Work) -> Result<Vec<u8>, String> {
+    let mut builder = Builder {
+        code: Vec::new(),
+        ranges: Vec::new(),
+        sets: BTreeMap::new(),
+        slots: (parsed.groups + 1) * 2,
+        nesting: 0,
+        work,
+    };
     builder.node(&parsed.node)?;
     builder.push(Instruction::Match)?;
     if builder.slots as usize > MAX_SLOTS {
@@ -26,14 +44,17 @@ pub(super) fn build(parsed: &Parsed) -> Result<Vec<u8>, String> {
     Ok(backtrack::write(&builder.code, builder.slots, &builder.ranges))
 }
 
-struct Builder {
+struct Builder<'a> {
     code: Vec<Instruction>,
     ranges: Vec<(char, char)>,
+    /// Where the ranges of each set begin.
+    sets: BTreeMap<&'a [ClassUnicodeRange], u32>,
     slots: u32,
     nesting: u32,
+    work: &'a mut Work,
 }
 
-impl Builder {
+impl<'a> Builder<'a> {
     fn here(&self) -> u32 {
         self.code.len() as u32 // at most LONGEST
     }
@@ -54,16 +75,20 @@ impl Builder {
         }
     }
 
-    fn set(&mut self, class: &ClassUnicode) -> (u32, u32) {
-        let wanted: Vec<(char, char)> = class.iter().map(|range| (range.start(), range.end())).collect();
-        let first = self.ranges.windows(wanted.len().max(1)).position(|known| known == wanted).unwrap_or_else(|| {
-            self.ranges.extend_from_slice(&wanted);
-            self.ranges.len() - wanted.len()
+    fn set(&mut self, class: &'a ClassUnicode) -> Result<(u32, u32), String> {
+        let ranges = class.ranges();
+        self.work.take(ranges.len())?;
+        let first = *self.sets.entry(ranges).or_insert_with(|| {
+            let first = self.ranges.len() as u32; // bounded by the pattern and by Unicode
+            self.ranges.extend(ranges.iter().map(|range| (range.start(), range.end())));
+            first
         });
-        (first as u32, wanted.len() as u32) // bounded by the pattern and by Unicode
+        Ok((first, ranges.len() as u32))
     }
 
-    fn node(&mut self, node: &Node) -> Result<(), String> {
+    fn node(&mut self, node: &'a Node) -> Result<(), String> {
+        // Also where it emits nothing.
+        self.work.take(1)?;
         match node {
             Node::Set(class) => self.character(class),
             Node::At(place) => self.place(place),
@@ -92,18 +117,18 @@ impl Builder {
         }
     }
 
-    fn character(&mut self, class: &ClassUnicode) -> Result<(), String> {
+    fn character(&mut self, class: &'a ClassUnicode) -> Result<(), String> {
         let instruction = match class.ranges() {
             [only] if only.start() == only.end() => Instruction::Character(only.start()),
             _ => {
-                let (first, count) = self.set(class);
+                let (first, count) = self.set(class)?;
                 Instruction::Set(first, count)
             }
         };
         self.push(instruction).map(drop)
     }
 
-    fn place(&mut self, place: &Place) -> Result<(), String> {
+    fn place(&mut self, place: &'a Place) -> Result<(), String> {
         let instruction = match place {
             Place::Start => Instruction::Start,
             Place::End => Instruction::End,
@@ -111,18 +136,18 @@ impl Builder {
             Place::LineStart => Instruction::LineStart,
             Place::LineEnd => Instruction::LineEnd,
             Place::Boundary(word) => {
-                let (first, count) = self.set(word);
+                let (first, count) = self.set(word)?;
                 Instruction::Boundary(first, count)
             }
             Place::NoBoundary(word) => {
-                let (first, count) = self.set(word);
+                let (first, count) = self.set(word)?;
                 Instruction::NoBoundary(first, count)
             }
         };
         self.push(instruction).map(drop)
     }
 
-    fn alternate(&mut self, nodes: &[Node]) -> Result<(), String> {
+    fn alternate(&mut self, nodes: &'a [Node]) -> Result<(), String> {
         let mut jumps = Vec::new();
         if let Some((last, others)) = nodes.split_last() {
             for node in others {
@@ -139,20 +164,33 @@ impl Builder {
         Ok(())
     }
 
-    fn repeat(&mut self, node: &Node, min: u32, max: Option<u32>, mode: Mode) -> Result<(), String> {
+    fn repeat(&mut self, node: &'a Node, min: u32, max: Option<u32>, mode: Mode) -> Result<(), String> {
         if mode == Mode::Possessive {
             // Nothing is tried again: neither how often, nor how it matched each time, before the least is reached either.
-            let each = if matches!(node, Node::Set(_)) { node.clone() } else { Node::Atomic(Box::new(node.clone())) };
-            return self.part(Instruction::Atomic, |builder| builder.repeat(&each, min, max, Mode::Greedy));
+            let each = if matches!(node, Node::Set(_)) { Each::Once(node) } else { Each::Atomic(node) };
+            return self.part(Instruction::Atomic, |builder| builder.times(each, min, max, Mode::Greedy));
         }
+        self.times(Each::Once(node), min, max, mode)
+    }
+
+    fn each(&mut self, each: Each<'a>) -> Result<(), String> {
+        match each {
+            Each::Once(node) => self.node(node),
+            Each::Atomic(node) => self.part(Instruction::Atomic, |builder| builder.node(node)),
+        }
+    }
+
+    fn times(&mut self, each: Each<'a>, min: u32, max: Option<u32>, mode: Mode) -> Result<(), String> {
         let split = |first, second| {
             if mode == Mode::Lazy { Instruction::Split(second, first) } else { Instruction::Split(first, second) }
         };
         for _ in 0..min {
-            self.node(node)?;
+            self.each(each)?;
         }
         let Some(max) = max else {
             let start = self.push(Instruction::Match)?;
+            let (Each::Once(node) | Each::Atomic(node)) = each;
+            self.work.take(node.size())?;
             let slot = node.can_be_empty().then(|| {
                 self.slots += 1;
                 self.slots - 1
@@ -160,7 +198,7 @@ impl Builder {
             if let Some(slot) = slot {
                 self.push(Instruction::Save(slot))?;
             }
-            self.node(node)?;
+            self.each(each)?;
             let check = slot.map(|slot| Ok::<_, String>((slot, self.push(Instruction::Match)?))).transpose()?;
             self.push(Instruction::Jump(start as u32))?;
             if let Some((slot, check)) = check {
@@ -172,7 +210,7 @@ impl Builder {
         let mut splits = Vec::new();
         for _ in min..max {
             splits.push(self.push(Instruction::Match)?);
-            self.node(node)?;
+            self.each(each)?;
         }
         for place in splits {
             self.settle(place, split(place as u32 + 1, self.here()));
@@ -180,11 +218,12 @@ impl Builder {
         Ok(())
     }
 
-    fn look(&mut self, node: &Node, behind: bool, negated: bool) -> Result<(), String> {
+    fn look(&mut self, node: &'a Node, behind: bool, negated: bool) -> Result<(), String> {
         if !behind {
             let instruction = if negated { Instruction::NotAhead } else { Instruction::Ahead };
             return self.part(instruction, |builder| builder.node(node));
         }
+        self.work.take(node.size())?;
         let width = match node.width() {
             Some((min, max)) if min == max => u32::try_from(min).map_err(|_| "looks too far behind".to_owned())?,
             _ => return Err("looks behind by a part of no fixed width, which Python does not allow".to_owned()),

@@ -1,4 +1,9 @@
 use super::*;
+
+/// Compiles one pattern, as a document's first.
+fn compile(pattern: &str) -> Result<Pattern, String> {
+    Patterns::default().compile(pattern)
+}
 use remora_snapshot::model::{
     Condition, Context, Environment, Feature, Junction, Override, Property, Rule, Segment, Test,
 };
@@ -178,4 +183,60 @@ fn size_is_bounded() {
     assert!(compile(&format!("{}{}", "(?:a".repeat(50), "){1000}".repeat(50))).is_err());
     assert!(compile(&"a".repeat(10_000)).is_err());
     assert!(compile("(?:a{1000}){1000}").is_err());
+}
+
+#[test]
+fn nested_repetitions_of_nothing_are_nothing() {
+    let nested = format!("(?=x){}{}", "(?:".repeat(5), "){9999}".repeat(5));
+    assert!(matches(&nested, "x") && !matches(&nested, "y"));
+    assert!(matches("(?=x)(?:a{0}){9999}x", "x"));
+    // These emit nothing, and are not simplified: their work is counted.
+    let counted = format!("(?=x){}a{{0}}b{{0}}{}", "(?:".repeat(5), "){9999}".repeat(5));
+    assert!(compile(&counted).unwrap_err().contains("steps"));
+}
+
+#[test]
+fn automaton_that_takes_more_work_than_its_share_becomes_a_program() {
+    let mut patterns = Patterns::default();
+    assert!(patterns.compile(".{0,1000}x").is_ok_and(|pattern| matches!(pattern, Pattern::Backtracking(_))));
+    assert!(DOCUMENT_WORK - patterns.work.left() < 2 * AUTOMATON_WORK, "{}", patterns.work.left());
+    let before = patterns.work.left();
+    assert!(patterns.compile(".{0,1000}x").is_ok());
+    assert_eq!(patterns.work.left(), before, "a pattern is compiled once");
+    assert!(matches(".{0,1000}x", &format!("{}x", "a".repeat(1_000))));
+    assert!(!matches(".{0,1000}x", &format!("{}x", "a".repeat(1_001))));
+}
+
+#[test]
+fn work_of_a_document_is_bounded_and_told() {
+    let mut patterns = Patterns::default();
+    let pattern = |number: usize| format!("(?i)(?=a){}{number}", "[!-ſ]".repeat(1_300));
+    let told = (0..1_000).find_map(|number| patterns.compile(&pattern(number)).err()).unwrap();
+    assert!(told.contains("steps for all patterns of a document"), "{told}");
+    assert!(patterns.compile("b").is_err() && patterns.work.left() == 0);
+}
+
+#[test]
+fn size_of_all_patterns_is_bounded_and_told() {
+    let mut patterns = Patterns::default();
+    let compiled: Vec<_> = (0..400).map(|number| patterns.compile(&format!("{number}(?:a{{20}}){{20}}"))).collect();
+    let count = |is: fn(&Result<Pattern, String>) -> bool| compiled.iter().filter(|one| is(one)).count();
+    assert!(count(|one| matches!(one, Ok(Pattern::Automaton(_)))) > 100);
+    assert!(count(|one| matches!(one, Ok(Pattern::Backtracking(_)))) > 100, "automata have no room for all");
+    assert!(patterns.automata_bytes <= AUTOMATA_BYTES && patterns.bytes <= PATTERNS_BYTES);
+    let told =
+        (0..1_000).find_map(|number| patterns.compile(&format!("{number}(?=a)(?:b{{90}}){{80}}")).err()).unwrap();
+    assert!(told.contains("when they are compiled") || told.contains("steps"), "{told}");
+    assert!(patterns.bytes <= PATTERNS_BYTES);
+}
+
+#[test]
+fn large_set_takes_work_in_proportion_to_its_size() {
+    let work = |count: u32| {
+        let characters: String = (0..count).filter_map(|n| char::from_u32(0x4e00 + 2 * n)).collect();
+        let mut work = Work::new(u64::MAX);
+        parse::parse(&format!("(?i)[{characters}]"), &mut work).unwrap();
+        u64::MAX - work.left()
+    };
+    assert!(work(2_000) < 5 * work(500), "{} and {}", work(500), work(2_000));
 }

@@ -5,13 +5,19 @@ use std::collections::HashMap;
 use super::WriteError;
 use crate::layout::Span;
 
-#[derive(Default)]
 pub(super) struct Blob {
     pub(super) bytes: Vec<u8>,
     known: HashMap<Box<[u8]>, Span>,
+    /// The size of the object that it has to fit into.
+    limit: usize,
 }
 
 impl Blob {
+    /// An empty one, for an object of so many bytes.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { bytes: Vec::new(), known: HashMap::new(), limit }
+    }
+
     /// The place of these bytes, which may be shared with equal ones.
     pub(super) fn intern(&mut self, bytes: &[u8]) -> Result<Span, WriteError> {
         if let Some(span) = self.known.get(bytes) {
@@ -24,10 +30,17 @@ impl Blob {
 
     /// The place of these bytes, right behind those before.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<Span, WriteError> {
+        // Refused here and not when everything is written: a long text that is in many objects would fill the memory before.
+        within(self.bytes.len() + bytes.len(), self.limit)?;
         let span = Span { start: offset(self.bytes.len())?, length: offset(bytes.len())? };
         self.bytes.extend_from_slice(bytes);
         Ok(span)
     }
+}
+
+/// Refuses a core whose parts are already larger than the whole may be.
+pub(super) fn within(bytes: usize, limit: usize) -> Result<(), WriteError> {
+    if bytes > limit { Err(WriteError::CoreTooLarge { bytes, limit }) } else { Ok(()) }
 }
 
 /// A length or index as the format stores it.

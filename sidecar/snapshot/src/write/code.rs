@@ -22,6 +22,21 @@ pub(super) struct Operands {
     pub(super) patterns: Vec<u8>,
     pub(super) programs: Vec<u8>,
     known_patterns: HashMap<model::Pattern, u32>,
+    /// The same by address and length: conditions with one pattern share its bytes, which are not hashed each time.
+    shared_patterns: HashMap<(usize, usize), u32>,
+    /// How many conditions were written once more ([`MOST_COPIES`]).
+    copies: usize,
+}
+
+/// How many conditions may be written once more ([`Program::read`]). Nested rules would be written as often as the third
+/// power of their depth.
+const MOST_COPIES: usize = 1 << 16;
+
+impl Operands {
+    /// Number of bytes in all tables.
+    pub(super) fn bytes(&self) -> usize {
+        self.big_integers.len() + self.members.len() + self.patterns.len() + self.programs.len()
+    }
 }
 
 /// Where to go on: the end, or an instruction, counted from the end of the program while it is built.
@@ -100,12 +115,17 @@ impl Program<'_> {
     }
 
     /// Flagsmith's engine asks sub-rules also where the conditions have decided. That is seen only where they read flags
-    /// in a cycle, so only those are written once more, and not at any depth.
+    /// in a cycle, so only those are written once more, not at any depth, and not more than [`MOST_COPIES`].
     fn read(&mut self, rule: &Rule, rules: &[&Rule], then: Label) -> Result<Label, WriteError> {
         const DEEPEST: u32 = 3;
         if rule.conditions.is_empty() || self.doubled >= DEEPEST || !any_condition(&rule.rules, self.reads_flag) {
             return Ok(then);
         }
+        let copies = self.operands.copies + conditions_in(&rule.rules);
+        if copies > MOST_COPIES {
+            return Ok(then);
+        }
+        self.operands.copies = copies;
         self.doubled += 1;
         let entry = self.join(rule.junction, rules, then, then, Self::rule);
         self.doubled -= 1;
@@ -138,7 +158,7 @@ impl Program<'_> {
     fn condition(&mut self, condition: &Condition, on_true: Label, on_false: Label) -> Result<Label, WriteError> {
         let mut instruction = match &condition.test {
             // Reading a flag can close a cycle, also where the answer is known.
-            Test::Constant(false) if (self.reads_flag)(condition) => self.set(&[])?,
+            Test::Constant(false) if (self.reads_flag)(condition) => self.set(&model::Members::default())?,
             Test::Constant(holds) => return Ok(if *holds { on_true } else { on_false }),
             Test::Compare(comparison, comparand) => self.comparand(Operator::of(*comparison), comparand)?,
             Test::Contains(comparand) => self.comparand(Operator::Contains, comparand)?,
@@ -205,21 +225,27 @@ impl Program<'_> {
     }
 
     fn pattern(&mut self, pattern: &model::Pattern) -> Result<u32, WriteError> {
-        if let Some(index) = self.operands.known_patterns.get(pattern) {
-            return Ok(*index);
-        }
         let (kind, program) = match pattern {
             model::Pattern::Automaton(program) => (AUTOMATON, program),
             model::Pattern::Backtracking(program) => (BACKTRACKING, program),
         };
+        let address = (program.as_ptr() as usize, program.len());
+        if let Some(index) = self.operands.shared_patterns.get(&address) {
+            return Ok(*index);
+        }
+        if let Some(index) = self.operands.known_patterns.get(pattern) {
+            self.operands.shared_patterns.insert(address, *index);
+            return Ok(*index);
+        }
         let place = Span { start: offset(self.operands.programs.len())?, length: offset(program.len())? };
         self.operands.programs.extend_from_slice(program);
         let index = push(&mut self.operands.patterns, &Pattern { kind, program: place })?;
         self.operands.known_patterns.insert(pattern.clone(), index);
+        self.operands.shared_patterns.insert(address, index);
         Ok(index)
     }
 
-    fn set(&mut self, members: &[String]) -> Result<Instruction, WriteError> {
+    fn set(&mut self, members: &model::Members) -> Result<Instruction, WriteError> {
         let mut tokens: Vec<_> = members.iter().map(|member| self.fingerprint.token(member.as_bytes())).collect();
         tokens.sort_unstable();
         tokens.dedup();
@@ -248,6 +274,10 @@ fn push<const N: usize>(table: &mut Vec<u8>, row: &impl Row<N>) -> Result<u32, W
 /// Is there such a condition anywhere in the rules?
 pub(super) fn any_condition(rules: &[Rule], holds: &dyn Fn(&Condition) -> bool) -> bool {
     rules.iter().any(|rule| rule.conditions.iter().any(holds) || any_condition(&rule.rules, holds))
+}
+
+fn conditions_in(rules: &[Rule]) -> usize {
+    rules.iter().map(|rule| rule.conditions.len() + conditions_in(&rule.rules)).sum()
 }
 
 /// Cheap questions are asked first.

@@ -1,6 +1,8 @@
 //! What a segment asks of single slots, whatever else it asks: the part of its rules that the index answers. The rest is
 //! left to its program.
 
+use std::cmp::Ordering;
+
 use crate::hash::{Fingerprint, Token};
 use crate::layout::Operator;
 use crate::model::{self, Comparand, Comparison, Condition, Junction, Rule, Test};
@@ -56,13 +58,51 @@ pub(super) enum Question<'a> {
 }
 
 /// What is looked for in a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Pattern<'a> {
     /// These bytes, anywhere in a text; numbers have none.
     Part(&'a [u8]),
     /// What an automaton matches, also in a number.
     Automaton(&'a [u8]),
 }
+
+impl<'a> Pattern<'a> {
+    /// Whether it is an automaton, and its bytes.
+    fn parts(self) -> (bool, &'a [u8]) {
+        match self {
+            Self::Part(part) => (false, part),
+            Self::Automaton(program) => (true, program),
+        }
+    }
+
+    /// Number of bytes.
+    pub(super) fn length(self) -> usize {
+        self.parts().1.len()
+    }
+}
+
+impl Ord for Pattern<'_> {
+    /// Conditions with one pattern share its bytes, which can be a hundred thousand: those are not compared.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let ((kind, bytes), (other_kind, other_bytes)) = (self.parts(), other.parts());
+        kind.cmp(&other_kind)
+            .then_with(|| if std::ptr::eq(bytes, other_bytes) { Ordering::Equal } else { bytes.cmp(other_bytes) })
+    }
+}
+
+impl PartialOrd for Pattern<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Pattern<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Pattern<'_> {}
 
 /// A set, by the type of what is looked for in it: a number is in it if its digits are.
 pub(super) struct Members {
@@ -197,11 +237,11 @@ impl<'a> Taking<'a> {
     }
 
     /// Sets with integers beyond 64 bits stay in programs.
-    fn members(&self, members: &[String]) -> Option<Members> {
+    fn members(&self, members: &model::Members) -> Option<Members> {
         let mut integers = Vec::new();
-        for member in members {
+        for member in members.iter() {
             match Integer::parse(member) {
-                Some(Integer::Small(small)) if small.to_string() == *member => integers.push(small),
+                Some(Integer::Small(small)) if small.to_string() == member => integers.push(small),
                 Some(Integer::Big { .. }) => return None,
                 _ => {}
             }

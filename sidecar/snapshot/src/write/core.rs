@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use super::answers::{Answer, Answers, flagsmith_head, flagsmith_tail, ofrep_head, ofrep_tail};
-use super::blob::{Blob, offset};
+use super::blob::{Blob, offset, within};
 use super::code::{self, Operands};
 use super::conjuncts::Taking;
+use super::free_rows::FreeRows;
 use super::index::{self, Asked, Index};
 use super::ranks::{Overrides, Place};
 use super::runs::Runs;
@@ -29,12 +30,13 @@ pub(super) struct Tables {
 }
 
 /// The tables while they grow.
-#[derive(Default)]
 struct Builder {
     blob: Blob,
     contexts: Rows<Context, 24>,
     splits: Rows<Split, 16>,
     variants: Rows<Variant, 40>,
+    /// The size of the object.
+    limit: usize,
 }
 
 /// Encoded rows.
@@ -61,14 +63,21 @@ impl<R: Row<N>, const N: usize> Rows<R, N> {
 }
 
 impl Tables {
-    pub(super) fn of(environment: &Environment, fingerprint: Fingerprint) -> Result<Self, WriteError> {
-        let limit = usize::from(u16::MAX);
+    /// The tables of a core that may have `limit` bytes.
+    pub(super) fn of(environment: &Environment, fingerprint: Fingerprint, limit: usize) -> Result<Self, WriteError> {
+        let most = usize::from(u16::MAX);
         for (what, count) in [("features", environment.features.len()), ("segments", environment.segments.len())] {
-            if count > limit {
-                return Err(WriteError::TooMany { what, count, limit });
+            if count > most {
+                return Err(WriteError::TooMany { what, count, limit: most });
             }
         }
-        let mut builder = Builder::default();
+        let mut builder = Builder {
+            blob: Blob::new(limit),
+            contexts: Rows::default(),
+            splits: Rows::default(),
+            variants: Rows::default(),
+            limit,
+        };
         let mut sections = [const { Vec::new() }; SECTIONS];
         let mut put = |section: Section, bytes: Vec<u8>| {
             if let Some(place) = sections.get_mut(section as usize) {
@@ -327,6 +336,7 @@ impl Builder {
         }
         for ((segment, claims), rules) in environment.segments.iter().zip(&runs.by_segment).zip(&rest) {
             let entry = code::write(&segment.id, rules, &reads_flag, fingerprint, operands, &mut self.blob, &mut code)?;
+            within(code.len() * Instruction::SIZE + operands.bytes(), self.limit)?;
             let row = Segment {
                 name: self.blob.intern(segment.name.as_bytes())?,
                 entry,
@@ -416,16 +426,12 @@ fn names<'a, R: Row<N> + Default, const N: usize>(
 ) -> Vec<u8> {
     let size = if names.len() == 0 { 0 } else { (names.len() * 2).next_power_of_two() };
     let mut buckets = vec![None; size];
+    let mut free = FreeRows::new(size);
     for (index, name) in names.enumerate() {
         let Some(name) = name else { continue };
         let label = Label::of(name.as_bytes());
-        let mut at = label.bucket() as usize;
-        while let Some(place) = buckets.get_mut(at & (size - 1)) {
-            if place.is_none() {
-                *place = Some(row(label, index as u32 + 1)); // counts were checked against u16
-                break;
-            }
-            at += 1;
+        if let Some(place) = buckets.get_mut(free.take(label.bucket() as usize)) {
+            *place = Some(row(label, index as u32 + 1)); // counts were checked against u16
         }
     }
     buckets.into_iter().flat_map(|row| row.unwrap_or_default().encode()).collect()

@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::WriteError;
 use super::blob::{Blob, offset};
 use super::conjuncts::{Computation, Computed, Conjunct, Family, Members, Pattern, Places, Question};
-use super::joint::{self, Joint as Joined};
+use super::free_rows::FreeRows;
+use super::joint::{self, Joint as Joined, Work};
+use super::sweep::Sweep;
 use crate::automaton;
 use crate::condition::{UNORDERED, accepts, relation_of};
 use crate::hash::{NO_TOKEN, Token, bucket_of, numbers};
-use crate::layout::{BLOCK, Block, Column, Find, Joint, Listed, Mark, Modulus, Row, Share, Span, Want};
+use crate::layout::{BLOCK, Block, Column, Find, Joint, Listed, Mark, Modulus, Operator, Row, Share, Span, Want};
 use crate::model::Rule;
 
 /// The index's tables, as they are stored.
@@ -27,6 +29,13 @@ pub(super) struct Index {
     pub(super) finds: Vec<u8>,
     pub(super) wants: Vec<u8>,
 }
+
+/// How many steps joining the patterns of all slots may take: less than a second. The patterns of the slots that come after
+/// that stay in programs.
+const MOST_JOINT_WORK: u64 = 1 << 26;
+
+/// How many bytes the joined patterns of all slots may take: half of an object. The others stay in programs.
+const MOST_JOINT_BYTES: usize = 512 << 10;
 
 /// What the index has no room for, by the segment that asks it.
 pub(super) type Returned = Vec<(usize, Rule)>;
@@ -49,6 +58,7 @@ pub(super) fn write(
 ) -> Result<(Index, Returned), WriteError> {
     let mut index = Index::default();
     let mut returned = Returned::new();
+    let work = Work::new(MOST_JOINT_WORK);
     for (first, block) in segments.chunks(BLOCK).enumerate() {
         let mut by_property: BTreeMap<usize, Conjuncts<'_>> = BTreeMap::new();
         let mut all = 0;
@@ -57,7 +67,7 @@ pub(super) fn write(
             let bit = 1 << number;
             all |= bit;
             for conjunct in &asked.conjuncts {
-                by_property.entry(conjunct.property).or_default().0.push((bit, conjunct));
+                by_property.entry(conjunct.property).or_default().push(bit, conjunct);
             }
             for computed in &asked.computed {
                 index.compute(bit, asked.seed, computed, blob)?;
@@ -70,7 +80,8 @@ pub(super) fn write(
             (rows(moduli, index.moduli.len(), Modulus::SIZE)?, rows(shares, index.shares.len(), Share::SIZE)?);
         let columns = Span { start: offset(index.columns.len() / Column::SIZE)?, length: offset(by_property.len())? };
         for (property, mut conjuncts) in by_property {
-            let (joined, left) = conjuncts.join();
+            let room = MOST_JOINT_BYTES.saturating_sub(programs.len() + index.finds.len());
+            let (joined, left) = conjuncts.join(room, &work);
             returned.extend(left.into_iter().map(|(bit, rule)| (first * BLOCK + bit.trailing_zeros() as usize, rule)));
             let joint = index.joint(&conjuncts, joined, programs)?;
             let column = Column { joint, ..index.column(property, &conjuncts, blob)? };
@@ -88,7 +99,7 @@ fn room(members: usize) -> usize {
 
 /// What the segments of a block, a bit each, ask of one slot.
 #[derive(Default)]
-struct Conjuncts<'a>(Vec<(u64, &'a Conjunct<'a>)>);
+pub(super) struct Conjuncts<'a>(Vec<(u64, &'a Conjunct<'a>)>);
 
 /// How texts can be looked up in; other values are what they are in all families.
 const ALL: &[Family] = &[Family::Texts, Family::Versions, Family::Sets, Family::Patterns];
@@ -96,6 +107,10 @@ const ALL: &[Family] = &[Family::Texts, Family::Versions, Family::Sets, Family::
 const ORDERED: &[Family] = &[Family::Texts, Family::Versions, Family::Sets];
 
 impl<'a> Conjuncts<'a> {
+    pub(super) fn push(&mut self, segment: u64, conjunct: &'a Conjunct<'a>) {
+        self.0.push((segment, conjunct));
+    }
+
     /// The segments that are left where questions are answered like this.
     fn left(&self, families: &[Family], holds: impl Fn(&Question<'a>) -> bool) -> u64 {
         self.of(families).fold(u64::MAX, |left, (bit, conjunct)| {
@@ -107,23 +122,12 @@ impl<'a> Conjuncts<'a> {
     /// The segments that are left with a value that is in no set, and stands like this to what is compared with. Without
     /// a relation, that cannot be cast to its type.
     fn left_compared(&self, families: &[Family], relation: impl Fn(&Places<'a>) -> Option<u8>) -> u64 {
-        self.left_of(families, relation, |_| false)
-    }
-
-    /// The same with a value that may be in sets.
-    fn left_of(
-        &self,
-        families: &[Family],
-        relation: impl Fn(&Places<'a>) -> Option<u8>,
-        is_in: impl Fn(&Members) -> bool,
-    ) -> u64 {
         self.left(families, |question| match question {
             Question::Set(set) => *set,
             Question::Compare(operator, places) => {
                 relation(places).is_some_and(|relation| accepts(*operator as u8, relation))
             }
-            Question::In(members) => is_in(members),
-            Question::Has(_) | Question::Lacks(_) => false,
+            Question::In(_) | Question::Has(_) | Question::Lacks(_) => false,
         })
     }
 
@@ -136,18 +140,18 @@ impl<'a> Conjuncts<'a> {
     }
 
     /// Joins the patterns that are asked for, as many conjuncts as have room; the others are taken out, and returned.
-    fn join(&mut self) -> (Option<Joined>, Vec<(u64, Rule)>) {
+    fn join(&mut self, room: usize, work: &Work) -> (Option<Joined>, Vec<(u64, Rule)>) {
         let mut returned = Vec::new();
         loop {
             let patterns = self.patterns();
             if patterns.is_empty() {
                 return (None, returned);
             }
-            let joined = joint::join(&patterns);
+            let joined = joint::join(&patterns, work).filter(|joined| joined.bytes() <= room);
             if joined.is_some() {
                 return (joined, returned);
             }
-            let mut left = self.of(&[Family::Patterns]).count() / 2;
+            let mut left = if work.is_done() || room == 0 { 0 } else { self.of(&[Family::Patterns]).count() / 2 };
             self.0.retain(|(bit, conjunct)| {
                 let stays = conjunct.family != Family::Patterns || left > 0;
                 if !stays {
@@ -172,7 +176,7 @@ impl<'a> Conjuncts<'a> {
         patterns.into_iter().collect()
     }
 
-    fn of(&self, families: &[Family]) -> impl Iterator<Item = (u64, &'a Conjunct<'a>)> {
+    pub(super) fn of(&self, families: &[Family]) -> impl Iterator<Item = (u64, &'a Conjunct<'a>)> {
         self.0.iter().copied().filter(|(_, conjunct)| families.contains(&conjunct.family))
     }
 
@@ -273,53 +277,71 @@ impl Index {
         points.dedup_by(|a, b| order(a, b) == Ordering::Equal);
         let before = |of: &T| points.partition_point(|other| order(other, of) == Ordering::Less);
         // Where a value stands: 0 below the first point, 1 at it, 2 above it, 3 at the next.
-        let left = |standing: usize| {
-            conjuncts.left_of(
-                families,
-                |places| Some(relation_of(standing.cmp(&(2 * before(&place(places)?) + 1)))),
-                |set| members(set).iter().any(|member| standing == 2 * before(member) + 1),
-            )
-        };
+        let mut sweep = Sweep::new(conjuncts, families, |question, turns| match question {
+            Question::Set(set) => *set,
+            Question::Compare(operator, places) => place(places).is_some_and(|point| {
+                let holds = |ordering| accepts(*operator as u8, relation_of(ordering));
+                let (less, equal, greater) = (holds(Ordering::Less), holds(Ordering::Equal), holds(Ordering::Greater));
+                let at = 2 * before(&point) + 1;
+                turns.turn(at, less, equal);
+                turns.turn(at + 1, equal, greater);
+                less
+            }),
+            Question::In(set) => {
+                for member in members(set) {
+                    let at = 2 * before(member) + 1;
+                    turns.turn(at, false, true);
+                    turns.turn(at + 1, true, false);
+                }
+                false
+            }
+            Question::Has(_) | Question::Lacks(_) => false,
+        });
+        let below = sweep.left;
         let marks = Span { start: offset(self.marks.len() / Mark::SIZE)?, length: offset(points.len())? };
         for (number, point) in points.iter().enumerate() {
-            let mark = Mark { point: stored(point)?, at: left(2 * number + 1), above: left(2 * number + 2) };
-            self.marks.extend_from_slice(&mark.encode());
+            let at = sweep.advance(2 * number + 1);
+            let above = sweep.advance(2 * number + 2);
+            self.marks.extend_from_slice(&Mark { point: stored(point)?, at, above }.encode());
         }
-        Ok((left(0), marks))
+        Ok((below, marks))
     }
 
     /// The texts that are asked for, and what is left of all others.
     fn sets(&mut self, conjuncts: &Conjuncts<'_>) -> Result<(u64, Span), WriteError> {
-        let mut members: BTreeSet<Token> = BTreeSet::new();
+        // Nobody asks whether another text is less or greater.
+        let other = |operator: Operator| accepts(operator as u8, relation_of(Ordering::Greater));
+        let mut sweep = Sweep::new(conjuncts, &[Family::Sets], |question, turns| match question {
+            Question::Set(set) => *set,
+            Question::Compare(operator, places) => {
+                let equal = accepts(*operator as u8, relation_of(Ordering::Equal));
+                turns.turn(places.token, other(*operator), equal);
+                other(*operator)
+            }
+            Question::In(set) => {
+                set.tokens.iter().for_each(|token| turns.turn(*token, false, true));
+                false
+            }
+            Question::Has(_) | Question::Lacks(_) => false,
+        });
+        let unlisted = sweep.left;
+        // Also texts at which nothing turns are listed.
+        let mut members: Vec<Token> = Vec::new();
         for question in conjuncts.questions(&[Family::Sets]) {
             match question {
-                Question::Compare(_, places) => members.extend([places.token]),
+                Question::Compare(_, places) => members.push(places.token),
                 Question::In(set) => members.extend(&set.tokens),
                 Question::Set(_) | Question::Has(_) | Question::Lacks(_) => {}
             }
         }
-        let left = |value: Option<&Token>| {
-            conjuncts.left_of(
-                &[Family::Sets],
-                // Nobody asks whether another one is less or greater.
-                |places| {
-                    Some(if value == Some(&places.token) {
-                        relation_of(Ordering::Equal)
-                    } else {
-                        relation_of(Ordering::Greater)
-                    })
-                },
-                |set| value.is_some_and(|value| set.tokens.contains(value)),
-            )
-        };
-        let unlisted = left(None);
+        members.sort_unstable();
+        members.dedup();
         let mut rows = vec![Listed { token: NO_TOKEN, at: unlisted }; room(members.len())];
+        let mut free = FreeRows::new(rows.len());
         for token in &members {
-            let start = bucket_of(numbers(token)) as usize;
-            let mut places = (0..rows.len()).map(|step| start.wrapping_add(step) & (rows.len() - 1));
-            let free = places.find(|place| rows.get(*place).is_some_and(|row| row.token == NO_TOKEN));
-            if let Some(row) = free.and_then(|place| rows.get_mut(place)) {
-                *row = Listed { token: *token, at: left(Some(token)) };
+            let row = free.take(bucket_of(numbers(token)) as usize);
+            if let Some(row) = rows.get_mut(row) {
+                *row = Listed { token: *token, at: sweep.at(*token) };
             }
         }
         let span = Span { start: offset(self.listed.len() / Listed::SIZE)?, length: offset(rows.len())? };

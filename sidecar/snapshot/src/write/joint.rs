@@ -1,22 +1,49 @@
 //! Patterns that are looked for together: the automata of all of them as one, so that a text is walked through once,
 //! however many ask for something in it.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 
 use super::conjuncts::Pattern;
 use crate::automaton::{self, Walk};
-use crate::layout::Find;
+use crate::layout::{Find, Row};
 
 /// How large a table may grow, in steps. Where patterns have little in common, the states of one are multiplied by those
 /// of the other.
 const MOST_STEPS: usize = 1 << 15;
+/// How many steps it takes to find out whether a state is known.
+const LOOK_UP: u64 = 8;
 /// A bit each.
 pub(super) const MOST_PATTERNS: usize = u64::BITS as usize;
+
+/// Steps that are left for joining patterns.
+pub(super) struct Work(Cell<u64>);
+
+impl Work {
+    pub(super) fn new(steps: u64) -> Self {
+        Self(Cell::new(steps))
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.0.get() == 0
+    }
+
+    fn take(&self, steps: u64) {
+        self.0.set(self.0.get().saturating_sub(steps));
+    }
+}
 
 /// The automaton, and what is found in its states.
 pub(super) struct Joint {
     pub(super) program: Vec<u8>,
     pub(super) finds: Vec<Find>,
+}
+
+impl Joint {
+    /// Number of bytes in the file.
+    pub(super) fn bytes(&self) -> usize {
+        self.program.len() + self.finds.len() * Find::SIZE
+    }
 }
 
 /// One pattern, to be walked.
@@ -52,13 +79,15 @@ impl<'a> Walker<'a> {
 
     /// The next state, and whether it is found there. It goes on as if it were not, so that what was found once does
     /// not multiply states.
-    fn step(&self, state: u32, byte: u8) -> (u32, bool) {
+    fn step(&self, state: u32, byte: u8, work: &Work) -> (u32, bool) {
+        work.take(1);
         match self {
             Self::Automaton(walk) => walk.step(state, byte),
             Self::Part { part, fallback } => {
                 let behind = |matched: usize| matched.checked_sub(1).and_then(|last| fallback.get(last)).copied();
                 let mut matched = state as usize;
                 while part.get(matched) != Some(&byte) {
+                    work.take(1);
                     match behind(matched) {
                         Some(shorter) => matched = shorter,
                         None => return (0, false),
@@ -96,12 +125,14 @@ fn fallback(part: &[u8]) -> Vec<usize> {
 /// A state of all patterns, and what is found when it is reached.
 type State = (Vec<u32>, u64);
 
-/// Joins patterns; `None`: they are too many to be one.
-pub(super) fn join(patterns: &[Pattern<'_>]) -> Option<Joint> {
-    let walkers: Vec<Walker<'_>> = patterns.iter().map(|pattern| Walker::of(*pattern)).collect::<Option<_>>()?;
-    if walkers.len() > MOST_PATTERNS {
+/// Joins patterns; `None`: they are too many to be one, or it takes more work than is left.
+pub(super) fn join(patterns: &[Pattern<'_>], work: &Work) -> Option<Joint> {
+    if patterns.len() > MOST_PATTERNS || work.is_done() {
         return None;
     }
+    let walkers: Vec<Walker<'_>> = patterns.iter().map(|pattern| Walker::of(*pattern)).collect::<Option<_>>()?;
+    // Each pattern is looked at once a byte value.
+    work.take(patterns.iter().map(|pattern| pattern.length() as u64).sum::<u64>() + 256 * patterns.len() as u64);
     let mut classes = [0_u8; 256];
     // One byte of each class.
     let mut bytes = Vec::new();
@@ -133,9 +164,13 @@ pub(super) fn join(patterns: &[Pattern<'_>]) -> Option<Joint> {
     let mut at = 0;
     while let Some((from, _)) = states.get(at).cloned() {
         at += 1;
+        if work.is_done() {
+            return None;
+        }
         let mut row = Vec::with_capacity(width);
         for byte in &bytes {
-            let next = state_of(&mut |number, walker| walker.step(from.get(number).copied().unwrap_or(0), *byte));
+            work.take(LOOK_UP);
+            let next = state_of(&mut |number, walker| walker.step(from.get(number).copied().unwrap_or(0), *byte, work));
             let is_dead = may_die && next.1 == 0 && next.0.iter().all(|state| *state == 0);
             let number = match numbers.get(&next) {
                 _ if is_dead => 0,
@@ -203,7 +238,7 @@ mod tests {
     fn parts_are_found_as_each_would_be_alone() {
         let parts = ["", "a", "aab", "abab", "@x.", "b@", "é"];
         let patterns: Vec<_> = parts.iter().map(|part| Pattern::Part(part.as_bytes())).collect();
-        let joint = join(&patterns).unwrap();
+        let joint = join(&patterns, &Work::new(u64::MAX)).unwrap();
         for text in ["", "a", "aaab", "abaabab", "ababab", "ab@x", "ab@x.é", "\u{e8}", "bbb@@x.x", "aabaab"] {
             assert_eq!(found(&joint, text), bits(parts.map(|part| text.contains(part))), "{text:?}");
         }
@@ -221,7 +256,7 @@ mod tests {
         let begins = automaton::write(&class(b'b'), 1, 2, &[vec![0; 3], vec![0, 2, 0], vec![2; 3]]);
         let always = automaton::write(&class(b'b'), 1, 1, &[vec![0; 3], vec![1; 3]]);
         let programs = [&only, &begins, &always];
-        let joint = join(&programs.map(|program| Pattern::Automaton(program))).unwrap();
+        let joint = join(&programs.map(|program| Pattern::Automaton(program)), &Work::new(u64::MAX)).unwrap();
         for text in ["", "a", "aa", "b", "ba", "c"] {
             let expected = bits(programs.map(|program| automaton::matches(program, text.as_bytes())));
             assert_eq!(found(&joint, text), expected, "{text:?}");
@@ -229,11 +264,21 @@ mod tests {
     }
 
     #[test]
+    fn joining_ends_with_its_work() {
+        let part = "a".repeat(5_000);
+        let patterns: Vec<_> = (0..64).map(|shorter| Pattern::Part(&part.as_bytes()[shorter..])).collect();
+        let work = Work::new(1 << 20);
+        assert!(join(&patterns, &work).is_none() && work.is_done());
+        assert!(join(&patterns[..1], &Work::new(1 << 26)).is_some());
+        assert!(join(&patterns[..1], &work).is_none());
+    }
+
+    #[test]
     fn what_would_grow_too_large_is_left() {
         let parts: Vec<String> = (0..64).map(|number| format!("{number:03}{}", "x".repeat(60))).collect();
         let patterns: Vec<_> = parts.iter().map(|part| Pattern::Part(part.as_bytes())).collect();
-        assert!(join(&patterns).is_none());
-        assert!(join(&patterns[..20]).is_some());
-        assert!(join(&[Pattern::Part(b"x"); 65]).is_none());
+        assert!(join(&patterns, &Work::new(u64::MAX)).is_none());
+        assert!(join(&patterns[..20], &Work::new(u64::MAX)).is_some());
+        assert!(join(&[Pattern::Part(b"x"); 65], &Work::new(u64::MAX)).is_none());
     }
 }

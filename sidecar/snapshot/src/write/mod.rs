@@ -6,11 +6,13 @@ mod code;
 mod conjuncts;
 mod core;
 mod document;
+mod free_rows;
 mod index;
 mod joint;
 mod overrides;
 mod ranks;
 mod runs;
+mod sweep;
 
 pub(crate) use overrides::leading;
 
@@ -54,11 +56,11 @@ pub enum WriteError {
     },
     /// The flags and segments alone are too much for one object.
     #[error(
-        "flags, segments and values take {bytes} bytes, and one object holds {limit}: \
+        "flags, segments and values take {bytes} bytes or more, and one object holds {limit}: \
          leave features out with spec.prune.features, or shorten values and IN lists"
     )]
     CoreTooLarge {
-        /// What they take.
+        /// What those that were written so far take.
         bytes: usize,
         /// What there is.
         limit: usize,
@@ -101,7 +103,7 @@ pub enum WriteError {
 /// Where something is more than the format or `limit` holds; see [`WriteError`].
 pub fn write(environment: &Environment, limit: usize) -> Result<Written, WriteError> {
     let fingerprint = Fingerprint::of(&environment.client_key);
-    let mut tables = core::Tables::of(environment, fingerprint)?;
+    let mut tables = core::Tables::of(environment, fingerprint, limit)?;
     let plain = answers::plain(environment);
     let answers = match environment.environment_flags {
         EnvironmentFlags::Plain => plain.clone(),
@@ -147,14 +149,16 @@ fn evaluated(
     seal(&mut bytes, []);
     let snapshot = Snapshot::read(bytes)?;
     let mut subject = Subject::default();
+    let evaluation = snapshot.evaluation(&mut subject);
+    // Once for all features: a segment that overrides thousands of them is asked once.
+    evaluation.choose(&mut subject);
     let mut items = |role| {
         let count = environment.features.len() as u32; // at most u16::MAX
         (0..count)
             .map(|feature| {
-                subject.clear();
-                let evaluation = snapshot.evaluation(&mut subject);
+                let winner = evaluation.chosen(&subject, feature);
                 let mut out = Vec::new();
-                let digest = crate::answer::write_item(&evaluation, &mut subject, role, feature, &mut out);
+                let digest = crate::answer::write_item(&evaluation, &mut subject, role, feature, winner, &mut out);
                 (out, digest)
             })
             .collect::<Vec<_>>()

@@ -82,7 +82,7 @@ fn write(
     for (number, group) in groups.values_mut().enumerate() {
         *group = number as u32; // at most as many as entries
     }
-    let (mut blob, mut items, mut bounds) = (Blob::default(), Vec::new(), vec![0_u32]);
+    let (mut blob, mut items, mut bounds) = (Blob::new(usize::MAX), Vec::new(), vec![0_u32]);
     for flags in groups.keys() {
         for flag in *flags {
             let value = blob.intern(flag.value.as_bytes())?;

@@ -3,7 +3,7 @@
 use remora_snapshot::backtrack::{self, Instruction};
 use remora_snapshot::model::{
     Comparand, Comparison, Condition, Context, Derivation, Environment, Feature, FlagField, IdentityFlag,
-    IdentityOverride, Junction, Override, Pattern, Property, Rule, Segment, Split, Test, Variant,
+    IdentityOverride, Junction, Members, Override, Pattern, Property, Rule, Segment, Split, Test, Variant,
 };
 
 pub(crate) const FEATURES: [&str; 4] = ["plain", "split", "dependent", "server"];
@@ -32,7 +32,7 @@ fn automaton() -> Pattern {
     let mut classes = [0; 256];
     classes[usize::from(b'a')] = 1;
     let table = [vec![0, 0, 0], vec![0, 2, 0], vec![2, 2, 2]];
-    Pattern::Automaton(remora_snapshot::automaton::write(&classes, 1, 2, &table))
+    Pattern::Automaton(remora_snapshot::automaton::write(&classes, 1, 2, &table).into())
 }
 
 /// Matches `(a+)b \1`.
@@ -48,7 +48,7 @@ fn program() -> Pattern {
         Backreference(0, false),
         Match,
     ];
-    Pattern::Backtracking(backtrack::write(&code, 2, &[(' ', ' ')]))
+    Pattern::Backtracking(backtrack::write(&code, 2, &[(' ', ' ')]).into())
 }
 
 /// The sample, with so many identity overrides.
@@ -79,7 +79,7 @@ pub(crate) fn environment(overrides: usize) -> Environment {
         ask(0, Test::NotContains(text("x"))),
         ask(0, Test::Matches(automaton())),
         ask(0, Test::Matches(program())),
-        ask(0, Test::In(vec!["pro".to_owned(), "free".to_owned(), "31".to_owned()])),
+        ask(0, Test::In(Members::of(["pro", "free", "31"]).unwrap())),
         ask(1, Test::Modulo { divisor: 2.0, remainder: 1.0 }),
         ask(
             1,

@@ -1,0 +1,144 @@
+//! Flags that are read through more flags than the evaluator follows.
+
+use remora_snapshot::MAX_CHAIN;
+use remora_snapshot::model::{Derivation, Environment, Rule};
+
+/// What is told of such a feature.
+pub(super) fn message() -> String {
+    format!("its segments read flags that read flags, more than {MAX_CHAIN} deep; those at the end count as not set")
+}
+
+/// The names of the features whose chains can be longer than the evaluator follows.
+///
+/// The graph has a node a feature and a node a segment: a feature leads to the segments that override it, a segment to
+/// the features that its conditions read. An edge from each overridden feature to each feature read would be the product.
+pub(super) fn too_long(environment: &Environment) -> impl Iterator<Item = &str> {
+    let depths = depths(&edges(environment), environment.features.len());
+    let names = environment.features.iter().map(|feature| feature.name.as_str());
+    names.zip(depths).filter(|(_, depth)| *depth > MAX_CHAIN).map(|(name, _)| name)
+}
+
+/// By node, features first: where it leads to.
+fn edges(environment: &Environment) -> Vec<Vec<usize>> {
+    let features = environment.features.len();
+    let mut edges = vec![Vec::new(); features + environment.segments.len()];
+    for (number, segment) in environment.segments.iter().enumerate() {
+        let mut read = Vec::new();
+        collect(environment, &segment.rules, &mut read);
+        read.sort_unstable();
+        read.dedup();
+        if read.is_empty() {
+            continue;
+        }
+        for own in &segment.overrides {
+            edges.get_mut(own.feature).into_iter().for_each(|to| to.push(features + number));
+        }
+        edges.get_mut(features + number).into_iter().for_each(|to| *to = std::mem::take(&mut read));
+    }
+    edges
+}
+
+fn collect(environment: &Environment, rules: &[Rule], read: &mut Vec<usize>) {
+    for rule in rules {
+        for condition in &rule.conditions {
+            let property = environment.properties.get(condition.property);
+            if let Some(Derivation::Flag { feature, .. }) = property.map(|property| &property.derivation) {
+                read.push(*feature);
+            }
+        }
+        collect(environment, &rule.rules, read);
+    }
+}
+
+/// By node: how many features the longest chain from it may have. Of a cycle, all features may be in one chain.
+///
+/// Tarjan's strongly connected components, without recursion: a component is complete after all that it leads to.
+fn depths(edges: &[Vec<usize>], features: usize) -> Vec<usize> {
+    const UNSEEN: usize = usize::MAX;
+    let count = edges.len();
+    let (mut order, mut low, mut depth) = (vec![UNSEEN; count], vec![0; count], vec![0; count]);
+    let (mut open, mut is_open, mut seen) = (Vec::new(), vec![false; count], 0);
+    for root in 0..count {
+        if get(&order, root) != UNSEEN {
+            continue;
+        }
+        // A node, and which of its edges comes next.
+        let mut path = vec![(root, 0)];
+        while let Some((node, edge)) = path.last().copied() {
+            if edge == 0 {
+                set(&mut order, node, seen);
+                set(&mut low, node, seen);
+                seen += 1;
+                open.push(node);
+                set(&mut is_open, node, true);
+            }
+            if let Some(next) = edges.get(node).and_then(|to| to.get(edge)).copied() {
+                if let Some((_, edge)) = path.last_mut() {
+                    *edge += 1;
+                }
+                if get(&order, next) == UNSEEN {
+                    path.push((next, 0));
+                } else if get(&is_open, next) {
+                    let lowest = get(&low, node).min(get(&order, next));
+                    set(&mut low, node, lowest);
+                }
+                continue;
+            }
+            path.pop();
+            if let Some((before, _)) = path.last() {
+                let lowest = get(&low, *before).min(get(&low, node));
+                set(&mut low, *before, lowest);
+            }
+            if get(&low, node) == get(&order, node) {
+                let start = open.iter().rposition(|other| *other == node).unwrap_or(0);
+                let component = open.split_off(start);
+                component.iter().for_each(|node| set(&mut is_open, *node, false));
+                let beyond = component.iter().filter_map(|node| edges.get(*node)).flatten();
+                // Those of the component itself are zero still.
+                let beyond = beyond.map(|next| get(&depth, *next)).max().unwrap_or(0);
+                let own = component.iter().filter(|node| **node < features).count();
+                component.iter().for_each(|node| set(&mut depth, *node, beyond + own));
+            }
+        }
+    }
+    depth
+}
+
+fn get<T: Copy + Default>(list: &[T], at: usize) -> T {
+    list.get(at).copied().unwrap_or_default()
+}
+
+fn set<T>(list: &mut [T], at: usize, value: T) {
+    if let Some(place) = list.get_mut(at) {
+        *place = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The depths of features that are read by the segments which override them.
+    fn of(reads: &[&[usize]]) -> Vec<usize> {
+        let count = reads.len();
+        let mut edges: Vec<Vec<usize>> = (0..count).map(|feature| vec![count + feature]).collect();
+        edges.extend(reads.iter().map(|read| read.to_vec()));
+        let mut depths = depths(&edges, count);
+        depths.truncate(count);
+        depths
+    }
+
+    #[test]
+    fn depth_counts_the_features_of_the_longest_chain() {
+        assert_eq!(of(&[&[], &[0], &[1, 0], &[]]), [1, 2, 3, 1]);
+        assert_eq!(of(&[&[1], &[0], &[0], &[3]]), [2, 2, 3, 1]);
+        assert_eq!(of(&[&[1], &[2], &[0, 3], &[]]), [4, 4, 4, 1]);
+    }
+
+    #[test]
+    fn a_long_chain_needs_no_stack() {
+        let reads: Vec<Vec<usize>> = (0..200_000).map(|n| if n == 0 { Vec::new() } else { vec![n - 1] }).collect();
+        let reads: Vec<&[usize]> = reads.iter().map(Vec::as_slice).collect();
+        assert_eq!(of(&reads).last(), Some(&200_000));
+    }
+}

@@ -1,0 +1,233 @@
+//! The smallest automaton that accepts the same (Hopcroft's algorithm: n log n steps, all counted).
+
+use super::determinize::Table;
+use super::work::Work;
+
+/// The smallest table that accepts the same; `None` if that takes more work than is left.
+pub(super) fn minimize(table: Table, work: &mut Work) -> Option<Table> {
+    let (states, width) = (table.states(), table.width);
+    work.take(table.next.len()).ok()?;
+    let before = Before::of(&table);
+    let mut blocks = Blocks::new(states);
+    let last = u32::try_from(states.checked_sub(1)?).ok()?;
+    blocks.mark(last);
+    let mut waiting: Vec<u32> = Vec::new();
+    let mut is_waiting = vec![false; states + 1];
+    if let Some((old, new)) = blocks.split(0) {
+        for block in [old, new] {
+            waiting.push(block);
+            *is_waiting.get_mut(block as usize)? = true;
+        }
+    }
+    while let Some(block) = waiting.pop() {
+        *is_waiting.get_mut(block as usize)? = false;
+        // The block may be split while its members are looked at.
+        let members: Vec<u32> = blocks.members(block).to_vec();
+        work.take(members.len() * width).ok()?;
+        for class in 0..width {
+            let mut touched: Vec<u32> = Vec::new();
+            for member in &members {
+                let sources = before.of_state(class, *member);
+                work.take(sources.len()).ok()?;
+                for source in sources {
+                    let of = blocks.block_of(*source);
+                    if blocks.mark(*source) == 1 {
+                        touched.push(of);
+                    }
+                }
+            }
+            for of in touched {
+                let Some((old, new)) = blocks.split(of) else { continue };
+                let smaller = if blocks.members(old).len() <= blocks.members(new).len() { old } else { new };
+                let added = if *is_waiting.get(old as usize)? { new } else { smaller };
+                waiting.push(added);
+                *is_waiting.get_mut(added as usize)? = true;
+            }
+        }
+    }
+    quotient(&table, &blocks, last)
+}
+
+/// The table with a state a block: the dead one first, then by their first member, and the matching one last.
+fn quotient(table: &Table, blocks: &Blocks, last: u32) -> Option<Table> {
+    let unknown = u32::MAX;
+    let mut numbers = vec![unknown; blocks.bounds.len()];
+    let mut chosen = Vec::new();
+    let accepting = blocks.block_of(last);
+    for state in 0..last {
+        let block = blocks.block_of(state);
+        let number = numbers.get_mut(block as usize)?;
+        if *number == unknown && block != accepting {
+            *number = u32::try_from(chosen.len()).ok()?;
+            chosen.push(state);
+        }
+    }
+    *numbers.get_mut(accepting as usize)? = u32::try_from(chosen.len()).ok()?;
+    chosen.push(last);
+    let number = |state: u32| numbers.get(blocks.block_of(state) as usize).copied();
+    let mut next = Vec::with_capacity(chosen.len() * table.width);
+    for state in &chosen {
+        let start = *state as usize * table.width;
+        for state in table.next.get(start..start + table.width)? {
+            next.push(number(*state)?);
+        }
+    }
+    Some(Table { classes: table.classes, width: table.width, start: number(table.start)?, next })
+}
+
+/// By class and state: the states that it is next of.
+struct Before {
+    /// Where the sources of each begin in `sources`; one more than there are.
+    starts: Vec<u32>,
+    sources: Vec<u32>,
+    states: usize,
+}
+
+impl Before {
+    fn of(table: &Table) -> Self {
+        let states = table.states();
+        let entries = || {
+            let rows = table.next.chunks_exact(table.width).zip(0_u32..);
+            rows.flat_map(|(row, source)| row.iter().enumerate().map(move |(class, next)| (class, *next, source)))
+        };
+        let mut starts = vec![0_u32; states * table.width + 1];
+        for (class, next, _) in entries() {
+            if let Some(count) = starts.get_mut(class * states + next as usize + 1) {
+                *count += 1;
+            }
+        }
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += *start;
+            *start = sum;
+        }
+        let mut places = starts.clone();
+        let mut sources = vec![0; table.next.len()];
+        for (class, next, source) in entries() {
+            if let Some(place) = places.get_mut(class * states + next as usize) {
+                if let Some(slot) = sources.get_mut(*place as usize) {
+                    *slot = source;
+                }
+                *place += 1;
+            }
+        }
+        Self { starts, sources, states }
+    }
+
+    fn of_state(&self, class: usize, state: u32) -> &[u32] {
+        let at = class * self.states + state as usize;
+        match (self.starts.get(at), self.starts.get(at + 1)) {
+            (Some(start), Some(end)) => self.sources.get(*start as usize..*end as usize).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+}
+
+/// A partition of the states.
+struct Blocks {
+    /// The states, those of a block next to each other, marked ones first.
+    order: Vec<u32>,
+    /// By state: its place in `order`.
+    places: Vec<u32>,
+    /// By state: its block.
+    blocks: Vec<u32>,
+    /// By block: where it begins, how many members it has, and how many of them are marked.
+    bounds: Vec<(u32, u32, u32)>,
+}
+
+impl Blocks {
+    /// All in one block.
+    fn new(states: usize) -> Self {
+        let order: Vec<u32> = (0..states as u32).collect(); // a table has at most MOST_ENTRIES entries
+        Self { places: order.clone(), blocks: vec![0; states], bounds: vec![(0, states as u32, 0)], order }
+    }
+
+    fn block_of(&self, state: u32) -> u32 {
+        self.blocks.get(state as usize).copied().unwrap_or_default()
+    }
+
+    fn members(&self, block: u32) -> &[u32] {
+        let (start, count, _) = self.bounds.get(block as usize).copied().unwrap_or_default();
+        self.order.get(start as usize..(start + count) as usize).unwrap_or_default()
+    }
+
+    /// Marks a state, and returns how many of its block are now marked; 0 if it was marked before.
+    fn mark(&mut self, state: u32) -> u32 {
+        let block = self.block_of(state) as usize;
+        let Some((start, _, marked)) = self.bounds.get_mut(block) else { return 0 };
+        let Some(place) = self.places.get(state as usize).copied() else { return 0 };
+        let first = *start + *marked;
+        if place < first {
+            return 0;
+        }
+        *marked += 1;
+        let marked = *marked;
+        self.order.swap(place as usize, first as usize);
+        for at in [place, first] {
+            if let Some(state) = self.order.get(at as usize).copied()
+                && let Some(place) = self.places.get_mut(state as usize)
+            {
+                *place = at;
+            }
+        }
+        marked
+    }
+
+    /// Makes the marked members a block of their own, unless all are marked; nothing is marked then. Returns the block
+    /// with the rest, and the new one.
+    fn split(&mut self, block: u32) -> Option<(u32, u32)> {
+        let new = self.bounds.len() as u32;
+        let (start, count, marked) = self.bounds.get_mut(block as usize)?;
+        let own = (*start, *marked, 0);
+        let is_divided = *marked < *count && *marked > 0;
+        let moved = *marked;
+        *marked = 0;
+        if !is_divided {
+            return None;
+        }
+        (*start, *count) = (*start + moved, *count - moved);
+        self.bounds.push(own);
+        for at in own.0..own.0 + own.1 {
+            if let Some(state) = self.order.get(at as usize).copied()
+                && let Some(block) = self.blocks.get_mut(state as usize)
+            {
+                *block = new;
+            }
+        }
+        Some((block, new))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table with bytes 0 and 1 (all else is 1) and the end.
+    fn table(next: &[[u32; 3]]) -> Table {
+        let mut classes = [1; 256];
+        classes[0] = 0;
+        Table { classes, width: 3, start: 1, next: next.concat() }
+    }
+
+    #[test]
+    fn states_that_accept_the_same_become_one() {
+        // 1 and 2 are one loop, and 4 is as good as dead.
+        let rows = [[0, 0, 0], [2, 5, 0], [1, 5, 4], [4, 5, 4], [0, 4, 0], [5; 3]];
+        let small = minimize(table(&rows), &mut Work::new(1_000_000)).unwrap();
+        assert_eq!(small.start, 1);
+        assert_eq!(small.next, [[0, 0, 0], [1, 3, 0], [0, 3, 0], [3; 3]].concat());
+    }
+
+    #[test]
+    fn minimizing_a_chain_takes_few_steps() {
+        for states in [1_000_u32, 4_000] {
+            let mut next = vec![[0, 0, 0]];
+            next.extend((1..states - 1).map(|state| [state + 1, 0, 0]));
+            next.push([states - 1; 3]);
+            let mut work = Work::new(u64::MAX);
+            let small = minimize(table(&next), &mut work).unwrap();
+            assert_eq!(small.states(), states as usize);
+            assert!(u64::MAX - work.left() < u64::from(states) * 200, "{}", u64::MAX - work.left());
+        }
+    }
+}

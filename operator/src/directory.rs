@@ -36,6 +36,16 @@ pub enum Error {
         /// Which.
         names: String,
     },
+    /// There is something that `compile` did not make.
+    #[error(
+        "{path} is {found}, which `remora-operator compile` did not make and does not follow or delete: remove it, or choose another directory"
+    )]
+    Foreign {
+        /// What is in the way.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
     /// A file is no snapshot.
     #[error("{path}: {source}")]
     Read {
@@ -53,36 +63,60 @@ fn tried(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
 
 /// Writes a compiled environment to `directory/<environment>`, as a mounted volume looks.
 ///
+/// What is there and is not as this function makes it is neither followed nor deleted. (Nobody else may write to the directory
+/// meanwhile.)
+///
 /// # Errors
-/// If the file system refuses; what was there before is then still there.
+/// If the file system refuses, or something of somebody else is in the way; what was there before is then still there.
 pub fn write(directory: &Path, environment: &str, compiled: &Compiled) -> Result<PathBuf, Error> {
     let volume = directory.join(environment);
+    if kind(&volume)? == Kind::Link {
+        return Err(Error::Foreign { path: volume, found: "a link" });
+    }
     fs::create_dir_all(&volume).map_err(tried("create", &volume))?;
     let data = volume.join("..data");
-    let before = fs::read_link(&data).ok();
+    let before = before(&data)?;
     let name = format!("..{}", compiled.revision);
-    if before.as_deref() == Some(Path::new(&name)) {
+    let target = volume.join(&name);
+    let leftover = kind(&target)?;
+    if matches!(leftover, Kind::Link | Kind::File) {
+        return Err(Error::Foreign { path: target, found: "no directory" });
+    }
+    let revision = compiled.revision.to_string();
+    let contents = || {
+        let compiled = compiled.files.iter().map(|file| (file.name.as_str(), file.bytes.as_slice()));
+        compiled.chain([(files::REVISION, revision.as_bytes())])
+    };
+    for (name, _) in contents() {
+        let link = volume.join(name);
+        let is_ours = fs::read_link(&link).is_ok_and(|to| to == Path::new("..data").join(name));
+        if !is_ours && kind(&link)? != Kind::Nothing {
+            return Err(Error::Foreign { path: link, found: "no link to the file of that name in ..data" });
+        }
+    }
+    let next = volume.join("..data_tmp");
+    let unfinished = kind(&next)?;
+    if matches!(unfinished, Kind::File | Kind::Directory) {
+        return Err(Error::Foreign { path: next, found: "no link" });
+    }
+    if before.as_deref() == Some(name.as_str()) {
         return Ok(volume);
     }
 
-    let target = volume.join(&name);
-    if target.exists() {
+    if leftover == Kind::Directory {
         fs::remove_dir_all(&target).map_err(tried("remove", &target))?; // left by a run that did not end
     }
     fs::create_dir(&target).map_err(tried("create", &target))?;
-    let revision = compiled.revision.to_string();
-    let contents = compiled.files.iter().map(|file| (file.name.as_str(), file.bytes.as_slice()));
-    for (name, bytes) in contents.chain([(files::REVISION, revision.as_bytes())]) {
+    for (name, bytes) in contents() {
         let path = target.join(name);
         fs::write(&path, bytes).map_err(tried("write", &path))?;
         let link = volume.join(name);
-        if fs::symlink_metadata(&link).is_err() {
+        if kind(&link)? == Kind::Nothing {
             symlink(Path::new("..data").join(name), &link).map_err(tried("link", &link))?;
         }
     }
 
-    let next = volume.join("..data_tmp");
-    if fs::symlink_metadata(&next).is_ok() {
+    if unfinished == Kind::Link {
         fs::remove_file(&next).map_err(tried("remove", &next))?;
     }
     symlink(&name, &next).map_err(tried("link", &next))?;
@@ -92,6 +126,48 @@ pub fn write(directory: &Path, environment: &str, compiled: &Compiled) -> Result
         fs::remove_dir_all(&before).map_err(tried("remove", &before))?;
     }
     Ok(volume)
+}
+
+/// The name of the directory that was written before, which is beside the link to it.
+fn before(data: &Path) -> Result<Option<String>, Error> {
+    let foreign = |path: &Path, found| Err(Error::Foreign { path: path.to_owned(), found });
+    match kind(data)? {
+        Kind::Nothing => return Ok(None),
+        Kind::File | Kind::Directory => return foreign(data, "no link"),
+        Kind::Link => {}
+    }
+    let to = fs::read_link(data).map_err(tried("read", data))?;
+    let name = to.to_str().filter(|name| {
+        let digits = name.strip_prefix("..").unwrap_or_default();
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+    });
+    let Some(name) = name else { return foreign(data, "a link to something that is no revision beside it") };
+    let directory = data.with_file_name(name);
+    match kind(&directory)? {
+        Kind::Directory => Ok(Some(name.to_owned())),
+        // Its revision was removed by hand.
+        Kind::Nothing => Ok(None),
+        Kind::Link | Kind::File => foreign(&directory, "no directory"),
+    }
+}
+
+/// What is at a path, itself and not what it leads to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Nothing,
+    Link,
+    Directory,
+    File,
+}
+
+fn kind(path: &Path) -> Result<Kind, Error> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => Ok(Kind::Link),
+        Ok(found) if found.is_dir() => Ok(Kind::Directory),
+        Ok(_) => Ok(Kind::File),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kind::Nothing),
+        Err(error) => Err(tried("look at", path)(error)),
+    }
 }
 
 /// Reads the snapshot of one environment: from its own directory, or from one that holds the directories of several.
@@ -173,4 +249,111 @@ fn environments(directory: &Path) -> Result<Vec<String>, Error> {
     }
     names.sort();
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::{
+        compile::{Options, compile},
+        document::parse,
+        prune::{Rules, prune},
+    };
+
+    /// A directory of its own, which goes with the test.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new() -> Self {
+            static COUNT: AtomicUsize = AtomicUsize::new(0);
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let place = std::env::temp_dir().join(format!("remora-directory-{}-{number}", std::process::id()));
+            fs::create_dir_all(place.join("victim")).unwrap();
+            fs::write(place.join("victim/precious"), "x").unwrap();
+            Self(place)
+        }
+
+        fn write(&self, name: &str) -> Result<PathBuf, Error> {
+            let document = format!(r#"{{"api_key":"{name}","project":{{}},"feature_states":[]}}"#);
+            let pruned = prune(parse(document.as_bytes()).unwrap(), &Rules::new(&[], &[], false, false).unwrap());
+            write(&self.0.join("out"), "shop", &compile(&pruned, &Options::default()).unwrap())
+        }
+
+        fn volume(&self) -> PathBuf {
+            self.0.join("out/shop")
+        }
+
+        /// It is refused, and nothing is gone.
+        fn refuses(&self, what: &str) {
+            let error = self.write("other").unwrap_err();
+            assert!(matches!(error, Error::Foreign { .. }), "{what}: {error}");
+            assert!(self.0.join("victim/precious").exists(), "{what}: the victim was deleted");
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn new_revision_takes_place_of_one_before_which_is_removed() {
+        let place = Place::new();
+        let volume = place.write("one").unwrap();
+        let one = fs::read_link(volume.join("..data")).unwrap();
+        place.write("two").unwrap();
+        let two = fs::read_link(volume.join("..data")).unwrap();
+        assert!(one != two && !volume.join(&one).exists() && volume.join(&two).exists());
+        assert!(read(&place.0.join("out"), None).is_ok());
+        // What a run that did not end leaves is cleared away.
+        symlink("..0", volume.join("..data_tmp")).unwrap();
+        fs::create_dir(volume.join(&one)).unwrap();
+        place.write("one").unwrap();
+        assert!(!volume.join(&two).exists());
+    }
+
+    #[test]
+    fn planted_data_link_is_neither_followed_nor_deleted_through() {
+        let place = Place::new();
+        let victim = place.0.join("victim");
+        for to in [victim.as_path(), Path::new("../../victim"), Path::new(".."), Path::new("."), Path::new("../shop")] {
+            let _ = fs::remove_dir_all(place.volume());
+            fs::create_dir_all(place.volume()).unwrap();
+            symlink(to, place.volume().join("..data")).unwrap();
+            place.refuses(&to.display().to_string());
+            assert_eq!(fs::read_link(place.volume().join("..data")).unwrap(), to);
+        }
+    }
+
+    #[test]
+    fn planted_link_in_place_of_revision_is_not_deleted_through() {
+        let place = Place::new();
+        let volume = place.write("one").unwrap();
+        let one = volume.join(fs::read_link(volume.join("..data")).unwrap());
+        fs::remove_dir_all(&one).unwrap();
+        symlink(place.0.join("victim"), &one).unwrap();
+        place.refuses("the revision before");
+    }
+
+    #[test]
+    fn foreign_files_and_links_in_the_way_are_refused() {
+        for name in ["core", "..data_tmp", "..data"] {
+            let place = Place::new();
+            fs::create_dir_all(place.volume()).unwrap();
+            fs::write(place.volume().join(name), "theirs").unwrap();
+            place.refuses(name);
+            assert_eq!(fs::read(place.volume().join(name)).unwrap(), b"theirs", "{name}");
+        }
+        let place = Place::new();
+        fs::create_dir_all(place.volume()).unwrap();
+        symlink(place.0.join("victim/precious"), place.volume().join("core")).unwrap();
+        place.refuses("a link in place of core");
+        let place = Place::new();
+        fs::create_dir_all(place.0.join("out")).unwrap();
+        symlink(place.0.join("victim"), place.volume()).unwrap();
+        place.refuses("a link in place of the volume");
+    }
 }

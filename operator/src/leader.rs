@@ -122,7 +122,7 @@ impl Election {
 
     /// Takes or renews the lease if that is possible; whether it is ours now.
     async fn attempt(&self, seen: &mut Option<Sighting>) -> kube::Result<bool> {
-        let began = Instant::now();
+        let began = self.tenure.now();
         let taken = timeout(CALL, self.try_take(seen)).await;
         let taken = taken.unwrap_or_else(|late| Err(kube::Error::Service(late.into())));
         if matches!(taken, Ok(true)) {

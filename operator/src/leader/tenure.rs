@@ -1,17 +1,44 @@
 //! No write by a replica that may have lost its lease: it is checked where requests leave, so that nobody can forget it.
 
 use std::{
+    fmt,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use http::{Method, Request};
 use kube::{Client, Config, client::ClientBuilder};
+use rustix::time::{ClockId, clock_gettime};
 use tower::{BoxError, filter::FilterLayer};
 
+/// Tells the time since the machine was started.
+type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+
 /// Since when the lease is ours, as far as we know.
-#[derive(Clone, Debug, Default)]
-pub struct Tenure(Arc<Mutex<Option<Instant>>>);
+///
+/// Measured by a clock that goes on while the machine is suspended, as the clocks of other replicas do. (One that stands still
+/// meanwhile, as [`std::time::Instant`] does, would take a lease that ran out long ago for a fresh one.)
+#[derive(Clone)]
+pub struct Tenure {
+    renewed: Arc<Mutex<Option<Duration>>>,
+    clock: Clock,
+}
+
+impl Default for Tenure {
+    fn default() -> Self {
+        Self::by(Arc::new(since_boot))
+    }
+}
+
+impl fmt::Debug for Tenure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tenure").field("renewed", &self.renewed).finish_non_exhaustive()
+    }
+}
+
+fn since_boot() -> Duration {
+    clock_gettime(ClockId::Boottime).try_into().unwrap_or_default()
+}
 
 /// The write that was held back.
 #[derive(Debug, thiserror::Error)]
@@ -19,17 +46,28 @@ pub struct Tenure(Arc<Mutex<Option<Instant>>>);
 struct Over;
 
 impl Tenure {
+    fn by(clock: Clock) -> Self {
+        Self { renewed: Arc::default(), clock }
+    }
+
+    /// The time, for [`Tenure::renewed`].
+    pub(super) fn now(&self) -> Duration {
+        (self.clock)()
+    }
+
     /// The lease was renewed by a call that began at this time.
-    pub(super) fn renewed(&self, at: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+    pub(super) fn renewed(&self, at: Duration) {
+        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
     }
 
     /// Whether it was renewed within this time.
     pub(super) fn lasts(&self, within: Duration) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|at| at.elapsed() < within)
+        let renewed = *self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+        renewed.is_some_and(|at| self.now().saturating_sub(at) < within)
     }
 
-    /// A client that writes only while the lease is ours. A process that was stopped for a while finds out here.
+    /// A client that writes only while the lease is ours. A process that was stopped for a while, or
+    /// whose machine was suspended, finds out here.
     pub fn client(&self, config: Config) -> kube::Result<Client> {
         let tenure = self.clone();
         let fence = FilterLayer::new(move |request| tenure.admit(request));
@@ -49,16 +87,46 @@ mod tests {
         Request::builder().method(method).body(()).unwrap()
     }
 
+    /// A tenure by a clock that is set by hand.
+    fn clocked() -> (Tenure, Arc<Mutex<Duration>>) {
+        let clock = Arc::new(Mutex::new(Duration::from_secs(1000)));
+        let read = Arc::clone(&clock);
+        (Tenure::by(Arc::new(move || *read.lock().unwrap())), clock)
+    }
+
+    /// While a machine is suspended no time passes for its processes, but for this clock.
+    #[test]
+    fn machine_suspended_beyond_deadline_writes_nothing() {
+        let (tenure, clock) = clocked();
+        let (renewed, monotonic) = (tenure.now(), std::time::Instant::now());
+        tenure.renewed(renewed);
+        *clock.lock().unwrap() += Duration::from_secs(3600);
+        assert!(monotonic.elapsed() < super::super::DEADLINE, "the test took too long to show anything");
+        assert!(tenure.admit(request(Method::PATCH)).is_err());
+        assert!(!tenure.lasts(super::super::DEADLINE));
+    }
+
     #[test]
     fn writes_need_a_lease_that_lasts() {
-        let tenure = Tenure::default();
+        let (tenure, clock) = clocked();
         let writes = [Method::POST, Method::PATCH, Method::PUT, Method::DELETE];
         assert!(tenure.admit(request(Method::GET)).is_ok());
         assert!(writes.iter().all(|method| tenure.admit(request(method.clone())).is_err()));
-        tenure.renewed(Instant::now());
+        tenure.renewed(tenure.now());
         assert!(writes.iter().all(|method| tenure.admit(request(method.clone())).is_ok()));
-        tenure.renewed(Instant::now().checked_sub(super::super::DEADLINE).unwrap());
+        *clock.lock().unwrap() += super::super::DEADLINE;
         assert!(writes.iter().all(|method| tenure.admit(request(method.clone())).is_err()));
         assert!(tenure.admit(request(Method::GET)).is_ok());
+    }
+
+    /// The kernel's own uptime counts suspended time.
+    #[test]
+    fn clock_of_tenure_is_time_since_boot() {
+        let uptime = || -> f64 {
+            let text = std::fs::read_to_string("/proc/uptime").unwrap();
+            text.split(' ').next().unwrap().parse().unwrap()
+        };
+        let (before, now, after) = (uptime(), Tenure::default().now().as_secs_f64(), uptime());
+        assert!(before - 0.02 <= now && now <= after + 0.02, "{before} {now} {after}");
     }
 }

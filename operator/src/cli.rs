@@ -4,6 +4,7 @@ use std::io::Write;
 
 use clap::{Parser, Subcommand};
 
+use crate::compiler;
 use crate::run;
 use crate::tools::compile::Compile;
 use crate::tools::diff::Diff;
@@ -24,6 +25,8 @@ enum Command {
     /// Print the CustomResourceDefinitions as YAML.
     Crds,
     Compile(Compile),
+    #[command(hide = true)]
+    CompileProcess(compiler::Child),
     Inspect(Inspect),
     Explain(Explain),
     Diff(Diff),
@@ -35,6 +38,7 @@ impl Cli {
         match self.command {
             Command::Run(arguments) => run::run(*arguments),
             Command::Compile(compile) => compile.run(&mut std::io::stdout()),
+            Command::CompileProcess(child) => child.run(),
             Command::Inspect(inspect) => inspect.run(&mut std::io::stdout()),
             Command::Explain(explain) => explain.run(&mut std::io::stdout()),
             Command::Diff(diff) => diff.run(&mut std::io::stdout()),

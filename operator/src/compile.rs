@@ -8,6 +8,7 @@ mod condition;
 mod document;
 mod environment;
 mod finding;
+mod progress;
 pub(crate) mod property;
 pub(crate) mod python;
 mod regex;
@@ -17,6 +18,7 @@ use remora_snapshot::model::{self, EnvironmentFlags};
 use remora_snapshot::{Revision, WriteError, files};
 
 pub use finding::{Finding, MOST_FINDINGS};
+pub use progress::Progress;
 pub use remora_snapshot::File;
 pub use remora_snapshot::model::EnvironmentFlags as Mode;
 pub use remora_snapshot::model::{BooleanFlags, DisabledFlags, ObjectFlags, Ofrep};
@@ -37,6 +39,8 @@ pub struct Options<'a> {
     pub ofrep: Ofrep,
     /// The document as it came, where it is served to SDKs that evaluate by themselves.
     pub document: Option<&'a Original>,
+    /// Who hears what it is at.
+    pub progress: Progress<'a>,
 }
 
 /// A compiled environment.
@@ -122,10 +126,12 @@ pub fn compile(pruned: &Pruned, options: &Options<'_>) -> Result<Compiled, Error
 pub fn compile_to_files_of(bytes: usize, pruned: &Pruned, options: &Options<'_>) -> Result<Compiled, Error> {
     let (mut environment, mut findings) = environment::model(pruned, options)?;
     if let Some(original) = options.document {
+        options.progress.at("compressing the document");
         environment.document = Some(document::compress(original, pruned)?);
         findings.extend(document::unseen(pruned));
     }
     environment.notes = findings.iter().take(MOST_NOTES).map(ToString::to_string).collect();
+    options.progress.at("writing the snapshot");
     let written = remora_snapshot::write(&environment, bytes)?;
     Ok(Compiled {
         summary: summary(&environment, &written.files),

@@ -18,7 +18,6 @@ mod load;
 mod objects;
 mod origin;
 mod pages;
-mod redact;
 mod resolve;
 #[cfg(test)]
 mod tests;
@@ -27,6 +26,7 @@ mod validator;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use kube::Client;
 use reqwest::Url;
 
@@ -47,10 +47,7 @@ pub use self::{
     origin::{AllowedOrigins, InvalidOrigin, Origin, Reach},
     resolve::{Lookup, SystemLookup},
 };
-use crate::{
-    api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource, Realtime},
-    document::{self, Document, Original},
-};
+use crate::api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource, Realtime};
 
 /// The bytes of a document that is read at all.
 pub const DOCUMENT_MAX: usize = 64 << 20;
@@ -112,21 +109,64 @@ pub enum Fetched {
         /// The bytes to expect.
         expected: usize,
     },
-    /// A document, which may be the same as the last.
-    Document {
-        /// The document.
-        document: Box<Document>,
-        /// Its bytes, where they are served as well.
-        original: Option<Original>,
-        /// The key that it was fetched with.
-        key: Option<EnvironmentKey>,
-        /// For the next fetch.
-        held: Held,
-        /// The bytes of it.
-        bytes: usize,
-        /// What it counts for among all that is held; to be kept until it is compiled.
-        load: Load,
+    /// A document, which may be the same as the last. Nobody has looked into it.
+    Document(Arrived),
+}
+
+/// A document as it came.
+#[derive(Debug)]
+pub struct Arrived {
+    /// Its bytes, page by page.
+    pub pages: Vec<Vec<u8>>,
+    /// Where it came from.
+    pub arrival: Arrival,
+    /// What it counts for among all that is held; to be kept until it is compiled.
+    pub load: Load,
+}
+
+impl Arrived {
+    /// The bytes of all pages.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.pages.iter().map(Vec::len).sum()
+    }
+}
+
+/// Where a document came from, and when.
+#[derive(Clone, Debug)]
+pub enum Arrival {
+    /// A server.
+    Server {
+        /// The key that it was asked with.
+        key: EnvironmentKey,
+        /// When the fetch began, by the server's clock.
+        began: Timestamp,
     },
+    /// An object in the cluster.
+    Object {
+        /// The version of the object.
+        version: String,
+    },
+}
+
+impl Arrival {
+    /// The key that it was fetched with.
+    #[must_use]
+    pub fn key(&self) -> Option<&EnvironmentKey> {
+        match self {
+            Self::Server { key, .. } => Some(key),
+            Self::Object { .. } => None,
+        }
+    }
+
+    /// For the next fetch: the document that came with this is held, and says that it was changed at `updated_at`.
+    #[must_use]
+    pub fn held(self, updated_at: Option<&str>) -> Held {
+        Held(match self {
+            Self::Server { key, began } => Origination::Server { key, validator: Validator::new(updated_at, began) },
+            Self::Object { version } => Origination::Object { version },
+        })
+    }
 }
 
 impl Fetcher {
@@ -164,14 +204,13 @@ impl Fetcher {
             }
             PlannedSource::Secret(reference) => objects::secret_document(&self.client, namespace, reference).await?,
         };
-        let origination = Held(Origination::Object { version: found.version });
-        if lessons.held.as_ref() == Some(&origination) {
+        if let Some(Held(Origination::Object { version })) = &lessons.held
+            && *version == found.version
+        {
             return Ok(Fetched::Unchanged);
         }
-        let document = document::parse(&found.bytes).map_err(|error| Error::malformed(&error))?;
-        let bytes = found.bytes.len();
-        let original = spec.serve.environment_document.then(|| Original::new(found.bytes));
-        Ok(Fetched::Document { document: Box::new(document), original, key: None, held: origination, bytes, load })
+        let arrival = Arrival::Object { version: found.version };
+        Ok(Fetched::Document(Arrived { pages: vec![found.bytes], arrival, load }))
     }
 
     async fn ask_server(
@@ -208,7 +247,6 @@ impl Fetcher {
             if_modified_since,
             limit: self.limit,
             load: &load,
-            keeps_original: spec.serve.environment_document,
         };
         let turn = match self.turnstile.enter(&origin).await {
             Ok(turn) => turn,
@@ -226,10 +264,8 @@ impl Fetcher {
         Ok(match answer {
             Answer::NotModified => Fetched::Unchanged,
             Answer::Crowded(expected) => Fetched::Crowded { expected },
-            Answer::Document { document, original, began, bytes } => {
-                let validator = Validator::new(document.updated_at(), began);
-                let held = Held(Origination::Server { key: key.clone(), validator });
-                Fetched::Document { document, original, key: Some(key), held, bytes, load }
+            Answer::Document { pages, began } => {
+                Fetched::Document(Arrived { pages, arrival: Arrival::Server { key, began }, load })
             }
         })
     }

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     api::{PlannedSource, Source},
+    compiler::About,
     digest::digest,
-    document::Document,
 };
 
 /// Losing fewer features or segments than this is an ordinary day, whatever share of them it is.
@@ -88,18 +88,18 @@ impl Objection {
 }
 
 impl Outline {
-    /// Of a document, before anything is left out of it, from this source.
-    pub fn of(document: &Document, source: &Source) -> Self {
+    /// Of a document that says this of itself, from this source.
+    pub fn of(about: &About, source: &Source) -> Self {
         // An object in the cluster is as its owner wrote it: there is no cache between, and going back is no accident.
         let can_lag = source.flagsmith.is_some();
-        let updated_at = document.updated_at().filter(|_| can_lag).and_then(|at| at.parse::<Timestamp>().ok());
+        let updated_at = about.updated_at.as_deref().filter(|_| can_lag).and_then(|at| at.parse::<Timestamp>().ok());
         Self {
             source: short(&place(source)),
-            environment: short(&document.api_key),
+            environment: short(&about.client_key),
             updated_at: updated_at.map(|at| at.to_string()),
-            features: document.feature_states.len(),
-            segments: document.project.segments.len(),
-            overrides: document.identity_overrides.len(),
+            features: about.features,
+            segments: about.segments,
+            overrides: about.overrides,
         }
     }
 
@@ -167,7 +167,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::document;
 
     fn source(value: serde_json::Value) -> Source {
         serde_json::from_value(value).unwrap()
@@ -179,9 +178,8 @@ mod tests {
 
     fn outline(key: &str, at: &str, counts: [usize; 3]) -> Outline {
         let [features, segments, overrides] = counts;
-        let document = json!({"api_key": key, "updated_at": at, "project": {}, "feature_states": []});
-        let document = document::parse(document.to_string().as_bytes()).unwrap();
-        Outline { features, segments, overrides, ..Outline::of(&document, &server()) }
+        let (client_key, updated_at) = (key.to_owned(), Some(at.to_owned()));
+        Outline::of(&About { client_key, updated_at, features, segments, overrides }, &server())
     }
 
     const AT: &str = "2026-11-20T00:00:00.500000+00:00";
@@ -251,10 +249,9 @@ mod tests {
 
     #[test]
     fn objects_in_the_cluster_have_no_age() {
-        let document = format!(r#"{{"api_key":"k","updated_at":"{AT}","project":{{}},"feature_states":[]}}"#);
-        let document = document::parse(document.as_bytes()).unwrap();
+        let about = About { updated_at: Some(AT.to_owned()), ..About::default() };
         let flags = source(json!({"document": {"configMapKeyRef": {"name": "flags", "key": "d"}}}));
-        assert_eq!(Outline::of(&document, &flags).updated_at, None);
-        assert!(Outline::of(&document, &server()).updated_at.is_some());
+        assert_eq!(Outline::of(&about, &flags).updated_at, None);
+        assert!(Outline::of(&about, &server()).updated_at.is_some());
     }
 }

@@ -7,8 +7,8 @@
 //! client    pure      pure        client      client
 //! ```
 //!
-//! [`fetch`] brings a document from Flagsmith or from an object in the cluster, `prune` drops what nobody asked for, `compile`
-//! makes the bytes that the sidecar evaluates in place, [`publish`] writes them to ConfigMaps or Secrets beside the
+//! [`fetch`] brings a document from Flagsmith or from an object in the cluster; [`compiler`] has a process of its own read it,
+//! drop what nobody asked for ([`prune`]) and make the bytes that the sidecar evaluates in place ([`compile`]); [`publish`] writes them to ConfigMaps or Secrets beside the
 //! FeatureEnvironment, and [`report`] says in its status, in Events and in [`metrics`] what happened. [`reconcile`] is the
 //! sentence, and decides when it is said again; [`realtime`] has it said before its time, and [`guard`] holds back what looks wrong
 //! until it is confirmed. [`nudge`] and [`followers`] see to it that pods serve what was published.
@@ -25,6 +25,7 @@ pub mod auditor;
 pub mod certificates;
 pub mod cli;
 pub mod compile;
+pub mod compiler;
 mod digest;
 pub mod directory;
 pub mod document;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use crate::compile::property;
+use crate::compile::{Progress, property};
 use crate::document::{Document, Rule};
 
 /// What to keep.
@@ -91,7 +91,12 @@ impl Pruned {
 
 /// Leaves out features, what overrides them, and identity overrides if they are not wanted.
 #[must_use]
-pub fn prune(mut document: Document, rules: &Rules) -> Pruned {
+pub fn prune(document: Document, rules: &Rules) -> Pruned {
+    prune_telling(document, rules, Progress::default())
+}
+
+/// Prunes, and tells `progress` which segment it is at.
+pub(crate) fn prune_telling(mut document: Document, rules: &Rules, progress: Progress<'_>) -> Pruned {
     document.settle_identities();
     let server_only: HashSet<i64> = document.project.server_key_only_feature_ids.iter().copied().collect();
     let served: HashSet<String> = document
@@ -103,6 +108,7 @@ pub fn prune(mut document: Document, rules: &Rules) -> Pruned {
         .collect();
     let mut read = HashSet::new();
     for segment in &document.project.segments {
+        progress.at_segment(&segment.name, segment.id);
         features_read(&segment.rules, &mut read);
     }
     let unserved: HashSet<String> = document

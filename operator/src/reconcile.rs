@@ -1,5 +1,5 @@
 //! Keeps what is published in step with what each FeatureEnvironment asks for:
-//! [fetch](crate::fetch) → [prune](crate::prune) → [compile](crate::compile) → [publish](crate::publish) →
+//! [fetch](crate::fetch) → [compile](crate::compiler) → [publish](crate::publish) →
 //! [report](crate::report), and between the last two it [nudges](crate::nudge) the pods that wait for it.
 //!
 //! A failure anywhere leaves what is published as it is, and is tried again later and later. A published object that somebody
@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use kube::{Client, ResourceExt, core::DeserializeGuard, runtime::controller::Action};
+use kube::{ResourceExt, core::DeserializeGuard, runtime::controller::Action};
 use tokio::sync::mpsc;
 
 pub use self::{
@@ -32,8 +32,9 @@ use self::{
 };
 use crate::{
     api::FeatureEnvironment,
+    compiler::Compiler,
     fetch::Fetcher,
-    followers::{Asker, Followers},
+    followers::Followers,
     metrics::Metrics,
     nudge::Nudger,
     publish::{Objects, Publisher},
@@ -45,6 +46,7 @@ use crate::{
 /// What every reconciliation shares.
 pub struct Context {
     fetcher: Arc<Fetcher>,
+    compiler: Arc<Compiler>,
     publisher: Publisher,
     nudger: Nudger,
     reports: Reports,
@@ -57,17 +59,9 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context that fetches with `fetcher`, knows the published objects by `objects`, and deletes surplus after `grace`.
-    pub fn new(
-        client: &Client,
-        fetcher: impl Into<Arc<Fetcher>>,
-        asker: Asker,
-        objects: Objects,
-        grace: Duration,
-        metrics: Metrics,
-        instance: Option<String>,
-    ) -> Self {
-        let fetcher = fetcher.into();
+    /// A context that works with `means`, knows the published objects by `objects`, and deletes surplus after `grace`.
+    pub fn new(means: Means, objects: Objects, grace: Duration) -> Self {
+        let Means { client, fetcher, compiler, asker, metrics, instance } = means;
         let (wake, calls) = Wake::new();
         let nudger = Nudger::new(client.clone());
         Self {
@@ -75,9 +69,10 @@ impl Context {
             streams: Streams::new(Arc::clone(&fetcher), wake, metrics.realtime.clone()),
             calls: Mutex::new(Some(calls)),
             fetcher,
+            compiler,
             publisher: Publisher::new(client.clone(), objects, grace),
             nudger,
-            reports: Reports::new(client.clone(), instance),
+            reports: Reports::new(client, instance),
             metrics,
             memories: Memories::default(),
         }

@@ -21,6 +21,7 @@ use crate::{
     admin::{self, Gates},
     auditor::{self, Auditor},
     certificates,
+    compiler::Compiler,
     fetch::{AllowedOrigins, Fetcher, SystemLookup},
     followers::Asker,
     inject,
@@ -146,6 +147,7 @@ async fn controller(
     let reconciling = reconcile::Means {
         client: fenced.clone(),
         fetcher: Arc::new(fetcher),
+        compiler: Arc::new(Compiler::new(arguments.max_document_bytes)),
         asker,
         metrics: metrics.clone(),
         instance: Some(instance.clone()),

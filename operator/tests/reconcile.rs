@@ -19,6 +19,10 @@ mod history;
 mod holding;
 #[path = "reconcile/namespaces.rs"]
 mod namespaces;
+#[path = "reconcile/processes.rs"]
+mod processes;
+#[path = "program.rs"]
+mod program;
 #[path = "reconcile/publishing.rs"]
 mod publishing;
 #[path = "reconcile/upstream.rs"]
@@ -35,10 +39,11 @@ use kube::{
 };
 use remora_operator::{
     api::FeatureEnvironment,
+    compiler::Compiler,
     fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, Origin, SystemLookup},
     followers::Asker,
     metrics::Metrics,
-    reconcile::{Context, reconcile},
+    reconcile::{Context, Means, reconcile},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -47,6 +52,7 @@ use tokio::{
 };
 
 use cluster::{Cluster, fenv, watch};
+use program::OPERATOR;
 
 const CORE: &str = "remora-storefront-v2-core";
 
@@ -69,6 +75,11 @@ impl Operator {
 
     /// One that leaves what nobody needs for this long.
     fn start_patient(cluster: &Cluster, origins: &[Origin], grace: Duration) -> Self {
+        Self::start_compiling(cluster, origins, grace, Compiler::with_program(OPERATOR, DOCUMENT_MAX))
+    }
+
+    /// One that compiles with this.
+    fn start_compiling(cluster: &Cluster, origins: &[Origin], grace: Duration, compiler: Compiler) -> Self {
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
         let (objects, writer) = watch();
         let client = cluster.client();
@@ -76,7 +87,15 @@ impl Operator {
         let fetcher = Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX);
         let metrics = Metrics::default();
         let asker = Asker::new().unwrap();
-        let context = Context::new(&client, fetcher, asker, objects, grace, metrics.clone(), None);
+        let means = Means {
+            fetcher: Arc::new(fetcher),
+            compiler: Arc::new(compiler),
+            client,
+            asker,
+            metrics: metrics.clone(),
+            instance: None,
+        };
+        let context = Context::new(means, objects, grace);
         Self { cluster: cluster.clone(), context: Arc::new(context), writer, metrics }
     }
 
@@ -88,6 +107,10 @@ impl Operator {
         let action = reconcile(Arc::new(object), Arc::clone(&self.context)).await.unwrap();
         (action, self.cluster.calls())
     }
+}
+
+fn compiler() -> Arc<Compiler> {
+    Arc::new(Compiler::with_program(OPERATOR, DOCUMENT_MAX))
 }
 
 fn flags(document: &Value) -> Value {

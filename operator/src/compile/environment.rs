@@ -12,7 +12,7 @@ use super::finding::{Finding, Findings};
 use super::property::{Properties, is_identity_free};
 use super::regex::Patterns;
 use super::review::review;
-use super::{Error, Options, chains, condition};
+use super::{Error, Options, Progress, chains, condition};
 use crate::document::{self, Document, FeatureState, VariantState, quoted};
 use crate::prune::Pruned;
 
@@ -32,6 +32,7 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
         properties: Properties::new(&indexes, &constant),
         patterns: Patterns::default(),
         findings: Findings::default(),
+        progress: options.progress,
     };
 
     let features = work.features(pruned, &states)?;
@@ -80,6 +81,7 @@ struct Work<'a> {
     properties: Properties<'a>,
     patterns: Patterns,
     findings: Findings,
+    progress: Progress<'a>,
 }
 
 /// How long a feature's type may be. It is in the object of each of its overrides, and there are two types.
@@ -112,6 +114,7 @@ impl Work<'_> {
     fn segments(&mut self, document: &Document) -> Result<Vec<Segment>, Error> {
         let mut segments = Vec::new();
         for (number, segment) in distinct(&document.project.segments, |segment| segment.id) {
+            self.progress.at_segment(&segment.name, segment.id);
             let reads_flag =
                 any_condition(&segment.rules, &|condition| super::property::flag_read(&condition.property).is_some());
             if segment.feature_states.is_empty() && !reads_flag {

@@ -1,4 +1,4 @@
-//! Takes what a server sent out of what is said about it. Pure.
+//! Takes what a source sent out of what is said about it. Pure.
 //!
 //! A status is read by whoever may read the FeatureEnvironment, and a server that was never meant to be asked may have
 //! answered: place and kind of an error help, the value does not.

@@ -2,8 +2,7 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 
-use super::{key::EnvironmentKey, origin::Origin, redact::redacted};
-use crate::document;
+use super::{key::EnvironmentKey, origin::Origin};
 
 /// Why there is no document. What a server answered is never in it, and neither is the key: only what we say ourselves.
 #[derive(Debug, thiserror::Error)]
@@ -116,12 +115,6 @@ pub enum Error {
         /// The bound.
         limit: usize,
     },
-    /// The pages did not fit together.
-    #[error("{0} changed the environment in the middle of its pages, several times in a row")]
-    PagesChanged(Origin),
-    /// What came is no environment document.
-    #[error("the source holds no usable environment document: {0}")]
-    ParseError(String),
 }
 
 /// When to try again.
@@ -129,6 +122,8 @@ pub enum Error {
 pub enum Retry {
     /// Soon, then ever later.
     Backoff,
+    /// Not soon, then ever later, however short the interval is: an attempt costs much.
+    Costly,
     /// Soon: nothing but our own API server is asked.
     Reference,
     /// Rarely, until the key changes.
@@ -140,11 +135,6 @@ pub enum Retry {
 }
 
 impl Error {
-    /// What came is no environment document; what it was is not repeated.
-    pub(super) fn malformed(error: &document::Error) -> Self {
-        Self::ParseError(redacted(error))
-    }
-
     /// The variant's name: the reason in conditions and Events, and a metric's label.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -164,8 +154,6 @@ impl Error {
             Self::UpstreamUnavailable { .. } => "UpstreamUnavailable",
             Self::RedirectRefused(_) => "RedirectRefused",
             Self::BodyTooLarge { .. } => "BodyTooLarge",
-            Self::PagesChanged(_) => "PagesChanged",
-            Self::ParseError(_) => "ParseError",
         }
     }
 

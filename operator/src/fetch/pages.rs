@@ -1,4 +1,4 @@
-//! One document from a server, page by page.
+//! One document from a server, page by page. Nothing here looks into a page: `Link` says where the next one is.
 
 use std::{
     collections::HashSet,
@@ -18,10 +18,7 @@ use super::{
     origin::Origin,
     validator,
 };
-use crate::document::{self, Document, Original};
 
-/// How often a fetch starts over because the environment changed between two of its pages.
-const RESTARTS: usize = 3;
 /// More pages than any document of a bearable size has.
 const PAGES: usize = 4096;
 /// Bytes of all header lines of an answer.
@@ -40,8 +37,6 @@ pub(super) struct Request<'a> {
     pub(super) limit: usize,
     /// What the bytes count for.
     pub(super) load: &'a Load,
-    /// Whether the bytes themselves are wanted.
-    pub(super) keeps_original: bool,
 }
 
 /// What the server says.
@@ -50,62 +45,44 @@ pub(super) enum Answer {
     /// There is no room for it now; so much is to be expected.
     Crowded(usize),
     Document {
-        document: Box<Document>,
-        original: Option<Original>,
+        pages: Vec<Vec<u8>>,
         began: Timestamp,
-        bytes: usize,
     },
 }
 
 enum Page {
     NotModified,
     Crowded(usize),
-    Document { document: Box<Document>, original: Option<Vec<u8>>, began: Timestamp, bytes: usize, next: Option<Url> },
+    Document { bytes: Vec<u8>, began: Timestamp, next: Option<Url> },
 }
 
 impl Request<'_> {
-    /// All pages, as one document.
+    /// All pages. Whether they are of one environment at one time is seen by whoever reads them.
     pub(super) async fn send(&self) -> Result<Answer, Error> {
-        for _ in 0..RESTARTS {
-            if let Some(answer) = self.all_pages().await? {
-                return Ok(answer);
-            }
-        }
-        Err(Error::PagesChanged(self.origin.clone()))
-    }
-
-    /// None when the environment changed on the way.
-    async fn all_pages(&self) -> Result<Option<Answer>, Error> {
-        let (mut document, original, began, mut bytes, mut next) =
-            match self.page(&self.url, self.if_modified_since.as_deref(), 0).await? {
-                Page::NotModified => return Ok(Some(Answer::NotModified)),
-                Page::Crowded(expected) => return Ok(Some(Answer::Crowded(expected))),
-                Page::Document { document, original, began, bytes, next } => (document, original, began, bytes, next),
-            };
-        let mut original = original.map(Original::new);
+        let (first, began, mut next) = match self.page(&self.url, self.if_modified_since.as_deref(), 0).await? {
+            Page::NotModified => return Ok(Answer::NotModified),
+            Page::Crowded(expected) => return Ok(Answer::Crowded(expected)),
+            Page::Document { bytes, began, next } => (bytes, began, next),
+        };
+        let mut held = first.len();
+        let mut pages = vec![first];
         let mut seen = HashSet::from([self.url.clone()]);
         while let Some(url) = next {
             if seen.len() >= PAGES || !seen.insert(url.clone()) {
                 return Err(unavailable(self.origin, "its pages lead in circles, or do not end"));
             }
-            let (more, page, size, after) = match self.page(&url, None, bytes).await? {
+            let (page, after) = match self.page(&url, None, held).await? {
                 Page::NotModified => {
                     return Err(unavailable(self.origin, "it answered HTTP 304 to an unconditional request"));
                 }
-                Page::Crowded(expected) => return Ok(Some(Answer::Crowded(expected))),
-                Page::Document { document, original, bytes, next, .. } => (document, original, bytes, next),
+                Page::Crowded(expected) => return Ok(Answer::Crowded(expected)),
+                Page::Document { bytes, next, .. } => (bytes, next),
             };
-            if more.updated_at() != document.updated_at() {
-                return Ok(None);
-            }
-            document.append_page(*more).map_err(|error| Error::malformed(&error))?;
-            if let (Some(original), Some(page)) = (&mut original, page) {
-                original.append_page(page);
-            }
-            bytes = bytes.saturating_add(size);
+            held = held.saturating_add(page.len());
+            pages.push(page);
             next = after;
         }
-        Ok(Some(Answer::Document { document, original, began, bytes }))
+        Ok(Answer::Document { pages, began })
     }
 
     /// The page at this URL, of a document of which so many bytes are held already.
@@ -139,10 +116,7 @@ impl Request<'_> {
             Err(Unread::TooLarge(error)) => return Err(error),
             Err(Unread::Broken(problem)) => return Err(unavailable(self.origin, &problem)),
         };
-        let size = bytes.len();
-        let (document, bytes) = parse(bytes).await.map_err(|error| Error::malformed(&error))?;
-        let original = self.keeps_original.then_some(bytes);
-        Ok(Page::Document { document: Box::new(document), original, began, bytes: size, next })
+        Ok(Page::Document { bytes, began, next })
     }
 
     /// The URL of the page after this one; the key goes nowhere else than to this origin.
@@ -183,14 +157,6 @@ impl Request<'_> {
 
 pub(super) fn size_of_headers(response: &Response) -> usize {
     response.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
-}
-
-/// Large documents take long enough to hold up a worker thread.
-async fn parse(bytes: Vec<u8>) -> Result<(Document, Vec<u8>), document::Error> {
-    match tokio::task::spawn_blocking(move || document::parse(&bytes).map(|document| (document, bytes))).await {
-        Ok(parsed) => parsed,
-        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-    }
 }
 
 fn text<'a>(response: &'a Response, name: &header::HeaderName) -> Option<&'a str> {

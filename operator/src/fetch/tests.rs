@@ -22,15 +22,15 @@ use self::{
     cluster::Cluster,
     upstream::{Asked, Certificate, Leading, Upstream},
 };
-use super::{AllowedOrigins, Error, Fetched, Fetcher, Held, Lessons, Lookup, Origin};
-use crate::api::FeatureEnvironmentSpec;
+use super::{AllowedOrigins, Arrived, Error, Fetched, Fetcher, Held, Lessons, Lookup, Origin};
+use crate::{api::FeatureEnvironmentSpec, document};
 
 /// What must be seen in no error: it is in every answer of a server that a test does not want.
 const CANARY: &str = "canary-7f3a";
 const KEY: &str = "ser.canary-key";
 const SETTLED: &str = "2026-11-20T00:00:00.5+00:00";
 
-fn document(updated_at: &str, identities: &[&str]) -> Value {
+fn environment(updated_at: &str, identities: &[&str]) -> Value {
     let overrides: Vec<Value> =
         identities.iter().map(|who| json!({"identifier": who, "identity_features": []})).collect();
     json!({"id": 1, "api_key": "client", "updated_at": updated_at, "project": {}, "feature_states": [], "identity_overrides": overrides})
@@ -119,8 +119,9 @@ impl Scene {
 
 fn identities(fetched: Fetched) -> Vec<String> {
     match fetched {
-        Fetched::Document { document, .. } => {
-            document.identity_overrides.iter().map(|identity| identity.identifier.clone()).collect()
+        Fetched::Document(arrived) => {
+            let pages = arrived.pages.iter().map(|page| document::parse(page).unwrap());
+            pages.flat_map(|page| page.identity_overrides).map(|identity| identity.identifier).collect()
         }
         other => panic!("no document: {other:?}"),
     }
@@ -128,7 +129,9 @@ fn identities(fetched: Fetched) -> Vec<String> {
 
 fn held(fetched: Fetched) -> Held {
     match fetched {
-        Fetched::Document { held, .. } => held,
+        Fetched::Document(Arrived { pages, arrival, .. }) => {
+            arrival.held(document::parse(&pages[0]).unwrap().updated_at())
+        }
         other => panic!("no document: {other:?}"),
     }
 }

@@ -1,6 +1,6 @@
 use remora_snapshot::files;
 
-use crate::{compile::Compiled, digest::digest};
+use crate::{compiler::Response, digest::digest};
 
 /// An environment at one revision, as it is published: what was compiled, or what was found published after a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,10 +53,10 @@ impl Snapshot {
     }
 }
 
-impl From<Compiled> for Snapshot {
-    fn from(compiled: Compiled) -> Self {
+impl From<Response> for Snapshot {
+    fn from(compiled: Response) -> Self {
         let files = compiled.files.into_iter().map(|file| File::new(file.name, file.bytes)).collect();
-        Self::new(compiled.revision.to_string(), files)
+        Self::new(compiled.revision, files)
     }
 }
 

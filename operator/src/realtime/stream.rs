@@ -128,7 +128,7 @@ fn is_news(change: Change, held: Option<Timestamp>, newest: Option<Timestamp>) -
 fn wait(error: &Error, failures: u32, chance: f64) -> Duration {
     let most = match error.retry() {
         Retry::Edited | Retry::Reference | Retry::Slow => REFUSED,
-        Retry::Backoff | Retry::After(_) => BACKOFF_MAX,
+        Retry::Backoff | Retry::Costly | Retry::After(_) => BACKOFF_MAX,
     };
     let ceiling = BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(most);
     ceiling.mul_f64(0.2 + 0.8 * chance)

@@ -1,4 +1,4 @@
-//! The steps that bring something new: fetch → prune → compile.
+//! The steps that bring something new: fetch → prune → compile. What a document holds is seen by a process of its own.
 
 use std::{
     pin::pin,
@@ -16,13 +16,10 @@ use super::{
     turn::Turn,
 };
 use crate::{
-    api::{AppliedTo, BooleanFlags, DisabledFlags, Finding, ObjectFlags},
-    compile::{self, Compiled, compile},
-    document::{Document, Original},
-    fetch::{self, EnvironmentKey, Fetched, Lessons, Load, Retry},
+    compiler::{self, Request, Response, Task},
+    fetch::{self, Arrived, EnvironmentKey, Fetched, Retry},
     guard::Outline,
     metrics::Step,
-    prune::{Rules, prune},
     publish::{Owner, Snapshot},
     report::{Contents, Facts, Failure, Fetch},
 };
@@ -30,44 +27,53 @@ use crate::{
 /// How often what is published is looked at while a source takes its time.
 const LOOK_AFTER: Duration = Duration::from_millis(500);
 
-/// A document that came, and what it came with.
-struct Brought {
-    document: Box<Document>,
-    original: Option<Original>,
-    key: Option<EnvironmentKey>,
-    updated_at: Option<String>,
-    /// Kept until it is compiled.
-    load: Load,
-}
+/// How often a document is fetched because the environment changed between two of its pages.
+const FETCHES: usize = 3;
 
 impl Turn<'_> {
     /// What is new becomes what is carried, or is held back.
     pub(super) async fn bring(&self, owner: &Owner, memory: &mut Memory, facts: &mut Facts) -> Result<(), Error> {
-        let rules = self.rules()?;
-        let Some(brought) = self.fetch(owner, memory, facts).await? else {
-            return Ok(());
-        };
-        let updated_at = brought.updated_at.clone();
-        let outline = Outline::of(&brought.document, &self.spec.source);
-        match self.prune_and_compile(brought, rules).await {
+        // Said before anything is asked; the rules themselves are applied elsewhere.
+        compiler::rules(&self.spec.prune)?;
+        let mut compiled = Err(compiler::Error::ChangedBetweenPages);
+        for _ in 0..FETCHES {
+            if !matches!(compiled, Err(compiler::Error::ChangedBetweenPages)) {
+                break;
+            }
+            let Some(arrived) = self.fetch(owner, memory, facts).await? else {
+                return Ok(());
+            };
+            compiled = self.compile(owner, memory, arrived).await;
+        }
+        match compiled {
             Ok(compiled) => {
-                self.judge(owner, memory, self.candidate(compiled, updated_at, outline));
+                self.was_read(memory, facts);
+                let candidate = self.candidate(compiled);
+                self.judge(owner, memory, candidate);
                 Ok(())
             }
             Err(error) => {
-                memory.withheld = None;
-                memory.uncompiled = Some(Failure { reason: error.reason(), message: error.to_string() });
+                // A source that answers with something else than documents changes nothing of what is known of the last.
+                let is_document =
+                    !matches!(error, compiler::Error::Malformed(_) | compiler::Error::ChangedBetweenPages);
+                let error = Error::from(error);
+                if is_document {
+                    self.was_read(memory, facts);
+                    memory.withheld = None;
+                    memory.uncompiled = Some(Failure { reason: error.reason(), message: error.to_string() });
+                }
                 Err(error)
             }
         }
     }
 
     /// None when there is nothing new.
-    async fn fetch(&self, owner: &Owner, memory: &mut Memory, facts: &mut Facts) -> Result<Option<Brought>, Error> {
+    async fn fetch(&self, owner: &Owner, memory: &mut Memory, facts: &mut Facts) -> Result<Option<Arrived>, Error> {
         let lessons = memory.lessons(Instant::now());
         let step = self.context.metrics.begin(Step::Fetch);
-        let fetched = self.fetch_and_look_after(owner, memory, &lessons).await;
-        let (outcome, brought) = match fetched {
+        let fetching = self.context.fetcher.fetch(&self.namespace, self.spec, &lessons);
+        let fetched = self.look_after(owner, memory, fetching).await;
+        let (outcome, arrived) = match fetched {
             Ok(Fetched::StillRefused) => {
                 self.postpone_fetch(memory, Retry::Slow);
                 step.end("StillRefused");
@@ -88,17 +94,12 @@ impl Turn<'_> {
                 memory.failures = 0;
                 ("Unchanged", None)
             }
-            Ok(Fetched::Document { document, original, key, held, bytes, load }) => {
+            Ok(Fetched::Document(arrived)) => {
+                let bytes = arrived.bytes();
                 self.context.metrics.environments.document(&self.namespace, &self.name, bytes);
-                memory.held = Some(held);
                 memory.expected = Some(bytes);
                 memory.whole = Some(Instant::now());
-                let updated_at = document.updated_at().map(str::to_owned);
-                memory.origin = Some(Provenance {
-                    client_key: document.api_key.clone(),
-                    updated_at: updated_at.as_deref().and_then(|at| at.parse().ok()),
-                });
-                ("Done", Some(Brought { document, original, key, updated_at, load }))
+                ("Done", Some(arrived))
             }
             Err(error) => {
                 step.end(error.reason());
@@ -109,29 +110,31 @@ impl Turn<'_> {
             }
         };
         step.end(outcome);
+        if arrived.is_none() {
+            self.was_read(memory, facts);
+        }
+        Ok(arrived)
+    }
+
+    /// The source has a document, new or not.
+    fn was_read(&self, memory: &mut Memory, facts: &mut Facts) {
         facts.fetch = Fetch::Done;
         memory.refused = None;
         let wait = schedule::after_success(self.spec.refresh.interval.get(), fastrand::f64());
         memory.next_fetch = Some(Instant::now() + wait);
         let now = Timestamp::now().as_duration().as_secs_f64();
         self.context.metrics.environments.fetched(&self.namespace, &self.name, now);
-        Ok(brought)
     }
 
-    /// A source may take its time; what is published is looked after meanwhile.
-    async fn fetch_and_look_after(
-        &self,
-        owner: &Owner,
-        memory: &mut Memory,
-        lessons: &Lessons,
-    ) -> Result<Fetched, fetch::Error> {
-        let mut fetching = pin!(self.context.fetcher.fetch(&self.namespace, self.spec, lessons));
+    /// A source, or the compiler, may take its time; what is published is looked after meanwhile.
+    async fn look_after<T>(&self, owner: &Owner, memory: &mut Memory, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
         loop {
-            match tokio::time::timeout(LOOK_AFTER, &mut fetching).await {
-                Ok(fetched) => return fetched,
+            match tokio::time::timeout(LOOK_AFTER, &mut work).await {
+                Ok(done) => return done,
                 Err(_) => {
                     if let Some(Carried { snapshot, record, .. }) = &memory.carried {
-                        // What fails here fails again after the fetch, and is reported then.
+                        // What fails here fails again after the work, and is reported then.
                         let again =
                             self.context.publisher.publish(owner, snapshot, record.as_ref(), &mut memory.ledger);
                         let _ = again.await;
@@ -141,80 +144,44 @@ impl Turn<'_> {
         }
     }
 
-    /// Large documents take long enough to hold up a worker thread.
-    async fn prune_and_compile(&self, brought: Brought, rules: Rules) -> Result<Compiled, Error> {
-        let step = self.context.metrics.begin(Step::Compile);
-        let (environment, environment_flags, ofrep) = (self.name.clone(), self.environment_flags(), self.ofrep());
-        let work = tokio::task::spawn_blocking(move || {
-            let pruned = prune(*brought.document, &rules);
-            let server_keys: Vec<&str> = brought.key.iter().map(EnvironmentKey::expose).collect();
-            let options = compile::Options {
-                environment: &environment,
-                server_keys: &server_keys,
-                environment_flags,
-                ofrep,
-                document: brought.original.as_ref(),
-            };
-            let compiled = compile(&pruned, &options);
-            drop((pruned, brought.original, brought.load));
-            compiled
-        });
-        let compiled = match work.await {
-            Ok(compiled) => compiled.map_err(Error::from),
-            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    async fn compile(&self, owner: &Owner, memory: &mut Memory, arrived: Arrived) -> Result<Response, compiler::Error> {
+        let Arrived { pages, arrival, load } = arrived;
+        let server_keys = arrival.key().map(EnvironmentKey::expose).map(str::to_owned);
+        let task = Task {
+            environment: self.name.clone(),
+            server_keys: server_keys.into_iter().collect(),
+            prune: self.spec.prune.clone(),
+            serve: self.spec.serve.clone(),
         };
-        step.end(compiled.as_ref().map_or_else(Error::reason, |_| "Done"));
-        compiled
+        let step = self.context.metrics.begin(Step::Compile);
+        let compiling = self.context.compiler.compile(&self.namespace, Request { task, pages });
+        let compiled = self.look_after(owner, memory, compiling).await;
+        drop(load);
+        step.end(compiled.as_ref().map_or_else(compiler::Error::reason, |_| "Done"));
+        let compiled = compiled?;
+        let about = &compiled.about;
+        memory.held = Some(arrival.held(about.updated_at.as_deref()));
+        memory.origin = Some(Provenance {
+            client_key: about.client_key.clone(),
+            updated_at: about.updated_at.as_deref().and_then(|at| at.parse().ok()),
+        });
+        Ok(compiled)
     }
 
-    fn candidate(&self, compiled: Compiled, updated_at: Option<String>, outline: Outline) -> Candidate {
+    fn candidate(&self, compiled: Response) -> Candidate {
         let summary = compiled.summary;
-        self.context.metrics.environments.compiled(&self.namespace, &self.name, summary.bytes, compiled.findings.len());
+        self.context.metrics.environments.compiled(&self.namespace, &self.name, summary.bytes, compiled.finding_count);
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let contents = Contents {
             features: count(summary.features),
             segments: count(summary.segments),
             overrides: count(summary.identity_overrides),
             bytes: count(summary.bytes),
-            updated_at,
-            findings: compiled.findings.iter().map(listed).collect(),
+            updated_at: compiled.about.updated_at.clone(),
+            findings: compiled.findings.clone(),
+            finding_count: count(compiled.finding_count),
         };
+        let outline = Outline::of(&compiled.about, &self.spec.source);
         Candidate { snapshot: Snapshot::from(compiled), contents, outline }
     }
-
-    fn rules(&self) -> Result<Rules, Error> {
-        let prune = &self.spec.prune;
-        let (server_only, overrides) = (prune.server_only_features.is_drop(), prune.identity_overrides.is_drop());
-        Ok(Rules::new(&prune.features.include, &prune.features.exclude, server_only, overrides)?)
-    }
-
-    fn ofrep(&self) -> compile::Ofrep {
-        let ofrep = self.spec.serve.ofrep;
-        compile::Ofrep {
-            boolean_flags: match ofrep.boolean_flags {
-                BooleanFlags::Value => compile::BooleanFlags::Value,
-                BooleanFlags::Enabled => compile::BooleanFlags::Enabled,
-            },
-            disabled_flags: match ofrep.disabled_flags {
-                DisabledFlags::CodeDefault => compile::DisabledFlags::CodeDefault,
-                DisabledFlags::Value => compile::DisabledFlags::Value,
-            },
-            object_flags: match ofrep.object_flags {
-                ObjectFlags::Text => compile::ObjectFlags::Text,
-                ObjectFlags::Object => compile::ObjectFlags::Object,
-            },
-        }
-    }
-
-    fn environment_flags(&self) -> compile::Mode {
-        match self.spec.serve.environment_flags {
-            AppliedTo::Plain => compile::Mode::Plain,
-            AppliedTo::IdentityFree => compile::Mode::IdentityFree,
-            AppliedTo::AllSegments => compile::Mode::AllSegments,
-        }
-    }
-}
-
-fn listed(finding: &compile::Finding) -> Finding {
-    Finding { subject: finding.subject.clone(), message: finding.message.clone() }
 }

@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use super::{Context, after_error, memory::Uid, reconcile};
 use crate::{
     api::FeatureEnvironment,
+    compiler::Compiler,
     fetch::Fetcher,
     followers::Asker,
     metrics::Metrics,
@@ -47,6 +48,8 @@ pub struct Means {
     pub client: Client,
     /// Reads sources.
     pub fetcher: Arc<Fetcher>,
+    /// Compiles documents, one at a time, in processes of their own.
+    pub compiler: Arc<Compiler>,
     /// Asks pods.
     pub asker: Asker,
     /// Counts.
@@ -66,7 +69,7 @@ pub async fn run(means: Means, namespaces: &[String], shutdown: watch::Receiver<
 }
 
 async fn run_in(means: Means, namespace: Option<&str>, mut shutdown: watch::Receiver<bool>) {
-    let Means { client, fetcher, asker, metrics, instance } = means;
+    let (client, metrics) = (means.client.clone(), means.metrics.clone());
     let config_maps = || in_scope::<Metadata>(&client, namespace);
     let (objects, writer) = reflector::store();
     let ours =
@@ -76,7 +79,7 @@ async fn run_in(means: Means, namespace: Option<&str>, mut shutdown: watch::Rece
     let environments = in_scope::<Environment>(&client, namespace);
     let controller = Controller::new(environments, watcher::Config::default());
     let known = controller.store();
-    let context = Arc::new(Context::new(&client, fetcher, asker, objects, SURPLUS_GRACE, metrics.clone(), instance));
+    let context = Arc::new(Context::new(means, objects, SURPLUS_GRACE));
 
     let referring = Referring { known: known.clone(), context: Arc::clone(&context), seen: Mutex::default() };
     let stopped = async move {

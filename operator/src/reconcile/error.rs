@@ -1,5 +1,5 @@
 use crate::{
-    compile,
+    compiler,
     fetch::{self, Retry},
     prune, publish,
     report::{self, Facts, Failure, Fetch, Publication},
@@ -17,9 +17,9 @@ pub enum Error {
     /// There is no document.
     #[error(transparent)]
     Fetch(#[from] fetch::Error),
-    /// The document cannot be compiled.
-    #[error("the document cannot be compiled: {0}")]
-    Compile(#[from] compile::Error),
+    /// There is no snapshot of the document.
+    #[error(transparent)]
+    Compile(#[from] compiler::Error),
     /// The snapshot cannot be published.
     #[error(transparent)]
     Publish(#[from] publish::Error),
@@ -35,8 +35,7 @@ impl Error {
             Self::Name(_) => "InvalidName",
             Self::Prune(_) => "InvalidPattern",
             Self::Fetch(error) => error.reason(),
-            Self::Compile(compile::Error::Size(_)) => "CapacityExceeded",
-            Self::Compile(_) => "CompileError",
+            Self::Compile(error) => error.reason(),
             Self::Publish(error) => error.reason(),
             Self::Report(_) => "ReportFailed",
         }
@@ -52,6 +51,7 @@ impl Error {
         match self {
             Self::Name(_) | Self::Prune(_) => Retry::Edited,
             Self::Fetch(error) => error.retry(),
+            Self::Compile(error) if error.is_costly() => Retry::Costly,
             Self::Compile(_) | Self::Publish(_) | Self::Report(_) => Retry::Backoff,
         }
     }
@@ -62,7 +62,9 @@ impl Error {
         match self {
             Self::Name(_) | Self::Prune(_) => facts.fetch = Fetch::Refused(failure),
             Self::Fetch(error) if error.is_refusal() => facts.fetch = Fetch::Refused(failure),
-            Self::Fetch(_) => facts.fetch = Fetch::Failed(failure),
+            Self::Fetch(_) | Self::Compile(compiler::Error::Malformed(_) | compiler::Error::ChangedBetweenPages) => {
+                facts.fetch = Fetch::Failed(failure);
+            }
             Self::Compile(_) | Self::Publish(_) => facts.publication = Publication::Failed(failure),
             Self::Report(_) => {}
         }

@@ -12,6 +12,8 @@ const BACKOFF: Duration = Duration::from_secs(1);
 /// What a failing source waits at most: its interval within these bounds, so that it is not asked more often than a good one.
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
 const BACKOFF_MIN_MAX: Duration = Duration::from_secs(10);
+/// The first wait after a document was too much for the compiler, at most; it doubles up to the same bound for all intervals.
+const COSTLY: Duration = Duration::from_secs(10);
 /// How often an object that is missing, or a key that was refused, is looked for: our own API server is asked, nobody else.
 const REFERENCE_MAX: Duration = Duration::from_secs(15);
 /// How long a server that refused a key is left alone, while the key is the same.
@@ -28,13 +30,14 @@ pub(super) fn after_success(interval: Duration, chance: f64) -> Duration {
 
 /// Longer with every failure in a row, with full jitter above a floor that keeps anything from spinning.
 pub(super) fn after_failure(retry: Retry, failures: u32, interval: Duration, chance: f64) -> Duration {
-    let most = match retry {
-        Retry::Backoff => interval.clamp(BACKOFF_MIN_MAX, BACKOFF_MAX),
-        Retry::Reference | Retry::Slow => REFERENCE_MAX,
+    let (first, most) = match retry {
+        Retry::Backoff => (BACKOFF, interval.clamp(BACKOFF_MIN_MAX, BACKOFF_MAX)),
+        Retry::Costly => (COSTLY, BACKOFF_MAX),
+        Retry::Reference | Retry::Slow => (BACKOFF, REFERENCE_MAX),
         Retry::After(wait) => return wait.max(BACKOFF) + BACKOFF.mul_f64(chance),
         Retry::Edited => return BACKOFF_MAX.mul_f64(0.9 + 0.2 * chance),
     };
-    let ceiling = BACKOFF.saturating_mul(1_u32 << failures.min(16));
+    let ceiling = first.saturating_mul(1_u32 << failures.min(16));
     if ceiling < most { ceiling.mul_f64(0.2 + 0.8 * chance) } else { after_success(most, chance) }
 }
 
@@ -75,6 +78,13 @@ mod tests {
         let rare = after_failure(Retry::Backoff, 20, Duration::from_secs(86_400), 0.5);
         assert_eq!(rare, BACKOFF_MAX);
         assert!(after_failure(Retry::Backoff, 0, INTERVAL, 0.0) >= Duration::from_millis(200));
+    }
+
+    #[test]
+    fn costly_failure_waits_longer_than_another_whatever_the_interval_is() {
+        let wait = |failures| after_failure(Retry::Costly, failures, Duration::from_secs(1), 1.0);
+        assert_eq!((wait(0), wait(3)), (COSTLY, COSTLY * 8));
+        assert!(wait(20) >= BACKOFF_MAX && wait(u32::MAX) >= BACKOFF_MAX);
     }
 
     #[test]

@@ -110,8 +110,10 @@ pub struct Contents {
     pub bytes: i64,
     /// Time of the document's last change, as the source reports it.
     pub updated_at: Option<String>,
-    /// Parts of the document that work less well than their authors may expect.
+    /// The first parts of the document that work less well than their authors may expect.
     pub findings: Vec<Finding>,
+    /// Number of such parts.
+    pub finding_count: i64,
 }
 
 /// Returns the status that follows from `previous` and `facts`.
@@ -140,13 +142,13 @@ pub(super) fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Tim
 }
 
 fn record(status: &mut FeatureEnvironmentStatus, contents: Contents) {
-    let Contents { features, segments, overrides, bytes, updated_at, mut findings } = contents;
+    let Contents { features, segments, overrides, bytes, updated_at, mut findings, finding_count } = contents;
     status.features = Some(features);
     status.segments = Some(segments);
     status.overrides = Some(overrides);
     status.bytes = Some(bytes);
     status.source_updated_at = updated_at;
-    status.finding_count = i64::try_from(findings.len()).ok();
+    status.finding_count = Some(finding_count);
     findings.truncate(FINDINGS_MAX);
     status.findings = findings;
 }

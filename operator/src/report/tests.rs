@@ -124,7 +124,7 @@ fn suspended_environment_reports_suspension() {
 #[test]
 fn findings_beyond_limit_are_counted_and_not_listed() {
     let finding = |n: usize| crate::api::Finding { subject: format!("feature {n}"), message: "large".to_owned() };
-    let contents = Contents { findings: (0..50).map(finding).collect(), ..Contents::default() };
+    let contents = Contents { findings: (0..50).map(finding).collect(), finding_count: 50, ..Contents::default() };
     let publication =
         Publication::Done { objects: Vec::new(), delivered: Delivered::default(), contents: Some(contents) };
     let status =

@@ -123,6 +123,7 @@ impl Compile {
                 },
             },
             document: original.as_ref(),
+            ..Options::default()
         };
         let compiled = compile::compile(&pruned, &options).with_context(|| self.source())?;
         let volume = directory::write(&self.output, self.name.as_str(), &compiled)?;

@@ -45,6 +45,7 @@ async fn listed(namespaces: &[&str], count: usize) -> BTreeSet<String> {
     let allowed = AllowedOrigins::new(&[]).unwrap();
     let means = Means {
         fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
+        compiler: super::compiler(),
         client,
         asker: Asker::new().unwrap(),
         metrics: Metrics::default(),

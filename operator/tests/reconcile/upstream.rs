@@ -1,6 +1,9 @@
 //! A server that answers with what it is given, to whoever asks.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use remora_operator::fetch::Origin;
 use serde_json::{Value, json};
@@ -12,6 +15,7 @@ use tokio::{
 pub(super) struct Upstream {
     pub(super) origin: Origin,
     body: Arc<Mutex<String>>,
+    asked: Arc<AtomicUsize>,
 }
 
 impl Upstream {
@@ -29,7 +33,37 @@ impl Upstream {
                 connection.write_all((head + &body).as_bytes()).await.unwrap();
             }
         });
-        Self { origin, body }
+        Self { origin, body, asked: Arc::default() }
+    }
+
+    /// One with two pages, which changes between them until it has done so this many times.
+    pub(super) async fn paged(rests_after: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        tokio::spawn(async move {
+            loop {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                let number = count.fetch_add(1, Ordering::SeqCst);
+                let mut request = [0; 4096];
+                let length = connection.read(&mut request).await.unwrap();
+                let is_first = !String::from_utf8_lossy(&request[..length]).lines().next().unwrap().contains('?');
+                let version = number.min(rests_after.saturating_mul(2).saturating_sub(1));
+                let mut body = super::document("a");
+                body["updated_at"] = json!(format!("2026-11-20T00:00:{version:02}+00:00"));
+                let body = body.to_string();
+                let link = if is_first { "link: <?page=2>; rel=next\r\n" } else { "" };
+                let head =
+                    format!("HTTP/1.1 200 OK\r\n{link}content-length: {}\r\nconnection: close\r\n\r\n", body.len());
+                connection.write_all((head + &body).as_bytes()).await.unwrap();
+            }
+        });
+        Self { origin, body: Arc::default(), asked }
+    }
+
+    pub(super) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
     }
 
     pub(super) fn serve(&self, document: &Value) {

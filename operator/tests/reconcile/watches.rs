@@ -18,7 +18,7 @@ use remora_operator::{
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{CORE, Cluster, document, fenv, flags, is};
+use super::{CORE, Cluster, compiler, document, fenv, flags, is};
 
 /// Lists of our ConfigMaps, of which the second is as if nothing had been published.
 #[derive(Clone, Default)]
@@ -74,6 +74,7 @@ async fn watches_that_break_lead_to_no_second_write() {
     let allowed = AllowedOrigins::new(&[]).unwrap();
     let means = Means {
         fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
+        compiler: compiler(),
         client,
         asker: Asker::new().unwrap(),
         metrics: Metrics::default(),

@@ -36,7 +36,7 @@ async fn a_bomb_does_not_go_off() {
 async fn pages_count_together() {
     let upstream = Upstream::http(|number, _| {
         let who = "x".repeat(LIMIT / 3);
-        let mut response = json_answer(&document(SETTLED, &[&who]));
+        let mut response = json_answer(&environment(SETTLED, &[&who]));
         response.headers_mut().insert("link", format!("<?{number}>; rel=next").parse().unwrap());
         response
     })
@@ -49,7 +49,7 @@ async fn pages_count_together() {
 #[tokio::test]
 async fn a_header_has_bounds_too() {
     let upstream = Upstream::http(|_, _| {
-        let mut response = json_answer(&document(SETTLED, &[]));
+        let mut response = json_answer(&environment(SETTLED, &[]));
         response.headers_mut().insert("x-large", "x".repeat(40 << 10).parse().unwrap());
         response
     })
@@ -60,7 +60,7 @@ async fn a_header_has_bounds_too() {
 #[tokio::test]
 async fn a_body_that_breaks_off_is_no_document() {
     let upstream = Upstream::http(|_, _| {
-        let body = document(SETTLED, &[]).to_string();
+        let body = environment(SETTLED, &[]).to_string();
         let half = body.as_bytes()[..body.len() / 2].to_vec();
         Response::builder()
             .header("content-length", body.len())
@@ -74,7 +74,7 @@ async fn a_body_that_breaks_off_is_no_document() {
 #[tokio::test]
 async fn broken_compression_is_no_document() {
     let upstream = Upstream::http(|_, _| {
-        let response = gzipped(document(SETTLED, &[]).to_string().as_bytes());
+        let response = gzipped(environment(SETTLED, &[]).to_string().as_bytes());
         let (mut parts, body) = response.into_parts();
         parts.headers.remove("content-length");
         let cut = stream::once(async move {
@@ -109,8 +109,8 @@ async fn a_drip_ends_with_the_time() {
 /// Who holds much leaves others as much as there is; whoever finds no room is told what to ask for, and waits for it.
 #[tokio::test]
 async fn documents_that_are_held_take_turns() {
-    let upstream = Upstream::http(|_, _| json_answer(&document(SETTLED, &[&"x".repeat(LIMIT / 4 * 3)]))).await;
-    let small = Upstream::http(|_, _| json_answer(&document(SETTLED, &["y"]))).await;
+    let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &[&"x".repeat(LIMIT / 4 * 3)]))).await;
+    let small = Upstream::http(|_, _| json_answer(&environment(SETTLED, &["y"]))).await;
     let mut scene = Scene { limit: LIMIT, ..Scene::at(&upstream) };
     scene.origins.push(format!("http://upstream.test:{}", small.port).parse().unwrap());
     let fetcher = scene.fetcher();
@@ -123,12 +123,12 @@ async fn documents_that_are_held_take_turns() {
     assert!(expected > LIMIT / 4 * 3, "{expected}");
     let mut other = scene.spec();
     other.source.flagsmith.as_mut().unwrap().api_url = format!("http://upstream.test:{}/api/v1", small.port);
-    assert!(matches!(fetcher.fetch("shop", &other, &lesson(1)).await.unwrap(), Fetched::Document { .. }));
+    assert!(matches!(fetcher.fetch("shop", &other, &lesson(1)).await.unwrap(), Fetched::Document(_)));
 
     let mut waiting = Box::pin(fetch(lesson(expected)));
     let asked = upstream.asked().len();
     let early = tokio::time::timeout(Duration::from_millis(300), &mut waiting).await;
     assert!(early.is_err() && upstream.asked().len() == asked, "it asks when there is room, not before");
     drop(first);
-    assert!(matches!(waiting.await, Fetched::Document { .. }));
+    assert!(matches!(waiting.await, Fetched::Document(_)));
 }

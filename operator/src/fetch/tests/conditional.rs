@@ -2,8 +2,10 @@ use super::*;
 
 /// A server that knows nothing newer than [`SETTLED`].
 async fn settled() -> Upstream {
-    Upstream::http(|_, asked| if asked.since.is_some() { status(304) } else { json_answer(&document(SETTLED, &["a"])) })
-        .await
+    Upstream::http(
+        |_, asked| if asked.since.is_some() { status(304) } else { json_answer(&environment(SETTLED, &["a"])) },
+    )
+    .await
 }
 
 #[tokio::test]
@@ -18,7 +20,7 @@ async fn what_is_held_is_asked_for_by_its_own_time() {
 
 #[tokio::test]
 async fn a_document_of_this_second_is_fetched_again() {
-    let upstream = Upstream::http(|_, _| json_answer(&document(&jiff::Timestamp::now().to_string(), &[]))).await;
+    let upstream = Upstream::http(|_, _| json_answer(&environment(&jiff::Timestamp::now().to_string(), &[]))).await;
     let scene = Scene::at(&upstream);
     let lessons = Lessons { held: Some(held(scene.fetch().await.unwrap())), ..Lessons::default() };
     scene.fetcher().fetch("shop", &scene.spec(), &lessons).await.unwrap();
@@ -32,14 +34,14 @@ async fn another_key_is_another_environment() {
     let lessons = Lessons { held: Some(held(scene.fetch().await.unwrap())), ..Lessons::default() };
     scene.cluster.secret("flagsmith", "environment-key", "ser.other");
     let fetched = scene.fetcher().fetch("shop", &scene.spec(), &lessons).await.unwrap();
-    assert!(matches!(fetched, Fetched::Document { .. }));
+    assert!(matches!(fetched, Fetched::Document(_)));
     assert_eq!(upstream.asked()[1].since, None);
 }
 
 #[tokio::test]
 async fn a_refused_key_is_not_tried_again_until_it_changes() {
     let upstream = Upstream::http(|_, asked| {
-        if asked.key.as_deref() == Some("ser.good") { json_answer(&document(SETTLED, &[])) } else { status(403) }
+        if asked.key.as_deref() == Some("ser.good") { json_answer(&environment(SETTLED, &[])) } else { status(403) }
     })
     .await;
     let scene = Scene::at(&upstream);
@@ -50,5 +52,5 @@ async fn a_refused_key_is_not_tried_again_until_it_changes() {
     assert_eq!(upstream.asked().len(), 1);
     scene.cluster.secret("flagsmith", "environment-key", "ser.good");
     let mended = scene.fetcher().fetch("shop", &scene.spec(), &lessons).await.unwrap();
-    assert!(matches!(mended, Fetched::Document { .. }));
+    assert!(matches!(mended, Fetched::Document(_)));
 }

@@ -11,7 +11,7 @@ fn elsewhere(code: u16, location: &str) -> Response<Body> {
 #[tokio::test]
 async fn redirects_are_followed_within_the_origin() {
     let upstream = Upstream::http(|_, asked| {
-        if asked.path == "/moved/" { json_answer(&document(SETTLED, &["a"])) } else { elsewhere(307, "/moved/") }
+        if asked.path == "/moved/" { json_answer(&environment(SETTLED, &["a"])) } else { elsewhere(307, "/moved/") }
     })
     .await;
     assert_eq!(identities(Scene::at(&upstream).fetch().await.unwrap()), ["a"]);
@@ -20,7 +20,7 @@ async fn redirects_are_followed_within_the_origin() {
 
 #[tokio::test]
 async fn redirects_to_elsewhere_are_not() {
-    let other = Upstream::http(|_, _| json_answer(&document(SETTLED, &["stolen"]))).await;
+    let other = Upstream::http(|_, _| json_answer(&environment(SETTLED, &["stolen"]))).await;
     for code in [301, 302, 303, 307, 308] {
         for target in [format!("http://upstream.test:{}/", other.port), format!("http://other.test:{}/", other.port)] {
             let upstream = Upstream::http(move |_, _| elsewhere(code, &target)).await;
@@ -39,10 +39,10 @@ async fn redirects_in_circles_end() {
 
 #[tokio::test]
 async fn pages_elsewhere_are_not_asked_for() {
-    let other = Upstream::http(|_, _| json_answer(&document(SETTLED, &["stolen"]))).await;
+    let other = Upstream::http(|_, _| json_answer(&environment(SETTLED, &["stolen"]))).await;
     let target = format!("<http://upstream.test:{}/>; rel=next", other.port);
     let upstream = Upstream::http(move |_, _| {
-        let mut response = json_answer(&document(SETTLED, &["a"]));
+        let mut response = json_answer(&environment(SETTLED, &["a"]));
         response.headers_mut().insert("link", target.parse().unwrap());
         response
     })
@@ -53,7 +53,7 @@ async fn pages_elsewhere_are_not_asked_for() {
 
 #[tokio::test]
 async fn an_origin_that_nobody_named_is_not_asked() {
-    let upstream = Upstream::http(|_, _| json_answer(&document(SETTLED, &[]))).await;
+    let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &[]))).await;
     for named in ["https://upstream.test".to_owned(), format!("https://upstream.test:{}", upstream.port)] {
         let scene = Scene { origins: vec![named.parse().unwrap()], ..Scene::at(&upstream) };
         assert!(matches!(scene.failure().await, Error::OriginNotAllowed(_)), "{named}");
@@ -78,7 +78,7 @@ async fn the_public_service_is_never_at_a_private_address() {
 
 #[tokio::test]
 async fn link_local_addresses_are_nobodys() {
-    let upstream = Upstream::http(|_, _| json_answer(&document(SETTLED, &[]))).await;
+    let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &[]))).await;
     let scene = Scene { lookup: Leading::to(&["169.254.169.254"]), ..Scene::at(&upstream) };
     assert!(matches!(scene.failure().await, Error::AddressBlocked(_)));
     assert!(matches!(Scene::url("http://169.254.169.254").failure().await, Error::AddressBlocked(_)));
@@ -88,7 +88,7 @@ async fn link_local_addresses_are_nobodys() {
 #[tokio::test]
 async fn a_name_that_changes_its_mind_is_checked_again() {
     let upstream = Upstream::http(|_, _| {
-        let mut response = json_answer(&document(SETTLED, &[]));
+        let mut response = json_answer(&environment(SETTLED, &[]));
         response.headers_mut().insert("connection", "close".parse().unwrap());
         response
     })

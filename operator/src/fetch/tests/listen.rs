@@ -132,7 +132,7 @@ async fn a_stream_may_only_be_where_documents_may_be() {
 /// A stream that nobody may follow is a fault of the spec, and told as one: nothing is fetched, not even the Secret.
 #[tokio::test]
 async fn a_stream_that_is_not_allowed_is_told_before_anything_is_fetched() {
-    let upstream = Upstream::http(|_, _| json_answer(&document(SETTLED, &[]))).await;
+    let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &[]))).await;
     let scene = Scene::at(&upstream);
     let mut spec = scene.spec();
     spec.source.flagsmith.as_mut().unwrap().realtime = Some(Realtime { url: "https://evil.test/".to_owned() });

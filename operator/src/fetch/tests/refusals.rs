@@ -38,14 +38,6 @@ async fn a_server_may_ask_for_patience() {
 }
 
 #[tokio::test]
-async fn what_is_no_document_is_refused() {
-    for body in ["", "null", "[]", "<html>canary-7f3a</html>", "{\"id\": \"canary-7f3a\"}", "{\"id\": 1} canary-7f3a"] {
-        let error = answered(move || Response::new(Body::from(body))).await;
-        assert_eq!(error.reason(), "ParseError", "{body}");
-    }
-}
-
-#[tokio::test]
 async fn a_server_that_is_not_there_is_unavailable() {
     let upstream = Upstream::http(|_, _| status(200)).await;
     let scene = Scene::at(&upstream);

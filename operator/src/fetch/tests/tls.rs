@@ -1,7 +1,7 @@
 use super::*;
 
 async fn serving(certificate: &Certificate) -> Upstream {
-    Upstream::https(certificate, |_, _| json_answer(&document(SETTLED, &["a"]))).await
+    Upstream::https(certificate, |_, _| json_answer(&environment(SETTLED, &["a"]))).await
 }
 
 fn scene(upstream: &Upstream) -> Scene {
@@ -43,7 +43,7 @@ async fn a_certificate_must_be_for_the_name_and_for_now() {
 
 #[tokio::test]
 async fn what_speaks_no_tls_is_not_trusted() {
-    let upstream = Upstream::http(|_, _| json_answer(&document(SETTLED, &[]))).await;
+    let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &[]))).await;
     let error = scene(&upstream).failure().await;
     assert!(matches!(error, Error::TlsFailure { .. } | Error::UpstreamUnavailable { .. }), "{error}");
     assert!(upstream.asked().is_empty());

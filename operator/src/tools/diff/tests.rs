@@ -23,13 +23,8 @@ impl Place {
     fn compile(&self, name: &str, document: &Value) -> PathBuf {
         let document = document::parse(document.to_string().as_bytes()).unwrap();
         let pruned = prune(document, &Rules::new(&[], &[], false, false).unwrap());
-        let options = Options {
-            environment: "e",
-            server_keys: &[],
-            environment_flags: Mode::Plain,
-            document: None,
-            ofrep: Default::default(),
-        };
+        let options =
+            Options { environment: "e", server_keys: &[], environment_flags: Mode::Plain, ..Options::default() };
         directory::write(&self.0.join(name), "e", &compile(&pruned, &options).unwrap()).unwrap()
     }
 }

@@ -1,0 +1,102 @@
+//! Whose document is compiled next: namespaces take turns, so that many documents of one do not hold up others.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Children at one time. Their memory is counted once in the chart's limit.
+const AT_ONCE: usize = 1;
+
+/// A queue of queues: each namespace has at most one document in the common queue, the others wait behind it.
+#[derive(Debug)]
+pub(super) struct Turns {
+    all: Arc<Semaphore>,
+    namespaces: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+/// Kept while a document is compiled.
+#[derive(Debug)]
+pub(super) struct Turn {
+    _places: [Option<OwnedSemaphorePermit>; 2],
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { all: Arc::new(Semaphore::new(AT_ONCE)), namespaces: Mutex::default() }
+    }
+}
+
+impl Turns {
+    /// Waits for a turn of this namespace.
+    pub(super) async fn enter(&self, namespace: &str) -> Turn {
+        let own = self.of(namespace);
+        // Semaphores are fair and are never closed.
+        let first = own.acquire_owned().await.ok();
+        let then = Arc::clone(&self.all).acquire_owned().await.ok();
+        Turn { _places: [then, first] }
+    }
+
+    fn of(&self, namespace: &str) -> Arc<Semaphore> {
+        let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        // Permits keep their semaphore: one that nobody else has is used by nobody.
+        namespaces.retain(|_, own| Arc::strong_count(own) > 1);
+        Arc::clone(namespaces.entry(namespace.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(1))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn namespace_with_one_document_waits_for_one_turn_of_namespace_with_many() {
+        let turns = Arc::new(Turns::default());
+        let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
+        let running = turns.enter("many").await;
+        let queue = |namespace: &'static str| {
+            let (turns, told) = (Arc::clone(&turns), told.clone());
+            tokio::spawn(async move {
+                let _turn = turns.enter(namespace).await;
+                told.send(namespace).unwrap();
+            })
+        };
+        let mut all = Vec::new();
+        for namespace in ["many", "many", "many", "one"] {
+            all.push(queue(namespace));
+            tokio::task::yield_now().await;
+        }
+        drop(running);
+        for one in all {
+            one.await.unwrap();
+        }
+        let mut order: Vec<_> = std::iter::from_fn(|| order.try_recv().ok()).collect();
+        assert_eq!(order.len(), 4);
+        order.truncate(2);
+        assert!(order.contains(&"one"), "{order:?}");
+    }
+
+    #[tokio::test]
+    async fn turns_of_namespace_without_documents_are_forgotten() {
+        let turns = Turns::default();
+        for number in 0..100 {
+            drop(turns.enter(&format!("n{number}")).await);
+        }
+        assert!(turns.namespaces.lock().unwrap().len() <= 2);
+    }
+
+    #[tokio::test]
+    async fn waiting_document_that_is_given_up_holds_up_nobody() {
+        let turns = Turns::default();
+        let running = turns.enter("a").await;
+        {
+            let mut given_up = std::pin::pin!(turns.enter("b"));
+            assert!(futures::poll!(&mut given_up).is_pending());
+        }
+        drop(running);
+        drop(turns.enter("b").await);
+        drop(turns.enter("a").await);
+    }
+}

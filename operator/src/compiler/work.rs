@@ -1,0 +1,141 @@
+//! What a child does with a document: read, prune, compile. Pure but for the pages, which come as they are wanted.
+
+use std::io;
+
+use super::{
+    error::Refusal,
+    message::{About, Answer, Contents, Task},
+    redact::redacted,
+};
+use crate::{
+    api::{self, AppliedTo, Serve},
+    compile::{self, Compiled, File, Progress, compile},
+    document::{self, Document, Original},
+    prune::{self, Rules, prune_telling},
+};
+
+/// Findings that are sent along; of all others only their number.
+const FINDINGS_MAX: usize = 50;
+/// Bytes of a document's own key. Flagsmith's have 22.
+const CLIENT_KEY_MAX: usize = 1 << 10;
+/// Bytes of the time when a document changed.
+const UPDATED_AT_MAX: usize = 128;
+
+/// The answer, and the files that go with it.
+pub(super) fn work(
+    task: &Task,
+    pages: impl IntoIterator<Item = io::Result<Vec<u8>>>,
+    progress: Progress<'_>,
+) -> io::Result<(Answer, Vec<File>)> {
+    let mut read: Option<(Document, Original)> = None;
+    for page in pages {
+        let page = page?;
+        progress.at("reading the document");
+        let parsed = match document::parse(&page) {
+            Ok(parsed) => parsed,
+            Err(error) => return Ok((malformed(&error), Vec::new())),
+        };
+        let kept = if task.serve.environment_document { page } else { Vec::new() };
+        match &mut read {
+            None => read = Some((parsed, Original::new(kept))),
+            Some((document, original)) => match document.append_page(parsed) {
+                Ok(()) => original.append_page(kept),
+                Err(document::Error::ChangedBetweenPages) => return Ok((Answer::ChangedBetweenPages, Vec::new())),
+                Err(error) => return Ok((malformed(&error), Vec::new())),
+            },
+        }
+    }
+    let Some((document, original)) = read else {
+        return Ok((Answer::Malformed("it has no page".to_owned()), Vec::new()));
+    };
+    let about = About::of(&document);
+    if about.client_key.len() > CLIENT_KEY_MAX {
+        return Ok((Answer::Malformed(format!("api_key: longer than {CLIENT_KEY_MAX} bytes")), Vec::new()));
+    }
+    if about.updated_at.as_ref().is_some_and(|at| at.len() > UPDATED_AT_MAX) {
+        return Ok((Answer::Malformed(format!("updated_at: longer than {UPDATED_AT_MAX} bytes")), Vec::new()));
+    }
+    let original = task.serve.environment_document.then_some(original);
+    Ok(match compiled(task, document, original.as_ref(), progress) {
+        Ok(compiled) => answer(compiled, about),
+        Err((kind, problem)) => (Answer::Refused { kind, problem }, Vec::new()),
+    })
+}
+
+fn malformed(error: &document::Error) -> Answer {
+    Answer::Malformed(redacted(error))
+}
+
+fn compiled(
+    task: &Task,
+    document: Document,
+    original: Option<&Original>,
+    progress: Progress<'_>,
+) -> Result<Compiled, (Refusal, String)> {
+    let rules = rules(&task.prune).map_err(|error| (Refusal::Contradiction, error.to_string()))?;
+    progress.at("pruning the document");
+    let pruned = prune_telling(document, &rules, progress);
+    let server_keys: Vec<&str> = task.server_keys.iter().map(String::as_str).collect();
+    let options = compile::Options {
+        environment: &task.environment,
+        server_keys: &server_keys,
+        environment_flags: mode(&task.serve),
+        ofrep: ofrep(task.serve.ofrep),
+        document: original,
+        progress,
+    };
+    compile(&pruned, &options).map_err(|error| match error {
+        compile::Error::Size(_) => (Refusal::Capacity, error.to_string()),
+        _ => (Refusal::Contradiction, error.to_string()),
+    })
+}
+
+fn answer(compiled: Compiled, about: About) -> (Answer, Vec<File>) {
+    let Compiled { files, revision, summary, findings } = compiled;
+    let listed = findings.iter().take(FINDINGS_MAX);
+    let contents = Contents {
+        revision: revision.to_string(),
+        summary: summary.into(),
+        finding_count: findings.len(),
+        findings: listed
+            .map(|finding| api::Finding { subject: finding.subject.clone(), message: finding.message.clone() })
+            .collect(),
+        about,
+        files: files.iter().map(|file| (file.name.clone(), file.bytes.len())).collect(),
+    };
+    (Answer::Compiled(Box::new(contents)), files)
+}
+
+/// The rules for pruning.
+///
+/// # Errors
+/// The first glob that cannot be read.
+pub(crate) fn rules(prune: &api::PruneRules) -> Result<Rules, prune::Error> {
+    let (server_only, overrides) = (prune.server_only_features.is_drop(), prune.identity_overrides.is_drop());
+    Rules::new(&prune.features.include, &prune.features.exclude, server_only, overrides)
+}
+
+fn ofrep(ofrep: api::Ofrep) -> compile::Ofrep {
+    compile::Ofrep {
+        boolean_flags: match ofrep.boolean_flags {
+            api::BooleanFlags::Value => compile::BooleanFlags::Value,
+            api::BooleanFlags::Enabled => compile::BooleanFlags::Enabled,
+        },
+        disabled_flags: match ofrep.disabled_flags {
+            api::DisabledFlags::CodeDefault => compile::DisabledFlags::CodeDefault,
+            api::DisabledFlags::Value => compile::DisabledFlags::Value,
+        },
+        object_flags: match ofrep.object_flags {
+            api::ObjectFlags::Text => compile::ObjectFlags::Text,
+            api::ObjectFlags::Object => compile::ObjectFlags::Object,
+        },
+    }
+}
+
+fn mode(serve: &Serve) -> compile::Mode {
+    match serve.environment_flags {
+        AppliedTo::Plain => compile::Mode::Plain,
+        AppliedTo::IdentityFree => compile::Mode::IdentityFree,
+        AppliedTo::AllSegments => compile::Mode::AllSegments,
+    }
+}

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "program.rs"]
+#[path = "compiler/program.rs"]
 mod program;
 
 use std::{fs, path::PathBuf, time::Instant};

@@ -21,10 +21,12 @@ mod holding;
 mod namespaces;
 #[path = "reconcile/processes.rs"]
 mod processes;
-#[path = "program.rs"]
+#[path = "compiler/program.rs"]
 mod program;
 #[path = "reconcile/publishing.rs"]
 mod publishing;
+#[path = "reconcile/storm.rs"]
+mod storm;
 #[path = "reconcile/upstream.rs"]
 mod upstream;
 #[path = "reconcile/watches.rs"]

@@ -97,8 +97,8 @@ pub enum Error {
         origin: Origin,
         /// What happened.
         problem: String,
-        /// Whether there was a connection at all.
-        reached: bool,
+        /// Who is at fault.
+        fault: Fault,
         /// How long it asks us to wait.
         retry_after: Option<Duration>,
     },
@@ -115,6 +115,17 @@ pub enum Error {
         /// The bound.
         limit: usize,
     },
+}
+
+/// Why a server gave nothing of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// There was no connection.
+    Connection,
+    /// It says so itself: HTTP 5xx.
+    Server,
+    /// The answer is bad, or broke off.
+    Answer,
 }
 
 /// When to try again.

@@ -6,7 +6,7 @@ use reqwest::Url;
 use rustls::{CertificateError, Error as TlsError};
 
 use super::{
-    error::Error,
+    error::{Error, Fault},
     origin::Origin,
     resolve::{Blocked, Unknown},
 };
@@ -37,7 +37,12 @@ pub(super) fn explain(error: &reqwest::Error, origin: &Origin, url: &Url) -> Err
 
 /// It was reached, and gave nothing that is of use.
 pub(super) fn unavailable(origin: &Origin, problem: &str) -> Error {
-    Error::UpstreamUnavailable { origin: origin.clone(), problem: problem.to_owned(), reached: true, retry_after: None }
+    Error::UpstreamUnavailable {
+        origin: origin.clone(),
+        problem: problem.to_owned(),
+        fault: Fault::Answer,
+        retry_after: None,
+    }
 }
 
 /// It cannot be reached.
@@ -45,7 +50,7 @@ pub(super) fn unreached(origin: &Origin, problem: &str) -> Error {
     Error::UpstreamUnavailable {
         origin: origin.clone(),
         problem: problem.to_owned(),
-        reached: false,
+        fault: Fault::Connection,
         retry_after: None,
     }
 }

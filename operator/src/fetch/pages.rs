@@ -10,7 +10,7 @@ use reqwest::{Client, Response, StatusCode, Url, header};
 
 use super::{
     body::{self, Unread},
-    error::Error,
+    error::{Error, Fault},
     failure::{explain, unavailable},
     key::EnvironmentKey,
     link,
@@ -148,7 +148,7 @@ impl Request<'_> {
             _ => Error::UpstreamUnavailable {
                 origin,
                 problem: format!("HTTP {}", status.as_u16()),
-                reached: true,
+                fault: if status.is_server_error() { Fault::Server } else { Fault::Answer },
                 retry_after,
             },
         }

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use remora_operator::fetch::Origin;
@@ -16,6 +16,7 @@ pub(super) struct Upstream {
     pub(super) origin: Origin,
     body: Arc<Mutex<String>>,
     asked: Arc<AtomicUsize>,
+    fails: Arc<AtomicBool>,
 }
 
 impl Upstream {
@@ -23,17 +24,20 @@ impl Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let origin = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
         let body = Arc::new(Mutex::new(document.to_string()));
-        let served = Arc::clone(&body);
+        let (asked, fails): (Arc<AtomicUsize>, Arc<AtomicBool>) = Default::default();
+        let (served, count, ill) = (Arc::clone(&body), Arc::clone(&asked), Arc::clone(&fails));
         tokio::spawn(async move {
             loop {
                 let (mut connection, _) = listener.accept().await.unwrap();
+                count.fetch_add(1, Ordering::SeqCst);
                 let body = served.lock().unwrap().clone();
                 let _ = connection.read(&mut [0; 4096]).await.unwrap();
-                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+                let status = if ill.load(Ordering::SeqCst) { "500 Internal Server Error" } else { "200 OK" };
+                let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
                 connection.write_all((head + &body).as_bytes()).await.unwrap();
             }
         });
-        Self { origin, body, asked: Arc::default() }
+        Self { origin, body, asked, fails }
     }
 
     /// One with two pages, which changes between them until it has done so this many times.
@@ -59,7 +63,12 @@ impl Upstream {
                 connection.write_all((head + &body).as_bytes()).await.unwrap();
             }
         });
-        Self { origin, body: Arc::default(), asked }
+        Self { origin, body: Arc::default(), asked, fails: Arc::default() }
+    }
+
+    /// Answers with HTTP 500 from now on, or no more.
+    pub(super) fn fail(&self, fails: bool) {
+        self.fails.store(fails, Ordering::SeqCst);
     }
 
     pub(super) fn asked(&self) -> usize {

@@ -34,12 +34,13 @@ use self::{
     address::is_allowed,
     connect::{Clients, Purpose},
     load::Room,
+    objects::Objects,
     pages::{Answer, Request},
     turnstile::{NotNow, Turnstile},
     validator::Validator,
 };
 pub use self::{
-    error::{Error, Retry},
+    error::{Error, Fault, Retry},
     events::Change,
     key::EnvironmentKey,
     listen::Listening,
@@ -54,7 +55,7 @@ pub const DOCUMENT_MAX: usize = 64 << 20;
 
 /// Fetches documents.
 pub struct Fetcher {
-    client: Client,
+    objects: Objects,
     allowed: AllowedOrigins,
     clients: Clients,
     limit: usize,
@@ -173,7 +174,7 @@ impl Fetcher {
     /// A fetcher that talks to these origins, resolves names with `lookup`, and reads documents of up to `limit` bytes.
     pub fn new(client: Client, allowed: AllowedOrigins, lookup: Arc<dyn Lookup>, limit: usize) -> Self {
         Self {
-            client,
+            objects: Objects::new(client),
             allowed,
             clients: Clients::new(lookup),
             limit,
@@ -194,21 +195,28 @@ impl Fetcher {
             "set exactly one of flagsmith, document.configMapKeyRef and document.secretKeyRef",
         ))?;
         // Before anything else that others may want, so that nobody waits for it with that in hand.
-        let Some(load) = self.room.take(lessons.expected).await else { return Ok(Fetched::Busy) };
+        let wanted = match planned {
+            PlannedSource::Flagsmith(_) => lessons.expected,
+            // Its size is known when it was read, and it was held by then.
+            PlannedSource::ConfigMap(_) | PlannedSource::Secret(_) => Some(objects::DATA_MAX),
+        };
+        let Some(load) = self.room.take(namespace, wanted).await else { return Ok(Fetched::Busy) };
         let found = match planned {
             PlannedSource::Flagsmith(flagsmith) => {
                 return self.ask_server(namespace, spec, flagsmith, lessons, load).await;
             }
-            PlannedSource::ConfigMap(reference) => {
-                objects::config_map_document(&self.client, namespace, reference).await?
-            }
-            PlannedSource::Secret(reference) => objects::secret_document(&self.client, namespace, reference).await?,
+            PlannedSource::ConfigMap(reference) => self.objects.config_map_document(namespace, reference).await?,
+            PlannedSource::Secret(reference) => self.objects.secret_document(namespace, reference).await?,
         };
         if let Some(Held(Origination::Object { version })) = &lessons.held
             && *version == found.version
         {
             return Ok(Fetched::Unchanged);
         }
+        if found.bytes.len() > self.limit {
+            return Err(Error::BodyTooLarge { what: "the document", limit: self.limit });
+        }
+        load.shrink(found.bytes.len());
         let arrival = Arrival::Object { version: found.version };
         Ok(Fetched::Document(Arrived { pages: vec![found.bytes], arrival, load }))
     }
@@ -228,7 +236,10 @@ impl Fetcher {
             // A stream that can never be followed is said where everybody looks, not where streams are.
             self.stream(realtime, "")?;
         }
-        let key = objects::environment_key(&self.client, namespace, &flagsmith.environment_key_secret_ref).await?;
+        if let Some(not_now) = self.turnstile.is_open(&origin, namespace) {
+            return not_now.outcome(&origin);
+        }
+        let key = self.objects.environment_key(namespace, &flagsmith.environment_key_secret_ref).await?;
         let client = self.connector(Purpose::Fetch, reach, namespace, flagsmith).await?;
         if lessons.refused.as_ref() == Some(&key) {
             return Ok(Fetched::StillRefused);
@@ -248,23 +259,30 @@ impl Fetcher {
             limit: self.limit,
             load: &load,
         };
-        let turn = match self.turnstile.enter(&origin).await {
+        let turn = match self.turnstile.enter(&origin, namespace).await {
             Ok(turn) => turn,
-            Err(NotNow::Busy) => return Ok(Fetched::Busy),
-            Err(NotNow::Closed(problem)) => return Err(failure::unavailable(&origin, &problem)),
+            Err(not_now) => return not_now.outcome(&origin),
         };
-        let answer = in_time(spec.refresh.timeout, &origin, request.send()).await;
+        let mut answer = in_time(spec.refresh.timeout, &origin, request.send()).await;
         drop(turn);
-        match &answer {
-            // Others who ask the same server need not try what just failed.
-            Err(Error::UpstreamUnavailable { problem, reached: false, .. }) => self.turnstile.missed(&origin, problem),
-            _ => self.turnstile.reached(&origin),
+        // Others who ask the same server need not try what just failed.
+        match &mut answer {
+            Err(Error::UpstreamUnavailable { problem, fault: Fault::Connection, retry_after, .. }) => {
+                let pause = self.turnstile.missed(&origin, problem);
+                *retry_after = retry_after.or(pause);
+            }
+            Err(Error::UpstreamUnavailable { problem, fault: Fault::Server, retry_after, .. }) => {
+                let pause = self.turnstile.erred(&origin, namespace, problem);
+                *retry_after = retry_after.or(pause);
+            }
+            _ => self.turnstile.answered(&origin, namespace),
         }
         let answer = answer?;
         Ok(match answer {
             Answer::NotModified => Fetched::Unchanged,
             Answer::Crowded(expected) => Fetched::Crowded { expected },
             Answer::Document { pages, began } => {
+                load.shrink(pages.iter().map(Vec::len).sum());
                 Fetched::Document(Arrived { pages, arrival: Arrival::Server { key, began }, load })
             }
         })
@@ -309,17 +327,40 @@ impl Fetcher {
         flagsmith: &Flagsmith,
     ) -> Result<reqwest::Client, Error> {
         let bundle = match &flagsmith.ca_bundle_ref {
-            Some(reference) => Some(objects::ca_bundle(&self.client, namespace, reference).await?),
+            Some(reference) => Some(self.objects.ca_bundle(namespace, reference).await?),
             None => None,
         };
-        self.clients.get(purpose, reach, bundle.as_deref()).map_err(|_| {
+        let invalid = |problem| {
             let reference = flagsmith.ca_bundle_ref.as_ref();
             Error::ConfigMapInvalid {
                 name: reference.map(|reference| reference.config_map_name.clone()).unwrap_or_default(),
                 key: reference.map(|reference| reference.key.clone()).unwrap_or_default(),
-                problem: "this is no bundle of certificates; write one or more in PEM",
+                problem,
             }
-        })
+        };
+        if bundle.as_ref().is_some_and(|bundle| bundle.len() > connect::BUNDLE_MAX) {
+            return Err(invalid(
+                "this bundle has more than 262,144 bytes; write only the authorities that sign the server's certificate",
+            ));
+        }
+        self.clients
+            .get(purpose, reach, bundle.as_deref())
+            .map_err(|_| invalid("this is no bundle of certificates; write one or more in PEM"))
+    }
+}
+
+impl NotNow {
+    /// What comes of a fetch whose turn it is not.
+    fn outcome(self, origin: &Origin) -> Result<Fetched, Error> {
+        match self {
+            Self::Busy => Ok(Fetched::Busy),
+            Self::Closed { problem, wait } => Err(Error::UpstreamUnavailable {
+                origin: origin.clone(),
+                problem,
+                fault: Fault::Answer,
+                retry_after: Some(wait),
+            }),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! fetched again with its size known.
 
 use std::{
+    collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -14,6 +15,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What is taken for a document that nobody knows yet.
 const UNKNOWN: usize = 256 << 10;
+/// Documents of one namespace at one time, from before they are asked for until they are compiled: what one namespace does holds
+/// up no other, as there are more reconciliations than this.
+const EACH_NAMESPACE: usize = 32;
 /// In units of which bytes are counted.
 const UNIT: usize = 1 << 10;
 /// How long one waits for room before others have their turn: those before one fetch and compile meanwhile.
@@ -23,6 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Room {
     free: Arc<Semaphore>,
     limit: usize,
+    namespaces: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
 /// A part of them; they are free again when this is dropped.
@@ -31,21 +36,32 @@ pub struct Load {
     free: Arc<Semaphore>,
     limit: usize,
     held: Mutex<OwnedSemaphorePermit>,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Room {
     /// Room for `limit` bytes: what one document may have, so that there is room for each.
     pub(super) fn new(limit: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(units(limit))), limit }
+        Self { free: Arc::new(Semaphore::new(units(limit))), limit, namespaces: Mutex::default() }
     }
 
-    /// Takes a load for a document of as many bytes as were expected, or waits until there is room, for a while.
-    pub(super) async fn take(&self, expected: Option<usize>) -> Option<Load> {
+    /// Takes a load for a document of as many bytes as were expected, or waits until there is room, for a while. None at once
+    /// where the namespace has enough of them.
+    pub(super) async fn take(&self, namespace: &str, expected: Option<usize>) -> Option<Load> {
+        let place = self.places(namespace).try_acquire_owned().ok()?;
         let wanted = units(expected.unwrap_or(UNKNOWN).min(self.limit)).max(1);
         // The oldest wish is fulfilled first: a large one is not passed by for ever.
         let taken = Arc::clone(&self.free).acquire_many_owned(u32::try_from(wanted).unwrap_or(u32::MAX));
         let held = tokio::time::timeout(PATIENCE, taken).await.ok()?.ok()?;
-        Some(Load { free: Arc::clone(&self.free), limit: self.limit, held: Mutex::new(held) })
+        Some(Load { free: Arc::clone(&self.free), limit: self.limit, held: Mutex::new(held), _place: place })
+    }
+
+    fn places(&self, namespace: &str) -> Arc<Semaphore> {
+        let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        // Places that are taken keep theirs: what nobody else has is used by nobody.
+        namespaces.retain(|_, places| Arc::strong_count(places) > 1);
+        let places = || Arc::new(Semaphore::new(EACH_NAMESPACE));
+        Arc::clone(namespaces.entry(namespace.to_owned()).or_insert_with(places))
     }
 }
 
@@ -63,6 +79,15 @@ impl Load {
             Err(_) => return Err(Crowded { needed: bytes.saturating_mul(2).min(self.limit) }),
         }
         Ok(())
+    }
+}
+
+impl Load {
+    /// Gives back what is beyond so many bytes.
+    pub(super) fn shrink(&self, bytes: usize) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let surplus = held.num_permits().saturating_sub(units(bytes).max(1));
+        drop(held.split(surplus));
     }
 }
 
@@ -86,18 +111,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn there_is_room_for_the_largest_and_then_for_nobody() {
         let room = Room::new(LIMIT);
-        let largest = room.take(Some(usize::MAX)).await.unwrap();
+        let largest = room.take("shop", Some(usize::MAX)).await.unwrap();
         assert_eq!(largest.holds(LIMIT), Ok(()));
-        assert!(room.take(Some(1)).await.is_none(), "it waits, and then gives up");
+        assert!(room.take("shop", Some(1)).await.is_none(), "it waits, and then gives up");
         drop(largest);
-        assert!(room.take(Some(LIMIT)).await.is_some());
+        assert!(room.take("shop", Some(LIMIT)).await.is_some());
     }
 
     #[tokio::test]
     async fn what_grows_takes_what_is_free_and_waits_for_nobody() {
         let room = Room::new(LIMIT);
-        let one = room.take(None).await.unwrap();
-        let other = room.take(None).await.unwrap();
+        let one = room.take("shop", None).await.unwrap();
+        let other = room.take("shop", None).await.unwrap();
         assert_eq!(one.holds(LIMIT / 2), Ok(()));
         assert_eq!(one.holds(1), Ok(()), "it is not asked for twice");
         assert_eq!(other.holds(LIMIT / 4), Ok(()));
@@ -107,5 +132,31 @@ mod tests {
         assert_eq!(other.holds(LIMIT / 4 * 3), Ok(()));
         drop(other);
         assert_eq!(room.free.available_permits(), units(LIMIT));
+    }
+
+    #[tokio::test]
+    async fn load_of_document_smaller_than_expected_gives_back_the_rest() {
+        let room = Room::new(LIMIT);
+        let load = room.take("shop", Some(LIMIT)).await.unwrap();
+        load.shrink(LIMIT / 4);
+        assert_eq!(room.free.available_permits(), units(LIMIT / 4 * 3));
+        load.shrink(LIMIT);
+        assert_eq!(room.free.available_permits(), units(LIMIT / 4 * 3), "it never takes more");
+    }
+
+    #[tokio::test]
+    async fn namespace_with_many_documents_leaves_places_to_others() {
+        let room = Room::new(LIMIT);
+        let mut held = Vec::new();
+        for _ in 0..EACH_NAMESPACE {
+            held.push(room.take("many", Some(1)).await.unwrap());
+        }
+        assert!(room.take("many", Some(1)).await.is_none());
+        assert!(room.take("one", Some(1)).await.is_some());
+        held.pop();
+        assert!(room.take("many", Some(1)).await.is_some());
+        drop(held);
+        drop(room.take("one", Some(1)).await);
+        assert!(room.namespaces.lock().unwrap().len() <= 2, "namespaces are not forgotten");
     }
 }

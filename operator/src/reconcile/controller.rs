@@ -31,8 +31,8 @@ use crate::{
     wake::{Call, Haste},
 };
 
-/// Reconciliations at one time; most of them wait for somebody.
-const CONCURRENCY: u16 = 64;
+/// Reconciliations at one time; most of them wait for somebody. One namespace may have a quarter of them at work on documents.
+const CONCURRENCY: u16 = 128;
 /// How often what is remembered of deleted environments is forgotten.
 const SWEEP: Duration = Duration::from_secs(60);
 /// How long streams, and questions to pods, may outlive their environment.

@@ -78,3 +78,30 @@ async fn a_document_in_a_secret_needs_consent_too() {
     let fetched = scene.fetcher().fetch("shop", &from("secretKeyRef"), &Lessons::default()).await.unwrap();
     assert_eq!(identities(fetched), ["a"]);
 }
+
+#[tokio::test]
+async fn document_in_the_cluster_larger_than_is_read_is_refused() {
+    let scene = Scene { limit: 100, ..Scene::url("http://upstream.test") };
+    scene.cluster.config_map("flags", "7", "environment.json", &environment(SETTLED, &["a"]).to_string());
+    let refused = scene.fetcher().fetch("shop", &from("configMapKeyRef"), &Lessons::default()).await;
+    assert!(matches!(refused, Err(Error::BodyTooLarge { limit: 100, .. })), "{refused:?}");
+}
+
+/// Six ConfigMaps of a mebibyte were once read, parsed and compiled at a time, whatever the limit of memory.
+#[tokio::test]
+async fn documents_held_from_objects_count_in_the_budget_before_they_are_read() {
+    let scene = Scene { limit: 2 << 20, ..Scene::url("http://upstream.test") };
+    let large = environment(SETTLED, &[&"x".repeat(900 << 10)]).to_string();
+    scene.cluster.config_map("flags", "7", "environment.json", &large);
+    let fetcher = scene.fetcher();
+    let fetch = || async { fetcher.fetch("shop", &from("configMapKeyRef"), &Lessons::default()).await.unwrap() };
+    let (first, second) = (fetch().await, fetch().await);
+    let read = scene.cluster.asked.lock().unwrap().len();
+    let mut third = std::pin::pin!(fetch());
+    let early = tokio::time::timeout(std::time::Duration::from_millis(300), &mut third).await;
+    assert!(early.is_err(), "there is room for two");
+    assert_eq!(scene.cluster.asked.lock().unwrap().len(), read, "it was read before there was room");
+    drop(first);
+    assert!(matches!(third.await, Fetched::Document(_)));
+    drop(second);
+}

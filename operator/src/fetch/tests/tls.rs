@@ -48,3 +48,15 @@ async fn what_speaks_no_tls_is_not_trusted() {
     assert!(matches!(error, Error::TlsFailure { .. } | Error::UpstreamUnavailable { .. }), "{error}");
     assert!(upstream.asked().is_empty());
 }
+
+#[tokio::test]
+async fn bundle_beyond_its_bound_is_refused_with_what_to_write() {
+    let certificate = Certificate::of("upstream.test");
+    let upstream = serving(&certificate).await;
+    let pem = certificate.authority();
+    let many = pem.repeat((256 << 10) / pem.len() + 1);
+    let error = scene(&upstream).trusting(&many).failure().await;
+    assert_eq!(error.reason(), "ConfigMapInvalid");
+    assert!(error.to_string().contains("corp-ca") && error.to_string().contains("262,144 bytes"), "{error}");
+    assert!(upstream.asked().is_empty());
+}

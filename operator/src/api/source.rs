@@ -31,7 +31,8 @@ pub struct Flagsmith {
     /// Secret that holds the server-side environment key (`ser.…`). The Secret must carry the label
     /// `remora.dev/environment-key: "true"`, by which its owner lets the operator read it.
     pub environment_key_secret_ref: SecretKeyRef,
-    /// ConfigMap that holds certificates (PEM) of certificate authorities to trust in addition to the public ones.
+    /// ConfigMap that holds certificates (PEM) of certificate authorities to trust in addition to the public ones: at most
+    /// 262,144 bytes, a larger bundle is refused (`ConfigMapInvalid`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_bundle_ref: Option<CaBundleRef>,
     /// Follows the server's stream of changes: the operator fetches the document as soon as the stream reports a change. It

@@ -6,7 +6,7 @@ use std::time::Duration;
 const MEMORY_BASE: u64 = 64 << 20;
 /// Address space for each byte that the largest allowed document has. Measured: 2.0 for 50,000 identities, 2.6 where the document
 /// is served as well.
-const MEMORY_PER_BYTE: u64 = 4;
+const MEMORY_PER_BYTE: u64 = 3;
 /// CPU time of a child that reads no document.
 const CPU_BASE: Duration = Duration::from_secs(10);
 /// CPU time for each MiB of the document, or part of one.
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn bounds_of_default_document_limit_leave_controller_its_share() {
         let bounds = Bounds::of(1 << 20, crate::fetch::DOCUMENT_MAX);
-        assert_eq!(bounds.memory, 320 << 20);
+        assert_eq!(bounds.memory, 256 << 20);
         assert_eq!((bounds.cpu, bounds.wall), (Duration::from_secs(11), Duration::from_secs(44)));
     }
 

@@ -182,7 +182,7 @@ mod tests {
     fn end_of_child_is_explained_by_its_signal_and_complaint() {
         for (signal, complaint, reason, says) in [
             (24, "", "CompileOutOfTime", "more than 10 s of CPU time"),
-            (6, "memory allocation of 4096 bytes failed", "CompileOutOfMemory", "more than 320 MiB"),
+            (6, "memory allocation of 4096 bytes failed", "CompileOutOfMemory", "more than 256 MiB"),
             (6, "\nthread 'main' has overflowed its stack\n", "CompileCrashed", "overflowed its stack"),
             (11, "", "CompileCrashed", "overflowed its stack, or"),
             (9, "", "CompileCrashed", "killed by the system"),

@@ -60,7 +60,8 @@ pub struct Arguments {
     /// Flagsmith's own service without it.
     #[arg(long = "allowed-origin", value_name = "URL")]
     pub allowed_origins: Vec<Origin>,
-    /// The largest document that is read, in bytes, with all its pages. Documents of so many bytes in all are held at one time.
+    /// The largest document that is read, in bytes, with all its pages. Documents of so many bytes in all are held at one time; the
+    /// process that compiles one may take 64 MiB and three times as much memory.
     #[arg(long, value_name = "BYTES", default_value_t = DOCUMENT_MAX)]
     pub max_document_bytes: usize,
     /// error, warn, info, debug or trace, or directives as in `info,remora_operator=debug`.

@@ -72,7 +72,7 @@ async fn child_that_ends_badly_is_a_condition_with_cause_and_segment() {
         ("kill -ABRT $$", "CompileCrashed", "signal 6"),
         ("kill -SEGV $$", "CompileCrashed", "stack"),
         ("ulimit -S -t 1; while :; do :; done", "CompileOutOfTime", "CPU time"),
-        ("echo 'memory allocation of 99 bytes failed' >&2; kill -ABRT $$", "CompileOutOfMemory", "320 MiB"),
+        ("echo 'memory allocation of 99 bytes failed' >&2; kill -ABRT $$", "CompileOutOfMemory", "256 MiB"),
     ] {
         let cluster = Cluster::default();
         cluster.put(&flags(&document("a")));

@@ -44,15 +44,15 @@ impl Cluster {
         Ok(Some(pod.to_owned()))
     }
 
-    /// A client that the API server takes for the controller.
+    /// A client that the API server takes for an account of the operator.
     ///
     /// # Errors
     ///
     /// When there is no cluster to be reached.
-    pub async fn as_controller(&self) -> anyhow::Result<Client> {
+    pub async fn as_account(&self, name: &str) -> anyhow::Result<Client> {
         let mut config = Config::infer().await?;
         config.default_retry = false;
-        config.auth_info.impersonate = Some(format!("system:serviceaccount:{SYSTEM}:remora-controller"));
+        config.auth_info.impersonate = Some(format!("system:serviceaccount:{SYSTEM}:{name}"));
         config.auth_info.impersonate_groups =
             Some(vec!["system:serviceaccounts".to_owned(), "system:authenticated".to_owned()]);
         Ok(Client::try_from(config)?)

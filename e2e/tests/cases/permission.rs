@@ -1,6 +1,7 @@
-//! What somebody could do who took over the controller's account: each abuse is tried, and refused by the API server.
+//! What somebody could do who took over an account of the operator: each abuse is tried, and refused by the API server.
 
 use http::{Method, Request};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::Client;
 use kube::api::Api;
@@ -43,13 +44,13 @@ impl Abuse {
         client.request_text(request.body(body).map_err(kube::Error::HttpError)?).await
     }
 
-    /// Refused, by role or by policy, and for no other reason.
-    async fn is_refused(&self, client: &Client) -> anyhow::Result<()> {
+    /// Refused, by role or by a policy about this account, and for no other reason.
+    async fn is_refused(&self, client: &Client, account: &str) -> anyhow::Result<()> {
         match self.attempt(client).await {
             Ok(answer) => anyhow::bail!("{}: allowed: {answer}", self.what),
             Err(kube::Error::Api(status)) => {
                 let by_role = status.code == 403;
-                let by_policy = status.code == 422 && status.message.contains("the controller may only");
+                let by_policy = status.code == 422 && status.message.contains(&format!("the {account} may only"));
                 anyhow::ensure!(by_role || by_policy, "{}: {} {}", self.what, status.code, status.message);
                 Ok(())
             }
@@ -62,6 +63,9 @@ fn on_pods(pods: &str) -> Vec<Abuse> {
     let pod = format!("{pods}/victim");
     let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x"}]);
     let both = json!({"remora.dev/revision.storefront": "x", "other": "x"});
+    let nudge = json!({"metadata": {"annotations": {"remora.dev/revision.storefront": "x"}}});
+    let managers = json!([{"manager": "evil", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {"f:containers": {}}}}]);
     vec![
         patch("changing a label", &pod, json!({"metadata": {"labels": {"app": "other"}}})),
         patch("removing a label", &pod, json!({"metadata": {"labels": {"app": null}}})),
@@ -69,6 +73,15 @@ fn on_pods(pods: &str) -> Vec<Abuse> {
         patch("changing another annotation", &pod, json!({"metadata": {"annotations": {"remora.dev/inject": "x"}}})),
         patch("removing another annotation", &pod, json!({"metadata": {"annotations": {"remora.dev/inject": null}}})),
         patch("another annotation beside the nudge", &pod, json!({"metadata": {"annotations": both}})),
+        patch("the prefix of its name", &pod, json!({"metadata": {"generateName": "evil-"}})),
+        patch("no word of who set what", &pod, json!({"metadata": {"managedFields": [{}]}})),
+        patch("another's word of who set what", &pod, json!({"metadata": {"managedFields": managers}})),
+        patch("a notification in another's name", &format!("{pod}?fieldManager=kubelet"), nudge.clone()),
+        patch(
+            "an annotation of its own beside who set it",
+            &format!("{pod}?fieldManager=remora-controller"),
+            json!({"metadata": {"annotations": nudge["metadata"]["annotations"], "managedFields": managers}}),
+        ),
         patch(
             "an annotation that only looks like ours",
             &pod,
@@ -240,20 +253,39 @@ async fn victims(case: &Case) -> anyhow::Result<()> {
 async fn the_controllers_account_is_good_for_nothing_else() -> anyhow::Result<()> {
     with_namespace(async |case| {
         victims(&case).await?;
-        let controller = case.cluster.as_controller().await?;
+        let controller = case.cluster.as_account("remora-controller").await?;
         let here = format!("/api/v1/namespaces/{}", case.namespace);
         let (pods, maps, secrets) = (format!("{here}/pods"), format!("{here}/configmaps"), format!("{here}/secrets"));
         let before = case.api::<Pod>().get("victim").await?;
         let mut failures = Vec::new();
         let objects = on_config_maps(&maps).into_iter().chain(on_secrets(&secrets));
         for abuse in on_pods(&pods).into_iter().chain(objects).chain(elsewhere(&case.namespace)) {
-            if let Err(error) = abuse.is_refused(&controller).await {
+            if let Err(error) = abuse.is_refused(&controller, "controller").await {
                 failures.push(format!("{error:#}"));
             }
         }
         anyhow::ensure!(failures.is_empty(), "{}", failures.join("\n"));
+        // Fields that the API server keeps by itself: some of these are refused, and others have no effect.
+        for (field, value) in [
+            ("name", json!("evil")),
+            ("namespace", json!("evil")),
+            ("selfLink", json!("/evil")),
+            ("uid", json!("evil")),
+            ("generation", json!(77)),
+            ("creationTimestamp", json!("2020-01-01T00:00:00Z")),
+            ("deletionTimestamp", json!("2020-01-01T00:00:00Z")),
+            ("deletionGracePeriodSeconds", json!(1)),
+        ] {
+            let _ = patch(field, &format!("{pods}/victim"), json!({"metadata": {field: value}})).attempt(&controller).await;
+        }
         let after = case.api::<Pod>().get("victim").await?;
-        anyhow::ensure!(before.spec == after.spec && before.metadata.labels == after.metadata.labels, "{after:?}");
+        let kept = |pod: &Pod| {
+            let mut metadata = pod.metadata.clone();
+            // These change with its status, too.
+            (metadata.resource_version, metadata.managed_fields) = (None, None);
+            (metadata, pod.spec.clone())
+        };
+        anyhow::ensure!(kept(&before) == kept(&after), "{after:?}");
         for name in ["theirs", "remora-theirs"] {
             let map = Api::<ConfigMap>::get(&case.api(), name).await?;
             anyhow::ensure!(map.data.is_some_and(|data| data["x"] == "theirs"), "{name} was written");
@@ -264,8 +296,123 @@ async fn the_controllers_account_is_good_for_nothing_else() -> anyhow::Result<()
         let snapshot = json!({"apiVersion": "v1", "kind": "Secret", "metadata": marks(&published("storefront", "x")), "type": "remora.dev/snapshot"});
         create("a snapshot's Secret", &secrets, snapshot).attempt(&controller).await?;
         let nudge = json!({"metadata": {"annotations": {"remora.dev/revision.storefront": "0000 2"}}});
-        patch("the nudge", &format!("{pods}/victim"), nudge).attempt(&controller).await?;
+        patch("the nudge", &format!("{pods}/victim?fieldManager=remora-controller"), nudge).attempt(&controller).await?;
         ask("listing pods", Method::GET, &pods).attempt(&controller).await?;
+        Ok(())
+    })
+    .await
+}
+
+fn by_webhook(registered: &Value) -> Vec<Abuse> {
+    let secrets = "/api/v1/namespaces/remora-system/secrets";
+    let authority = format!("{secrets}/remora-webhook-authority");
+    let (ours, name) = (json!({"app.kubernetes.io/managed-by": "remora"}), "remora-webhook-authority");
+    let secret = |name: &str, kind: &str, annotations: Value| {
+        let metadata = json!({"name": name, "labels": ours, "annotations": annotations});
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": kind})
+    };
+    let account = json!({"kubernetes.io/service-account.name": "remora-controller"});
+    let registration = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/remora";
+    let changed = |what, operations: Value| patch_by(what, registration, operations);
+    let set = |what, field: &str, value: Value| {
+        changed(what, json!([{"op": "add", "path": format!("/webhooks/0/{field}"), "value": value}]))
+    };
+    let anything = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"]}]);
+    let second = {
+        let mut second = registered["webhooks"][0].clone();
+        second["name"] = json!("second.remora.dev");
+        second
+    };
+    let url = json!([{"op": "remove", "path": "/webhooks/0/clientConfig/service"},
+        {"op": "add", "path": "/webhooks/0/clientConfig/url", "value": "https://evil.example/"}]);
+    let mut replaced = registered.clone();
+    replaced["webhooks"][0]["rules"] = anything.clone();
+    vec![
+        create(
+            "a token of the controller",
+            secrets,
+            secret("evil", "kubernetes.io/service-account-token", account.clone()),
+        ),
+        create(
+            "a token in the place of the authority",
+            secrets,
+            secret(name, "kubernetes.io/service-account-token", account),
+        ),
+        create("a Secret of another name", secrets, secret("evil", "Opaque", Value::Null)),
+        create(
+            "a Secret of a name to be made",
+            secrets,
+            json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"generateName": "remora-webhook-", "labels": ours}, "type": "Opaque"}),
+        ),
+        create(
+            "a Secret of another namespace",
+            "/api/v1/namespaces/default/secrets",
+            secret(name, "Opaque", Value::Null),
+        ),
+        patch("patching the authority", &authority, json!({"data": {"other": "eA=="}})),
+        Abuse {
+            method: Method::PUT,
+            ..create("another key in the authority", &authority, {
+                let mut other = secret(name, "Opaque", Value::Null);
+                other["data"] = json!({"other": "eA=="});
+                other
+            })
+        },
+        ask("deleting the authority", Method::DELETE, &authority),
+        ask("listing Secrets", Method::GET, secrets),
+        changed("another URL", url),
+        set("another service", "clientConfig/service/name", json!("evil")),
+        set("another path", "clientConfig/service/path", json!("/evil")),
+        set("other rules", "rules", anything),
+        set("other namespaces", "namespaceSelector", json!({})),
+        set("other objects", "objectSelector", json!({"matchLabels": {"a": "b"}})),
+        set("other conditions", "matchConditions", json!([])),
+        set("another match policy", "matchPolicy", json!("Exact")),
+        set("another failure policy", "failurePolicy", json!("Ignore")),
+        set("other side effects", "sideEffects", json!("NoneOnDryRun")),
+        set("another timeout", "timeoutSeconds", json!(30)),
+        set("another reinvocation policy", "reinvocationPolicy", json!("Never")),
+        set("other versions", "admissionReviewVersions", json!(["v1", "v1beta1"])),
+        set("another name", "name", json!("evil.remora.dev")),
+        changed("a second webhook", json!([{"op": "add", "path": "/webhooks/-", "value": second}])),
+        changed("no webhook", json!([{"op": "remove", "path": "/webhooks/0"}])),
+        patch("a label of the registration", registration, json!({"metadata": {"labels": {"a": "b"}}})),
+        patch("an annotation of the registration", registration, json!({"metadata": {"annotations": {"a": "b"}}})),
+        patch(
+            "a finalizer of the registration",
+            registration,
+            json!({"metadata": {"finalizers": ["example.com/stay"]}}),
+        ),
+        Abuse { method: Method::PUT, ..create("another registration", registration, replaced) },
+        ask("deleting the registration", Method::DELETE, registration),
+        create(
+            "a registration of its own",
+            "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+            json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": "evil"}}),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn webhook_account_may_write_its_authority_and_ca_bundle_only() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        let webhook = case.cluster.as_account("remora-webhook").await?;
+        let api: Api<MutatingWebhookConfiguration> = Api::all(case.cluster.client.clone());
+        let registered = serde_json::to_value(api.get("remora").await?)?;
+        let mut failures = Vec::new();
+        for abuse in by_webhook(&registered) {
+            if let Err(error) = abuse.is_refused(&webhook, "webhook").await {
+                failures.push(format!("{error:#}"));
+            }
+        }
+        anyhow::ensure!(failures.is_empty(), "{}", failures.join("\n"));
+        // What it is there for.
+        let registration = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/remora";
+        let bundle = &registered["webhooks"][0]["clientConfig"]["caBundle"];
+        let operations = json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]);
+        patch_by("the bundle", registration, operations).attempt(&webhook).await?;
         Ok(())
     })
     .await

@@ -215,6 +215,10 @@ fn policies_in_place_of_the_webhook() {
             "RoleBinding remora-webhook",
             "Service remora-webhook",
             "ServiceAccount remora-webhook",
+            "ValidatingAdmissionPolicy remora-webhook-authority",
+            "ValidatingAdmissionPolicy remora-webhook-registration",
+            "ValidatingAdmissionPolicyBinding remora-webhook-authority",
+            "ValidatingAdmissionPolicyBinding remora-webhook-registration",
         ]
     );
     let new: Vec<_> = policies.iter().filter(|name| !webhooks.contains(name)).collect();
@@ -319,6 +323,9 @@ fn chosen_namespaces_only() {
         get(&objects, "ClusterRole", "remora-controller")["rules"],
         json!([{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"], "resourceNames": ["payments", "shop"]}])
     );
+    let binding = get(&objects, "ClusterRoleBinding", "remora-controller");
+    assert_eq!(binding["roleRef"]["name"], "remora-controller");
+    assert_eq!(binding["subjects"][0]["name"], "remora-controller");
     let controller = arguments(get(&objects, "Deployment", "remora-controller"));
     for namespace in ["payments", "shop"] {
         assert!(controller.contains(&format!("--watch-namespace={namespace}").as_str()), "{controller:?}");
@@ -360,6 +367,31 @@ fn nothing_is_published_where_nobody_is_injected() {
     assert_eq!(expression, format!("!(request.namespace in {excluded})"));
     let binding = &get(&objects, "ValidatingAdmissionPolicyBinding", "remora-controller-objects")["spec"];
     assert_eq!(binding["validationActions"], json!(["Deny"]));
+}
+
+/// The webhook may create Secrets and change its registration only where it makes its certificates, and is limited there.
+#[test]
+fn webhook_account_is_limited_to_one_secret_and_one_field() {
+    let policies = ["remora-webhook-authority", "remora-webhook-registration"];
+    let objects = render(&json!({}));
+    for name in policies {
+        let policy = &get(&objects, "ValidatingAdmissionPolicy", name)["spec"];
+        assert_eq!(policy["failurePolicy"], "Fail", "{name}");
+        let account = "request.userInfo.username == 'system:serviceaccount:remora-system:remora-webhook'";
+        assert_eq!(policy["matchConditions"][0]["expression"], account, "{name}");
+        let binding = &get(&objects, "ValidatingAdmissionPolicyBinding", name)["spec"];
+        assert_eq!(binding, &json!({"policyName": name, "validationActions": ["Deny"]}));
+    }
+    // Every field of the webhook that is registered is compared, but the one that may change.
+    let policy = get(&objects, "ValidatingAdmissionPolicy", policies[1]);
+    let expression = policy["spec"]["validations"][0]["expression"].as_str().unwrap();
+    let webhook = get(&objects, "MutatingWebhookConfiguration", "remora")["webhooks"][0].as_object().unwrap();
+    for field in webhook.keys().filter(|field| !["name", "clientConfig"].contains(&field.as_str())) {
+        assert!(expression.contains(&format!("now.?{field} == was.?{field}")), "{field}");
+    }
+    let certificates = json!({"source": "Secret", "secretName": "mine", "caBundle": "x"});
+    let given = render(&json!({"webhook": {"certificates": certificates}}));
+    assert!(policies.iter().all(|name| !given.contains_key(&("ValidatingAdmissionPolicy".to_owned(), (*name).into()))));
 }
 
 #[test]

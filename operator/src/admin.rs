@@ -1,17 +1,32 @@
 //! The admin port: `/healthz`, `/readyz` and `/metrics`.
 
-use std::{io, net::SocketAddr};
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
-    Router,
+    Extension, Router,
+    body::Bytes,
     extract::State,
     http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{
+    net::TcpListener,
+    sync::{Mutex, watch},
+};
 
-use crate::metrics::Metrics;
+use crate::{
+    listener::{self, Limits, Transport, Useful},
+    metrics::Metrics,
+};
+
+/// Time for which a text of metrics is answered again: callers that read slowly share it, and hold one each second at most.
+const TEXT_SHARED: Duration = Duration::from_secs(1);
 
 /// What must be true before this replica is ready, by name.
 pub type Gates = Vec<(&'static str, watch::Receiver<bool>)>;
@@ -21,34 +36,51 @@ pub async fn serve(
     address: SocketAddr,
     metrics: Metrics,
     gates: Gates,
-    mut shutdown: watch::Receiver<bool>,
+    shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let listener = TcpListener::bind(address).await?;
-    let stopped = async move {
-        // A sender that is gone has nothing more to serve for.
-        let _ = shutdown.wait_for(|stop| *stop).await;
-    };
-    axum::serve(listener, router(metrics, gates)).with_graceful_shutdown(stopped).await
+    listener::serve(listener, router(metrics, gates), Transport::Plain, Limits::admin(), shutdown).await;
+    Ok(())
 }
 
 fn router(metrics: Metrics, gates: Gates) -> Router {
     Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
+        // Whoever asks for health is a kubelet, most likely: it keeps its place.
+        .route("/healthz", get(|| async { (Extension(Useful), "ok\n") }))
         .route("/readyz", get(ready).with_state(gates))
-        .route("/metrics", get(text).with_state(metrics))
+        .route("/metrics", get(text).with_state(Arc::new(Texts { metrics, latest: Mutex::default() })))
 }
 
 async fn ready(State(gates): State<Gates>) -> Response {
     let closed: Vec<&str> = gates.iter().filter(|(_, gate)| !*gate.borrow()).map(|(name, _)| *name).collect();
     if closed.is_empty() {
-        "ok\n".into_response()
+        (Extension(Useful), "ok\n").into_response()
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", closed.join(", "))).into_response()
+        let text = format!("not ready: {}\n", closed.join(", "));
+        (StatusCode::SERVICE_UNAVAILABLE, Extension(Useful), text).into_response()
     }
 }
 
-async fn text(State(metrics): State<Metrics>) -> Response {
-    match metrics.text() {
+/// The metrics as a text, made once for all who ask at about the same time.
+struct Texts {
+    metrics: Metrics,
+    latest: Mutex<Option<(Instant, Bytes)>>,
+}
+
+impl Texts {
+    async fn latest(&self) -> Result<Bytes, fmt::Error> {
+        let mut latest = self.latest.lock().await;
+        if let Some((_, text)) = latest.as_ref().filter(|(made, _)| made.elapsed() < TEXT_SHARED) {
+            return Ok(text.clone());
+        }
+        let text = Bytes::from(self.metrics.text()?);
+        *latest = Some((Instant::now(), text.clone()));
+        Ok(text)
+    }
+}
+
+async fn text(State(texts): State<Arc<Texts>>) -> Response {
+    match texts.latest().await {
         Ok(text) => ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
             .into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

@@ -33,3 +33,4 @@ pub use patch::patch;
 pub use plan::Plan;
 pub use pod::Malformed;
 pub use policy::{Error as PolicyError, Policy, Validation, Variable, policy};
+pub(crate) use quote::quote;

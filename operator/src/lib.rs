@@ -15,7 +15,7 @@
 //!
 //! Every replica answers admission requests; only the holder of the lease ([`leader`]) reconciles. [`run`] wires all of it,
 //! [`self_check`] proves that pods get their sidecar, [`auditor`] finds those that got none,
-//! [`admin`] serves health and metrics, [`names`] has every name that the parts share.
+//! [`admin`] serves health and metrics, [`listener`] bounds what callers of it and of the webhook can take, [`names`] has every name that the parts share.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -34,6 +34,7 @@ pub mod followers;
 pub mod guard;
 pub mod inject;
 pub mod leader;
+pub mod listener;
 pub mod metrics;
 pub mod names;
 pub mod nudge;

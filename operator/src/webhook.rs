@@ -1,7 +1,7 @@
 //! Answers the API server about pods that are about to be created.
 //!
 //! ```text
-//! HTTPS (serve) ──> AdmissionReview (review) ──> decide, patch (inject) ──> AdmissionReview
+//! HTTPS (listener) ──> AdmissionReview (review) ──> decide, patch (inject) ──> AdmissionReview
 //!                                      │           └ do the environments exist? (environments) ──> warnings
 //!                                      └ what does the namespace say for its pods? (namespaces)
 //! ```
@@ -10,31 +10,29 @@
 //! the request, the administrator's configuration and caches of names and of namespaces' annotations: any pod of the
 //! cluster may call this endpoint, and learns nothing from it but those.
 
-mod activity;
 mod admit;
-mod callers;
-mod connection;
 mod environments;
 mod metrics;
 mod namespaces;
 mod review;
-mod serve;
+mod weight;
 
 use std::{convert::Infallible, future::pending, net::SocketAddr};
 
 use kube::Client;
 use tokio::{net::TcpListener, sync::watch};
+use tokio_rustls::TlsAcceptor;
 
 pub use self::{
     admit::{Webhook, router},
     environments::Environments,
     metrics::Metrics,
     namespaces::Namespaces,
-    serve::{Limits, serve},
 };
 use crate::{
     certificates::{self, Files, Keeper},
     inject,
+    listener::{Limits, Transport, serve},
 };
 
 /// What the webhook has to be told.
@@ -83,7 +81,8 @@ pub async fn run(
 
     let mut told_to_end = shutdown.clone();
     let (told, is_ready) = (shutdown.clone(), ready.clone());
-    let serving = serve(listener, router(webhook), certificate, Limits::default(), shutdown);
+    let tls = Transport::Tls(TlsAcceptor::from(certificate.server_config()));
+    let serving = serve(listener, router(webhook), tls, Limits::webhook(), shutdown);
     let leaving = async {
         // An error means that nobody can ask for the end any more, which is the end too.
         let _ = told_to_end.wait_for(|told| *told).await;

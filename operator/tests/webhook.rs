@@ -305,6 +305,57 @@ async fn large_pods_are_read_and_larger_bodies_are_not() {
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
 }
 
+/// A tree of such a pod would take hundreds of megabytes, of which nothing is made.
+#[tokio::test]
+async fn pod_that_would_take_much_memory_is_denied() {
+    let bench = bench();
+    let denied = async |pod: &str| {
+        let review = review(&json!("POD")).to_string().replace("\"POD\"", pod);
+        let (status, answer) = bench.post(review).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(answer["response"]["uid"], "705ab4f5-6393-11e8-b7cc-42010a800002");
+        assert_eq!(answer["response"]["allowed"], false);
+        answer["response"]["status"]["message"].as_str().unwrap().to_owned()
+    };
+    let dense = vec![r#"{"":0}"#; 1 << 20].join(",");
+    let message = denied(&format!(r#"{{"metadata":{{}},"spec":{{"x":[{dense}]}}}}"#)).await;
+    assert!(message.contains("too many fields"), "{message}");
+    let lists = vec!["[]"; 2 << 20].join(",");
+    let message = denied(&format!(r#"{{"metadata":{{}},"spec":{{"x":[{lists}]}}}}"#)).await;
+    assert!(message.contains("too many fields"), "{message}");
+    let mut crowded = pod("storefront");
+    crowded["spec"]["containers"] = (0..1001).map(|number| json!({"name": format!("c{number}")})).collect();
+    let message = denied(&crowded.to_string()).await;
+    assert!(message.contains("more than 1000 containers"), "{message}");
+    assert!(bench.metrics().contains(r#"remora_webhook_requests_total{decision="denied",reason="too_large"} 3"#));
+}
+
+/// Beyond what is read at once, and within what is read in its turn.
+#[tokio::test]
+async fn pod_of_twenty_thousand_variables_is_injected() {
+    let bench = bench();
+    let mut heavy = pod("storefront");
+    let variables = (0..20_000).map(|number| json!({"name": format!("V{number}"), "value": "x"}));
+    heavy["spec"]["containers"][0]["env"] = variables.collect();
+    let response = bench.review(&review(&heavy)).await;
+    let injected = patched(&heavy, &response);
+    assert_eq!(injected["spec"]["initContainers"][0]["name"], "remora");
+}
+
+#[tokio::test]
+async fn refusal_quotes_no_stranger_at_length() {
+    let bench = bench();
+    let long = format!("\u{1b}[31m\n{}", "x".repeat(1 << 20));
+    for pointer in ["/request/uid", "/request/namespace", "/request/dryRun", "/kind", "/apiVersion"] {
+        let mut odd = review(&pod("storefront"));
+        *odd.pointer_mut(pointer).unwrap() = json!(long);
+        let (status, answer) = bench.post(odd.to_string()).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{pointer}");
+        assert!(answer.len() < 300 && !answer.trim_end().contains(char::is_control), "{pointer}: {answer:?}");
+    }
+}
+
 #[tokio::test]
 async fn many_at_a_time() {
     let bench = Arc::new(bench());

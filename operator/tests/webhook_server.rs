@@ -8,11 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{Router, routing::post};
+use axum::{Extension, Router, routing::post};
 use jiff::Timestamp;
 use remora_operator::{
     certificates::{Authority, Certificate, Files, Lifetimes, Serving},
-    webhook::{Limits, Metrics, serve},
+    listener::{Limits, Transport, Useful, serve},
+    webhook::Metrics,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -21,6 +22,7 @@ use tokio::{
     task::JoinHandle,
     time::timeout,
 };
+use tokio_rustls::TlsAcceptor;
 
 const SERVER: &str = "remora-webhook.remora-system.svc";
 
@@ -43,7 +45,7 @@ fn limits() -> Limits {
         idle: Duration::from_secs(1),
         linger: Duration::from_millis(500),
         drain: Duration::from_secs(5),
-        ..Limits::default()
+        ..Limits::webhook()
     }
 }
 
@@ -60,11 +62,14 @@ async fn start(limits: Limits) -> (Server, Certificate) {
         waited.notified().await;
         "done"
     };
-    let router = Router::new().route("/mutate", post(|body: String| async { body })).route("/slow", post(slow));
+    let router = Router::new()
+        .route("/mutate", post(|body: String| async { (Extension(Useful), body) }))
+        .route("/slow", post(slow));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (shutdown, ending) = watch::channel(false);
-    let running = tokio::spawn(serve(listener, router, serving.clone(), limits, ending));
+    let tls = Transport::Tls(TlsAcceptor::from(serving.server_config()));
+    let running = tokio::spawn(serve(listener, router, tls, limits, ending));
     (Server { address, serving, shutdown, running, entered, release }, authority)
 }
 
@@ -102,12 +107,15 @@ async fn is_closed(stream: &mut (impl AsyncReadExt + Unpin), within: Duration) -
 }
 
 async fn tls(server: &Server, trusted: &Certificate) -> tokio_rustls::client::TlsStream<TcpStream> {
+    tls_over(TcpStream::connect(server.address).await.unwrap(), trusted).await
+}
+
+async fn tls_over(stream: TcpStream, trusted: &Certificate) -> tokio_rustls::client::TlsStream<TcpStream> {
     use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(trusted.pem().as_bytes()).unwrap()).unwrap();
     let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-    let stream = TcpStream::connect(server.address).await.unwrap();
     connector.connect(ServerName::try_from(SERVER).unwrap(), stream).await.unwrap()
 }
 
@@ -274,27 +282,6 @@ async fn an_idle_connection_is_closed() {
 }
 
 #[tokio::test]
-async fn one_address_cannot_take_all_connections() {
-    let (server, trusted) =
-        start(Limits { connections_per_address: 3, handshake: Duration::from_secs(60), ..limits() }).await;
-    let mut held = Vec::new();
-    for _ in 0..3 {
-        held.push(TcpStream::connect(server.address).await.unwrap());
-    }
-    let mut fourth = TcpStream::connect(server.address).await.unwrap();
-    assert!(is_closed(&mut fourth, Duration::from_secs(2)).await);
-    // An IPv4 address of its own, as another pod has.
-    let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
-    let mut other = socket.connect(server.address).await.unwrap();
-    assert!(!is_closed(&mut other, Duration::from_millis(300)).await);
-    // A place that is given back can be taken again.
-    held.clear();
-    let client = server.client(&trusted);
-    timeout(Duration::from_secs(5), async { while server.ask(&client).await.is_err() {} }).await.unwrap();
-}
-
-#[tokio::test]
 async fn answers_at_the_end_close_their_connections() {
     let (server, trusted) = start(limits()).await;
     let mut stream = tls(&server, &trusted).await;
@@ -335,4 +322,194 @@ async fn the_end_comes_when_everything_is_answered() {
     release.notify_one();
     assert_eq!(request.await.unwrap().unwrap().text().await.unwrap(), "done");
     timeout(Duration::from_secs(2), server.running).await.expect("it ends").unwrap();
+}
+
+/// A stream from an address of its own: all of 127.0.0.0/8 is this machine.
+async fn connect_from(source: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((source, 0)))?;
+    socket.connect(to).await
+}
+
+/// What an attacker's connection sends before it goes quiet, beside nothing: half a ClientHello, and a record that is none.
+const HALF_HANDSHAKES: [&[u8]; 3] = [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\x16\x03\x01\x3f\xff\x01"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn flood_of_half_handshakes_from_many_addresses_refuses_no_review() {
+    const CONNECTIONS: usize = 128;
+    let quiet = Duration::from_secs(120);
+    let (server, trusted) =
+        start(Limits { connections: CONNECTIONS, kept: CONNECTIONS / 2, handshake: quiet, idle: quiet, ..limits() })
+            .await;
+    let kept = server.client(&trusted);
+    assert_eq!(server.ask(&kept).await.unwrap(), "hello");
+    let (mut held, mut refused) = (std::collections::VecDeque::new(), Vec::new());
+    for number in 0..3000_usize {
+        let source = [127, 0, u8::try_from(1 + number % 5).unwrap(), u8::try_from(1 + number % 250).unwrap()];
+        let mut stream = connect_from(source, server.address).await.unwrap();
+        // The server may have closed it already, for the next of them.
+        let _ = stream.write_all(HALF_HANDSHAKES[number % 3]).await;
+        held.push_back(stream);
+        if held.len() > 2 * CONNECTIONS {
+            held.pop_front();
+        }
+        if number % 100 == 99 {
+            refused.extend(server.ask(&kept).await.err());
+            refused.extend(server.ask(&server.client(&trusted)).await.err());
+        }
+    }
+    assert!(refused.is_empty(), "{} of 60 reviews were refused: {:?}", refused.len(), refused[0]);
+}
+
+/// Begins a request on a connection of its own, and goes quiet in the middle of its body.
+async fn slow_body(
+    server: &Server,
+    trusted: &Certificate,
+    source: [u8; 4],
+    length: usize,
+) -> impl AsyncReadExt + Unpin {
+    let stream = connect_from(source, server.address).await.unwrap();
+    let mut stream = tls_over(stream, trusted).await;
+    let head = format!("POST /mutate HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\nhalf");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_bodies_that_fill_the_share_of_bytes_refuse_no_review() {
+    let quiet = Duration::from_secs(120);
+    let bounds = Limits {
+        body: quiet,
+        request: quiet,
+        small_body: 1 << 10,
+        small_bytes: 8 << 10,
+        large_bytes: 64 << 10,
+        ..limits()
+    };
+    let (server, trusted) = start(bounds).await;
+    let mut held = Vec::new();
+    for number in 0..40_u8 {
+        let length = if number % 2 == 0 { 1 << 10 } else { 16 << 10 };
+        held.push(slow_body(&server, &trusted, [127, 0, 1, 1 + number % 10], length).await);
+        let client = server.client(&trusted);
+        for body in ["hello".to_owned(), "x".repeat(10 << 10)] {
+            let sent = client.post(server.url("/mutate")).body(body.clone()).send();
+            let answer = timeout(Duration::from_secs(60), sent).await.expect("a review waits for slow bodies").unwrap();
+            assert_eq!(answer.text().await.unwrap(), body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn request_beyond_the_share_of_bytes_is_answered_503_and_bytes_come_back() {
+    let (server, trusted) = start(Limits { small_bytes: 10, ..limits() }).await;
+    let slow = |client: reqwest::Client| client.post(server.url("/slow")).body("01234").send();
+    let (one, two) = (tokio::spawn(slow(server.client(&trusted))), tokio::spawn(slow(server.client(&trusted))));
+    server.entered.notified().await;
+    server.entered.notified().await;
+    let beyond = server.client(&trusted).post(server.url("/mutate")).body("hello world").send().await.unwrap();
+    assert_eq!(beyond.status(), 503, "it would not fit whatever is given back");
+    for slow in [one, two] {
+        assert_eq!(slow.await.unwrap().unwrap().status(), 408);
+    }
+    assert_eq!(server.ask(&server.client(&trusted)).await.unwrap(), "hello");
+}
+
+#[tokio::test]
+async fn body_without_length_or_too_large_is_refused_unread() {
+    let (server, trusted) = start(limits()).await;
+    for (head, status) in [
+        ("transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n", "411"),
+        ("content-length: 8388609\r\n\r\nhello", "413"),
+        ("content-length: 99999999999999999999\r\n\r\nhello", "400"),
+    ] {
+        let mut stream = tls(&server, &trusted).await;
+        stream.write_all(format!("POST /mutate HTTP/1.1\r\nhost: x\r\n{head}").as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(std::str::from_utf8(&answer).unwrap(), format!("HTTP/1.1 {status}"), "{head}");
+    }
+    let mut stream = tls(&server, &trusted).await;
+    let long = format!("POST /mutate HTTP/1.1\r\nhost: x\r\nx-long: {}", "x".repeat(32 << 10));
+    let _ = stream.write_all(long.as_bytes()).await;
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 431");
+}
+
+#[tokio::test]
+async fn http2_is_not_offered() {
+    use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
+    let (server, trusted) = start(limits()).await;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(trusted.pem().as_bytes()).unwrap()).unwrap();
+    let mut config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let stream = connector.connect(ServerName::try_from(SERVER).unwrap(), stream).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"http/1.1".as_slice()));
+}
+
+/// An answer that says when nobody holds it any more.
+struct Answer {
+    text: Vec<u8>,
+    /// Counts those who hold it.
+    _held: Arc<()>,
+}
+
+impl AsRef<[u8]> for Answer {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+#[tokio::test]
+async fn caller_that_does_not_read_its_answer_is_cut_off() {
+    let held = Arc::new(());
+    let given = Arc::clone(&held);
+    // More than sockets buffer.
+    let answer =
+        move || async move { axum::body::Bytes::from_owner(Answer { text: vec![b'x'; 64 << 20], _held: given }) };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (_shutdown, ending) = watch::channel(false);
+    let router = Router::new().route("/", axum::routing::get(answer));
+    let running = tokio::spawn(serve(listener, router, Transport::Plain, limits(), ending));
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    eventually("the answer is made", || async { (Arc::strong_count(&held) > 1).then_some(()) }).await;
+    // The router has one for as long as it is there.
+    eventually("the answer is dropped", || async { (Arc::strong_count(&held) <= 2).then_some(()) }).await;
+    running.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_is_answered_during_a_flood_of_half_requests() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_shutdown, ending) = watch::channel(false);
+    let metrics = remora_operator::metrics::Metrics::default();
+    tokio::spawn(remora_operator::admin::serve(address, metrics, Vec::new(), ending));
+    eventually("the admin port listens", || async { TcpStream::connect(address).await.ok() }).await;
+    let mut held = std::collections::VecDeque::new();
+    for number in 0..3000_usize {
+        let source = [127, 0, u8::try_from(1 + number % 5).unwrap(), u8::try_from(1 + number % 250).unwrap()];
+        let mut stream = connect_from(source, address).await.unwrap();
+        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nx-slow: ").await;
+        held.push_back(stream);
+        if held.len() > 600 {
+            // Those that were not the last ones have lost their place to others.
+            let mut oldest = held.pop_front().unwrap();
+            assert!(is_closed(&mut oldest, Duration::from_secs(60)).await);
+        }
+        if number % 100 == 99 {
+            // As a kubelet asks: on a connection of its own.
+            let mut probe = TcpStream::connect(address).await.unwrap();
+            probe.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+            let mut answer = String::new();
+            probe.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        }
+    }
 }

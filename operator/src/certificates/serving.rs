@@ -20,7 +20,7 @@ impl Serving {
         self.0.store(Some(Arc::new(key)));
     }
 
-    /// TLS as the API server speaks it, HTTP/2 preferred.
+    /// TLS as the API server speaks it, for HTTP/1.1.
     pub fn server_config(&self) -> Arc<ServerConfig> {
         let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -30,7 +30,7 @@ impl Serving {
             .unwrap_or_else(|_| {
                 ServerConfig::builder().with_no_client_auth().with_cert_resolver(Arc::new(self.clone()))
             });
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Arc::new(config)
     }
 }

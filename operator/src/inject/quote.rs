@@ -4,7 +4,7 @@
 const SHOWN: usize = 64;
 
 /// The value in double quotes, with control characters and quotes escaped, cut after 64 characters.
-pub(super) fn quote(value: &str) -> String {
+pub(crate) fn quote(value: &str) -> String {
     let mut quoted = String::from('"');
     let mut characters = value.chars();
     for character in characters.by_ref().take(SHOWN) {

@@ -1,30 +1,39 @@
 //! The API server's question and our answer, as far as they matter here.
 //!
-//! The object stays untyped: see [`crate::inject`].
+//! The object stays text until somebody has weighed it, and untyped after that: see [`crate::inject`].
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use json_patch::Patch;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
+
+use crate::inject::quote;
 
 /// The only version that is registered, and that there is.
 const API_VERSION: &str = "admission.k8s.io/v1";
+
+/// Bytes of a request's uid: the API server's are UUIDs.
+const LONGEST_UID: usize = 64;
+
+/// Bytes of a namespace's name.
+const LONGEST_NAMESPACE: usize = 63;
 
 /// A warning that is longer may be cut by the API server.
 const LONGEST_WARNING: usize = 256;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Review {
+struct Review<'a> {
     api_version: String,
     kind: String,
-    request: Request,
+    #[serde(borrow)]
+    request: Request<'a>,
 }
 
 /// One object that somebody wants to create.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Request {
+pub(super) struct Request<'a> {
     pub(super) uid: String,
     pub(super) kind: Kind,
     pub(super) operation: String,
@@ -33,8 +42,8 @@ pub(super) struct Request {
     pub(super) namespace: String,
     #[serde(default)]
     pub(super) dry_run: Option<bool>,
-    #[serde(default)]
-    pub(super) object: Value,
+    #[serde(borrow, default)]
+    object: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -47,20 +56,29 @@ pub(super) struct Kind {
 /// A body that is no question.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
-    #[error("the body is not an AdmissionReview: {0}")]
+    #[error("the body is not an AdmissionReview: {:?} error at line {}, column {}", .0.classify(), .0.line(), .0.column())]
     Json(#[from] serde_json::Error),
     #[error("the body is {kind} of {api_version}, but must be AdmissionReview of {API_VERSION}")]
     Version { kind: String, api_version: String },
+    #[error("request.{field} has {bytes} bytes, but may have {most}")]
+    Long { field: &'static str, bytes: usize, most: usize },
 }
 
-impl Request {
-    pub(super) fn read(body: &[u8]) -> Result<Request, Unreadable> {
+impl Request<'_> {
+    pub(super) fn read(body: &[u8]) -> Result<Request<'_>, Unreadable> {
         let Review { api_version, kind, request } = serde_json::from_slice(body)?;
         if api_version != API_VERSION || kind != "AdmissionReview" {
-            let short = |text: String| text.chars().filter(|c| !c.is_control()).take(64).collect();
-            return Err(Unreadable::Version { kind: short(kind), api_version: short(api_version) });
+            return Err(Unreadable::Version { kind: quote(&kind), api_version: quote(&api_version) });
         }
-        Ok(request)
+        let long =
+            |field, text: &str, most| (text.len() > most).then(|| Unreadable::Long { field, bytes: text.len(), most });
+        let long = long("uid", &request.uid, LONGEST_UID).or(long("namespace", &request.namespace, LONGEST_NAMESPACE));
+        long.map_or(Ok(request), Err)
+    }
+
+    /// The object as it came.
+    pub(super) fn object(&self) -> &str {
+        self.object.map_or("null", RawValue::get)
     }
 
     /// Whether it is about a new pod, the only thing that the registration asks about.

@@ -13,12 +13,10 @@ use tokio::{
     time::Instant,
 };
 
-use super::serve::Limits;
+use super::Limits;
 
 /// What a connection is doing.
 pub(super) struct Activity {
-    /// Whether bytes that come while no request is under way are the head of the next one.
-    has_heads: bool,
     state: Mutex<State>,
 }
 
@@ -28,12 +26,14 @@ struct State {
     quiet_since: Instant,
     /// When the first byte of the next head came.
     head_since: Option<Instant>,
+    /// Since when the caller takes nothing of what is written.
+    stuck_since: Option<Instant>,
 }
 
 impl Activity {
-    pub(super) fn new(has_heads: bool) -> Activity {
-        let state = State { under_way: 0, quiet_since: Instant::now(), head_since: None };
-        Activity { has_heads, state: Mutex::new(state) }
+    pub(super) fn new() -> Activity {
+        let state = State { under_way: 0, quiet_since: Instant::now(), head_since: None, stuck_since: None };
+        Activity { state: Mutex::new(state) }
     }
 
     /// When the connection has been doing nothing, or too little, for too long. It may get later meanwhile.
@@ -45,8 +45,10 @@ impl Activity {
         }
         let idle = state.quiet_since + limits.idle;
         let head = state.head_since.map(|since| since + limits.head);
-        // Nobody tells when a head begins: so looking for one happens more often than it has to be found.
-        head.map_or_else(|| idle.min(Instant::now() + limits.head / 2), |head| head.min(idle))
+        let stuck = state.stuck_since.map(|since| since + limits.request);
+        // Nobody tells when a head begins, or a caller stops reading: so looking happens more often than it has to.
+        let next_look = Instant::now() + limits.head.min(limits.request) / 2;
+        [head, stuck].into_iter().flatten().min().unwrap_or(next_look).min(idle)
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -63,8 +65,18 @@ impl Activity {
 
     fn read(&self) {
         let mut state = self.state();
-        if self.has_heads && state.under_way == 0 {
+        if state.under_way == 0 {
             state.head_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn wrote<T>(&self, polled: &Poll<io::Result<T>>) {
+        let mut state = self.state();
+        match polled {
+            Poll::Ready(_) => state.stuck_since = None,
+            Poll::Pending => {
+                state.stuck_since.get_or_insert_with(Instant::now);
+            }
         }
     }
 
@@ -110,11 +122,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+        let watched = self.get_mut();
+        let polled = Pin::new(&mut watched.stream).poll_write(context, bytes);
+        watched.activity.wrote(&polled);
+        polled
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+        let watched = self.get_mut();
+        let polled = Pin::new(&mut watched.stream).poll_flush(context);
+        watched.activity.wrote(&polled);
+        polled
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -126,7 +144,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
+        let watched = self.get_mut();
+        let polled = Pin::new(&mut watched.stream).poll_write_vectored(context, slices);
+        watched.activity.wrote(&polled);
+        polled
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,0 +1,144 @@
+use super::*;
+
+fn limits() -> Limits {
+    Limits { connections: 8, kept: 4, small_body: 10, small_bytes: 40, large_bytes: 100, ..Limits::webhook() }
+}
+
+fn caller(number: u8) -> Caller {
+    Caller::from(IpAddr::from([10, 0, 0, number]))
+}
+
+fn is_there(place: &Place) -> bool {
+    place.places.state().connections.contains_key(&place.id)
+}
+
+fn enter(places: &Arc<Places>, number: u8) -> Place {
+    places.try_enter(caller(number)).unwrap()
+}
+
+/// A share of bytes at once, or none.
+fn reserve(place: &Place, bytes: usize) -> bool {
+    place.places.state().reserve(place.id, bytes, &place.places.limits)
+}
+
+#[test]
+fn addresses_of_one_machine_are_one_caller() {
+    let of = |text: &str| Caller::from(text.parse::<IpAddr>().unwrap());
+    assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:0:1"));
+    assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+    assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+    assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+}
+
+#[test]
+fn full_listener_takes_place_from_address_with_most_connections() {
+    let places = Places::new(limits());
+    let flood: Vec<_> = (0..5).map(|_| enter(&places, 1)).collect();
+    let few: Vec<_> = (0..3).map(|_| enter(&places, 2)).collect();
+    let alone = enter(&places, 3);
+    assert!(!is_there(&flood[0]) && flood[1..].iter().all(is_there), "the oldest of the five");
+    assert!(few.iter().all(is_there) && is_there(&alone));
+    // The flood goes on, and takes only from itself.
+    let more: Vec<_> = (0..100).map(|_| enter(&places, 1)).collect();
+    assert!(few.iter().all(is_there) && is_there(&alone));
+    assert_eq!(more.iter().filter(|place| is_there(place)).count(), 4);
+    assert_eq!(places.count(), 8);
+}
+
+#[test]
+fn known_address_keeps_places_in_flood_of_many_addresses() {
+    let places = Places::new(limits());
+    let known: Vec<_> = (0..4).map(|_| enter(&places, 200)).collect();
+    known[0].answered(true);
+    let flood: Vec<_> = (0..150).map(|number| enter(&places, number)).collect();
+    assert!(known.iter().all(is_there));
+    // Those beyond the ones that are kept compete as any other.
+    let fifth = enter(&places, 200);
+    let next = enter(&places, 151);
+    assert!(is_there(&fifth) && is_there(&next) && !known.iter().all(is_there));
+    assert!(is_there(&known[0]), "the useful one goes last");
+    assert_eq!(flood.iter().filter(|place| is_there(place)).count(), 3);
+}
+
+#[test]
+fn request_being_answered_is_never_given_up() {
+    let places = Places::new(limits());
+    let busy: Vec<_> = (0..8).map(|_| enter(&places, 1)).collect();
+    busy.iter().for_each(Place::answering);
+    assert!(places.try_enter(caller(2)).is_none(), "it waits");
+    assert!(busy.iter().all(is_there));
+    busy[3].answered(false);
+    let next = enter(&places, 2);
+    assert!(is_there(&next) && !is_there(&busy[3]));
+}
+
+#[tokio::test]
+async fn caller_waits_until_an_answer_frees_a_place() {
+    let places = Places::new(limits());
+    let busy: Vec<_> = (0..8).map(|_| enter(&places, 1)).collect();
+    busy.iter().for_each(Place::answering);
+    let entering = tokio::spawn({
+        let places = Arc::clone(&places);
+        async move { places.enter(caller(2)).await }
+    });
+    tokio::task::yield_now().await;
+    assert!(!entering.is_finished());
+    busy[0].answered(false);
+    assert!(is_there(&entering.await.unwrap()));
+}
+
+#[test]
+fn addresses_known_for_longest_are_forgotten() {
+    let places = Places::new(Limits { connections: 1000, ..limits() });
+    for number in 0..=u8::MAX {
+        enter(&places, number).answered(true);
+    }
+    let known = places.state().known.clone();
+    assert_eq!(known.len(), KNOWN_ADDRESSES);
+    assert!(known.contains_key(&caller(u8::MAX)) && !known.contains_key(&caller(0)));
+}
+
+#[test]
+fn slow_body_of_greediest_address_is_given_up_for_another() {
+    let places = Places::new(limits());
+    let flood: Vec<_> = (0..4).map(|_| enter(&places, 1)).collect();
+    assert!(flood.iter().all(|place| reserve(place, 10)));
+    // Its own next one waits: whoever sends many at once gets them answered one after the other.
+    let own = enter(&places, 1);
+    assert!(!reserve(&own, 10));
+    let other = enter(&places, 2);
+    assert!(reserve(&other, 10));
+    assert!(!is_there(&flood[0]) && flood[1..].iter().all(is_there));
+    // Large bodies have bytes of their own.
+    let large = enter(&places, 3);
+    assert!(reserve(&large, 100));
+    large.answered(false);
+    assert!(reserve(&own, 100), "bytes are given back");
+}
+
+#[test]
+fn body_that_is_complete_is_never_given_up() {
+    let places = Places::new(limits());
+    let complete: Vec<_> = (0..4).map(|_| enter(&places, 1)).collect();
+    for place in &complete {
+        assert!(reserve(place, 10));
+        place.answering();
+    }
+    let other = enter(&places, 2);
+    assert!(!reserve(&other, 10));
+    complete[2].answered(true);
+    assert!(reserve(&other, 10) && complete.iter().all(is_there));
+}
+
+#[test]
+fn known_address_takes_bytes_from_unknown_ones_and_never_the_reverse() {
+    let places = Places::new(limits());
+    let known = enter(&places, 200);
+    known.answered(true);
+    let flood: Vec<_> = (0..4).map(|number| enter(&places, number)).collect();
+    assert!(flood.iter().all(|place| reserve(place, 10)));
+    assert!(reserve(&known, 10), "one of as many bytes makes room");
+    let next = enter(&places, 9);
+    assert!(!reserve(&next, 10), "all hold as much as it asks for");
+    assert!(is_there(&known));
+}

@@ -1,0 +1,125 @@
+//! The loop that accepts connections, and its end.
+//!
+//! Each connection is a task of its own from the moment it is accepted: a handshake that stalls holds up nobody.
+
+use std::{future::pending, io, net::SocketAddr, time::Duration};
+
+use axum::Router;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+
+use super::{
+    Limits,
+    connection::Connection,
+    places::{Caller, Place, Places},
+};
+
+/// How far the end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// It is not in sight.
+    Serving,
+    /// Requests are answered, and their connections closed.
+    Leaving,
+    /// What is under way is answered.
+    Ending,
+}
+
+/// What is between TCP and HTTP.
+#[derive(Clone)]
+pub enum Transport {
+    /// Nothing.
+    Plain,
+    /// TLS. Its certificate is looked up per handshake, so a renewed one is in use at once and no connection is cut for it.
+    Tls(TlsAcceptor),
+}
+
+/// Serves until `shutdown` is true, then as long as `limits` say.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    transport: Transport,
+    limits: Limits,
+    mut shutdown: watch::Receiver<bool>,
+) {
+    let (phase, phases) = watch::channel(Phase::Serving);
+    let accepting = accept(listener, router, transport, limits, phases);
+    let ending = async {
+        // An error means that nobody can ask for the end any more, which is the end too.
+        let _ = shutdown.wait_for(|shutdown| *shutdown).await;
+        phase.send_replace(Phase::Leaving);
+        sleep(limits.linger).await;
+        phase.send_replace(Phase::Ending);
+    };
+    let (mut connections, ()) = tokio::join!(accepting, ending);
+    if timeout(limits.drain, async { while connections.join_next().await.is_some() {} }).await.is_err() {
+        tracing::warn!(left = connections.len(), "connections were cut at the end");
+    }
+}
+
+/// A step of a connection towards being served.
+enum Event {
+    Accepted(io::Result<(TcpStream, SocketAddr)>),
+    Entered(Place),
+}
+
+/// Takes connections until the end, and hands over those that are left.
+async fn accept(
+    listener: TcpListener,
+    router: Router,
+    transport: Transport,
+    limits: Limits,
+    mut phases: watch::Receiver<Phase>,
+) -> JoinSet<()> {
+    let places = Places::new(limits);
+    let mut connections = JoinSet::new();
+    // Accepted, and without a place yet: it has to outlive a turn of the loop.
+    let mut next: Option<(TcpStream, SocketAddr)> = None;
+    loop {
+        let of_connections = phases.clone();
+        // Connections that lost their place end soon; until then their tasks and sockets are counted here.
+        let has_room = connections.len() <= limits.connections;
+        let caller = next.as_ref().map(|(_, peer)| Caller::from(peer.ip()));
+        let entering = async {
+            match caller {
+                Some(caller) => places.enter(caller).await,
+                None => pending().await,
+            }
+        };
+        let event = tokio::select! {
+            biased;
+            _ = phases.wait_for(|phase| *phase == Phase::Ending) => return connections,
+            Some(_) = connections.join_next() => continue,
+            place = entering => Event::Entered(place),
+            accepted = listener.accept(), if has_room && caller.is_none() => Event::Accepted(accepted),
+        };
+        let place = match event {
+            Event::Entered(place) => place,
+            Event::Accepted(Ok(accepted)) => {
+                next = Some(accepted);
+                continue;
+            }
+            Event::Accepted(Err(error)) => {
+                // Out of descriptors, most likely: the next attempt would fail at once, too.
+                tracing::warn!(%error, "cannot accept a connection");
+                sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Some((stream, peer)) = next.take() else { continue };
+        let id = place.id();
+        let connection =
+            Connection { transport: transport.clone(), router: router.clone(), limits, phases: of_connections, place };
+        let task = connections.spawn(async move {
+            if let Err(error) = connection.serve(stream).await {
+                tracing::debug!(%peer, %error, "connection ended");
+            }
+        });
+        places.ends_with_place(id, task);
+    }
+}

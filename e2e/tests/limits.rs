@@ -95,6 +95,17 @@ fn chart_limit(part: &str) -> u64 {
     limit.strip_suffix("Mi").expect("a limit in Mi").parse::<u64>().unwrap() << 20
 }
 
+/// The variables of the chart's pods that say how the heap is kept.
+fn chart_heap() -> Vec<(String, String)> {
+    let template = fs::read_to_string(root().join("charts/remora/templates/_pod.tpl")).unwrap();
+    let lines: Vec<&str> = template.lines().map(str::trim).collect();
+    let heap = lines.windows(2).filter_map(|pair| {
+        let name = pair[0].strip_prefix("- name: ").filter(|name| name.starts_with("MALLOC_"))?;
+        Some((name.to_owned(), pair[1].strip_prefix("value: ")?.trim_matches('"').to_owned()))
+    });
+    heap.collect()
+}
+
 /// An API server with one namespace and no environment.
 async fn api_server() -> SocketAddr {
     async fn answer(uri: Uri) -> Response {
@@ -164,7 +175,7 @@ async fn start() -> anyhow::Result<Bench> {
     command.args(["run", "--no-controller", "--sidecar-image=sidecar:1", "--log-level=error"]);
     command.arg(format!("--webhook-listen={webhook}")).arg(format!("--admin-listen={admin}"));
     command.arg(format!("--certificate-directory={}", directory.display()));
-    command.env("KUBECONFIG", directory.join("kubeconfig"));
+    command.env("KUBECONFIG", directory.join("kubeconfig")).envs(chart_heap());
     let running = Running { child: command.spawn()?, cgroup };
     let client = reqwest::Client::builder()
         .tls_certs_only([reqwest::Certificate::from_pem(certificate.pem().as_bytes())?])

@@ -15,6 +15,7 @@ mod schedule;
 mod turn;
 
 use std::{
+    convert::Infallible,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -84,11 +85,12 @@ impl Context {
     }
 }
 
-/// Brings one FeatureEnvironment up to date, and says when it wants to be looked at again.
+/// Brings one FeatureEnvironment up to date, and says when it wants to be looked at again: also after a failure, each of
+/// which has a back-off of its own.
 pub async fn reconcile(
     object: Arc<DeserializeGuard<FeatureEnvironment>>,
     context: Arc<Context>,
-) -> Result<Action, Error> {
+) -> Result<Action, Infallible> {
     let environment = match &object.0 {
         Ok(environment) => environment,
         Err(invalid) => {
@@ -109,12 +111,7 @@ pub async fn reconcile(
         Some(memory) => memory,
         None => turn.first_memory(&uid).await,
     };
-    let outcome = turn.run(&mut memory).await;
+    let next = turn.run(&mut memory).await;
     context.memories.put(uid, memory);
-    outcome
-}
-
-/// For when even the report failed: everything else decides by itself when it is looked at again.
-fn after_error(_: Arc<DeserializeGuard<FeatureEnvironment>>, _: &Error, _: Arc<Context>) -> Action {
-    Action::requeue(Duration::from_secs(5).mul_f64(0.8 + 0.4 * fastrand::f64()))
+    Ok(next)
 }

@@ -10,7 +10,6 @@ mod tests;
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{Patch, PatchParams},
@@ -20,7 +19,7 @@ use serde_json::json;
 
 pub use self::{
     conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
-    status::{Contents, Facts, Failure, Fetch, Pin, Publication},
+    status::{Contents, Facts, Failure, Fetch, Pin, Publication, follow},
 };
 use crate::{
     api::{FeatureEnvironment, FeatureEnvironmentStatus},
@@ -32,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Error: the status was not written.
 #[derive(Debug, thiserror::Error)]
-#[error("the status cannot be written: {0}")]
+#[error("cannot write the status: {0}")]
 pub struct Error(String);
 
 /// Writes statuses and Events.
@@ -49,23 +48,22 @@ impl Reports {
         Self { recorder: Recorder::new(client.clone(), reporter), client }
     }
 
-    /// Writes the status that follows from `previous` and `facts` if it differs from `previous`, and returns it.
+    /// Writes `status` and records an Event for each transition, if it differs from the status that was `written` last.
     ///
     /// # Errors
-    /// The API server refused the status, or did not answer within 10 s.
+    /// The API server refused the status, or did not answer within 10 s. No Event is recorded then: the next successful
+    /// write records it.
     pub async fn report(
         &self,
         environment: &FeatureEnvironment,
-        previous: &FeatureEnvironmentStatus,
-        facts: Facts,
-        now: Timestamp,
-    ) -> Result<FeatureEnvironmentStatus, Error> {
-        let status = status::follow(previous, facts, now);
-        if status != *previous {
-            self.write(environment, &status).await?;
-            self.record_events(environment, previous, &status).await;
+        written: &FeatureEnvironmentStatus,
+        status: &FeatureEnvironmentStatus,
+    ) -> Result<(), Error> {
+        if status != written {
+            self.write(environment, status).await?;
+            self.record_events(environment, written, status).await;
         }
-        Ok(status)
+        Ok(())
     }
 
     async fn write(&self, environment: &FeatureEnvironment, status: &FeatureEnvironmentStatus) -> Result<(), Error> {

@@ -19,6 +19,8 @@ mod history;
 mod holding;
 #[path = "reconcile/namespaces.rs"]
 mod namespaces;
+#[path = "reconcile/outages.rs"]
+mod outages;
 #[path = "reconcile/processes.rs"]
 mod processes;
 #[path = "compiler/program.rs"]

@@ -19,7 +19,7 @@ use kube::{
 };
 use tokio::sync::watch;
 
-use super::{Context, after_error, memory::Uid, reconcile};
+use super::{Context, memory::Uid, reconcile};
 use crate::{
     api::FeatureEnvironment,
     compiler::Compiler,
@@ -91,7 +91,7 @@ async fn run_in(means: Means, namespace: Option<&str>, mut shutdown: watch::Rece
         .watches_stream(others, move |object| referring.to(&object))
         .reconcile_on(called(&context))
         .graceful_shutdown_on(stopped)
-        .run(reconcile, after_error, Arc::clone(&context))
+        .run(reconcile, |_, never, _| match *never {}, Arc::clone(&context))
         .map_err(|error| tracing::debug!(%error, "reconciliation failed"))
         .for_each(|_| std::future::ready(()));
     tokio::select! {

@@ -2,7 +2,7 @@ use crate::{
     compiler,
     fetch::{self, Retry},
     prune, publish,
-    report::{self, Facts, Failure, Fetch, Publication},
+    report::{Facts, Failure, Fetch, Publication},
 };
 
 /// Which step failed, and why.
@@ -23,9 +23,6 @@ pub enum Error {
     /// The snapshot cannot be published.
     #[error(transparent)]
     Publish(#[from] publish::Error),
-    /// The status cannot be written.
-    #[error(transparent)]
-    Report(#[from] report::Error),
 }
 
 impl Error {
@@ -37,7 +34,6 @@ impl Error {
             Self::Fetch(error) => error.reason(),
             Self::Compile(error) => error.reason(),
             Self::Publish(error) => error.reason(),
-            Self::Report(_) => "ReportFailed",
         }
     }
 
@@ -52,7 +48,7 @@ impl Error {
             Self::Name(_) | Self::Prune(_) => Retry::Edited,
             Self::Fetch(error) => error.retry(),
             Self::Compile(error) if error.is_costly() => Retry::Costly,
-            Self::Compile(_) | Self::Publish(_) | Self::Report(_) => Retry::Backoff,
+            Self::Compile(_) | Self::Publish(_) => Retry::Backoff,
         }
     }
 
@@ -66,7 +62,6 @@ impl Error {
                 facts.fetch = Fetch::Failed(failure);
             }
             Self::Compile(_) | Self::Publish(_) => facts.publication = Publication::Failed(failure),
-            Self::Report(_) => {}
         }
     }
 }

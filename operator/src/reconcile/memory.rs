@@ -74,8 +74,14 @@ pub(super) struct Memory {
     pub(super) former_since: Option<Instant>,
     /// The revision that all pods were told.
     pub(super) told: Option<String>,
-    /// What was reported last: the watch may lag behind our own writes.
+    /// The latest status, written or not: the next one follows from it.
     pub(super) status: Option<FeatureEnvironmentStatus>,
+    /// The status that was written last. The watch may lag behind the operator's own writes.
+    pub(super) written: Option<FeatureEnvironmentStatus>,
+    /// When a status that could not be written is tried again.
+    pub(super) retry_report: Option<Instant>,
+    /// Status writes that failed in a row.
+    pub(super) report_failures: u32,
 }
 
 impl Memory {

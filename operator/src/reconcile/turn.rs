@@ -24,7 +24,7 @@ use crate::{
     nudge::Nudged,
     publish::{Owner, Snapshot},
     realtime::Target,
-    report::{FETCHED, Facts, Fetch, Pin, Publication},
+    report::{self, FETCHED, Facts, Fetch, Pin, Publication},
     wake::Haste,
 };
 
@@ -66,7 +66,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Brings what is new, publishes what is held, reports, and says when to look again.
-    pub(super) async fn run(&self, memory: &mut Memory) -> Result<Action, Error> {
+    pub(super) async fn run(&self, memory: &mut Memory) -> Action {
         memory.begin(self.environment.metadata.generation);
         let mut facts = Facts {
             generation: self.environment.metadata.generation,
@@ -100,8 +100,8 @@ impl<'a> Turn<'a> {
                 facts.pods = self.attend(&owner, memory, &facts);
             }
         }
-        self.report(memory, facts).await?;
-        Ok(self.next(memory))
+        self.report(memory, facts).await;
+        self.next(memory)
     }
 
     /// fetch → prune → compile → publish. Whatever fails, the last good snapshot stays published.
@@ -207,22 +207,42 @@ impl<'a> Turn<'a> {
         Some(pods)
     }
 
-    async fn report(&self, memory: &mut Memory, facts: Facts) -> Result<(), Error> {
+    /// Brings the status up to date and writes it. A status that cannot be written is kept, and written with the next turn.
+    async fn report(&self, memory: &mut Memory, facts: Facts) {
         let published = facts.revision.clone().filter(|_| matches!(facts.publication, Publication::Done { .. }));
         let unknown = FeatureEnvironmentStatus::default();
-        let previous = memory.status.as_ref().or(self.environment.status.as_ref()).unwrap_or(&unknown);
+        let written = memory.written.as_ref().or(self.environment.status.as_ref()).unwrap_or(&unknown);
+        let status = report::follow(memory.status.as_ref().unwrap_or(written), facts, Timestamp::now());
         let step = self.context.metrics.begin(Step::Report);
-        let reported = self.context.reports.report(self.environment, previous, facts, Timestamp::now()).await;
+        let reported = self.context.reports.report(self.environment, written, &status).await;
         step.end(if reported.is_ok() { "Done" } else { "ReportFailed" });
-        let status = reported?;
         for condition in &status.conditions {
             let is_true = condition.status == "True";
             self.context.metrics.environments.condition(&self.namespace, &self.name, &condition.type_, is_true);
         }
         self.context.metrics.environments.held(&self.namespace, &self.name, status.held_revision.is_some());
         memory.reported = published.or(memory.reported.take());
+        match reported {
+            Ok(()) => {
+                memory.written = Some(status.clone());
+                memory.retry_report = None;
+                memory.report_failures = 0;
+            }
+            Err(error) => self.not_reported(&error, memory),
+        }
         memory.status = Some(status);
-        Ok(())
+    }
+
+    /// Postpones the next attempt to write the status. The log has the first failure in a row.
+    fn not_reported(&self, error: &report::Error, memory: &mut Memory) {
+        let (namespace, environment) = (&self.namespace, &self.name);
+        if memory.report_failures == 0 {
+            tracing::warn!(namespace, environment, %error, "the status is not up to date");
+        } else {
+            tracing::debug!(namespace, environment, %error, "the status is still not up to date");
+        }
+        memory.retry_report = Some(self.later(Retry::Backoff, memory.report_failures));
+        memory.report_failures = memory.report_failures.saturating_add(1);
     }
 
     /// Writes the failure down; the log has it where it is news.
@@ -249,11 +269,8 @@ impl<'a> Turn<'a> {
     }
 
     fn next(&self, memory: &Memory) -> Action {
-        if self.spec.suspend {
-            return Action::await_change();
-        }
-        let next = memory.next_fetch.into_iter().chain(memory.retry_publish).min();
-        match next {
+        let work = memory.next_fetch.into_iter().chain(memory.retry_publish).filter(|_| !self.spec.suspend);
+        match work.chain(memory.retry_report).min() {
             Some(next) => Action::requeue(next.saturating_duration_since(Instant::now()).max(LEAST_WAIT)),
             None => Action::await_change(),
         }

@@ -117,7 +117,7 @@ pub struct Contents {
 }
 
 /// Returns the status that follows from `previous` and `facts`.
-pub(super) fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp) -> FeatureEnvironmentStatus {
+pub fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp) -> FeatureEnvironmentStatus {
     let mut status = previous.clone();
     let conditions = conditions(&previous.conditions, &facts, now);
     if !matches!(facts.publication, Publication::None) {

@@ -1,3 +1,4 @@
+use jiff::Timestamp;
 use kube::runtime::events::EventType;
 
 use super::*;
@@ -185,4 +186,36 @@ fn pods_that_fall_behind_and_catch_up_make_events() {
     // Without a new observation the counts stay.
     let later = status::follow(&behind, facts(Fetch::NotDue, Publication::None, Some("abc")), at(2));
     assert_eq!(later.pods, behind.pods);
+}
+
+/// The clock of the node is set by an hour and set right again: what counts is what it says now, and nothing is torn by it.
+#[test]
+fn clock_that_is_an_hour_off_makes_stale_only_while_it_is_off() {
+    const HOUR: i64 = 3600;
+    let minutes = |facts: Facts| Facts { stale_after: Duration::from_secs(300), ..facts };
+    let failing = || minutes(facts(Fetch::Failed(failure("UpstreamUnavailable")), Publication::None, Some("abc")));
+    let behind = status::follow(&published(), failing(), at(10));
+    is(&behind, STALE, ("False", "Behind"));
+    let forth = status::follow(&behind, failing(), at(20 + HOUR));
+    is(&forth, STALE, ("True", "Stale"));
+    is(&forth, READY, ("True", "LastGood"));
+    let right = status::follow(&forth, failing(), at(30));
+    is(&right, STALE, ("False", "Behind"));
+    let back = status::follow(&right, failing(), at(40 - HOUR));
+    is(&back, STALE, ("False", "Behind"));
+    // Since when it fails is not touched by any of it.
+    let since = |status: &FeatureEnvironmentStatus| {
+        status.conditions.iter().find(|condition| condition.type_ == FETCHED).unwrap().last_transition_time.clone()
+    };
+    assert_eq!([since(&forth), since(&right), since(&back)], [since(&behind), since(&behind), since(&behind)]);
+    let stale = status::follow(&back, failing(), at(10 + 300));
+    is(&stale, STALE, ("True", "Stale"));
+
+    // A source that is read is current, whatever the clock says.
+    for off in [HOUR, -HOUR] {
+        let publication =
+            Publication::Done { objects: stale.objects.clone(), delivered: Delivered::default(), contents: None };
+        let read = minutes(facts(Fetch::Done, publication, Some("abc")));
+        is(&status::follow(&stale, read, at(400 + off)), STALE, ("False", "Current"));
+    }
 }

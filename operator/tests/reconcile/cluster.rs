@@ -34,6 +34,8 @@ struct State {
     lives: Option<usize>,
     /// Objects that may not be written, and the answer.
     refused: BTreeMap<String, (u16, Value)>,
+    /// The answer to every write, whatever it is about.
+    refusal: Option<(u16, Value)>,
 }
 
 #[derive(Clone, Default)]
@@ -59,6 +61,17 @@ impl Cluster {
     pub(super) fn answer(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let mut state = self.0.lock().unwrap();
         let name = path.rsplit('/').next().unwrap().to_owned();
+        if method != "GET"
+            && let Some(refusal) = state.refusal.clone()
+        {
+            let call = if path.ends_with("/status") {
+                "report".to_owned()
+            } else {
+                format!("{} {name}", method.to_lowercase())
+            };
+            state.calls.push(call);
+            return refusal;
+        }
         match (method, path) {
             ("PATCH", path) if path.ends_with("/status") => {
                 state.calls.push("report".to_owned());
@@ -161,8 +174,21 @@ impl Cluster {
     }
 
     pub(super) fn refuse(&self, name: &str, code: u16, message: &str) {
-        let status = json!({"status": "Failure", "message": message, "reason": "Forbidden", "code": code});
+        self.refuse_with(
+            name,
+            code,
+            json!({"status": "Failure", "message": message, "reason": "Forbidden", "code": code}),
+        );
+    }
+
+    /// Refuses an object in the API server's own words.
+    pub(super) fn refuse_with(&self, name: &str, code: u16, status: Value) {
         self.0.lock().unwrap().refused.insert(name.to_owned(), (code, status));
+    }
+
+    /// Refuses all writes, or none.
+    pub(super) fn refuse_writes(&self, refusal: Option<(u16, Value)>) {
+        self.0.lock().unwrap().refusal = refusal;
     }
 
     /// From the next but so many writes on, none arrives.
@@ -173,11 +199,17 @@ impl Cluster {
     pub(super) fn relent(&self) {
         let mut state = self.0.lock().unwrap();
         state.refused.clear();
+        state.refusal = None;
         state.lives = None;
     }
 
     pub(super) fn last_status(&self) -> Value {
         self.0.lock().unwrap().statuses.last().cloned().expect("no status was written")
+    }
+
+    /// How many statuses were written.
+    pub(super) fn statuses(&self) -> usize {
+        self.0.lock().unwrap().statuses.len()
     }
 
     /// The controller's watch, caught up with the cluster.

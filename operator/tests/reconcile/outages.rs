@@ -1,0 +1,305 @@
+//! The cluster or the source fails for a while: what is published stays, attempts become rarer, and all of it recovers.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use kube::runtime::controller::Action;
+use remora_operator::fetch::Origin;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+
+use super::{CORE, Cluster, Operator, document, fenv, flags, is, reported};
+
+/// What the API server answers to every write while etcd has its alarm.
+const NO_SPACE: &str = "etcdserver: mvcc: database space exceeded";
+/// The default interval, which is also the longest wait between two attempts, give or take a tenth.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// The time after which a reconciliation wants to be repeated. `Action` keeps it to itself and shows it to debuggers only.
+fn wait(action: &Action) -> Duration {
+    let text = format!("{action:?}");
+    let number = text.split(['(', ')']).nth(1).unwrap_or_else(|| panic!("no time in {text}"));
+    let unit = number.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let value: f64 = number.trim_end_matches(unit).parse().unwrap();
+    let seconds = match unit {
+        "s" => value,
+        "ms" => value / 1e3,
+        "µs" => value / 1e6,
+        _ => panic!("no unit of time in {text}"),
+    };
+    Duration::from_secs_f64(seconds)
+}
+
+/// Reconciles while every attempt fails, and returns how long each reconciliation waits for the next one.
+async fn waits(operator: &mut Operator, object: &Value, attempts: u32) -> Vec<Duration> {
+    let mut waits = Vec::new();
+    for _ in 0..attempts {
+        waits.push(wait(&operator.turn(object.clone()).await.0));
+    }
+    waits
+}
+
+/// The `n`th wait is at least a fifth of `2^n` seconds, until the interval is reached.
+fn assert_backs_off(waits: &[Duration]) {
+    for (n, wait) in waits.iter().enumerate() {
+        let ceiling = Duration::from_secs(1 << n.min(16));
+        let least = if ceiling < INTERVAL { ceiling.mul_f64(0.2) } else { INTERVAL.mul_f64(0.9) };
+        // A moment passes between the decision and the answer.
+        assert!(*wait + Duration::from_millis(100) >= least, "attempt {n} waits {wait:?}: {waits:?}");
+    }
+}
+
+#[tokio::test]
+async fn cluster_without_space_is_written_to_ever_more_rarely_and_recovers() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    let (before, object) = (cluster.get(CORE), reported(&cluster, 1));
+    let statuses = cluster.statuses();
+
+    cluster.put(&flags(&document("b")));
+    cluster.refuse_writes(Some((500, json!({"status": "Failure", "message": NO_SPACE, "code": 500}))));
+    let mut edited = object.clone();
+    edited["metadata"]["generation"] = json!(2); // so that the source is read at once
+    assert_backs_off(&waits(&mut operator, &edited, 10).await);
+    assert_eq!((cluster.get(CORE), cluster.statuses()), (before.clone(), statuses));
+
+    // One attempt to publish and one to report a turn: nothing else is written.
+    let (_, calls) = operator.turn(edited.clone()).await;
+    assert_eq!(calls, [format!("patch {CORE}"), "report".to_owned()]);
+    let metrics = operator.metrics.text().unwrap();
+    for line in [
+        r#"remora_controller_steps_total{step="publish",outcome="WriteFailed"} 11"#,
+        r#"remora_controller_steps_total{step="report",outcome="ReportFailed"} 11"#,
+        r#"remora_environment_condition{namespace="shop",environment="storefront",condition="Published"} 0"#,
+    ] {
+        assert!(metrics.contains(line), "no {line} in:\n{metrics}");
+    }
+
+    // Where only ConfigMaps are refused, the status says so.
+    cluster.refuse_writes(None);
+    cluster.refuse(CORE, 500, NO_SPACE);
+    operator.turn(edited.clone()).await;
+    is(&cluster.last_status(), "Published", ("False", "WriteFailed"));
+    is(&cluster.last_status(), "Ready", ("True", "LastGood"));
+    // The source was read while no status could be written.
+    is(&cluster.last_status(), "Fetched", ("True", "Synced"));
+    assert!(cluster.last_status().to_string().contains(NO_SPACE));
+
+    cluster.relent();
+    let (action, _) = operator.turn(edited).await;
+    is(&cluster.last_status(), "Ready", ("True", "Published"));
+    assert_ne!(cluster.get(CORE).unwrap()["binaryData"], before.unwrap()["binaryData"]);
+    assert!(wait(&action) > Duration::from_secs(10), "there is nothing left to repeat: {action:?}");
+}
+
+/// A status that could not be written is not forgotten: it is written when that is possible, without anything new to say.
+#[tokio::test]
+async fn status_that_could_not_be_written_is_written_later() {
+    let cluster = Cluster::default();
+    let mut operator = Operator::start(&cluster);
+    cluster.refuse_writes(Some((500, json!({"status": "Failure", "message": NO_SPACE, "code": 500}))));
+    // There is no document to read.
+    operator.turn(fenv(1, &json!({}))).await;
+    cluster.refuse_writes(None);
+    let (_, calls) = operator.turn(fenv(1, &json!({}))).await;
+    assert_eq!(calls, ["report", "event ConfigMapNotFound"], "it was read a second time");
+    is(&cluster.last_status(), "Accepted", ("False", "ConfigMapNotFound"));
+
+    // Suspension stops all work, but not what is owed.
+    cluster.refuse_writes(Some((500, json!({"status": "Failure", "message": NO_SPACE, "code": 500}))));
+    let suspended = fenv(2, &json!({"suspend": true}));
+    let (action, _) = operator.turn(suspended.clone()).await;
+    assert_ne!(action, Action::await_change());
+    cluster.refuse_writes(None);
+    let (action, calls) = operator.turn(suspended).await;
+    assert_eq!(calls[0], "report");
+    is(&cluster.last_status(), "Accepted", ("True", "Suspended"));
+    assert_eq!(action, Action::await_change());
+}
+
+/// What the API server answers to whoever creates something in a namespace that is being deleted.
+fn terminating() -> Value {
+    json!({
+        "kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403,
+        "message": format!("configmaps \"{CORE}\" is forbidden: unable to create new content in namespace shop because it is being terminated"),
+        "details": {"name": CORE, "kind": "configmaps", "causes": [
+            {"reason": "NamespaceTerminating", "message": "namespace shop is being terminated", "field": "metadata.namespace"},
+        ]},
+    })
+}
+
+#[tokio::test]
+async fn terminating_namespace_is_left_alone_more_and_more() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    // The namespace's contents go one after another: first what is published, then the FeatureEnvironment.
+    cluster.take(CORE);
+    cluster.refuse_with(CORE, 403, terminating());
+    let object = reported(&cluster, 1);
+    let (action, calls) = operator.turn(object.clone()).await;
+    assert_eq!(
+        calls,
+        [
+            &format!("get {CORE}"),
+            &format!("patch {CORE}"),
+            "report",
+            "event NamespaceTerminating",
+            "event NothingPublished"
+        ]
+    );
+    is(&cluster.last_status(), "Published", ("False", "NamespaceTerminating"));
+    let first = wait(&action);
+    let mut all = vec![first];
+    all.extend(waits(&mut operator, &object, 8).await);
+    assert_backs_off(&all);
+    // The same again is no news, for nobody.
+    let (_, calls) = operator.turn(object).await;
+    assert!(calls.iter().all(|call| call.ends_with(CORE)), "{calls:?}");
+}
+
+/// How an answer's length is told.
+#[derive(Clone, Copy, Debug)]
+enum Framing {
+    Length,
+    Chunks,
+    Close,
+}
+
+/// Answers with the beginning of a document, and then closes the connection or resets it.
+struct Cutting {
+    origin: Origin,
+    script: Arc<Mutex<(Framing, String, usize, bool)>>,
+    answered: Arc<Mutex<usize>>,
+}
+
+impl Cutting {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let script = Arc::new(Mutex::new((Framing::Length, String::new(), 0, false)));
+        let answered = Arc::new(Mutex::new(0));
+        let (scripted, counted) = (Arc::clone(&script), Arc::clone(&answered));
+        tokio::spawn(async move {
+            loop {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                let _ = connection.read(&mut [0; 4096]).await.unwrap();
+                let (framing, body, cut, reset) = scripted.lock().unwrap().clone();
+                let answer = framed(framing, &body);
+                let beginning = &answer[..cut.min(answer.len())];
+                // A client that has seen enough may be gone already.
+                let _ = connection.write_all(beginning).await;
+                if reset {
+                    connection.set_zero_linger().unwrap();
+                }
+                *counted.lock().unwrap() += 1;
+            }
+        });
+        Self { origin, script, answered }
+    }
+
+    fn serve(&self, framing: Framing, document: &Value, cut: usize, reset: bool) {
+        *self.script.lock().unwrap() = (framing, document.to_string(), cut, reset);
+    }
+
+    fn spec(&self) -> Value {
+        let url = format!("{}/api/v1/", self.origin);
+        json!({"source": {"flagsmith": {"apiUrl": url, "environmentKeySecretRef": {"name": "flagsmith"}}}})
+    }
+}
+
+fn framed(framing: Framing, body: &str) -> Vec<u8> {
+    let text = match framing {
+        Framing::Length => {
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+        }
+        Framing::Close => format!("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{body}"),
+        Framing::Chunks => {
+            let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n".to_owned();
+            let pieces = body.as_bytes().chunks(50).map(|piece| std::str::from_utf8(piece).unwrap());
+            pieces.fold(head, |text, piece| text + &format!("{:x}\r\n{piece}\r\n", piece.len())) + "0\r\n\r\n"
+        }
+    };
+    text.into_bytes()
+}
+
+#[tokio::test]
+async fn document_that_is_cut_off_leaves_last_good_published() {
+    let cluster = Cluster::default();
+    let upstream = Cutting::start().await;
+    let mut operator = Operator::start_with(&cluster, std::slice::from_ref(&upstream.origin));
+    upstream.serve(Framing::Length, &document("a"), usize::MAX, false);
+    operator.turn(fenv(1, &upstream.spec())).await;
+    let before = cluster.get(CORE).unwrap();
+
+    let mut generation = 1;
+    for framing in [Framing::Length, Framing::Chunks, Framing::Close] {
+        // Behind the last brace, what is missing is the framing's own end.
+        let last = framed(framing, &document("b").to_string()).len();
+        for share in [0, 20, 60, 80, 95, 100] {
+            let cut = (last * share / 100).min(last - 1);
+            generation += 1;
+            let asked = *upstream.answered.lock().unwrap();
+            upstream.serve(framing, &document("b"), cut, share % 40 == 0);
+            let mut object = fenv(generation, &upstream.spec());
+            object["status"] = cluster.last_status();
+            operator.turn(object).await;
+            assert!(*upstream.answered.lock().unwrap() > asked, "{framing:?} cut at {cut}: nobody asked");
+            assert_eq!(cluster.get(CORE).unwrap(), before, "{framing:?} cut at {cut} of {last}");
+            assert_eq!(cluster.last_status()["revision"], before["metadata"]["annotations"]["remora.dev/revision"]);
+            is(&cluster.last_status(), "Ready", ("True", "LastGood"));
+        }
+    }
+
+    upstream.serve(Framing::Chunks, &document("b"), usize::MAX, false);
+    operator.turn(fenv(generation + 1, &upstream.spec())).await;
+    is(&cluster.last_status(), "Ready", ("True", "Published"));
+    assert_ne!(cluster.get(CORE).unwrap()["binaryData"], before["binaryData"]);
+}
+
+/// An environment that outgrows what an object holds is refused whole, said, and published again when it fits.
+#[tokio::test]
+async fn document_grown_beyond_an_object_leaves_last_good_published() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    let before = cluster.get(CORE).unwrap();
+
+    let mut grown = document("a");
+    grown["updated_at"] = json!("2026-11-21T00:00:00+00:00");
+    for number in 0..70 {
+        let value = format!("{number:05}").repeat(3_900);
+        let feature = json!({
+            "feature": {"id": 100 + number, "name": format!("flag {number}"), "type": "STANDARD"}, "enabled": true,
+            "django_id": 100 + number, "feature_state_value": value, "multivariate_feature_state_values": [],
+        });
+        grown["feature_states"].as_array_mut().unwrap().push(feature);
+    }
+    cluster.put(&flags(&grown));
+    let mut object = reported(&cluster, 1);
+    object["metadata"]["generation"] = json!(2);
+    operator.turn(object).await;
+    is(&cluster.last_status(), "Published", ("False", "CapacityExceeded"));
+    is(&cluster.last_status(), "Ready", ("True", "LastGood"));
+    assert_eq!(cluster.get(CORE).unwrap(), before);
+    assert_eq!(cluster.ours().len(), 1, "a part of it was published");
+    let metrics = operator.metrics.text().unwrap();
+    assert!(metrics.contains(r#"outcome="CapacityExceeded"} 1"#), "it is not counted:\n{metrics}");
+
+    grown["feature_states"].as_array_mut().unwrap().truncate(20);
+    cluster.put(&flags(&grown));
+    let mut object = reported(&cluster, 2);
+    object["metadata"]["generation"] = json!(3);
+    operator.turn(object).await;
+    is(&cluster.last_status(), "Ready", ("True", "Published"));
+    assert_ne!(cluster.get(CORE).unwrap()["binaryData"], before["binaryData"]);
+}

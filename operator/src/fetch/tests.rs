@@ -4,6 +4,7 @@ mod bounds;
 mod cluster;
 mod conditional;
 mod confinement;
+mod cuts;
 mod listen;
 mod objects;
 mod pages;

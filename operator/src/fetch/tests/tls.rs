@@ -1,3 +1,10 @@
+use std::{net::Ipv4Addr, sync::Mutex, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+
 use super::*;
 
 async fn serving(certificate: &Certificate) -> Upstream {
@@ -39,6 +46,85 @@ async fn a_certificate_must_be_for_the_name_and_for_now() {
     let expired = Certificate::expired("upstream.test");
     let upstream = serving(&expired).await;
     assert!(problem(&scene(&upstream).trusting(&expired.authority()).failure().await).contains("expired"));
+    assert!(upstream.asked().is_empty());
+    let early = Certificate::of_the_future("upstream.test");
+    let upstream = serving(&early).await;
+    assert!(problem(&scene(&upstream).trusting(&early.authority()).failure().await).contains("not valid yet"));
+    assert!(upstream.asked().is_empty());
+}
+
+/// A server of another time: reads the client's first record and answers with these bytes; returns what clients sent.
+async fn answering(bytes: &'static [u8]) -> (u16, Arc<Mutex<Vec<Vec<u8>>>>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let book = Arc::clone(&heard);
+    tokio::spawn(async move {
+        loop {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let mut said = vec![0; 8192];
+            let mut length = connection.read(&mut said).await.unwrap();
+            let _ = connection.write_all(bytes).await;
+            // Whatever comes after, up to the end of the connection.
+            while let Ok(more @ 1..) = connection.read(&mut said[length..]).await {
+                length += more;
+            }
+            book.lock().unwrap().push(said[..length].to_vec());
+        }
+    });
+    (port, heard)
+}
+
+/// A `ServerHello` that chooses a version and TLS_RSA_WITH_AES_128_CBC_SHA, with 32 bytes of `R`.
+macro_rules! server_hello {
+    ($minor:literal) => {{
+        const HELLO: [u8; 47] = {
+            let mut hello = [b'R'; 47];
+            let beginning = [0x16, 3, $minor, 0, 42, 2, 0, 0, 38, 3, $minor];
+            let end = [0, 0x00, 0x2f, 0];
+            let mut at = 0;
+            while at < beginning.len() {
+                hello[at] = beginning[at];
+                at += 1;
+            }
+            at = 0;
+            while at < end.len() {
+                hello[43 + at] = end[at];
+                at += 1;
+            }
+            hello
+        };
+        &HELLO
+    }};
+}
+
+#[tokio::test]
+async fn server_of_old_tls_is_not_trusted_and_hears_no_key() {
+    // The alert is protocol_version, as servers send it that know too little, or too much, for the client.
+    for (name, answer) in [
+        ("TLS 1.0", server_hello!(1).as_slice()),
+        ("TLS 1.1", server_hello!(2).as_slice()),
+        ("SSL 3.0", server_hello!(0).as_slice()),
+        ("an alert", &[0x15, 3, 1, 0, 2, 2, 70]),
+    ] {
+        let (port, heard) = answering(answer).await;
+        let scene = Scene::url(&format!("https://upstream.test:{port}"));
+        let error = scene.failure().await;
+        assert_eq!(problem(&error), "the server does not speak TLS 1.2 or 1.3 with us", "{name}");
+        let heard = async {
+            loop {
+                if !heard.lock().unwrap().is_empty() {
+                    return std::mem::take(&mut *heard.lock().unwrap());
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let heard = tokio::time::timeout(Duration::from_secs(60), heard).await.expect("the connection stays open");
+        // No second attempt with less: one connection, of records of TLS, and no key on it.
+        assert_eq!(heard.len(), 1, "{name}");
+        assert_eq!(heard[0][..2], [0x16, 3], "{name}: no record of a handshake");
+        assert!(!heard[0].windows(KEY.len()).any(|part| part == KEY.as_bytes()), "{name}");
+    }
 }
 
 #[tokio::test]

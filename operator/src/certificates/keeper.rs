@@ -254,3 +254,6 @@ impl Held {
         needs_renewal(Some(&Ok::<_, Infallible>(self.validity)), now)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -73,4 +73,17 @@ mod tests {
         seen.metadata.resource_version = Some("2".to_owned());
         assert_eq!(Sighting::of(&seen, Some(same), later).unchanged_for(later), Duration::ZERO);
     }
+
+    /// What counts is how long it was seen unchanged: the holder's clock may be an hour ahead or behind, and jump.
+    #[test]
+    fn clock_of_the_holder_decides_nothing() {
+        let hour = jiff::SignedDuration::from_hours(1);
+        for off in [hour, -hour] {
+            let now = jiff::Timestamp::now() + off;
+            let time = k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(now);
+            let held = LeaseSpec { renew_time: Some(time.clone()), acquire_time: Some(time), ..lease("you") };
+            assert_eq!(decide(Some(&held), "me", Duration::from_secs(30)), Decision::Wait);
+            assert_eq!(decide(Some(&held), "me", Duration::from_secs(31)), Decision::Take);
+        }
+    }
 }

@@ -1,0 +1,187 @@
+//! A node whose clock is set by an hour, forth or back, and set right again.
+
+use std::{
+    collections::BTreeSet,
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+
+use axum::{body::Body, http::Response};
+use http_body_util::BodyExt;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+
+use super::*;
+
+const HOUR: u64 = 3600;
+const DAY: u64 = 24 * HOUR;
+
+/// An API server with the two objects that matter.
+#[derive(Clone, Default)]
+struct Cluster(Arc<Mutex<Objects>>);
+
+#[derive(Default)]
+struct Objects {
+    secret: Option<Value>,
+    configuration: Value,
+    authorities: BTreeSet<String>,
+}
+
+impl Cluster {
+    fn new() -> Cluster {
+        let client = json!({"service": {"name": "remora-webhook", "namespace": "remora-system"}});
+        let webhook = json!({"name": "pods.remora.dev", "clientConfig": client, "sideEffects": "None", "admissionReviewVersions": ["v1"]});
+        let cluster = Cluster::default();
+        cluster.0.lock().unwrap().configuration = json!({"metadata": {"name": "remora"}, "webhooks": [webhook]});
+        cluster
+    }
+
+    fn client(&self) -> Client {
+        let cluster = self.clone();
+        let answer = move |request: http::Request<kube::client::Body>| {
+            let cluster = cluster.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect().await.unwrap().to_bytes();
+                let (status, body) = cluster.0.lock().unwrap().answer(head.method.as_str(), head.uri.path(), &body);
+                Ok::<_, Infallible>(Response::builder().status(status).body(Body::from(body.to_string())).unwrap())
+            }
+        };
+        Client::new(tower::service_fn(answer), "remora-system")
+    }
+
+    fn authorities(&self) -> usize {
+        self.0.lock().unwrap().authorities.len()
+    }
+}
+
+impl Objects {
+    fn answer(&mut self, method: &str, path: &str, body: &[u8]) -> (u16, Value) {
+        let missing = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
+        match (method, path.contains("/secrets")) {
+            ("GET", true) => self.secret.clone().map_or((404, missing), |secret| (200, secret)),
+            ("POST" | "PUT", true) => {
+                let secret: Value = serde_json::from_slice(body).unwrap();
+                self.authorities.insert(secret["data"]["ca.crt"].as_str().unwrap().to_owned());
+                self.secret = Some(secret.clone());
+                (200, secret)
+            }
+            ("GET", false) => (200, self.configuration.clone()),
+            ("PATCH", false) => {
+                let patch: json_patch::Patch = serde_json::from_slice(body).unwrap();
+                json_patch::patch(&mut self.configuration, &patch).unwrap();
+                (200, self.configuration.clone())
+            }
+            _ => panic!("{method} {path}"),
+        }
+    }
+}
+
+struct Replica {
+    cluster: Cluster,
+    keeper: Keeper,
+}
+
+impl Replica {
+    /// One that is a few minutes old: it serves with a certificate of an authority that everybody knows.
+    async fn started(at: Timestamp) -> Replica {
+        let _installed_already = rustls::crypto::ring::default_provider().install_default();
+        let cluster = Cluster::new();
+        let names = Names {
+            namespace: "remora-system".to_owned(),
+            service: "remora-webhook".to_owned(),
+            configuration: "remora".to_owned(),
+            secret: "remora-webhook-authority".to_owned(),
+        };
+        let metrics = Metrics::register(&mut Registry::default());
+        let keeper = Keeper::new(cluster.client(), names, Serving::default(), metrics);
+        let mut replica = Replica { cluster, keeper };
+        replica.checks(at).await;
+        replica
+    }
+
+    /// Several checks, as they come every few seconds; the clock moves on by three minutes.
+    async fn checks(&mut self, from: Timestamp) -> Timestamp {
+        let mut now = from;
+        for _ in 0..18 {
+            self.keeper.step(now).await.unwrap();
+            self.assert_trusted(now);
+            now += Duration::from_secs(10);
+        }
+        now
+    }
+
+    fn leaf(&self) -> Validity {
+        self.keeper.leaf.as_ref().unwrap().validity
+    }
+
+    /// What is served is signed by what the registration says, and is valid by the clock of who made it.
+    fn assert_trusted(&self, now: Timestamp) {
+        let leaf = self.keeper.leaf.as_ref().unwrap();
+        let configuration = self.cluster.0.lock().unwrap().configuration.clone();
+        let configuration: MutatingWebhookConfiguration = serde_json::from_value(configuration).unwrap();
+        let bundle = configuration.webhooks.unwrap().remove(0).client_config.ca_bundle.unwrap();
+        let trusted = Certificate::read_all(&bundle.0);
+        assert!(trusted.contains(&leaf.signed_by), "at {now}: what is served is not trusted");
+        assert!(leaf.validity.from <= now && now < leaf.validity.until, "at {now}: {:?}", leaf.validity);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Jump {
+    Forth,
+    Back,
+}
+
+impl Jump {
+    fn of(self, now: Timestamp) -> Timestamp {
+        let hour = Duration::from_secs(HOUR);
+        match self {
+            Jump::Forth => now + hour,
+            Jump::Back => now - hour,
+        }
+    }
+
+    fn undone(self, now: Timestamp) -> Timestamp {
+        match self {
+            Jump::Forth => Jump::Back.of(now),
+            Jump::Back => Jump::Forth.of(now),
+        }
+    }
+}
+
+/// Neither certificate is due within an hour of now, and both are older than one: the clock's hour changes nothing.
+#[tokio::test]
+async fn clock_that_is_an_hour_off_renews_nothing_that_is_not_due() {
+    let start = Timestamp::from_second(1_800_000_000).unwrap();
+    for age in [2 * HOUR, DAY, 4 * DAY] {
+        for jump in [Jump::Forth, Jump::Back] {
+            let mut replica = Replica::started(start).await;
+            let leaf = replica.leaf();
+            let off = replica.checks(jump.of(start + Duration::from_secs(age))).await;
+            replica.checks(jump.undone(off)).await;
+            assert_eq!((replica.leaf(), replica.cluster.authorities()), (leaf, 1), "{jump:?} at an age of {age} s");
+        }
+    }
+}
+
+/// Both certificates are younger than the hour that the clock loses, or due within the hour that it gains: they are made
+/// anew, once, and once more at most when the clock is right again; what is served is trusted all the while.
+#[tokio::test]
+async fn clock_that_is_an_hour_off_settles_when_it_is_right_again() {
+    let start = Timestamp::from_second(1_800_000_000).unwrap();
+    let due = 7 * DAY * 2 / 3;
+    for age in [300, HOUR / 2, due - HOUR / 2, due + 60] {
+        for jump in [Jump::Forth, Jump::Back] {
+            let mut replica = Replica::started(start).await;
+            let off = replica.checks(jump.of(start + Duration::from_secs(age))).await;
+            let right = replica.checks(jump.undone(off)).await;
+            replica.checks(right).await;
+            assert!(replica.cluster.authorities() <= 3, "{jump:?} at an age of {age} s");
+            let (leaf, authorities) = (replica.leaf(), replica.cluster.authorities());
+            let later = replica.checks(right + Duration::from_secs(600)).await;
+            assert_eq!((replica.leaf(), replica.cluster.authorities()), (leaf, authorities), "{jump:?} at {age} s");
+            assert_eq!(needs_renewal(Some(&Ok::<_, Infallible>(leaf)), later), None, "{jump:?} at an age of {age} s");
+        }
+    }
+}

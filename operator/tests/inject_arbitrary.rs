@@ -215,3 +215,194 @@ fn every_kind_of_answer_is_generated() {
     }
     assert!(skipped > 50 && denied > 50 && injected > 50, "{skipped} skipped, {denied} denied, {injected} injected");
 }
+
+/// What another injector does to a pod, in whichever order it is called.
+#[derive(Clone, Debug)]
+struct Other {
+    /// A container beside the application.
+    container: bool,
+    /// An init container behind all others, and whether it is a native sidecar.
+    init_behind: Option<bool>,
+    /// An init container in front of all others.
+    init_in_front: bool,
+    /// A volume that all containers mount, ours as well.
+    volume: bool,
+    /// A variable for all containers, ours as well.
+    variable: bool,
+    /// A registry that all images come from.
+    mirror: bool,
+    /// A mark of its own.
+    annotation: bool,
+}
+
+fn other() -> impl Strategy<Value = Other> {
+    let flag = any::<bool>;
+    (flag(), proptest::option::of(flag()), flag(), flag(), flag(), flag(), flag()).prop_map(
+        |(container, init_behind, init_in_front, volume, variable, mirror, annotation)| Other {
+            container,
+            init_behind,
+            init_in_front,
+            volume,
+            variable,
+            mirror,
+            annotation,
+        },
+    )
+}
+
+/// The list at this place, made if it is not there.
+fn list<'a>(of: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
+    if !of[key].is_array() {
+        of[key] = json!([]);
+    }
+    of[key].as_array_mut().unwrap()
+}
+
+fn push_named(list: &mut Vec<Value>, item: Value) {
+    if !list.iter().any(|one| one["name"] == item["name"]) {
+        list.push(item);
+    }
+}
+
+impl Other {
+    /// As a well-behaved injector does it: what is there already is left.
+    fn inject(&self, pod: &mut Value) {
+        let spec = &mut pod["spec"];
+        if self.container {
+            push_named(list(spec, "containers"), json!({"name": "mesh-proxy", "image": "mesh:1"}));
+        }
+        if let Some(native) = self.init_behind {
+            let mut init = json!({"name": "mesh-late", "image": "mesh:1"});
+            if native {
+                init["restartPolicy"] = json!("Always");
+            }
+            push_named(list(spec, "initContainers"), init);
+        }
+        if self.init_in_front && !list(spec, "initContainers").iter().any(|one| one["name"] == "mesh-init") {
+            list(spec, "initContainers").insert(0, json!({"name": "mesh-init", "image": "mesh:1"}));
+        }
+        if self.volume {
+            push_named(list(spec, "volumes"), json!({"name": "mesh", "emptyDir": {}}));
+        }
+        for kind in ["initContainers", "containers"] {
+            for container in spec[kind].as_array_mut().into_iter().flatten() {
+                if self.volume {
+                    push_named(list(container, "volumeMounts"), json!({"name": "mesh", "mountPath": "/mesh"}));
+                }
+                if self.variable {
+                    push_named(list(container, "env"), json!({"name": "MESH", "value": "on"}));
+                }
+                let image = container["image"].as_str().unwrap_or_default().to_owned();
+                if self.mirror && !image.starts_with("mirror.example.com/") {
+                    container["image"] = json!(format!("mirror.example.com/{image}"));
+                }
+            }
+        }
+        if self.annotation {
+            pod["metadata"]["annotations"]["mesh.example.com/status"] = json!("injected");
+        }
+    }
+}
+
+/// A pod as people write them, which every injector takes.
+fn plain_pod() -> impl Strategy<Value = Value> {
+    let container = |name: &'static str| {
+        (any::<bool>(), any::<bool>()).prop_map(move |(with_env, with_mounts)| {
+            let mut container = json!({"name": name, "image": "shop/web:1"});
+            if with_env {
+                container["env"] = json!([{"name": "A", "value": "$(OFREP_ENDPOINT)"}]);
+            }
+            if with_mounts {
+                container["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+            }
+            container
+        })
+    };
+    let inject = proptest::sample::select(&["a", "a,b"][..]);
+    (inject, any::<bool>(), container("web"), proptest::option::of(container("worker")), any::<bool>()).prop_map(
+        |(inject, socket, web, worker, migrate)| {
+            let mut annotations = json!({"remora.dev/inject": inject});
+            if socket {
+                annotations["remora.dev/unix-socket"] = json!("true");
+            }
+            let containers: Vec<_> = [web].into_iter().chain(worker).collect();
+            let mut spec = json!({"containers": containers, "volumes": [{"name": "data", "emptyDir": {}}]});
+            if migrate {
+                spec["initContainers"] = json!([{"name": "migrate", "image": "shop/web:1"}]);
+            }
+            json!({"metadata": {"annotations": annotations}, "spec": spec})
+        },
+    )
+}
+
+/// Our turn, as the webhook takes it; returns whether there was anything to do.
+fn ours(pod: &mut Value) -> bool {
+    match decide(pod, &Place::new("shop"), &config()) {
+        Decision::Skip(Reason::AlreadyInjected) => false,
+        Decision::Inject(plan) => {
+            let operations = patch(pod, &plan);
+            json_patch::patch(pod, &operations).unwrap();
+            true
+        }
+        other => panic!("{other:?} about {pod}"),
+    }
+}
+
+/// Lists by name, as the order in which injectors are called is theirs, and without what differs by that order: which init
+/// containers are in front of our sidecar, and so have no need of its variables and mounts; and the order of variables.
+fn canonical(mut pod: Value) -> Value {
+    let by_name = |list: &mut Value| {
+        if let Some(list) = list.as_array_mut() {
+            list.sort_by_key(|item| item["name"].to_string());
+        }
+    };
+    for kind in ["initContainers", "containers"] {
+        for container in pod["spec"][kind].as_array_mut().into_iter().flatten() {
+            if container["name"] == "mesh-init" {
+                *container = json!({"name": "mesh-init", "image": container["image"]});
+            }
+            by_name(&mut container["env"]);
+            by_name(&mut container["volumeMounts"]);
+        }
+        by_name(&mut pod["spec"][kind]);
+    }
+    by_name(&mut pod["spec"]["volumes"]);
+    pod
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    list.as_array().into_iter().flatten().map(|item| item["name"].as_str().unwrap()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    /// Two injectors, each called again when the other one has changed something, as `reinvocationPolicy: IfNeeded` has it.
+    #[test]
+    fn two_injectors_make_the_same_of_a_pod_in_either_order(pod in plain_pod(), other in other()) {
+        let (mut first, mut second) = (pod.clone(), pod.clone());
+        // We are called first, then the other one, then we again.
+        prop_assert!(ours(&mut first));
+        other.inject(&mut first);
+        ours(&mut first);
+        other.inject(&mut first);
+        // The other one is called first.
+        other.inject(&mut second);
+        prop_assert!(ours(&mut second));
+        other.inject(&mut second);
+        for (order, mut pod) in [("ours first", first.clone()), ("ours second", second.clone())] {
+            prop_assert!(!ours(&mut pod), "{order}: there is still something to do about {pod}");
+            prop_assert_eq!(names(&pod["spec"]["initContainers"]).iter().filter(|name| **name == "remora").count(), 1);
+            prop_assert!(lacks_sidecar(&pod, &Place::new("shop"), "remora-system").is_none());
+            // Whatever starts behind the sidecar knows where flags are.
+            let init = pod["spec"]["initContainers"].as_array().unwrap();
+            let behind = init.iter().skip_while(|one| one["name"] != "remora").skip(1);
+            for container in behind.chain(pod["spec"]["containers"].as_array().unwrap()) {
+                let variables = names(&container["env"]);
+                prop_assert!(variables.contains(&"OFREP_ENDPOINT"), "{order}: {container}");
+                prop_assert_eq!(variables.iter().filter(|name| **name == "OFREP_ENDPOINT").count(), 1);
+            }
+        }
+        prop_assert_eq!(canonical(first), canonical(second));
+    }
+}

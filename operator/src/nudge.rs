@@ -155,6 +155,11 @@ async fn tell(pods: Api<Pod>, name: String, body: serde_json::Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+
     use super::*;
     use crate::names::annotation;
 
@@ -169,6 +174,68 @@ mod tests {
     #[test]
     fn repeated_notification_names_the_same_revision() {
         assert_eq!((told("0a1b"), told("0a1b 3"), told("")), (Some("0a1b"), Some("0a1b"), None));
+    }
+
+    /// Pods in a namespace: many more than anybody patches at one time.
+    const PODS: usize = 5_000;
+
+    /// What the API server counts.
+    #[derive(Default)]
+    struct Counts {
+        under_way: usize,
+        most: usize,
+        lists: usize,
+        told: BTreeMap<String, usize>,
+    }
+
+    /// Lists the pods in pages, and takes its time for each patch, so that all that are sent at one time are seen.
+    async fn answer(counts: &Mutex<Counts>, request: &Request<Body>) -> Response<Body> {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let path = request.uri().path().to_owned();
+        let answer = if request.method() == Method::PATCH {
+            {
+                let mut counts = counts.lock().unwrap();
+                counts.under_way += 1;
+                counts.most = counts.most.max(counts.under_way);
+            }
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            let name = path.rsplit('/').next().unwrap().to_owned();
+            let mut counts = counts.lock().unwrap();
+            counts.under_way -= 1;
+            *counts.told.entry(name.clone()).or_default() += 1;
+            json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": name}})
+        } else {
+            counts.lock().unwrap().lists += 1;
+            let value = |key: &str| query.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
+            let from: usize = value("continue").map_or(0, |token| token.parse().unwrap());
+            let to = PODS.min(from + value("limit").unwrap().parse::<usize>().unwrap());
+            let items: Vec<_> = (from..to)
+                .map(|n| json!({"metadata": {"name": format!("web-{n}"), "annotations": {annotation::INJECT: "shop"}}}))
+                .collect();
+            let next = if to < PODS { to.to_string() } else { String::new() };
+            json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {"continue": next}, "items": items})
+        };
+        Response::new(Body::from(answer.to_string().into_bytes()))
+    }
+
+    #[tokio::test]
+    async fn five_thousand_pods_are_told_once_each_and_few_at_a_time() {
+        let counts = Arc::new(Mutex::new(Counts::default()));
+        let counted = Arc::clone(&counts);
+        let service = tower::service_fn(move |request| {
+            let counted = Arc::clone(&counted);
+            async move { Ok::<_, std::convert::Infallible>(answer(&counted, &request).await) }
+        });
+        let nudger = Nudger::new(Client::new(service, "shop"));
+        let environment: EnvironmentName = "shop".parse().unwrap();
+        let nudged = nudger.nudge("shop", &environment, "0a1b").await.unwrap();
+        assert_eq!(nudged, Nudged { pods: PODS, told: PODS, failed: 0 });
+        let counts = counts.lock().unwrap();
+        assert_eq!(counts.most, AT_ONCE, "patches at one time");
+        assert_eq!((counts.told.len(), counts.lists), (PODS, PODS / 500));
+        assert!(counts.told.values().all(|times| *times == 1), "a pod was told twice");
     }
 
     #[test]

@@ -52,6 +52,11 @@ fuzz-engine: ## Compare answers with those of Flagsmith's own engine for SECONDS
 	@$(STEP) "Flagsmith's engine and ours" env REMORA_DIFFERENTIAL_SECONDS=$(or $(SECONDS),600) \
 	  cargo test $(CARGO_FLAGS) --release -p remora-operator --test differential -- --nocapture random
 
+.PHONY: swaps
+swaps: ## Swap a snapshot under load SWAPS times, a million if not said, and hold every answer to what was published
+	@$(PART) "swaps under load" env REMORA_SWAPS=$(or $(SWAPS),1000000) \
+	  cargo test $(CARGO_FLAGS) -p remora-sidecar --test follow -- --nocapture swapping_under_load
+
 .PHONY: rotation
 rotation: ## Rotate the webhook's certificates under 10,000 pods that ask for their sidecar, and tell how long answers took
 	@$(STEP) "certificates under load" env REMORA_E2E_CREATIONS=10000 e2e/cluster/with.sh --restore \

@@ -96,7 +96,11 @@ where
     if std::env::var_os("REMORA_E2E_KEEP").is_some() {
         say(&format!("kept: kubectl -n {namespace} get all,fenv,cm"));
     } else {
-        namespaces.delete(&namespace, &DeleteParams::background()).await?;
+        let deleted = namespaces.delete(&namespace, &DeleteParams::background()).await;
+        // A case may be about the end of its namespace.
+        if !matches!(&deleted, Err(kube::Error::Api(status)) if status.is_not_found()) {
+            deleted?;
+        }
     }
     drop(turn);
     ended.unwrap_or_else(|panic| resume_unwind(panic))

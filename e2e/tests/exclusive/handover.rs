@@ -14,10 +14,10 @@ use remora_e2e::harness::{App, Case, Release, SYSTEM, alone_in_namespace, eventu
 use serde_json::json;
 
 /// The lease lasts half a minute; a busy machine takes its time besides.
-const CAP: Duration = Duration::from_secs(90);
+pub(super) const CAP: Duration = Duration::from_secs(90);
 
 /// Every version of the core's ConfigMap that the watch sees, with its revision, until it is told to stop.
-async fn versions(case: &Case, seen: &tokio::sync::Mutex<BTreeMap<String, String>>) -> anyhow::Result<()> {
+pub(super) async fn versions(case: &Case, seen: &tokio::sync::Mutex<BTreeMap<String, String>>) -> anyhow::Result<()> {
     let config = watcher::Config::default().fields(&format!("metadata.name={}", published("storefront", "core")));
     let mut objects = watcher(case.api::<ConfigMap>(), config).default_backoff().applied_objects().boxed();
     while let Some(object) = objects.try_next().await? {

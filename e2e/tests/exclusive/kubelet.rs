@@ -1,0 +1,52 @@
+//! The kubelet crashes and comes back: pods are served all the while, and the changes of the meantime arrive.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::Api;
+use remora_e2e::app::History;
+use remora_e2e::harness::{App, alone_in_namespace, eventually};
+use serde_json::json;
+
+use super::absent::restarts;
+use super::node::Node;
+
+const CAP: Duration = Duration::from_secs(60);
+/// Answers of the application without a kubelet.
+const ANSWERS: u64 = 40;
+
+#[tokio::test]
+async fn restarted_kubelet_leaves_pods_served_and_brings_what_changed_meanwhile() -> anyhow::Result<()> {
+    alone_in_namespace(async |case| {
+        let Some(node) = Node::local("a restarted kubelet").await? else { return Ok(()) };
+        case.storefront().await?;
+        let app = case.pod(&App::new("shop").inject("storefront")).await?;
+        let express = json!({"enabled": true, "value": "express"});
+        node.kill("kubelet")?;
+        let without = async {
+            case.flip("storefront", "checkout", &express).await?;
+            let before: History = app.get("/watch").await?;
+            let served = eventually("the application goes on asking", CAP, async || {
+                let history: History = app.get("/watch").await?;
+                Ok((history.asked > before.asked + ANSWERS).then_some(history))
+            })
+            .await?;
+            anyhow::ensure!(served.failed == 0 && served.changes.len() == 1, "without a kubelet: {served:?}");
+            anyhow::Ok(())
+        };
+        let without = without.await;
+        node.restore().await?;
+        without?;
+        case.answer(&app, "the change of the meantime", |answer| answer["value"] == "express").await?;
+        case.flip("storefront", "checkout", &json!({"enabled": true, "value": "later"})).await?;
+        case.answer(&app, "a later change", |answer| answer["value"] == "later").await?;
+
+        let history: History = app.get("/watch").await?;
+        anyhow::ensure!(history.failed == 0 && history.changes.len() == 3, "{history:?}");
+        let api: Api<Pod> = case.api();
+        let pod = api.get(app.pod()).await?;
+        anyhow::ensure!(restarts(&pod, "remora") + restarts(&pod, "app") == 0, "a container was restarted");
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,114 @@
+//! The machine of the local cluster, for the faults that no API server can bring about: processes that stop, and alarms of
+//! etcd. Each of them is undone whatever becomes of the case.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use remora_e2e::harness::{root, say};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+/// The local cluster's machine.
+pub(super) struct Node {
+    /// The directory of the cluster's state.
+    run: PathBuf,
+    /// The client port of etcd.
+    etcd: String,
+}
+
+impl Node {
+    /// Finds the machine of the local cluster. On another cluster there is none: its machines are not the tests' to break, and
+    /// the case says that it was not tried.
+    pub(super) async fn local(case: &str) -> anyhow::Result<Option<Node>> {
+        let facts = r#". "$0" && printf '%s\n' "$KUBECONFIG" "$REMORA_RUN" "$REMORA_ETCD_PORT""#;
+        let script = root().join("e2e/cluster/env.sh");
+        let output = Command::new("bash").args(["-euc", facts]).arg(&script).output().await?;
+        anyhow::ensure!(output.status.success(), "{}: {}", script.display(), String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout)?;
+        let [kubeconfig, run, etcd] = text.lines().collect::<Vec<_>>()[..] else {
+            anyhow::bail!("three facts: {text}")
+        };
+        if std::env::var("KUBECONFIG").ok().as_deref() != Some(kubeconfig) {
+            say(&format!(
+                "{case}: not tried, as it needs the machine of the local cluster, and KUBECONFIG names another"
+            ));
+            return Ok(None);
+        }
+        Ok(Some(Node { run: run.into(), etcd: format!("http://127.0.0.1:{etcd}") }))
+    }
+
+    /// Ends one of the cluster's processes at once, as a crash would. [`Node::restore`] starts it again.
+    pub(super) fn kill(&self, name: &str) -> anyhow::Result<()> {
+        let path = self.run.join("pid").join(name);
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let pid = text.split_whitespace().next().context("a file without a process")?;
+        signal(pid.parse()?, Signal::KILL)
+    }
+
+    /// Starts whatever does not run, and waits until the node is Ready.
+    pub(super) async fn restore(&self) -> anyhow::Result<()> {
+        let output = Command::new("bash").arg(root().join("e2e/cluster/up.sh")).output().await?;
+        let said = [output.stdout, output.stderr].concat();
+        anyhow::ensure!(output.status.success(), "up.sh: {}", String::from_utf8_lossy(&said));
+        Ok(())
+    }
+
+    /// Sets or clears the alarm that etcd sets itself when its quota is used up: all writes are refused until it is cleared.
+    pub(super) async fn alarm(&self, is_set: bool) -> anyhow::Result<()> {
+        let action = if is_set { "ACTIVATE" } else { "DEACTIVATE" };
+        self.etcd("maintenance/alarm", &json!({"action": action, "memberID": "0", "alarm": "NOSPACE"})).await?;
+        let alarms = self.etcd("maintenance/alarm", &json!({"action": "GET"})).await?;
+        let now = alarms["alarms"].as_array().is_some_and(|alarms| !alarms.is_empty());
+        anyhow::ensure!(now == is_set, "the alarm did not change: {alarms}");
+        Ok(())
+    }
+
+    async fn etcd(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        // reqwest asks for the process's provider, also where there is no TLS.
+        let _installed_already = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        let answer = client.post(format!("{}/v3/{path}", self.etcd)).json(body).send().await?;
+        Ok(answer.error_for_status()?.json().await?)
+    }
+}
+
+/// The process of a program in a pod, found by the pod's control group.
+pub(super) fn process(pod_uid: &str, program: &str) -> anyhow::Result<i32> {
+    let group = format!("pod{pod_uid}");
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // Processes end while they are looked at.
+        let read = |file: &str| std::fs::read(entry.path().join(file)).unwrap_or_default();
+        let is_there = String::from_utf8_lossy(&read("cgroup")).contains(&group);
+        let command = read("cmdline");
+        let first = command.split(|byte| *byte == 0).next().unwrap_or_default();
+        if is_there && String::from_utf8_lossy(first).ends_with(program) {
+            return Ok(pid);
+        }
+    }
+    anyhow::bail!("no process {program} in pod {pod_uid}")
+}
+
+fn signal(pid: i32, signal: Signal) -> anyhow::Result<()> {
+    let pid = Pid::from_raw(pid).context("a process has a number")?;
+    kill_process(pid, signal).with_context(|| format!("process {pid:?}"))
+}
+
+/// A process that is stopped for as long as this is held.
+pub(super) struct Stopped(i32);
+
+impl Stopped {
+    pub(super) fn new(pid: i32) -> anyhow::Result<Stopped> {
+        signal(pid, Signal::STOP)?;
+        Ok(Stopped(pid))
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if let Err(error) = signal(self.0, Signal::CONT) {
+            say(&format!("a stopped process does not go on: {error:#}"));
+        }
+    }
+}

@@ -189,10 +189,12 @@ mod tests {
     }
 
     /// Lists the pods in pages, and takes its time for each patch, so that all that are sent at one time are seen.
-    async fn answer(counts: &Mutex<Counts>, request: &Request<Body>) -> Response<Body> {
-        let query = request.uri().query().unwrap_or_default().to_owned();
-        let path = request.uri().path().to_owned();
-        let answer = if request.method() == Method::PATCH {
+    async fn answer(counts: &Mutex<Counts>, request: Request<Body>) -> Response<Body> {
+        // The body is dropped before the first await: it is not `Sync`.
+        let (parts, _) = request.into_parts();
+        let query = parts.uri.query().unwrap_or_default().to_owned();
+        let path = parts.uri.path().to_owned();
+        let answer = if parts.method == Method::PATCH {
             {
                 let mut counts = counts.lock().unwrap();
                 counts.under_way += 1;
@@ -226,7 +228,7 @@ mod tests {
         let counted = Arc::clone(&counts);
         let service = tower::service_fn(move |request| {
             let counted = Arc::clone(&counted);
-            async move { Ok::<_, std::convert::Infallible>(answer(&counted, &request).await) }
+            async move { Ok::<_, std::convert::Infallible>(answer(&counted, request).await) }
         });
         let nudger = Nudger::new(Client::new(service, "shop"));
         let environment: EnvironmentName = "shop".parse().unwrap();

@@ -380,7 +380,7 @@ proptest! {
     /// Two injectors, each called again when the other one has changed something, as `reinvocationPolicy: IfNeeded` has it.
     #[test]
     fn two_injectors_make_the_same_of_a_pod_in_either_order(pod in plain_pod(), other in other()) {
-        let (mut first, mut second) = (pod.clone(), pod.clone());
+        let (mut first, mut second) = (pod.clone(), pod);
         // We are called first, then the other one, then we again.
         prop_assert!(ours(&mut first));
         other.inject(&mut first);

@@ -1,7 +1,7 @@
 //! No document makes its compilation take long or much: documents of a mebibyte of the worst shapes compile or are refused,
 //! on a small stack, and memory stays within a multiple of the document.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "worst_documents/shapes.rs"]
 mod shapes;

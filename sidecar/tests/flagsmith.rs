@@ -68,7 +68,9 @@ fn keys() {
     assert_eq!(post(server.data, "/api/v1/identities/", &[], "{}").status, 401);
     // What is no text is no key.
     let mut connection = Connection::open(server.data);
-    connection.send(b"GET /api/v1/flags/ HTTP/1.1\r\nhost: localhost\r\nx-environment-key: client-key\xff\r\n\r\n").unwrap();
+    connection
+        .send(b"GET /api/v1/flags/ HTTP/1.1\r\nhost: localhost\r\nx-environment-key: client-key\xff\r\n\r\n")
+        .unwrap();
     let answer = connection.receive(false).unwrap();
     assert_eq!((answer.status, answer.body.contains("no key")), (401, true), "{}", answer.body);
 }

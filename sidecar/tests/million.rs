@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::Instant;
 
-use remora_operator::compile::{Mode, Ofrep, Options, compile};
+use remora_operator::compile::{Options, compile};
 use remora_operator::document;
 use remora_operator::prune::{Rules, prune};
 use remora_snapshot::files;
@@ -49,13 +49,7 @@ fn a_million_overrides_are_served() {
     let began = Instant::now();
     let parsed = document::parse(text.as_bytes()).unwrap();
     let pruned = prune(parsed, &Rules::new(&[], &[], false, false).unwrap());
-    let options = Options {
-        environment: "shop",
-        server_keys: &[],
-        environment_flags: Mode::Plain,
-        ofrep: Ofrep::default(),
-        document: None,
-    };
+    let options = Options { environment: "shop", ..Options::default() };
     let compiled = compile(&pruned, &options).unwrap();
     let took = began.elapsed();
     assert_eq!(compiled.summary.identity_overrides, IDENTITIES);

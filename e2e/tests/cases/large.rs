@@ -72,7 +72,8 @@ async fn overrides_that_outgrow_a_volume_need_a_restart() -> anyhow::Result<()> 
         let told = |environment: &DynamicObject| {
             let pods = &environment.data["status"]["pods"];
             let problem = pods["problem"].as_str().unwrap_or_default();
-            pods["behind"] == 1 && problem.contains("volumes without room for all overrides objects: 1 pod (before); 16 are")
+            pods["behind"] == 1
+                && problem.contains("volumes without room for all overrides objects: 1 pod (before); 16 are")
         };
         until(&case.environments(), "storefront", "it is said which pod has to be restarted", CAP, told).await?;
         // It has what it had, all of it.

@@ -81,7 +81,8 @@ async fn from_config_maps_to_secrets_nobody_stays_behind() -> anyhow::Result<()>
         let told = |environment: &kube::api::DynamicObject| {
             let status = &environment.data["status"];
             let problem = status["pods"]["problem"].as_str().unwrap_or_default();
-            status["delivery"]["formerly"] == "ConfigMap" && problem.contains("still mounting ConfigMaps: 1 pod (before)")
+            status["delivery"]["formerly"] == "ConfigMap"
+                && problem.contains("still mounting ConfigMaps: 1 pod (before)")
         };
         remora_e2e::harness::until(&api, "storefront", "it is said which pod mounts ConfigMaps", cap, told).await?;
         let ours = ListParams::default().labels("remora.dev/environment=storefront");

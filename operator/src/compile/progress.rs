@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::finding::quoted;
+use crate::document::quoted;
 
 /// A listener for places in a document; the default hears nothing.
 #[derive(Clone, Copy, Default)]

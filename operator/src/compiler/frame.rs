@@ -66,8 +66,8 @@ pub(super) fn read_page(from: &mut impl Read, length: usize) -> io::Result<Vec<u
 
 /// Tells the parent what the child is at.
 pub(super) fn tell(to: &mut impl Write, place: &str) -> io::Result<()> {
-    let end = place.floor_char_boundary(PLACE_MAX);
-    write(to, PLACE, place.get(..end).unwrap_or_default().as_bytes())
+    let end = (0..=PLACE_MAX.min(place.len())).rev().find(|end| place.is_char_boundary(*end));
+    write(to, PLACE, place.get(..end.unwrap_or_default()).unwrap_or_default().as_bytes())
 }
 
 /// Answers.

@@ -119,7 +119,7 @@ mod tests {
     fn names_of_members_are_told_escaped_and_cut() {
         let name = format!("{}\n\u{1b}[31m", "x".repeat(10_000)).replace('\n', "\\n").replace('\u{1b}', "\\u001b");
         for document in [
-            format!(r#"{{"api_key":"k","a\n\u001b[31mb":{{"c":!}}}}"#),
+            r#"{"api_key":"k","a\n\u001b[31mb":{"c":!}}"#.to_owned(),
             format!(r#"{{"api_key":"k","{name}":{{"c":!}}}}"#),
             format!(r#"{{"api_key":"k","project":{{"{name}":[!]}}}}"#),
         ] {

@@ -171,7 +171,7 @@ mod tests {
         format!("https://{name}.test").parse().unwrap()
     }
 
-    fn is_closed(entered: Result<Turn, NotNow>) -> bool {
+    fn is_closed(entered: &Result<Turn, NotNow>) -> bool {
         matches!(entered, Err(NotNow::Closed { .. }))
     }
 
@@ -198,7 +198,7 @@ mod tests {
         tokio::time::advance(PAUSE).await;
         assert!(turnstile.is_open(&origin("dead"), "shop").is_none());
         assert!(turnstile.enter(&origin("dead"), "shop").await.is_ok());
-        assert!(is_closed(turnstile.enter(&origin("dead"), "bank").await));
+        assert!(is_closed(&turnstile.enter(&origin("dead"), "bank").await));
         turnstile.answered(&origin("dead"), "shop");
         assert!(turnstile.enter(&origin("dead"), "bank").await.is_ok());
     }
@@ -217,11 +217,11 @@ mod tests {
         }
         assert!(turnstile.enter(&ill, "shop").await.is_ok());
         assert_eq!(turnstile.erred(&ill, "shop", "HTTP 500"), Some(PAUSE));
-        assert!(is_closed(turnstile.enter(&ill, "shop").await));
+        assert!(is_closed(&turnstile.enter(&ill, "shop").await));
         assert!(turnstile.enter(&ill, "bank").await.is_ok(), "nobody else is held up");
         tokio::time::advance(PAUSE).await;
         assert!(turnstile.enter(&ill, "shop").await.is_ok());
-        assert!(is_closed(turnstile.enter(&ill, "shop").await), "one tries for all");
+        assert!(is_closed(&turnstile.enter(&ill, "shop").await), "one tries for all");
         assert_eq!(turnstile.erred(&ill, "shop", "HTTP 500"), Some(PAUSE * 2));
     }
 

@@ -222,7 +222,8 @@ impl State {
         let spare_known = of_known <= kept;
         let candidates = || {
             self.connections.iter().filter(move |(_, connection)| {
-                !matches!(connection.stage, Stage::Answering(_)) && !(spare_known && self.is_known(connection))
+                let is_spared = spare_known && self.is_known(connection);
+                !is_spared && !matches!(connection.stage, Stage::Answering(_))
             })
         };
         let mut held = HashMap::<Caller, usize>::new();

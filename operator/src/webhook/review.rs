@@ -70,8 +70,9 @@ impl Request<'_> {
         if api_version != API_VERSION || kind != "AdmissionReview" {
             return Err(Unreadable::Version { kind: quote(&kind), api_version: quote(&api_version) });
         }
-        let long =
-            |field, text: &str, most| (text.len() > most).then(|| Unreadable::Long { field, bytes: text.len(), most });
+        let long = |field, text: &str, most| {
+            (text.len() > most).then_some(Unreadable::Long { field, bytes: text.len(), most })
+        };
         let long = long("uid", &request.uid, LONGEST_UID).or(long("namespace", &request.namespace, LONGEST_NAMESPACE));
         long.map_or(Ok(request), Err)
     }

@@ -20,10 +20,10 @@ pub(crate) const SHAPES: &[Shape] = &[
     ("in-text-short-members", |size| in_text(&numbered(size, base))),
     ("in-commas", |size| in_text(&",".repeat(size))),
     ("in-lists-of-64", |size| {
-        conditions(size, |n| in_of((n * 64..n * 64 + 64).map(|m| m.to_string()).collect::<Vec<_>>().join(",")))
+        conditions(size, |n| in_of(&(n * 64..n * 64 + 64).map(|m| m.to_string()).collect::<Vec<_>>().join(",")))
     }),
     ("in-lists-of-64-texts", |size| {
-        conditions(size, |n| in_of((n * 64..n * 64 + 64).map(|m| format!("m{m}")).collect::<Vec<_>>().join(",")))
+        conditions(size, |n| in_of(&(n * 64..n * 64 + 64).map(|m| format!("m{m}")).collect::<Vec<_>>().join(",")))
     }),
     ("flags-of-one-identity", |size| {
         environment(&plain_features(size / 2), "", &numbered(size / 2, |n| identity("one", n)))
@@ -185,11 +185,7 @@ pub(crate) const SHAPES: &[Shape] = &[
         environment(&feature(0), &format!("{others},{}", segment(1, &rule("ALL", &reads), &feature(0))), "")
     }),
     ("property-parentheses", |size| condition_on(&format!("$.a[?{}", "(".repeat(size.min(600))))),
-    ("property-filters", |size| {
-        condition_on(
-            &"$.a[?@.b".repeat(1).replace("$.a", &format!("$.a{}", "[?@.b".repeat((size / 100_000).clamp(1, 14)))),
-        )
-    }),
+    ("property-filters", |size| condition_on(&format!("$.a{}[?@.b", "[?@.b".repeat((size / 100_000).clamp(1, 14))))),
     ("property-long", |size| condition_on(&format!("$.{}", "a.".repeat(size / 2)))),
     ("number-long", |size| {
         conditions_of("ALL", size, |n| {
@@ -347,7 +343,7 @@ fn in_text(value: &str) -> String {
     in_value(&format!(r#""{value}""#))
 }
 
-fn in_of(value: String) -> String {
+fn in_of(value: &str) -> String {
     format!(r#"{{"operator":"IN","value":"{value}","property_":"a"}}"#)
 }
 

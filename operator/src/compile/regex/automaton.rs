@@ -27,7 +27,7 @@ pub(super) fn build(node: &Node, room: usize, work: &mut Work) -> Option<Vec<u8>
     // Its size bounds the work, so as much is taken before as it can be.
     work.take(LARGEST_WHILE_BUILT / 16).ok()?;
     let nfa = thompson::Compiler::new().configure(config).build_from_hir(&hir).ok()?;
-    let table = minimize(determinize(&nfa, work)?, work)?;
+    let table = minimize(&determinize(&nfa, work)?, work)?;
     write(&table, room.min(LARGEST), work)
 }
 

@@ -4,10 +4,10 @@ use super::determinize::Table;
 use super::work::Work;
 
 /// The smallest table that accepts the same; `None` if that takes more work than is left.
-pub(super) fn minimize(table: Table, work: &mut Work) -> Option<Table> {
+pub(super) fn minimize(table: &Table, work: &mut Work) -> Option<Table> {
     let (states, width) = (table.states(), table.width);
     work.take(table.next.len()).ok()?;
-    let before = Before::of(&table);
+    let before = Before::of(table);
     let mut blocks = Blocks::new(states);
     let last = u32::try_from(states.checked_sub(1)?).ok()?;
     blocks.mark(last);
@@ -45,7 +45,7 @@ pub(super) fn minimize(table: Table, work: &mut Work) -> Option<Table> {
             }
         }
     }
-    quotient(&table, &blocks, last)
+    quotient(table, &blocks, last)
 }
 
 /// The table with a state a block: the dead one first, then by their first member, and the matching one last.
@@ -213,7 +213,7 @@ mod tests {
     fn states_that_accept_the_same_become_one() {
         // 1 and 2 are one loop, and 4 is as good as dead.
         let rows = [[0, 0, 0], [2, 5, 0], [1, 5, 4], [4, 5, 4], [0, 4, 0], [5; 3]];
-        let small = minimize(table(&rows), &mut Work::new(1_000_000)).unwrap();
+        let small = minimize(&table(&rows), &mut Work::new(1_000_000)).unwrap();
         assert_eq!(small.start, 1);
         assert_eq!(small.next, [[0, 0, 0], [1, 3, 0], [0, 3, 0], [3; 3]].concat());
     }
@@ -225,7 +225,7 @@ mod tests {
             next.extend((1..states - 1).map(|state| [state + 1, 0, 0]));
             next.push([states - 1; 3]);
             let mut work = Work::new(u64::MAX);
-            let small = minimize(table(&next), &mut work).unwrap();
+            let small = minimize(&table(&next), &mut work).unwrap();
             assert_eq!(small.states(), states as usize);
             assert!(u64::MAX - work.left() < u64::from(states) * 200, "{}", u64::MAX - work.left());
         }

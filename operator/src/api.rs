@@ -8,6 +8,7 @@
 mod delivery;
 mod duration;
 mod guard;
+pub mod names;
 mod prune;
 mod refresh;
 mod serve;

@@ -3,13 +3,18 @@
 //! Everything that takes judgement happens here, once a change: what a property refers to, what a value is as a number,
 //! which automaton a regular expression is. What cannot be done is reported as a [`Finding`], and evaluates to false.
 
+pub(crate) mod about;
 mod chains;
 mod condition;
-mod document;
+pub(crate) mod digest;
+pub mod document;
 mod environment;
 mod finding;
+pub mod guard;
+mod local_evaluation;
 mod progress;
 pub(crate) mod property;
+pub mod prune;
 pub(crate) mod python;
 mod regex;
 mod review;
@@ -23,8 +28,8 @@ pub use remora_snapshot::File;
 pub use remora_snapshot::model::EnvironmentFlags as Mode;
 pub use remora_snapshot::model::{BooleanFlags, DisabledFlags, ObjectFlags, Ofrep};
 
-use crate::document::{Original, quoted};
-use crate::prune::Pruned;
+use self::document::{Original, quoted};
+use self::prune::Pruned;
 
 /// What the compilation needs beside the document.
 #[derive(Debug, Clone, Default)]
@@ -127,8 +132,8 @@ pub fn compile_to_files_of(bytes: usize, pruned: &Pruned, options: &Options<'_>)
     let (mut environment, mut findings) = environment::model(pruned, options)?;
     if let Some(original) = options.document {
         options.progress.at("compressing the document");
-        environment.document = Some(document::compress(original, pruned)?);
-        findings.extend(document::unseen(pruned));
+        environment.document = Some(local_evaluation::compress(original, pruned)?);
+        findings.extend(local_evaluation::unseen(pruned));
     }
     environment.notes = findings.iter().take(MOST_NOTES).map(ToString::to_string).collect();
     options.progress.at("writing the snapshot");

@@ -30,9 +30,10 @@ pub use self::{
     bounds::Bounds,
     child::Child,
     error::{Error, Refusal},
-    message::{About, Response, Task},
+    message::{Response, Task},
 };
 use self::{message::Answer, turns::Turns};
+pub use super::compile::about::About;
 
 /// This program, also after its file was replaced.
 const THIS_PROGRAM: &str = "/proc/self/exe";

@@ -1,51 +1,40 @@
 //! Remora's control plane.
 //!
-//! A [`FeatureEnvironment`](api::FeatureEnvironment) names a feature environment; reconciling it is one sentence:
+//! A [`FeatureEnvironment`](api::FeatureEnvironment) names a feature environment. A reconciliation brings what is published for it
+//! up to date:
 //!
 //! ```text
-//! fetch ──> prune ──> compile ──> publish ──> report
-//! client    pure      pure        client      client
+//! fetch ──> prune ──> compile ──> guard ──> publish ──> report
+//! source    compile   compile     compile   publish     controller
 //! ```
 //!
-//! [`fetch`] brings a document from Flagsmith or from an object in the cluster; [`compiler`] has a process of its own read it,
-//! drop what nobody asked for ([`prune`]) and make the bytes that the sidecar evaluates in place ([`compile`]); [`publish`] writes them to ConfigMaps or Secrets beside the
-//! FeatureEnvironment, and [`report`] says in its status, in Events and in [`metrics`] what happened. [`reconcile`] is the
-//! sentence, and decides when it is said again; [`realtime`] has it said before its time, and [`guard`] holds back what looks wrong
-//! until it is confirmed. [`nudge`] and [`followers`] see to it that pods serve what was published.
+//! Each area imports only those above it:
 //!
-//! Every replica answers admission requests; only the holder of the lease ([`leader`]) reconciles. [`run`] wires all of it,
-//! [`self_check`] proves that pods get their sidecar, [`auditor`] finds those that got none,
-//! [`admin`] serves health and metrics, [`listener`] bounds what callers of it and of the webhook can take, [`names`] has every name that the parts share.
+//! | area | what it does |
+//! |---|---|
+//! | [`api`] | defines the CustomResourceDefinition, and every name that the parts of Remora share in the cluster |
+//! | [`compile`] | turns a document into the bytes that sidecars evaluate in place: pure, without any client |
+//! | [`source`] | fetches documents from Flagsmith or from objects of the cluster, and follows streams of changes |
+//! | [`publish`] | writes snapshots to ConfigMaps or Secrets, and keeps them as they were written |
+//! | [`injection`] | adds the sidecar to pods: the admission webhook, its certificates, and the checks that it works |
+//! | [`rollout`] | tells pods of a published revision, and asks them which one they serve |
+//! | [`controller`] | reconciles FeatureEnvironments on the replica that holds the lease; status, Events and metrics |
+//! | [`tools`] | the commands that need no cluster |
+//! | [`compiler`] | runs `compile` in a process of its own, with bounds on its memory and time |
+//! | [`listener`] | accepts connections for the webhook and the admin port, within bounds |
+//! | [`run`], [`cli`] | wire the process: arguments, admin port, signals |
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-pub mod admin;
 pub mod api;
-pub mod auditor;
-pub mod certificates;
 pub mod cli;
 pub mod compile;
 pub mod compiler;
-mod digest;
-pub mod directory;
-pub mod document;
-pub mod fetch;
-pub mod followers;
-pub mod guard;
-pub mod inject;
-pub mod leader;
+pub mod controller;
+pub mod injection;
 pub mod listener;
-pub mod metrics;
-pub mod names;
-pub mod nudge;
-mod pods;
-pub mod prune;
 pub mod publish;
-pub mod realtime;
-pub mod reconcile;
-pub mod report;
+pub mod rollout;
 pub mod run;
-pub mod self_check;
+pub mod source;
 pub mod tools;
-pub mod wake;
-pub mod webhook;

@@ -14,9 +14,6 @@ mod connection;
 mod limits;
 mod places;
 mod serve;
+mod transport;
 
-pub use self::{
-    connection::Useful,
-    limits::Limits,
-    serve::{Transport, serve},
-};
+pub use self::{connection::Useful, limits::Limits, serve::serve, transport::Transport};

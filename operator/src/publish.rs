@@ -42,8 +42,8 @@ use self::{
     object::{Verdict, Wanted},
     shelf::Shelf,
 };
-use crate::{
-    api::Carrier,
+use crate::api::{
+    Carrier,
     names::{FORMAT, Format, annotation, label},
 };
 

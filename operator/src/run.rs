@@ -3,6 +3,7 @@
 //! The webhook works on every replica, the controller where the lease is. A part that ends before it is asked to takes the
 //! process with it: kubelet starts what is known to be whole.
 
+pub mod admin;
 mod arguments;
 mod log;
 
@@ -16,20 +17,24 @@ use tokio::{
     sync::watch,
 };
 
+use self::admin::Gates;
 pub use self::arguments::Arguments;
 use crate::{
-    admin::{self, Gates},
-    auditor::{self, Auditor},
-    certificates,
     compiler::Compiler,
-    fetch::{AllowedOrigins, Fetcher, SystemLookup},
-    followers::Asker,
-    inject,
-    leader::{self, Election, Tenure},
-    metrics::Metrics,
-    reconcile,
-    self_check::{self, SelfCheck},
-    webhook,
+    controller::{
+        leader::{self, Election, Tenure},
+        metrics::Metrics,
+        reconcile,
+    },
+    injection::{
+        self,
+        auditor::{self, Auditor},
+        certificates,
+        self_check::{self, SelfCheck},
+        webhook,
+    },
+    rollout::followers::Asker,
+    source::fetch::{AllowedOrigins, Fetcher, SystemLookup},
 };
 
 const BAD_CONFIGURATION: &str = "the cluster's address or credentials cannot be used";
@@ -196,7 +201,7 @@ impl Arguments {
         let sidecar_image = self.sidecar_image.clone().filter(|_| !self.no_webhook)?;
         Some(webhook::Options {
             listen: self.webhook_listen,
-            inject: inject::Config {
+            inject: injection::Config {
                 sidecar_image,
                 sidecar_pull_policy: self.sidecar_pull_policy.clone(),
                 own_namespace: self.namespace.clone(),

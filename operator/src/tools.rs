@@ -2,6 +2,7 @@
 
 pub mod compile;
 pub mod diff;
+pub mod directory;
 pub mod explain;
 pub mod inspect;
 

@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use jiff::Timestamp;
 use kube::Client;
 use prometheus_client::registry::Registry;
-use remora_operator::{
+use remora_operator::injection::{
     auditor::{self, Auditor, Options},
     self_check::{self, SelfCheck},
 };

@@ -16,9 +16,9 @@ use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use http_body_util::BodyExt;
 use kube::Client;
 use prometheus_client::registry::Registry;
-use remora_operator::{
+use remora_operator::injection::{
     certificates::{Keeper, Lifetimes, Names, Serving},
-    webhook::Metrics,
+    metrics::Metrics,
 };
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use serde_json::{Value, json};

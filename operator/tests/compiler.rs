@@ -10,7 +10,7 @@ use std::{fs, path::PathBuf, time::Instant};
 use remora_operator::{
     api::Serve,
     compiler::{Compiler, Error, Request, Response, Task},
-    fetch::DOCUMENT_MAX,
+    source::fetch::DOCUMENT_MAX,
 };
 use remora_snapshot::Snapshot;
 use serde_json::{Value, json};

@@ -8,9 +8,9 @@ mod context;
 
 use std::path::{Path, PathBuf};
 
+use remora_operator::compile::document;
+use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{Compiled, Mode, Options, compile};
-use remora_operator::document;
-use remora_operator::prune::{Rules, prune};
 use remora_snapshot::{Role, Snapshot, Subject, TraitValue};
 use serde_json::Value;
 

@@ -32,7 +32,7 @@ use fastrand::Rng;
 use json::Json;
 use oracle::Oracle;
 use remora_operator::compile::Mode;
-use remora_operator::prune::Rules;
+use remora_operator::compile::prune::Rules;
 use remora_snapshot::Subject;
 
 /// How many documents `cargo test` tries when it is not told for how long.

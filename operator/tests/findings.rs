@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+use remora_operator::compile::document;
+use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{Finding, Mode, Options, compile};
-use remora_operator::document;
-use remora_operator::prune::{Rules, prune};
 use serde_json::{Value, json};
 
 fn findings(segments: &Value, features: &Value, identities: &Value) -> Vec<Finding> {

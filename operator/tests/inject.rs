@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use remora_operator::inject::{Config, Decision, Place, decide, patch};
+use remora_operator::injection::{Config, Decision, Place, decide, patch};
 use remora_sidecar::Command;
 use serde_json::{Value, json};
 

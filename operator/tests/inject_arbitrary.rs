@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use proptest::{prelude::*, strategy::ValueTree};
-use remora_operator::inject::{Config, Decision, Place, Reason, decide, lacks_sidecar, patch};
+use remora_operator::injection::{Config, Decision, Place, Reason, decide, lacks_sidecar, patch};
 use serde_json::{Map, Value, json};
 
 fn config() -> Config {

@@ -7,7 +7,7 @@
 
 use std::{fs, path::Path};
 
-use remora_operator::inject::{Config, policy};
+use remora_operator::injection::{Config, policy};
 use serde::Serialize;
 
 const TEMPLATE: &str = "charts/remora/templates/_policy.tpl";

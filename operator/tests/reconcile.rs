@@ -44,10 +44,12 @@ use kube::{
 use remora_operator::{
     api::FeatureEnvironment,
     compiler::Compiler,
-    fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, Origin, SystemLookup},
-    followers::Asker,
-    metrics::Metrics,
-    reconcile::{Context, Means, reconcile},
+    controller::{
+        metrics::Metrics,
+        reconcile::{Context, Means, reconcile},
+    },
+    rollout::followers::Asker,
+    source::fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, Origin, SystemLookup},
 };
 use serde_json::{Value, json};
 use tokio::{

@@ -67,13 +67,13 @@ fn assert_same(what: &str, documented: &BTreeSet<&str>, known: &BTreeSet<&str>) 
 fn every_reason_of_a_condition_is_explained() {
     let text = fs::read_to_string(root().join("README.md")).unwrap();
     let all = code_of(&[
-        "src/report",
-        "src/reconcile",
+        "src/controller/report",
+        "src/controller/reconcile",
         "src/compiler",
-        "src/fetch",
-        "src/fetch.rs",
+        "src/source/fetch",
+        "src/source/fetch.rs",
         "src/publish",
-        "src/guard.rs",
+        "src/compile/guard.rs",
     ]);
     let mut known = behind(&all, &["State::yes(", "State::no(", "State::unknown(", "reason: "]);
     for body in all.split("fn reason(").skip(1) {
@@ -87,7 +87,7 @@ fn every_reason_of_a_condition_is_explained() {
 #[test]
 fn every_event_is_explained() {
     let text = fs::read_to_string(root().join("README.md")).unwrap();
-    let events = code_of(&["src/report/events.rs", "src/auditor/tell.rs"]);
+    let events = code_of(&["src/controller/report/events.rs", "src/injection/auditor/tell.rs"]);
     let known = behind(&events, &["normal(", "EventType::Normal,", "EventType::Warning,"]);
     assert!(known.len() > 3, "{known:?}");
     assert_same("Events", &rows(&text, "Events"), &known);

@@ -12,9 +12,10 @@ use axum::{
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use kube::Client;
 use prometheus_client::registry::Registry;
-use remora_operator::{
-    inject::Config,
-    webhook::{Environments, Metrics, Namespaces, Webhook, router},
+use remora_operator::injection::{
+    Config,
+    metrics::Metrics,
+    webhook::{Environments, Namespaces, Webhook, router},
 };
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};

@@ -11,9 +11,11 @@ use std::{
 use axum::{Extension, Router, routing::post};
 use jiff::Timestamp;
 use remora_operator::{
-    certificates::{Authority, Certificate, Files, Lifetimes, Serving},
+    injection::{
+        certificates::{Authority, Certificate, Files, Lifetimes, Serving},
+        metrics::Metrics,
+    },
     listener::{Limits, Transport, Useful, serve},
-    webhook::Metrics,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -489,8 +491,8 @@ async fn caller_that_does_not_read_its_answer_is_cut_off() {
 async fn health_is_answered_during_a_flood_of_half_requests() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (_shutdown, ending) = watch::channel(false);
-    let metrics = remora_operator::metrics::Metrics::default();
-    tokio::spawn(remora_operator::admin::serve(address, metrics, Vec::new(), ending));
+    let metrics = remora_operator::controller::metrics::Metrics::default();
+    tokio::spawn(remora_operator::run::admin::serve(address, metrics, Vec::new(), ending));
     eventually("the admin port listens", || async { TcpStream::connect(address).await.ok() }).await;
     let mut held = std::collections::VecDeque::new();
     for number in 0..3000_usize {

@@ -9,9 +9,9 @@ mod shapes;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use remora_operator::compile::document;
+use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{MOST_FINDINGS, Mode, Options, compile};
-use remora_operator::document;
-use remora_operator::prune::{Rules, prune};
 use shapes::SHAPES;
 
 /// Bytes of a document.

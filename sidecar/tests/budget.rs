@@ -5,8 +5,8 @@
 mod support;
 
 use remora_operator::compile;
-use remora_operator::document;
-use remora_operator::prune::{Rules, prune};
+use remora_operator::compile::document;
+use remora_operator::compile::prune::{Rules, prune};
 use serde_json::{Value, json};
 use support::client::{get, post};
 use support::environment::{CLIENT_KEY, written};

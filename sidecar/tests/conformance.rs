@@ -8,7 +8,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
-use remora_operator::{compile, document, prune};
+use remora_operator::compile::{self, document, prune};
 use serde_json::Value;
 use support::client::{Answer, get, post};
 use support::server::{Running, start};

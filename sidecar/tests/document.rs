@@ -6,9 +6,9 @@ mod support;
 
 use std::time::Duration;
 
+use remora_operator::compile::document::{self, Original};
+use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{self, Compiled};
-use remora_operator::document::{self, Original};
-use remora_operator::prune::{Rules, prune};
 use remora_snapshot::Document;
 use serde_json::{Value, json};
 use support::client::{Answer, Connection, call, get, request};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use remora_operator::inject::{Config, Decision, Place, decide, patch};
+use remora_operator::injection::{Config, Decision, Place, decide, patch};
 use serde_json::{Value, json};
 
 /// A pod as somebody sends it.

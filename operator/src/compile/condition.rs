@@ -4,7 +4,7 @@ use remora_snapshot::model::{Comparand, Comparison, Members, Test};
 
 use super::python;
 use super::regex::Patterns;
-use crate::document::{Condition, ConditionValue, list};
+use crate::compile::document::{Condition, ConditionValue, list};
 
 /// A question, or why there is none: it is then false.
 pub(super) type Judged = Result<Test, String>;

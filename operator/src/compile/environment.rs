@@ -13,8 +13,10 @@ use super::property::{Properties, is_identity_free};
 use super::regex::Patterns;
 use super::review::review;
 use super::{Error, Options, Progress, chains, condition};
-use crate::document::{self, Document, FeatureState, VariantState, quoted};
-use crate::prune::Pruned;
+use crate::compile::{
+    document::{self, Document, FeatureState, VariantState, quoted},
+    prune::Pruned,
+};
 
 /// The model of a pruned document, and its findings.
 pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environment, Vec<Finding>), Error> {

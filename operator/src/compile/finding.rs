@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::document::printable;
+use crate::compile::document::printable;
 
 /// How many findings of a document are kept. A document of a megabyte can have sixty thousand.
 pub const MOST_FINDINGS: usize = 1_000;

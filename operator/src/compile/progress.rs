@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::document::quoted;
+use crate::compile::document::quoted;
 
 /// A listener for places in a document; the default hears nothing.
 #[derive(Clone, Copy, Default)]

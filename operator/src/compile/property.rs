@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use remora_snapshot::model::{Derivation, FlagField, Property};
 
-use crate::document::quoted;
+use crate::compile::document::quoted;
 
 /// The scalar at a path into what no request changes, as a JSON token.
 pub(super) type Constant<'a> = dyn Fn(&[&str]) -> Option<String> + 'a;

@@ -17,6 +17,7 @@ mod minimize;
 mod node;
 mod parse;
 mod program;
+mod source;
 mod work;
 
 use std::collections::HashMap;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use remora_snapshot::model::Environment;
 
 use super::finding::Finding;
-use crate::document::{Document, quoted};
+use crate::compile::document::{Document, quoted};
 
 /// More identity overrides of one feature are a list, not exceptions.
 const MANY_OVERRIDES: usize = 5_000;

@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn bounds_of_default_document_limit_leave_controller_its_share() {
-        let bounds = Bounds::of(1 << 20, crate::fetch::DOCUMENT_MAX);
+        let bounds = Bounds::of(1 << 20, crate::source::fetch::DOCUMENT_MAX);
         assert_eq!(bounds.memory, 256 << 20);
         assert_eq!((bounds.cpu, bounds.wall), (Duration::from_secs(11), Duration::from_secs(44)));
     }

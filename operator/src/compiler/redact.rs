@@ -3,7 +3,7 @@
 //! A status is read by whoever may read the FeatureEnvironment, and a server that was never meant to be asked may have
 //! answered: place and kind of an error help, the value does not.
 
-use crate::document;
+use crate::compile::document;
 
 /// The error, without the values that it quotes.
 pub(super) fn redacted(error: &document::Error) -> String {

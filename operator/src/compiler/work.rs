@@ -4,14 +4,18 @@ use std::io;
 
 use super::{
     error::Refusal,
-    message::{About, Answer, Contents, Task},
+    message::{Answer, Contents, Task},
     redact::redacted,
 };
 use crate::{
     api::{self, AppliedTo, Serve},
-    compile::{self, Compiled, File, Progress, compile},
-    document::{self, Document, Original},
-    prune::{self, Rules, prune_telling},
+    compile::{
+        self, Compiled, File, Progress,
+        about::About,
+        compile,
+        document::{self, Document, Original},
+        prune::{self, Rules, prune_telling},
+    },
 };
 
 /// Findings that are sent along; of all others only their number.

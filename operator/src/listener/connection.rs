@@ -26,8 +26,8 @@ use tower::ServiceExt;
 use super::{
     Limits, Transport,
     activity::{Activity, Watched},
+    limits::Phase,
     places::Place,
-    serve::Phase,
 };
 
 /// A mark on an answer: whoever got it is worth a place. Handlers put it among the answer's extensions.

@@ -88,3 +88,14 @@ impl Limits {
         }
     }
 }
+
+/// How far the end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// It is not in sight.
+    Serving,
+    /// Requests are answered, and their connections closed.
+    Leaving,
+    /// What is under way is answered.
+    Ending,
+}

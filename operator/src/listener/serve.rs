@@ -11,33 +11,14 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
-use tokio_rustls::TlsAcceptor;
 
+use super::limits::Phase;
+use super::transport::Transport;
 use super::{
     Limits,
     connection::Connection,
     places::{Caller, Place, Places},
 };
-
-/// How far the end has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
-    /// It is not in sight.
-    Serving,
-    /// Requests are answered, and their connections closed.
-    Leaving,
-    /// What is under way is answered.
-    Ending,
-}
-
-/// What is between TCP and HTTP.
-#[derive(Clone)]
-pub enum Transport {
-    /// Nothing.
-    Plain,
-    /// TLS. Its certificate is looked up per handshake, so a renewed one is in use at once and no connection is cut for it.
-    Tls(TlsAcceptor),
-}
 
 /// Serves until `shutdown` is true, then as long as `limits` say.
 pub async fn serve(

@@ -12,8 +12,8 @@ use super::{
     record::Record,
     snapshot::{File, Snapshot},
 };
-use crate::{
-    api::Carrier,
+use crate::api::{
+    Carrier,
     names::{EnvironmentName, FIELD_MANAGER, FORMAT, Format, annotation, label},
 };
 

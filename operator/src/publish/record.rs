@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
 use super::snapshot::Snapshot;
-use crate::guard::Outline;
+use crate::compile::guard::Outline;
 
 /// What is written beside a snapshot, on its core object: what another process must know of it that its bytes do not tell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

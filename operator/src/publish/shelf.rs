@@ -11,8 +11,8 @@ use kube::core::ObjectMeta;
 use remora_snapshot::files;
 
 use super::{Error, Ledger, Publisher, object::Owner, write::Calls};
-use crate::{
-    api::Carrier,
+use crate::api::{
+    Carrier,
     names::{FORMAT, Format},
 };
 

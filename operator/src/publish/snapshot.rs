@@ -1,6 +1,6 @@
 use remora_snapshot::files;
 
-use crate::{compiler::Response, digest::digest};
+use crate::{compile::digest::digest, compiler::Response};
 
 /// An environment at one revision, as it is published: what was compiled, or what was found published after a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,8 +17,8 @@ use super::{
     Error,
     object::{Owner, Wanted},
 };
-use crate::{
-    api::Carrier,
+use crate::api::{
+    Carrier,
     names::{FIELD_MANAGER, SNAPSHOT_TYPE},
 };
 

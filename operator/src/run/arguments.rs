@@ -2,7 +2,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, builder::PossibleValuesParser};
 
-use crate::fetch::{DOCUMENT_MAX, Origin};
+use crate::source::fetch::{DOCUMENT_MAX, Origin};
 
 /// Reconcile FeatureEnvironments, and put the sidecar into pods.
 #[derive(Debug, Args)]

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-use crate::compile::{self, Mode, Options};
-use crate::document::Original;
-use crate::names::EnvironmentName;
-use crate::prune::{Rules, prune};
-use crate::{directory, document};
+use crate::api::names::EnvironmentName;
+use crate::compile::{
+    self, Mode, Options,
+    document::{self, Original},
+    prune::{Rules, prune},
+};
+use crate::tools::directory;
 
 /// Compiles a Flagsmith environment document to a directory that a sidecar can serve.
 #[derive(Debug, clap::Args)]

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use remora_snapshot::{Decision, Explanation, Snapshot, Subject, TraitValue};
 
-use crate::directory;
+use crate::tools::directory;
 
 /// Tells for somebody what each flag is, and why.
 #[derive(Debug, clap::Args)]

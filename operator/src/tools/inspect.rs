@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use crate::directory;
+use crate::tools::directory;
 
 /// Tells what is in a snapshot.
 #[derive(Debug, clap::Args)]

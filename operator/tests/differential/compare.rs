@@ -1,8 +1,8 @@
 //! Ours and theirs: a case goes the way of every document, and what comes out is held against the engine's answer.
 
+use remora_operator::compile::document;
+use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{Compiled, Mode, Options, compile};
-use remora_operator::document;
-use remora_operator::prune::{Rules, prune};
 use remora_snapshot::{Role, Snapshot, Subject, TraitValue};
 
 use super::json::Json;

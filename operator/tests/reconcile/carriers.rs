@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use remora_operator::{inject::Layout, names::FORMAT};
+use remora_operator::{api::names::FORMAT, injection::Layout};
 use serde_json::{Value, json};
 
 use super::{CORE, Cluster, Operator, document, fenv, flags, is};

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use remora_operator::{api::Carrier, names::FORMAT};
+use remora_operator::api::{Carrier, names::FORMAT};
 use serde_json::{Value, json};
 
 use super::{

@@ -6,7 +6,7 @@ use std::{
 };
 
 use kube::runtime::controller::Action;
-use remora_operator::fetch::Origin;
+use remora_operator::source::fetch::Origin;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -14,9 +14,11 @@ use kube::{Client, client::Body, core::DeserializeGuard};
 use remora_operator::{
     api::FeatureEnvironment,
     compiler::Compiler,
-    fetch::DOCUMENT_MAX,
-    leader::{Election, Tenure},
-    reconcile::reconcile,
+    controller::{
+        leader::{Election, Tenure},
+        reconcile::reconcile,
+    },
+    source::fetch::DOCUMENT_MAX,
 };
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kube::core::DeserializeGuard;
-use remora_operator::{api::FeatureEnvironment, reconcile::reconcile};
+use remora_operator::{api::FeatureEnvironment, controller::reconcile::reconcile};
 use serde_json::{Value, json};
 
 use super::{Cluster, Operator, document, fenv, upstream::Upstream};

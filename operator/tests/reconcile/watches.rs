@@ -10,10 +10,12 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::{Client, client::Body};
 use remora_operator::{
-    fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
-    followers::Asker,
-    metrics::Metrics,
-    reconcile::{Means, run},
+    controller::{
+        metrics::Metrics,
+        reconcile::{Means, run},
+    },
+    rollout::followers::Asker,
+    source::fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use remora_operator::compile::document::Original;
+use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{Compiled, Mode, Options, compile_to_files_of};
-use remora_operator::document::Original;
-use remora_operator::prune::{Rules, prune};
-use remora_operator::{directory, document};
+use remora_operator::{compile::document, tools::directory};
 use remora_snapshot::{Role, Snapshot, Subject, files};
 
 use crate::load::{Exchange, ask};

@@ -18,7 +18,7 @@ use remora_bench::document;
 use remora_bench::operators::{self, OPERATORS};
 use remora_bench::prepared::compiled;
 use remora_bench::profile::{ENVIRONMENT, MEDIUM, PLAIN, Profile, WIDE, official};
-use remora_operator::directory;
+use remora_operator::tools::directory;
 use remora_snapshot::files;
 
 /// How many percent more are too much.

@@ -10,7 +10,7 @@
 
 use std::cell::Cell;
 
-use crate::layout::Span;
+use crate::values::rows::Span;
 
 /// The steps that one request may take over all of its conditions: 8 ms of one core in the worst case that is known.
 pub const MAX_STEPS: u32 = 1 << 19;

@@ -198,53 +198,37 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod answer;
-pub mod automaton;
-pub mod backtrack;
 mod budget;
-mod choose;
-mod cohort;
-mod condition;
-mod describe;
-mod document;
-mod error;
-mod evaluation;
-mod explain;
-pub mod files;
-mod finish;
-mod hash;
-mod index;
-pub mod json;
-mod layout;
-mod md5;
-pub mod model;
-mod number;
-mod ofrep;
-mod overrides;
-mod percentage;
-mod read;
-mod resolve;
-mod role;
-pub mod semver;
+mod evaluate;
+mod format;
+mod regex;
+mod render;
+mod segments;
 mod snapshot;
-mod subject;
-mod view;
+mod values;
 mod write;
 
-pub use answer::MAX_ANSWER;
 pub use budget::{Budget, MAX_STEPS};
-pub use cohort::Shared;
-pub use describe::{Description, FeatureDescription, OverrideDescription, SegmentDescription, VariantDescription};
-pub use document::Document;
-pub use error::ReadError;
-pub use explain::{Decision, Explanation};
-pub use finish::Flags;
-pub use layout::{FORMAT_MAJOR, FORMAT_MINOR};
-pub use number::{Integer, write_float};
-pub use ofrep::OfrepFlag;
-pub use resolve::MAX_CHAIN;
-pub use role::Role;
-pub(crate) use role::Scope;
-pub use snapshot::{Overrun, Revision, Snapshot, digest};
-pub use subject::{Subject, TraitValue};
+pub use evaluate::resolve::MAX_CHAIN;
+pub use evaluate::role::Role;
+pub(crate) use evaluate::role::Scope;
+pub use evaluate::subject::{Subject, TraitValue};
+pub use format::document::Document;
+pub use format::error::ReadError;
+pub use format::layout::{FORMAT_MAJOR, FORMAT_MINOR};
+pub use format::revision::Revision;
+pub use render::answer::MAX_ANSWER;
+pub use render::cohort::Shared;
+pub use render::finish::Flags;
+pub use render::ofrep::OfrepFlag;
+pub use snapshot::describe::{
+    Description, FeatureDescription, OverrideDescription, SegmentDescription, VariantDescription,
+};
+pub use snapshot::explain::{Decision, Explanation};
+pub use snapshot::{Overrun, Snapshot, digest};
+pub use values::number::{Integer, write_float};
 pub use write::{File, WriteError, Written, write};
+
+pub use format::{files, model};
+pub use regex::{automaton, backtrack};
+pub use values::{json, semver};

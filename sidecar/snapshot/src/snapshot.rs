@@ -1,37 +1,30 @@
 //! A snapshot over its bytes, wherever they are.
 
-use std::fmt;
+pub(crate) mod describe;
+pub(crate) mod explain;
 
-use crate::answer;
+use crate::ReadError;
+use crate::Role;
+use crate::Scope;
+use crate::Subject;
+use crate::TraitValue;
 use crate::budget::{Budget, Undecided};
-use crate::cohort::Cohorts;
-use crate::document::Document;
-use crate::evaluation::{Evaluation, Individual};
-use crate::finish::{self, Flags};
-use crate::hash::{Fingerprint, checksum};
-use crate::layout::{ALL_SEGMENTS, IDENTITY_FREE_SEGMENTS, SERVES_DOCUMENT};
-use crate::ofrep::{self, OfrepFlag};
-use crate::overrides::{Overrides, Shards};
-use crate::read::read_core;
-use crate::view::{Places, View, places};
-use crate::{ReadError, Role, Scope, Subject, TraitValue};
-
-/// Names the content of a snapshot: equal content has an equal revision. Twelve hexadecimal digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Revision(pub(crate) u64);
-
-impl Revision {
-    pub(crate) fn of(sum: [u8; 16]) -> Self {
-        let [a, b, c, d, e, f, ..] = sum;
-        Self(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
-    }
-}
-
-impl fmt::Display for Revision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:012x}", self.0)
-    }
-}
+use crate::evaluate::evaluation::{Evaluation, Individual};
+use crate::format::revision::Revision;
+use crate::format::{
+    document::Document,
+    layout::{ALL_SEGMENTS, IDENTITY_FREE_SEGMENTS, SERVES_DOCUMENT},
+    overrides::{Overrides, Shards},
+    read::read_core,
+    view::{Places, View, places},
+};
+use crate::render::{
+    answer,
+    cohort::Cohorts,
+    finish::{self, Flags},
+    ofrep::{self, OfrepFlag},
+};
+use crate::values::hash::{Fingerprint, checksum};
 
 /// The steps that it takes to find the feature of an item of an identity override.
 const STEPS_AN_ITEM: usize = 4;
@@ -170,7 +163,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     }
 
     /// Gives the subject its identifier. Without one there is no identity, and what applies is what the environment says
-    /// ([`model::EnvironmentFlags`](crate::model::EnvironmentFlags)).
+    /// ([`model::EnvironmentFlags`](crate::format::model::EnvironmentFlags)).
     pub fn identify(&self, subject: &mut Subject, identifier: &str) {
         subject.identified = true;
         subject.identifier.clear();
@@ -232,7 +225,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     }
 
     /// What the last evaluation of the subject left undecided, if its budget did not suffice ([`crate::MAX_STEPS`],
-    /// [`crate::backtrack::MAX_STEPS`]).
+    /// [`crate::regex::backtrack::MAX_STEPS`]).
     #[inline]
     pub fn overrun(&self, subject: &Subject) -> Option<Overrun<'_>> {
         subject.budget.overrun().map(|undecided| self.describe_overrun(undecided))

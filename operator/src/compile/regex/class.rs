@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
-use super::parse::{Flags, Source};
+use super::source::{Flags, Source};
 use super::work::Work;
 use super::{case, escape};
 use crate::compile::python;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use regex_syntax::hir::ClassUnicode;
 
 use super::class;
-use super::parse::Source;
+use super::source::Source;
 
 /// A backslash and what follows it, outside of a set.
 pub(super) enum Escape {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::node::{Mode, Node, Place};
+use super::source::{Flags, Source};
 use super::work::Work;
 use super::{class, escape};
 
@@ -14,64 +15,6 @@ const DEEPEST: u32 = 60;
 pub(super) struct Parsed {
     pub(super) node: Node,
     pub(super) groups: u32,
-}
-
-/// What `(?aims)` changes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Flags {
-    pub(super) ascii: bool,
-    pub(super) ignore_case: bool,
-    multi_line: bool,
-    dot_all: bool,
-    verbose: bool,
-}
-
-/// The pattern's characters.
-#[derive(Clone)]
-pub(super) struct Source<'a>(std::str::Chars<'a>);
-
-impl Source<'_> {
-    pub(super) fn next(&mut self) -> Option<char> {
-        self.0.next()
-    }
-
-    fn peek(&self) -> Option<char> {
-        self.0.clone().next()
-    }
-
-    pub(super) fn next_if(&mut self, holds: impl Fn(char) -> bool) -> Option<char> {
-        self.peek().filter(|c| holds(*c)).inspect(|_| {
-            self.0.next();
-        })
-    }
-
-    fn take(&mut self, text: &str) -> bool {
-        match self.0.as_str().strip_prefix(text) {
-            Some(rest) => {
-                self.0 = rest.chars();
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Up to so many digits.
-    pub(super) fn digits(&mut self, radix: u32, most: usize) -> String {
-        let mut digits = String::new();
-        while digits.len() < most {
-            let Some(digit) = self.next_if(|c| c.is_digit(radix)) else { break };
-            digits.push(digit);
-        }
-        digits
-    }
-
-    /// Everything up to a character, which is taken too.
-    fn until(&mut self, end: char) -> Result<String, String> {
-        let (before, behind) = self.0.as_str().split_once(end).ok_or_else(|| format!("lacks a {end} behind a name"))?;
-        let before = before.to_owned();
-        self.0 = behind.chars();
-        Ok(before)
-    }
 }
 
 /// Reads a pattern.

@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use remora_snapshot::{Snapshot, files};
 use serde_json::Value;
 
-use crate::directory;
+use crate::tools::directory;
 
 /// From a directory, or from a file with ConfigMaps or Secrets.
 pub(super) fn snapshot(path: &Path, environment: Option<&str>) -> anyhow::Result<Snapshot<Vec<u8>>> {

@@ -5,9 +5,11 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::compile::{Mode, Options, compile};
-use crate::prune::{Rules, prune};
-use crate::{directory, document};
+use crate::compile::{
+    Mode, Options, compile, document,
+    prune::{Rules, prune},
+};
+use crate::tools::directory;
 
 /// A directory that is gone with it.
 struct Place(PathBuf);

@@ -6,15 +6,18 @@ mod forged;
 use std::cmp::Ordering;
 
 use super::MAX_STEPS;
-use crate::backtrack::{self, Instruction as Step};
-use crate::hash::Label;
-use crate::layout::{
+use crate::Role;
+use crate::Snapshot;
+use crate::Subject;
+use crate::TraitValue;
+use crate::format::layout::{
     ACCEPT, AUTOMATON, BACKTRACKING, BigInteger, Block, CONSTANT, Claim, Column, Context, FLAG, Feature, Find,
     HAS_BIG_INTEGER, IDENTIFIER, IDENTITY_KEY, IS_SEMVER, Instruction, Joint, Listed, Literal, Mark, Modulus, NO_EDGES,
-    Operator, Pattern, READS_FLAG, REJECT, Rank, Ranked, Run, Section, Segment, Share, Slot, Span, Split, TraitName,
-    Variant, Want, Word,
+    Operator, Pattern, READS_FLAG, REJECT, Rank, Ranked, Run, Section, Segment, Share, Slot, Split, TraitName, Variant,
+    Want, Word,
 };
-use crate::{Role, Snapshot, Subject, TraitValue};
+use crate::regex::backtrack::{self, Instruction as Step};
+use crate::values::{hash::Label, rows::Span};
 use forged::Core;
 
 /// A text that is as long as the body of a request.
@@ -227,8 +230,8 @@ fn numbers_take_no_more_than_the_budget() {
         let mut core = Core::with_features(1);
         slots(&mut core, &["t"]);
         segments(&mut core, 5_000, 0);
-        let program_of =
-            core.append(Section::Programs, &crate::automaton::write(&ONE_CLASS, 1, 2, &[vec![0; 2], vec![1; 2]]));
+        let program_of = core
+            .append(Section::Programs, &crate::regex::automaton::write(&ONE_CLASS, 1, 2, &[vec![0; 2], vec![1; 2]]));
         core.put(Section::Patterns, &[Pattern { kind: AUTOMATON, program: program_of }]);
         let number = core.text("9".repeat(200_000).as_bytes());
         core.put(Section::BigIntegers, &[BigInteger { negative: 0, digits: number }]);
@@ -297,15 +300,16 @@ fn columns_of_all_blocks_take_no_more_than_the_budget() {
         let range = Span { start: 0, length: marks.len() as u32 };
         match with {
             4 => {
-                let (free, taken) = (crate::hash::NO_TOKEN, core.fingerprint().token(b"a longer one"));
+                let (free, taken) = (crate::values::hash::NO_TOKEN, core.fingerprint().token(b"a longer one"));
                 let mut rows = vec![Listed { token: taken, at: all }; 1 << 13];
-                let last = crate::hash::bucket_of(crate::hash::short_token(b"crowded").unwrap()).wrapping_sub(1);
+                let last = crate::values::hash::bucket_of(crate::values::hash::short_token(b"crowded").unwrap())
+                    .wrapping_sub(1);
                 rows[last as usize % (1 << 13)] = Listed { token: free, at: all };
                 core.put(Section::Listed, &rows);
                 column.listed = Span { start: 0, length: 1 << 13 };
             }
             5 => {
-                let program = crate::automaton::write(&ONE_CLASS, 1, 1, &[vec![0; 2], vec![1; 2]]);
+                let program = crate::regex::automaton::write(&ONE_CLASS, 1, 1, &[vec![0; 2], vec![1; 2]]);
                 let program = core.append(Section::Programs, &program);
                 core.put(Section::Finds, &[Find { here: 1, at_end: 1 }; 2]);
                 core.put(Section::Wants, &vec![Want { found: 1, segment: 1, ..Want::default() }; 3_000]);

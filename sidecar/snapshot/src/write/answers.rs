@@ -1,9 +1,10 @@
 //! The answers that do not depend on the request, whole.
 
-use crate::hash::digest_of;
-use crate::json;
-use crate::layout::{END, state};
-use crate::model::{Context, Environment, Feature};
+use crate::format::{
+    layout::{END, state},
+    model::{Context, Environment, Feature},
+};
+use crate::values::{hash::digest_of, json};
 
 /// `[item,item,...]`, and where the item of each feature begins; the last bound is the closing bracket.
 #[derive(Debug, Clone, PartialEq, Eq)]

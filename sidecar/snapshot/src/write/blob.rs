@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::WriteError;
-use crate::layout::Span;
+use crate::values::rows::Span;
 
 pub(super) struct Blob {
     pub(super) bytes: Vec<u8>,
@@ -56,7 +56,7 @@ pub(super) fn offset(value: usize) -> Result<u32, WriteError> {
 
 /// A value's length and whether the flag is enabled, in one word.
 pub(super) fn value_length(length: u32, enabled: bool) -> Result<u32, WriteError> {
-    use crate::layout::{ENABLED, LENGTH_MASK};
+    use crate::format::layout::{ENABLED, LENGTH_MASK};
     if length > LENGTH_MASK {
         return Err(WriteError::TooMany {
             what: "bytes in one value",

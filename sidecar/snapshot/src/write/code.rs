@@ -5,14 +5,19 @@ use std::collections::HashMap;
 
 use super::WriteError;
 use super::blob::{Blob, offset};
-use crate::hash::Fingerprint;
-use crate::layout::{
-    ACCEPT, AUTOMATON, BACKTRACKING, BigInteger, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_PLAIN, IS_SEMVER, IS_TRUE,
-    Instruction, Member, Operator, Pattern, READS_FLAG, REJECT, Row, Span,
+use crate::format::{
+    layout::{
+        ACCEPT, AUTOMATON, BACKTRACKING, BigInteger, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_PLAIN, IS_SEMVER,
+        IS_TRUE, Instruction, Member, Operator, Pattern, READS_FLAG, REJECT,
+    },
+    model::{self, Condition, Junction, Rule, Test},
 };
-use crate::model::{self, Condition, Junction, Rule, Test};
-use crate::number::Integer;
-use crate::semver;
+use crate::values::{
+    hash::Fingerprint,
+    number::Integer,
+    rows::{Row, Span},
+    semver,
+};
 
 /// The tables that programs refer to, as they are stored.
 #[derive(Default)]

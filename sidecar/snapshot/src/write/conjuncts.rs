@@ -3,11 +3,15 @@
 
 use std::cmp::Ordering;
 
-use crate::hash::{Fingerprint, Token};
-use crate::layout::Operator;
-use crate::model::{self, Comparand, Comparison, Condition, Junction, Rule, Test};
-use crate::number::Integer;
-use crate::semver::{self, Packed};
+use crate::format::{
+    layout::Operator,
+    model::{self, Comparand, Comparison, Condition, Junction, Rule, Test},
+};
+use crate::values::{
+    hash::{Fingerprint, Token},
+    number::Integer,
+    semver::{self, Packed},
+};
 
 /// Larger sets stay in programs: there a member is not stored once a block of segments.
 const LARGEST_SET: usize = 64;

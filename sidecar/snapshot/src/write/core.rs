@@ -11,16 +11,21 @@ use super::index::{self, Asked, Index};
 use super::ranks::{Overrides, Place};
 use super::runs::Runs;
 use super::{WriteError, head};
-use crate::hash::{Fingerprint, Label, digest_of};
-use crate::layout::{
-    ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER,
-    HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction, Key, Literal,
-    OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS, Origin, PLAIN, RANKS, Ranked, Row, SAME_AS, SECTIONS,
-    SERVER_ONLY, SERVES_DOCUMENT, Section, Segment, Slot, Span, Split, TARGETED, TraitName, UNSERVED, Variant, Word,
+use crate::evaluate::role::Role;
+use crate::format::{
+    layout::{
+        ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER,
+        HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction, Key, Literal,
+        OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS, Origin, PLAIN, RANKS, Ranked, SAME_AS, SECTIONS,
+        SERVER_ONLY, SERVES_DOCUMENT, Section, Segment, Slot, Split, TARGETED, TraitName, UNSERVED, Variant, Word,
+    },
+    model::{self, BooleanFlags, Derivation, DisabledFlags, Environment, EnvironmentFlags, ObjectFlags},
+    overrides,
 };
-use crate::model::{self, BooleanFlags, Derivation, DisabledFlags, Environment, EnvironmentFlags, ObjectFlags};
-use crate::overrides;
-use crate::role::Role;
+use crate::values::{
+    hash::{Fingerprint, Label, digest_of},
+    rows::{Row, Span},
+};
 
 /// Everything of a core but its answers and overrides, which are only known when this can be evaluated.
 pub(super) struct Tables {
@@ -238,7 +243,7 @@ impl Builder {
                     limit += variant.weight;
                     let mut key = String::new();
                     if let Some(name) = &variant.key {
-                        crate::json::write_string(name, &mut key);
+                        crate::values::json::write_string(name, &mut key);
                     }
                     let row = Variant {
                         limit,

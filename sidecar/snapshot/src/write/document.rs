@@ -1,10 +1,15 @@
 //! Parts of the environment's document, each of at most the size of a file.
 
 use super::{WriteError, check, head, put};
-use crate::files::DOCUMENT_SLOTS;
-use crate::hash::{Fingerprint, checksum};
-use crate::layout::{DOCUMENT_MAGIC, DOCUMENT_START, HEADER, Part, Row};
-use crate::model::Compressed;
+use crate::format::{
+    files::DOCUMENT_SLOTS,
+    layout::{DOCUMENT_MAGIC, DOCUMENT_START, HEADER, Part},
+    model::Compressed,
+};
+use crate::values::{
+    hash::{Fingerprint, checksum},
+    rows::Row,
+};
 
 /// Divides the document into as few files as hold it.
 pub(super) fn divide(

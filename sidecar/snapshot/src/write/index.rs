@@ -10,11 +10,16 @@ use super::conjuncts::{Computation, Computed, Conjunct, Family, Members, Pattern
 use super::free_rows::FreeRows;
 use super::joint::{self, Joint as Joined, Work};
 use super::sweep::Sweep;
-use crate::automaton;
-use crate::condition::{UNORDERED, accepts, relation_of};
-use crate::hash::{NO_TOKEN, Token, bucket_of, numbers};
-use crate::layout::{BLOCK, Block, Column, Find, Joint, Listed, Mark, Modulus, Operator, Row, Share, Span, Want};
-use crate::model::Rule;
+use crate::format::{
+    layout::{BLOCK, Block, Column, Find, Joint, Listed, Mark, Modulus, Operator, Share, Want},
+    model::Rule,
+};
+use crate::regex::automaton;
+use crate::segments::condition::{UNORDERED, accepts, relation_of};
+use crate::values::{
+    hash::{NO_TOKEN, Token, bucket_of, numbers},
+    rows::{Row, Span},
+};
 
 /// The index's tables, as they are stored.
 #[derive(Default)]

@@ -5,8 +5,9 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 
 use super::conjuncts::Pattern;
-use crate::automaton::{self, Walk};
-use crate::layout::{Find, Row};
+use crate::format::layout::Find;
+use crate::regex::automaton::{self, Walk};
+use crate::values::rows::Row;
 
 /// How large a table may grow, in steps. Where patterns have little in common, the states of one are multiplied by those
 /// of the other.

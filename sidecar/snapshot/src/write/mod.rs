@@ -14,14 +14,17 @@ mod ranks;
 mod runs;
 mod sweep;
 
-pub(crate) use overrides::leading;
-
+use crate::ReadError;
 use crate::Revision;
-use crate::files;
-use crate::hash::{Fingerprint, checksum};
-use crate::layout::{CHECKED_FROM, FORMAT_MAJOR, FORMAT_MINOR, HEADER};
-use crate::model::{Environment, EnvironmentFlags};
-use crate::{ReadError, Role, Snapshot, Subject};
+use crate::Role;
+use crate::Snapshot;
+use crate::Subject;
+use crate::format::{
+    files,
+    layout::{CHECKED_FROM, FORMAT_MAJOR, FORMAT_MINOR, HEADER},
+    model::{Environment, EnvironmentFlags},
+};
+use crate::values::hash::{Fingerprint, checksum};
 
 /// One file of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,7 +161,8 @@ fn evaluated(
             .map(|feature| {
                 let winner = evaluation.chosen(&subject, feature);
                 let mut out = Vec::new();
-                let digest = crate::answer::write_item(&evaluation, &mut subject, role, feature, winner, &mut out);
+                let digest =
+                    crate::render::answer::write_item(&evaluation, &mut subject, role, feature, winner, &mut out);
                 (out, digest)
             })
             .collect::<Vec<_>>()

@@ -4,10 +4,16 @@ use std::collections::BTreeMap;
 
 use super::blob::{Blob, offset, value_length};
 use super::{WriteError, check, head, put};
-use crate::files::OVERRIDES_SLOTS;
-use crate::hash::{Fingerprint, Hash96};
-use crate::layout::{Bucket, Entry, HEADER, Item, OVERRIDES_MAGIC, OVERRIDES_START, Row, Span};
-use crate::model::{IdentityFlag, IdentityOverride};
+use crate::format::overrides::leading;
+use crate::format::{
+    files::OVERRIDES_SLOTS,
+    layout::{Bucket, Entry, HEADER, Item, OVERRIDES_MAGIC, OVERRIDES_START},
+    model::{IdentityFlag, IdentityOverride},
+};
+use crate::values::{
+    hash::{Fingerprint, Hash96},
+    rows::{Row, Span},
+};
 
 /// How many entries a bucket of the directory has on average.
 const BUCKET: usize = 4;
@@ -135,11 +141,4 @@ fn lay_out(fingerprint: Fingerprint, index: u32, bits: u32, sections: &[Vec<u8>;
 
 fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
-
-/// `count` bits of a hash, after the first `skip` ones; both together are at most 64.
-pub(crate) fn leading(hash: &Hash96, skip: u32, count: u32) -> u32 {
-    let [a, b, c, d, e, f, g, h, ..] = *hash;
-    let word = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-    if count == 0 { 0 } else { ((word << skip) >> (64 - count)) as u32 }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::model::Segment;
+use crate::format::model::Segment;
 
 /// An override as it stands in the model.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,9 +6,14 @@ use super::WriteError;
 use super::answers::{flagsmith_head, flagsmith_tail};
 use super::blob::{Blob, offset};
 use super::ranks::{Layer, Overrides, Place, Strongest, layers};
-use crate::hash::digest_of;
-use crate::layout::{BLOCK, Claim, Edge, NO_EDGES, NO_RANK, Rank, Row, Run, Span, Word};
-use crate::model::{Context, Environment, Feature};
+use crate::format::{
+    layout::{BLOCK, Claim, Edge, NO_EDGES, NO_RANK, Rank, Run, Word},
+    model::{Context, Environment, Feature},
+};
+use crate::values::{
+    hash::digest_of,
+    rows::{Row, Span},
+};
 
 /// So many features in a row that a segment does not override do not end a run: they take no more room than the row of
 /// another one, and its last edge.

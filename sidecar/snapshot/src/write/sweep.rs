@@ -3,7 +3,7 @@
 
 use super::conjuncts::{Family, Question};
 use super::index::Conjuncts;
-use crate::layout::BLOCK;
+use crate::format::layout::BLOCK;
 
 /// The conjuncts of a block, at one place of a scale of `P`.
 pub(super) struct Sweep<P> {
@@ -134,8 +134,8 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::Fingerprint;
-    use crate::model::{Comparand, Comparison, Condition, Junction, Rule, Test};
+    use crate::format::model::{Comparand, Comparison, Condition, Junction, Rule, Test};
+    use crate::values::hash::Fingerprint;
     use crate::write::conjuncts::{Conjunct, Taking};
 
     #[test]

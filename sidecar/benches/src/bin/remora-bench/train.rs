@@ -16,7 +16,7 @@ use remora_bench::profile::{
 };
 use remora_bench::request::{Asking, context_body, to};
 use remora_bench::server::Server;
-use remora_operator::directory;
+use remora_operator::tools::directory;
 use remora_snapshot::{Role, files};
 
 use super::documents::Served;

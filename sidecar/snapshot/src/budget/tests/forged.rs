@@ -1,10 +1,16 @@
 //! Snapshots whose tables are written by hand, with the header and the checksum that they need to be read.
 
-use crate::hash::{Fingerprint, checksum};
-use crate::layout::{CHECKED_FROM, CORE_START, HEADER, Row, SECTIONS, Section, Span};
-use crate::model::{Context, Environment, Feature};
-use crate::view::place;
-use crate::{Snapshot, write};
+use crate::Snapshot;
+use crate::format::{
+    layout::{CHECKED_FROM, CORE_START, HEADER, SECTIONS, Section},
+    model::{Context, Environment, Feature},
+    view::place,
+};
+use crate::values::{
+    hash::{Fingerprint, checksum},
+    rows::{Row, Span},
+};
+use crate::write;
 
 /// A core file, section by section.
 pub(super) struct Core {

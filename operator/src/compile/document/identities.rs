@@ -1,0 +1,94 @@
+//! One entry an identifier, one flag a feature: which of several counts is Flagsmith's rule, not the order of arrival.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Document, Identity};
+
+impl Document {
+    /// Merges entries of one identifier, and flags of one feature within an entry.
+    ///
+    /// Flagsmith's SDKs group identities with equal flags; groups stand in the order in which their flags first occur in
+    /// the document, and the first group that has a feature decides it. Within an entry the first flag counts.
+    pub(crate) fn settle_identities(&mut self) {
+        for identity in &mut self.identity_overrides {
+            // Stable: of two flags of one feature the first stays the first.
+            identity.identity_features.sort_by(|a, b| a.feature.name.cmp(&b.feature.name));
+        }
+        let mut entries: HashMap<&str, usize> = HashMap::with_capacity(self.identity_overrides.len());
+        let mut has_doubles = false;
+        for identity in &self.identity_overrides {
+            let count = entries.entry(&identity.identifier).or_default();
+            *count += 1;
+            has_doubles |= *count > 1;
+        }
+        if has_doubles {
+            let identities = std::mem::take(&mut self.identity_overrides);
+            self.identity_overrides = merged(identities);
+        }
+        // Not before: an entry with two flags of one feature is in another group than one with the first of them alone.
+        for identity in &mut self.identity_overrides {
+            identity.identity_features.dedup_by(|a, b| a.feature.name == b.feature.name);
+        }
+    }
+}
+
+fn merged(identities: Vec<Identity>) -> Vec<Identity> {
+    let mut groups: HashMap<Vec<(&str, bool, &str)>, usize> = HashMap::new();
+    let ranks: Vec<usize> = identities
+        .iter()
+        .map(|identity| {
+            let content =
+                identity.identity_features.iter().map(|f| (&*f.feature.name, f.enabled, f.feature_state_value.token()));
+            let next = groups.len();
+            *groups.entry(content.collect()).or_insert(next)
+        })
+        .collect();
+    let mut ranked: Vec<(usize, Identity)> = ranks.into_iter().zip(identities).collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
+
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut merged: Vec<Identity> = Vec::new();
+    for (_, identity) in ranked {
+        match places.get(&identity.identifier).and_then(|place| merged.get_mut(*place)) {
+            Some(first) => first.identity_features.extend(identity.identity_features),
+            None => {
+                places.insert(identity.identifier.clone(), merged.len());
+                merged.push(identity);
+            }
+        }
+    }
+    for identity in &mut merged {
+        let mut held: HashSet<Box<str>> = HashSet::new();
+        identity.identity_features.retain(|flag| held.insert(flag.feature.name.clone()));
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::compile::document::parse;
+
+    #[test]
+    fn an_entry_with_two_flags_of_one_feature_is_in_a_group_of_its_own() {
+        let flag = |enabled: bool| {
+            format!(r#"{{"feature":{{"id":1,"name":"f"}},"enabled":{enabled},"feature_state_value":{enabled}}}"#)
+        };
+        let entry = |who: &str, flags: &[bool]| {
+            let flags: Vec<String> = flags.iter().map(|enabled| flag(*enabled)).collect();
+            format!(r#"{{"identifier":"{who}","identity_features":[{}]}}"#, flags.join(","))
+        };
+        // Without its second flag the last entry would be in the group of the first, which stands before that of the second.
+        let entries = [entry("one", &[true]), entry("two", &[false]), entry("two", &[true, false])].join(",");
+        let text = format!(
+            r#"{{"api_key":"k","updated_at":"","project":{{}},"feature_states":[],"identity_overrides":[{entries}]}}"#
+        );
+        let mut document = parse(text.as_bytes()).unwrap();
+        document.settle_identities();
+        let settled: Vec<(&str, Vec<bool>)> = document
+            .identity_overrides
+            .iter()
+            .map(|entry| (entry.identifier.as_str(), entry.identity_features.iter().map(|flag| flag.enabled).collect()))
+            .collect();
+        assert_eq!(settled, [("one", vec![true]), ("two", vec![false])]);
+    }
+}

@@ -1,0 +1,257 @@
+//! Whether a document may take the place of the one that is published (pure).
+//!
+//! Held back is a document of another environment, one that lost too much, and one that is older than what is published: a
+//! source that fails politely, by a cache that lags behind, an exchanged key or a cut-off answer, looks just like one that
+//! was changed. What is published stays until the source answers with something else, or somebody confirms the revision. An
+//! edited source is its own confirmation: what came from another one is compared with nothing.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    api::{PlannedSource, Source},
+    compile::digest::digest,
+    compiler::About,
+};
+
+/// Losing fewer features or segments than this is an ordinary day, whatever share of them it is.
+const FEW: usize = 5;
+/// The same of identities with overrides, which are made and removed by scripts.
+const FEW_OVERRIDES: usize = 100;
+/// Of a digest, as much as tells things of one cluster apart.
+const SHORT: usize = 16;
+
+/// What a document is known by later, also by another process: it is kept beside the snapshot that was made of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outline {
+    /// A digest of where it came from.
+    source: String,
+    /// A digest of its client key, which is what identifies an environment.
+    environment: String,
+    /// When it was changed, if it says so and its source is one that could answer with an old one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    updated_at: Option<String>,
+    features: usize,
+    segments: usize,
+    overrides: usize,
+}
+
+/// Why a document is held back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Objection {
+    /// Its client key is another one.
+    #[error(
+        "the document belongs to another environment than the one that is published: is its key, or its object, the right one?"
+    )]
+    OtherEnvironment,
+    /// It is older.
+    #[error(
+        "the source answers with a document that was changed at {found}, and the one that is published was changed later, at {published}: a cache or a replica lags behind, or the source was set back"
+    )]
+    OlderDocument {
+        /// When it was changed.
+        found: String,
+        /// When what is published was changed.
+        published: String,
+    },
+    /// It lost too much.
+    #[error("the document has {0}, which spec.guard.maxShrinkPercent does not allow")]
+    SuspiciousShrink(Losses),
+}
+
+/// What there was, and what is left of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Losses(Vec<(&'static str, usize, usize)>);
+
+impl fmt::Display for Losses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (what, before, after)) in self.0.iter().enumerate() {
+            let comma = if place == 0 { "" } else { ", " };
+            write!(f, "{comma}{after} {what} where {before} are published")?;
+        }
+        Ok(())
+    }
+}
+
+impl Objection {
+    /// The variant's name: the reason in conditions and Events.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::OtherEnvironment => "OtherEnvironment",
+            Self::OlderDocument { .. } => "OlderDocument",
+            Self::SuspiciousShrink(_) => "SuspiciousShrink",
+        }
+    }
+}
+
+impl Outline {
+    /// Of a document that says this of itself, from this source.
+    pub fn of(about: &About, source: &Source) -> Self {
+        // An object in the cluster is as its owner wrote it: there is no cache between, and going back is no accident.
+        let can_lag = source.flagsmith.is_some();
+        let updated_at = about.updated_at.as_deref().filter(|_| can_lag).and_then(|at| at.parse::<Timestamp>().ok());
+        Self {
+            source: short(&place(source)),
+            environment: short(&about.client_key),
+            updated_at: updated_at.map(|at| at.to_string()),
+            features: about.features,
+            segments: about.segments,
+            overrides: about.overrides,
+        }
+    }
+
+    /// Whether both came from the same source.
+    pub fn is_from_the_source_of(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+
+    /// Why this may not take the place of `published`, of which it may have lost so many percent.
+    pub fn objection(&self, published: &Self, max_shrink_percent: usize) -> Option<Objection> {
+        if !self.is_from_the_source_of(published) {
+            return None;
+        }
+        if self.environment != published.environment {
+            return Some(Objection::OtherEnvironment);
+        }
+        let time = |outline: &Self| outline.updated_at.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
+        if let (Some(found), Some(before)) = (time(self), time(published))
+            && found < before
+        {
+            return Some(Objection::OlderDocument { found: found.to_string(), published: before.to_string() });
+        }
+        let losses = self.losses(published, max_shrink_percent);
+        (!losses.is_empty()).then_some(Objection::SuspiciousShrink(Losses(losses)))
+    }
+
+    fn losses(&self, published: &Self, max_shrink_percent: usize) -> Vec<(&'static str, usize, usize)> {
+        let emptied = max_shrink_percent < 100 && published.features > 0 && self.features == 0;
+        [
+            ("features", published.features, self.features, if emptied { 1 } else { FEW }),
+            ("segments", published.segments, self.segments, FEW),
+            ("identities with overrides", published.overrides, self.overrides, FEW_OVERRIDES),
+        ]
+        .into_iter()
+        .filter(|(_, before, after, few)| {
+            let lost = before.saturating_sub(*after);
+            lost >= *few && lost.saturating_mul(100) > before.saturating_mul(max_shrink_percent)
+        })
+        .map(|(what, before, after, _)| (what, before, after))
+        .collect()
+    }
+}
+
+/// Where a source reads, without what only says how.
+fn place(source: &Source) -> String {
+    match source.planned() {
+        Some(PlannedSource::Flagsmith(flagsmith)) => {
+            let key = &flagsmith.environment_key_secret_ref;
+            format!("flagsmith {} {} {}", flagsmith.api_url.trim_end_matches('/'), key.name, key.key)
+        }
+        Some(PlannedSource::ConfigMap(reference)) => format!("configmap {} {}", reference.name, reference.key),
+        Some(PlannedSource::Secret(reference)) => format!("secret {} {}", reference.name, reference.key),
+        None => String::new(),
+    }
+}
+
+fn short(text: &str) -> String {
+    let mut digest = digest(text.as_bytes());
+    digest.truncate(SHORT);
+    digest
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn source(value: serde_json::Value) -> Source {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn server() -> Source {
+        source(json!({"flagsmith": {"apiUrl": "https://a/api/v1/", "environmentKeySecretRef": {"name": "k"}}}))
+    }
+
+    fn outline(key: &str, at: &str, counts: [usize; 3]) -> Outline {
+        let [features, segments, overrides] = counts;
+        let (client_key, updated_at) = (key.to_owned(), Some(at.to_owned()));
+        Outline::of(&About { client_key, updated_at, features, segments, overrides }, &server())
+    }
+
+    const AT: &str = "2026-11-20T00:00:00.500000+00:00";
+
+    fn shrunk(before: [usize; 3], after: [usize; 3], percent: usize) -> Option<String> {
+        let objection = outline("k", AT, after).objection(&outline("k", AT, before), percent)?;
+        assert_eq!(objection.reason(), "SuspiciousShrink");
+        Some(objection.to_string())
+    }
+
+    #[test]
+    fn a_document_that_lost_more_than_it_may_is_held_back() {
+        let said = shrunk([100, 20, 1000], [49, 20, 10], 50).unwrap();
+        assert!(said.contains("49 features where 100 are published"), "{said}");
+        assert!(said.contains("10 identities with overrides where 1000"), "{said}");
+        assert!(!said.contains("segments"), "{said}");
+        assert!(shrunk([100, 20, 1000], [50, 10, 500], 50).is_none());
+        assert!(shrunk([100, 20, 1000], [99, 20, 1000], 0).is_none(), "one of a hundred, though nothing may be lost");
+        assert!(shrunk([100, 20, 1000], [95, 20, 1000], 0).is_some());
+    }
+
+    #[test]
+    fn small_numbers_are_nothing_to_go_by() {
+        assert!(shrunk([6, 4, 99], [2, 0, 0], 50).is_none());
+        assert!(shrunk([2, 0, 0], [0, 0, 0], 50).is_some(), "but an environment with nothing left is");
+    }
+
+    #[test]
+    fn a_hundred_percent_is_no_bound() {
+        assert!(shrunk([100, 20, 1000], [0, 0, 0], 100).is_none());
+    }
+
+    #[test]
+    fn growing_is_nothing_to_hold_back() {
+        assert!(shrunk([1, 0, 0], [1000, 1000, 1000], 0).is_none());
+    }
+
+    #[test]
+    fn a_document_of_another_environment_is_held_back_whatever_may_be_lost() {
+        let objection = outline("other", AT, [9; 3]).objection(&outline("k", AT, [9; 3]), 100);
+        assert_eq!(objection, Some(Objection::OtherEnvironment));
+        let written = serde_json::to_string(&outline("canary", AT, [1; 3])).unwrap();
+        assert!(!written.contains("canary"), "{written}");
+    }
+
+    #[test]
+    fn an_older_document_is_held_back() {
+        let older = "2026-11-20T01:00:00.400000+01:00"; // a tenth of a second before
+        let objection = outline("k", older, [9; 3]).objection(&outline("k", AT, [9; 3]), 100).unwrap();
+        assert_eq!(objection.reason(), "OlderDocument");
+        for not_older in [AT, "2026-11-20T00:00:00.500001+00:00", "yesterday"] {
+            assert_eq!(outline("k", not_older, [9; 3]).objection(&outline("k", AT, [9; 3]), 100), None, "{not_older}");
+        }
+    }
+
+    #[test]
+    fn what_came_from_elsewhere_is_compared_with_nothing() {
+        let elsewhere = Outline { source: "other".to_owned(), ..outline("other", "2020-01-01T00:00:00Z", [0; 3]) };
+        assert_eq!(elsewhere.objection(&outline("k", AT, [100; 3]), 0), None);
+        // How it is read is no other place.
+        let mut same = server();
+        if let Some(flagsmith) = &mut same.flagsmith {
+            flagsmith.api_url = "https://a/api/v1".to_owned();
+        }
+        assert_eq!(place(&same), place(&server()));
+    }
+
+    #[test]
+    fn objects_in_the_cluster_have_no_age() {
+        let about = About { updated_at: Some(AT.to_owned()), ..About::default() };
+        let flags = source(json!({"document": {"configMapKeyRef": {"name": "flags", "key": "d"}}}));
+        assert_eq!(Outline::of(&about, &flags).updated_at, None);
+        assert!(Outline::of(&about, &server()).updated_at.is_some());
+    }
+}

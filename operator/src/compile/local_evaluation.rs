@@ -1,0 +1,56 @@
+//! The document itself, for SDKs that evaluate by themselves: compressed once, so that sidecars need not.
+
+use std::io::{self, Write};
+
+use flate2::{Compression, GzBuilder, write::GzEncoder};
+use remora_snapshot::model::Compressed;
+
+use super::Error;
+use super::finding::Finding;
+use super::review::listed;
+use crate::compile::{document::Original, prune::Pruned};
+
+/// The document with what is served, compressed. It is read far more often than it is written, and always the same.
+pub(super) fn compress(original: &Original, pruned: &Pruned) -> Result<Compressed, Error> {
+    let failed = |error: &dyn std::fmt::Display| Error::Document(error.to_string());
+    let gzip = GzBuilder::new().write(Vec::new(), Compression::best()); // no name and no time
+    let mut out = Counted { gzip: io::BufWriter::with_capacity(64 * 1024, gzip), length: 0 };
+    let overridden = !pruned.document.identity_overrides.is_empty();
+    original.write(&pruned.served().collect(), overridden, &mut out).map_err(|error| failed(&error))?;
+    let encoder = out.gzip.into_inner().map_err(|error| failed(error.error()))?;
+    let gzip = encoder.finish().map_err(|error| failed(&error))?;
+    Ok(Compressed { gzip, length: out.length })
+}
+
+/// What an SDK that evaluates by itself cannot see, though the sidecar does.
+pub(super) fn unseen(pruned: &Pruned) -> Option<Finding> {
+    let mut names: Vec<&str> = pruned.unserved.iter().map(String::as_str).collect();
+    names.sort_unstable();
+    (!names.is_empty()).then(|| {
+        Finding::new(
+            "environment document",
+            &format!(
+                "conditions read features that are pruned ({}): SDKs in local evaluation do not have them, and may answer otherwise than the sidecar; serve those features, too",
+                listed(&names)
+            ),
+        )
+    })
+}
+
+/// Counts what goes into the compression.
+struct Counted {
+    gzip: io::BufWriter<GzEncoder<Vec<u8>>>,
+    length: u64,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.gzip.write(bytes)?;
+        self.length += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.gzip.flush()
+    }
+}

@@ -1,0 +1,174 @@
+//! What the controller counts, and the text that Prometheus reads. Other parts register theirs in [`Metrics::registry`].
+
+mod environment;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+    time::Instant,
+};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+pub use self::environment::EnvironmentMetrics;
+use crate::source::realtime::metrics::RealtimeMetrics;
+
+/// From an unchanged object, which is compared in memory, to a fetch that runs into its timeout.
+const BUCKETS: [f64; 10] = [0.000_1, 0.001, 0.005, 0.025, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0];
+
+/// A step of the reconciliation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Reading the source.
+    Fetch,
+    /// Pruning and compiling.
+    Compile,
+    /// Keeping what something else takes the place of.
+    Archive,
+    /// Making the cluster carry the snapshot.
+    Publish,
+    /// Telling pods that there is something new.
+    Nudge,
+    /// Writing status and Events.
+    Report,
+}
+
+impl Step {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Fetch => "fetch",
+            Self::Compile => "compile",
+            Self::Archive => "archive",
+            Self::Publish => "publish",
+            Self::Nudge => "nudge",
+            Self::Report => "report",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StepLabels {
+    step: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    step: &'static str,
+    outcome: &'static str,
+}
+
+/// The controller's metrics, and everybody's registry. Clones count together.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Arc<Mutex<Registry>>,
+    steps: Family<OutcomeLabels, Counter>,
+    durations: Family<StepLabels, Histogram>,
+    leader: Gauge,
+    /// By environment.
+    pub environments: EnvironmentMetrics,
+    /// Of the streams of changes.
+    pub realtime: RealtimeMetrics,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let steps = Family::default();
+        let durations = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
+        let leader = Gauge::default();
+        registry.register(
+            "remora_controller_steps",
+            "Steps of reconciliations, by outcome: Done, Unchanged, Abandoned, or the reason of a failure",
+            steps.clone(),
+        );
+        registry.register("remora_controller_step_duration_seconds", "Time that a step took", durations.clone());
+        registry.register("remora_controller_leader", "1 on the replica that reconciles", leader.clone());
+        let environments = EnvironmentMetrics::register(&mut registry);
+        let realtime = RealtimeMetrics::register(&mut registry);
+        Self { registry: Arc::new(Mutex::new(registry)), steps, durations, leader, environments, realtime }
+    }
+}
+
+impl Metrics {
+    /// Lets another part register its metrics.
+    pub fn registry<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
+        register(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// All metrics, as OpenMetrics text.
+    pub fn text(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry.lock().unwrap_or_else(PoisonError::into_inner))?;
+        Ok(text)
+    }
+
+    /// Whether this replica reconciles.
+    pub fn leads(&self, leads: bool) {
+        self.leader.set(i64::from(leads));
+    }
+
+    /// A step begins; it counts when it ends.
+    pub fn begin(&self, step: Step) -> Running<'_> {
+        Running { metrics: self, step: step.label(), began: Instant::now(), outcome: "Abandoned" }
+    }
+}
+
+/// A step under way. Dropped without [`end`](Running::end), it was abandoned.
+#[must_use = "a step that is not held is counted as abandoned at once"]
+#[derive(Debug)]
+pub struct Running<'a> {
+    metrics: &'a Metrics,
+    step: &'static str,
+    began: Instant,
+    outcome: &'static str,
+}
+
+impl Running<'_> {
+    /// The step ended like this.
+    pub fn end(mut self, outcome: &'static str) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let Self { metrics, step, began, outcome } = *self;
+        metrics.steps.get_or_create(&OutcomeLabels { step, outcome }).inc();
+        metrics.durations.get_or_create(&StepLabels { step }).observe(began.elapsed().as_secs_f64());
+    }
+}
+
+/// A gauge of a time or a size.
+type Amount = Gauge<f64, AtomicU64>;
+
+#[cfg(test)]
+#[path = "metrics/tests.rs"]
+mod monitoring;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_counts_by_how_it_ended() {
+        let metrics = Metrics::default();
+        metrics.begin(Step::Fetch).end("Unchanged");
+        drop(metrics.begin(Step::Fetch));
+        let text = metrics.text().unwrap();
+        assert!(text.contains("remora_controller_steps_total{step=\"fetch\",outcome=\"Unchanged\"} 1"), "{text}");
+        assert!(text.contains("remora_controller_steps_total{step=\"fetch\",outcome=\"Abandoned\"} 1"), "{text}");
+    }
+
+    #[test]
+    fn an_environment_that_is_gone_leaves_no_series() {
+        let metrics = Metrics::default();
+        metrics.environments.fetched("shop", "storefront", 1_800_000_000.0);
+        metrics.environments.condition("shop", "storefront", "Ready", true);
+        assert!(metrics.text().unwrap().contains("environment=\"storefront\""));
+        metrics.environments.forget("shop", "storefront");
+        assert!(!metrics.text().unwrap().contains("environment=\"storefront\""));
+    }
+}

@@ -1,0 +1,232 @@
+//! The chart's dashboard and alerts ask for what is exported, by these names and labels: the exposition of the operator, in
+//! which everything has happened once, and that of a real sidecar.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::PathBuf,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use super::{Metrics, Step};
+use crate::{
+    api::Pods,
+    compile::{self, document, prune},
+    injection::webhook,
+    tools::directory,
+};
+
+/// What is exported: of each series, the labels and their values.
+#[derive(Default)]
+struct Exported(BTreeMap<String, BTreeMap<String, BTreeSet<String>>>);
+
+impl Exported {
+    fn read(&mut self, exposition: &str) {
+        for line in exposition.lines() {
+            if let Some(family) = line.strip_prefix("# TYPE ") {
+                // Of some families there is no series before something happens; the sidecar's names are whole already.
+                let name = family.split(' ').next().unwrap();
+                if name.starts_with("remora_sidecar_") {
+                    self.0.entry(name.to_owned()).or_default();
+                }
+                continue;
+            }
+            if line.starts_with('#') {
+                continue;
+            }
+            let (series, _value) = line.rsplit_once(' ').unwrap();
+            let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+            let known = self.0.entry(name.to_owned()).or_default();
+            for (label, value) in matchers(labels.strip_suffix('}').unwrap()) {
+                known.entry(label.to_owned()).or_default().insert(value.to_owned());
+            }
+        }
+    }
+}
+
+/// `a="b",c=~"d"`: labels and what they are compared with.
+fn matchers(text: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some((label, after)) = rest.split_once('"') {
+        let (value, after) = after.split_once('"').unwrap();
+        found.push((label.trim_matches([',', ' ', '=', '~', '!']), value));
+        rest = after;
+    }
+    found
+}
+
+fn operator() -> String {
+    let metrics = Metrics::default();
+    for step in [Step::Fetch, Step::Compile, Step::Publish, Step::Nudge, Step::Report] {
+        metrics.begin(step).end("Done");
+    }
+    metrics.leads(true);
+    let environments = &metrics.environments;
+    environments.fetched("shop", "storefront", 1.0);
+    environments.document("shop", "storefront", 1);
+    environments.compiled("shop", "storefront", 1, 1);
+    environments.held("shop", "storefront", true);
+    environments.pods("shop", "storefront", &Pods::default());
+    for condition in ["Accepted", "Fetched", "Published", "Ready", "Stale"] {
+        environments.condition("shop", "storefront", condition, true);
+    }
+    let _connected = metrics.realtime.connected();
+    metrics.realtime.change();
+    metrics.realtime.failure("UpstreamUnavailable");
+    let webhook = metrics.registry(webhook::Metrics::register);
+    webhook.answered("inject", "", Duration::ZERO);
+    metrics.text().unwrap()
+}
+
+/// Of a server with an environment, whose flags were asked for and used.
+fn sidecar() -> String {
+    let snapshots = std::env::temp_dir().join(format!("remora-monitoring-{:016x}", fastrand::u64(..)));
+    let feature = json!({"feature": {"id": 1, "name": "checkout"}, "enabled": true, "feature_state_value": null});
+    let text = json!({"api_key": "client", "project": {}, "feature_states": [feature]}).to_string();
+    let rules = prune::Rules::new(&[], &[], false, false).unwrap();
+    let pruned = prune::prune(document::parse(text.as_bytes()).unwrap(), &rules);
+    let options = compile::Options { environment: "storefront", ..compile::Options::default() };
+    directory::write(&snapshots, "storefront", &compile::compile(&pruned, &options).unwrap()).unwrap();
+
+    let mut options = remora_sidecar::Options::new(snapshots.clone());
+    options.listen.set_port(0);
+    options.admin.set_port(0);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = runtime.block_on(remora_sidecar::Server::start(&options)).unwrap();
+    let (data, admin) = (server.data_address().unwrap(), server.admin_address().unwrap());
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let serving = std::thread::spawn(move || {
+        runtime.block_on(server.run_until(async {
+            let _ = tokio::task::spawn_blocking(move || stopped.recv()).await;
+        }));
+    });
+    ask(data, "GET /api/v1/flags/", "");
+    ask(data, "POST /api/v1/analytics/flags/", "{\"checkout\": 1}");
+    let text = ask(admin, "GET /metrics", "");
+    stop.send(()).unwrap();
+    serving.join().unwrap();
+    std::fs::remove_dir_all(snapshots).unwrap();
+    text.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+fn ask(address: SocketAddr, what: &str, body: &str) -> String {
+    let mut connection = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "{what} HTTP/1.1\r\nhost: x\r\nx-environment-key: client\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    connection.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer
+}
+
+fn exported() -> Exported {
+    let mut exported = Exported::default();
+    exported.read(&operator());
+    exported.read(&sidecar());
+    exported
+}
+
+fn chart(file: &str) -> String {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "charts", "remora", "monitoring", file].iter().collect();
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// All texts under these keys, however deep.
+fn texts(value: &Value, keys: &[&str], found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                match value.as_str() {
+                    Some(text) if keys.contains(&key.as_str()) => found.push(text.to_owned()),
+                    _ => texts(value, keys, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| texts(item, keys, found)),
+        _ => {}
+    }
+}
+
+/// Labels that come with a target.
+const OF_TARGETS: [&str; 4] = ["namespace", "pod", "container", "le"];
+/// Labels of which all values are known.
+const CLOSED: [&str; 5] = ["condition", "state", "step", "result", "route"];
+
+/// What is wrong with a query.
+fn check(query: &str, exported: &Exported) -> Vec<String> {
+    let mut problems = Vec::new();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let mut rest = query;
+    while let Some(start) = ["remora_", "process_"].iter().filter_map(|prefix| rest.find(prefix)).min() {
+        let (_, from) = rest.split_at(start);
+        let (name, after) = from.split_at(from.find(|c| !is_part(c)).unwrap_or(from.len()));
+        rest = after;
+        let Some(labels) = exported.0.get(name) else {
+            problems.push(format!("{name} is not exported"));
+            continue;
+        };
+        let Some((selector, _)) = after.strip_prefix('{').and_then(|inside| inside.split_once('}')) else { continue };
+        for (label, value) in matchers(selector) {
+            match labels.get(label) {
+                Some(values) if CLOSED.contains(&label) => {
+                    let unknown = value.split('|').find(|value| !values.contains(*value));
+                    problems.extend(unknown.map(|value| format!("{name} has no {label} {value}")));
+                }
+                None if !OF_TARGETS.contains(&label) && !labels.is_empty() => {
+                    problems.push(format!("{name} has no label {label}"));
+                }
+                _ => {}
+            }
+        }
+    }
+    let all: BTreeSet<&str> =
+        exported.0.values().flat_map(BTreeMap::keys).map(String::as_str).chain(OF_TARGETS).collect();
+    for (_, after) in query.match_indices(" by (").map(|(at, by)| query.split_at(at + by.len())) {
+        let (list, _) = after.split_once(')').unwrap();
+        let unknown = list.split(',').map(str::trim).find(|label| !all.contains(label));
+        problems.extend(unknown.map(|label| format!("nothing has a label {label}")));
+    }
+    problems
+}
+
+#[test]
+fn what_the_chart_asks_for_is_exported() {
+    let exported = exported();
+    let dashboard: Value = serde_json::from_str(&chart("dashboard.json")).unwrap();
+    let rules: Value = serde_yaml::from_str(&chart("alerts.yaml")).unwrap();
+    let mut queries = Vec::new();
+    texts(&dashboard, &["expr", "query"], &mut queries);
+    texts(&rules, &["expr"], &mut queries);
+    queries.retain(|query| query != "prometheus");
+    assert!(queries.len() > 30, "{queries:?}");
+    let problems: Vec<String> = queries
+        .iter()
+        .flat_map(|query| check(query, &exported).into_iter().map(move |problem| format!("{problem}: {query}")))
+        .collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    // Every query names something of ours.
+    assert!(queries.iter().all(|query| query.contains("remora_") || query.contains("process_")), "{queries:?}");
+}
+
+#[test]
+fn what_is_not_exported_is_found() {
+    let exported = exported();
+    for (query, problem) in [
+        ("rate(remora_controller_steps[5m])", "remora_controller_steps is not exported"),
+        ("sum(remora_sidecar_gone)", "remora_sidecar_gone is not exported"),
+        ("remora_environment_condition{condition=\"Happy\"}", "has no condition Happy"),
+        ("remora_environment_pods{states=\"behind\"}", "has no label states"),
+        ("sum by (flavour) (remora_environment_held)", "nothing has a label flavour"),
+    ] {
+        let found = check(query, &exported);
+        assert!(found.iter().any(|found| found.contains(problem)), "{query}: {found:?}");
+    }
+    assert!(check("sum by (step) (rate(remora_controller_steps_total{step=\"fetch\"}[5m]))", &exported).is_empty());
+}

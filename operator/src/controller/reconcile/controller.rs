@@ -1,0 +1,206 @@
+//! What makes reconciliations happen: changes of FeatureEnvironments, of what is published, and of what sources refer to.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::{Stream, StreamExt, TryStreamExt, future::join_all, stream};
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::ConfigMap};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    core::{DeserializeGuard, PartialObjectMeta},
+    runtime::{
+        Config, Controller, WatchStreamExt,
+        reflector::{self, ObjectRef, Store},
+        watcher,
+    },
+};
+use tokio::sync::watch;
+
+use super::{Context, memory::Uid, reconcile};
+use crate::{
+    api::{FeatureEnvironment, names::label},
+    compiler::Compiler,
+    controller::metrics::Metrics,
+    publish::SURPLUS_GRACE,
+    rollout::followers::Asker,
+    source::{
+        fetch::Fetcher,
+        wake::{Call, Haste},
+    },
+};
+
+/// Reconciliations at one time; most of them wait for somebody. One namespace may have a quarter of them at work on documents.
+const CONCURRENCY: u16 = 128;
+/// How often what is remembered of deleted environments is forgotten.
+const SWEEP: Duration = Duration::from_secs(60);
+/// How long streams, and questions to pods, may outlive their environment.
+const LOOK_FOR_THE_GONE: Duration = Duration::from_secs(2);
+
+type Environment = DeserializeGuard<FeatureEnvironment>;
+type Metadata = PartialObjectMeta<ConfigMap>;
+
+/// What reconciling takes.
+#[derive(Clone)]
+pub struct Means {
+    /// Reads and writes the cluster.
+    pub client: Client,
+    /// Reads sources.
+    pub fetcher: Arc<Fetcher>,
+    /// Compiles documents, one at a time, in processes of their own.
+    pub compiler: Arc<Compiler>,
+    /// Asks pods.
+    pub asker: Asker,
+    /// Counts.
+    pub metrics: Metrics,
+    /// This replica's name in Events.
+    pub instance: Option<String>,
+}
+
+/// Reconciles in these namespaces, or in all if none is named, until `shutdown` is true, and then to the end of what is under
+/// way. Each namespace has watches of its own, so that no right is needed anywhere else.
+pub async fn run(means: Means, namespaces: &[String], shutdown: watch::Receiver<bool>) {
+    if namespaces.is_empty() {
+        return run_in(means, None, shutdown).await;
+    }
+    let namespaces: BTreeSet<&String> = namespaces.iter().collect();
+    join_all(namespaces.into_iter().map(|namespace| run_in(means.clone(), Some(namespace), shutdown.clone()))).await;
+}
+
+async fn run_in(means: Means, namespace: Option<&str>, mut shutdown: watch::Receiver<bool>) {
+    let (client, metrics) = (means.client.clone(), means.metrics.clone());
+    let config_maps = || in_scope::<Metadata>(&client, namespace);
+    let (objects, writer) = reflector::store();
+    let ours =
+        watcher(config_maps(), selecting(label::REMORA, "=")).default_backoff().reflect(writer).touched_objects();
+    let others = watcher(config_maps(), selecting(label::REMORA, "!=")).default_backoff().touched_objects();
+
+    let environments = in_scope::<Environment>(&client, namespace);
+    let controller = Controller::new(environments, watcher::Config::default());
+    let known = controller.store();
+    let context = Arc::new(Context::new(means, objects, SURPLUS_GRACE));
+
+    let referring = Referring { known: known.clone(), context: Arc::clone(&context), seen: Mutex::default() };
+    let stopped = async move {
+        let _ = shutdown.wait_for(|stop| *stop).await;
+    };
+    let reconciling = controller
+        .with_config(Config::default().concurrency(CONCURRENCY))
+        .watches_stream(ours, |object| of_environment(&object))
+        .watches_stream(others, move |object| referring.to(&object))
+        .reconcile_on(called(&context))
+        .graceful_shutdown_on(stopped)
+        .run(reconcile, |_, never, _| match *never {}, Arc::clone(&context))
+        .map_err(|error| tracing::debug!(%error, "reconciliation failed"))
+        .for_each(|_| std::future::ready(()));
+    tokio::select! {
+        () = reconciling => {}
+        () = sweep(&known, &context, &metrics) => {}
+        () = end_company(&known, &context) => {}
+    }
+}
+
+/// The environments that somebody wants reconciled, with what for noted down.
+fn called(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<Environment>> + Send + 'static {
+    let context = Arc::clone(context);
+    let calls = stream::iter(context.calls()).flat_map(|mut calls| stream::poll_fn(move |task| calls.poll_recv(task)));
+    calls.map(move |Call { namespace, name, haste }| {
+        context.memories.hurry(&namespace, &name, haste);
+        ObjectRef::new(&name).within(&namespace)
+    })
+}
+
+/// Ends what accompanies an environment when it was deleted; nobody reconciles it.
+async fn end_company(known: &Store<Environment>, context: &Context) {
+    loop {
+        tokio::time::sleep(LOOK_FOR_THE_GONE).await;
+        let is_there = |namespace: &str, name: &str, uid: &str| {
+            let environment = known.get(&ObjectRef::new(name).within(namespace));
+            environment.is_some_and(|environment| environment.uid().as_deref() == Some(uid))
+        };
+        context.streams.retain(is_there);
+        context.followers.retain(is_there);
+    }
+}
+
+fn in_scope<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<Scope = NamespaceResourceScope>,
+    K::DynamicType: Default,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+fn selecting(manager: &str, operator: &str) -> watcher::Config {
+    watcher::Config::default().labels(&format!("{}{operator}{manager}", label::MANAGED_BY))
+}
+
+/// The environment that a published object belongs to: by its label, since its owner reference may be what was taken away.
+fn of_environment(object: &Metadata) -> Option<ObjectRef<Environment>> {
+    let name = object.labels().get(label::ENVIRONMENT)?;
+    Some(ObjectRef::new(name).within(&object.namespace()?))
+}
+
+/// Knows whose source an object is.
+struct Referring {
+    known: Store<Environment>,
+    context: Arc<Context>,
+    /// Versions, so that a watch that starts anew hurries nobody.
+    seen: Mutex<HashMap<(String, String), String>>,
+}
+
+impl Referring {
+    /// The environments whose source reads this ConfigMap; each is to read it again.
+    fn to(&self, object: &Metadata) -> Vec<ObjectRef<Environment>> {
+        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+        let referring: Vec<ObjectRef<Environment>> = self
+            .known
+            .state()
+            .into_iter()
+            .filter_map(|environment| {
+                let environment = environment.0.as_ref().ok()?;
+                let reads = environment.namespace().as_deref() == Some(&namespace)
+                    && environment.spec.source.config_maps().any(|read| read == name);
+                reads.then(|| ObjectRef::new(&environment.name_any()).within(&namespace))
+            })
+            .collect();
+        if referring.is_empty() {
+            return referring;
+        }
+        let version = object.resource_version().unwrap_or_default();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.insert((namespace.clone(), name), version.clone()).as_ref() == Some(&version) {
+            return Vec::new();
+        }
+        for environment in &referring {
+            self.context.memories.hurry(&namespace, &environment.name, Haste::Mended);
+        }
+        referring
+    }
+}
+
+/// Forgets what is gone.
+async fn sweep(known: &Store<Environment>, context: &Context, metrics: &Metrics) {
+    let mut before: HashSet<(String, String)> = HashSet::new();
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let alive = known.state();
+        let uids = alive.iter().filter_map(|environment| environment.uid()).map(Uid).collect();
+        context.memories.retain(&uids);
+        let names: HashSet<(String, String)> = alive
+            .iter()
+            .map(|environment| (environment.namespace().unwrap_or_default(), environment.name_any()))
+            .collect();
+        let is_there = |namespace: &str, name: &str| names.contains(&(namespace.to_owned(), name.to_owned()));
+        context.publisher.retain(is_there);
+        for (namespace, name) in before.difference(&names) {
+            metrics.environments.forget(namespace, name);
+        }
+        before = names;
+    }
+}

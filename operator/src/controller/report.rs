@@ -1,0 +1,109 @@
+//! Reports the outcome of a reconciliation in the status, and its changes as Events. Needs the client.
+//!
+//! The status is written only when it changed. No field of it changes with a poll that found nothing new.
+
+mod conditions;
+mod events;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{Patch, PatchParams},
+    runtime::events::{Recorder, Reporter},
+};
+use serde_json::json;
+
+pub use self::{
+    conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
+    status::{Contents, Facts, Failure, Fetch, Pin, Publication, follow},
+};
+use crate::{
+    api::{
+        FeatureEnvironment, FeatureEnvironmentStatus,
+        names::{CONTROLLER, FIELD_MANAGER},
+    },
+    publish::is_terminating,
+};
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Error: the status was not written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the status: {0}")]
+pub struct Error(String);
+
+/// Writes statuses and Events.
+pub struct Reports {
+    client: Client,
+    /// Shared by all environments, because it counts repeated Events.
+    recorder: Recorder,
+}
+
+impl Reports {
+    /// Creates a reporter. Events name the controller, and `instance` as the replica that reported them.
+    pub fn new(client: Client, instance: Option<String>) -> Self {
+        let reporter = Reporter { controller: CONTROLLER.to_owned(), instance };
+        Self { recorder: Recorder::new(client.clone(), reporter), client }
+    }
+
+    /// Writes `status` and records an Event for each transition, if it differs from the status that was `written` last.
+    ///
+    /// # Errors
+    /// The API server refused the status, or did not answer within 10 s. No Event is recorded then: the next successful
+    /// write records it.
+    pub async fn report(
+        &self,
+        environment: &FeatureEnvironment,
+        written: &FeatureEnvironmentStatus,
+        status: &FeatureEnvironmentStatus,
+    ) -> Result<(), Error> {
+        if status != written {
+            self.write(environment, status).await?;
+            self.record_events(environment, written, status).await;
+        }
+        Ok(())
+    }
+
+    async fn write(&self, environment: &FeatureEnvironment, status: &FeatureEnvironmentStatus) -> Result<(), Error> {
+        let api: Api<FeatureEnvironment> =
+            Api::namespaced(self.client.clone(), &environment.namespace().unwrap_or_default());
+        let patch = Patch::Apply(json!({
+            "apiVersion": FeatureEnvironment::api_version(&()),
+            "kind": FeatureEnvironment::kind(&()),
+            "metadata": {"uid": environment.uid()},
+            "status": status,
+        }));
+        let (name, parameters) = (environment.name_any(), PatchParams::apply(FIELD_MANAGER).force());
+        let written = api.patch_status(&name, &parameters, &patch);
+        match tokio::time::timeout(TIMEOUT, written).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(Error(error.to_string())),
+            Err(_) => Err(Error(format!("the API server did not answer within {} s", TIMEOUT.as_secs()))),
+        }
+    }
+
+    /// Records an Event for each change between two statuses. A lost Event is logged and does not fail the reconciliation.
+    async fn record_events(
+        &self,
+        environment: &FeatureEnvironment,
+        before: &FeatureEnvironmentStatus,
+        after: &FeatureEnvironmentStatus,
+    ) {
+        let about = environment.object_ref(&());
+        for event in events::between(before, after) {
+            match tokio::time::timeout(TIMEOUT, self.recorder.publish(&event, &about)).await {
+                Ok(Ok(())) => {}
+                // A namespace that is being deleted accepts no new objects.
+                Ok(Err(kube::Error::Api(status))) if is_terminating(&status) => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, reason = event.reason, "cannot record an Event");
+                }
+                Err(_) => tracing::warn!(reason = event.reason, "cannot record an Event: no answer in time"),
+            }
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The status that follows from the previous status and the outcome of a reconciliation. Pure.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, State, again, find, next};
+use crate::api::{
+    Delivered, FeatureEnvironmentStatus, Finding, PastRevision, Pods,
+    names::{FORMAT, Format},
+};
+
+/// Number of findings that the status lists. `findingCount` counts all of them.
+const FINDINGS_MAX: usize = 20;
+
+/// Outcome of one reconciliation.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Generation of the spec that was reconciled.
+    pub generation: Option<i64>,
+    /// True if `spec.suspend` is set.
+    pub suspended: bool,
+    /// Outcome of the fetch.
+    pub fetch: Fetch,
+    /// Outcome of the publication.
+    pub publication: Publication,
+    /// Revision that is published.
+    pub revision: Option<String>,
+    /// Earlier format version in which a snapshot is published, if none is published in today's format.
+    pub only_in: Option<Format>,
+    /// Pods by the revision that they serve. `None` if no pod was asked yet.
+    pub pods: Option<Pods>,
+    /// State of the source's stream of changes, if the environment follows one.
+    pub realtime: Option<String>,
+    /// Outcome of `spec.pin`.
+    pub pin: Pin,
+    /// Earlier revisions that are kept.
+    pub history: Vec<PastRevision>,
+    /// Revision that is held back.
+    pub held: Option<String>,
+    /// Time for which a source may fail before the published snapshot is reported as stale.
+    pub stale_after: Duration,
+}
+
+/// A failed step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Reason, as in conditions and Events.
+    pub reason: &'static str,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+/// Outcome of a fetch.
+#[derive(Clone, Debug)]
+pub enum Fetch {
+    /// No fetch was due.
+    NotDue,
+    /// The fetch succeeded.
+    Done,
+    /// The spec, or an object that it refers to, cannot be used.
+    Refused(Failure),
+    /// The fetch failed.
+    Failed(Failure),
+}
+
+/// Outcome of `spec.pin`.
+#[derive(Clone, Debug)]
+pub enum Pin {
+    /// `spec.pin` is empty.
+    None,
+    /// The pinned revision is published.
+    Kept {
+        /// Revision that would be published without the pin, if it is another one.
+        newest: Option<String>,
+    },
+    /// The pinned revision is not kept.
+    Unknown(Failure),
+}
+
+/// Outcome of a publication.
+#[derive(Clone, Debug)]
+pub enum Publication {
+    /// Nothing was to be published.
+    None,
+    /// The desired snapshot is published.
+    Done {
+        /// Names of the objects that hold it.
+        objects: Vec<String>,
+        /// How it is delivered.
+        delivered: Delivered,
+        /// Contents of the snapshot, if it was compiled in this reconciliation.
+        contents: Option<Contents>,
+    },
+    /// The document could not be compiled, or the snapshot not be published.
+    Failed(Failure),
+}
+
+/// Contents of a snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    /// Number of features.
+    pub features: i64,
+    /// Number of segments.
+    pub segments: i64,
+    /// Number of identities with overrides.
+    pub overrides: i64,
+    /// Size of all files in bytes.
+    pub bytes: i64,
+    /// Time of the document's last change, as the source reports it.
+    pub updated_at: Option<String>,
+    /// The first parts of the document that work less well than their authors may expect.
+    pub findings: Vec<Finding>,
+    /// Number of such parts.
+    pub finding_count: i64,
+}
+
+/// Returns the status that follows from `previous` and `facts`.
+pub fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp) -> FeatureEnvironmentStatus {
+    let mut status = previous.clone();
+    let conditions = conditions(&previous.conditions, &facts, now);
+    if !matches!(facts.publication, Publication::None) {
+        status.held_revision = facts.held;
+    }
+    if let Publication::Done { objects, delivered, contents } = facts.publication {
+        status.objects = objects;
+        status.delivery = Some(delivered);
+        if let Some(contents) = contents {
+            record(&mut status, contents);
+        }
+    }
+    FeatureEnvironmentStatus {
+        observed_generation: facts.generation,
+        conditions,
+        revision: facts.revision,
+        realtime: facts.realtime,
+        pods: facts.pods.or(status.pods),
+        history: facts.history,
+        ..status
+    }
+}
+
+fn record(status: &mut FeatureEnvironmentStatus, contents: Contents) {
+    let Contents { features, segments, overrides, bytes, updated_at, mut findings, finding_count } = contents;
+    status.features = Some(features);
+    status.segments = Some(segments);
+    status.overrides = Some(overrides);
+    status.bytes = Some(bytes);
+    status.source_updated_at = updated_at;
+    status.finding_count = Some(finding_count);
+    findings.truncate(FINDINGS_MAX);
+    status.findings = findings;
+}
+
+fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Condition> {
+    let step = |kind: &str, state: Option<State>| match (state, find(previous, kind)) {
+        (Some(state), before) => next(before, kind, state, facts.generation, now),
+        (None, Some(before)) => again(before, facts.generation),
+        (None, None) => next(None, kind, State::unknown("Pending", "no attempt yet"), facts.generation, now),
+    };
+    let accepted = step(ACCEPTED, accepted(facts, find(previous, ACCEPTED)));
+    let fetched = step(FETCHED, fetched(facts));
+    let published = step(PUBLISHED, published(facts));
+    let ready = step(READY, Some(ready(facts, &fetched, &published)));
+    let stale = step(STALE, Some(stale(facts, &fetched, &published, now)));
+    vec![accepted, fetched, published, ready, stale]
+}
+
+fn accepted(facts: &Facts, before: Option<&Condition>) -> Option<State> {
+    let good = || Some(State::yes("Accepted", "the spec and the objects that it refers to can be used"));
+    match (&facts.fetch, &facts.pin) {
+        _ if facts.suspended => {
+            Some(State::yes("Suspended", "spec.suspend is true: the operator fetches and publishes nothing"))
+        }
+        (Fetch::Refused(failure), _) | (_, Pin::Unknown(failure)) => {
+            Some(State::no(failure.reason, failure.message.clone()))
+        }
+        (Fetch::Done | Fetch::Failed(_), _) => good(),
+        // The pinned revision exists by now.
+        (Fetch::NotDue, Pin::Kept { .. }) if before.is_some_and(|before| before.reason == "UnknownRevision") => good(),
+        (Fetch::NotDue, _) => None,
+    }
+}
+
+fn fetched(facts: &Facts) -> Option<State> {
+    match &facts.fetch {
+        Fetch::NotDue => None,
+        Fetch::Done => Some(State::yes("Synced", "the last fetch succeeded")),
+        Fetch::Refused(failure) | Fetch::Failed(failure) => Some(State::no(failure.reason, failure.message.clone())),
+    }
+}
+
+fn published(facts: &Facts) -> Option<State> {
+    match (&facts.publication, &facts.revision) {
+        (Publication::Done { objects, delivered, .. }, _) => {
+            let place = in_objects(objects.len(), delivered);
+            Some(match &facts.pin {
+                Pin::Kept { newest } => State::yes("Pinned", pinned(&place, newest.as_deref())),
+                Pin::None | Pin::Unknown(_) => State::yes("Published", place),
+            })
+        }
+        (Publication::Failed(failure), _) => Some(State::no(failure.reason, failure.message.clone())),
+        (Publication::None, Some(_)) => None,
+        (Publication::None, None) => Some(State::no("Pending", "no document was fetched that could be published")),
+    }
+}
+
+fn pinned(place: &str, newest: Option<&str>) -> String {
+    let newest =
+        newest.map(|newest| format!("; without spec.pin, revision {newest} would be published")).unwrap_or_default();
+    format!("{place}; spec.pin keeps this revision published, and the operator goes on polling the source{newest}")
+}
+
+fn in_objects(count: usize, delivered: &Delivered) -> String {
+    let kind = delivered.carrier.kind();
+    let now = if count == 1 { format!("published in one {kind}") } else { format!("published in {count} {kind}s") };
+    match delivered.formerly {
+        Some(former) => format!("{now}, and in {}s while pods mount those", former.kind()),
+        None => now,
+    }
+}
+
+/// The condition `Ready`: true while a snapshot is published, whatever its source does.
+fn ready(facts: &Facts, fetched: &Condition, published: &Condition) -> State {
+    match &facts.revision {
+        Some(revision) if published.status == "False" => State::yes(
+            "LastGood",
+            format!("pods serve revision {revision}; a newer document is not published: {}", published.message),
+        ),
+        Some(revision) if fetched.status == "False" => State::yes(
+            "LastGood",
+            format!("pods serve revision {revision}; the last fetch failed: {}", fetched.message),
+        ),
+        Some(revision) => State::yes("Published", format!("pods serve revision {revision}")),
+        None => {
+            let cause = [fetched, published]
+                .into_iter()
+                .find(|condition| condition.status == "False" && condition.reason != "Pending");
+            match (facts.only_in, cause) {
+                (Some(format), cause) => State::no("FormerFormat", in_former_format(format, cause)),
+                (None, Some(cause)) => State::no("NothingPublished", cause.message.clone()),
+                (None, None) if facts.suspended => {
+                    State::no("Suspended", "no snapshot was published before spec.suspend was set")
+                }
+                (None, None) => State::no("Pending", "no snapshot is published yet"),
+            }
+        }
+    }
+}
+
+fn in_former_format(format: Format, cause: Option<&Condition>) -> String {
+    let cause = cause.map(|cause| format!(": {}", cause.message)).unwrap_or_default();
+    format!(
+        "an earlier version of Remora published the snapshot in format {format}: running pods serve it, and new pods have no flags until a snapshot is published in format {FORMAT}{cause}"
+    )
+}
+
+/// The condition `Stale`. `kubectl get fenv` shows its reason as Freshness.
+fn stale(facts: &Facts, fetched: &Condition, published: &Condition, now: Timestamp) -> State {
+    if facts.revision.is_none() {
+        return State::unknown("NothingPublished", "no snapshot is published that could be stale");
+    }
+    if facts.suspended {
+        return State::unknown("Suspended", "spec.suspend is true: the operator does not read the source");
+    }
+    let failing = [fetched, published].into_iter().filter(|condition| condition.status == "False");
+    let Some(cause) = failing.min_by_key(|condition| condition.last_transition_time.0) else {
+        return match fetched.status.as_str() {
+            _ if matches!(facts.pin, Pin::Kept { .. }) => State::no("Pinned", "spec.pin keeps this revision published"),
+            "True" => State::no("Current", "the source confirms the published snapshot"),
+            _ => State::unknown("Pending", "the source was not read yet"),
+        };
+    };
+    let since = cause.last_transition_time.0;
+    let age = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    if age >= facts.stale_after {
+        State::yes(
+            "Stale",
+            format!("the source has not confirmed the published snapshot since {since}: {}", cause.message),
+        )
+    } else {
+        State::no("Behind", format!("the source has not confirmed the published snapshot since {since}"))
+    }
+}

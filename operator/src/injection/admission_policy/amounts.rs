@@ -1,0 +1,62 @@
+//! The sidecar's resources, as [`resources`](super::super::resources) finds them.
+
+use super::Variables;
+use crate::injection::{
+    layout::Layout,
+    resources::{CPU_LIMIT, CPU_REQUEST, GUARANTEED_CPU, MEMORY_REQUEST, memory_limit},
+};
+
+pub(super) fn define(variables: &mut Variables) {
+    variables.define(
+        "podLevel",
+        "['requests', 'limits'].exists(kind, object.spec.?resources[?kind].optMap(amounts, size(amounts) > 0).orValue(false))",
+    );
+    // An absent request is filled in from the limit.
+    variables.define(
+        "guaranteed",
+        format!(
+            "variables.others.all(container, ['cpu', 'memory'].all(resource, {limited}\n  \
+             && container.?resources.?requests[?resource].optMap(request, quantity(request).compareTo(quantity('0')) == 0\n  \
+             || quantity(request).compareTo(quantity(container.resources.limits[resource])) == 0).orValue(true)))",
+            limited = limited("resource")
+        ),
+    );
+    let all_limited = format!("variables.others.all(container, {})", limited("'cpu'"));
+    variables.define("cpuLimited", all_limited);
+    amounts(variables, "cpu", GUARANTEED_CPU, [CPU_REQUEST, CPU_LIMIT], "variables.cpuLimited");
+    let limit = memory_limit(Layout::default().bytes);
+    amounts(variables, "memory", &limit, [MEMORY_REQUEST, &limit], "true");
+    let both = |part: &str| {
+        let member = |resource| format!("?'{resource}': optional.ofNonZeroValue(variables.{resource}{part})");
+        format!("optional.ofNonZeroValue({{{}, {}}})", member("cpu"), member("memory"))
+    };
+    variables.define("resources", format!("{{?'requests': {},\n  ?'limits': {}}}", both("Request"), both("Limit")));
+}
+
+/// Whether a container has a limit on a resource.
+fn limited(resource: &str) -> String {
+    format!(
+        "container.?resources.?limits[?{resource}].optMap(limit, quantity(limit).isGreaterThan(quantity('0'))).orValue(false)"
+    )
+}
+
+/// Request and limit of one resource, empty for none: of a pod with resources as a whole, what was asked for; of a Guaranteed
+/// one, both the same; of others, what is usual, bent so that the request stays within the limit.
+fn amounts(variables: &mut Variables, resource: &str, guaranteed: &str, [request, limit]: [&str; 2], only_if: &str) {
+    let (wanted, most) = (format!("variables.{resource}RequestAsked"), format!("variables.{resource}LimitAsked"));
+    let written = format!("variables.{resource}Request");
+    variables.define(
+        &format!("{resource}Request"),
+        format!(
+            "variables.podLevel ? {wanted}.orValue('') : variables.guaranteed ? {wanted}.or({most}).orValue('{guaranteed}')\n  \
+             : {wanted}.orValue({most}.optMap(limit, quantity('{request}').isGreaterThan(quantity(limit)) ? limit : '{request}').orValue('{request}'))"
+        ),
+    );
+    variables.define(
+        &format!("{resource}Limit"),
+        format!(
+            "variables.podLevel ? {most}.orValue('') : variables.guaranteed ? {most}.or({wanted}).orValue('{guaranteed}')\n  \
+             : {most}.orValue(!{only_if} ? '' : quantity({written}).isGreaterThan(quantity('{limit}')) ? {written} : '{limit}')"
+        ),
+    );
+}

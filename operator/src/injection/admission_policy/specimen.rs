@@ -1,0 +1,190 @@
+//! Plans of made-up pods, whose values can be told from all others.
+
+use serde_json::{Value, json};
+
+use super::{
+    Error,
+    lift::{self, Mark},
+};
+use crate::{
+    api::names::annotation,
+    injection::{
+        annotations::{Bounds, Request, VARIABLES},
+        config::Config,
+        duration::Await,
+        layout::Layout,
+        plan::{Plan, mount_path},
+        pod::Pod,
+    },
+};
+
+const ENVIRONMENT: &str = "specimen-environment";
+/// The same in JSON.
+const QUOTED: &str = "\"specimen-environment\"";
+const LOG_LEVEL: &str = "specimen-level";
+const AWAIT: &str = "3333s";
+const PORT: u16 = 40_001;
+
+/// What the specimens' values stand for. `environment` is one of several: where it is used, a loop goes over them.
+pub(super) const MARKS: [Mark; 5] = [
+    Mark::Text(ENVIRONMENT, "environment"),
+    Mark::Text(LOG_LEVEL, "variables.logLevel"),
+    Mark::Text(AWAIT, "variables.await"),
+    Mark::Number(3333, "variables.awaitSeconds"),
+    Mark::Number(PORT as u64, "variables.port"),
+];
+
+/// One pod of each kind that there is.
+pub(super) struct Specimens {
+    /// With one environment and the socket.
+    full: Plan,
+    without_environment: Plan,
+    without_socket: Plan,
+    of_root: Plan,
+    mount_path: String,
+}
+
+impl Specimens {
+    pub(super) fn of(config: &Config) -> Result<Specimens, Error> {
+        let user = json!({"containers": []});
+        let root = json!({"containers": [], "securityContext": {"runAsUser": 0}});
+        Ok(Specimens {
+            full: plan(&user, &[ENVIRONMENT], true, config)?,
+            without_environment: plan(&user, &[], true, config)?,
+            without_socket: plan(&user, &[ENVIRONMENT], false, config)?,
+            of_root: plan(&root, &[ENVIRONMENT], true, config)?,
+            mount_path: mount_path(&ENVIRONMENT.parse().map_err(|_| Error::Specimen)?),
+        })
+    }
+
+    /// The sidecar, but for its `resources`.
+    pub(super) fn sidecar(&self) -> Result<String, Error> {
+        let mut members = Vec::new();
+        for (key, value) in self.full.sidecar.as_object().into_iter().flatten() {
+            let expression = match key.as_str() {
+                "args" => self.list("args", |plan| items(&plan.sidecar, "args"))?,
+                "volumeMounts" => self.list("volumeMounts", |plan| items(&plan.sidecar, "volumeMounts"))?,
+                "resources" => "variables.resources".to_owned(),
+                "securityContext" => {
+                    let of_root = lift::value(&self.of_root.sidecar[key], &MARKS);
+                    format!("variables.root ? dyn({of_root}) : dyn({})", lift::value(value, &MARKS))
+                }
+                _ if [&self.without_environment, &self.without_socket, &self.of_root]
+                    .iter()
+                    .any(|other| other.sidecar[key] != *value) =>
+                {
+                    return Err(Error::Member(key.clone()));
+                }
+                _ => lift::value(value, &MARKS),
+            };
+            members.push(format!("  '{key}': dyn({expression})"));
+        }
+        Ok(format!("{{\n{}\n}}", members.join(",\n")))
+    }
+
+    pub(super) fn volumes(&self) -> Result<String, Error> {
+        self.list("volumes", |plan| plan.volumes.clone())
+    }
+
+    pub(super) fn volume_names(&self) -> Result<String, Error> {
+        self.list("names of volumes", |plan| plan.volumes.iter().map(|volume| volume["name"].clone()).collect())
+    }
+
+    /// Where the sidecar finds one environment's files.
+    pub(super) fn mount_path(&self) -> String {
+        lift::string(&self.mount_path, &MARKS)
+    }
+
+    /// What the containers behind the sidecar mount.
+    pub(super) fn mounts(&self) -> Result<String, Error> {
+        self.list("mounts", |plan| plan.mounts.clone())
+    }
+
+    /// How many of these there are at most.
+    pub(super) fn most_mounts(&self) -> usize {
+        self.full.mounts.len()
+    }
+
+    /// The values of all variables that containers may get, by name.
+    pub(super) fn endpoints(&self) -> String {
+        let members = self.full.variables.iter();
+        let members: Vec<_> =
+            members.map(|(name, value)| format!("'{name}': {}", lift::string(value, &MARKS))).collect();
+        format!("{{{}}}", members.join(", "))
+    }
+
+    /// The annotation that tells people what was done.
+    pub(super) fn record(&self) -> String {
+        let all = "variables.environments.map(environment, '\"' + environment + '\"').join(',')";
+        lift::string(&self.full.record, &[Mark::Text(QUOTED, all)])
+    }
+
+    /// A list as a sum of what is always in it, what is in it for each environment, and what is in it for the socket.
+    fn list(&self, name: &'static str, of: impl Fn(&Plan) -> Vec<Value>) -> Result<String, Error> {
+        let full = of(&self.full);
+        let environment = inserted(&full, &of(&self.without_environment)).ok_or(Error::List(name))?;
+        let socket = inserted(&full, &of(&self.without_socket)).ok_or(Error::List(name))?;
+        if environment.start < socket.end && socket.start < environment.end {
+            return Err(Error::List(name));
+        }
+        let mut bounds = [0, full.len(), environment.start, environment.end, socket.start, socket.end];
+        bounds.sort_unstable();
+        let mut sum = Vec::new();
+        for (start, end) in bounds.iter().copied().zip(bounds.iter().copied().skip(1)) {
+            let items = full.get(start..end).unwrap_or_default();
+            if items.is_empty() {
+                continue;
+            }
+            sum.push(if (start..end) == environment {
+                each(items).ok_or(Error::List(name))?
+            } else if (start..end) == socket {
+                format!("(variables.socket ? {} : [])", lift::value(&Value::from(items), &MARKS))
+            } else {
+                lift::value(&Value::from(items), &MARKS)
+            });
+        }
+        Ok(if sum.is_empty() { "[]".to_owned() } else { sum.join("\n  + ") })
+    }
+}
+
+/// What is in a list for each environment.
+fn each(items: &[Value]) -> Option<String> {
+    if let [item] = items {
+        return Some(format!("variables.environments.map(environment, {})", lift::value(item, &MARKS)));
+    }
+    // Lists in a list cannot be made one: strings can, as none has a space.
+    let strings: Option<Vec<_>> =
+        items.iter().map(|item| item.as_str().filter(|string| !string.contains(' '))).collect();
+    let joined = lift::string(&strings?.join(" "), &MARKS);
+    Some(format!("(variables.environments.map(environment, {joined}).join(' ').split(' '))"))
+}
+
+/// What was put into the one list to make it the other.
+fn inserted(full: &[Value], without: &[Value]) -> Option<std::ops::Range<usize>> {
+    let length = full.len().checked_sub(without.len())?;
+    let start = full.iter().zip(without).take_while(|(one, other)| one == other).count();
+    let end = start + length;
+    (full.get(end..)? == without.get(start..)?).then_some(start..end)
+}
+
+fn items(sidecar: &Value, key: &str) -> Vec<Value> {
+    sidecar[key].as_array().cloned().unwrap_or_default()
+}
+
+fn plan(spec: &Value, environments: &[&str], socket: bool, config: &Config) -> Result<Plan, Error> {
+    let pod = json!({"metadata": {"annotations": {annotation::INJECT: "specimen"}}, "spec": spec});
+    let pod = Pod::read(&pod).map_err(|_| Error::Specimen)?;
+    let environments: Result<_, _> = environments.iter().map(|name| name.parse()).collect();
+    let request = Request {
+        environments: environments.map_err(|_| Error::Specimen)?,
+        port: PORT,
+        cpu: Bounds::default(),
+        memory: Bounds::default(),
+        wait: Await::parse(AWAIT).ok_or(Error::Specimen)?,
+        log_level: LOG_LEVEL,
+        variables: VARIABLES.to_vec(),
+        socket,
+    };
+    // How an environment is delivered cannot be looked up in an expression.
+    Ok(Plan::new(&pod, &request, config, |_| Layout::default(), Vec::new()))
+}

@@ -1,0 +1,403 @@
+//! What the author of a pod asks for, read strictly.
+
+use std::{borrow::Cow, collections::BTreeMap, ops::RangeInclusive};
+
+use serde_json::{Map, Value};
+
+use super::{
+    duration::Await,
+    quantity::{self, Grammar, Quantity},
+    quote::quote,
+};
+use crate::api::names::{EnvironmentName, GROUP, annotation, sidecar};
+
+/// Environments that one pod may ask for: each is a volume of its own, held twice in memory while it changes.
+pub(super) const MOST_ENVIRONMENTS: usize = 8;
+
+/// The annotations of a pod, understood.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) environments: Vec<EnvironmentName>,
+    pub(super) port: u16,
+    pub(super) cpu: Bounds,
+    pub(super) memory: Bounds,
+    pub(super) wait: Await,
+    pub(super) log_level: &'static str,
+    pub(super) variables: Vec<&'static str>,
+    pub(super) socket: bool,
+}
+
+impl Request {
+    /// Where health and metrics are: the port behind that of the data.
+    pub(super) fn admin_port(&self) -> u16 {
+        self.port.saturating_add(1)
+    }
+}
+
+/// What was asked for of one resource.
+#[derive(Debug, Default)]
+pub(super) struct Bounds {
+    pub(super) request: Option<Quantity>,
+    pub(super) limit: Option<Quantity>,
+}
+
+/// An annotation that does not follow its grammar.
+#[derive(Debug, thiserror::Error)]
+#[error("annotation {key}{place} is {value}, but must be {valid}")]
+pub struct Invalid {
+    pub(super) key: String,
+    /// Nothing for the pod's own.
+    pub(super) place: String,
+    pub(super) value: String,
+    pub(super) valid: String,
+}
+
+type Annotations = Map<String, Value>;
+
+/// The value of `remora.dev/inject` that says no.
+pub(super) const OPT_OUT: &str = "false";
+
+/// The annotations that mean something on a pod.
+pub(super) const KNOWN: [&str; 11] = [
+    annotation::INJECT,
+    annotation::PORT,
+    annotation::CPU_REQUEST,
+    annotation::MEMORY_REQUEST,
+    annotation::CPU_LIMIT,
+    annotation::MEMORY_LIMIT,
+    annotation::AWAIT,
+    annotation::LOG_LEVEL,
+    annotation::UNIX_SOCKET,
+    annotation::ENV,
+    annotation::INJECTED,
+];
+
+/// The variables that the application's containers get.
+pub(super) const VARIABLES: [&str; 2] = [sidecar::OFREP_ENDPOINT, sidecar::FLAGSMITH_API_URL];
+
+pub(super) const LOG_LEVELS: [&str; 4] = ["error", "warn", "info", "debug"];
+
+/// Whether the author thought better of it; for charts whose templates cannot leave the annotation out.
+pub(super) fn opted_out(annotations: &Annotations) -> bool {
+    annotations.get(annotation::INJECT).and_then(Value::as_str) == Some(OPT_OUT)
+}
+
+/// What a pod says, and what its namespace says for all of its pods. The pod's word counts.
+#[derive(Clone, Copy)]
+pub(super) struct Wishes<'a> {
+    pub(super) pod: &'a Annotations,
+    pub(super) namespace: &'a str,
+    pub(super) defaults: Option<&'a BTreeMap<String, String>>,
+}
+
+/// Who said something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Author {
+    Pod,
+    Namespace,
+}
+
+/// Reads every annotation that is ours. A namespace says how its pods are injected, never that they are: the registration
+/// sees pods only.
+pub(super) fn read(wishes: &Wishes<'_>) -> Result<Request, Invalid> {
+    Ok(Request {
+        environments: environments(wishes)?,
+        port: wishes.value(annotation::PORT, PORT, port)?.unwrap_or(sidecar::DATA_PORT),
+        cpu: wishes.bounds(annotation::CPU_REQUEST, annotation::CPU_LIMIT, &quantity::CPU, CPU)?,
+        memory: wishes.bounds(annotation::MEMORY_REQUEST, annotation::MEMORY_LIMIT, &quantity::MEMORY, MEMORY)?,
+        wait: wishes.value(annotation::AWAIT, AWAIT, Await::parse)?.unwrap_or(Await::DEFAULT),
+        log_level: wishes.value(annotation::LOG_LEVEL, LOG_LEVEL, log_level)?.unwrap_or("info"),
+        variables: wishes.value(annotation::ENV, ENV, variables)?.unwrap_or_else(|| VARIABLES.to_vec()),
+        socket: wishes.value(annotation::UNIX_SOCKET, UNIX_SOCKET, yes_or_no)?.unwrap_or(false),
+    })
+}
+
+impl<'a> Wishes<'a> {
+    /// What is said under this key, by whom.
+    fn find(&self, key: &str) -> Option<(Cow<'a, Value>, Author)> {
+        let of_pod = self.pod.get(key).map(|value| (Cow::Borrowed(value), Author::Pod));
+        let default =
+            || self.defaults?.get(key).map(|text| (Cow::Owned(Value::from(text.as_str())), Author::Namespace));
+        of_pod.or_else(default)
+    }
+
+    /// One annotation, if it is there.
+    fn value<T>(&self, key: &str, valid: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Invalid> {
+        Ok(self.authored(key, valid, parse)?.map(|(value, _)| value))
+    }
+
+    fn authored<T>(
+        &self,
+        key: &str,
+        valid: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<(T, Author)>, Invalid> {
+        let Some((value, author)) = self.find(key) else {
+            return Ok(None);
+        };
+        match value.as_ref() {
+            Value::String(text) => match parse(text) {
+                Some(parsed) => Ok(Some((parsed, author))),
+                None => Err(self.invalid(key, author, text, valid)),
+            },
+            other => Err(self.invalid(key, author, &other.to_string(), "a string")),
+        }
+    }
+
+    /// Request and limit of one resource.
+    fn bounds(&self, request: &str, limit: &str, grammar: &Grammar, valid: &str) -> Result<Bounds, Invalid> {
+        let parse = |text: &str| grammar.read(text);
+        let (wanted, most) = (self.authored(request, valid, parse)?, self.authored(limit, valid, parse)?);
+        let only = |quantity: Option<(Quantity, Author)>| quantity.map(|(quantity, _)| quantity);
+        match (&wanted, &most) {
+            (Some((amount, of)), Some((bound, by))) if amount.milli() > bound.milli() => match (of, by) {
+                // What a namespace says for all of its pods gives way to what one says for itself.
+                (Author::Pod, Author::Namespace) => Ok(Bounds { request: only(wanted), limit: None }),
+                (Author::Namespace, Author::Pod) => Ok(Bounds { request: None, limit: only(most) }),
+                _ => Err(self.invalid(
+                    request,
+                    *of,
+                    &amount.to_string(),
+                    format!("at most {bound}, which is its {limit}"),
+                )),
+            },
+            _ => Ok(Bounds { request: only(wanted), limit: only(most) }),
+        }
+    }
+
+    fn invalid(&self, key: &str, author: Author, value: &str, valid: impl Into<String>) -> Invalid {
+        let place = match author {
+            Author::Pod => String::new(),
+            Author::Namespace => format!(" of namespace {}", self.namespace),
+        };
+        Invalid { key: key.to_owned(), place, value: quote(value), valid: valid.into() }
+    }
+}
+
+/// The keys under our prefix that mean nothing: most likely misspelt.
+pub(super) fn unknown(annotations: &Annotations) -> impl Iterator<Item = &str> {
+    let is_ours = |key: &str| key.split_once('/').is_some_and(|(prefix, _)| prefix == GROUP);
+    let is_known = |key: &str| KNOWN.contains(&key) || key.starts_with(annotation::REVISION);
+    annotations.keys().map(String::as_str).filter(move |key| is_ours(key) && !is_known(key))
+}
+
+pub(super) const PORT: &str = "a port from 1024 to 65534, such as 4777; health and metrics take the next one";
+pub(super) const CPU: &str = "an amount of CPU from 1m to 1024, such as 10m or 0.5";
+pub(super) const MEMORY: &str = "an amount of memory from 4Mi to 1Ti, such as 32Mi";
+pub(super) const AWAIT: &str = "a duration up to an hour in ms, s or m, such as 10s; 0s waits for nothing";
+pub(super) const LOG_LEVEL: &str = "one of error, warn, info, debug";
+pub(super) const UNIX_SOCKET: &str =
+    "true or false; the socket is /var/run/remora-socket/remora.sock in every container";
+pub(super) const ENV: &str = "none, or a comma list out of OFREP_ENDPOINT, FLAGSMITH_API_URL";
+pub(super) const INJECT: &str = "names of FeatureEnvironments of the pod's namespace, separated by commas (lower case letters, \
+                      digits and -, at most 40 characters each), or false";
+pub(super) const OWN_NAMESPACE: &str =
+    "names without a namespace: a pod reads the environments of its own namespace only";
+pub(super) const NOT_WHETHER: &str = ": it says which environments, not whether";
+
+/// What others write where we have names.
+pub(super) const WHETHER: [&str; 4] = ["true", "enabled", "false", "disabled"];
+
+/// Ports that any user may listen on, with room for the next one.
+pub(super) const PORTS: RangeInclusive<u16> = 1024..=65534;
+
+fn environments(wishes: &Wishes<'_>) -> Result<Vec<EnvironmentName>, Invalid> {
+    let key = annotation::INJECT;
+    let own = Wishes { defaults: None, ..*wishes };
+    let list = own.value(key, INJECT, |text| Some(text.to_owned()))?.unwrap_or_default();
+    let invalid = |valid: String| own.invalid(key, Author::Pod, &list, valid);
+    let mut environments: Vec<EnvironmentName> = Vec::new();
+    for name in list.split(',').map(|name| name.trim_matches(' ')) {
+        if name.contains('/') {
+            return Err(invalid(OWN_NAMESPACE.to_owned()));
+        }
+        if WHETHER.contains(&name) {
+            return Err(invalid(format!("{INJECT}{NOT_WHETHER}")));
+        }
+        let name: EnvironmentName = name.parse().map_err(|_| invalid(INJECT.to_owned()))?;
+        if environments.contains(&name) {
+            return Err(invalid(format!("a list that names {name} once")));
+        }
+        environments.push(name);
+        // What comes behind is not looked at: an annotation has room for very many.
+        if environments.len() > MOST_ENVIRONMENTS {
+            return Err(invalid(format!("a list of at most {MOST_ENVIRONMENTS} environments")));
+        }
+    }
+    Ok(environments)
+}
+
+fn port(text: &str) -> Option<u16> {
+    let plain = (4..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number: u16 = plain.then(|| text.parse().ok()).flatten()?;
+    PORTS.contains(&number).then_some(number)
+}
+
+fn log_level(text: &str) -> Option<&'static str> {
+    LOG_LEVELS.into_iter().find(|level| *level == text)
+}
+
+fn yes_or_no(text: &str) -> Option<bool> {
+    match text {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
+    }
+}
+
+fn variables(text: &str) -> Option<Vec<&'static str>> {
+    if text == "none" {
+        return Some(Vec::new());
+    }
+    let named: Vec<_> = text.split(',').map(|name| name.trim_matches(' ')).collect();
+    let known = named.iter().all(|name| VARIABLES.contains(name));
+    known.then(|| VARIABLES.into_iter().filter(|name| named.contains(name)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read_one(key: &str, value: &str) -> Result<Request, String> {
+        let mut annotations = Map::new();
+        annotations.insert(annotation::INJECT.to_owned(), json!("storefront"));
+        annotations.insert(key.to_owned(), json!(value));
+        read(&of_pod(&annotations)).map_err(|refusal| refusal.to_string())
+    }
+
+    fn of_pod(pod: &Annotations) -> Wishes<'_> {
+        Wishes { pod, namespace: "shop", defaults: None }
+    }
+
+    /// What a pod and its namespace say together.
+    fn both(pod: &Value, defaults: &[(&str, &str)]) -> Result<Request, String> {
+        let mut pod = pod.as_object().unwrap().clone();
+        pod.insert(annotation::INJECT.to_owned(), json!("storefront"));
+        let defaults = defaults.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let wishes = Wishes { pod: &pod, namespace: "shop", defaults: Some(&defaults) };
+        read(&wishes).map_err(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn a_namespace_says_what_its_pods_do_not() {
+        let defaults = [(annotation::PORT, "5000"), (annotation::AWAIT, "1m"), (annotation::INJECT, "other")];
+        let request = both(&json!({annotation::AWAIT: "2s"}), &defaults).unwrap();
+        assert_eq!((request.port, request.wait.to_string().as_str()), (5000, "2s"));
+        assert_eq!(request.environments[0].as_str(), "storefront");
+    }
+
+    #[test]
+    fn a_namespaces_mistake_names_the_namespace_and_is_none_where_the_pod_speaks() {
+        let defaults = [(annotation::PORT, "80")];
+        assert_eq!(
+            both(&json!({}), &defaults).unwrap_err(),
+            "annotation remora.dev/port of namespace shop is \"80\", but must be a port from 1024 to 65534, such as \
+             4777; health and metrics take the next one"
+        );
+        assert_eq!(both(&json!({annotation::PORT: "4000"}), &defaults).unwrap().port, 4000);
+        let crossed = [(annotation::MEMORY_REQUEST, "64Mi"), (annotation::MEMORY_LIMIT, "32Mi")];
+        let message = both(&json!({}), &crossed).unwrap_err();
+        assert!(message.starts_with("annotation remora.dev/memory-request of namespace shop is"), "{message}");
+    }
+
+    #[test]
+    fn a_namespaces_bound_gives_way_to_the_pods() {
+        let request =
+            both(&json!({annotation::MEMORY_LIMIT: "16Mi"}), &[(annotation::MEMORY_REQUEST, "64Mi")]).unwrap();
+        assert!(request.memory.request.is_none() && request.memory.limit.is_some());
+        let request = both(&json!({annotation::CPU_REQUEST: "1"}), &[(annotation::CPU_LIMIT, "500m")]).unwrap();
+        assert!(request.cpu.request.is_some() && request.cpu.limit.is_none());
+    }
+
+    #[test]
+    fn defaults() {
+        let request = read_one(annotation::INJECT, "storefront").unwrap();
+        assert_eq!(request.environments.len(), 1);
+        assert_eq!(request.environments[0].as_str(), "storefront");
+        assert_eq!(request.port, 4777);
+        assert_eq!(request.wait.to_string(), "10s");
+        assert_eq!(request.log_level, "info");
+        assert_eq!(request.variables, ["OFREP_ENDPOINT", "FLAGSMITH_API_URL"]);
+    }
+
+    #[test]
+    fn environments_are_a_comma_list() {
+        let names = |value: &str| {
+            let request = read_one(annotation::INJECT, value)?;
+            Ok::<_, String>(request.environments.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(names("a,b , c").unwrap(), ["a", "b", "c"]);
+        for bad in ["", " ", ",", "a,", "a,,b", "A", "a b", "a\n", "-a", "a-", "a.b", "ä", "../a", "${a}", "a,a"] {
+            assert!(names(bad).is_err(), "{bad:?}");
+        }
+        assert!(names(&"a".repeat(40)).is_ok());
+        assert!(names(&"a".repeat(41)).is_err());
+        assert!(names("a,b,c,d,e,f,g,h,i").unwrap_err().contains("at most 8"));
+    }
+
+    #[test]
+    fn messages_tell_key_value_and_grammar() {
+        assert_eq!(
+            read_one(annotation::PORT, "80\n").unwrap_err(),
+            "annotation remora.dev/port is \"80\\u{a}\", but must be a port from 1024 to 65534, such as 4777; health \
+             and metrics take the next one"
+        );
+        let other_namespace = read_one(annotation::INJECT, "shop/storefront").unwrap_err();
+        assert!(other_namespace.contains("its own namespace only"), "{other_namespace}");
+        let yes = read_one(annotation::INJECT, "true").unwrap_err();
+        assert!(yes.contains("which environments, not whether"), "{yes}");
+    }
+
+    #[test]
+    fn ports() {
+        for good in ["1024", "4777", "65534"] {
+            assert!(read_one(annotation::PORT, good).is_ok(), "{good}");
+        }
+        for bad in ["", "0", "-1", "1023", "65535", "65536", "+4777", "04777", "4777 ", "0x1f90", "4.777e3"] {
+            assert_eq!(read_one(annotation::PORT, bad).is_ok(), bad == "04777", "{bad}");
+        }
+    }
+
+    #[test]
+    fn request_above_limit() {
+        let annotations = json!({
+            annotation::INJECT: "a", annotation::MEMORY_REQUEST: "64Mi", annotation::MEMORY_LIMIT: "32Mi",
+        });
+        let refusal = read(&of_pod(annotations.as_object().unwrap())).unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            "annotation remora.dev/memory-request is \"64Mi\", but must be at most 32Mi, which is its \
+             remora.dev/memory-limit"
+        );
+    }
+
+    #[test]
+    fn variables_can_be_chosen() {
+        let chosen = |value: &str| read_one(annotation::ENV, value).map(|request| request.variables);
+        assert_eq!(chosen("none").unwrap(), [] as [&str; 0]);
+        assert_eq!(chosen("OFREP_ENDPOINT").unwrap(), ["OFREP_ENDPOINT"]);
+        assert_eq!(chosen("FLAGSMITH_API_URL, OFREP_ENDPOINT").unwrap(), ["OFREP_ENDPOINT", "FLAGSMITH_API_URL"]);
+        assert_eq!(chosen("OFREP_ENDPOINT,OFREP_ENDPOINT").unwrap(), ["OFREP_ENDPOINT"]);
+        for bad in ["", "None", "PATH", "OFREP_ENDPOINT,", "none,OFREP_ENDPOINT"] {
+            assert!(chosen(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_socket_is_asked_for_by_yes_or_no() {
+        let socket = |value: &str| read_one(annotation::UNIX_SOCKET, value).map(|request| request.socket);
+        assert_eq!((socket("true"), socket("false")), (Ok(true), Ok(false)));
+        assert!(!read_one(annotation::PORT, "4777").unwrap().socket);
+        for bad in ["", "yes", "True", "/run/remora.sock"] {
+            assert!(socket(bad).unwrap_err().contains("/var/run/remora-socket/remora.sock"), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn unknown_keys_under_our_prefix() {
+        let annotations = json!({"remora.dev/prot": "1", "remora.dev/port": "1", "example.com/port": "1"});
+        assert_eq!(unknown(annotations.as_object().unwrap()).collect::<Vec<_>>(), ["remora.dev/prot"]);
+    }
+}

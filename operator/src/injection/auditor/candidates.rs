@@ -1,0 +1,136 @@
+//! The pods that may lack a sidecar, and whether they do.
+
+use std::{collections::BTreeMap, future::Future, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::core::v1::{Namespace, Pod},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, ListParams},
+    core::PartialObjectMeta,
+};
+
+use super::{Error, Options};
+use crate::{
+    api::names::{GROUP, annotation, label},
+    injection::{Lack, Place, is_candidate, lacks_sidecar, pods},
+};
+
+/// For one request.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A pod that asks for a sidecar and may have none.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) created: Timestamp,
+    /// The controller that would make another one.
+    pub(super) owner: Option<OwnerReference>,
+    /// Its annotations that are ours.
+    pub(super) asks: BTreeMap<String, String>,
+}
+
+/// Reads pods.
+pub(super) struct Candidates {
+    client: Client,
+    options: Options,
+}
+
+impl Candidates {
+    pub(super) fn new(client: Client, options: Options) -> Candidates {
+        Candidates { client, options }
+    }
+
+    /// Those of all namespaces that are served, by their metadata.
+    pub(super) async fn list(&self) -> Result<Vec<Candidate>, Error> {
+        if self.options.watch_namespaces.is_empty() {
+            return self.list_of(&Api::all(self.client.clone())).await;
+        }
+        let mut found = Vec::new();
+        for namespace in &self.options.watch_namespaces {
+            found.extend(self.list_of(&Api::namespaced(self.client.clone(), namespace)).await?);
+        }
+        Ok(found)
+    }
+
+    async fn list_of(&self, api: &Api<Pod>) -> Result<Vec<Candidate>, Error> {
+        let page = |parameters| async move { api.list_metadata(&parameters).await };
+        pods::list(pods::not_injected(), page, |pod| self.candidate(pod)).await.map_err(|error| match error {
+            pods::Error::Refused(error) => Error::ListPods(Box::new(error)),
+            pods::Error::Late => Error::Silence,
+        })
+    }
+
+    fn candidate(&self, pod: PartialObjectMeta<Pod>) -> Option<Candidate> {
+        let metadata = pod.metadata;
+        let namespace = metadata.namespace?;
+        let asks = metadata.annotations.unwrap_or_default();
+        if metadata.deletion_timestamp.is_some()
+            || self.options.excluded_namespaces.contains(&namespace)
+            || !is_candidate(&asks, &namespace, &self.options.own_namespace)
+        {
+            return None;
+        }
+        let is_ours = |key: &String| key.split_once('/').is_some_and(|(prefix, _)| prefix == GROUP);
+        Some(Candidate {
+            namespace,
+            name: metadata.name?,
+            uid: metadata.uid?,
+            created: metadata.creation_timestamp?.0,
+            owner: metadata.owner_references.into_iter().flatten().find(|owner| owner.controller == Some(true)),
+            asks: asks.into_iter().filter(|(key, _)| is_ours(key)).collect(),
+        })
+    }
+
+    /// What is wrong with it, if anything is.
+    pub(super) async fn judge(&self, candidate: &Candidate) -> Result<Option<Lack>, Error> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let namespace = answer(namespaces.get_metadata_opt(&candidate.namespace), |source| Error::ReadNamespace {
+            namespace: candidate.namespace.clone(),
+            source: Box::new(source),
+        })
+        .await?;
+        let metadata = namespace.map(|namespace| namespace.metadata).unwrap_or_default();
+        // Its administrator took the whole namespace out.
+        let admission = metadata.labels.as_ref().and_then(|labels| labels.get(label::ADMISSION));
+        if admission.is_some_and(|admission| admission == label::DISABLED) {
+            return Ok(None);
+        }
+
+        // A list of one: a right to get pods would be a right more.
+        let resource = ApiResource::erase::<Pod>(&());
+        let pods: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &candidate.namespace, &resource);
+        let this = ListParams::default().fields(&format!("metadata.name={}", candidate.name));
+        let found = answer(pods.list(&this), |source| Error::ReadPod {
+            namespace: candidate.namespace.clone(),
+            name: candidate.name.clone(),
+            source: Box::new(source),
+        })
+        .await?;
+        let same = found.items.into_iter().find(|pod| pod.metadata.uid.as_ref() == Some(&candidate.uid));
+        let Some(pod) = same else {
+            return Ok(None);
+        };
+        let place = Place { defaults: metadata.annotations.as_ref(), ..Place::new(&candidate.namespace) };
+        Ok(lacks_sidecar(&serde_json::to_value(&pod)?, &place, &self.options.own_namespace))
+    }
+}
+
+async fn answer<T>(
+    request: impl Future<Output = Result<T, kube::Error>>,
+    failed: impl FnOnce(kube::Error) -> Error,
+) -> Result<T, Error> {
+    tokio::time::timeout(TIMEOUT, request).await.map_err(|_| Error::Silence)?.map_err(failed)
+}
+
+impl Candidate {
+    /// What it asks for, for people.
+    pub(super) fn environments(&self) -> &str {
+        self.asks.get(annotation::INJECT).map(String::as_str).unwrap_or_default()
+    }
+}

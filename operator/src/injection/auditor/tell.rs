@@ -1,0 +1,75 @@
+//! Says which pods lack their sidecar: as Events, on the pod and on its controller.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{
+    Client,
+    runtime::events::{Event, EventType, Recorder, Reporter},
+};
+use tokio::time::timeout;
+
+use super::candidates::{Candidate, TIMEOUT};
+use crate::{api::names::CONTROLLER, injection::Lack};
+
+/// Writes Events.
+pub(super) struct Teller {
+    /// One for all: it counts repetitions.
+    recorder: Recorder,
+}
+
+impl Teller {
+    pub(super) fn new(client: Client, instance: Option<String>) -> Teller {
+        let reporter = Reporter { controller: CONTROLLER.to_owned(), instance };
+        Teller { recorder: Recorder::new(client, reporter) }
+    }
+
+    pub(super) async fn tell(&self, pod: &Candidate, lack: &Lack) {
+        let Candidate { namespace, name, .. } = pod;
+        let environments = pod.environments();
+        let note = match lack {
+            Lack::Admitted => format!(
+                "pod {name} asks for flags of {environments} and has no sidecar: it was created while the webhook was not \
+                 there. Delete it for another one to get its sidecar"
+            ),
+            Lack::Invalid(refusal) => {
+                format!(
+                    "pod {name} asks for flags of {environments} and has no sidecar; now it would be refused: {refusal}"
+                )
+            }
+        };
+        tracing::warn!(namespace, name, note, "a pod has no sidecar");
+        self.publish(pod, EventType::Warning, "NotInjected", note, "Audit").await;
+    }
+
+    pub(super) async fn evicted(&self, pod: &Candidate) {
+        let note = format!("pod {} is evicted: another one gets the sidecar that it lacks", pod.name);
+        self.publish(pod, EventType::Normal, "EvictedForInjection", note, "Evict").await;
+    }
+
+    /// An Event that is lost is a pity, not a failure: there is the metric.
+    async fn publish(&self, pod: &Candidate, type_: EventType, reason: &str, note: String, action: &str) {
+        let this = reference(pod, "v1", "Pod", &pod.name, &pod.uid);
+        let owner = pod.owner.as_ref();
+        let owner = owner.map(|owner| reference(pod, &owner.api_version, &owner.kind, &owner.name, &owner.uid));
+        let about = [Some((&this, owner.clone())), owner.as_ref().map(|owner| (owner, Some(this.clone())))];
+        for (regarding, secondary) in about.into_iter().flatten() {
+            let note = Some(note.chars().take(1024).collect());
+            let event = Event { type_, reason: reason.to_owned(), note, action: action.to_owned(), secondary };
+            match timeout(TIMEOUT, self.recorder.publish(&event, regarding)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, reason, "event not recorded"),
+                Err(_) => tracing::warn!(reason, "event not recorded in time"),
+            }
+        }
+    }
+}
+
+fn reference(pod: &Candidate, api_version: &str, kind: &str, name: &str, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(api_version.to_owned()),
+        kind: Some(kind.to_owned()),
+        name: Some(name.to_owned()),
+        namespace: Some(pod.namespace.clone()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
+    }
+}

@@ -1,0 +1,95 @@
+//! Which authorities the API server trusts: one field of the registration, and no other.
+
+use json_patch::{AddOperation, Patch, PatchOperation, TestOperation, jsonptr::PointerBuf};
+use k8s_openapi::{
+    ByteString,
+    api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration},
+};
+use serde_json::{Value, to_value};
+
+use super::authority::Certificate;
+
+/// What the registration says.
+#[derive(Debug, PartialEq)]
+pub enum Registered {
+    /// Everything that is to be trusted, in every webhook.
+    Current,
+    /// Something else: these operations mend it.
+    Outdated(Patch),
+}
+
+/// Compares the registration with what is to be trusted.
+///
+/// The operations name each webhook before they touch it: if somebody reorders them meanwhile, the patch is refused
+/// instead of hitting another one.
+pub fn update(
+    configuration: &MutatingWebhookConfiguration,
+    trusted: &[&Certificate],
+) -> Result<Registered, serde_json::Error> {
+    let bundle: String = trusted.iter().map(|certificate| certificate.pem()).collect();
+    let bundle = ByteString(bundle.into_bytes());
+    let mut operations = Vec::new();
+    for (index, webhook) in configuration.webhooks.iter().flatten().enumerate() {
+        let MutatingWebhook { name, client_config, .. } = webhook;
+        if client_config.ca_bundle.as_ref() == Some(&bundle) {
+            continue;
+        }
+        operations.push(PatchOperation::Test(TestOperation {
+            path: path(index, &["name"]),
+            value: Value::from(name.as_str()),
+        }));
+        operations.push(PatchOperation::Add(AddOperation {
+            path: path(index, &["clientConfig", "caBundle"]),
+            value: to_value(&bundle)?,
+        }));
+    }
+    Ok(if operations.is_empty() { Registered::Current } else { Registered::Outdated(Patch(operations)) })
+}
+
+fn path(index: usize, rest: &[&str]) -> PointerBuf {
+    let index = index.to_string();
+    PointerBuf::from_tokens(["webhooks", &index].into_iter().chain(rest.iter().copied()))
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::injection::certificates::{Authority, Lifetimes};
+
+    #[test]
+    fn only_the_bundle_changes_and_only_when_it_must() {
+        let now = Timestamp::now();
+        let authorities = [(); 2].map(|()| Authority::create(now, &Lifetimes::default()).unwrap());
+        let trusted = [authorities[0].certificate(), authorities[1].certificate()];
+        let webhook = |name: &str, bundle: &str| {
+            json!({
+                "name": name,
+                "admissionReviewVersions": ["v1"],
+                "sideEffects": "None",
+                "namespaceSelector": {"matchLabels": {"written-by": "the platform"}},
+                "clientConfig": {"service": {"name": "remora-webhook", "namespace": "remora-system"}, "caBundle": bundle},
+            })
+        };
+        let before = json!({"metadata": {"name": "remora"}, "webhooks": [webhook("a", ""), webhook("b", "eA==")]});
+        let configuration: MutatingWebhookConfiguration = serde_json::from_value(before.clone()).unwrap();
+        let Registered::Outdated(patch) = update(&configuration, &trusted).unwrap() else { panic!("not outdated") };
+
+        let mut after = before.clone();
+        json_patch::patch(&mut after, &patch).unwrap();
+        let configuration: MutatingWebhookConfiguration = serde_json::from_value(after.clone()).unwrap();
+        let bundle = configuration.webhooks.as_ref().unwrap()[1].client_config.ca_bundle.clone().unwrap();
+        assert_eq!(String::from_utf8(bundle.0).unwrap(), format!("{}{}", trusted[0].pem(), trusted[1].pem()));
+        assert_eq!(update(&configuration, &trusted).unwrap(), Registered::Current);
+        for webhook in after["webhooks"].as_array_mut().unwrap() {
+            webhook["clientConfig"]["caBundle"] = json!("");
+        }
+        assert_eq!(after["webhooks"][0], before["webhooks"][0], "nothing else changed");
+
+        let mut reordered = before;
+        reordered["webhooks"].as_array_mut().unwrap().reverse();
+        assert!(json_patch::patch(&mut reordered, &patch).is_err(), "the wrong webhook is not touched");
+    }
+}

@@ -1,0 +1,258 @@
+//! The authority as it lies in its Secret.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+
+use super::{
+    Lifetimes, Names,
+    authority::{Authority, Certificate, Unusable},
+    renewal::{Reason, Validity, needs_renewal},
+};
+use crate::api::names::label;
+
+const CERTIFICATE: &str = "ca.crt";
+const KEY: &str = "ca.key";
+/// What was [`CERTIFICATE`] before, newest first, for as long as something that it signed may be in use.
+const PREVIOUS: &str = "previous-ca.crt";
+/// So many of them are kept: each is one renewal while certificates of the one before were still in use.
+const MOST_PREVIOUS: usize = 4;
+
+/// What is in the Secret.
+pub struct Contents {
+    /// What signs.
+    pub authority: Authority,
+    /// What signed before, newest first.
+    pub previous: Vec<Certificate>,
+}
+
+/// A Secret of our name that is not ours, and is left alone.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "Secret {0} exists without the label app.kubernetes.io/managed-by=remora, so it is not overwritten: remove it, or \
+     name another with --certificate-secret"
+)]
+pub struct ForeignSecret(String);
+
+/// A Secret, judged.
+pub(super) enum Judged {
+    /// To be used as it is.
+    Good(Box<Contents>),
+    /// To be replaced. The old authorities, where they can still be read, stay trusted for a while; newest first.
+    Renew { reason: Reason, old: Vec<Certificate> },
+}
+
+impl Contents {
+    /// With a new authority.
+    pub(super) fn renewed(
+        old: Vec<Certificate>,
+        now: Timestamp,
+        lifetimes: &Lifetimes,
+    ) -> Result<Contents, rcgen::Error> {
+        let mut previous: Vec<Certificate> = Vec::new();
+        for certificate in old {
+            if previous.len() < MOST_PREVIOUS && !previous.contains(&certificate) {
+                previous.push(certificate);
+            }
+        }
+        Ok(Contents { authority: Authority::create(now, lifetimes)?, previous })
+    }
+
+    /// Everything that a certificate in use may be signed by, the current authority first.
+    pub fn trusted(&self, now: Timestamp, lifetimes: &Lifetimes) -> Vec<&Certificate> {
+        let current = self.authority.certificate();
+        let made = current.validity().made(lifetimes.skew);
+        // Whatever the previous ones signed was signed before; a minute for those who were about to.
+        let last = made.checked_add(lifetimes.leaf + Duration::from_secs(60)).unwrap_or(Timestamp::MAX);
+        let in_use = |previous: &&Certificate| now < last && now < previous.validity().until && *previous != current;
+        std::iter::once(current).chain(self.previous.iter().filter(in_use)).collect()
+    }
+
+    /// As a Secret; with the version of the one that it replaces, so that of two replicas one wins.
+    pub(super) fn secret(&self, names: &Names, replaces: Option<&Secret>) -> Secret {
+        let mut data = BTreeMap::from([
+            (CERTIFICATE.to_owned(), ByteString(self.authority.certificate().pem().into())),
+            (KEY.to_owned(), ByteString(self.authority.key_pem().into())),
+        ]);
+        if !self.previous.is_empty() {
+            let previous: String = self.previous.iter().map(Certificate::pem).collect();
+            data.insert(PREVIOUS.to_owned(), ByteString(previous.into()));
+        }
+        let kept = |secret: &Secret| ObjectMeta {
+            labels: secret.metadata.labels.clone(),
+            annotations: secret.metadata.annotations.clone(),
+            owner_references: secret.metadata.owner_references.clone(),
+            resource_version: secret.metadata.resource_version.clone(),
+            ..ObjectMeta::default()
+        };
+        let mut metadata = replaces.map(kept).unwrap_or_default();
+        metadata.name = Some(names.secret.clone());
+        metadata.namespace = Some(names.namespace.clone());
+        metadata.labels.get_or_insert_default().insert(label::MANAGED_BY.to_owned(), label::REMORA.to_owned());
+        Secret { metadata, data: Some(data), type_: Some("Opaque".to_owned()), ..Secret::default() }
+    }
+}
+
+/// Judges the Secret that is there, or that nothing is.
+pub(super) fn judge(secret: Option<&Secret>, now: Timestamp) -> Result<Judged, ForeignSecret> {
+    let Some(secret) = secret else {
+        return Ok(Judged::Renew { reason: Reason::Missing, old: Vec::new() });
+    };
+    let labels = secret.metadata.labels.as_ref();
+    if labels.and_then(|labels| labels.get(label::MANAGED_BY)).map(String::as_str) != Some(label::REMORA) {
+        return Err(ForeignSecret(secret.metadata.name.clone().unwrap_or_default()));
+    }
+    let read = read(secret);
+    let validity: Result<Validity, ()> = match &read {
+        Ok(contents) => Ok(contents.authority.certificate().validity()),
+        Err(error) => {
+            tracing::warn!(%error, "the authority in the Secret is unusable");
+            Err(())
+        }
+    };
+    Ok(match (needs_renewal(Some(&validity), now), read) {
+        (None, Ok(contents)) => Judged::Good(Box::new(contents)),
+        (reason, read) => {
+            let newest = match read {
+                Ok(contents) => Some(contents.authority.certificate().clone()),
+                Err(_) => part(secret, CERTIFICATE).and_then(Certificate::read).ok(),
+            };
+            let old = newest.into_iter().chain(previous(secret)).collect();
+            Judged::Renew { reason: reason.unwrap_or(Reason::Unusable), old }
+        }
+    })
+}
+
+fn read(secret: &Secret) -> Result<Contents, Unusable> {
+    Ok(Contents {
+        authority: Authority::read(part(secret, CERTIFICATE)?, part(secret, KEY)?)?,
+        previous: previous(secret),
+    })
+}
+
+/// Only ever trusted, and not for long: one that cannot be read is as good as none.
+fn previous(secret: &Secret) -> Vec<Certificate> {
+    part(secret, PREVIOUS).map(Certificate::read_all).unwrap_or_default()
+}
+
+fn part<'a>(secret: &'a Secret, key: &'static str) -> Result<&'a [u8], Unusable> {
+    let data = secret.data.as_ref().and_then(|data| data.get(key));
+    data.map(|bytes| bytes.0.as_slice()).ok_or(Unusable::Absent(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Names {
+        Names {
+            namespace: "remora-system".to_owned(),
+            service: "remora-webhook".to_owned(),
+            configuration: "remora".to_owned(),
+            secret: "remora-webhook-authority".to_owned(),
+        }
+    }
+
+    fn later(now: Timestamp, seconds: u64) -> Timestamp {
+        now + Duration::from_secs(seconds)
+    }
+
+    const DAY: u64 = 86_400;
+
+    fn renewal(secret: &Secret, now: Timestamp) -> Option<(Reason, bool)> {
+        match judge(Some(secret), now).unwrap() {
+            Judged::Good(_) => None,
+            Judged::Renew { reason, old } => Some((reason, !old.is_empty())),
+        }
+    }
+
+    #[test]
+    fn good_until_two_thirds_of_its_life() {
+        let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
+        let secret = Contents::renewed(Vec::new(), now, &lifetimes).unwrap().secret(&names(), None);
+        assert_eq!(renewal(&secret, now), None);
+        assert_eq!(renewal(&secret, later(now, 243 * DAY)), None);
+        assert_eq!(renewal(&secret, later(now, 244 * DAY)), Some((Reason::Due, true)));
+        assert_eq!(renewal(&secret, later(now, 366 * DAY)), Some((Reason::Expired, true)));
+        assert_eq!(renewal(&secret, later(now, 0) - Duration::from_secs(3600)), Some((Reason::NotYetValid, true)));
+    }
+
+    #[test]
+    fn damage_heals_and_keeps_what_can_be_read() {
+        let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
+        let whole = Contents::renewed(Vec::new(), now, &lifetimes).unwrap().secret(&names(), None);
+        let damaged = |key: &str, value: Option<&[u8]>| {
+            let mut secret = whole.clone();
+            let data = secret.data.as_mut().unwrap();
+            match value {
+                Some(value) => data.insert(key.to_owned(), ByteString(value.to_vec())),
+                None => data.remove(key),
+            };
+            secret
+        };
+        assert_eq!(renewal(&damaged(KEY, None), now), Some((Reason::Unusable, true)));
+        assert_eq!(renewal(&damaged(KEY, Some(b"?")), now), Some((Reason::Unusable, true)));
+        assert_eq!(renewal(&damaged(CERTIFICATE, None), now), Some((Reason::Unusable, false)));
+        assert_eq!(renewal(&damaged(CERTIFICATE, Some(b"\xff")), now), Some((Reason::Unusable, false)));
+        assert_eq!(renewal(&damaged(PREVIOUS, Some(b"?")), now), None);
+        assert_eq!(renewal(&Secret { data: None, ..whole.clone() }, now), Some((Reason::Unusable, false)));
+        assert!(matches!(judge(None, now), Ok(Judged::Renew { reason: Reason::Missing, old }) if old.is_empty()));
+    }
+
+    #[test]
+    fn a_foreign_secret_is_left_alone() {
+        let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
+        let mut secret = Contents::renewed(Vec::new(), now, &lifetimes).unwrap().secret(&names(), None);
+        secret.metadata.labels = None;
+        let message = judge(Some(&secret), now).err().unwrap().to_string();
+        assert!(message.contains("remora-webhook-authority") && message.contains("not overwritten"), "{message}");
+    }
+
+    #[test]
+    fn the_previous_authority_is_trusted_as_long_as_its_last_certificate() {
+        let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
+        let old = Contents::renewed(Vec::new(), now, &lifetimes).unwrap().authority.certificate().clone();
+        let then = later(now, 250 * DAY);
+        let contents = Contents::renewed(vec![old.clone()], then, &lifetimes).unwrap();
+        let secret = contents.secret(&names(), None);
+        let Judged::Good(contents) = judge(Some(&secret), then).unwrap() else { panic!("not good") };
+        assert_eq!(contents.trusted(then, &lifetimes), [contents.authority.certificate(), &old]);
+        assert_eq!(contents.trusted(later(then, 7 * DAY), &lifetimes).len(), 2);
+        assert_eq!(contents.trusted(later(then, 7 * DAY + 61), &lifetimes), [contents.authority.certificate()]);
+    }
+
+    /// The certificates in use may still be the first one's when the second is damaged.
+    #[test]
+    fn a_second_renewal_within_minutes_keeps_the_first_authority_trusted() {
+        let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
+        let first = Contents::renewed(Vec::new(), now, &lifetimes).unwrap().authority.certificate().clone();
+        let second = Contents::renewed(vec![first.clone()], later(now, 10), &lifetimes).unwrap();
+        let mut secret = second.secret(&names(), None);
+        secret.data.as_mut().unwrap().remove(KEY);
+        let Judged::Renew { old, .. } = judge(Some(&secret), later(now, 20)).unwrap() else { panic!("good") };
+        let second = second.authority.certificate().clone();
+        assert_eq!(old, [second.clone(), first.clone()]);
+        // What a replica serves with may be known already.
+        let old = old.into_iter().chain([first.clone()]).collect();
+        let third = Contents::renewed(old, later(now, 20), &lifetimes).unwrap();
+        let Judged::Good(third) = judge(Some(&third.secret(&names(), None)), later(now, 20)).unwrap() else {
+            panic!("not good")
+        };
+        assert_eq!(third.trusted(later(now, 20), &lifetimes), [third.authority.certificate(), &second, &first]);
+        let many =
+            (0..9).map(|_| Contents::renewed(Vec::new(), now, &lifetimes).unwrap().authority.certificate().clone());
+        assert_eq!(Contents::renewed(many.collect(), now, &lifetimes).unwrap().previous.len(), MOST_PREVIOUS);
+    }
+
+    #[test]
+    fn a_replacement_keeps_what_others_wrote_beside() {
+        let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
+        let contents = Contents::renewed(Vec::new(), now, &lifetimes).unwrap();
+        let mut existing = contents.secret(&names(), None);
+        existing.metadata.resource_version = Some("7".to_owned());
+        existing.metadata.annotations = Some(BTreeMap::from([("backup".to_owned(), "no".to_owned())]));
+        let replacement = contents.secret(&names(), Some(&existing));
+        assert_eq!(replacement.metadata, existing.metadata);
+    }
+}

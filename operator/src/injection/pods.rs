@@ -1,0 +1,62 @@
+//! Lists pods in pages, and keeps of each page only the selected parts.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{api::ListParams, core::ObjectList};
+
+use crate::api::names::{EnvironmentName, annotation, label};
+
+/// Number of pods in a page.
+const PAGE: u32 = 500;
+/// Timeout of one page.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Error: the pods could not be listed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The API server refused, or could not be reached.
+    #[error(transparent)]
+    Refused(#[from] kube::Error),
+    /// The API server did not answer in time.
+    #[error("the API server did not answer within {} s", TIMEOUT.as_secs())]
+    Late,
+}
+
+/// Selects injected pods that may still run.
+pub(crate) fn injected() -> ListParams {
+    still_running(&format!("{}={}", label::SIDECAR, label::INJECTED))
+}
+
+/// Selects pods without a sidecar that may still run.
+pub(crate) fn not_injected() -> ListParams {
+    still_running(&format!("{}!={}", label::SIDECAR, label::INJECTED))
+}
+
+fn still_running(labels: &str) -> ListParams {
+    ListParams::default().labels(labels).fields("status.phase!=Succeeded,status.phase!=Failed").limit(PAGE)
+}
+
+/// True if a pod requests the environment and is not being deleted.
+pub(crate) fn serves(pod: &ObjectMeta, environment: &EnvironmentName) -> bool {
+    let asked = pod.annotations.as_ref().and_then(|annotations| annotations.get(annotation::INJECT));
+    asked.is_some_and(|asked| asked.split(',').any(|name| name.trim() == environment.as_str()))
+        && pod.deletion_timestamp.is_none()
+}
+
+/// Lists page by page. Each page is dropped before the next is requested, except for what `keep` returns.
+pub(crate) async fn list<T: Clone, U, F: Future<Output = Result<ObjectList<T>, kube::Error>>>(
+    mut parameters: ListParams,
+    page: impl Fn(ListParams) -> F,
+    keep: impl Fn(T) -> Option<U>,
+) -> Result<Vec<U>, Error> {
+    let mut kept = Vec::new();
+    loop {
+        let answer = tokio::time::timeout(TIMEOUT, page(parameters.clone())).await.map_err(|_| Error::Late)??;
+        kept.extend(answer.items.into_iter().filter_map(&keep));
+        match answer.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(kept),
+        }
+    }
+}

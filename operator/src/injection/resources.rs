@@ -1,0 +1,271 @@
+//! CPU and memory of the sidecar: its own needs, and manners towards the pod that it joins.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    annotations::{Bounds, Request},
+    pod::{Pod, is_native_sidecar, name},
+    quantity::Quantity,
+};
+use crate::api::names::sidecar;
+
+/// What a sidecar that answers now and then uses.
+pub(super) const CPU_REQUEST: &str = "5m";
+pub(super) const MEMORY_REQUEST: &str = "8Mi";
+
+/// Where no container of the pod has a limit on memory, the volume may grow as large as the node allows; with a limit on
+/// each, it is a tmpfs as large as all limits together, and an update holds old and new at once. So our own share alone
+/// has room for that, and for the sidecar itself.
+pub(super) fn memory_limit(payload: u128) -> String {
+    const OWN: u128 = 8 << 20;
+    format!("{}Mi", (2 * payload + OWN).div_ceil(1 << 20).next_multiple_of(16))
+}
+
+/// In a namespace whose quota counts limits, every container must have one: where all others do, so do we.
+pub(super) const CPU_LIMIT: &str = "250m";
+
+/// Of a Guaranteed pod, where the request is the limit: less would be throttled at the first burst.
+pub(super) const GUARANTEED_CPU: &str = "100m";
+
+/// The sidecar's `resources`, with volumes that hold up to `payload` bytes each, and what the author should know about them.
+pub(super) fn resources(pod: &Pod<'_>, request: &Request, payload: u128) -> (Value, Vec<String>) {
+    let memory_limit = memory_limit(payload);
+    let others = || pod.all_containers().filter(|container| name(container) != Some(sidecar::CONTAINER));
+    let (cpu, memory) = if has_pod_level(pod) {
+        // The pod's own bounds hold for all its containers together, and the API server refuses a pod whose containers
+        // ask for more in sum: ours asks for nothing that its author did not ask for.
+        (asked(&request.cpu), asked(&request.memory))
+    } else if is_guaranteed(others()) {
+        (equal(&request.cpu, GUARANTEED_CPU), equal(&request.memory, &memory_limit))
+    } else {
+        let all_limited = others().all(|container| positive(container, "limits", "cpu").is_some());
+        (
+            bounded(&request.cpu, CPU_REQUEST, all_limited.then_some(CPU_LIMIT)),
+            bounded(&request.memory, MEMORY_REQUEST, Some(&memory_limit)),
+        )
+    };
+
+    let mut warnings = Vec::new();
+    if !has_pod_level(pod) && is_guaranteed(others()) && (!cpu.is_equal() || !memory.is_equal()) {
+        warnings.push(BURSTABLE.to_owned());
+    }
+    let limits = pod
+        .containers
+        .into_iter()
+        .flatten()
+        .chain(pod.init.into_iter().flatten().filter(|container| is_native_sidecar(container)))
+        .filter(|container| name(container) != Some(sidecar::CONTAINER))
+        .map(|container| positive(container, "limits", "memory"))
+        .chain([memory.limit.as_deref().and_then(parse)])
+        .map(|limit| limit.map(|limit| limit.milli() / 1000))
+        .try_fold(0u128, |sum, limit| Some(sum.saturating_add(limit?)));
+    if let Some(room) = limits.filter(|room| *room < 2 * payload) {
+        warnings.push(little_room(room));
+    }
+
+    let mut resources = Map::new();
+    for (kind, cpu, memory) in [("requests", cpu.request, memory.request), ("limits", cpu.limit, memory.limit)] {
+        let mut amounts = Map::new();
+        amounts.extend(cpu.map(|amount| ("cpu".to_owned(), Value::from(amount))));
+        amounts.extend(memory.map(|amount| ("memory".to_owned(), Value::from(amount))));
+        if !amounts.is_empty() {
+            resources.insert(kind.to_owned(), Value::from(amounts));
+        }
+    }
+    (json!(resources), warnings)
+}
+
+/// Said where the sidecar's resources change the pod's class.
+pub(super) const BURSTABLE: &str =
+    "requests and limits of the sidecar differ: the pod is Burstable, no longer Guaranteed";
+
+/// Said where the volume is too small for two of the largest snapshots.
+pub(super) fn little_room(room: u128) -> String {
+    format!("the pod's memory limits add up to {room} bytes: a snapshot above {} bytes could not be updated", room / 2)
+}
+
+/// Request and limit of one resource, as they will be written.
+struct Amounts {
+    request: Option<String>,
+    limit: Option<String>,
+}
+
+impl Amounts {
+    fn is_equal(&self) -> bool {
+        match (self.request.as_deref().and_then(parse), self.limit.as_deref().and_then(parse)) {
+            (Some(request), Some(limit)) => request.equals(&limit),
+            _ => false,
+        }
+    }
+}
+
+fn parse(text: &str) -> Option<Quantity> {
+    text.parse().ok()
+}
+
+/// Only what was asked for.
+fn asked(bounds: &Bounds) -> Amounts {
+    let written = |quantity: &Option<Quantity>| quantity.as_ref().map(ToString::to_string);
+    Amounts { request: written(&bounds.request), limit: written(&bounds.limit) }
+}
+
+/// Request and limit the same, as far as its author left it open.
+fn equal(bounds: &Bounds, default: &str) -> Amounts {
+    let Amounts { request, limit } = asked(bounds);
+    let either = request.clone().or_else(|| limit.clone()).unwrap_or_else(|| default.to_owned());
+    Amounts { request: Some(request.unwrap_or_else(|| either.clone())), limit: Some(limit.unwrap_or(either)) }
+}
+
+/// The defaults, bent so that the request stays within the limit.
+fn bounded(bounds: &Bounds, request: &str, limit: Option<&str>) -> Amounts {
+    let chosen = asked(bounds);
+    let above = |left: &str, right: &str| match (parse(left), parse(right)) {
+        (Some(left), Some(right)) => left.milli() > right.milli(),
+        _ => false,
+    };
+    let request = match (chosen.request, &chosen.limit) {
+        (Some(request), _) => request,
+        (None, Some(limit)) if above(request, limit) => limit.clone(),
+        (None, _) => request.to_owned(),
+    };
+    let limit = chosen
+        .limit
+        .or_else(|| limit.map(|limit| if above(&request, limit) { request.clone() } else { limit.to_owned() }));
+    Amounts { request: Some(request), limit }
+}
+
+/// Whether the pod bounds its containers as a whole.
+fn has_pod_level(pod: &Pod<'_>) -> bool {
+    let bounds = pod.spec.get("resources");
+    ["requests", "limits"].into_iter().any(|kind| {
+        bounds.and_then(|bounds| bounds.get(kind)).and_then(Value::as_object).is_some_and(|amounts| !amounts.is_empty())
+    })
+}
+
+/// Whether every container asks for exactly its limits, of CPU and of memory.
+fn is_guaranteed<'a>(mut containers: impl Iterator<Item = &'a Value>) -> bool {
+    containers.all(|container| {
+        ["cpu", "memory"].into_iter().all(|resource| {
+            let limit = positive(container, "limits", resource);
+            // An absent request is filled in from the limit.
+            let request = positive(container, "requests", resource).or_else(|| limit.clone());
+            matches!((limit, request), (Some(limit), Some(request)) if limit.equals(&request))
+        })
+    })
+}
+
+/// An amount that a container states, unless it is none at all.
+fn positive(container: &Value, kind: &str, resource: &str) -> Option<Quantity> {
+    let amount = match container.get("resources")?.get(kind)?.get(resource)? {
+        Value::String(text) => parse(text)?,
+        Value::Number(number) => parse(&number.to_string())?,
+        _ => return None,
+    };
+    (amount.milli() > 0).then_some(amount)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::injection::{annotations, layout::Layout};
+
+    /// The sidecar's resources in a pod with these containers, and the warnings.
+    fn of(annotations: &Value, spec: &Value) -> (Value, Vec<String>) {
+        let mut pod = json!({"metadata": {"annotations": {"remora.dev/inject": "a"}}, "spec": spec});
+        for (key, value) in annotations.as_object().unwrap() {
+            pod["metadata"]["annotations"][format!("remora.dev/{key}")] = value.clone();
+        }
+        let pod = Pod::read(&pod).unwrap();
+        let wishes = annotations::Wishes { pod: pod.annotations, namespace: "shop", defaults: None };
+        resources(&pod, &annotations::read(&wishes).unwrap(), Layout::default().bytes)
+    }
+
+    fn container(resources: &Value) -> Value {
+        json!({"containers": [{"name": "app", "resources": resources}]})
+    }
+
+    #[test]
+    fn the_default_limit_holds_a_full_update() {
+        assert_eq!(memory_limit(Layout::default().bytes), "32Mi");
+        for payload in [0, 1, Layout::default().bytes, 68_000_000] {
+            let limit = parse(&memory_limit(payload)).unwrap().milli() / 1000;
+            // What is left is the sidecar's own.
+            assert!(limit >= 2 * payload + (8 << 20), "{limit}");
+        }
+    }
+
+    #[test]
+    fn plain() {
+        let (resources, warnings) = of(&json!({}), &container(&json!({})));
+        assert_eq!(resources, json!({"requests": {"cpu": "5m", "memory": "8Mi"}, "limits": {"memory": "32Mi"}}));
+        assert_eq!(warnings, [] as [&str; 0]);
+    }
+
+    #[test]
+    fn guaranteed_stays_guaranteed() {
+        // Equal in value, not in letters; and the absent request is the limit.
+        let app = json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m"}});
+        let (resources, warnings) = of(&json!({}), &container(&app));
+        assert_eq!(
+            resources,
+            json!({"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "100m", "memory": "32Mi"}})
+        );
+        assert_eq!(warnings, [] as [&str; 0]);
+
+        let (resources, _) = of(&json!({"cpu-limit": "50m", "memory-request": "64Mi"}), &container(&app));
+        assert_eq!(
+            resources,
+            json!({"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "50m", "memory": "64Mi"}})
+        );
+
+        let (_, warnings) = of(&json!({"cpu-request": "1m", "cpu-limit": "50m"}), &container(&app));
+        assert!(warnings[0].contains("no longer Guaranteed"), "{warnings:?}");
+    }
+
+    #[test]
+    fn limits_where_all_others_have_them() {
+        let app = json!({"limits": {"cpu": 2, "memory": "1Gi"}, "requests": {"cpu": "1"}});
+        let (resources, _) = of(&json!({}), &container(&app));
+        assert_eq!(
+            resources,
+            json!({"requests": {"cpu": "5m", "memory": "8Mi"}, "limits": {"cpu": "250m", "memory": "32Mi"}})
+        );
+    }
+
+    #[test]
+    fn requests_and_limits_never_cross() {
+        let (resources, _) = of(&json!({"memory-limit": "4Mi", "cpu-limit": "1m"}), &container(&json!({})));
+        assert_eq!(
+            resources,
+            json!({"requests": {"cpu": "1m", "memory": "4Mi"}, "limits": {"cpu": "1m", "memory": "4Mi"}})
+        );
+        let (resources, _) = of(&json!({"memory-request": "1Gi"}), &container(&json!({})));
+        assert_eq!(resources["limits"], json!({"memory": "1Gi"}));
+    }
+
+    #[test]
+    fn bounds_of_the_pod_as_a_whole_are_left_alone() {
+        let mut spec = container(&json!({}));
+        spec["resources"] = json!({"limits": {"memory": "64Mi"}});
+        assert_eq!(of(&json!({}), &spec).0, json!({}));
+        assert_eq!(of(&json!({"cpu-request": "1m"}), &spec).0, json!({"requests": {"cpu": "1m"}}));
+    }
+
+    #[test]
+    fn too_small_a_volume_is_told() {
+        let app = json!({"limits": {"memory": "5Mi"}});
+        let (_, warnings) = of(&json!({"memory-limit": "5Mi"}), &container(&app));
+        assert_eq!(
+            warnings,
+            ["the pod's memory limits add up to 10485760 bytes: a snapshot above 5242880 bytes could not be updated"]
+        );
+        // One container without a limit, and the volume is bounded by the node.
+        assert_eq!(of(&json!({"memory-limit": "5Mi"}), &container(&json!({}))).1, [] as [&str; 0]);
+    }
+
+    #[test]
+    fn nonsense_in_other_containers_is_theirs() {
+        let app = json!({"limits": {"cpu": [], "memory": "much"}, "requests": null});
+        assert_eq!(of(&json!({}), &container(&app)).0["limits"], json!({"memory": "32Mi"}));
+    }
+}

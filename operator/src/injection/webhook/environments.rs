@@ -1,0 +1,173 @@
+//! Which FeatureEnvironments there are, and how they are delivered: a pod's volume depends on it, and a pod that names one
+//! which is not there deserves a word.
+
+use std::{convert::Infallible, future::Future, time::Duration};
+
+use futures::StreamExt;
+use kube::{
+    Api, Client, Resource,
+    core::{ApiResource, Object},
+    runtime::{WatchStreamExt, reflector, watcher},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    api::{Carrier, FeatureEnvironment, names::EnvironmentName},
+    injection::Layout,
+};
+
+/// All that is kept of one. Read leniently: one object that is odd must not hide the others.
+type Known = Object<Spec, Status>;
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Spec {
+    delivery: Value,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Status {
+    delivery: Value,
+    bytes: Value,
+}
+
+/// What a look-up that the cache could not answer may take. Pods that name what does not exist are rare, and a pod
+/// that was applied together with its environment deserves no false warning.
+const BUDGET: Duration = Duration::from_millis(500);
+
+/// The names of all FeatureEnvironments, cached.
+#[derive(Clone)]
+pub struct Environments {
+    known: reflector::Store<Known>,
+    api: ApiResource,
+    client: Client,
+}
+
+/// The answer about one environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// It is there, and delivered like this.
+    Present(Layout),
+    /// It is not.
+    Missing,
+    /// The API server did not say in time.
+    Unknown,
+}
+
+impl Presence {
+    pub(super) fn layout(self) -> Option<Layout> {
+        match self {
+            Presence::Present(layout) => Some(layout),
+            Presence::Missing | Presence::Unknown => None,
+        }
+    }
+}
+
+impl Environments {
+    /// The cache, and what fills it: to be driven for as long as it is used.
+    pub fn follow(client: Client) -> (Environments, impl Future<Output = Infallible> + Send) {
+        let resource = ApiResource::erase::<FeatureEnvironment>(&());
+        let writer = reflector::store::Writer::new(resource.clone());
+        let known = writer.as_reader();
+        let api: Api<Known> = Api::all_with(client.clone(), &resource);
+        let following = async move {
+            let events = watcher(api, watcher::Config::default()).default_backoff().modify(strip);
+            let mut events = events.reflect(writer).boxed();
+            loop {
+                match events.next().await {
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => tracing::warn!(%error, "FeatureEnvironments cannot be watched"),
+                    // A watcher starts over by itself, for ever.
+                    None => std::future::pending().await,
+                }
+            }
+        };
+        (Environments { known, api: resource, client }, following)
+    }
+
+    /// Returns once the cache holds what the API server had at the start.
+    pub async fn filled(&self) {
+        // Fails only when nobody fills it any more: then the process is about to end.
+        if self.known.wait_until_ready().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Looks up all of them, within one budget.
+    pub(super) async fn look_up<'a>(
+        &self,
+        namespace: &str,
+        names: &'a [EnvironmentName],
+    ) -> Vec<(&'a EnvironmentName, Presence)> {
+        let asked = names.iter().map(|name| async move { (name, self.one(namespace, name).await) });
+        futures::future::join_all(asked).await
+    }
+
+    async fn one(&self, namespace: &str, name: &EnvironmentName) -> Presence {
+        let reference = reflector::ObjectRef::new_with(name.as_str(), self.api.clone()).within(namespace);
+        if let Some(known) = self.known.get(&reference) {
+            return Presence::Present(layout(&known));
+        }
+        let api: Api<Known> = Api::namespaced_with(self.client.clone(), namespace, &self.api);
+        match tokio::time::timeout(BUDGET, api.get_opt(name.as_str())).await {
+            Ok(Ok(Some(found))) => Presence::Present(layout(&found)),
+            Ok(Ok(None)) => Presence::Missing,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, %name, namespace, "FeatureEnvironment cannot be looked up");
+                Presence::Unknown
+            }
+            Err(_) => Presence::Unknown,
+        }
+    }
+}
+
+fn strip(environment: &mut Known) {
+    let metadata = environment.meta_mut();
+    metadata.managed_fields = None;
+    metadata.annotations = None;
+    metadata.labels = None;
+}
+
+/// By what is published, and by the spec where nothing is: new pods find what there is.
+fn layout(environment: &Known) -> Layout {
+    let status = environment.status.clone().unwrap_or_default();
+    let carrier = |delivery: &Value| delivery.get("as").and_then(|kind| Carrier::deserialize(kind).ok());
+    let count = |number: Option<&Value>| number.and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
+    let least = count(environment.spec.delivery.get("overridesSlots")).unwrap_or(Layout::default().slots);
+    let files = count(status.delivery.get("overridesFiles")).unwrap_or_default();
+    Layout::new(
+        carrier(&status.delivery).or_else(|| carrier(&environment.spec.delivery)).unwrap_or_default(),
+        least,
+        files,
+        status.bytes.as_u64().unwrap_or_default().into(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(spec: &Value, status: &Value) -> Layout {
+        let object = json!({"apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment", "metadata": {"name": "a"}, "spec": spec, "status": status});
+        layout(&serde_json::from_value(object).unwrap())
+    }
+
+    #[test]
+    fn what_is_published_counts_more_than_what_is_wanted() {
+        let secret = json!({"delivery": {"as": "Secret", "overridesSlots": 16}});
+        assert_eq!(of(&secret, &json!(null)), Layout::new(Carrier::Secret, 16, 0, 0));
+        let before = json!({"delivery": {"as": "ConfigMap", "overridesFiles": 32}, "bytes": 20_000_000});
+        assert_eq!(of(&secret, &before), Layout::new(Carrier::ConfigMap, 16, 32, 20_000_000));
+    }
+
+    #[test]
+    fn what_cannot_be_read_hides_nothing() {
+        assert_eq!(of(&json!({}), &json!({})), Layout::default());
+        let odd = json!({"delivery": {"as": 7, "overridesSlots": "many", "overridesFiles": -1}, "bytes": []});
+        assert_eq!(of(&odd, &odd), Layout::default());
+    }
+}

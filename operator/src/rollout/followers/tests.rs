@@ -1,0 +1,247 @@
+//! Sidecars on real sockets, and an API server that lists and patches their pods.
+
+use std::{convert::Infallible, net::Ipv4Addr, time::Duration};
+
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    sync::mpsc,
+    time::timeout,
+};
+
+use super::*;
+use crate::{
+    api::{Carrier, names::Format},
+    source::wake::{Call, Haste},
+};
+
+/// Longer than any step of these tests takes.
+const CAP: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+struct State {
+    pods: Vec<Value>,
+    /// Pod and annotation, in order.
+    told: Vec<(String, String)>,
+}
+
+#[derive(Clone, Default)]
+struct Cluster(Arc<Mutex<State>>);
+
+impl Cluster {
+    fn client(&self) -> Client {
+        let cluster = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let cluster = cluster.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await.unwrap().to_bytes();
+                let mut state = cluster.0.lock().unwrap();
+                let answer = if parts.method == "PATCH" {
+                    let name = parts.uri.path().rsplit('/').next().unwrap().to_owned();
+                    let patch: Value = serde_json::from_slice(&body).unwrap();
+                    let told = patch["metadata"]["annotations"]["remora.dev/revision.storefront"].as_str().unwrap();
+                    state.told.push((name.clone(), told.to_owned()));
+                    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": name}})
+                } else {
+                    assert_eq!(parts.uri.path(), "/api/v1/namespaces/shop/pods");
+                    json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": state.pods})
+                };
+                Ok::<_, Infallible>(Response::new(Body::from(serde_json::to_vec(&answer).unwrap())))
+            }
+        });
+        Client::new(service, "shop")
+    }
+
+    /// Adds a pod whose sidecar gives this answer, or closes the connection without one.
+    async fn pod(&self, name: &str, memory: Option<&str>, answer: Arc<Mutex<Option<String>>>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            loop {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                let answer = answer.lock().unwrap().clone();
+                tokio::spawn(async move {
+                    let mut request = [0; 1024];
+                    let length = connection.read(&mut request).await.unwrap();
+                    assert!(request[..length].starts_with(b"GET /revisions HTTP/1.1\r\n"));
+                    if let Some(text) = answer {
+                        let text = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len());
+                        connection.write_all(text.as_bytes()).await.unwrap();
+                    }
+                });
+            }
+        });
+        let resources = memory.map_or(json!({}), |memory| json!({"limits": {"memory": memory}}));
+        self.0.lock().unwrap().pods.push(json!({
+            "metadata": {"name": name, "uid": name, "annotations": {"remora.dev/inject": "storefront"}},
+            "spec": {"containers": [], "initContainers": [{
+                "name": "remora", "restartPolicy": "Always", "resources": resources,
+                "ports": [{"name": "remora-admin", "containerPort": port}],
+            }]},
+            "status": {"podIP": "127.0.0.1", "initContainerStatuses": [
+                {"name": "remora", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}},
+            ]},
+        }));
+    }
+
+    /// Makes the volume of the last pod one of this format.
+    fn mount(&self, format: Format) {
+        let core = json!({"configMap": {"name": format!("remora-storefront-{format}-core")}});
+        let volume = json!({"name": "remora-storefront", "projected": {"sources": [core]}});
+        self.0.lock().unwrap().pods.last_mut().unwrap()["spec"]["volumes"] = json!([volume]);
+    }
+
+    fn told(&self) -> Vec<(String, String)> {
+        self.0.lock().unwrap().told.clone()
+    }
+}
+
+fn serves(revision: &str) -> Arc<Mutex<Option<String>>> {
+    Arc::new(Mutex::new(Some(format!("other 0000\nstorefront {revision}\n"))))
+}
+
+struct Scene {
+    cluster: Cluster,
+    followers: Followers,
+    calls: mpsc::Receiver<Call>,
+}
+
+impl Scene {
+    fn new(pace: f64) -> Self {
+        let _installed_already = rustls::crypto::ring::default_provider().install_default();
+        let cluster = Cluster::default();
+        let client = cluster.client();
+        let (wake, calls) = Wake::new();
+        let means = Means { nudger: Nudger::new(client.clone()), client, asker: Asker::new().unwrap(), wake, pace };
+        Self { cluster, followers: Followers { means: Arc::new(means), attended: Mutex::default() }, calls }
+    }
+
+    fn attend(&self, revision: &str) -> Option<Pods> {
+        self.followers.attend(Subject {
+            uid: "uid-1".to_owned(),
+            namespace: "shop".to_owned(),
+            environment: "storefront".parse().unwrap(),
+            revision: revision.to_owned(),
+            bytes: 12_000_000,
+            carrier: Carrier::ConfigMap,
+            overrides_files: 8,
+            nudge: true,
+        })
+    }
+
+    /// Waits for the next report.
+    async fn report(&mut self, revision: &str) -> Pods {
+        let call = timeout(CAP, self.calls.recv()).await.expect("nobody reports").unwrap();
+        assert_eq!((call.name.as_str(), call.haste), ("storefront", Haste::Look));
+        self.attend(revision).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn pods_that_serve_the_revision_are_counted_once_and_not_notified() {
+    let mut scene = Scene::new(0.01);
+    for name in ["web-1", "web-2", "web-3"] {
+        scene.cluster.pod(name, None, serves("aa")).await;
+    }
+    assert_eq!(scene.attend("aa"), None);
+    let pods = scene.report("aa").await;
+    assert_eq!((pods.revision.as_deref(), pods.total, pods.current, pods.behind), (Some("aa"), 3, 3, 0));
+    assert_eq!(pods.problem, None);
+    assert!(scene.cluster.told().is_empty());
+    // The same counts request no reconciliation.
+    assert!(timeout(Duration::from_millis(200), scene.calls.recv()).await.is_err());
+}
+
+#[tokio::test]
+async fn pod_behind_is_notified_again_until_it_serves_the_revision() {
+    let mut scene = Scene::new(0.02);
+    let late = serves("aa");
+    scene.cluster.pod("web-1", None, serves("bb")).await;
+    scene.cluster.pod("web-2", None, Arc::clone(&late)).await;
+    scene.attend("bb");
+    let nudged = async {
+        while scene.cluster.told().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(CAP, nudged).await.expect("nobody is nudged");
+    *late.lock().unwrap() = Some("storefront bb\n".to_owned());
+    loop {
+        let pods = scene.report("bb").await;
+        if pods.behind == 0 {
+            assert_eq!((pods.current, pods.problem), (2, None));
+            break;
+        }
+    }
+    // The value differs from the previous one, and only the pod that was behind gets it.
+    let told = scene.cluster.told();
+    assert_eq!(told[0], ("web-2".to_owned(), "bb 2".to_owned()));
+    assert!(told.iter().all(|(pod, _)| pod == "web-2"), "{told:?}");
+}
+
+/// The volume of a pod with limits on memory is a tmpfs of that size, and an update needs room for two snapshots.
+#[tokio::test]
+async fn pod_that_cannot_follow_is_reported_with_its_cause() {
+    let mut scene = Scene::new(0.01);
+    scene.cluster.pod("cramped", Some("20Mi"), serves("aa")).await;
+    scene.cluster.pod("late", None, serves("aa")).await;
+    scene.cluster.pod("dumb", None, Arc::default()).await;
+    scene.attend("bb");
+    let problem = loop {
+        if let Some(problem) = scene.report("bb").await.problem {
+            break problem;
+        }
+    };
+    assert!(problem.contains("1 pod (cramped); their memory limits leave 20971520 bytes"), "{problem}");
+    assert!(problem.contains("an update needs 24000000"), "{problem}");
+    assert!(problem.contains("still serving an older revision: 1 pod (late)"), "{problem}");
+    assert!(problem.contains("not answering: 1 pod (dumb)"), "{problem}");
+    let times: Vec<String> =
+        scene.cluster.told().into_iter().filter(|(pod, _)| pod == "late").map(|(_, text)| text).collect();
+    assert_eq!(times[..3], ["bb 2", "bb 3", "bb 4"]);
+}
+
+/// The pod's volume names objects of another version, so that no update can reach it.
+#[tokio::test]
+async fn pod_of_other_format_is_reported_and_neither_asked_nor_notified() {
+    let mut scene = Scene::new(0.01);
+    let format = FORMAT.earlier().next().unwrap();
+    // A pod that is not asked does not count as silent.
+    scene.cluster.pod("old", None, Arc::default()).await;
+    scene.cluster.mount(format);
+    scene.cluster.pod("late", None, serves("aa")).await;
+    scene.attend("bb");
+    let pods = loop {
+        let pods = scene.report("bb").await;
+        if pods.problem.as_ref().is_some_and(|problem| problem.contains("late")) {
+            break pods;
+        }
+    };
+    assert_eq!((pods.total, pods.current, pods.behind, pods.silent), (2, 0, 2, 0));
+    let problem = pods.problem.unwrap();
+    assert!(
+        problem.starts_with(&format!(
+            "mounting objects of format {format} while format {FORMAT} is published: 1 pod (old);"
+        )),
+        "{problem}"
+    );
+    assert!(problem.contains("still serving an older revision: 1 pod (late);"), "{problem}");
+    assert!(scene.cluster.told().iter().all(|(pod, _)| pod == "late"), "{:?}", scene.cluster.told());
+}
+
+#[tokio::test]
+async fn observation_ends_with_its_environment() {
+    let mut scene = Scene::new(0.01);
+    scene.cluster.pod("web-1", None, serves("aa")).await;
+    scene.attend("bb");
+    scene.followers.leave("shop", "storefront");
+    scene.attend("bb");
+    scene.followers.retain(|_, _, uid| uid != "uid-1");
+    assert!(timeout(Duration::from_millis(200), scene.calls.recv()).await.is_err());
+    assert!(scene.cluster.told().is_empty());
+}

@@ -1,0 +1,123 @@
+//! The admin port: `/healthz`, `/readyz` and `/metrics`.
+
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Extension, Router,
+    body::Bytes,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use tokio::{
+    net::TcpListener,
+    sync::{Mutex, watch},
+};
+
+use crate::{
+    controller::metrics::Metrics,
+    listener::{self, Limits, Transport, Useful},
+};
+
+/// Time for which a text of metrics is answered again: callers that read slowly share it, and hold one each second at most.
+const TEXT_SHARED: Duration = Duration::from_secs(1);
+
+/// What must be true before this replica is ready, by name.
+pub type Gates = Vec<(&'static str, watch::Receiver<bool>)>;
+
+/// Serves until `shutdown` is true.
+pub async fn serve(
+    address: SocketAddr,
+    metrics: Metrics,
+    gates: Gates,
+    shutdown: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let listener = TcpListener::bind(address).await?;
+    listener::serve(listener, router(metrics, gates), Transport::Plain, Limits::admin(), shutdown).await;
+    Ok(())
+}
+
+fn router(metrics: Metrics, gates: Gates) -> Router {
+    Router::new()
+        // Whoever asks for health is a kubelet, most likely: it keeps its place.
+        .route("/healthz", get(|| async { (Extension(Useful), "ok\n") }))
+        .route("/readyz", get(ready).with_state(gates))
+        .route("/metrics", get(text).with_state(Arc::new(Texts { metrics, latest: Mutex::default() })))
+}
+
+async fn ready(State(gates): State<Gates>) -> Response {
+    let closed: Vec<&str> = gates.iter().filter(|(_, gate)| !*gate.borrow()).map(|(name, _)| *name).collect();
+    if closed.is_empty() {
+        (Extension(Useful), "ok\n").into_response()
+    } else {
+        let text = format!("not ready: {}\n", closed.join(", "));
+        (StatusCode::SERVICE_UNAVAILABLE, Extension(Useful), text).into_response()
+    }
+}
+
+/// The metrics as a text, made once for all who ask at about the same time.
+struct Texts {
+    metrics: Metrics,
+    latest: Mutex<Option<(Instant, Bytes)>>,
+}
+
+impl Texts {
+    async fn latest(&self) -> Result<Bytes, fmt::Error> {
+        let mut latest = self.latest.lock().await;
+        if let Some((_, text)) = latest.as_ref().filter(|(made, _)| made.elapsed() < TEXT_SHARED) {
+            return Ok(text.clone());
+        }
+        let text = Bytes::from(self.metrics.text()?);
+        *latest = Some((Instant::now(), text.clone()));
+        Ok(text)
+    }
+}
+
+async fn text(State(texts): State<Arc<Texts>>) -> Response {
+    match texts.latest().await {
+        Ok(text) => ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+            .into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{body::Body, http::Request};
+    use http_body_util::BodyExt;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn get(router: &Router, path: &str) -> (StatusCode, String) {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let response = router.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn readiness_waits_for_every_gate() {
+        let (webhook, gate) = watch::channel(false);
+        let router = router(Metrics::default(), vec![("webhook", gate)]);
+        assert_eq!(get(&router, "/healthz").await.0, StatusCode::OK);
+        let (status, body) = get(&router, "/readyz").await;
+        assert_eq!((status, body.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "not ready: webhook\n"));
+        webhook.send_replace(true);
+        assert_eq!(get(&router, "/readyz").await.0, StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn metrics_end_as_openmetrics_wants() {
+        let (status, body) = get(&router(Metrics::default(), Vec::new()), "/metrics").await;
+        assert_eq!(status, StatusCode::OK);
+        assert!(body.ends_with("# EOF\n"));
+    }
+}

@@ -1,0 +1,163 @@
+//! HTTP clients, one for each reach and set of authorities.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use reqwest::{Certificate, Client, redirect};
+use tokio::time::Instant;
+
+use super::{
+    listen::IDLE,
+    origin::{Origin, Reach},
+    resolve::{Guard, Lookup},
+};
+use crate::compile::digest::digest;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// To the first byte, and between any two.
+const READ_TIMEOUT: Duration = Duration::from_secs(15);
+const REDIRECTS: usize = 3;
+/// Bytes of a bundle of authorities: more than a hundred of them.
+pub(super) const BUNDLE_MAX: usize = 256 << 10;
+/// Clients that are kept; beyond this many, the one that was used longest ago goes.
+const CLIENTS: usize = 32;
+/// How long a client is kept that nobody uses.
+const UNUSED: Duration = Duration::from_secs(600);
+
+/// What a client is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Purpose {
+    /// Documents, which come at once or not at all.
+    Fetch,
+    /// Streams, which are silent for long. Their URL has a key in it and is followed nowhere.
+    Listen,
+}
+
+/// What a client is for, how far it goes, and a digest of the authorities that it trusts besides the public ones.
+type Kind = (Purpose, Reach, Option<String>);
+
+/// The clients that were used last, each with its pool of connections.
+pub(super) struct Clients {
+    lookup: Arc<dyn Lookup>,
+    made: Mutex<HashMap<Kind, (Client, Instant)>>,
+}
+
+/// A bundle of certificates that cannot be used.
+#[derive(Debug)]
+pub(super) struct BadBundle;
+
+impl Clients {
+    pub(super) fn new(lookup: Arc<dyn Lookup>) -> Self {
+        Self { lookup, made: Mutex::default() }
+    }
+
+    /// The client for this purpose and reach that trusts the public authorities and those of `bundle`.
+    pub(super) fn get(&self, purpose: Purpose, reach: Reach, bundle: Option<&[u8]>) -> Result<Client, BadBundle> {
+        let key = (purpose, reach, bundle.map(digest));
+        let now = Instant::now();
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.retain(|_, (_, used)| now.saturating_duration_since(*used) < UNUSED);
+        if let Some((client, used)) = made.get_mut(&key) {
+            *used = now;
+            return Ok(client.clone());
+        }
+        let client = self.build(purpose, reach, bundle).ok_or(BadBundle)?;
+        if made.len() >= CLIENTS
+            && let Some(oldest) = made.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone())
+        {
+            made.remove(&oldest);
+        }
+        made.insert(key, (client.clone(), now));
+        Ok(client)
+    }
+
+    fn build(&self, purpose: Purpose, reach: Reach, bundle: Option<&[u8]>) -> Option<Client> {
+        let public = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
+        let mut roots: Vec<Certificate> =
+            public.iter().map(|der| Certificate::from_der(der)).collect::<Result<_, _>>().ok()?;
+        if let Some(pem) = bundle {
+            let own = Certificate::from_pem_bundle(pem).ok().filter(|own| !own.is_empty())?;
+            roots.extend(own);
+        }
+        let (redirects, silence) = match purpose {
+            Purpose::Fetch => (redirect::Policy::custom(within_origin), READ_TIMEOUT),
+            Purpose::Listen => (redirect::Policy::none(), IDLE),
+        };
+        Client::builder()
+            .tls_backend_rustls()
+            .tls_certs_only(roots)
+            .dns_resolver(Arc::new(Guard { lookup: Arc::clone(&self.lookup), reach }))
+            .redirect(redirects)
+            .referer(false)
+            // A proxy would connect to addresses that nobody checked.
+            .no_proxy()
+            .gzip(false)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(silence)
+            .user_agent(concat!("remora-operator/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .ok()
+    }
+}
+
+/// Follows a redirect only where the request was going anyway: it carries the environment key.
+fn within_origin(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let target = Origin::of(attempt.url());
+    let started = attempt.previous().first().and_then(Origin::of);
+    if target.is_some() && target == started && attempt.previous().len() <= REDIRECTS {
+        attempt.follow()
+    } else {
+        attempt.stop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::fetch::SystemLookup;
+
+    fn authority() -> Vec<u8> {
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        params.self_signed(&key).unwrap().pem().into_bytes()
+    }
+
+    fn kept(clients: &Clients) -> usize {
+        clients.made.lock().unwrap().len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_of_more_bundles_than_are_kept_take_places_of_those_used_longest_ago() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let clients = Clients::new(Arc::new(SystemLookup));
+        let used = |bundle: &[u8]| clients.get(Purpose::Fetch, Reach::Public, Some(bundle)).map(drop).unwrap();
+        let is_kept = |bundle: &[u8]| {
+            clients.made.lock().unwrap().contains_key(&(Purpose::Fetch, Reach::Public, Some(digest(bundle))))
+        };
+        let bundles: Vec<Vec<u8>> = (0..CLIENTS + 5).map(|_| authority()).collect();
+        for bundle in &bundles {
+            used(bundle);
+            tokio::time::advance(Duration::from_millis(1)).await;
+            used(&bundles[0]);
+        }
+        assert_eq!(kept(&clients), CLIENTS);
+        assert!(is_kept(&bundles[0]) && !is_kept(&bundles[1]) && is_kept(&bundles[CLIENTS + 4]));
+        let size: usize =
+            clients.made.lock().unwrap().keys().filter_map(|(_, _, bundle)| Some(bundle.as_ref()?.len())).sum();
+        assert!(size <= CLIENTS * 64, "a bundle is kept whole: {size} bytes of keys");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_that_nobody_uses_is_released() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let clients = Clients::new(Arc::new(SystemLookup));
+        clients.get(Purpose::Fetch, Reach::Public, Some(&authority())).map(drop).unwrap();
+        tokio::time::advance(UNUSED).await;
+        clients.get(Purpose::Fetch, Reach::Public, None).map(drop).unwrap();
+        assert_eq!(kept(&clients), 1);
+    }
+}

@@ -1,0 +1,115 @@
+//! What a source refers to in its own namespace. Read when it is needed, never listed, never kept.
+
+use std::time::Duration;
+
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::core::v1::{ConfigMap, Secret},
+};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+
+use super::{error::Error, key::EnvironmentKey};
+use crate::api::{CaBundleRef, ObjectKeyRef, SecretKeyRef, names::label};
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Objects that are read at one time. The API server bounds an object's data to 1 MiB; as JSON it has up to six times as much.
+const READS: usize = 4;
+/// The most bytes of data of a ConfigMap or Secret, by the API server's own bound.
+pub(super) const DATA_MAX: usize = 1 << 20;
+
+/// The bytes under a key, and the version of the object that they were in.
+pub(super) struct Found {
+    pub(super) bytes: Vec<u8>,
+    pub(super) version: String,
+}
+
+/// Reads objects, few at a time: whatever else is in them comes along.
+pub(super) struct Objects {
+    client: Client,
+    reads: Semaphore,
+}
+
+impl Objects {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, reads: Semaphore::new(READS) }
+    }
+
+    /// The server-side key that a Secret holds.
+    pub(super) async fn environment_key(
+        &self,
+        namespace: &str,
+        reference: &SecretKeyRef,
+    ) -> Result<EnvironmentKey, Error> {
+        let found = self.secret(namespace, &reference.name, &reference.key).await?;
+        EnvironmentKey::new(&found.bytes).ok_or_else(|| Error::SecretInvalid {
+            name: reference.name.clone(),
+            key: reference.key.clone(),
+            problem: "this is no server-side environment key; those begin with \"ser.\"",
+        })
+    }
+
+    /// The certificates that a ConfigMap holds.
+    pub(super) async fn ca_bundle(&self, namespace: &str, reference: &CaBundleRef) -> Result<Vec<u8>, Error> {
+        Ok(self.config_map(namespace, &reference.config_map_name, &reference.key).await?.bytes)
+    }
+
+    /// The document that a ConfigMap holds.
+    pub(super) async fn config_map_document(&self, namespace: &str, reference: &ObjectKeyRef) -> Result<Found, Error> {
+        self.config_map(namespace, &reference.name, &reference.key).await
+    }
+
+    /// The document that a Secret holds.
+    pub(super) async fn secret_document(&self, namespace: &str, reference: &ObjectKeyRef) -> Result<Found, Error> {
+        self.secret(namespace, &reference.name, &reference.key).await
+    }
+
+    async fn config_map(&self, namespace: &str, name: &str, key: &str) -> Result<Found, Error> {
+        let found: Option<ConfigMap> = self.read(namespace, name).await?;
+        let found = found.ok_or_else(|| Error::ConfigMapNotFound(name.to_owned()))?;
+        let version = found.metadata.resource_version.unwrap_or_default();
+        let text = found.data.and_then(|mut data| data.remove(key)).map(String::into_bytes);
+        let bytes = text.or_else(|| found.binary_data.and_then(|mut data| data.remove(key)).map(|bytes| bytes.0));
+        let bytes = bytes.ok_or_else(|| Error::ConfigMapInvalid {
+            name: name.to_owned(),
+            key: key.to_owned(),
+            problem: "there is no such key; add it, or correct its name in spec.source",
+        })?;
+        Ok(Found { bytes, version })
+    }
+
+    /// Whether the owner agrees is looked at before anything else is.
+    async fn secret(&self, namespace: &str, name: &str, key: &str) -> Result<Found, Error> {
+        let found: Option<Secret> = self.read(namespace, name).await?;
+        let found = found.ok_or_else(|| Error::SecretNotFound(name.to_owned()))?;
+        let consent = found.metadata.labels.as_ref().and_then(|labels| labels.get(label::CONSENT));
+        if consent.map(String::as_str) != Some("true") {
+            return Err(Error::SecretNotConsented(name.to_owned()));
+        }
+        let version = found.metadata.resource_version.unwrap_or_default();
+        let bytes = found.data.and_then(|mut data| data.remove(key)).ok_or_else(|| Error::SecretInvalid {
+            name: name.to_owned(),
+            key: key.to_owned(),
+            problem: "there is no such key; add it, or correct its name in spec.source",
+        })?;
+        Ok(Found { bytes: bytes.0, version })
+    }
+
+    async fn read<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let failed = |problem: String| Error::ReadFailed { what: format!("{} {name}", K::kind(&())), problem };
+        // It is never closed. Nobody waits for it with another place of its kind.
+        let _place = self.reads.acquire().await;
+        match tokio::time::timeout(TIMEOUT, api.get_opt(name)).await {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(kube::Error::Api(status))) => Err(failed(status.message.clone())),
+            // Anything else may quote what it could not read, and that may be a Secret.
+            Ok(Err(_)) => Err(failed("the API server did not answer".to_owned())),
+            Err(_) => Err(failed("the API server did not answer in time".to_owned())),
+        }
+    }
+}

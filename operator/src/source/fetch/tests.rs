@@ -1,0 +1,138 @@
+//! Fetching from real servers on real sockets, with and without TLS; only names and the API server are made up.
+
+mod bounds;
+mod cluster;
+mod conditional;
+mod confinement;
+mod cuts;
+mod listen;
+mod objects;
+mod pages;
+mod refusals;
+mod tls;
+mod upstream;
+
+use std::{io::Write, sync::Arc};
+
+use axum::body::Body;
+use flate2::{Compression, write::GzEncoder};
+use http::Response;
+use serde_json::{Value, json};
+
+use self::{
+    cluster::Cluster,
+    upstream::{Asked, Certificate, Leading, Upstream},
+};
+use super::{AllowedOrigins, Arrived, Error, Fetched, Fetcher, Held, Lessons, Lookup, Origin};
+use crate::{api::FeatureEnvironmentSpec, compile::document};
+
+/// What must be seen in no error: it is in every answer of a server that a test does not want.
+const CANARY: &str = "canary-7f3a";
+const KEY: &str = "ser.canary-key";
+const SETTLED: &str = "2026-11-20T00:00:00.5+00:00";
+
+fn environment(updated_at: &str, identities: &[&str]) -> Value {
+    let overrides: Vec<Value> =
+        identities.iter().map(|who| json!({"identifier": who, "identity_features": []})).collect();
+    json!({"id": 1, "api_key": "client", "updated_at": updated_at, "project": {}, "feature_states": [], "identity_overrides": overrides})
+}
+
+fn json_answer(body: &Value) -> Response<Body> {
+    Response::new(Body::from(body.to_string()))
+}
+
+fn status(code: u16) -> Response<Body> {
+    Response::builder().status(code).body(Body::from(CANARY)).unwrap()
+}
+
+fn gzipped(bytes: &[u8]) -> Response<Body> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).unwrap();
+    Response::builder().header("content-encoding", "gzip").body(Body::from(encoder.finish().unwrap())).unwrap()
+}
+
+/// A fetcher, and what it is pointed at.
+struct Scene {
+    cluster: Cluster,
+    origins: Vec<Origin>,
+    lookup: Arc<dyn Lookup>,
+    api_url: String,
+    bundle: bool,
+    timeout: &'static str,
+    limit: usize,
+}
+
+impl Scene {
+    /// `upstream.test`, over plain HTTP at this port, which an administrator named.
+    fn at(upstream: &Upstream) -> Self {
+        Self::url(&format!("http://upstream.test:{}", upstream.port))
+    }
+
+    fn url(origin: &str) -> Self {
+        let cluster = Cluster::default();
+        cluster.secret("flagsmith", "environment-key", KEY);
+        Self {
+            cluster,
+            origins: vec![origin.parse().unwrap()],
+            lookup: Leading::to(&["127.0.0.1"]),
+            api_url: format!("{origin}/api/v1"),
+            bundle: false,
+            timeout: "10s",
+            limit: 1 << 20,
+        }
+    }
+
+    fn trusting(mut self, pem: &str) -> Self {
+        self.cluster.config_map("corp-ca", "1", "ca.crt", pem);
+        self.bundle = true;
+        self
+    }
+
+    fn spec(&self) -> FeatureEnvironmentSpec {
+        let mut flagsmith = json!({"apiUrl": self.api_url, "environmentKeySecretRef": {"name": "flagsmith"}});
+        if self.bundle {
+            flagsmith["caBundleRef"] = json!({"configMapName": "corp-ca"});
+        }
+        serde_json::from_value(json!({"source": {"flagsmith": flagsmith}, "refresh": {"timeout": self.timeout}}))
+            .unwrap()
+    }
+
+    fn fetcher(&self) -> Fetcher {
+        // reqwest asks for the process's provider.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let allowed = AllowedOrigins::new(&self.origins).unwrap();
+        Fetcher::new(self.cluster.client(), allowed, Arc::clone(&self.lookup), self.limit)
+    }
+
+    async fn fetch(&self) -> Result<Fetched, Error> {
+        self.fetcher().fetch("shop", &self.spec(), &Lessons::default()).await
+    }
+
+    /// Why the fetch fails; neither what the server sent nor the key is in it.
+    async fn failure(&self) -> Error {
+        let error = self.fetch().await.expect_err("this must not be fetched");
+        for text in [error.to_string(), format!("{error:?}")] {
+            assert!(!text.contains("canary"), "{text}");
+        }
+        error
+    }
+}
+
+fn identities(fetched: Fetched) -> Vec<String> {
+    match fetched {
+        Fetched::Document(arrived) => {
+            let pages = arrived.pages.iter().map(|page| document::parse(page).unwrap());
+            pages.flat_map(|page| page.identity_overrides).map(|identity| identity.identifier).collect()
+        }
+        other => panic!("no document: {other:?}"),
+    }
+}
+
+fn held(fetched: Fetched) -> Held {
+    match fetched {
+        Fetched::Document(Arrived { pages, arrival, .. }) => {
+            arrival.held(document::parse(&pages[0]).unwrap().updated_at())
+        }
+        other => panic!("no document: {other:?}"),
+    }
+}

@@ -1,0 +1,154 @@
+//! The stream of changes is read, bounded, and confined as documents are.
+
+use std::{convert::Infallible, time::Duration};
+
+use futures::{StreamExt, stream};
+
+use super::*;
+use crate::{
+    api::{PlannedSource, Realtime},
+    source::fetch::{Change, Listening},
+};
+
+const CHANGED: &str = ": hello\n\nevent: environment_updated\ndata: {\"updated_at\": 1763683284.5}\n\n";
+
+/// An answer that goes on for ever after these pieces.
+fn events(pieces: &'static [&'static str]) -> Response<Body> {
+    let told = stream::iter(pieces).map(|piece| Ok::<_, Infallible>(piece.as_bytes()));
+    let body = Body::from_stream(told.chain(stream::pending()));
+    Response::builder().header("content-type", "text/event-stream; charset=utf-8").body(body).unwrap()
+}
+
+async fn listen(scene: &Scene, url: &str) -> Result<Listening, Error> {
+    listen_with(&scene.fetcher().with_idle(Duration::from_millis(200)), scene, url).await
+}
+
+async fn listen_with(fetcher: &Fetcher, scene: &Scene, url: &str) -> Result<Listening, Error> {
+    let spec = scene.spec();
+    let Some(PlannedSource::Flagsmith(flagsmith)) = spec.source.planned() else { panic!("no server") };
+    fetcher.listen("shop", flagsmith, &Realtime { url: url.to_owned() }, "client/../key").await
+}
+
+fn base(upstream: &Upstream) -> String {
+    format!("http://upstream.test:{}/", upstream.port)
+}
+
+#[tokio::test]
+async fn a_change_is_told_and_the_server_side_key_is_not() {
+    let upstream = Upstream::http(|_, _| events(&[CHANGED])).await;
+    let mut stream = listen(&Scene::at(&upstream), &base(&upstream)).await.unwrap();
+    let expected = Change { updated_at: Some("2025-11-21T00:01:24.5Z".parse().unwrap()) };
+    assert_eq!(stream.next().await.unwrap(), expected);
+    let path = "/sse/environments/client%2F..%2Fkey/stream".to_owned();
+    assert_eq!(upstream.asked(), [Asked { path, key: None, since: None }]);
+}
+
+#[tokio::test]
+async fn a_stream_that_says_nothing_is_dead() {
+    let upstream = Upstream::http(|_, _| events(&[CHANGED])).await;
+    let mut stream = listen(&Scene::at(&upstream), &base(&upstream)).await.unwrap();
+    stream.next().await.unwrap();
+    let error = stream.next().await.unwrap_err().to_string();
+    assert!(error.contains("silent"), "{error}");
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_is_told_from_one_that_goes_on() {
+    let upstream = Upstream::http(|_, _| {
+        Response::builder().header("content-type", "text/event-stream").body(Body::from(CHANGED)).unwrap()
+    })
+    .await;
+    let mut stream = listen(&Scene::at(&upstream), &base(&upstream)).await.unwrap();
+    stream.next().await.unwrap();
+    let error = stream.next().await.unwrap_err().to_string();
+    assert!(error.contains("ended"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_no_stream_is_refused() {
+    let endless = Box::leak("x".repeat(5000).into_boxed_str());
+    let long: &'static [&'static str] = Box::leak(Box::new([&*endless]));
+    let upstream = Upstream::http(move |_, asked| match asked.path.as_str() {
+        path if path.starts_with("/json/") => json_answer(&json!({"canary": CANARY})),
+        path if path.starts_with("/missing/") => status(404),
+        path if path.starts_with("/heads/") => {
+            let mut response = events(&[]);
+            response.headers_mut().insert("x-canary", "y".repeat(40_000).parse().unwrap());
+            response
+        }
+        _ => events(long),
+    })
+    .await;
+    let scene = Scene::at(&upstream);
+    for (path, expected) in [("json", "is none"), ("missing", "HTTP 404"), ("heads", "header"), ("long", "no events")] {
+        let opened = listen(&scene, &format!("{}{path}/", base(&upstream))).await;
+        let error = match opened {
+            Ok(mut stream) => stream.next().await.unwrap_err(),
+            Err(error) => error,
+        };
+        assert!(error.to_string().contains(expected), "{path}: {error}");
+        assert!(!format!("{error:?}").contains("canary"), "{error:?}");
+    }
+}
+
+/// The path has a key in it: not even the same server gets it a second time.
+#[tokio::test]
+async fn a_stream_is_followed_nowhere() {
+    let other = Upstream::http(|_, _| events(&[CHANGED])).await;
+    let away = base(&other);
+    let upstream = Upstream::http(move |_, asked| {
+        let mut response = status(307);
+        let target = if asked.path.starts_with("/here/") { "/elsewhere/".to_owned() } else { away.clone() };
+        response.headers_mut().insert("location", target.parse().unwrap());
+        response
+    })
+    .await;
+    for path in ["here/", "away/"] {
+        let error = listen(&Scene::at(&upstream), &format!("{}{path}", base(&upstream))).await.unwrap_err();
+        assert!(error.to_string().contains("redirects"), "{error}");
+    }
+    assert_eq!(upstream.asked().len(), 2);
+    assert!(other.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_stream_may_only_be_where_documents_may_be() {
+    let upstream = Upstream::http(|_, _| events(&[CHANGED])).await;
+    let scene = Scene::at(&upstream);
+    let elsewhere = format!("http://other.test:{}/", upstream.port);
+    assert!(matches!(listen(&scene, &elsewhere).await, Err(Error::OriginNotAllowed(_))));
+    let link_local = Scene { lookup: Leading::to(&["169.254.169.254"]), ..Scene::at(&upstream) };
+    assert!(matches!(listen(&link_local, &base(&upstream)).await, Err(Error::AddressBlocked(_))));
+    // Flagsmith's own needs no permission, and is never at a private address.
+    let public = Scene { origins: Vec::new(), ..Scene::at(&upstream) };
+    let refused = listen(&public, "https://realtime.flagsmith.com/").await;
+    assert!(matches!(refused, Err(Error::AddressBlocked(_))), "{refused:?}");
+    assert!(upstream.asked().is_empty());
+    for url in ["ftp://upstream.test/", "upstream.test", "http://a@upstream.test/", "http://upstream.test/?x"] {
+        assert!(matches!(listen(&scene, url).await, Err(Error::InvalidSource(_))), "{url}");
+    }
+}
+
+/// A stream that nobody may follow is a fault of the spec, and told as one: nothing is fetched, not even the Secret.
+#[tokio::test]
+async fn a_stream_that_is_not_allowed_is_told_before_anything_is_fetched() {
+    let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &[]))).await;
+    let scene = Scene::at(&upstream);
+    let mut spec = scene.spec();
+    spec.source.flagsmith.as_mut().unwrap().realtime = Some(Realtime { url: "https://evil.test/".to_owned() });
+    let fetched = scene.fetcher().fetch("shop", &spec, &Lessons::default()).await;
+    assert!(matches!(fetched, Err(Error::OriginNotAllowed(_))), "{fetched:?}");
+    assert!(upstream.asked().is_empty() && scene.cluster.asked.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn certificates_are_checked_for_streams_too() {
+    let certificate = Certificate::of("upstream.test");
+    let upstream = Upstream::https(&certificate, |_, _| events(&[CHANGED])).await;
+    let origin = format!("https://upstream.test:{}", upstream.port);
+    let url = format!("{origin}/");
+    assert!(matches!(listen(&Scene::url(&origin), &url).await, Err(Error::TlsFailure { .. })));
+    let trusting = Scene::url(&origin).trusting(&certificate.authority());
+    let mut stream = listen(&trusting, &url).await.unwrap();
+    stream.next().await.unwrap();
+}

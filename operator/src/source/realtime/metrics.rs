@@ -1,0 +1,58 @@
+//! What is counted of streams of changes.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    reason: &'static str,
+}
+
+/// Metrics of the streams of changes.
+#[derive(Clone, Debug, Default)]
+pub struct RealtimeMetrics {
+    connected: Gauge,
+    changes: Counter,
+    failures: Family<Labels, Counter>,
+}
+
+/// Held while a stream is connected.
+#[derive(Debug)]
+#[must_use = "a stream that is not held is not counted"]
+pub struct Connected<'a>(&'a Gauge);
+
+impl Drop for Connected<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl RealtimeMetrics {
+    pub(crate) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let Self { connected, changes, failures } = metrics.clone();
+        registry.register("remora_realtime_streams", "Streams of changes that are connected", connected);
+        registry.register("remora_realtime_changes", "Changes that streams told of, and that were news", changes);
+        registry.register("remora_realtime_failures", "Streams that failed or ended, by reason", failures);
+        metrics
+    }
+
+    /// A stream is connected, until what is returned is dropped.
+    pub fn connected(&self) -> Connected<'_> {
+        self.connected.inc();
+        Connected(&self.connected)
+    }
+
+    /// A stream told of a change.
+    pub fn change(&self) {
+        self.changes.inc();
+    }
+
+    /// A stream failed.
+    pub fn failure(&self, reason: &'static str) {
+        self.failures.get_or_create(&Labels { reason }).inc();
+    }
+}

@@ -1,0 +1,167 @@
+//! One stream: opened, read, and opened again.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+
+use super::Target;
+use crate::source::{
+    fetch::{Change, Error, Fetcher, Listening, Retry},
+    realtime::metrics::RealtimeMetrics,
+    wake::{Haste, Wake},
+};
+
+/// The first wait before a stream is opened again, at most; it doubles.
+const BACKOFF: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// Where the spec or the cluster is at fault, nothing mends itself within seconds.
+const REFUSED: Duration = Duration::from_secs(300);
+/// A stream that lasted this long was a good one.
+const STEADY: Duration = Duration::from_secs(30);
+/// Fetches that one stream asks for have this much time between them, however much it tells.
+const PACE: Duration = Duration::from_millis(500);
+/// Failures in a row before people are told.
+const TOLD_AFTER: u32 = 3;
+
+/// What the reconciliation and the stream know of each other.
+#[derive(Debug, Default)]
+pub(super) struct Shared(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// When the document that is held was changed.
+    held: Option<Timestamp>,
+    standing: Option<String>,
+}
+
+impl Shared {
+    pub(super) fn holds(&self, held: Option<Timestamp>) {
+        self.lock().held = held;
+    }
+
+    /// For people.
+    pub(super) fn standing(&self) -> String {
+        self.lock().standing.clone().unwrap_or_else(|| "connecting".to_owned())
+    }
+
+    pub(super) fn stands(&self, standing: String) {
+        self.lock().standing = Some(standing);
+    }
+
+    fn held(&self) -> Option<Timestamp> {
+        self.lock().held
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Follows for ever; whoever wants an end to it drops it.
+pub(super) async fn follow(
+    namespace: &str,
+    name: &str,
+    target: &Target,
+    fetcher: &Fetcher,
+    wake: &Wake,
+    metrics: &RealtimeMetrics,
+    shared: &Shared,
+) {
+    let mut newest = None;
+    let mut failures = 0_u32;
+    loop {
+        let opened = fetcher.listen(namespace, &target.flagsmith, &target.realtime, &target.client_key).await;
+        let error = match opened {
+            Err(error) => error,
+            Ok(mut stream) => {
+                let _connected = metrics.connected();
+                let since = Instant::now();
+                tracing::debug!(namespace, environment = name, "follows the stream of changes");
+                shared.stands("connected".to_owned());
+                // What was told before it was open is known by asking only.
+                wake.call(namespace, name, Haste::Fetch).await;
+                let error = loop {
+                    if let Err(error) = next_news(&mut stream, &mut newest, shared).await {
+                        break error;
+                    }
+                    metrics.change();
+                    wake.call(namespace, name, Haste::FetchWhole).await;
+                    tokio::time::sleep(PACE).await;
+                };
+                if since.elapsed() >= STEADY {
+                    failures = 0;
+                }
+                error
+            }
+        };
+        metrics.failure(error.reason());
+        failures = failures.saturating_add(1);
+        if failures == TOLD_AFTER {
+            tracing::warn!(namespace, environment = name, reason = error.reason(), %error, "polled only, for now");
+            shared.stands(format!("polled only: {error}"));
+            wake.call(namespace, name, Haste::Look).await;
+        }
+        tokio::time::sleep(wait(&error, failures, fastrand::f64())).await;
+    }
+}
+
+/// Reads until there is something to fetch.
+async fn next_news(stream: &mut Listening, newest: &mut Option<Timestamp>, shared: &Shared) -> Result<(), Error> {
+    loop {
+        let change = stream.next().await?;
+        if is_news(change, shared.held(), *newest) {
+            *newest = change.updated_at.max(*newest);
+            return Ok(());
+        }
+    }
+}
+
+/// Whether a change is newer than what is held and than what was told before. Of an unknown time, it may be.
+fn is_news(change: Change, held: Option<Timestamp>, newest: Option<Timestamp>) -> bool {
+    change.updated_at.is_none_or(|at| Some(at) > held && Some(at) > newest)
+}
+
+/// Longer with every failure in a row, with jitter, so that those who lost one server do not come back as one.
+fn wait(error: &Error, failures: u32, chance: f64) -> Duration {
+    let most = match error.retry() {
+        Retry::Edited | Retry::Reference | Retry::Slow => REFUSED,
+        Retry::Backoff | Retry::Costly | Retry::After(_) => BACKOFF_MAX,
+    };
+    let ceiling = BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(most);
+    ceiling.mul_f64(0.2 + 0.8 * chance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Option<Timestamp> {
+        Timestamp::from_second(second).ok()
+    }
+
+    #[test]
+    fn news_is_what_is_newer_than_what_is_held_and_told() {
+        let news = |change, held, newest| is_news(Change { updated_at: change }, held, newest);
+        assert!(news(at(5), at(4), None));
+        assert!(news(at(5), None, None));
+        assert!(!news(at(5), at(5), None));
+        assert!(!news(at(5), at(6), None));
+        assert!(!news(at(5), at(1), at(5)));
+        assert!(news(None, at(4), at(5)));
+    }
+
+    #[test]
+    fn streams_are_opened_again_ever_later_and_never_at_once() {
+        let broken = Error::InvalidSource("x");
+        let origin = "https://flags.test".parse().unwrap();
+        let gone = Error::EnvironmentNotFound(origin);
+        assert_eq!(wait(&gone, 1, 1.0), BACKOFF);
+        assert_eq!(wait(&gone, 1, 0.0), BACKOFF / 5);
+        assert_eq!(wait(&gone, 4, 1.0), BACKOFF * 8);
+        assert_eq!(wait(&gone, u32::MAX, 1.0), BACKOFF_MAX);
+        assert_eq!(wait(&broken, u32::MAX, 1.0), REFUSED);
+    }
+}

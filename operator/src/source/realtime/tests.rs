@@ -1,0 +1,194 @@
+//! Streams on real sockets; only what they tell is made up.
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use kube::{Client, Config};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    time::timeout,
+};
+
+use super::*;
+use crate::{
+    controller::metrics::Metrics,
+    source::{
+        fetch::{AllowedOrigins, Origin, SystemLookup},
+        wake::{Call, Haste},
+    },
+};
+
+/// Longer than anything here takes, on any machine.
+const CAP: Duration = Duration::from_secs(20);
+
+struct Scene {
+    server: TcpListener,
+    streams: Streams,
+    calls: mpsc::Receiver<Call>,
+    metrics: Metrics,
+}
+
+impl Scene {
+    async fn new(idle: Duration) -> Self {
+        let _installed_already = rustls::crypto::ring::default_provider().install_default();
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let origin: Origin = format!("http://{}", server.local_addr().unwrap()).parse().unwrap();
+        let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
+        let allowed = AllowedOrigins::new(&[origin]).unwrap();
+        let fetcher = Fetcher::new(client, allowed, Arc::new(SystemLookup), 1 << 20).with_idle(idle);
+        let (wake, calls) = Wake::new();
+        let metrics = Metrics::default();
+        let streams = Streams::new(Arc::new(fetcher), wake, metrics.realtime.clone());
+        Self { server, streams, calls, metrics }
+    }
+
+    fn keep(&self, name: &str, held: i64) -> String {
+        self.streams.keep("shop", name, Some(self.target("uid-1")), Timestamp::from_second(held).ok()).unwrap()
+    }
+
+    fn target(&self, uid: &str) -> Target {
+        let address = self.server.local_addr().unwrap();
+        let flagsmith = serde_json::json!({"environmentKeySecretRef": {"name": "flagsmith"}});
+        Target {
+            uid: uid.to_owned(),
+            flagsmith: serde_json::from_value(flagsmith).unwrap(),
+            realtime: Realtime { url: format!("http://{address}/") },
+            client_key: "client".to_owned(),
+        }
+    }
+
+    /// The next stream that is opened.
+    async fn accept(&self) -> TcpStream {
+        let (mut connection, _) = timeout(CAP, self.server.accept()).await.expect("no stream is opened").unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(connection.read_u8().await.unwrap());
+        }
+        assert!(head.starts_with(b"GET /sse/environments/client/stream HTTP/1.1\r\n"));
+        connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: hello\n\n").await.unwrap();
+        connection
+    }
+
+    async fn called(&mut self) -> Haste {
+        let call = timeout(CAP, self.calls.recv()).await.expect("nobody calls").unwrap();
+        assert_eq!((call.namespace.as_str(), call.name.as_str()), ("shop", "storefront"));
+        call.haste
+    }
+
+    fn metric(&self, line: &str) -> bool {
+        self.metrics.text().unwrap().lines().any(|found| found == line)
+    }
+}
+
+async fn tell(connection: &mut TcpStream, second: i64) {
+    let event = format!("event: environment_updated\ndata: {{\"updated_at\": {second}}}\n\n");
+    connection.write_all(event.as_bytes()).await.unwrap();
+}
+
+/// Whether the other side hangs up.
+async fn is_closed(connection: &mut TcpStream) {
+    let mut rest = Vec::new();
+    timeout(CAP, connection.read_to_end(&mut rest)).await.expect("the stream is still open").unwrap();
+}
+
+#[tokio::test]
+async fn what_is_newer_than_what_is_held_is_fetched_whole_at_once() {
+    let mut scene = Scene::new(CAP).await;
+    assert_eq!(scene.keep("storefront", 100), "connecting");
+    let mut connection = scene.accept().await;
+    assert_eq!(scene.called().await, Haste::Fetch);
+    tell(&mut connection, 99).await;
+    tell(&mut connection, 100).await;
+    tell(&mut connection, 101).await;
+    assert_eq!(scene.called().await, Haste::FetchWhole);
+    // Once, though what is held is still the old one.
+    tell(&mut connection, 101).await;
+    tell(&mut connection, 102).await;
+    assert_eq!(scene.called().await, Haste::FetchWhole);
+    assert!(scene.metric("remora_realtime_changes_total 2") && scene.metric("remora_realtime_streams 1"));
+    assert_eq!(scene.keep("storefront", 102), "connected");
+    assert!(scene.calls.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_or_falls_silent_is_opened_again() {
+    let mut scene = Scene::new(Duration::from_millis(300)).await;
+    scene.keep("storefront", 100);
+    drop(scene.accept().await);
+    assert_eq!(scene.called().await, Haste::Fetch);
+    let mut silent = scene.accept().await;
+    assert_eq!(scene.called().await, Haste::Fetch);
+    is_closed(&mut silent).await;
+    let mut third = scene.accept().await;
+    assert_eq!(scene.called().await, Haste::Fetch);
+    tell(&mut third, 101).await;
+    assert_eq!(scene.called().await, Haste::FetchWhole);
+    assert!(scene.metric("remora_realtime_failures_total{reason=\"UpstreamUnavailable\"} 2"));
+}
+
+#[tokio::test]
+async fn people_are_told_when_it_goes_on_failing() {
+    let mut scene = Scene::new(CAP).await;
+    scene.keep("storefront", 100);
+    for _ in 0..2 {
+        drop(scene.accept().await);
+        assert_eq!(scene.called().await, Haste::Fetch);
+        assert_eq!(scene.keep("storefront", 100), "connected");
+    }
+    drop(scene.accept().await);
+    assert_eq!(scene.called().await, Haste::Fetch);
+    assert_eq!(scene.called().await, Haste::Look);
+    let standing = scene.keep("storefront", 100);
+    assert!(standing.starts_with("polled only: ") && standing.ends_with("the stream of changes ended"), "{standing}");
+    assert!(scene.metric("remora_realtime_streams 0"));
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_environment() {
+    let scene = Scene::new(CAP).await;
+    scene.keep("storefront", 100);
+    let mut first = scene.accept().await;
+    // Suspended, or no longer wanted.
+    assert_eq!(scene.streams.keep("shop", "storefront", None, None), None);
+    is_closed(&mut first).await;
+    scene.keep("storefront", 100);
+    let mut second = scene.accept().await;
+    // Deleted, and made again.
+    scene.streams.retain(|namespace, name, uid| (namespace, name, uid) == ("shop", "storefront", "uid-1"));
+    scene.streams.retain(|_, _, uid| uid == "uid-2");
+    is_closed(&mut second).await;
+    let mut third = {
+        scene.streams.keep("shop", "storefront", Some(scene.target("uid-2")), None).unwrap();
+        scene.accept().await
+    };
+    // The lease is lost: everything of this replica's is dropped.
+    drop(scene.streams);
+    is_closed(&mut third).await;
+}
+
+#[tokio::test]
+async fn a_changed_target_is_followed_instead() {
+    let scene = Scene::new(CAP).await;
+    scene.keep("storefront", 100);
+    let mut old = scene.accept().await;
+    scene.streams.keep("shop", "storefront", Some(scene.target("uid-2")), None).unwrap();
+    let _new = scene.accept().await;
+    is_closed(&mut old).await;
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_streams() {
+    let mut scene = Scene::new(CAP).await;
+    scene.streams.places = Arc::new(Semaphore::new(1));
+    scene.keep("storefront", 100);
+    let _one = scene.accept().await;
+    assert_eq!(scene.called().await, Haste::Fetch);
+    scene.keep("other", 100);
+    let told = async {
+        while !scene.keep("other", 100).contains("too many") {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(CAP, told).await.expect("nobody is told");
+}

@@ -1,0 +1,6 @@
+//! Which override of each flag wins.
+pub(crate) mod choose;
+pub(crate) mod evaluation;
+pub(crate) mod resolve;
+pub(crate) mod role;
+pub(crate) mod subject;

@@ -1,0 +1,279 @@
+//! Choosing what decides each feature: what segments override is claimed for them, the strongest first and 64 features at
+//! once, and what is left is what it is by default.
+
+use crate::budget::Undecided;
+use crate::evaluate::{
+    evaluation::{Evaluation, Winner},
+    resolve,
+    role::Scope,
+    subject::Subject,
+};
+use crate::format::layout::{BLOCK, Claim, Context, Feature, Rank, Run, Segment, Split, Word};
+use crate::values::{
+    percentage::{Percentages, UNDECIDED, Whose},
+    rows::Table,
+};
+
+/// What decides each feature that is not simply its default.
+#[derive(Debug, Default)]
+pub(crate) struct Choice {
+    /// A bit a row of `Claims`: the subject belongs to its segment.
+    claims: Vec<u64>,
+    blocks: Vec<Features>,
+}
+
+/// 64 features in a row, a bit each.
+#[derive(Debug, Clone)]
+pub(crate) struct Features {
+    /// Something decides them.
+    decided: u64,
+    /// With them begin those that something decides.
+    starts: u64,
+    /// What decides those that begin here; elsewhere, whatever was there before.
+    owners: [Owner; BLOCK],
+}
+
+/// What decides features in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// Nothing: they are what they are by default.
+    Default,
+    /// The segment of this row of `Runs`.
+    Run(u32),
+    /// The identity has its own.
+    Individual,
+    /// A condition has read them.
+    Resolved,
+}
+
+impl Choice {
+    fn clear(&mut self, features: usize, claims: usize) {
+        self.claims.clear();
+        self.claims.resize(claims.div_ceil(64), 0);
+        let none = Features { decided: 0, starts: 0, owners: [Owner::Default; BLOCK] };
+        self.blocks.resize(features.div_ceil(BLOCK), none);
+        for block in &mut self.blocks {
+            (block.decided, block.starts) = (0, 0);
+        }
+    }
+
+    /// The subject belongs to the segment that has this row of `Claims`.
+    fn hold(&mut self, claim: u32) {
+        if let Some(word) = self.claims.get_mut(claim as usize / 64) {
+            *word |= 1 << (claim % 64);
+        }
+    }
+
+    /// This decides those of these features that nothing has claimed before.
+    #[inline(always)]
+    fn claim(&mut self, block: u32, features: u64, owner: Owner) {
+        let Some(block) = self.blocks.get_mut(block as usize) else { return };
+        let own = features & !block.decided;
+        block.decided |= own;
+        let mut starts = own & !(own << 1);
+        block.starts |= starts;
+        while starts != 0 {
+            if let Some(place) = block.owners.get_mut(starts.trailing_zeros() as usize) {
+                *place = owner;
+            }
+            starts &= starts - 1;
+        }
+    }
+
+    /// The same of one feature.
+    pub(crate) fn claim_one(&mut self, feature: u32, owner: Owner) {
+        self.claim(feature / BLOCK as u32, 1 << (feature % BLOCK as u32), owner);
+    }
+
+    /// Lets what is claimed decide, the stronger first.
+    fn decide(&mut self, claims: Table<'_, Claim, 16>) {
+        for number in 0..self.claims.len() {
+            let mut left = self.claims.get(number).copied().unwrap_or(0);
+            while left != 0 {
+                if let Some(claim) = claims.get(number as u32 * 64 + left.trailing_zeros()) {
+                    self.claim(claim.block, claim.features, Owner::Run(claim.run));
+                }
+                left &= left - 1;
+            }
+        }
+    }
+
+    /// Does anything decide it?
+    fn decides(&self, feature: u32) -> bool {
+        let block = self.blocks.get(feature as usize / BLOCK);
+        block.is_some_and(|block| block.decided >> (feature % BLOCK as u32) & 1 != 0)
+    }
+
+    /// What the subject has claims to, as a key to those who have the same.
+    pub(crate) fn claims(&self) -> &[u64] {
+        &self.claims
+    }
+
+    /// What decides a feature.
+    fn owner(&self, feature: u32) -> Owner {
+        let (number, bit) = (feature as usize / BLOCK, feature % BLOCK as u32);
+        let decided = self.blocks.get(number).filter(|block| block.decided >> bit & 1 != 0);
+        decided.map_or(Owner::Default, |block| {
+            let back = (block.starts << (63 - bit)).leading_zeros();
+            block.owners.get(bit.wrapping_sub(back) as usize).copied().unwrap_or(Owner::Default)
+        })
+    }
+
+    /// The features, 64 by 64: the first of them, and what decides them.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u32, &Features)> {
+        (0_u32..).step_by(BLOCK).zip(&self.blocks)
+    }
+}
+
+impl Features {
+    /// Those whose answers may differ from the default, as runs with one owner: the first, the one behind the last, and
+    /// who.
+    pub(crate) fn owned(&self) -> impl Iterator<Item = (u32, u32, Owner)> {
+        let mut starts = self.starts;
+        let ends = self.starts | !self.decided;
+        std::iter::from_fn(move || {
+            let first = (starts != 0).then(|| starts.trailing_zeros())?;
+            let owner = *self.owners.get(first as usize)?;
+            let mut next = first;
+            loop {
+                starts &= starts - 1;
+                next = (ends & u64::MAX << 1 << next).trailing_zeros();
+                // What one run claims twice lies together nevertheless.
+                if starts.trailing_zeros() != next || self.owners.get(next as usize) != Some(&owner) {
+                    return Some((first, next, owner));
+                }
+            }
+        })
+    }
+}
+
+impl Evaluation<'_> {
+    /// Chooses for all features; the result is in `subject.choice`.
+    pub(crate) fn choose(&self, subject: &mut Subject) {
+        self.hold(subject);
+        self.decide_all(subject);
+    }
+
+    /// Finds out which claims the subject has.
+    pub(crate) fn hold(&self, subject: &mut Subject) {
+        let view = &self.view;
+        subject.choice.clear(view.features().len(), view.claims().len());
+        let splits = if subject.identified { view.split_features().len() } else { 0 };
+        subject.default_places.clear();
+        subject.default_places.resize(splits, f64::NAN);
+        subject.unasked = 0..splits as u32;
+        let (segments, claiming) = (view.segments(), view.claiming());
+        let blocks = if self.scope == Scope::None { 0 } else { view.blocks().len() };
+        for block in 0..blocks {
+            let mut left = self.candidates(subject, block);
+            left = self.shares(subject, block, left);
+            while left != 0 {
+                let number = (block * BLOCK) as u32 + left.trailing_zeros();
+                left &= left - 1;
+                if let Some(segment) = segments.get(number)
+                    && self.includes(subject, &segment)
+                {
+                    let own = claiming.range(segment.claims, segment.claims_length).iter();
+                    own.for_each(|claim| subject.choice.hold(claim.word));
+                }
+            }
+        }
+    }
+
+    /// Lets them decide.
+    pub(crate) fn decide_all(&self, subject: &mut Subject) {
+        let view = &self.view;
+        resolve::settle(subject);
+        if let Some(individual) = self.individual {
+            for item in individual.items.iter() {
+                if let Some(feature) = view.feature_with_id(item.feature) {
+                    subject.choice.claim_one(feature, Owner::Individual);
+                }
+            }
+        }
+        subject.choice.decide(view.claims());
+        let splits = view.split_features();
+        if subject.identified && splits.len() > 0 {
+            self.find_places(subject);
+            // Their default is not one object, so that it is not copied with its neighbours.
+            for feature in splits.iter() {
+                subject.choice.claim_one(feature.word, Owner::Default);
+            }
+        }
+    }
+
+    /// Finds out where the subject is in the splits of all defaults that decide, hashed together.
+    fn find_places(&self, subject: &mut Subject) {
+        let (view, unasked) = (&self.view, std::mem::take(&mut subject.unasked));
+        let mut places = std::mem::take(&mut subject.default_places);
+        let mut tell = |row: u32, percentage| {
+            places.get_mut(row as usize).into_iter().for_each(|place| *place = percentage);
+        };
+        let mut percentages = Percentages::within(subject.hashing.take());
+        for row in unasked {
+            if let Some((feature, split)) = self.default_split(row)
+                && !subject.choice.decides(feature)
+            {
+                let ids = subject.key(view);
+                if !subject.budget.hash(split.seed, subject.key_length(view)) {
+                    subject.budget.note(Undecided::Others);
+                    tell(row, UNDECIDED);
+                    continue;
+                }
+                percentages.ask(row, view.head(split.seed), Whose::Identity, ids, &mut tell);
+            }
+        }
+        subject.hashing = Some(percentages.tell(&mut tell));
+        subject.default_places = places;
+    }
+
+    /// A feature whose default is split, and the split.
+    pub(crate) fn default_split(&self, row: u32) -> Option<(u32, Split)> {
+        let Word { word: number } = self.view.split_features().get(row)?;
+        self.split(number, Winner::Default).map(|(.., split)| (number, split))
+    }
+
+    /// A feature, what it is by this, and the split in which the identity decides, if it does.
+    pub(crate) fn split(&self, number: u32, winner: Winner) -> Option<(Feature, Context, Split)> {
+        let feature = self.view.features().get(number)?;
+        let context = match winner {
+            Winner::Default => feature.context,
+            Winner::Segment(rank) => self.ranked(&feature).get(u32::from(rank))?.context,
+            Winner::Individual(_) => return None,
+        };
+        let context = self.view.contexts().get(context)?;
+        Some((feature, context, self.view.split(context)?))
+    }
+
+    /// Where the subject is in the split of a feature's default, if that was found out.
+    pub(crate) fn place_in_split(&self, subject: &Subject, number: u32) -> Option<f64> {
+        let features = self.view.split_features();
+        let row = features.partition_point(|feature| feature.word < number);
+        let place = subject.default_places.get(row as usize).copied().filter(|place| !place.is_nan())?;
+        (features.get(row)?.word == number).then_some(place)
+    }
+
+    /// What was chosen for a feature.
+    pub(crate) fn chosen(&self, subject: &Subject, feature: u32) -> Winner {
+        let view = &self.view;
+        let winner = match subject.choice.owner(feature) {
+            Owner::Default => None,
+            Owner::Run(number) => view.runs().get(number).and_then(|Run { feature: first, ranks, .. }| {
+                let ranks = view.ranks().range(ranks.start, ranks.length);
+                ranks.get(feature.checked_sub(first)?).map(|Rank { rank }| Winner::Segment(rank))
+            }),
+            Owner::Individual => view.features().get(feature).and_then(|row| self.individually(&row)),
+            Owner::Resolved => subject.resolution.result(feature),
+        };
+        winner.unwrap_or(Winner::Default)
+    }
+
+    /// Does the subject belong to a segment that the index leaves?
+    #[inline(always)]
+    fn includes(&self, subject: &mut Subject, segment: &Segment) -> bool {
+        let hits = subject.resolution.cycle_hits;
+        let matched = self.applies(segment) && self.accepts(subject, segment.entry);
+        // A verdict that was reached by cutting a cycle of flags is no verdict.
+        matched && subject.resolution.cycle_hits == hits
+    }
+}

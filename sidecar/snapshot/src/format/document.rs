@@ -1,0 +1,138 @@
+//! The environment's document: compressed bytes, in one file or in parts that belong together.
+
+use std::ops::Range;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+use crate::ReadError;
+use crate::format::{
+    files,
+    header::read_header,
+    layout::{DOCUMENT_MAGIC, DOCUMENT_START, HEADER, Part},
+};
+use crate::values::{hash::Fingerprint, rows::Row};
+
+/// A gzip header without optional fields.
+const GZIP_HEADER: usize = 10;
+/// A checksum and a length.
+const GZIP_TRAILER: usize = 8;
+
+/// The document of an environment, validated but for what the compression hides.
+#[derive(Debug, Clone)]
+pub struct Document<B> {
+    parts: Vec<B>,
+    about: Part,
+}
+
+impl<B: AsRef<[u8]>> Document<B> {
+    /// How many files a document has, of which this is the first.
+    ///
+    /// # Errors
+    /// If it is no part of a document, or not its first.
+    pub fn count(first: &[u8]) -> Result<usize, ReadError> {
+        let (_, part) = read_part(first)?;
+        if part.index != 0 {
+            return Err(malformed(0, "it is not the first part, as its name says"));
+        }
+        Ok(part.number as usize)
+    }
+
+    /// Puts the parts together. They must be all of one document, in order, and of the environment of the core.
+    pub(crate) fn read(parts: Vec<B>, fingerprint: Fingerprint) -> Result<Self, ReadError> {
+        let mut about = None;
+        let mut stored = 0;
+        let mut hasher = SipHasher13::new();
+        for (index, bytes) in parts.iter().enumerate() {
+            let (environment, part) = read_part(bytes.as_ref())?;
+            if environment != fingerprint {
+                return Err(ReadError::OtherEnvironment);
+            }
+            let first = *about.get_or_insert(part);
+            if part.name != first.name || part.number as usize != parts.len() {
+                return Err(ReadError::OtherDocument(index));
+            }
+            if part.index as usize != index {
+                return Err(malformed(index, "it is another part than its name says"));
+            }
+            let share = share(bytes.as_ref());
+            std::hash::Hasher::write(&mut hasher, share);
+            stored += share.len() as u64;
+        }
+        let about = about.ok_or_else(|| malformed(0, "there is none"))?;
+        if stored != about.stored || hasher.finish128().as_bytes() != about.name {
+            return Err(malformed(0, "the parts together are not what they say"));
+        }
+        let document = Self { parts, about };
+        document.check_frame()?;
+        Ok(document)
+    }
+
+    /// Around the compressed bytes there is what gzip wants, and nothing that has to be skipped with care.
+    fn check_frame(&self) -> Result<(), ReadError> {
+        // Either end may be cut through by the end of a file.
+        let bytes = || self.parts.iter().flat_map(|part| share(part.as_ref()));
+        let length = (self.about.length as u32).to_be_bytes(); // gzip has the lower 32 bits of it, backwards
+        let header = bytes().take(4).eq(&[0x1f, 0x8b, 8, 0]);
+        let trailer = bytes().rev().take(4).eq(&length);
+        if header && trailer && self.about.stored >= (GZIP_HEADER + GZIP_TRAILER) as u64 {
+            Ok(())
+        } else {
+            Err(malformed(0, "it is not compressed as documents are"))
+        }
+    }
+
+    /// How many bytes the document has.
+    pub fn length(&self) -> u64 {
+        self.about.length
+    }
+
+    /// How many bytes it has as it is stored, a gzip stream.
+    pub fn stored(&self) -> u64 {
+        self.about.stored
+    }
+
+    /// Names the content: equal documents have equal names.
+    pub fn name(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.about.name;
+        u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    /// The files that it is in.
+    pub fn files(&self) -> &[B] {
+        &self.parts
+    }
+
+    /// Where the gzip stream goes on in a file: the whole of it is all of these, in order.
+    pub fn range(&self, file: usize) -> Option<Range<usize>> {
+        Some(DOCUMENT_START..self.parts.get(file)?.as_ref().len())
+    }
+
+    /// The same without the frame of gzip: a deflate stream.
+    pub fn deflated(&self, file: usize) -> Option<&[u8]> {
+        let bytes = self.parts.get(file)?.as_ref();
+        let before: u64 = self.parts.iter().take(file).map(|part| share(part.as_ref()).len() as u64).sum();
+        let all = share(bytes);
+        let start = (GZIP_HEADER as u64).saturating_sub(before).min(all.len() as u64);
+        let end = (self.about.stored - GZIP_TRAILER as u64).saturating_sub(before).min(all.len() as u64);
+        Some(all.get(start as usize..end as usize).unwrap_or_default())
+    }
+}
+
+/// The bytes of the document in one file.
+fn share(file: &[u8]) -> &[u8] {
+    file.get(DOCUMENT_START..).unwrap_or_default()
+}
+
+fn read_part(bytes: &[u8]) -> Result<(Fingerprint, Part), ReadError> {
+    let header = read_header(bytes, DOCUMENT_MAGIC, "REMORA<SUB>D", DOCUMENT_START)?;
+    let row = bytes.get(HEADER..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; 40]);
+    let part = Part::decode(&row);
+    if part.index >= part.number || part.number as usize > files::DOCUMENT_SLOTS {
+        return Err(malformed(part.index as usize, "there are fewer parts"));
+    }
+    Ok((header.fingerprint, part))
+}
+
+fn malformed(index: usize, problem: &'static str) -> ReadError {
+    ReadError::Malformed { part: "part of the document", index, problem }
+}

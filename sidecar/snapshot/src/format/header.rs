@@ -1,0 +1,92 @@
+//! The header that all kinds of files begin with.
+
+use crate::{
+    ReadError, Revision,
+    format::layout::{CHECKED_FROM, FORMAT_MAJOR, HEADER, SUPPORTED_FEATURES},
+    values::{
+        hash::{Fingerprint, checksum},
+        rows::Span,
+    },
+};
+
+/// What the header of either kind of file says.
+pub(crate) struct Header {
+    pub(crate) revision: Revision,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+pub(crate) fn read_header(
+    bytes: &[u8],
+    magic: [u8; 8],
+    expected: &'static str,
+    least: usize,
+) -> Result<Header, ReadError> {
+    let short = || ReadError::TooShort(bytes.len());
+    let found = bytes.first_chunk::<8>().ok_or_else(short)?;
+    if *found != magic {
+        return Err(ReadError::WrongMagic { expected });
+    }
+    let header = bytes.first_chunk::<HEADER>().ok_or_else(short)?;
+    let [
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        major_low,
+        major_high,
+        _,
+        _,
+        r0,
+        r1,
+        r2,
+        r3,
+        l0,
+        l1,
+        l2,
+        l3,
+        l4,
+        l5,
+        l6,
+        l7,
+        rest @ ..,
+    ] = *header;
+    let major = u16::from_le_bytes([major_low, major_high]);
+    if major != FORMAT_MAJOR {
+        return Err(ReadError::UnknownMajor(major));
+    }
+    let required = u32::from_le_bytes([r0, r1, r2, r3]);
+    if required & !SUPPORTED_FEATURES != 0 {
+        return Err(ReadError::UnknownFeatures(required));
+    }
+    let stated = u64::from_le_bytes([l0, l1, l2, l3, l4, l5, l6, l7]);
+    if stated != bytes.len() as u64 || u32::try_from(stated).is_err() {
+        return Err(ReadError::WrongLength { stated, actual: bytes.len() });
+    }
+    if bytes.len() < least {
+        return Err(short());
+    }
+    let sum = rest.first_chunk::<16>().copied().unwrap_or_default();
+    if sum != checksum(bytes.get(CHECKED_FROM..).unwrap_or_default()) {
+        return Err(ReadError::WrongChecksum);
+    }
+    let revision = rest.get(16..24).and_then(|bytes| bytes.first_chunk::<8>()).copied().unwrap_or_default();
+    let fingerprint = rest.last_chunk::<16>().copied().unwrap_or_default();
+    Ok(Header { revision: Revision(u64::from_le_bytes(revision)), fingerprint: Fingerprint(fingerprint) })
+}
+
+/// A section must lie within the file.
+pub(crate) fn span_of(bytes: &[u8], span: Span, index: usize) -> Result<&[u8], ReadError> {
+    if span.within(bytes) {
+        Ok(span.of(bytes))
+    } else {
+        Err(malformed("section", index, "it lies outside of the file"))
+    }
+}
+
+pub(super) fn malformed(part: &'static str, index: usize, problem: &'static str) -> ReadError {
+    ReadError::Malformed { part, index, problem }
+}

@@ -1,0 +1,202 @@
+//! Identity overrides: finding what one identifier has instead, and in which file.
+
+use crate::ReadError;
+use crate::format::{
+    files,
+    header::{read_header, span_of},
+    layout::{Bucket, Entry, HEADER, Item, OVERRIDES_MAGIC, OVERRIDES_START, OverridesSection, Word},
+    view::place,
+};
+use crate::values::{
+    hash::{Fingerprint, Hash96},
+    rows::{Span, Table},
+};
+
+/// Where the origin's flags say how files divide the overrides.
+const DIVISION: u32 = 8;
+
+/// The origin's flags, with how many leading hash bits choose the overrides file.
+pub(crate) fn tell(flags: u32, bits: u32) -> u32 {
+    flags | (bits + 1) << DIVISION
+}
+
+/// How many leading hash bits choose the overrides file. None where the core has all overrides, or was written by a version
+/// that does not say.
+fn told(flags: u32) -> Option<u32> {
+    let bits = (flags >> DIVISION & 0xff).checked_sub(1)?;
+    (bits <= files::OVERRIDES_SLOTS.trailing_zeros()).then_some(bits)
+}
+
+/// Overrides files by their slots, of one revision or of several.
+#[derive(Debug)]
+pub(crate) struct Shards<B>([Option<B>; files::OVERRIDES_SLOTS]);
+
+impl<B: AsRef<[u8]>> Shards<B> {
+    pub(crate) fn none() -> Self {
+        Self([const { None }; files::OVERRIDES_SLOTS])
+    }
+
+    /// Takes a file of the environment with this fingerprint, in the place of the one that is in its slot.
+    pub(crate) fn attach(&mut self, file: B, fingerprint: Fingerprint) -> Result<(), ReadError> {
+        let slot = Overrides::validate(file.as_ref(), fingerprint)?;
+        *self.0.get_mut(slot).ok_or(ReadError::UnknownSlot(slot))? = Some(file);
+        Ok(())
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.0.iter().flatten().map(|file| file.as_ref().len()).sum()
+    }
+
+    /// The files that the core with these flags tells of. Others are left over from a revision that had more or fewer.
+    pub(crate) fn belonging(&self, flags: u32) -> impl Iterator<Item = Overrides<'_>> {
+        let told = told(flags);
+        self.each().filter(move |file| told.is_none_or(|bits| file.bits == bits))
+    }
+
+    /// How many files the core with these flags tells of.
+    pub(crate) fn expected(flags: u32) -> Option<usize> {
+        told(flags).map(|bits| 1 << bits)
+    }
+
+    /// Whether there is a file for every identifier, if only one of another revision.
+    pub(crate) fn cover(&self, flags: u32) -> bool {
+        const { assert!(files::OVERRIDES_SLOTS == u64::BITS as usize, "a bit for each of the narrowest files") };
+        let run = |file: Overrides<'_>| {
+            let width = u64::BITS >> file.bits;
+            (u64::MAX >> (u64::BITS - width)) << (file.index * width)
+        };
+        told(flags).is_none() || self.each().fold(0, |covered, file| covered | run(file)) == u64::MAX
+    }
+
+    /// What the identifier with this hash has instead: by the file that the core tells of. Where that is not here, one that
+    /// is divided otherwise may have it: files come one after another.
+    pub(crate) fn find(&self, flags: u32, hash: &Hash96) -> Option<(Table<'_, Item, 16>, &[u8])> {
+        let right = told(flags).and_then(|bits| {
+            let file = Overrides::of(self.0.get(leading(hash, 0, bits) as usize)?.as_ref()?.as_ref());
+            (file.bits == bits).then_some(file)
+        });
+        match right {
+            Some(file) => Some((file.find(hash)?, file.blob)),
+            None => self.each().find_map(|file| Some((file.find(hash)?, file.blob))),
+        }
+    }
+
+    fn each(&self) -> impl Iterator<Item = Overrides<'_>> {
+        self.0.iter().flatten().map(|file| Overrides::of(file.as_ref()))
+    }
+}
+
+/// The tables of an overrides file.
+#[derive(Clone, Copy)]
+pub(crate) struct Overrides<'a> {
+    index: u32,
+    bits: u32,
+    directory: Table<'a, Bucket, 4>,
+    entries: Table<'a, Entry, 16>,
+    groups: Table<'a, Word, 4>,
+    items: Table<'a, Item, 16>,
+    pub(crate) blob: &'a [u8],
+}
+
+impl<'a> Overrides<'a> {
+    /// Of bytes that were validated before.
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        let section = |which: OverridesSection| place(bytes, HEADER + 8, which as usize).of(bytes);
+        let Span { start: index, length: bits } = place(bytes, HEADER, 0);
+        Self {
+            index,
+            bits,
+            directory: Table::new(section(OverridesSection::Directory)),
+            entries: Table::new(section(OverridesSection::Entries)),
+            groups: Table::new(section(OverridesSection::Groups)),
+            items: Table::new(section(OverridesSection::Items)),
+            blob: section(OverridesSection::Blob),
+        }
+    }
+
+    /// How many identifiers it has.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What the identifier with this hash has instead.
+    pub(crate) fn find(&self, hash: &Hash96) -> Option<Table<'a, Item, 16>> {
+        if leading(hash, 0, self.bits) != self.index {
+            return None;
+        }
+        let depth = (self.directory.len().checked_sub(1)?).checked_ilog2()?;
+        let bucket = leading(hash, self.bits, depth);
+        let start = self.directory.get(bucket).filter(|bucket| bucket.may_have(hash))?.start();
+        let end = self.directory.get(bucket + 1)?.start();
+        let entry = self.entries.range(start, end.saturating_sub(start)).iter().find(|entry| entry.hash == *hash)?;
+        let (first, end) = (self.groups.get(entry.group)?.word, self.groups.get(entry.group + 1)?.word);
+        Some(self.items.range(first, end.saturating_sub(first)))
+    }
+
+    /// Everybody, by the hash of the identifier.
+    pub(crate) fn each(self) -> impl Iterator<Item = (Hash96, Table<'a, Item, 16>)> {
+        self.entries.iter().filter_map(move |entry| {
+            let (first, end) = (self.groups.get(entry.group)?.word, self.groups.get(entry.group + 1)?.word);
+            Some((entry.hash, self.items.range(first, end.saturating_sub(first))))
+        })
+    }
+
+    /// Validates an overrides file of the environment with this fingerprint, and tells its slot.
+    pub(crate) fn validate(bytes: &'a [u8], fingerprint: Fingerprint) -> Result<usize, ReadError> {
+        let header = read_header(bytes, OVERRIDES_MAGIC, "REMORA<SUB>O", OVERRIDES_START)?;
+        if header.fingerprint != fingerprint {
+            return Err(ReadError::OtherEnvironment);
+        }
+        for number in 0..=OverridesSection::Blob as usize {
+            span_of(bytes, place(bytes, HEADER + 8, number), number)?;
+        }
+        let it = Self::of(bytes);
+        let malformed = |part, index, problem| ReadError::Malformed { part, index, problem };
+        let slots = files::OVERRIDES_SLOTS;
+        if it.bits > slots.trailing_zeros() || it.index >= 1 << it.bits {
+            return Err(ReadError::UnknownSlot(it.index as usize));
+        }
+        if !(it.directory.len().wrapping_sub(1)).is_power_of_two() {
+            return Err(malformed("directory", 0, "its size is not a power of two and one"));
+        }
+        ascending("directory", it.directory.iter().map(Bucket::start), it.entries.len())?;
+        ascending("group", it.groups.iter().map(|bound| bound.word), it.items.len())?;
+        for (index, entry) in it.entries.iter().enumerate() {
+            if entry.group as usize + 1 >= it.groups.len() {
+                return Err(malformed("entry", index, "its group does not exist"));
+            }
+        }
+        for (index, item) in it.items.iter().enumerate() {
+            if !value_of(item).within(it.blob) {
+                return Err(malformed("item", index, "its value is outside"));
+            }
+        }
+        if std::str::from_utf8(it.blob).is_err() {
+            return Err(malformed("blob", 0, "it is not UTF-8"));
+        }
+        Ok(it.index as usize)
+    }
+}
+
+/// Bounds must not go down, nor beyond what they divide.
+fn ascending(part: &'static str, bounds: impl Iterator<Item = u32>, limit: usize) -> Result<(), ReadError> {
+    let mut last = 0;
+    for (index, bound) in bounds.enumerate() {
+        if bound < last || bound as usize > limit {
+            return Err(ReadError::Malformed { part, index, problem: "its bound is out of order" });
+        }
+        last = bound;
+    }
+    Ok(())
+}
+
+pub(crate) fn value_of(item: Item) -> Span {
+    Span { start: item.value, length: item.value_length & crate::format::layout::LENGTH_MASK }
+}
+
+/// `count` bits of a hash, after the first `skip` ones; both together are at most 64.
+pub(crate) fn leading(hash: &Hash96, skip: u32, count: u32) -> u32 {
+    let [a, b, c, d, e, f, g, h, ..] = *hash;
+    let word = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    if count == 0 { 0 } else { ((word << skip) >> (64 - count)) as u32 }
+}

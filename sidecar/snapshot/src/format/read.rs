@@ -1,0 +1,366 @@
+//! Reading: the header, and one linear pass over everything that a table refers to.
+
+use std::cell::Cell;
+
+use super::header::{Header, malformed, read_header, span_of};
+use crate::ReadError;
+use crate::format::{
+    layout::{
+        ACCEPT, AUTOMATON, BACKTRACKING, BLOCK, CONSTANT, CORE_MAGIC, CORE_START, Claim, FLAG, HAS_BIG_INTEGER, HEADER,
+        IDENTIFIER, IDENTITY_KEY, NO_EDGES, NO_RANK, Operator, PLAIN, REJECT, Rank, Run, SAME_AS, SECTIONS,
+    },
+    overrides::Overrides,
+    view::{View, place, places},
+};
+use crate::regex::{automaton, backtrack};
+use crate::values::{
+    hash::{Label, NO_TOKEN},
+    rows::{Row, Span, Table},
+};
+
+/// Validates a core file.
+pub(crate) fn read_core(bytes: &[u8]) -> Result<Header, ReadError> {
+    let header = read_header(bytes, CORE_MAGIC, "REMORA<SUB>C", CORE_START)?;
+    for number in 0..SECTIONS {
+        span_of(bytes, place(bytes, HEADER, number), number)?;
+    }
+    let places = places(bytes);
+    let view = View::of(bytes, &places, header.fingerprint);
+    let check = Check { view: &view };
+    check.texts()?;
+    check.features()?;
+    check.answers()?;
+    check.segments()?;
+    check.claims()?;
+    check.code()?;
+    check.operands()?;
+    check.slots()?;
+    if std::str::from_utf8(view.notes()).is_err() {
+        return Err(malformed("notes", 0, "they are not UTF-8"));
+    }
+    if !view.overrides().is_empty() {
+        Overrides::validate(view.overrides(), header.fingerprint)?;
+    }
+    Ok(header)
+}
+
+/// The rows or bytes that ranges may have together, so that work on all of them is linear: where a table's rows have
+/// ranges of another table, no two of them have the same.
+struct Total(Cell<usize>);
+
+impl Total {
+    fn of(all: usize) -> Self {
+        Self(Cell::new(all))
+    }
+
+    /// Takes one more range in. False: some of them overlap.
+    fn has_room_for(&self, length: u32) -> bool {
+        let left = self.0.get().checked_sub(length as usize);
+        self.0.set(left.unwrap_or(0));
+        left.is_some()
+    }
+}
+
+struct Check<'a> {
+    view: &'a View<'a>,
+}
+
+impl Check<'_> {
+    /// Every row of a table holds.
+    fn each<R: Row<N>, const N: usize>(
+        &self,
+        part: &'static str,
+        table: Table<'_, R, N>,
+        problem: impl Fn(&Self, u32, R) -> Option<&'static str>,
+    ) -> Result<(), ReadError> {
+        for (number, row) in (0_u32..).zip(table.iter()) {
+            if let Some(problem) = problem(self, number, row) {
+                return Err(malformed(part, number as usize, problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// The span lies within the blob, at whole characters. The blob as a whole is UTF-8, which is checked once.
+    fn is_text(&self, span: Span) -> bool {
+        let is_boundary = |at: u32| self.view.blob.get(at as usize).is_none_or(|byte| byte & 0xc0 != 0x80);
+        span.within(self.view.blob) && is_boundary(span.start) && is_boundary(span.start + span.length)
+    }
+
+    fn texts(&self) -> Result<(), ReadError> {
+        if std::str::from_utf8(self.view.blob).is_err() {
+            return Err(malformed("blob", 0, "it is not UTF-8"));
+        }
+        let origin = self.view.origin();
+        let holds = self.is_text(origin.name) && self.is_text(origin.client_key);
+        if holds { Ok(()) } else { Err(malformed("origin", 0, "its texts are outside or no UTF-8")) }
+    }
+
+    fn features(&self) -> Result<(), ReadError> {
+        let view = self.view;
+        let overrides = Total::of(view.ranked().len());
+        self.each("feature", view.features(), |check, _, row| {
+            let texts = [row.name, row.flagsmith_head, row.ofrep_head, row.ofrep_tail];
+            match () {
+                () if !texts.iter().all(|span| check.is_text(*span)) => Some("a text is outside or no UTF-8"),
+                () if row.context as usize >= view.contexts().len() => Some("its default does not exist"),
+                () if !view.ranked().has(row.ranked, row.ranked_length) => Some("its overrides do not exist"),
+                () if !overrides.has_room_for(row.ranked_length) => Some("its overrides are another's"),
+                () => None,
+            }
+        })?;
+        self.each("context", view.contexts(), |check, _, row| match () {
+            () if !check.is_text(row.tail) => Some("its value is outside or no UTF-8"),
+            () if row.split as usize > view.splits().len() => Some("its split does not exist"),
+            () => None,
+        })?;
+        self.each("split", view.splits(), |check, _, row| {
+            (!check.is_text(row.seed) || !view.variants().has(row.variants, row.length))
+                .then_some("its seed or its variants are outside")
+        })?;
+        self.each("variant", view.variants(), |check, _, row| {
+            (![row.value, row.key, row.weight].iter().all(|span| check.is_text(*span)))
+                .then_some("a text is outside or no UTF-8")
+        })?;
+        self.each("ranked", view.ranked(), |_, _, row| match () {
+            () if row.segment as usize >= view.segments().len() => Some("its segment does not exist"),
+            () if row.context as usize >= view.contexts().len() => Some("its context does not exist"),
+            () => None,
+        })?;
+        self.each("feature id", view.feature_ids(), |_, _, row| {
+            (row.feature as usize >= view.features().len()).then_some("its feature does not exist")
+        })?;
+        self.each("split feature", view.split_features(), |_, _, row| {
+            (row.word as usize >= view.features().len()).then_some("it does not exist")
+        })?;
+        self.names("feature name", view.feature_names(), view.features().len(), |row| row.word)
+    }
+
+    /// The size of a table of names is a power of two, and its entries exist.
+    /// A table of names, whose rows have one more than what they are of.
+    fn names<R: Row<N>, const N: usize>(
+        &self,
+        part: &'static str,
+        table: Table<'_, R, N>,
+        limit: usize,
+        of: impl Fn(R) -> u32,
+    ) -> Result<(), ReadError> {
+        if !(table.len() == 0 && limit == 0 || table.len().is_power_of_two()) {
+            return Err(malformed(part, 0, "its size is not a power of two"));
+        }
+        self.each(part, table, |_, _, row| (of(row) as usize > limit).then_some("it does not exist"))
+    }
+
+    fn answers(&self) -> Result<(), ReadError> {
+        let view = self.view;
+        if view.answers().len() != 4 {
+            return Err(malformed("answer", view.answers().len(), "there are not four of them"));
+        }
+        self.each("answer", view.answers(), |check, _, row| {
+            let count = view.features().len() as u32 + 1;
+            if !check.is_text(row.body) || row.body.length < 2 || !view.bounds().has(row.bounds, count) {
+                return Some("its body or its bounds are outside");
+            }
+            let mut last = 1;
+            let ascending = view.bounds().range(row.bounds, count).iter().all(|bound| {
+                let holds = last <= bound.word && bound.word < row.body.length;
+                last = bound.word;
+                holds
+            });
+            (!ascending).then_some("its bounds are out of order")
+        })
+    }
+
+    fn segments(&self) -> Result<(), ReadError> {
+        let view = self.view;
+        let claims = Total::of(view.claiming().len());
+        self.each("segment", view.segments(), |check, _, row| match () {
+            () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
+            () if !view.claiming().has(row.claims, row.claims_length) => Some("what it overrides does not exist"),
+            () if !claims.has_room_for(row.claims_length) => Some("what it overrides is another's"),
+            () if !check.is_place(row.entry) => Some("its program does not exist"),
+            () => None,
+        })?;
+        if view.blocks().len() != view.segments().len().div_ceil(BLOCK) {
+            return Err(malformed("block", view.blocks().len(), "there is not one for each 64 segments"));
+        }
+        self.each("block", view.blocks(), |_, _, row| match () {
+            () if !view.columns().has(row.columns.start, row.columns.length) => Some("its columns do not exist"),
+            () if !view.moduli().has(row.moduli.start, row.moduli.length) => Some("its moduli do not exist"),
+            () if !view.shares().has(row.shares.start, row.shares.length) => Some("its shares do not exist"),
+            () => None,
+        })?;
+        self.each("modulus", view.moduli(), |_, _, row| {
+            (row.slot as usize >= view.slots().len()).then_some("its slot does not exist")
+        })?;
+        self.each("share", view.shares(), |check, _, row| match () {
+            () if row.slot as usize >= view.slots().len() => Some("its slot does not exist"),
+            () if !check.is_text(row.seed) => Some("its seed is outside or no UTF-8"),
+            () => None,
+        })?;
+        // Marks follow each other, and so do sets, so that checking all of them is linear.
+        let (end, last) = (Cell::new(0), Cell::new(0));
+        self.each("column", view.columns(), |check, _, row| {
+            let exists = |marks: Span| {
+                let follows = marks.start == end.get() && view.marks().has(marks.start, marks.length);
+                end.set(marks.start.saturating_add(marks.length));
+                follows
+            };
+            let marks = [row.texts, row.versions, row.integers, row.floats];
+            let has_free =
+                |sets: Span| view.listed().range(sets.start, sets.length).iter().any(|member| member.token == NO_TOKEN);
+            let texts = || view.marks().range(row.texts.start, row.texts.length).iter();
+            match () {
+                () if row.slot as usize >= view.slots().len() => Some("its slot does not exist"),
+                () if row.joint as usize > view.joints().len() => Some("its patterns do not exist"),
+                () if !marks.into_iter().all(exists) => Some("its marks do not exist, or are another's"),
+                () if last.replace(row.listed.start.saturating_add(row.listed.length)) != row.listed.start
+                    || !view.listed().has(row.listed.start, row.listed.length) =>
+                {
+                    Some("its sets do not exist, or are another's")
+                }
+                () if row.listed.length != 0 && !(row.listed.length.is_power_of_two() && has_free(row.listed)) => {
+                    Some("the size of its sets is not a power of two, or none of their rows is free")
+                }
+                () if !texts().all(|mark| check.is_text(Span::from_word(mark.point))) => {
+                    Some("a text is outside or no UTF-8")
+                }
+                () => None,
+            }
+        })?;
+        // Ranks and edges follow each other, too.
+        let (end, last) = (Cell::new(0), Cell::new(0));
+        self.each("run", view.runs(), |check, _, Run { feature, ranks, edges }| {
+            let follows = ranks.start == end.get() && view.ranks().has(ranks.start, ranks.length);
+            end.set(ranks.start.saturating_add(ranks.length));
+            if edges != NO_EDGES {
+                let count = ranks.length.saturating_add(1);
+                let follows = edges == last.get() && view.edges().has(edges, count);
+                last.set(edges.saturating_add(count));
+                let mut starts = view.edges().range(edges, count).iter().map(|edge| edge.at).peekable();
+                let mut holds = follows;
+                while let (true, Some(start), Some(end)) = (holds, starts.next(), starts.peek()) {
+                    holds = end.checked_sub(start).is_some_and(|length| check.is_text(Span { start, length }));
+                }
+                if !holds {
+                    return Some("its objects are outside, no UTF-8, or another's");
+                }
+            }
+            if !follows || !view.features().has(feature, ranks.length) {
+                return Some("its ranks or its features do not exist, or are another's");
+            }
+            let features = view.features().range(feature, ranks.length).iter();
+            let mut both = view.ranks().range(ranks.start, ranks.length).iter().zip(features);
+            let exist = both.all(|(Rank { rank }, row)| rank == NO_RANK || u32::from(rank) < row.ranked_length);
+            (!exist).then_some("a rank does not exist")
+        })
+    }
+
+    fn claims(&self) -> Result<(), ReadError> {
+        let view = self.view;
+        self.each("claim", view.claims(), |_, _, Claim { features, block, run }| {
+            let Some(run) = view.runs().get(run) else { return Some("its run does not exist") };
+            let start = u64::from(block) * BLOCK as u64;
+            let first = start + u64::from(features.trailing_zeros());
+            let last = start + u64::from(63_u32.saturating_sub(features.leading_zeros()));
+            let end = u64::from(run.feature) + u64::from(run.ranks.length);
+            (first < u64::from(run.feature) || last >= end).then_some("its features are not in its run")
+        })?;
+        self.each("claim of a segment", view.claiming(), |_, _, row| {
+            (row.word as usize >= view.claims().len()).then_some("it does not exist")
+        })
+    }
+
+    fn is_place(&self, place: u32) -> bool {
+        place == ACCEPT || place == REJECT || (place as usize) < self.view.code().len()
+    }
+
+    fn code(&self) -> Result<(), ReadError> {
+        let view = self.view;
+        self.each("instruction", view.code(), |check, number, row| {
+            let Some(operator) = Operator::from_number(row.operator) else { return Some("its operator is unknown") };
+            let members = Span::from_word(row.left);
+            let exists = match operator {
+                Operator::In => view.members().has(members.start, members.length),
+                Operator::Matches => (row.operand as usize) < view.patterns().len(),
+                Operator::Percentage => check.is_text(Span::from_word(row.right)),
+                _ if row.flags & HAS_BIG_INTEGER != 0 => (row.operand as usize) < view.big_integers().len(),
+                _ => true,
+            };
+            match () {
+                () if usize::from(row.slot) >= view.slots().len() => Some("its slot does not exist"),
+                () if !exists || !check.is_text(row.text) => Some("what it compares with does not exist"),
+                () if ![row.on_true, row.on_false].iter().all(|next| check.is_place(*next) && *next > number) => {
+                    Some("it does not go forward")
+                }
+                () => None,
+            }
+        })
+    }
+
+    fn operands(&self) -> Result<(), ReadError> {
+        let view = self.view;
+        self.each("big integer", view.big_integers(), |check, _, row| {
+            (!check.is_text(row.digits)).then_some("its digits are outside or no UTF-8")
+        })?;
+        // Programs follow each other, so that checking all of them is linear.
+        let end = Cell::new(0);
+        let follows = |program: Span| {
+            let follows = program.within(view.programs()) && program.start >= end.get();
+            end.set(program.start.saturating_add(program.length));
+            follows
+        };
+        self.each("joint pattern", view.joints(), |_, _, row| match () {
+            () if !follows(row.program) => Some("its program is outside, or another's"),
+            () if !view.finds().has(row.finds.start, row.finds.length) => Some("what is found does not exist"),
+            () if !view.wants().has(row.wants.start, row.wants.length) => Some("what is wanted does not exist"),
+            () => automaton::validate(row.program.of(view.programs())).err(),
+        })?;
+        self.each("pattern", view.patterns(), |_, _, row| {
+            if !follows(row.program) {
+                return Some("its program is outside, or another's");
+            }
+            let program = row.program.of(view.programs());
+            match row.kind {
+                AUTOMATON => automaton::validate(program).err(),
+                BACKTRACKING => backtrack::validate(program).err(),
+                _ => Some("its kind is unknown"),
+            }
+        })
+    }
+
+    fn slots(&self) -> Result<(), ReadError> {
+        let view = self.view;
+        self.each("slot", view.slots(), |check, number, row| {
+            let argument_exists = match row.derivation {
+                PLAIN | IDENTIFIER | IDENTITY_KEY => true,
+                SAME_AS => row.argument < number,
+                CONSTANT => (row.argument as usize) < view.literals().len(),
+                FLAG => ((row.argument & 0x00ff_ffff) as usize) < view.features().len(),
+                _ => false,
+            };
+            match () {
+                () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
+                () if !argument_exists => Some("what it is derived from does not exist"),
+                () => None,
+            }
+        })?;
+        self.each("derived slot", view.derived(), |_, _, row| {
+            (row.word as usize >= view.slots().len()).then_some("it does not exist")
+        })?;
+        self.each("literal", view.literals(), |check, _, row| {
+            (!check.is_text(row.token)).then_some("its token is outside or no UTF-8")
+        })?;
+        self.names("trait name", view.trait_names(), view.slots().len(), |row| row.slot)?;
+        // Names are different, and each of them is in the blob once: only then is reading all of them linear.
+        let names = Total::of(view.blob.len());
+        self.each("trait name", view.trait_names(), |_, _, row| {
+            let slot = view.slots().get(row.slot.checked_sub(1)?)?;
+            match () {
+                () if !names.has_room_for(slot.name.length) => Some("its name is another's"),
+                () if row.label() != Label::of(view.bytes(slot.name)) => Some("its numbers are not its name's"),
+                () => None,
+            }
+        })
+    }
+}

@@ -1,0 +1,224 @@
+//! A snapshot's tables, borrowed from its bytes for the time of one request.
+
+use crate::budget::Budget;
+use crate::format::layout::{
+    Answer, BigInteger, Block, CORE_START, Claim, Column, Context, Edge, Feature, FeatureId, Find, HEADER, Instruction,
+    Joint, Key, Listed, Literal, Mark, Member, Modulus, Origin, Pattern, Rank, Ranked, Run, SECTIONS, Section, Segment,
+    Share, Slot, Split, TraitName, Variant, Want, Word,
+};
+use crate::values::{
+    hash::{Fingerprint, Label},
+    md5::Head,
+    rows::{Row, Span, Table},
+};
+
+/// How many rows of a table of names are looked at for each step that is charged. Most names are at their first place.
+const FREE_PROBES: u32 = 4;
+
+/// Names up to this length, in bytes, are compared without a charge.
+const SHORT: usize = 128;
+
+/// A core for the time of one request. A table is looked for when it is asked for: no request needs all of them.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    bytes: &'a [u8],
+    places: &'a Places,
+    pub(crate) blob: &'a [u8],
+    pub(crate) fingerprint: Fingerprint,
+}
+
+/// `tables!` names the tables. Every access to a row is checked against the table's length.
+macro_rules! tables {
+    ($($name:ident: $section:ident of $row:ident, $size:literal;)+) => {
+        impl<'a> View<'a> {
+            $(
+                #[inline(always)]
+                pub(crate) fn $name(&self) -> Table<'a, $row, $size> {
+                    Table::new(self.section(Section::$section))
+                }
+            )+
+        }
+    };
+}
+
+tables! {
+    features: Features of Feature, 56;
+    feature_names: FeatureNames of Word, 4;
+    feature_ids: FeatureIds of FeatureId, 12;
+    split_features: SplitFeatures of Word, 4;
+    answers: Answers of Answer, 20;
+    bounds: Bounds of Word, 4;
+    contexts: Contexts of Context, 24;
+    splits: Splits of Split, 16;
+    variants: Variants of Variant, 40;
+    segments: Segments of Segment, 28;
+    blocks: Blocks of Block, 32;
+    columns: Columns of Column, 128;
+    moduli: Moduli of Modulus, 32;
+    shares: Shares of Share, 32;
+    marks: Marks of Mark, 24;
+    listed: Listed of Listed, 20;
+    joints: Joints of Joint, 32;
+    finds: Finds of Find, 16;
+    wants: Wants of Want, 32;
+    claiming: Claiming of Word, 4;
+    claims: Claims of Claim, 16;
+    runs: Runs of Run, 16;
+    ranks: Ranks of Rank, 2;
+    edges: Edges of Edge, 12;
+    ranked: Ranked of Ranked, 8;
+    code: Code of Instruction, 40;
+    slots: Slots of Slot, 16;
+    trait_names: TraitNames of TraitName, 24;
+    derived: Derived of Word, 4;
+    big_integers: BigIntegers of BigInteger, 12;
+    members: Members of Member, 12;
+    patterns: Patterns of Pattern, 12;
+    keys: Keys of Key, 20;
+    literals: Literals of Literal, 8;
+}
+
+/// Where the sections of a core are.
+pub(crate) type Places = [Span; SECTIONS];
+
+/// Reads the section table of a core.
+pub(crate) fn places(bytes: &[u8]) -> Places {
+    std::array::from_fn(|number| place(bytes, HEADER, number))
+}
+
+/// One entry of a section table.
+pub(crate) fn place(bytes: &[u8], table: usize, number: usize) -> Span {
+    let at = table + number * 8;
+    match bytes.get(at..at + 8) {
+        Some(&[a, b, c, d, e, f, g, h]) => {
+            Span { start: u32::from_le_bytes([a, b, c, d]), length: u32::from_le_bytes([e, f, g, h]) }
+        }
+        _ => Span::default(),
+    }
+}
+
+impl<'a> View<'a> {
+    #[inline(always)]
+    pub(crate) fn of(bytes: &'a [u8], places: &'a Places, fingerprint: Fingerprint) -> Self {
+        const { assert!(CORE_START == HEADER + SECTIONS * 8) };
+        let view = Self { bytes, places, blob: &[], fingerprint };
+        Self { blob: view.section(Section::Blob), ..view }
+    }
+
+    #[inline(always)]
+    fn section(&self, which: Section) -> &'a [u8] {
+        self.places.get(which as usize).map_or(&[], |place| place.of(self.bytes))
+    }
+
+    pub(crate) fn programs(&self) -> &'a [u8] {
+        self.section(Section::Programs)
+    }
+
+    pub(crate) fn notes(&self) -> &'a [u8] {
+        self.section(Section::Notes)
+    }
+
+    /// An overrides file, or nothing.
+    pub(crate) fn overrides(&self) -> &'a [u8] {
+        self.section(Section::Overrides)
+    }
+
+    #[inline(always)]
+    pub(crate) fn origin(&self) -> Origin {
+        Table::<Origin, 20>::new(self.section(Section::Origin)).get(0).unwrap_or_default()
+    }
+
+    pub(crate) fn bytes(&self, span: Span) -> &'a [u8] {
+        span.of(self.blob)
+    }
+
+    /// What a text to be hashed begins with. The reader has checked that it is in the blob.
+    pub(crate) fn head(&self, span: Span) -> Head<'a> {
+        Head::of(self.blob.get(span.start as usize..).unwrap_or_default(), span.length as usize)
+    }
+
+    /// The text of a span; the reader has checked that it is UTF-8 where this is asked.
+    pub(crate) fn text(&self, span: Span) -> &'a str {
+        std::str::from_utf8(self.bytes(span)).unwrap_or_default()
+    }
+
+    /// The split of a context, if it has one.
+    pub(crate) fn split(&self, context: Context) -> Option<Split> {
+        self.splits().get(context.split.checked_sub(1)?)
+    }
+
+    /// The feature of this name.
+    pub(crate) fn feature_named(&self, name: &[u8], budget: &Budget) -> Option<u32> {
+        let is = |word: &Word| {
+            self.features().get(word.word.wrapping_sub(1)).is_some_and(|row| self.is(row.name, name, budget))
+        };
+        Self::probe(self.feature_names(), Label::of(name), budget, |word| word.word, is)
+    }
+
+    /// The slot of this name.
+    #[inline(always)]
+    pub(crate) fn slot_named(&self, name: &[u8], budget: &Budget) -> Option<u32> {
+        if name.len() > Label::WHOLE {
+            return self.slot_of_long_name(name, budget);
+        }
+        let label = Label::of(name);
+        Self::probe(self.trait_names(), label, budget, |row| row.slot, |row| row.label() == label)
+    }
+
+    #[cold]
+    fn slot_of_long_name(self, name: &[u8], budget: &Budget) -> Option<u32> {
+        let label = Label::of(name);
+        let is = |row: &TraitName| {
+            row.label() == label
+                && self.slots().get(row.slot.wrapping_sub(1)).is_some_and(|row| self.is(row.name, name, budget))
+        };
+        Self::probe(self.trait_names(), label, budget, |row| row.slot, is)
+    }
+
+    /// Whether a span is this name. The budget is charged for long ones.
+    fn is(&self, span: Span, name: &[u8], budget: &Budget) -> bool {
+        span.length as usize == name.len()
+            && (name.len() <= SHORT || budget.spend_on_lookup(1 + name.len() / SHORT))
+            && self.bytes(span) == name
+    }
+
+    /// Linear probing among rows that have one more than what they are of, or zero. A table that is full of other names ends
+    /// after one round, and where many names have one place, the budget is charged.
+    #[inline(always)]
+    fn probe<R: Row<N>, const N: usize>(
+        table: Table<'a, R, N>,
+        label: Label,
+        budget: &Budget,
+        of: impl Fn(&R) -> u32,
+        is: impl Fn(&R) -> bool,
+    ) -> Option<u32> {
+        let size = u32::try_from(table.len()).ok()?;
+        let start = label.bucket();
+        for step in 0..size {
+            if step % FREE_PROBES == FREE_PROBES - 1 && !budget.spend_on_lookup(1) {
+                return None;
+            }
+            let row = table.get(start.wrapping_add(step) & (size - 1))?;
+            let found = of(&row).checked_sub(1)?;
+            if is(&row) {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// The feature with Flagsmith's id.
+    pub(crate) fn feature_with_id(&self, id: i64) -> Option<u32> {
+        let (mut low, mut high) = (0_u32, u32::try_from(self.feature_ids().len()).ok()?);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let row = self.feature_ids().get(middle)?;
+            match row.id.cmp(&id) {
+                std::cmp::Ordering::Equal => return Some(row.feature),
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,259 @@
+//! Texts that are JSON objects, for environments that tell them as objects.
+//!
+//! What is appended stands in an answer beside other flags, so it has to be JSON for the strictest of clients: without
+//! lone surrogates, numbers beyond a double, or more nesting than their parsers take. Any other text stays a text.
+
+/// How deep objects and lists may be in each other.
+const DEPTH: u32 = 64;
+
+/// Appends the object that a JSON string holds, and tells whether there is one; if not, nothing is appended.
+pub(super) fn append(token: &[u8], out: &mut Vec<u8>) -> bool {
+    let Some(text) = token.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) else { return false };
+    // An object, or white space before it; nothing else is looked at any further.
+    if !matches!(text, [b'{' | b' ' | b'\\', ..]) {
+        return false;
+    }
+    let start = out.len();
+    let found = unescape(text, out).is_some() && out.get(start..).is_some_and(is_object);
+    if !found {
+        out.truncate(start);
+    }
+    found
+}
+
+/// Appends what the inside of a JSON string stands for, as `json::write_string` writes it.
+fn unescape(mut text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    while let Some(at) = text.iter().position(|&byte| byte == b'\\') {
+        let (plain, escape) = text.split_at(at);
+        out.extend_from_slice(plain);
+        let (byte, rest) = match escape {
+            [_, b'n', rest @ ..] => (b'\n', rest),
+            [_, b'r', rest @ ..] => (b'\r', rest),
+            [_, b't', rest @ ..] => (b'\t', rest),
+            [_, byte @ (b'"' | b'\\' | b'/'), rest @ ..] => (*byte, rest),
+            // The other escapes are control characters, which are in no JSON.
+            _ => return None,
+        };
+        out.push(byte);
+        text = rest;
+    }
+    out.extend_from_slice(text);
+    Some(())
+}
+
+fn is_object(text: &[u8]) -> bool {
+    let mut scanner = Scanner { rest: text };
+    scanner.space();
+    scanner.rest.starts_with(b"{") && scanner.value(DEPTH).is_some() && {
+        scanner.space();
+        scanner.rest.is_empty()
+    }
+}
+
+/// Passes over JSON; what is none is `None`.
+struct Scanner<'a> {
+    rest: &'a [u8],
+}
+
+impl Scanner<'_> {
+    fn next(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(byte)
+    }
+
+    fn take(&mut self, wanted: u8) -> Option<()> {
+        self.rest = self.rest.strip_prefix(&[wanted])?;
+        Some(())
+    }
+
+    fn skip(&mut self, skipped: impl Fn(u8) -> bool) -> usize {
+        let length = self.rest.iter().take_while(|&&byte| skipped(byte)).count();
+        self.rest = self.rest.get(length..).unwrap_or_default();
+        length
+    }
+
+    fn space(&mut self) {
+        self.skip(|byte| b" \t\n\r".contains(&byte));
+    }
+
+    fn value(&mut self, room: u32) -> Option<()> {
+        match self.rest.first()? {
+            b'{' => self.group(b'}', room, |scanner, room| {
+                scanner.string()?;
+                scanner.space();
+                scanner.take(b':')?;
+                scanner.space();
+                scanner.value(room)
+            }),
+            b'[' => self.group(b']', room, Scanner::value),
+            b'"' => self.string(),
+            b'-' | b'0'..=b'9' => self.number(),
+            _ => {
+                let word = [&b"true"[..], b"false", b"null"].into_iter().find(|word| self.rest.starts_with(word))?;
+                self.rest = self.rest.get(word.len()..)?;
+                Some(())
+            }
+        }
+    }
+
+    fn group(&mut self, end: u8, room: u32, item: impl Fn(&mut Self, u32) -> Option<()>) -> Option<()> {
+        let room = room.checked_sub(1)?;
+        self.next()?;
+        self.space();
+        if self.take(end).is_some() {
+            return Some(());
+        }
+        loop {
+            item(self, room)?;
+            self.space();
+            if self.take(end).is_some() {
+                return Some(());
+            }
+            self.take(b',')?;
+            self.space();
+        }
+    }
+
+    fn string(&mut self) -> Option<()> {
+        self.take(b'"')?;
+        loop {
+            self.skip(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
+            match self.next()? {
+                b'"' => return Some(()),
+                b'\\' => self.escape()?,
+                _ => return None,
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Option<()> {
+        match self.next()? {
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(()),
+            b'u' => match self.unit()? {
+                // Half a character, with its other half behind it.
+                0xd800..=0xdbff => {
+                    self.take(b'\\')?;
+                    self.take(b'u')?;
+                    (0xdc00..=0xdfff).contains(&self.unit()?).then_some(())
+                }
+                0xdc00..=0xdfff => None,
+                _ => Some(()),
+            },
+            _ => None,
+        }
+    }
+
+    /// The four digits of `\u`.
+    fn unit(&mut self) -> Option<u32> {
+        (0..4).try_fold(0, |unit, _| Some(unit << 4 | char::from(self.next()?).to_digit(16)?))
+    }
+
+    fn number(&mut self) -> Option<()> {
+        let text = self.rest;
+        let _sign = self.take(b'-');
+        let leading = self.rest.first() == Some(&b'0');
+        let whole = self.digits()?;
+        if leading && whole > 1 {
+            return None;
+        }
+        if self.take(b'.').is_some() {
+            self.digits()?;
+        }
+        if self.take(b'e').or_else(|| self.take(b'E')).is_some() {
+            let _sign = self.take(b'-').or_else(|| self.take(b'+'));
+            self.digits()?;
+        }
+        let number = std::str::from_utf8(text.get(..text.len() - self.rest.len())?).ok()?;
+        number.parse::<f64>().ok().filter(|number| number.is_finite()).map(|_| ())
+    }
+
+    fn digits(&mut self) -> Option<usize> {
+        Some(self.skip(|byte| byte.is_ascii_digit())).filter(|&digits| digits > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> Option<String> {
+        let mut token = String::new();
+        crate::values::json::write_string(text, &mut token);
+        let mut out = b"before".to_vec();
+        let found = append(token.as_bytes(), &mut out);
+        let appended = String::from_utf8(out).unwrap().split_off("before".len());
+        assert_eq!(found, !appended.is_empty());
+        found.then_some(appended)
+    }
+
+    #[test]
+    fn objects_are_told_as_they_are_written() {
+        for text in [
+            "{}",
+            " {\r\n\t\"a\" : [ ] , \"b\":[1,{}] }\n",
+            r#"{"perMinute": 120, "burst": {"size": 20}, "tiers": ["a", "b"]}"#,
+            r#"{"numbers":[0,-0,10,-1.5,2e3,2E-3,1.25e+10,123456789012345678901234567890]}"#,
+            r#"{"words":[true,false,null],"texts":["","ü🦈","\"\\\/\b\f\n\r\t\u00e9\ud83e\udd88"]}"#,
+        ] {
+            assert_eq!(told(text).as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_stays_a_text() {
+        for text in [
+            "",
+            " ",
+            "\\",
+            "{",
+            "}",
+            "[]",
+            "[{}]",
+            "{}{}",
+            "{} x",
+            "{a:1}",
+            "{'a':1}",
+            r#"{"a"}"#,
+            r#"{"a":}"#,
+            r#"{"a":1,}"#,
+            r#"{"a":1 "b":2}"#,
+            r#"{"a":[1,]}"#,
+            r#"{"a":[1 2]}"#,
+            r#"{"a":[1}"#,
+            r#"{"a":+1}"#,
+            r#"{"a":01}"#,
+            r#"{"a":.5}"#,
+            r#"{"a":1.}"#,
+            r#"{"a":1e}"#,
+            r#"{"a":-}"#,
+            r#"{"a":NaN}"#,
+            r#"{"a":Infinity}"#,
+            r#"{"a":1e999}"#,
+            r#"{"a":True}"#,
+            r#"{"a":nul}"#,
+            r#"{"a":"}"#,
+            r#"{"a":"\x"}"#,
+            r#"{"a":"\u12"}"#,
+            r#"{"a":"\ud83e"}"#,
+            r#"{"a":"\ud83e\u0041"}"#,
+            r#"{"a":"\udd88"}"#,
+            "{\"a\":\"\n\"}",
+            "{\"a\":\"\u{8}\"}",
+            "\u{feff}{}",
+            "true",
+            "{{}}",
+            "\u{1}{}",
+        ] {
+            assert_eq!(told(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let nested = |depth: usize| format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
+        assert_eq!(told(&nested(64)), Some(nested(64)));
+        assert_eq!(told(&nested(65)), None);
+        assert_eq!(told(&"{\"a\":[".repeat(500_000)), None);
+    }
+}

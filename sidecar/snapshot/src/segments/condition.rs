@@ -1,0 +1,324 @@
+//! One condition: the operators over every type that the left side can have.
+//!
+//! The rules are those of Flagsmith's Python engine: the condition's value is cast to the type of the left side, and a
+//! failed cast makes the condition false, whatever the operator. What Python answers with an exception is false too.
+
+use std::cmp::Ordering;
+
+use crate::budget::Budget;
+use crate::evaluate::subject::{Subject, Value};
+use crate::format::{
+    layout::{
+        AUTOMATON, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_PLAIN, IS_SEMVER, IS_TRUE, Instruction, Member,
+        Operator, READS_FLAG,
+    },
+    view::View,
+};
+use crate::regex::{
+    automaton,
+    backtrack::{self, Room},
+};
+use crate::values::{
+    hash::{Token, numbers, short_token},
+    number::{Integer, write_float},
+    percentage::percentage,
+    rows::{Row as _, Span, Table},
+    semver::{self, Version},
+};
+
+/// A condition as it is stored. It is passed on like this, and decoded where it is needed, so that the few fields that a
+/// comparison reads stay in registers.
+pub(crate) type Stored = [u8; 40];
+
+/// Texts up to this length, in bytes, are compared within the step that each condition is charged.
+const SHORT: usize = 128;
+
+/// How often versions and numbers are read from one end to the other, until it is known how two of them stand.
+pub(crate) const READINGS: usize = 4;
+
+/// Whether the condition holds of the value. Comparisons are decided here; what takes longer anyway is a call.
+///
+/// What it returns counts only if the budget has steps left and was not interrupted: [`Evaluation::accepts`] sees to that.
+///
+/// [`Evaluation::accepts`]: crate::evaluate::evaluation::Evaluation::accepts
+#[inline(always)]
+pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value) -> bool {
+    let condition = Instruction::decode(stored);
+    if value == Value::Null {
+        return condition.operator == Operator::IsNotSet as u8;
+    }
+    if condition.operator >= Operator::IsSet as u8 {
+        return condition.operator == Operator::IsSet as u8;
+    }
+    let accepted = accepted(condition.operator);
+    if accepted == 0 {
+        return search(view, subject, stored, value);
+    }
+    let has = |bit| condition.flags & bit != 0;
+    let relation = match value {
+        Value::Integer(integer) if has(HAS_INTEGER) => relation_of(integer.cmp(&condition.left.cast_signed())),
+        Value::Float(float) if has(HAS_FLOAT) => {
+            float.get().partial_cmp(&f64::from_bits(condition.right)).map_or(UNORDERED, relation_of)
+        }
+        Value::False | Value::True => relation_of((value == Value::True).cmp(&has(IS_TRUE))),
+        Value::Text(text) if !has(IS_SEMVER) => {
+            let (left, right) = (subject.bytes(text), view.bytes(condition.text));
+            let compared = left.len().min(right.len());
+            if compared > SHORT && !subject.budget.copy(compared) {
+                return false;
+            }
+            if left == right {
+                EQUAL
+            } else if condition.operator <= Operator::NotEqual as u8 {
+                GREATER // or less: nobody asks
+            } else {
+                relation_of(left.cmp(right)) // UTF-8 sorts by bytes as Python sorts by code points
+            }
+        }
+        _ => relation(view, subject, stored, value),
+    };
+    relation & accepted != 0
+}
+
+/// Is a comparison fulfilled where the left side stands like this to the value?
+pub(crate) fn accepts(operator: u8, relation: u8) -> bool {
+    relation & accepted(operator) != 0
+}
+
+#[inline(always)]
+fn accepted(operator: u8) -> u8 {
+    ACCEPTED.get(usize::from(operator)).copied().unwrap_or_default()
+}
+
+/// Which relations of the left side to the value fulfil each of the comparisons, the first six operators.
+const ACCEPTED: [u8; 6] = [EQUAL, LESS | GREATER | UNORDERED, GREATER, GREATER | EQUAL, LESS, LESS | EQUAL];
+
+/// How the left side stands to the condition's value; zero: that cannot be cast to its type.
+const LESS: u8 = 1;
+const EQUAL: u8 = 2;
+const GREATER: u8 = 4;
+/// One of them is a NaN.
+pub(crate) const UNORDERED: u8 = 8;
+
+#[inline(always)]
+pub(crate) fn relation_of(order: Ordering) -> u8 {
+    match order {
+        Ordering::Less => LESS,
+        Ordering::Equal => EQUAL,
+        Ordering::Greater => GREATER,
+    }
+}
+
+/// The comparisons that are seldom: versions, and integers of more than 64 bits.
+#[inline(never)]
+fn relation(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value) -> u8 {
+    let condition = Instruction::decode(stored);
+    if !subject.budget.scan(READINGS * (subject.length_of(value) + condition.text.length as usize)) {
+        return 0;
+    }
+    let right = match value {
+        Value::Text(text) => {
+            if condition.flags & IS_PLAIN != 0
+                && let Some(version) = subject.version(text)
+            {
+                return relation_of(version.cmp(&[condition.left, condition.right]));
+            }
+            return semver::compare(subject.bytes(text), view.bytes(condition.text)).map_or(0, relation_of);
+        }
+        _ if condition.flags & HAS_INTEGER != 0 => Integer::Small(condition.left.cast_signed()),
+        _ if condition.flags & HAS_BIG_INTEGER != 0 => {
+            let row = view.big_integers().get(condition.operand).unwrap_or_default();
+            if !subject.budget.scan(READINGS * row.digits.length as usize) {
+                return 0;
+            }
+            Integer::Big { negative: row.negative != 0, digits: view.text(row.digits) }
+        }
+        _ => return 0,
+    };
+    integer(subject, value).map_or(0, |left| relation_of(left.cmp(&right)))
+}
+
+/// The operators that do not compare. Most of them look through a text, or hash one.
+#[inline(never)]
+fn search(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value) -> bool {
+    let condition = Instruction::decode(stored);
+    let readings = if condition.flags & IS_SEMVER == 0 { 1 } else { READINGS };
+    let length = subject.length_of(value) + condition.text.length as usize;
+    if !subject.budget.scan(readings * length) {
+        return false;
+    }
+    match Operator::from_number(condition.operator) {
+        Some(Operator::In) => is_in(view, subject, &condition, value),
+        Some(Operator::Contains) => contains(view, subject, &condition, value),
+        Some(Operator::NotContains) => match value {
+            Value::Text(text) => !subject.text(text).contains(view.text(condition.text)),
+            _ => false,
+        },
+        Some(Operator::Matches) => {
+            let mut room = std::mem::take(&mut subject.room);
+            let found = with_text(subject, value, |text, budget| {
+                let found = matches(view, condition.operand, text, budget, &mut room);
+                found.unwrap_or_else(|| {
+                    budget.interrupt();
+                    false
+                })
+            });
+            subject.room = room;
+            found
+        }
+        Some(Operator::Modulo) => {
+            modulo(subject, f64::from_bits(condition.left), f64::from_bits(condition.right), value)
+        }
+        Some(Operator::Percentage) => {
+            let seed = Span::from_word(condition.right);
+            if !subject.budget.hash(seed, length) {
+                return false;
+            }
+            let seed = view.bytes(seed);
+            with_text(subject, value, |text, _| percentage(&[seed, b",", text.as_bytes()]))
+                <= f64::from_bits(condition.left)
+        }
+        _ => false,
+    }
+}
+
+fn integer<'s>(subject: &'s Subject, value: Value) -> Option<Integer<'s>> {
+    match value {
+        Value::Integer(small) => Some(Integer::Small(small)),
+        Value::BigInteger(digits) => Integer::parse(subject.text(digits)),
+        _ => None,
+    }
+}
+
+/// Only strings contain. Where the value ends in `:semver` the left side is read as a version first, and a version
+/// contains what equals its prerelease or its build metadata: Python iterates over its parts.
+fn contains(view: &View<'_>, subject: &Subject, condition: &Instruction, value: Value) -> bool {
+    let Value::Text(text) = value else { return false };
+    if condition.flags & IS_SEMVER == 0 {
+        return subject.text(text).contains(view.text(condition.text));
+    }
+    let part = view.bytes(condition.text);
+    Version::parse(subject.bytes(text))
+        .is_some_and(|version| version.prerelease == Some(part) || version.build == Some(part))
+}
+
+/// Whether a text begins with what a pattern accepts. `None` if its search is undecided.
+fn matches(view: &View<'_>, operand: u32, text: &str, budget: &Budget, room: &mut Room) -> Option<bool> {
+    let Some(pattern) = view.patterns().get(operand) else { return Some(false) };
+    let program = pattern.program.of(view.programs());
+    if pattern.kind == AUTOMATON {
+        Some(automaton::matches(program, text.as_bytes()))
+    } else {
+        backtrack::matches(program, text, budget, room)
+    }
+}
+
+/// Floored modulo, as Python's: the result has the sign of the divisor.
+pub(crate) fn modulo(subject: &Subject, divisor: f64, remainder: f64, value: Value) -> bool {
+    let (left, whole_left) = match value {
+        Value::Null => return false,
+        Value::False => (0.0, Some(0)),
+        Value::True => (1.0, Some(1)),
+        Value::Float(float) => (float.get(), whole(float.get())),
+        Value::Integer(integer) => (integer as f64, Some(integer)),
+        Value::BigInteger(_) | Value::Text(_) => match integer(subject, value).and_then(Integer::to_f64) {
+            Some(float) => (float, None),
+            None => return false,
+        },
+    };
+    // That of floats is a loop; most are whole numbers, whose remainder is one instruction and the same.
+    if let (Some(left), Some(divisor)) = (whole_left, whole(divisor))
+        && let Some(rest) = floored_remainder(left, divisor)
+    {
+        return rest as f64 == remainder;
+    }
+    // The remainder of floats takes a step a bit of their quotient.
+    let exponent = |float: f64| float.to_bits() >> 52 & 0x7ff;
+    if !subject.budget.scan(exponent(left).saturating_sub(exponent(divisor)) as usize) {
+        return false;
+    }
+    let mut rest = left % divisor;
+    if rest != 0.0 && (rest < 0.0) != (divisor < 0.0) {
+        rest += divisor;
+    }
+    divisor != 0.0 && rest == remainder
+}
+
+/// Up to here every whole number is a float.
+const EXACT: u64 = 1 << 53;
+
+fn whole(float: f64) -> Option<i64> {
+    let whole = float as i64;
+    (whole as f64 == float && whole.unsigned_abs() <= EXACT).then_some(whole)
+}
+
+/// `None`: it is not known to be that of the same numbers as floats, or there is none.
+fn floored_remainder(left: i64, divisor: i64) -> Option<i64> {
+    let rest = if left.unsigned_abs() <= EXACT { left.checked_rem(divisor)? } else { return None };
+    Some(if rest != 0 && (rest < 0) != (divisor < 0) { rest + divisor } else { rest })
+}
+
+fn is_in(view: &View<'_>, subject: &mut Subject, condition: &Instruction, value: Value) -> bool {
+    if !matches!(value, Value::Text(_) | Value::Integer(_) | Value::BigInteger(_)) {
+        return false;
+    }
+    let wanted = token_of(view, subject, condition.slot, value, condition.flags & READS_FLAG == 0);
+    let Span { start, length } = Span::from_word(condition.left);
+    has_token(view.members().range(start, length), wanted)
+}
+
+/// Is this the token of a member of a sorted set? Most are told apart by one number, which is compared without a branch.
+#[inline(always)]
+fn has_token(members: Table<'_, Member, 12>, wanted: (u64, u32)) -> bool {
+    let numbers_of = |member: Member| numbers(&member.token);
+    let at = |row: u32| members.get(row).map(numbers_of);
+    match at(members.partition_point(|member| numbers_of(member).0 < wanted.0)) {
+        Some((upper, lower)) if upper == wanted.0 && lower < wanted.1 => {
+            at(members.partition_point(|member| numbers_of(member) < wanted)) == Some(wanted)
+        }
+        found => found == Some(wanted),
+    }
+}
+
+/// The numbers of a value's token among the members of sets.
+#[inline(always)]
+pub(crate) fn token_of(view: &View<'_>, subject: &mut Subject, slot: u16, value: Value, keeps: bool) -> (u64, u32) {
+    let short = if let Value::Text(text) = value { short_token(subject.bytes(text)) } else { None };
+    short.unwrap_or_else(|| numbers(&long_token_of(view, subject, slot, value, keeps)))
+}
+
+/// The same of what is printed or hashed for it. It is kept for its slot, unless what is read there may be something else
+/// the next time.
+#[inline(never)]
+fn long_token_of(view: &View<'_>, subject: &mut Subject, slot: u16, value: Value, keeps: bool) -> Token {
+    let kept = if keeps { subject.token_of(slot) } else { None };
+    kept.unwrap_or_else(|| {
+        let token = with_text(subject, value, |text, _| view.fingerprint.token(text.as_bytes()));
+        subject.keep_token(slot, token);
+        token
+    })
+}
+
+/// Python's `str` of a value, with the budget that what is done with it takes from.
+pub(crate) fn with_text<T>(subject: &mut Subject, value: Value, then: impl FnOnce(&str, &Budget) -> T) -> T {
+    use std::fmt::Write;
+    if let Value::Text(text) = value {
+        return then(subject.text(text), &subject.budget);
+    }
+    let mut made = std::mem::take(&mut subject.scratch);
+    made.clear();
+    match value {
+        Value::Text(_) => {}
+        Value::Null => made.push_str("None"),
+        Value::True => made.push_str("True"),
+        Value::False => made.push_str("False"),
+        Value::Integer(integer) => {
+            let _ = write!(made, "{integer}"); // writing to a String does not fail
+        }
+        Value::BigInteger(digits) => made.push_str(subject.text(digits)),
+        Value::Float(float) => write_float(float.get(), &mut made),
+    }
+    let result = then(&made, &subject.budget);
+    subject.scratch = made;
+    result
+}

@@ -1,0 +1,312 @@
+//! Which segments are left, by what is known of the values of single slots: one look-up a slot, whatever the number of
+//! conditions.
+
+use std::cmp::Ordering;
+
+use crate::budget::{BYTES_A_STEP, Budget, Undecided};
+use crate::evaluate::{
+    evaluation::Evaluation,
+    subject::{Stretch, Subject, Value},
+};
+use crate::format::{
+    layout::{BLOCK, Column, Mark, Share},
+    view::View,
+};
+use crate::regex::automaton;
+use crate::segments::condition::{READINGS, modulo, token_of, with_text};
+use crate::values::{
+    hash::{NO_TOKEN, bucket_of, numbers},
+    percentage::{Percentages, UNDECIDED, Whose},
+    rows::{Row as _, Span, Table},
+    semver::{Packed, pack, standing, unpack},
+};
+
+impl Evaluation<'_> {
+    /// The segments of a block to which the subject may belong, a bit each, as far as it is known without hashing who it
+    /// is. Those that ask for no share and whose program accepts at once it belongs to.
+    pub(crate) fn candidates(&self, subject: &mut Subject, block: usize) -> u64 {
+        if let Some(kept) = subject.candidates.get(block).copied().flatten() {
+            return kept;
+        }
+        let left = self.look_up(subject, block);
+        if subject.candidates.len() <= block {
+            subject.candidates.resize(self.view.blocks().len(), None);
+        }
+        if let Some(place) = subject.candidates.get_mut(block) {
+            *place = Some(left);
+        }
+        left
+    }
+
+    fn look_up(&self, subject: &mut Subject, block: usize) -> u64 {
+        let view = &self.view;
+        let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
+        let columns = view.columns().range(block.columns.start, block.columns.length);
+        let mut left = block.all;
+        // What takes longer than the look at an unset slot charges more.
+        subject.budget.spend(1 + columns.len() / UNSET_COLUMNS_A_STEP);
+        for column in columns.each_stored() {
+            left &= of_value(view, subject, column);
+            if left == 0 {
+                break;
+            }
+        }
+        for modulus in view.moduli().range(block.moduli.start, block.moduli.length).iter() {
+            if left & modulus.segment != 0 {
+                let value = subject.value(modulus.slot as u16);
+                if !subject.budget.scan(subject.length_of(value)) {
+                    break;
+                }
+                if modulo(subject, modulus.divisor, modulus.remainder, value) == (modulus.negated != 0) {
+                    left &= !modulus.segment;
+                }
+            }
+        }
+        if !subject.budget.spend(0) {
+            subject.budget.note(Undecided::Others);
+            return 0; // none of the block is decided
+        }
+        left
+    }
+
+    /// Those of these segments of a block that are left by the shares that they ask for. What is hashed together has room
+    /// for more: it finds out where the subject is in the splits of defaults that are next.
+    pub(crate) fn shares(&self, subject: &mut Subject, block: usize, asking: u64) -> u64 {
+        let view = &self.view;
+        let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
+        let shares = view.shares().range(block.shares.start, block.shares.length);
+        if shares.len() == 0 {
+            return asking;
+        }
+        subject.budget.spend(1 + shares.len() / SHARES_A_STEP);
+        let (mut left, mut undecided) = (asking, 0);
+        let mut places = std::mem::take(&mut subject.default_places);
+        let mut tell = |asked: Asked<'_>, percentage: f64| match asked {
+            Asked::Share(stored) => {
+                let Share { threshold, segment, negated, .. } = Share::decode(stored);
+                if (percentage <= threshold) == (negated != 0) {
+                    left &= !segment;
+                }
+            }
+            Asked::Split(row) => places.get_mut(row as usize).into_iter().for_each(|place| *place = percentage),
+        };
+        let mut percentages = Percentages::within(subject.hashing.take());
+        for stored in shares.each_stored() {
+            let share = Share::decode(stored);
+            if share.segment & asking == 0 {
+                continue;
+            }
+            let seed = view.head(share.seed);
+            let value = subject.value(share.slot as u16);
+            if !subject.budget.hash(share.seed, subject.length_of(value)) {
+                undecided |= share.segment & asking;
+                continue;
+            }
+            match value {
+                Value::Null => tell(Asked::Share(stored), f64::INFINITY), // it has no share
+                value => with_text(subject, value, |text, _| {
+                    let whose = Whose::Slot(share.slot);
+                    percentages.ask(Asked::Share(stored), seed, whose, [text.as_bytes(), b"", b""], &mut tell);
+                }),
+            }
+        }
+        while percentages.has_begun()
+            && let Some(row) = subject.unasked.next()
+        {
+            let Some((_, split)) = self.default_split(row) else { continue };
+            let (seed, ids) = (view.head(split.seed), subject.key(view));
+            if !subject.budget.hash(split.seed, subject.key_length(view)) {
+                tell(Asked::Split(row), UNDECIDED);
+                break;
+            }
+            if !percentages.ask(Asked::Split(row), seed, Whose::Identity, ids, &mut tell) {
+                break; // it is work by itself, as the others will be, which may not be needed
+            }
+        }
+        subject.hashing = Some(percentages.tell(&mut tell));
+        subject.default_places = places;
+        if undecided != 0 {
+            subject.budget.note(Undecided::Others);
+        }
+        left & !undecided
+    }
+}
+
+/// How many columns whose slots are unset one step passes.
+const UNSET_COLUMNS_A_STEP: usize = 4;
+
+/// How many percentage rules of segments that are not asked for one step passes.
+const SHARES_A_STEP: usize = 8;
+
+/// How many rows of what patterns decide one step passes.
+const WANTS_A_STEP: usize = 8;
+
+/// How many occupied rows of a hash table one step passes.
+const PROBES_A_STEP: u32 = 16;
+
+/// How many bytes take as long as the look-ups of one value: among the ordered points of each type, and in a hash table.
+const LOOK_UPS: usize = 32;
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+enum Asked<'a> {
+    /// A share, as it is stored.
+    Share(&'a [u8; Share::SIZE]),
+    /// The split of a default, by its row.
+    Split(u32),
+}
+
+/// The block of a segment, and its bit there.
+pub(crate) fn place_of(segment: u32) -> (usize, u64) {
+    (segment as usize / BLOCK, 1 << (segment as usize % BLOCK))
+}
+
+/// What is left with the value that a column's slot has. Most slots of most requests have none.
+#[inline(always)]
+fn of_value(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE]) -> u64 {
+    let slot = Column::decode(stored).slot as u16; // the reader checks that the slot exists
+    if subject.is_unset(slot) {
+        return Column::decode(stored).unset;
+    }
+    match subject.value(slot) {
+        Value::Text(text) => of_text(view, subject, stored, slot, text),
+        _ => of_other(view, subject, stored, slot),
+    }
+}
+
+/// The same where it is no text. The column is decoded late, so that only what is asked for is read of it.
+#[inline(never)]
+fn of_other(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE], slot: u16) -> u64 {
+    let column = || Column::decode(stored);
+    match subject.value(slot) {
+        Value::Null => column().unset,
+        Value::False => column().no,
+        Value::True => column().yes,
+        _ if !subject.budget.scan(LOOK_UPS) => 0,
+        value @ Value::Float(float) => {
+            let (column, float) = (column(), float.get());
+            let by_order = if float.is_nan() {
+                column.unordered
+            } else {
+                scale(view, column.below_floats, column.floats, |point| {
+                    f64::from_bits(point).partial_cmp(&float).unwrap_or(Ordering::Greater)
+                })
+            };
+            by_order & joint(view, subject, column.joint, value)
+        }
+        value @ Value::Integer(integer) => {
+            let column = column();
+            scale(view, column.below_integers, column.integers, |point| point.cast_signed().cmp(&integer))
+                & joint(view, subject, column.joint, value)
+        }
+        value @ Value::BigInteger(digits) => {
+            let column = column();
+            // Beyond everything that is compared with.
+            let standing = if subject.bytes(digits).starts_with(b"-") { Ordering::Greater } else { Ordering::Less };
+            scale(view, column.below_integers, column.integers, |_| standing)
+                & joint(view, subject, column.joint, value)
+        }
+        Value::Text(_) => 0, // it is one
+    }
+}
+
+/// The same of a text.
+#[inline(never)]
+fn of_text(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE], slot: u16, text: Stretch) -> u64 {
+    let (column, bytes) = (Column::decode(stored), subject.bytes(text));
+    if !subject.budget.scan(LOOK_UPS + bytes.len()) {
+        return 0;
+    }
+    let by_order = scale(view, column.below_texts, column.texts, |point| view.bytes(Span::from_word(point)).cmp(bytes));
+    let by_version = match column.versions.length {
+        0 => column.below_versions,
+        _ => match pack(bytes) {
+            Some(version) => scale(view, column.below_versions, column.versions, |point: Packed| point.cmp(&version)),
+            None => of_rare_version(view, &subject.budget, stored, bytes),
+        },
+    };
+    let value = Value::Text(text);
+    by_order
+        & by_version
+        & listed(view, subject, column.unlisted, column.listed, slot, value)
+        & joint(view, subject, column.joint, value)
+}
+
+/// What is left by a version that is no packed one, or by none at all.
+#[inline(never)]
+fn of_rare_version(view: &View<'_>, budget: &Budget, stored: &[u8; Column::SIZE], text: &[u8]) -> u64 {
+    if !budget.scan(READINGS * text.len()) {
+        return 0;
+    }
+    let column = Column::decode(stored);
+    match standing(text) {
+        Some(version) => scale(view, column.below_versions, column.versions, |point| unpack(point).cmp(&version)),
+        None => column.unversioned,
+    }
+}
+
+/// What is left with a value, by how the points stand to it.
+#[inline(always)]
+fn scale(view: &View<'_>, below: u64, marks: Span, standing: impl Fn(u64) -> Ordering) -> u64 {
+    if marks.length == 0 {
+        return below;
+    }
+    let marks: Table<'_, Mark, 24> = view.marks().range(marks.start, marks.length);
+    let not_above = marks.partition_point(|mark| standing(mark.point) != Ordering::Greater);
+    match not_above.checked_sub(1).and_then(|last| marks.get(last)) {
+        None => below,
+        Some(mark) if standing(mark.point) == Ordering::Equal => mark.at,
+        Some(mark) => mark.above,
+    }
+}
+
+/// What is left with a text, by what it equals: a hash table, whose free rows have what is left of all others.
+#[inline(always)]
+fn listed(view: &View<'_>, subject: &mut Subject, unlisted: u64, members: Span, slot: u16, value: Value) -> u64 {
+    let Some(last) = members.length.checked_sub(1) else { return unlisted };
+    let wanted = token_of(view, subject, slot, value, true);
+    let members = view.listed().range(members.start, members.length);
+    let start = bucket_of(wanted);
+    for step in 0..=last {
+        if step % PROBES_A_STEP == PROBES_A_STEP - 1 && !subject.budget.spend(1) {
+            return 0;
+        }
+        let Some(member) = members.get(start.wrapping_add(step) & last) else { break };
+        let found = numbers(&member.token);
+        if found == wanted || found == numbers(&NO_TOKEN) {
+            return member.at;
+        }
+    }
+    unlisted // not reached: the reader has seen a free row
+}
+
+/// What is left with a value, by the patterns that are found in it.
+#[inline(always)]
+fn joint(view: &View<'_>, subject: &mut Subject, joint: u32, value: Value) -> u64 {
+    joint.checked_sub(1).map_or(u64::MAX, |row| wanted(view, subject, row, value))
+}
+
+#[inline(never)]
+fn wanted(view: &View<'_>, subject: &mut Subject, row: u32, value: Value) -> u64 {
+    let Some(joint) = view.joints().get(row) else { return 0 };
+    let is_text = matches!(value, Value::Text(_));
+    if !subject.budget.scan(subject.length_of(value) + joint.wants.length as usize / WANTS_A_STEP * BYTES_A_STEP) {
+        return 0;
+    }
+    let program = joint.program.of(view.programs());
+    let finds = view.finds().range(joint.finds.start, joint.finds.length);
+    let find = |state: u32| finds.get(state).unwrap_or_default();
+    let mut found = with_text(subject, value, |text, _| {
+        let mut found = 0;
+        let last = automaton::walk(program, text.as_bytes(), |state| found |= find(state).here);
+        found | last.map_or(0, |last| find(last).at_end)
+    });
+    if !is_text {
+        found &= joint.automata;
+    }
+    let wants = view.wants().range(joint.wants.start, joint.wants.length);
+    wants.iter().fold(u64::MAX, |left, want| {
+        let holds = want.found & found != 0 || is_text && want.lacking & !found != 0;
+        if holds == (want.negated == 0) { left } else { left & !want.segment }
+    })
+}

@@ -1,0 +1,158 @@
+//! What is in a snapshot, for people.
+
+use std::collections::HashMap;
+
+use crate::Snapshot;
+use crate::digest;
+use crate::format::{
+    layout::{AUTOMATON, BACKTRACKING, SERVER_ONLY, UNSERVED},
+    overrides::value_of,
+    view::View,
+};
+
+/// What is in a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// In the order of the answers.
+    pub features: Vec<FeatureDescription>,
+    /// In the order in which ties are decided.
+    pub segments: Vec<SegmentDescription>,
+    /// Regular expressions that became automata.
+    pub automata: usize,
+    /// Regular expressions that are searched by backtracking.
+    pub backtracking: usize,
+    /// What the operator found worth telling.
+    pub notes: Vec<String>,
+}
+
+/// A feature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeatureDescription {
+    /// Flagsmith's id.
+    pub id: i64,
+    /// Its name.
+    pub name: String,
+    /// By default.
+    pub enabled: bool,
+    /// By default, as JSON.
+    pub value: String,
+    /// What its default is split into.
+    pub variants: Vec<VariantDescription>,
+    /// What segments make of it, the strongest first.
+    pub overrides: Vec<OverrideDescription>,
+    /// Client keys do not see it.
+    pub server_only: bool,
+    /// Nobody sees it; conditions read it.
+    pub unserved: bool,
+}
+
+/// A part of a split.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VariantDescription {
+    /// Its share in percent.
+    pub weight: String,
+    /// Its value, as JSON.
+    pub value: String,
+}
+
+/// What a segment makes of a feature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverrideDescription {
+    /// The segment's name.
+    pub segment: String,
+    /// On or off.
+    pub enabled: bool,
+    /// The value, as JSON.
+    pub value: String,
+    /// What it is split into.
+    pub variants: Vec<VariantDescription>,
+}
+
+/// A segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentDescription {
+    /// Flagsmith's id.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// How many features it overrides.
+    pub overrides: u32,
+}
+
+/// On or off, the value, and the variants.
+fn context(view: &View<'_>, context: u32) -> (bool, String, Vec<VariantDescription>) {
+    let context = view.contexts().get(context).unwrap_or_default();
+    let split = context.split.checked_sub(1).and_then(|split| view.splits().get(split));
+    let variants = split.map(|split| view.variants().range(split.variants, split.length)).into_iter();
+    let variants = variants.flat_map(|variants| variants.iter()).map(|variant| VariantDescription {
+        weight: view.text(variant.weight).to_owned(),
+        value: view.text(variant.value).to_owned(),
+    });
+    let value = String::from_utf8_lossy(context.value(view.blob)).into_owned();
+    (context.is_enabled(), value, variants.collect())
+}
+
+impl<B: AsRef<[u8]>> Snapshot<B> {
+    /// Whether both are of one environment, so that what they say of identities can be compared.
+    pub fn is_of_the_environment_of(&self, other: &Self) -> bool {
+        self.fingerprint() == other.fingerprint()
+    }
+
+    /// A digest of what each identity with overrides has, by a hash of its identifier.
+    pub fn identities(&self) -> HashMap<[u8; 12], u64> {
+        let mut identities = HashMap::with_capacity(self.identity_overrides());
+        for overrides in self.overrides() {
+            for (hash, items) in overrides.each() {
+                let mut content = Vec::new();
+                for item in items.iter() {
+                    content.extend(item.feature.to_le_bytes());
+                    content.extend(item.value_length.to_le_bytes());
+                    content.extend(value_of(item).of(overrides.blob));
+                }
+                identities.insert(hash, digest(&content));
+            }
+        }
+        identities
+    }
+
+    /// Tells what is in the core.
+    pub fn describe(&self) -> Description {
+        let view = self.view();
+        let features = view.features().iter().map(|row| {
+            let (enabled, value, variants) = context(&view, row.context);
+            let overrides = view.ranked().range(row.ranked, row.ranked_length).iter().map(|ranked| {
+                let (enabled, value, variants) = context(&view, ranked.context);
+                let segment = view.segments().get(ranked.segment).map(|segment| view.text(segment.name));
+                OverrideDescription { segment: segment.unwrap_or_default().to_owned(), enabled, value, variants }
+            });
+            FeatureDescription {
+                id: row.id,
+                name: view.text(row.name).to_owned(),
+                enabled,
+                value,
+                variants,
+                overrides: overrides.collect(),
+                server_only: row.flags & SERVER_ONLY != 0,
+                unserved: row.flags & UNSERVED != 0,
+            }
+        });
+        let mut counts = HashMap::new();
+        for row in view.ranked().iter() {
+            *counts.entry(row.segment).or_insert(0) += 1;
+        }
+        let segments = (0_u32..).zip(view.segments().iter()).map(|(number, row)| SegmentDescription {
+            id: row.id,
+            name: view.text(row.name).to_owned(),
+            overrides: counts.get(&number).copied().unwrap_or_default(),
+        });
+        let patterns = |kind| view.patterns().iter().filter(|row| row.kind == kind).count();
+        let notes = std::str::from_utf8(view.notes()).unwrap_or_default();
+        Description {
+            features: features.collect(),
+            segments: segments.collect(),
+            automata: patterns(AUTOMATON),
+            backtracking: patterns(BACKTRACKING),
+            notes: notes.lines().map(str::to_owned).collect(),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What Python and Flagsmith mean by values: numbers, versions, hashes, percentages, JSON strings.
+pub(crate) mod hash;
+pub mod json;
+pub(crate) mod md5;
+pub(crate) mod number;
+pub(crate) mod percentage;
+pub(crate) mod rows;
+pub mod semver;

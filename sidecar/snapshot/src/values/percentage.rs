@@ -1,0 +1,179 @@
+//! Where somebody is in a split or a share, in percent: Flagsmith's hash of a few ids.
+
+use crate::values::md5::{Batch, Digest, Head, LANES, Md5, Tail};
+
+/// Flagsmith's hashed percentage of a list of ids, at least 0 and below 100. The list has commas between the ids, and may
+/// come in any pieces.
+///
+/// It is hashed with MD5; the digest, an unsigned big-endian number, modulo 9999, over 9998, times 100, all in `f64`. The one
+/// residue that gives exactly 100 is hashed again with the whole list once more.
+pub(crate) fn percentage(list: &[&[u8]]) -> f64 {
+    for repetitions in 1_u32.. {
+        let mut md5 = Md5::new();
+        for repetition in 0..repetitions {
+            if repetition > 0 {
+                md5.write(b",");
+            }
+            list.iter().for_each(|piece| md5.write(piece));
+        }
+        if let Some(percentage) = below_one_hundred(md5.finish()) {
+            return percentage;
+        }
+    }
+    0.0 // Not reached: 2^32 residues of 9998 in a row.
+}
+
+/// The place of an identity in a split that is undecided: in no variant, so that the split gives its control value.
+pub(crate) const UNDECIDED: f64 = f64::INFINITY;
+
+fn below_one_hundred(digest: Digest) -> Option<f64> {
+    let residue = residue(digest);
+    (residue != 9998).then(|| f64::from(residue) / 9998.0 * 100.0)
+}
+
+/// Percentages that are asked for by `T`, a few of which are hashed together.
+pub(crate) struct Percentages<T> {
+    texts: Box<Texts>,
+    asked: [Option<T>; LANES],
+    /// Whose was asked for last.
+    last: Option<Whose>,
+}
+
+/// Room for what is hashed together. It is a few kilobytes, and kept from one request to the next.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    batch: Batch,
+    /// What of the one who is asked for is hashed.
+    tail: Tail,
+}
+
+/// Whose percentages are asked for. The same, the same ids: they are read once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The identity's, by its key.
+    Identity,
+    /// By the value of a slot.
+    Slot(u32),
+}
+
+impl<T: Copy> Percentages<T> {
+    /// Nothing is asked for yet.
+    pub(crate) fn within(room: Option<Box<Texts>>) -> Self {
+        let texts = room.unwrap_or_else(|| Box::new(Texts { batch: Batch::new(), tail: Tail::new() }));
+        Self { texts, asked: [None; LANES], last: None }
+    }
+
+    /// Asks for one more, of a seed, a comma and the ids, which may come in any pieces; `tell` is told of those that are
+    /// known. Returns whether it is hashed together with others; what is long is not.
+    pub(crate) fn ask(
+        &mut self,
+        by: T,
+        seed: Head<'_>,
+        whose: Whose,
+        ids: [&[u8]; 3],
+        tell: &mut impl FnMut(T, f64),
+    ) -> bool {
+        let Texts { batch, tail } = &mut *self.texts;
+        if self.last != Some(whose) {
+            self.last = Some(whose);
+            tail.set(ids);
+        }
+        let lane = batch.len();
+        if !batch.add(seed, tail) {
+            let [a, b, c] = ids;
+            tell(by, percentage(&[seed.bytes(), b",", a, b, c]));
+            return false;
+        }
+        if let Some(place) = self.asked.get_mut(lane) {
+            *place = Some(by);
+        }
+        if lane + 1 == LANES {
+            self.tell_those(tell);
+        }
+        true
+    }
+
+    /// Is there anything that is not told yet, and therefore room for more that costs little?
+    pub(crate) fn has_begun(&self) -> bool {
+        self.texts.batch.len() > 0
+    }
+
+    /// Tells of all that are not told yet, and gives the room back.
+    pub(crate) fn tell(mut self, tell: &mut impl FnMut(T, f64)) -> Box<Texts> {
+        self.tell_those(tell);
+        self.texts
+    }
+
+    fn tell_those(&mut self, tell: &mut impl FnMut(T, f64)) {
+        let batch = &mut self.texts.batch;
+        let count = batch.len();
+        if count > 1 {
+            batch.hash();
+        }
+        for (lane, by) in self.asked.iter().enumerate().take(count) {
+            // One is as fast by itself.
+            let together = (count > 1).then(|| batch.digest(lane)).flatten().and_then(below_one_hundred);
+            if let Some(by) = by {
+                tell(*by, together.unwrap_or_else(|| percentage(&[batch.text(lane)])));
+            }
+        }
+        batch.clear();
+    }
+}
+
+/// The digest as a number, modulo 9999, by halves: a 128-bit division is slow.
+fn residue(digest: Digest) -> u16 {
+    const HIGH: u64 = u64::MAX % 9999 + 1; // 2^64 mod 9999
+    let number = u128::from_be_bytes(digest);
+    let (high, low) = ((number >> 64) as u64, number as u64);
+    ((high % 9999 * HIGH + low % 9999) % 9999) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentage_is_below_one_hundred_by_hashing_again() {
+        // The first residue of these ids is 9998.
+        assert_eq!(percentage(&[b"1,env_", b"u32291"]), 64.652_930_586_117_22);
+    }
+
+    #[test]
+    fn percentages_that_are_asked_for_together_are_those_that_are_asked_for_alone() {
+        let long = [b'x'; 150];
+        // The second has to be hashed again, and long ones do not wait for others.
+        let keys: [&[u8]; 6] = [b"", b"env_u32291", b"env_somebody,else", &long, &long[..60], &long[..117]];
+        for count in 0..30 {
+            let asked: Vec<(usize, &[u8])> = (0..count).map(|number| (number, keys[number * 7 % keys.len()])).collect();
+            let mut told = vec![f64::NAN; count * 2];
+            let mut tell = |number: usize, percentage| told[number] = percentage;
+            let mut percentages = Percentages::within(None);
+            for (number, key) in &asked {
+                let (start, end) = key.split_at(key.len() / 3);
+                let whose = Whose::Slot((*number * 7 % keys.len()) as u32);
+                percentages.ask(*number, Head::of(b"1", 1), whose, [start, b"", end], &mut tell);
+                percentages.ask(count + *number, Head::of(b"22", 2), whose, [start, b"", end], &mut tell);
+            }
+            percentages.tell(&mut tell);
+            let alone = |seed: &'static [u8]| asked.iter().map(move |(_, key)| percentage(&[seed, key]));
+            assert_eq!(told, alone(b"1,").chain(alone(b"22,")).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn residue_equals_the_plain_modulo() {
+        for n in [
+            0_u128,
+            1,
+            9998,
+            9999,
+            u128::from(u64::MAX),
+            u128::from(u64::MAX) + 1,
+            u128::MAX,
+            0x1234_5678_9abc_def0_0fed_cba9_8765_4321,
+        ] {
+            assert_eq!(u128::from(residue(n.to_be_bytes())), n % 9999);
+        }
+    }
+}

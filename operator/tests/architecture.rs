@@ -1,0 +1,176 @@
+//! Imports run one way: between the areas of each crate, and between the modules of each area. What only prepares and decides
+//! knows no client of anything.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "architecture/circles.rs"]
+mod circles;
+#[path = "architecture/imports.rs"]
+mod imports;
+#[path = "architecture/source.rs"]
+mod source;
+
+use std::path::{Path, PathBuf};
+
+use circles::circles;
+use imports::Imports;
+use source::Files;
+
+const OPERATOR: &str = "src";
+const SIDECAR: &str = "../sidecar/src";
+const SNAPSHOT: &str = "../sidecar/snapshot/src";
+
+/// Circles that are still there: the folder, and the modules in it. One that is gone has to leave this list.
+const KNOWN_IN_THE_OPERATOR: [(&str, &str); 1] = [("compile::regex", "class, escape")];
+const KNOWN_IN_THE_SIDECAR: [(&str, &str); 4] =
+    [("", "json, numbers"), ("", "identities, ofrep"), ("", "answer, body, document"), ("", "environment, metrics")];
+const KNOWN_IN_THE_SNAPSHOT: [(&str, &str); 3] = [
+    ("", "evaluate, render, segments"),
+    ("evaluate", "choose, evaluation, resolve, subject"),
+    ("write", "index, sweep"),
+];
+
+/// Crates and modules through which code reaches anything outside of the process, or waits for it.
+const CLIENTS: [&str; 14] = [
+    "axum",
+    "hyper",
+    "hyper_util",
+    "k8s_openapi",
+    "kube",
+    "reqwest",
+    "rustls",
+    "std::env",
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "tokio",
+    "tower",
+];
+
+fn files(folder: &str) -> Files {
+    Files::below(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap()
+}
+
+fn assert_one_way(folder: &str, known: &[(&str, &str)]) {
+    let files = files(folder);
+    let imports = Imports::of(&files);
+    let found = circles(&imports);
+    let is_known = |within: &str, members: &str| known.contains(&(within, members));
+    let new: Vec<_> = found.iter().filter(|circle| !is_known(&circle.within, &circle.members())).collect();
+    let told: Vec<_> = new.iter().map(ToString::to_string).collect();
+    assert!(new.is_empty(), "imports of {folder} run in circles:\n{}", told.join("\n"));
+    let gone: Vec<_> = known
+        .iter()
+        .filter(|(within, members)| !found.iter().any(|c| c.within == *within && c.members() == *members))
+        .collect();
+    assert!(gone.is_empty(), "these circles are gone, and have to leave the list of known ones: {gone:?}");
+}
+
+#[test]
+fn imports_of_the_operator_run_one_way() {
+    assert_one_way(OPERATOR, &KNOWN_IN_THE_OPERATOR);
+}
+
+#[test]
+fn imports_of_the_sidecar_run_one_way() {
+    assert_one_way(SIDECAR, &KNOWN_IN_THE_SIDECAR);
+}
+
+#[test]
+fn imports_of_the_snapshot_run_one_way() {
+    assert_one_way(SNAPSHOT, &KNOWN_IN_THE_SNAPSHOT);
+}
+
+#[test]
+fn compile_knows_no_client() {
+    let files = files(OPERATOR);
+    let outside = imports::outside(&files, &["compile"], &CLIENTS);
+    assert!(outside.is_empty(), "compile/ is pure:\n{}", outside.join("\n"));
+    let imports = Imports::of(&files);
+    let areas: Vec<_> = imports.areas_of("compile").into_iter().filter(|area| area != "api").collect();
+    assert!(areas.is_empty(), "compile/ imports nothing but api/, and not {areas:?}");
+}
+
+#[test]
+fn the_snapshot_knows_no_client() {
+    let outside = imports::outside(&files(SNAPSHOT), &[], &CLIENTS);
+    assert!(outside.is_empty(), "the snapshot does no input or output:\n{}", outside.join("\n"));
+}
+
+/// Files that exist in this test only.
+fn planted(files: &[(&str, &str)]) -> Files {
+    Files::read(files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned()))).unwrap()
+}
+
+fn found(files: &[(&str, &str)]) -> Vec<String> {
+    circles(&Imports::of(&planted(files))).iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn two_modules_that_import_each_other_are_a_circle() {
+    let found = found(&[
+        ("lib.rs", "mod a; mod b;"),
+        ("a.rs", "use crate::b::B;\npub struct A;"),
+        ("b.rs", "pub struct B;\n\npub fn of(_: super::a::A) {}"),
+    ]);
+    assert_eq!(found, ["a, b\n  a.rs:1 imports B of b.rs\n  b.rs:3 imports A of a.rs"]);
+}
+
+#[test]
+fn a_circle_through_re_exports_and_groups_is_found() {
+    let found = found(&[
+        ("lib.rs", "pub mod x; pub mod y;"),
+        ("x.rs", "mod inner;\npub use self::inner::{Deep as Renamed, Other};\nuse crate::{y::{self, Y}};"),
+        ("x/inner.rs", "pub struct Deep; pub struct Other;"),
+        ("y.rs", "pub struct Y;\nfn f() { let _ = vec![crate::x::Renamed]; }"),
+    ]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("y.rs:2 imports Deep of x/inner.rs"), "{found:?}");
+}
+
+#[test]
+fn a_circle_of_three_is_found_within_its_folder() {
+    let found = found(&[
+        ("lib.rs", "mod p;"),
+        ("p.rs", "mod a; mod b; mod c;"),
+        ("p/a.rs", "use super::b::*; pub struct A;"),
+        ("p/b.rs", "use super::c::C; pub struct B;"),
+        ("p/c.rs", "pub struct C(pub super::a::A);"),
+    ]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("p: a, b, c\n"), "{found:?}");
+}
+
+#[test]
+fn one_way_and_what_tests_import_is_no_circle() {
+    let found = found(&[
+        ("lib.rs", "mod a; mod b;"),
+        (
+            "a.rs",
+            "use crate::b::B; pub struct A;\n/// [`A`](crate::a::A), `crate::b`\npub const TEXT: &str = \"crate::b\";",
+        ),
+        (
+            "b.rs",
+            "pub struct B;\n#[cfg(test)]\nmod tests { use crate::a::A; }\n#[cfg(test)]\nuse crate::a::A;\nmod c;\n#[cfg(test)]\nmod more;",
+        ),
+        ("b/c.rs", "use super::B;"),
+        ("b/more.rs", "use crate::a::A;"),
+    ]);
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn a_client_in_a_pure_folder_is_found() {
+    let files = planted(&[
+        ("lib.rs", "mod compile; mod source;"),
+        ("compile.rs", "mod inner; // tokio::spawn\nuse std::{collections::HashMap, fs::File};"),
+        (
+            "compile/inner.rs",
+            "fn f() { let s = \"kube::Client\";\n    ::kube::Client::try_default(); }\n#[cfg(test)]\nmod tests { use tokio::test; }",
+        ),
+        ("source.rs", "use reqwest::Client;"),
+    ]);
+    let outside = imports::outside(&files, &["compile"], &CLIENTS);
+    assert_eq!(outside, ["compile.rs:2 names std::fs", "compile/inner.rs:2 names kube"]);
+}

@@ -116,7 +116,7 @@ fn sidecar() -> String {
 fn ask(address: SocketAddr, what: &str, body: &str) -> String {
     let mut connection = TcpStream::connect(address).unwrap();
     let head = format!(
-        "{what} HTTP/1.1\r\nhost: x\r\nx-environment-key: client\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "{what} HTTP/1.1\r\nhost: localhost\r\nx-environment-key: client\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     connection.write_all(head.as_bytes()).unwrap();

@@ -309,7 +309,7 @@ impl<'a> Reader<'a> {
             Some(digits) if digits.iter().all(u8::is_ascii_hexdigit) => {
                 Ok(digits.iter().fold(0, |unit, &digit| unit << 4 | char::from(digit).to_digit(16).unwrap_or_default()))
             }
-            _ => self.fail("expected four hexadecimal digits after \\u"),
+            _ => self.fail("expected four hexadecimal digits in an escape"),
         }
     }
 

@@ -169,7 +169,7 @@ async fn a_missing_environment_is_a_warning() {
     let response = bench.review(&review(&pod)).await;
     assert_eq!(
         response["warnings"],
-        json!(["there is no FeatureEnvironment nowhere in namespace shop: the pod starts without its flags"])
+        json!(["there is no FeatureEnvironment nowhere in namespace \"shop\": the pod starts without its flags"])
     );
     let volumes = patched(&pod, &response)["spec"]["volumes"].clone();
     assert!(volumes.as_array().unwrap().iter().any(|volume| volume["name"] == "remora-nowhere"));
@@ -203,7 +203,7 @@ async fn a_namespace_speaks_for_its_pods() {
     question["request"]["namespace"] = json!("broken");
     let response = bench.review(&question).await;
     assert_eq!(response["patchType"], "JSONPatch");
-    assert_eq!(response["warnings"][0], "annotations of namespace broken could not be read: nothing of them holds");
+    assert_eq!(response["warnings"][0], "annotations of namespace \"broken\" could not be read: nothing of them holds");
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     api::names::EnvironmentName,
-    injection::{Config, Decision, Layouts, Place, Plan, asked_for, decide, metrics::Metrics, patch},
+    injection::{Config, Decision, Layouts, Place, Plan, asked_for, decide, metrics::Metrics, patch, quote},
     listener::{Limits, Useful},
 };
 
@@ -134,7 +134,7 @@ impl Webhook {
             tracing::warn!(%error, namespace = request.namespace, "namespace cannot be looked up");
             warnings.push(format!(
                 "annotations of namespace {} could not be read: nothing of them holds",
-                request.namespace
+                quote(&request.namespace)
             ));
         }
         let known = namespace.as_ref().ok().and_then(Option::as_deref);
@@ -183,7 +183,6 @@ fn inject(
     found: &[(&EnvironmentName, Presence)],
     mut warnings: Vec<String>,
 ) -> Answer {
-    let namespace = &request.namespace;
     warnings.extend_from_slice(plan.warnings());
     let mut reason = "complete";
     for (name, presence) in found {
@@ -193,7 +192,8 @@ fn inject(
             Presence::Missing => {
                 reason = "environment_missing";
                 warnings.push(format!(
-                    "there is no FeatureEnvironment {name} in namespace {namespace}: the pod starts without its flags"
+                    "there is no FeatureEnvironment {name} in namespace {}: the pod starts without its flags",
+                    quote(&request.namespace)
                 ));
             }
             Presence::Unknown => reason = "environment_unknown",

@@ -1,0 +1,47 @@
+"""Answers for Python's `re`, a line of JSON for a line of JSON, until standard input ends.
+
+A request is [pattern, text]. The answer is "match" or "none", "refused" where the pattern does not compile, or "time" where
+that or the match takes more than a second.
+"""
+
+import json
+import re
+import signal
+import sys
+import warnings
+
+warnings.simplefilter("ignore")
+
+
+class Time(Exception):
+    pass
+
+
+def stop(*_):
+    raise Time
+
+
+def answer(pattern, text):
+    signal.setitimer(signal.ITIMER_REAL, 1)
+    try:
+        return "match" if re.compile(pattern).match(text) else "none"
+    except Time:
+        return "time"
+    except (RecursionError, OverflowError, MemoryError, SystemError):
+        # Limits and faults of this interpreter, and nothing that a pattern means.
+        return "time"
+    except re.error:
+        return "refused"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+signal.signal(signal.SIGALRM, stop)
+for line in sys.stdin.buffer:
+    try:
+        reply = answer(*json.loads(line))
+    except Time:
+        reply = "time"
+    sys.stdout.write(reply + "\n")
+    sys.stdout.flush()
+    re.purge()

@@ -1,0 +1,139 @@
+//! One evaluation in all its forms: explained, in Flagsmith's dialect, in OFREP's, whole and flag by flag.
+
+use remora_operator::compile::{BooleanFlags, DisabledFlags, ObjectFlags, Ofrep};
+use remora_snapshot::{Explanation, OfrepFlag, Role, Snapshot, Subject};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::context::Context;
+
+#[derive(Deserialize)]
+struct FlagsmithFlag<'a> {
+    feature: Feature,
+    enabled: bool,
+    #[serde(borrow)]
+    feature_state_value: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Feature {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct OpenFeatureFlag<'a> {
+    key: String,
+    #[serde(borrow)]
+    value: Option<&'a RawValue>,
+    reason: String,
+}
+
+/// How an environment is served, as far as the shape of answers depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) hides_disabled: bool,
+    pub(crate) ofrep: Ofrep,
+}
+
+/// Asks everything about one context. Panics if two forms of the answer do not agree.
+pub(crate) fn assert_agreement<B: AsRef<[u8]>>(
+    snapshot: &Snapshot<B>,
+    subject: &mut Subject,
+    context: &Context,
+    shape: Shape,
+) {
+    context.apply(snapshot, subject);
+    let explained = snapshot.explain(subject);
+    // A budget of steps is used up at different places by different forms.
+    if snapshot.overrun(subject).is_some() {
+        return;
+    }
+    for role in [Role::Client, Role::Server] {
+        let visible: Vec<&Explanation> = explained
+            .iter()
+            .filter(|flag| role == Role::Server || !flag.server_only)
+            .filter(|flag| flag.enabled || !shape.hides_disabled)
+            .collect();
+        let digest = flagsmith(snapshot, subject, context, role, &visible);
+        openfeature(snapshot, subject, role, &visible, shape.ofrep, digest);
+    }
+}
+
+fn flagsmith<B: AsRef<[u8]>>(
+    snapshot: &Snapshot<B>,
+    subject: &mut Subject,
+    context: &Context,
+    role: Role,
+    visible: &[&Explanation],
+) -> u64 {
+    let mut body = Vec::new();
+    let digest = snapshot.write_flags(subject, role, &mut body);
+    let flags: Vec<FlagsmithFlag<'_>> = serde_json::from_slice(&body).expect("Flagsmith's flags are not JSON");
+    let told = flags.iter().map(|flag| (flag.feature.name.as_str(), flag.enabled, flag.feature_state_value.get()));
+    let wanted = visible.iter().map(|flag| (flag.feature.as_str(), flag.enabled, flag.value.as_str()));
+    assert!(told.eq(wanted), "the flags are not those that are explained: {visible:#?}");
+
+    let mut new = Subject::default();
+    context.apply(snapshot, &mut new);
+    let mut again = Vec::new();
+    assert_eq!(snapshot.write_flags(&mut new, role, &mut again), digest);
+    assert!(again == body, "a subject that was used before gets other flags than a new one");
+
+    body.push(b'}');
+    for _ in 0..3 {
+        let mut finished = Vec::new();
+        let flags = snapshot.finish_with_flags(subject, role, &mut finished);
+        if let Some((place, shared)) = flags.shared {
+            finished.splice(place..place, shared.as_ref().iter().copied());
+        }
+        assert!(finished == body, "flags that end an object are other flags");
+        assert_eq!(flags.digest, digest);
+    }
+    digest
+}
+
+fn openfeature<B: AsRef<[u8]>>(
+    snapshot: &Snapshot<B>,
+    subject: &mut Subject,
+    role: Role,
+    visible: &[&Explanation],
+    ofrep: Ofrep,
+    digest: u64,
+) {
+    let mut body = b"[".to_vec();
+    assert_eq!(snapshot.write_ofrep_flags(subject, role, &mut body), digest);
+    body.push(b']');
+    let flags: Vec<&RawValue> = serde_json::from_slice(&body).expect("OFREP's flags are not JSON");
+    assert_eq!(flags.len(), visible.len(), "the dialects do not have the same flags");
+    for (raw, explained) in flags.into_iter().zip(visible) {
+        let flag: OpenFeatureFlag<'_> = serde_json::from_str(raw.get()).unwrap();
+        assert_eq!(flag.key, explained.feature);
+        assert!(
+            ["STATIC", "DEFAULT", "TARGETING_MATCH", "SPLIT", "DISABLED", "ERROR"].contains(&flag.reason.as_str()),
+            "{}",
+            flag.reason
+        );
+        let is_object =
+            ofrep.object_flags == ObjectFlags::Object && flag.value.is_some_and(|value| value.get().starts_with('{'));
+        if !is_object {
+            assert_eq!(flag.value.map(RawValue::get), value(explained, ofrep), "{}", flag.key);
+        }
+        let mut single = Vec::new();
+        match snapshot.write_ofrep_flag(subject, role, &explained.feature, &mut single) {
+            OfrepFlag::Written => assert_eq!(String::from_utf8_lossy(&single), raw.get()),
+            OfrepFlag::NeedsTargetingKey => assert!(single.is_empty()),
+            OfrepFlag::Unknown => panic!("flag {:?} is unknown alone", explained.feature),
+        }
+    }
+}
+
+/// The value that OFREP tells.
+fn value(flag: &Explanation, ofrep: Ofrep) -> Option<&str> {
+    let enabled = if flag.enabled { "true" } else { "false" };
+    match flag.value.as_str() {
+        "null" => Some(enabled),
+        "true" | "false" if ofrep.boolean_flags == BooleanFlags::Enabled => Some(enabled),
+        value if flag.enabled || ofrep.disabled_flags == DisabledFlags::Value => Some(value),
+        _ => None,
+    }
+}

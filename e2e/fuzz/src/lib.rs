@@ -1,0 +1,58 @@
+//! Fuzz targets: one function for each kind of input that somebody outside can send.
+//!
+//! A target takes any bytes, drives the code under test with them, and panics where a property does not hold. Two programs
+//! run it: libFuzzer, which looks for new inputs (`make fuzz`), and the test of this crate, which replays `corpus/<target>/`.
+//! README.md says how to run, replay and add.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a target reports what it finds by a panic")]
+
+mod annotations;
+mod context;
+mod dialects;
+mod document;
+pub mod engine;
+mod environment;
+mod heads;
+mod jsonpath;
+mod mutate;
+mod patch;
+mod pipeline;
+mod python;
+mod regex;
+mod requests;
+mod reviews;
+mod server;
+mod snapshot;
+pub mod words;
+
+/// A function over bytes, with the name of its program and of its corpus.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The name of `fuzz_targets/<name>.rs` and of `corpus/<name>/`.
+    pub name: &'static str,
+    /// Drives the code under test with one input. Panics where a property does not hold.
+    pub run: fn(&[u8]),
+}
+
+/// Every target.
+pub const TARGETS: [Target; 8] = [
+    Target { name: "annotations", run: annotations::run },
+    Target { name: "document", run: document::run },
+    Target { name: "heads", run: heads::run },
+    Target { name: "jsonpath", run: jsonpath::run },
+    Target { name: "regex", run: regex::run },
+    Target { name: "requests", run: requests::run },
+    Target { name: "reviews", run: reviews::run },
+    Target { name: "snapshot", run: snapshot::run },
+];
+
+/// Returns the target of this name.
+#[must_use]
+pub fn target(name: &str) -> Option<Target> {
+    TARGETS.into_iter().find(|target| target.name == name)
+}
+
+/// Panics if a message that people or terminals see has a control character in it.
+fn assert_printable(message: &str) {
+    assert!(!message.chars().any(char::is_control), "a message has control characters: {message:?}");
+}

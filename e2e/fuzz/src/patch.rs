@@ -1,0 +1,44 @@
+//! What a decision about a pod must be, whatever the pod is.
+
+use remora_operator::injection::{Config, Decision, Place, Reason, decide, lacks_sidecar, patch};
+use serde_json::Value;
+
+use crate::assert_printable;
+
+/// The operator's own namespace.
+pub(crate) const OWN_NAMESPACE: &str = "remora-system";
+
+/// What the administrator decided for all pods.
+pub(crate) fn config() -> Config {
+    Config {
+        sidecar_image: "example.org/remora-sidecar:1.0.0".to_owned(),
+        sidecar_pull_policy: "IfNotPresent".to_owned(),
+        own_namespace: OWN_NAMESPACE.to_owned(),
+    }
+}
+
+/// Decides about a pod. Panics unless the patch applies, gives the pod its sidecar, and leaves nothing to do.
+pub(crate) fn assert_applies_once(pod: &Value, place: &Place<'_>) {
+    let lacks = lacks_sidecar(pod, place, OWN_NAMESPACE).is_some();
+    let plan = match decide(pod, place, &config()) {
+        Decision::Skip(_) => return,
+        Decision::Deny(refusal) => return assert_printable(&refusal.to_string()),
+        Decision::Inject(plan) => plan,
+    };
+    plan.warnings().iter().for_each(|warning| assert_printable(warning));
+    let operations = patch(pod, &plan);
+    assert!(operations.0.iter().all(|one| matches!(one, json_patch::PatchOperation::Add(_))), "{operations}");
+    // What goes to the API server is text.
+    let operations: json_patch::Patch = serde_json::from_str(&serde_json::to_string(&operations).unwrap()).unwrap();
+    let mut patched = pod.clone();
+    json_patch::patch(&mut patched, &operations).expect("the patch does not apply");
+    assert!(has_sidecar(&patched));
+    assert_eq!(lacks, !has_sidecar(pod), "the auditor and the webhook do not agree");
+    assert!(lacks_sidecar(&patched, place, OWN_NAMESPACE).is_none());
+    let again = decide(&patched, place, &config());
+    assert!(matches!(again, Decision::Skip(Reason::AlreadyInjected)), "{again:?}");
+}
+
+fn has_sidecar(pod: &Value) -> bool {
+    pod["spec"]["initContainers"].as_array().into_iter().flatten().any(|container| container["name"] == "remora")
+}

@@ -1,0 +1,58 @@
+//! Python's `re` in a process that lives as long as this one.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// What Python says of a pattern and a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The text begins with what the pattern matches.
+    Match,
+    /// It does not.
+    NoMatch,
+    /// The pattern is none.
+    Refused,
+    /// It took more than a second, or met a limit of the interpreter.
+    Unknown,
+}
+
+struct Python {
+    _process: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Python {
+    fn start() -> Python {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python.py");
+        let mut process = Command::new("python3")
+            .arg(script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3 cannot be started: patterns are compared with Python's own");
+        let requests = process.stdin.take().unwrap();
+        let answers = BufReader::new(process.stdout.take().unwrap());
+        Python { _process: process, requests, answers }
+    }
+}
+
+/// Asks Python whether the text begins with what the pattern matches.
+pub(crate) fn matches(pattern: &str, text: &str) -> Answer {
+    static PYTHON: Mutex<Option<Python>> = Mutex::new(None);
+    let mut python = PYTHON.lock().unwrap_or_else(PoisonError::into_inner);
+    let Python { requests, answers, .. } = python.get_or_insert_with(Python::start);
+    let mut answer = String::new();
+    serde_json::to_writer(&mut *requests, &(pattern, text)).unwrap();
+    requests.write_all(b"\n").and_then(|()| requests.flush()).unwrap();
+    answers.read_line(&mut answer).unwrap();
+    match answer.trim_end() {
+        "match" => Answer::Match,
+        "none" => Answer::NoMatch,
+        "refused" => Answer::Refused,
+        "time" => Answer::Unknown,
+        other => panic!("Python answered {other:?} to {pattern:?} on {text:?}"),
+    }
+}

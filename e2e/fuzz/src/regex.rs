@@ -1,0 +1,127 @@
+//! Regular expressions: automaton, backtracking and Python's `re` answer alike.
+//!
+//! The input is a pattern, a NUL, and the text that it is asked of.
+
+use std::hash::{DefaultHasher, Hasher as _};
+
+use remora_operator::compile::{self, Compiled, Options};
+use remora_snapshot::{Snapshot, Subject, TraitValue};
+use serde_json::json;
+
+use crate::python::{self, Answer};
+use crate::{assert_printable, pipeline};
+
+/// Changes no meaning, and is more than an automaton can do: with it behind, a pattern is searched by backtracking.
+const BACKTRACKING: &str = "(?=)";
+
+/// Texts and patterns that are longer are not shown to Python, which knows no budget.
+const MOST_FOR_PYTHON: usize = 256;
+
+/// One input of so many is shown to Python, by its hash. The replay of the corpus shows it all of them.
+const PYTHON_SAMPLE: u64 = if cfg!(feature = "engine") { 8 } else { 1 };
+
+/// What a refused pattern's message has where the limit is Remora's own, and not Python's.
+const OWN_LIMITS: [&str; 8] = [
+    "are compiled",
+    "compiles to more than",
+    "keeps ",
+    "nests ",
+    "is not supported",
+    "looks too far behind",
+    "takes more work",
+    "comes after others",
+];
+
+/// What became of a pattern.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Match,
+    NoMatch,
+    Refused,
+    /// Beyond what Remora compiles, or what a search may take.
+    Limit,
+}
+
+pub(crate) fn run(data: &[u8]) {
+    let data = String::from_utf8_lossy(data);
+    let Some((pattern, text)) = data.rsplit_once('\0') else { return };
+    let [plain, searched] = outcomes(pattern, text);
+    match (&plain, &searched) {
+        // What ends in the middle may go on with what is put behind it.
+        (Outcome::Refused, _) => {}
+        // The program or its search can be beyond a limit where the automaton is not.
+        (Outcome::Limit, _) | (_, Outcome::Limit) => {}
+        _ => assert_eq!(plain, searched, "{pattern:?} and {pattern:?}{BACKTRACKING} on {text:?}"),
+    }
+    if !is_sampled(data.as_bytes()) || data.len() > MOST_FOR_PYTHON || !is_of_all_unicodes(&data) {
+        return;
+    }
+    let wanted = match python::matches(pattern, text) {
+        Answer::Match => Outcome::Match,
+        Answer::NoMatch => Outcome::NoMatch,
+        Answer::Refused => Outcome::Refused,
+        Answer::Unknown => return,
+    };
+    if plain != Outcome::Limit {
+        assert_eq!(plain, wanted, "{pattern:?} on {text:?}: Remora's answer and Python's");
+    }
+}
+
+/// Of the pattern as it is, and of the pattern where it is searched by backtracking.
+fn outcomes(pattern: &str, text: &str) -> [Outcome; 2] {
+    let searched = format!("{pattern}{BACKTRACKING}");
+    let (compiled, limits) = compile([pattern, &searched]);
+    let snapshot = pipeline::read(&compiled);
+    let (enabled, undecided) = evaluate(&snapshot, text);
+    let refused = |name: &str| {
+        let is_about = |subject: &str| subject.contains(&format!("{name:?}"));
+        compiled.findings.iter().find(|finding| is_about(&finding.subject) && finding.message.contains("the pattern"))
+    };
+    let outcome = |name: &str, enabled: bool| match refused(name) {
+        Some(finding) if limits(&finding.message) => Outcome::Limit,
+        Some(_) => Outcome::Refused,
+        None if undecided.as_deref() == Some(name) => Outcome::Limit,
+        None if enabled => Outcome::Match,
+        None => Outcome::NoMatch,
+    };
+    [outcome("plain", enabled[0]), outcome("searched", enabled[1])]
+}
+
+fn compile(patterns: [&str; 2]) -> (Compiled, fn(&str) -> bool) {
+    let state = |id: i64, enabled: bool| json!({"feature": {"id": id, "name": format!("f{id}")}, "enabled": enabled});
+    let segment = |id: i64, name: &str, pattern: &str| {
+        json!({"id": id, "name": name, "feature_states": [state(id, true)], "rules": [
+            {"type": "ALL", "conditions": [{"operator": "REGEX", "property_": "t", "value": pattern}]},
+        ]})
+    };
+    let segments = [segment(1, "plain", patterns[0]), segment(2, "searched", patterns[1])];
+    let document = json!({
+        "api_key": "k", "feature_states": [state(1, false), state(2, false)], "project": {"segments": segments},
+    });
+    let pruned = pipeline::parsed(document.to_string().as_bytes()).unwrap();
+    let compiled = compile::compile(&pruned, &Options::default()).unwrap();
+    compiled.findings.iter().for_each(|finding| assert_printable(&finding.to_string()));
+    (compiled, |message: &str| OWN_LIMITS.iter().any(|limit| message.contains(limit)))
+}
+
+/// Which features are enabled, and the first segment that the budget left undecided.
+fn evaluate(snapshot: &Snapshot<&[u8]>, text: &str) -> ([bool; 2], Option<String>) {
+    let mut subject = Subject::default();
+    snapshot.identify(&mut subject, "x");
+    snapshot.set_trait(&mut subject, "t", TraitValue::String(text));
+    let flags = snapshot.explain(&mut subject);
+    let undecided = snapshot.overrun(&subject).map(|overrun| overrun.segment.unwrap_or("searched").to_owned());
+    ([flags[0].enabled, flags[1].enabled], undecided)
+}
+
+fn is_sampled(data: &[u8]) -> bool {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(data);
+    hasher.finish().is_multiple_of(PYTHON_SAMPLE)
+}
+
+/// True where every version of Unicode knows the characters alike: Python's and ours are of different years.
+fn is_of_all_unicodes(text: &str) -> bool {
+    text.chars()
+        .all(|c| matches!(c, '\0'..='\u{24f}' | 'Α'..='ω' | '\u{660}'..='\u{669}' | '\u{212a}' | 'ẞ' | '日' | '😀'))
+}

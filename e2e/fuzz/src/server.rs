@@ -1,0 +1,181 @@
+//! A sidecar in this process, asked over sockets as every client does.
+
+use std::cell::OnceCell;
+use std::convert::Infallible;
+use std::future::pending;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use remora_operator::tools::directory;
+use remora_sidecar::{Level, Options, Server, set_level};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::LocalSet;
+use tokio::time::timeout;
+
+use crate::environment;
+
+/// How long the sidecar may take to answer and to hang up on a client that has nothing more to say. Only a hang meets it.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The origin whose pages may read answers.
+pub(crate) const ORIGIN: &str = "http://localhost:3000";
+
+/// What a client does when it has sent its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// It waits for the sidecar to hang up.
+    Wait,
+    /// It says that nothing more will come. hyper may then hang up before it has answered.
+    End,
+}
+
+/// Where bytes are sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Port {
+    /// Flags, over the socket in the file system.
+    Data,
+    /// Health and metrics.
+    Admin,
+}
+
+/// A directory of this thread's own.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Directory {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("remora-fuzz-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A sidecar that serves `environment.json`, on the thread of whoever asks it.
+struct Sidecar {
+    /// Never dropped: they would end at the end of the thread, when what they need is gone.
+    runtime: &'static Runtime,
+    tasks: &'static LocalSet,
+    directory: Directory,
+    admin: SocketAddr,
+}
+
+impl Sidecar {
+    fn start() -> Sidecar {
+        let directory = Directory::new();
+        let snapshots = directory.0.join("snapshots");
+        directory::write(&snapshots, "fuzz", &environment::compiled(usize::MAX)).unwrap();
+        set_level(Level::Error);
+        let mut options = Options::new(snapshots);
+        options.listen.set_port(0);
+        options.admin.set_port(0);
+        options.listen_unix = Some(directory.0.join("socket"));
+        options.cors_origins = vec![ORIGIN.to_owned()];
+        let runtime: &'static Runtime =
+            Box::leak(Box::new(Builder::new_current_thread().enable_all().build().unwrap()));
+        let server = runtime.block_on(Server::start(&options)).unwrap();
+        let admin = server.admin_address().unwrap();
+        let tasks: &'static LocalSet = Box::leak(Box::default());
+        tasks.spawn_local(server.run_until(pending()));
+        Sidecar { runtime, tasks, directory, admin }
+    }
+
+    async fn exchange(&self, port: Port, request: &[u8], then: Then) -> Vec<u8> {
+        match port {
+            Port::Data => {
+                answered(UnixStream::connect(self.directory.0.join("socket")).await.unwrap(), request, then).await
+            }
+            Port::Admin => {
+                let stream = TcpStream::connect(self.admin).await.unwrap();
+                // Ports of closed connections would be used up within seconds.
+                stream.set_zero_linger().unwrap();
+                answered(stream, request, then).await
+            }
+        }
+    }
+}
+
+/// Sends bytes, and returns all that comes back until the sidecar hangs up, or begins a stream of
+/// events, which goes on for those who only listen.
+async fn answered(stream: impl AsyncRead + AsyncWrite, request: &[u8], then: Then) -> Vec<u8> {
+    let (mut reading, mut writing) = split(stream);
+    let mut answer = Vec::new();
+    let sending = async {
+        // The sidecar may have hung up already.
+        let _ = writing.write_all(request).await;
+        if then == Then::End {
+            let _ = writing.shutdown().await;
+        }
+        pending::<Infallible>().await
+    };
+    let receiving =
+        async { while reading.read_buf(&mut answer).await.is_ok_and(|read| read > 0) && !is_stream(&answer) {} };
+    tokio::select! {
+        never = sending => match never {},
+        () = receiving => {}
+    }
+    answer
+}
+
+/// True if the head of a stream of events is there.
+fn is_stream(answer: &[u8]) -> bool {
+    let kind = b"content-type: text/event-stream";
+    let at = answer.windows(kind.len()).position(|window| window == kind);
+    at.is_some_and(|at| answer[at..].windows(4).any(|four| four == b"\r\n\r\n"))
+}
+
+/// Sends bytes to this thread's sidecar, and returns all that comes back. Panics if the connection does not end.
+pub(crate) fn exchange(port: Port, request: &[u8], then: Then) -> Vec<u8> {
+    thread_local! {
+        static SIDECAR: OnceCell<Sidecar> = const { OnceCell::new() };
+    }
+    SIDECAR.with(|sidecar| {
+        let sidecar = sidecar.get_or_init(Sidecar::start);
+        let exchange = sidecar.exchange(port, request, then);
+        sidecar
+            .tasks
+            .block_on(sidecar.runtime, async { timeout(PATIENCE, exchange).await })
+            .expect("the connection does not end")
+    })
+}
+
+/// An answer's status, its headers and its body.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    /// Reads the first of the answers that came back. Panics if it is none.
+    pub(crate) fn read(bytes: &[u8]) -> Answer {
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer has no end of its head");
+        let head = std::str::from_utf8(&bytes[..end]).expect("the head of an answer is not text").to_owned();
+        let status = head.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)?.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("an answer begins with {head:?}"));
+        let mut answer = Answer { status, head, body: bytes[end + 4..].to_vec() };
+        if let Some(length) = answer.header("content-length") {
+            answer.body.truncate(length.parse().expect("a content-length is no number"));
+        }
+        answer
+    }
+
+    /// The value of a header, by its name in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head
+            .lines()
+            .filter_map(|line| line.split_once(": "))
+            .find(|(own, _)| own.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+    }
+}

@@ -1,0 +1,145 @@
+//! Snapshot files: whatever a file holds, reading it and evaluating it ends, and nothing panics.
+//!
+//! The input is a list of edits of a valid file. The first byte chooses the file, whether the checksum is made right again, and
+//! who asks; each edit is eight bytes: what is done, where (three bytes), and with what (four). So an input stays an attack when the
+//! format moves on.
+
+use std::sync::OnceLock;
+
+use remora_snapshot::{File, Role, Snapshot, Subject, TraitValue};
+use siphasher::sip128::SipHasher13;
+
+use crate::environment;
+
+/// Where the checksum lies, and from where on it counts.
+const CHECKSUM: std::ops::Range<usize> = 24..40;
+/// Headers and section tables: edits of these reach the most.
+const TABLES: usize = 512;
+/// What an edit may add to a file.
+const MOST_ADDED: usize = 4096;
+/// Small files, so that overrides and the document are in files of their own.
+const SMALL_FILES: usize = 19_500;
+/// Names of features of `environment.json`, and one that it has not.
+const FEATURES: [&str; 5] = ["plain", "split", "dependent", "secret", "none"];
+
+pub(crate) fn run(data: &[u8]) {
+    let Some((&choice, edits)) = data.split_first() else { return };
+    let (whole, parts) = files();
+    let files = if choice & 1 == 0 { whole } else { parts };
+    let role = if choice & 0x80 == 0 { Role::Client } else { Role::Server };
+    let edited = usize::from(choice >> 2 & 0x1f) % files.len();
+    let mut files: Vec<File> = files.clone();
+    edit(&mut files[edited].bytes, edits);
+    if choice & 2 == 0 {
+        seal(&mut files[edited].bytes);
+    }
+    exercise(&files, role);
+}
+
+/// The environment in one core and its document, and in many small files.
+fn files() -> &'static (Vec<File>, Vec<File>) {
+    static FILES: OnceLock<(Vec<File>, Vec<File>)> = OnceLock::new();
+    FILES.get_or_init(|| (environment::compiled(usize::MAX).files, environment::compiled(SMALL_FILES).files))
+}
+
+fn edit(file: &mut Vec<u8>, edits: &[u8]) {
+    for edit in edits.as_chunks::<8>().0 {
+        let &[operation, a, b, c, ref value @ ..] = edit;
+        let place = u32::from_le_bytes([a, b, c, 0]) as usize;
+        let value = u32::from_le_bytes(*value);
+        // Every operation twice: anywhere, and among the tables.
+        let reach = if operation & 0x80 == 0 { file.len() } else { file.len().min(TABLES) };
+        let Some(place) = place.checked_rem(reach) else { continue };
+        let word = place & !3;
+        let read =
+            |file: &[u8], at: usize| file.get(at..at + 4).map(|four| u32::from_le_bytes(four.try_into().unwrap()));
+        match operation % 8 {
+            0 => file[place] = value as u8,
+            1 => put(file, word, value),
+            2 => {
+                if let Some(old) = read(file, word) {
+                    put(file, word, old.wrapping_add(value));
+                }
+            }
+            // Words that the file has elsewhere are the likeliest to be taken for good.
+            3 => {
+                if let Some(other) = read(file, (value as usize % file.len()) & !3) {
+                    put(file, word, other);
+                }
+            }
+            4 => {
+                let from = value as usize % file.len();
+                let to = (from + 64).min(file.len());
+                let copied = file[from..to].to_vec();
+                let end = (place + copied.len()).min(file.len());
+                file[place..end].copy_from_slice(&copied[..end - place]);
+            }
+            5 => file.truncate(place),
+            6 => file.extend(std::iter::repeat_n(place as u8, value as usize % MOST_ADDED)),
+            _ => {
+                let near_the_end = (file.len() as u32).saturating_sub(value & 0xff);
+                put(file, word, near_the_end);
+            }
+        }
+    }
+}
+
+fn put(file: &mut [u8], at: usize, word: u32) {
+    if let Some(four) = file.get_mut(at..at + 4) {
+        four.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// Makes length and checksum right again, so that what is behind them is reached.
+fn seal(file: &mut [u8]) {
+    let length = file.len() as u64;
+    if let Some(own) = file.get_mut(16..24) {
+        own.copy_from_slice(&length.to_le_bytes());
+    }
+    if file.len() >= CHECKSUM.end {
+        let sum = SipHasher13::new().hash(&file[CHECKSUM.end..]).as_bytes();
+        file[CHECKSUM].copy_from_slice(&sum);
+    }
+}
+
+/// Reads the files as the sidecar does, and asks everything there is to ask.
+fn exercise(files: &[File], role: Role) {
+    let Ok(mut snapshot) = Snapshot::read(files[0].bytes.as_slice()) else { return };
+    let (documents, overrides): (Vec<&File>, Vec<&File>) =
+        files[1..].iter().partition(|file| file.name.starts_with("document"));
+    for file in overrides {
+        let _ = snapshot.attach(file.bytes.as_slice());
+    }
+    if let Ok(document) = snapshot.document(documents.iter().map(|file| file.bytes.as_slice()).collect()) {
+        for file in 0..=documents.len() {
+            document.deflated(file);
+        }
+    }
+    let mut subject = Subject::default();
+    let mut out = Vec::new();
+    out.extend_from_slice(snapshot.flags(role));
+    for name in FEATURES {
+        snapshot.flag(role, name);
+        snapshot.write_ofrep_flag(&mut subject, role, name, &mut out);
+    }
+    for (identifier, plan, age) in
+        [("user_1", "pro", "31"), ("anybody", "aab aa", "-7"), ("", "31", "99999999999999999999")]
+    {
+        subject.clear();
+        snapshot.identify(&mut subject, identifier);
+        snapshot.set_trait(&mut subject, "plan", TraitValue::String(plan));
+        snapshot.set_trait(&mut subject, "email", TraitValue::String("aabaa@example.com"));
+        snapshot.set_trait(&mut subject, "country", TraitValue::String("c7"));
+        snapshot.set_trait(&mut subject, "version", TraitValue::String("1.2.10"));
+        snapshot.set_trait(&mut subject, "age", TraitValue::Integer(age));
+        snapshot.write_flags(&mut subject, role, &mut out);
+        // What others have as well is put together the second time, and used from then on.
+        for _ in 0..3 {
+            snapshot.finish_with_flags(&mut subject, role, &mut out);
+        }
+        snapshot.write_ofrep_flags(&mut subject, role, &mut out);
+        snapshot.explain(&mut subject);
+    }
+    snapshot.describe();
+    snapshot.role_of("client-key");
+}

@@ -23,7 +23,7 @@ taste: ## Flags on localhost without a cluster: compile a sample, serve it, and 
 	@e2e/taste.sh
 
 test: ## Prove everything: format, lints, tests, and the whole path on a cluster, gone afterwards if it was not there
-	@$(MAKE) --no-print-directory check unit e2e
+	@$(MAKE) --no-print-directory check unit fuzz e2e
 
 check: ## Check format and lints
 	@$(STEP) "packages" e2e/cluster/packages.sh
@@ -46,6 +46,11 @@ record: ## Write anew how many instructions each path takes, which the tests com
 .PHONY: profile
 profile: ## Record anew how the sidecar runs, which it is built by for shipping: minutes, and any machine will do
 	@$(STEP) "the sidecar's profile" sidecar/profile/record.sh
+
+.PHONY: fuzz
+fuzz: ## Look for inputs that break a property: each target of e2e/fuzz for MINUTES minutes, 1 if not said
+	@e2e/cluster/packages.sh
+	@$(STEP) "fuzz targets" e2e/fuzz/run.sh $(or $(MINUTES),1) $(TARGETS)
 
 .PHONY: fuzz-engine
 fuzz-engine: ## Compare answers with those of Flagsmith's own engine for SECONDS seconds, 600 if not said

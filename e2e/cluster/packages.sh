@@ -12,6 +12,7 @@ wanted=(
   containerd:containerd
   containernetworking-plugins:/usr/lib/cni/bridge
   curl:curl
+  g++:c++
   gcc:cc
   git:git
   iproute2:ip
@@ -21,6 +22,7 @@ wanted=(
   nftables:nft
   openssl:openssl
   procps:sysctl
+  python3:python3
   runc:runc
   util-linux:flock
   valgrind:valgrind

@@ -9,7 +9,7 @@ cd "$(dirname "$0")"
 minutes=${1:-1}
 shift || true
 [ $# -gt 0 ] || set -- $(cd fuzz_targets && printf '%s\n' *.rs | sed 's/\.rs$//')
-[[ $minutes =~ ^[0-9]+$ ]] || { echo "error: MINUTES is ${minutes@Q}, but must be a whole number" >&2; exit 1; }
+[[ $minutes =~ ^[1-9][0-9]*$ ]] || { echo "error: MINUTES is ${minutes@Q}, but must be a whole number from 1 on" >&2; exit 1; }
 
 # Memory of the process in MiB, seconds for one input (which only a hang takes), seconds that the engine may take to end after
 # that, and how many bytes inputs get.

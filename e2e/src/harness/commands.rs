@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 /// What people read who use Remora, work on it, or are called at night.
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 9] = [
     "README.md",
     "charts/remora/README.md",
     "e2e/clients/README.md",
     "e2e/cluster/README.md",
+    "e2e/fuzz/README.md",
     "operator/README.md",
     "sidecar/COMPATIBILITY.md",
     "sidecar/README.md",

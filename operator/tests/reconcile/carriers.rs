@@ -51,7 +51,7 @@ async fn a_secret_is_written_and_no_config_map() {
     let status = cluster.last_status();
     is(&status, "Ready", ("True", "Published"));
     assert_eq!(status["delivery"], json!({"as": "Secret", "overridesFiles": 0}));
-    assert_eq!(status["conditions"][2]["message"], "in one Secret");
+    assert_eq!(status["conditions"][2]["message"], "published in one Secret");
 
     let (_, calls) = operator.turn(reported(&cluster, 1, &secret())).await;
     assert!(calls.is_empty(), "{calls:?}");
@@ -110,7 +110,7 @@ async fn the_former_kind_is_kept_up_to_date_until_no_pod_mounts_it() {
     assert_eq!(cluster.last_status()["delivery"], delivery);
     assert_eq!(
         cluster.last_status()["conditions"][2]["message"],
-        "in one Secret, and in ConfigMaps for as long as pods mount those"
+        "published in one Secret, and in ConfigMaps while pods mount those"
     );
 
     cluster.put(&flags(&document("b")));

@@ -178,7 +178,8 @@ async fn with_a_failing_source_it_is_said_who_is_served() {
     is(&status, "Ready", ("False", "FormerFormat"));
     let message = status["conditions"][3]["message"].as_str().unwrap();
     assert!(
-        message.contains("in format v1, are served") && message.contains("ConfigMap flags does not exist"),
+        message.contains("published the snapshot in format v1: running pods serve it")
+            && message.contains("ConfigMap flags does not exist"),
         "{message}"
     );
     operator.turn(reported(&cluster, 2, &json!({}))).await;

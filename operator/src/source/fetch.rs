@@ -1,9 +1,9 @@
-//! Brings the environment's document. Needs the client.
+//! Fetches the document of an environment. Needs the client.
 //!
-//! From a server, it goes by `If-Modified-Since` where no change can hide behind it, follows pages, and bounds what it reads
-//! in bytes and time. Redirects and pages are followed within the origin only, since every request carries the environment
-//! key. Addresses are checked where the connection is made: an origin that an administrator named may be in a private
-//! network, Flagsmith's own service may not.
+//! A fetch from a server sends `If-Modified-Since` where no change can hide behind it, follows pages, and bounds what
+//! it reads in bytes and time. Redirects and pages are followed within the origin only, because every request carries
+//! the environment key. Addresses are checked where the connection is made: an origin that an administrator named may
+//! be in a private network, Flagsmith's own service may not.
 
 mod address;
 mod body;
@@ -50,7 +50,7 @@ pub use self::{
 };
 use crate::api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource, Realtime};
 
-/// The bytes of a document that is read at all.
+/// Maximum size of a document in bytes (64 MiB).
 pub const DOCUMENT_MAX: usize = 64 << 20;
 
 /// Fetches documents.
@@ -61,17 +61,17 @@ pub struct Fetcher {
     limit: usize,
     room: Room,
     turnstile: Turnstile,
-    /// How long a stream may be silent.
+    /// Maximum silence of a stream before it counts as dead.
     idle: Duration,
 }
 
-/// What is known of the document that is held, for asking only whether there is a newer one.
+/// Version of the cached document, which makes the next fetch conditional.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held(Origination);
 
 #[cfg(test)]
 impl Held {
-    /// Of an object at this version.
+    /// Creates the version of an object with this `resourceVersion`.
     pub(crate) fn of_object(version: &str) -> Self {
         Self(Origination::Object { version: version.to_owned() })
     }
@@ -79,79 +79,80 @@ impl Held {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Origination {
-    /// From a server, with this key: another key is another environment.
+    /// A server, with the key of the request: another key belongs to another environment.
     Server { key: EnvironmentKey, validator: Option<Validator> },
-    /// From an object at this version.
+    /// An object, with its `resourceVersion`.
     Object { version: String },
 }
 
-/// What earlier fetches taught.
+/// Hints from earlier fetches.
 #[derive(Clone, Debug, Default)]
 pub struct Lessons {
-    /// The document that is held; none to have it sent whatever it is.
+    /// Version of the cached document. `None` makes the fetch unconditional.
     pub held: Option<Held>,
-    /// The key that the server refused, for as long as it is not to be tried again.
+    /// Key that the server refused. Set as long as the key is not to be tried again.
     pub refused: Option<EnvironmentKey>,
-    /// The bytes of the document, as far as that is known.
+    /// Expected size of the document in bytes, if known.
     pub expected: Option<usize>,
 }
 
-/// What a fetch brought.
+/// Outcome of a fetch.
 #[derive(Debug)]
 pub enum Fetched {
-    /// The document that is held is still the one.
+    /// The source still has the cached version.
     Unchanged,
-    /// The Secret still holds the key that was refused: the server was not asked.
+    /// The Secret still holds the refused key. No request was sent.
     StillRefused,
-    /// Too many ask the server already, or others hold too much: it was not asked.
+    /// A limit of concurrent fetches or of documents per namespace is reached, or the memory budget for documents is
+    /// used up. No request was sent.
     Busy,
-    /// The document is larger than was expected, and there is no room for it at the moment.
+    /// The document is larger than expected, and the memory budget has no bytes left for it at the moment.
     Crowded {
-        /// The bytes to expect.
+        /// Number of bytes to reserve in the next attempt.
         expected: usize,
     },
-    /// A document, which may be the same as the last. Nobody has looked into it.
+    /// A document, possibly the same as the cached one. Its content is not checked yet.
     Document(Arrived),
 }
 
-/// A document as it came.
+/// A document as received.
 #[derive(Debug)]
 pub struct Arrived {
-    /// Its bytes, page by page.
+    /// Bytes of each page.
     pub pages: Vec<Vec<u8>>,
-    /// Where it came from.
+    /// Source of the document.
     pub arrival: Arrival,
-    /// What it counts for among all that is held; to be kept until it is compiled.
+    /// Reservation in the memory budget, to be held until the document is compiled.
     pub load: Load,
 }
 
 impl Arrived {
-    /// The bytes of all pages.
+    /// Returns the size of all pages in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.pages.iter().map(Vec::len).sum()
     }
 }
 
-/// Where a document came from, and when.
+/// Source of a document, and its version or time.
 #[derive(Clone, Debug)]
 pub enum Arrival {
     /// A server.
     Server {
-        /// The key that it was asked with.
+        /// Key of the request.
         key: EnvironmentKey,
-        /// When the fetch began, by the server's clock.
+        /// Time at which the fetch began, by the server's clock.
         began: Timestamp,
     },
     /// An object in the cluster.
     Object {
-        /// The version of the object.
+        /// `resourceVersion` of the object.
         version: String,
     },
 }
 
 impl Arrival {
-    /// The key that it was fetched with.
+    /// Returns the key of the request, if a server sent the document.
     #[must_use]
     pub fn key(&self) -> Option<&EnvironmentKey> {
         match self {
@@ -160,7 +161,8 @@ impl Arrival {
         }
     }
 
-    /// For the next fetch: the document that came with this is held, and says that it was changed at `updated_at`.
+    /// Returns the version for the next fetch, once the document is cached. `updated_at` is the document's own time of
+    /// change.
     #[must_use]
     pub fn held(self, updated_at: Option<&str>) -> Held {
         Held(match self {
@@ -171,7 +173,8 @@ impl Arrival {
 }
 
 impl Fetcher {
-    /// A fetcher that talks to these origins, resolves names with `lookup`, and reads documents of up to `limit` bytes.
+    /// Creates a fetcher that connects to these origins, resolves names with `lookup`, and reads documents of up to
+    /// `limit` bytes.
     pub fn new(client: Client, allowed: AllowedOrigins, lookup: Arc<dyn Lookup>, limit: usize) -> Self {
         Self {
             objects: Objects::new(client),
@@ -184,7 +187,10 @@ impl Fetcher {
         }
     }
 
-    /// The document that `spec` names, unless it is the one that is held.
+    /// Fetches the document that `spec` names, unless the source still has the cached version.
+    ///
+    /// # Errors
+    /// The spec, an object that it refers to, or the server's answer cannot be used: see [`Error`].
     pub async fn fetch(
         &self,
         namespace: &str,
@@ -194,10 +200,10 @@ impl Fetcher {
         let planned = spec.source.planned().ok_or(Error::InvalidSource(
             "set exactly one of flagsmith, document.configMapKeyRef and document.secretKeyRef",
         ))?;
-        // Before anything else that others may want, so that nobody waits for it with that in hand.
+        // The reservation comes before every other shared resource, so that no fetch waits for it while holding one.
         let wanted = match planned {
             PlannedSource::Flagsmith(_) => lessons.expected,
-            // Its size is known when it was read, and it was held by then.
+            // An object's size is known only after the read, and by then its bytes are in memory.
             PlannedSource::ConfigMap(_) | PlannedSource::Secret(_) => Some(objects::DATA_MAX),
         };
         let Some(load) = self.room.take(namespace, wanted).await else { return Ok(Fetched::Busy) };
@@ -233,7 +239,8 @@ impl Fetcher {
         let reach = self.allowed.reach(&origin).ok_or_else(|| Error::OriginNotAllowed(origin.clone()))?;
         check_literal(&url, reach)?;
         if let Some(realtime) = &flagsmith.realtime {
-            // A stream that can never be followed is said where everybody looks, not where streams are.
+            // An unusable stream is an error of the fetch too, because the fetch's conditions are read more often than
+            // the stream's.
             self.stream(realtime, "")?;
         }
         if let Some(not_now) = self.turnstile.is_open(&origin, namespace) {
@@ -265,7 +272,7 @@ impl Fetcher {
         };
         let mut answer = in_time(spec.refresh.timeout, &origin, request.send()).await;
         drop(turn);
-        // Others who ask the same server need not try what just failed.
+        // Other fetches from this server need not repeat an attempt that just failed.
         match &mut answer {
             Err(Error::UpstreamUnavailable { problem, fault: Fault::Connection, retry_after, .. }) => {
                 let pause = self.turnstile.missed(&origin, problem);
@@ -290,15 +297,18 @@ impl Fetcher {
 }
 
 impl Fetcher {
-    /// The same, with streams that may be silent for this long.
+    /// Sets the maximum silence of streams.
     #[cfg(test)]
     pub(crate) fn with_idle(self, idle: Duration) -> Self {
         Self { idle, ..self }
     }
 
-    /// Opens the stream of changes of the environment with this client-side key.
+    /// Opens the stream of change events of the environment with this client-side key.
     ///
-    /// It is subject to everything that a fetch is: origins, addresses, certificates.
+    /// The checks of a fetch apply to it, too: origins, addresses, certificates.
+    ///
+    /// # Errors
+    /// The spec, an object that it refers to, or the server's answer cannot be used: see [`Error`].
     pub async fn listen(
         &self,
         namespace: &str,
@@ -318,7 +328,7 @@ impl Fetcher {
         Ok((url, origin, reach))
     }
 
-    /// The HTTP client that trusts whom this source trusts.
+    /// Returns the HTTP client that trusts the public CAs and those of the source's bundle.
     async fn connector(
         &self,
         purpose: Purpose,
@@ -350,7 +360,7 @@ impl Fetcher {
 }
 
 impl NotNow {
-    /// What comes of a fetch whose turn it is not.
+    /// Returns the outcome of a fetch that was not admitted.
     fn outcome(self, origin: &Origin) -> Result<Fetched, Error> {
         match self {
             Self::Busy => Ok(Fetched::Busy),
@@ -364,7 +374,7 @@ impl NotNow {
     }
 }
 
-/// The answer, if it comes in the time that this environment gives it; others may give it more.
+/// Waits for the answer for at most this environment's timeout. Other environments may have longer ones.
 async fn in_time(
     timeout: Period,
     origin: &Origin,
@@ -375,7 +385,7 @@ async fn in_time(
         .unwrap_or_else(|_| Err(failure::unavailable(origin, &format!("the document did not arrive within {timeout}"))))
 }
 
-/// Where the document is. Without the slash at its end, Flagsmith redirects.
+/// Returns the URL of the document and its origin. The URL ends in a slash, without which Flagsmith redirects.
 fn endpoint(api_url: &str) -> Result<(Url, Origin), Error> {
     let mut url = Url::parse(api_url).map_err(|_| Error::InvalidSource("apiUrl is no URL"))?;
     let origin = Origin::of(&url).ok_or(Error::InvalidSource("apiUrl needs http:// or https:// and a host"))?;
@@ -389,7 +399,7 @@ fn endpoint(api_url: &str) -> Result<(Url, Origin), Error> {
     Ok((url, origin))
 }
 
-/// A URL with an address in it asks no resolver, so the check is here.
+/// Checks a URL whose host is an IP address, because no resolver sees it.
 fn check_literal(url: &Url, reach: Reach) -> Result<(), Error> {
     let host = url.host_str().unwrap_or_default();
     match host.trim_matches(['[', ']']).parse::<IpAddr>() {

@@ -1,12 +1,13 @@
-//! Which addresses a connection may go to. Pure.
+//! Address rules for connections. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::origin::Reach;
 
-/// Whether a connection of this reach may go to `address`.
+/// Returns true if a connection of this reach may go to `address`.
 ///
-/// Link-local addresses are never allowed by name, because clouds serve credentials there; neither is what no server has.
+/// Link-local addresses are never allowed, because clouds serve credentials there. Neither are addresses that no server
+/// can have, such as multicast.
 pub(super) fn is_allowed(address: IpAddr, reach: Reach) -> bool {
     let address = embedded(address).map_or(address, IpAddr::V4);
     match reach {
@@ -15,7 +16,7 @@ pub(super) fn is_allowed(address: IpAddr, reach: Reach) -> bool {
     }
 }
 
-/// The IPv4 address that an IPv6 address stands for (mapped, NAT64, 6to4).
+/// Returns the IPv4 address that an IPv6 address stands for (mapped, NAT64, 6to4).
 fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(v6) = address else {
         return None;
@@ -53,13 +54,13 @@ fn is_off_limits(address: IpAddr) -> bool {
 
 fn is_private_v4(address: Ipv4Addr) -> bool {
     match address.octets() {
-        // Shared between carriers and their customers; protocol assignments; benchmarks.
+        // Carrier-grade NAT; protocol assignments; benchmarks.
         [100, 64..=127, ..] | [192, 0, 0, _] | [198, 18..=19, ..] => true,
         _ => address.is_private() || address.is_documentation(),
     }
 }
 
-/// Global unicast is 2000::/3; Teredo and documentation are in it and are no servers.
+/// Returns true for global unicast (2000::/3) except Teredo and documentation addresses, which no server has.
 fn is_global_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
         [0x2001, 0, ..] | [0x2001, 0xdb8, ..] => false,

@@ -1,4 +1,4 @@
-//! Reading an answer's body: bounded as it comes, and bounded as it inflates.
+//! Reads an answer's body, with a bound on its size before and after decompression.
 
 use std::io::{self, Write};
 
@@ -7,18 +7,19 @@ use reqwest::{Response, header};
 
 use super::{error::Error, load::Crowded};
 
-/// Why a body was not read to its end.
+/// Reason why a body was not read to its end.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// A bound was reached.
+    /// The body exceeds the size limit.
     TooLarge(Error),
-    /// There is no room for it now.
+    /// The memory budget has too few free bytes.
     Crowded(Crowded),
-    /// The connection broke, or the compression is broken.
+    /// The connection broke off, or the compressed data is invalid.
     Broken(String),
 }
 
-/// The whole body, decompressed: at most `limit` bytes before and after. `holds` says whether there is room for so many.
+/// Reads and decompresses the whole body: at most `limit` bytes before and after decompression. `holds` reserves memory
+/// for the number of bytes it is given.
 pub(super) async fn read(
     mut response: Response,
     limit: usize,
@@ -38,7 +39,7 @@ pub(super) async fn read(
         if wire > limit {
             return Err(too_large("the answer", limit));
         }
-        // A chunk may inflate to a thousand times its size, in which bounds hold all the same.
+        // A chunk may inflate to a thousand times its size. The sink stops at the limit within the chunk.
         sink.write(&chunk).map_err(|error| inflation(&error, limit))?;
         holds(sink.len()).map_err(Unread::Crowded)?;
     }
@@ -101,7 +102,7 @@ impl Sink {
     }
 }
 
-/// A vector with an end.
+/// A vector with a maximum size.
 struct Bounded {
     bytes: Vec<u8>,
     limit: usize,

@@ -1,4 +1,4 @@
-//! HTTP clients, one for each reach and set of authorities.
+//! HTTP clients, one for each purpose, reach and CA bundle.
 
 use std::{
     collections::HashMap,
@@ -17,35 +17,35 @@ use super::{
 use crate::compile::digest::digest;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// To the first byte, and between any two.
+/// Maximum wait for the first byte of an answer, and between two reads.
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
 const REDIRECTS: usize = 3;
-/// Bytes of a bundle of authorities: more than a hundred of them.
+/// Maximum size of a CA bundle in bytes. That is more than a hundred CAs.
 pub(super) const BUNDLE_MAX: usize = 256 << 10;
-/// Clients that are kept; beyond this many, the one that was used longest ago goes.
+/// Maximum number of cached clients. Beyond it, the least recently used client is dropped.
 const CLIENTS: usize = 32;
-/// How long a client is kept that nobody uses.
+/// Time without use after which a cached client is dropped.
 const UNUSED: Duration = Duration::from_secs(600);
 
-/// What a client is for.
+/// Purpose of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Purpose {
-    /// Documents, which come at once or not at all.
+    /// Documents: the answer arrives without long pauses.
     Fetch,
-    /// Streams, which are silent for long. Their URL has a key in it and is followed nowhere.
+    /// Streams, which are silent for long. Redirects are refused, because the URL contains a key.
     Listen,
 }
 
-/// What a client is for, how far it goes, and a digest of the authorities that it trusts besides the public ones.
+/// Purpose and reach of a client, and a digest of the CA bundle that it trusts besides the public CAs.
 type Kind = (Purpose, Reach, Option<String>);
 
-/// The clients that were used last, each with its pool of connections.
+/// Cache of clients, each with its own connection pool.
 pub(super) struct Clients {
     lookup: Arc<dyn Lookup>,
     made: Mutex<HashMap<Kind, (Client, Instant)>>,
 }
 
-/// A bundle of certificates that cannot be used.
+/// Error: the CA bundle is unusable.
 #[derive(Debug)]
 pub(super) struct BadBundle;
 
@@ -54,7 +54,10 @@ impl Clients {
         Self { lookup, made: Mutex::default() }
     }
 
-    /// The client for this purpose and reach that trusts the public authorities and those of `bundle`.
+    /// Returns the client for this purpose and reach that trusts the public CAs and those of `bundle`.
+    ///
+    /// # Errors
+    /// `bundle` holds no valid certificates in PEM.
     pub(super) fn get(&self, purpose: Purpose, reach: Reach, bundle: Option<&[u8]>) -> Result<Client, BadBundle> {
         let key = (purpose, reach, bundle.map(digest));
         let now = Instant::now();
@@ -92,7 +95,7 @@ impl Clients {
             .dns_resolver(Arc::new(Guard { lookup: Arc::clone(&self.lookup), reach }))
             .redirect(redirects)
             .referer(false)
-            // A proxy would connect to addresses that nobody checked.
+            // A proxy would connect to addresses that no check has seen.
             .no_proxy()
             .gzip(false)
             .connect_timeout(CONNECT_TIMEOUT)
@@ -103,7 +106,7 @@ impl Clients {
     }
 }
 
-/// Follows a redirect only where the request was going anyway: it carries the environment key.
+/// Follows a redirect only within the origin of the first request, because the request carries the environment key.
 fn within_origin(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let target = Origin::of(attempt.url());
     let started = attempt.previous().first().and_then(Origin::of);

@@ -4,149 +4,150 @@ use reqwest::StatusCode;
 
 use super::{key::EnvironmentKey, origin::Origin};
 
-/// Why there is no document. What a server answered is never in it, and neither is the key: only what we say ourselves.
+/// Reason why a fetch returned no document. Never contains text of a server's answer or the key.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The source cannot be used as it is written.
+    /// The source cannot be used as written.
     #[error("spec.source cannot be used: {0}")]
     InvalidSource(&'static str),
-    /// Nobody allowed this server.
+    /// No administrator allowed the server's origin.
     #[error(
         "{0} is not an allowed origin: ask the administrator to start the operator with --allowed-origin {0} (chart value allowedOrigins)"
     )]
     OriginNotAllowed(Origin),
-    /// The Secret is not there.
+    /// The Secret does not exist.
     #[error(
         "Secret {0} does not exist in this namespace: create it, with the label remora.dev/environment-key: \"true\""
     )]
     SecretNotFound(String),
-    /// The Secret's owner did not agree.
+    /// The Secret lacks the label with which its owner consents.
     #[error("Secret {0} may not be used: its owner has to label it with remora.dev/environment-key: \"true\"")]
     SecretNotConsented(String),
-    /// The Secret does not hold what is needed.
+    /// The Secret lacks the key, or the key's value is unusable.
     #[error("Secret {name}, key {key}: {problem}")]
     SecretInvalid {
-        /// The Secret.
+        /// Name of the Secret.
         name: String,
-        /// The key in it.
+        /// Key in the Secret.
         key: String,
-        /// What is wrong, and what should be there.
+        /// Problem and what to do.
         problem: &'static str,
     },
-    /// The ConfigMap is not there.
+    /// The ConfigMap does not exist.
     #[error("ConfigMap {0} does not exist in this namespace: create it, or correct its name in spec.source")]
     ConfigMapNotFound(String),
-    /// The ConfigMap does not hold what is needed.
+    /// The ConfigMap lacks the key, or the key's value is unusable.
     #[error("ConfigMap {name}, key {key}: {problem}")]
     ConfigMapInvalid {
-        /// The ConfigMap.
+        /// Name of the ConfigMap.
         name: String,
-        /// The key in it.
+        /// Key in the ConfigMap.
         key: String,
-        /// What is wrong, and what should be there.
+        /// Problem and what to do.
         problem: &'static str,
     },
-    /// The API server did not let us read what the source names.
+    /// The API server did not return the object that the source names.
     #[error("reading {what}: {problem}")]
     ReadFailed {
-        /// The object.
+        /// Kind and name of the object.
         what: String,
-        /// What the API server says.
+        /// Message of the API server, or our own if there was no answer.
         problem: String,
     },
-    /// The server's name leads to where the operator does not go.
+    /// The server's name resolves to forbidden addresses only. Holds the host.
     #[error(
         "{0} resolves to addresses that the operator does not connect to: private ones need an origin that the administrator named, link-local ones are never used"
     )]
     AddressBlocked(String),
-    /// No trusted connection.
+    /// The TLS handshake failed.
     #[error("TLS with {origin} failed: {problem}")]
     TlsFailure {
-        /// The server.
+        /// Origin of the server.
         origin: Origin,
-        /// What is wrong, and what to do.
+        /// Problem and what to do.
         problem: &'static str,
     },
-    /// The server does not accept the key.
+    /// The server refused the key.
     #[error(
         "{origin} answered HTTP {status} to the environment key: check that the Secret holds this environment's server-side key, and that the organisation is not blocked"
     )]
     AuthenticationFailed {
-        /// The server.
+        /// Origin of the server.
         origin: Origin,
-        /// 401 or 403.
+        /// HTTP status: 401 or 403.
         status: StatusCode,
-        /// The key, which is not tried again soon.
+        /// Refused key. It is not tried again soon.
         key: EnvironmentKey,
     },
-    /// The server does not know the path.
+    /// The server answered HTTP 404.
     #[error("{0} answered HTTP 404: check spec.source.flagsmith.apiUrl, which usually ends in /api/v1/")]
     EnvironmentNotFound(Origin),
-    /// The server asks for patience.
+    /// The server answered HTTP 429.
     #[error("{origin} answered HTTP 429: it is asked less often for a while")]
     RateLimited {
-        /// The server.
+        /// Origin of the server.
         origin: Origin,
-        /// How long it asks us to wait.
+        /// Wait that the server asked for in `Retry-After`, if any.
         retry_after: Option<Duration>,
     },
-    /// No answer, or a bad one.
+    /// The server gave no answer, or an unusable one.
     #[error("{origin}: {problem}")]
     UpstreamUnavailable {
-        /// The server.
+        /// Origin of the server.
         origin: Origin,
-        /// What happened.
+        /// Description of the problem.
         problem: String,
-        /// Who is at fault.
+        /// Kind of the fault.
         fault: Fault,
-        /// How long it asks us to wait.
+        /// Minimum wait before the next attempt: the server's `Retry-After`, or the pause of an open circuit.
         retry_after: Option<Duration>,
     },
-    /// The server sends us elsewhere.
+    /// The server redirects to another origin, or too often.
     #[error(
         "{0} redirects to another origin or in circles, which is not followed because the request carries the environment key: write the final URL in spec.source.flagsmith.apiUrl"
     )]
     RedirectRefused(Origin),
-    /// Larger than anything that is read.
+    /// A part of the answer or the document exceeds its size limit.
     #[error("{what} exceeds {limit} bytes")]
     BodyTooLarge {
-        /// What was bounded.
+        /// Part that exceeds the limit.
         what: &'static str,
-        /// The bound.
+        /// Size limit in bytes.
         limit: usize,
     },
 }
 
-/// Why a server gave nothing of use.
+/// Kind of fault of a server that gave no usable answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// There was no connection.
+    /// No connection was made.
     Connection,
-    /// It says so itself: HTTP 5xx.
+    /// The server answered HTTP 5xx.
     Server,
-    /// The answer is bad, or broke off.
+    /// The answer is invalid or incomplete.
     Answer,
 }
 
-/// When to try again.
+/// Schedule of the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Soon, then ever later.
+    /// Soon, then with exponential back-off.
     Backoff,
-    /// Not soon, then ever later, however short the interval is: an attempt costs much.
+    /// After a longer first wait, then with exponential back-off, however short the refresh interval is: an attempt
+    /// costs much.
     Costly,
-    /// Soon: nothing but our own API server is asked.
+    /// Soon: an attempt reads from the cluster's API server only.
     Reference,
     /// Rarely, until the key changes.
     Slow,
-    /// Not before this time.
+    /// No earlier than after this duration.
     After(Duration),
-    /// When the object changes.
+    /// After the object changes.
     Edited,
 }
 
 impl Error {
-    /// The variant's name: the reason in conditions and Events, and a metric's label.
+    /// Returns the variant's name: the reason in conditions and Events, and a label of metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::InvalidSource(_) => "InvalidSource",
@@ -168,7 +169,7 @@ impl Error {
         }
     }
 
-    /// Whether the spec or what it refers to is at fault, rather than the server.
+    /// Returns true if the spec or an object that it refers to is at fault, not the server.
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,
@@ -182,7 +183,7 @@ impl Error {
         )
     }
 
-    /// When to try again.
+    /// Returns the schedule of the next attempt.
     pub fn retry(&self) -> Retry {
         match self {
             Self::InvalidSource(_) | Self::OriginNotAllowed(_) => Retry::Edited,

@@ -1,38 +1,42 @@
-//! Server-sent events, as far as Flagsmith uses them. Pure: bytes go in as they come, events come out.
+//! Parser of server-sent events, limited to what Flagsmith uses. Pure: the input is bytes in pieces of any size, the
+//! output is events.
 
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// The longest line that is read. Flagsmith's have about fifty bytes.
+/// Maximum length of a line in bytes. Flagsmith's lines have about 50.
 const LINE_MAX: usize = 4 << 10;
-/// The most data of one event.
+/// Maximum size of one event's data in bytes.
 const DATA_MAX: usize = 16 << 10;
-/// What the event is called when the environment changed.
+/// Name of the event that reports a change of the environment.
 const UPDATED: &str = "environment_updated";
 
-/// That the environment changed upstream.
+/// Event: the environment changed upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// When; unknown if the event does not say it in a way that we read.
+    /// Time of the change. `None` if the event has no time in a known format.
     pub updated_at: Option<Timestamp>,
 }
 
-/// More than any event has.
+/// Error: a line or an event's data exceeds its maximum size.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
-/// Takes a stream apart.
+/// Incremental parser of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     line: Vec<u8>,
-    /// The last line ended with a carriage return: a line feed after it belongs to that end.
+    /// True if the last line ended with a carriage return: a line feed after it belongs to the same line end.
     returned: bool,
     name: String,
     data: String,
 }
 
 impl Parser {
-    /// Reads on; `changes` takes what is told.
+    /// Parses the next bytes of the stream and appends complete events to `changes`.
+    ///
+    /// # Errors
+    /// A line is longer than [`LINE_MAX`], or an event has more data than [`DATA_MAX`].
     pub(super) fn read(&mut self, bytes: &[u8], changes: &mut impl Extend<Change>) -> Result<(), TooLong> {
         for byte in bytes {
             match byte {
@@ -52,7 +56,7 @@ impl Parser {
         Ok(())
     }
 
-    /// A line is there; the empty one ends an event.
+    /// Handles a complete line. An empty line ends an event.
     fn end_line(&mut self, line: &[u8]) -> Result<Option<Change>, TooLong> {
         let line = String::from_utf8_lossy(line);
         if line.is_empty() {
@@ -68,7 +72,7 @@ impl Parser {
                 self.data.push_str(value);
                 self.data.push('\n');
             }
-            // A comment, which is there to be heard, or a field that Flagsmith does not use.
+            // Comments keep the connection alive, and Flagsmith does not use other fields.
             _ => {}
         }
         Ok(None)
@@ -87,16 +91,16 @@ enum Time {
     Text(String),
 }
 
-/// Flagsmith writes seconds since 1970, and its documentation shows milliseconds.
+/// Parses the time of a change. Flagsmith sends seconds since 1970, and its documentation shows milliseconds.
 fn updated_at(data: &str) -> Option<Timestamp> {
-    /// As seconds, this is in the year 5138; as milliseconds, in 1973.
+    /// Smallest number that counts as milliseconds. It means the year 5138 in seconds, and 1973 in milliseconds.
     const MILLISECONDS: f64 = 1e11;
     let seconds = match serde_json::from_str::<Data>(data).ok()?.updated_at {
         Time::Text(text) => return text.parse().ok(),
         Time::Number(number) if number.abs() >= MILLISECONDS => number / 1e3,
         Time::Number(number) => number,
     };
-    // Casting saturates, and what is no time is refused.
+    // The cast saturates, and `Timestamp` rejects what is out of its range.
     Timestamp::from_microsecond((seconds * 1e6).round() as i64).ok()
 }
 

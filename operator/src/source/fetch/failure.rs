@@ -1,4 +1,4 @@
-//! What a failed request means, in words of our own.
+//! Translates failed requests into errors in words of our own.
 
 use std::{error::Error as StdError, io, iter};
 
@@ -11,7 +11,7 @@ use super::{
     resolve::{Blocked, Unknown},
 };
 
-/// The meaning of an error that reqwest gave.
+/// Translates an error of `reqwest`.
 pub(super) fn explain(error: &reqwest::Error, origin: &Origin, url: &Url) -> Error {
     for cause in causes(error) {
         if cause.is::<Blocked>() {
@@ -31,11 +31,11 @@ pub(super) fn explain(error: &reqwest::Error, origin: &Origin, url: &Url) -> Err
         None if error.is_connect() => "no connection",
         None => "the answer is not HTTP, or broke off",
     };
-    // One environment's answer may break off while others get theirs; without a connection, nobody gets one.
+    // An answer may break off for one environment only. A failed connection concerns all of them.
     if error.is_connect() { unreached(origin, problem) } else { unavailable(origin, problem) }
 }
 
-/// It was reached, and gave nothing that is of use.
+/// Returns the error of a server that was reached and gave no usable answer.
 pub(super) fn unavailable(origin: &Origin, problem: &str) -> Error {
     Error::UpstreamUnavailable {
         origin: origin.clone(),
@@ -45,7 +45,7 @@ pub(super) fn unavailable(origin: &Origin, problem: &str) -> Error {
     }
 }
 
-/// It cannot be reached.
+/// Returns the error of a server that cannot be reached.
 pub(super) fn unreached(origin: &Origin, problem: &str) -> Error {
     Error::UpstreamUnavailable {
         origin: origin.clone(),
@@ -55,7 +55,7 @@ pub(super) fn unreached(origin: &Origin, problem: &str) -> Error {
     }
 }
 
-/// The error and what caused it; I/O errors hide theirs from `source`.
+/// Iterates over the error and its causes. `source` skips the error that an I/O error wraps, [`cause`] does not.
 fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     iter::successors(Some(error), |error| cause(*error))
 }

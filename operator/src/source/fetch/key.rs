@@ -2,24 +2,25 @@ use std::fmt;
 
 use reqwest::header::HeaderValue;
 
-/// A server-side environment key. It never prints itself.
+/// Server-side environment key. Its `Debug` output omits the key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EnvironmentKey(String);
 
 impl EnvironmentKey {
-    /// A key as a Secret holds it: white space around it is nobody's intention. None when it can be no server-side key.
+    /// Reads the key from a Secret's value and removes white space around it. `None` if the value cannot be a
+    /// server-side key.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let key = std::str::from_utf8(bytes).ok()?.trim();
         let plain = key.bytes().all(|byte| byte.is_ascii_graphic());
         (key.starts_with("ser.") && key.len() > 4 && key.len() <= 256 && plain).then(|| Self(key.to_owned()))
     }
 
-    /// The key itself, for the compiler, which keeps a hash of it.
+    /// Returns the key as text, for the compiler, which stores a hash of it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// The key as a header that no log prints.
+    /// Returns the key as a header value that is marked sensitive, so that no log prints it.
     pub(super) fn header(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&self.0).ok()?;
         value.set_sensitive(true);

@@ -1,6 +1,6 @@
-//! The `Link` header, as far as pages need it (RFC 8288). Pure.
+//! Parser of the `Link` header, limited to what pagination needs (RFC 8288). Pure.
 
-/// The target of the first link whose relation is `next`, in any of the headers.
+/// Returns the target of the first link with the relation `next`, in any of the headers.
 pub(super) fn next<'a>(headers: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     headers.into_iter().find_map(|header| Links(header).find(|link| link.is_next).map(|link| link.target))
 }
@@ -10,7 +10,7 @@ struct Link<'a> {
     is_next: bool,
 }
 
-/// The links of one header; stops at the first that is malformed.
+/// Iterator over the links of one header. It stops at the first malformed link.
 struct Links<'a>(&'a str);
 
 impl<'a> Iterator for Links<'a> {
@@ -36,7 +36,7 @@ impl<'a> Iterator for Links<'a> {
     }
 }
 
-/// Name, value (without quotes) and what follows.
+/// Splits text into a parameter's name, its value without quotes, and the rest.
 fn split_parameter(text: &str) -> Option<(&str, &str, &str)> {
     let end = text.find(['=', ';', ',']).unwrap_or(text.len());
     let (name, rest) = text.split_at_checked(end)?;

@@ -1,7 +1,7 @@
-//! Flagsmith's stream of changes: opened, and read event by event.
+//! Flagsmith's stream of change events: opens it and reads its events.
 //!
-//! The path carries the client-side key, so nothing is followed to another address. The stream is silent most of the time and
-//! servers send comments meanwhile; one that says nothing at all for [`IDLE`] is taken for dead.
+//! Redirects are refused, because the path contains the client-side key. The stream is silent most of the time, and
+//! servers send comments meanwhile: a stream without any byte for [`IDLE`] counts as dead.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -15,12 +15,12 @@ use super::{
     pages::{HEADERS, size_of_headers},
 };
 
-/// How long a stream may be silent.
+/// Maximum silence of a stream.
 pub(super) const IDLE: Duration = Duration::from_secs(60);
-/// How long the head of the answer may take.
+/// Maximum time from the request to the end of the answer's header.
 const OPENING: Duration = Duration::from_secs(15);
 
-/// A stream that is open.
+/// An open stream.
 #[derive(Debug)]
 pub struct Listening {
     response: Response,
@@ -64,7 +64,10 @@ impl Listening {
         Ok(Self { response, origin, idle, parser: Parser::default(), told: VecDeque::new() })
     }
 
-    /// The next change. A stream never ends well.
+    /// Waits for the next change.
+    ///
+    /// # Errors
+    /// The stream ended, broke off, was silent for too long, or sent invalid events. It never ends without an error.
     pub async fn next(&mut self) -> Result<Change, Error> {
         loop {
             if let Some(change) = self.told.pop_front() {
@@ -82,7 +85,7 @@ impl Listening {
     }
 }
 
-/// Where the stream of the environment with this client-side key is.
+/// Returns the URL of the stream for the environment with this client-side key, and its origin.
 pub(super) fn endpoint(url: &str, client_key: &str) -> Result<(Url, Origin), Error> {
     let mut url = Url::parse(url).map_err(|_| Error::InvalidSource("realtime.url is no URL"))?;
     let origin = Origin::of(&url).ok_or(Error::InvalidSource("realtime.url needs http:// or https:// and a host"))?;

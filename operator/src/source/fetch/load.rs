@@ -1,9 +1,9 @@
-//! How many bytes of documents are held at one time, from their arrival until they are compiled: a thousand environments that
-//! change together take turns, and the process stays within its memory.
+//! Memory budget for documents: bounds the bytes held at one time, from their arrival until they are compiled. A
+//! thousand environments that change together take turns, and the process stays within its memory.
 //!
-//! A load is taken before anything is asked, for as much as the document had the last time. Where it turns out to be more,
-//! the rest is taken if it is there, and nobody waits for it with a part in hand: what does not find room is given up, and
-//! fetched again with its size known.
+//! A reservation precedes the request, for the size that the document had the last time. If the document turns out
+//! larger, the reservation grows only by bytes that are free at that moment: a fetch never waits while it holds a
+//! reservation. A document that does not fit is dropped, and fetched again with its size known.
 
 use std::{
     collections::HashMap,
@@ -13,24 +13,25 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What is taken for a document that nobody knows yet.
+/// Reservation in bytes for a document of unknown size.
 const UNKNOWN: usize = 256 << 10;
-/// Documents of one namespace at one time, from before they are asked for until they are compiled: what one namespace does holds
-/// up no other, as there are more reconciliations than this.
+/// Maximum number of reservations of one namespace at one time, from before the request until the document is compiled.
+/// The controller runs more reconciliations than this, so one namespace cannot delay the others.
 const EACH_NAMESPACE: usize = 32;
-/// In units of which bytes are counted.
+/// Unit of the budget in bytes.
 const UNIT: usize = 1 << 10;
-/// How long one waits for room before others have their turn: those before one fetch and compile meanwhile.
+/// Maximum wait for the budget before the reconciliation gives up its place. Reservations made earlier fetch and
+/// compile meanwhile.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The bytes that may be held, for all environments together.
+/// Memory budget for the documents of all environments.
 pub(super) struct Room {
     free: Arc<Semaphore>,
     limit: usize,
     namespaces: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-/// A part of them; they are free again when this is dropped.
+/// A reservation in the budget. Dropping it releases its bytes.
 #[derive(Debug)]
 pub struct Load {
     free: Arc<Semaphore>,
@@ -40,17 +41,17 @@ pub struct Load {
 }
 
 impl Room {
-    /// Room for `limit` bytes: what one document may have, so that there is room for each.
+    /// Creates a budget of `limit` bytes: the maximum size of one document, so that every document fits.
     pub(super) fn new(limit: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(units(limit))), limit, namespaces: Mutex::default() }
     }
 
-    /// Takes a load for a document of as many bytes as were expected, or waits until there is room, for a while. None at once
-    /// where the namespace has enough of them.
+    /// Reserves the `expected` bytes and waits up to [`PATIENCE`] for them. Returns `None` after that time, or at once
+    /// if the namespace already has [`EACH_NAMESPACE`] reservations.
     pub(super) async fn take(&self, namespace: &str, expected: Option<usize>) -> Option<Load> {
         let place = self.places(namespace).try_acquire_owned().ok()?;
         let wanted = units(expected.unwrap_or(UNKNOWN).min(self.limit)).max(1);
-        // The oldest wish is fulfilled first: a large one is not passed by for ever.
+        // The semaphore serves the oldest request first, so a large one does not starve.
         let taken = Arc::clone(&self.free).acquire_many_owned(u32::try_from(wanted).unwrap_or(u32::MAX));
         let held = tokio::time::timeout(PATIENCE, taken).await.ok()?.ok()?;
         Some(Load { free: Arc::clone(&self.free), limit: self.limit, held: Mutex::new(held), _place: place })
@@ -58,7 +59,7 @@ impl Room {
 
     fn places(&self, namespace: &str) -> Arc<Semaphore> {
         let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
-        // Places that are taken keep theirs: what nobody else has is used by nobody.
+        // A semaphore that only the map refers to has no permits in use.
         namespaces.retain(|_, places| Arc::strong_count(places) > 1);
         let places = || Arc::new(Semaphore::new(EACH_NAMESPACE));
         Arc::clone(namespaces.entry(namespace.to_owned()).or_insert_with(places))
@@ -66,7 +67,10 @@ impl Room {
 }
 
 impl Load {
-    /// Whether there is room for so many bytes in all. If not, it is said how many to ask for the next time.
+    /// Grows the reservation to `bytes` in all, if necessary.
+    ///
+    /// # Errors
+    /// The budget has too few free bytes. The error holds the number to reserve in the next attempt.
     pub(super) fn holds(&self, bytes: usize) -> Result<(), Crowded> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = units(bytes.min(self.limit)).saturating_sub(held.num_permits());
@@ -83,7 +87,7 @@ impl Load {
 }
 
 impl Load {
-    /// Gives back what is beyond so many bytes.
+    /// Releases what is reserved beyond `bytes`.
     pub(super) fn shrink(&self, bytes: usize) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let surplus = held.num_permits().saturating_sub(units(bytes).max(1));
@@ -91,10 +95,10 @@ impl Load {
     }
 }
 
-/// Others hold what is missing.
+/// Error: the budget has too few free bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Crowded {
-    /// What to ask for the next time.
+    /// Number of bytes to reserve in the next attempt.
     pub(super) needed: usize,
 }
 

@@ -1,4 +1,5 @@
-//! What a source refers to in its own namespace. Read when it is needed, never listed, never kept.
+//! Reads the ConfigMaps and Secrets that a source refers to in its own namespace. They are read on demand, never listed
+//! and never cached.
 
 use std::time::Duration;
 
@@ -14,18 +15,19 @@ use super::{error::Error, key::EnvironmentKey};
 use crate::api::{CaBundleRef, ObjectKeyRef, SecretKeyRef, names::label};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Objects that are read at one time. The API server bounds an object's data to 1 MiB; as JSON it has up to six times as much.
+/// Maximum number of concurrent reads. The API server bounds an object's data to 1 MiB, which as JSON takes up to six
+/// times as much.
 const READS: usize = 4;
-/// The most bytes of data of a ConfigMap or Secret, by the API server's own bound.
+/// Maximum size of a ConfigMap's or Secret's data in bytes, as bounded by the API server.
 pub(super) const DATA_MAX: usize = 1 << 20;
 
-/// The bytes under a key, and the version of the object that they were in.
+/// Value of a key, and the `resourceVersion` of its object.
 pub(super) struct Found {
     pub(super) bytes: Vec<u8>,
     pub(super) version: String,
 }
 
-/// Reads objects, few at a time: whatever else is in them comes along.
+/// Reader of objects. It bounds concurrent reads, because each read returns the whole object.
 pub(super) struct Objects {
     client: Client,
     reads: Semaphore,
@@ -36,7 +38,7 @@ impl Objects {
         Self { client, reads: Semaphore::new(READS) }
     }
 
-    /// The server-side key that a Secret holds.
+    /// Returns the server-side key that a Secret holds.
     pub(super) async fn environment_key(
         &self,
         namespace: &str,
@@ -50,17 +52,17 @@ impl Objects {
         })
     }
 
-    /// The certificates that a ConfigMap holds.
+    /// Returns the CA bundle that a ConfigMap holds.
     pub(super) async fn ca_bundle(&self, namespace: &str, reference: &CaBundleRef) -> Result<Vec<u8>, Error> {
         Ok(self.config_map(namespace, &reference.config_map_name, &reference.key).await?.bytes)
     }
 
-    /// The document that a ConfigMap holds.
+    /// Returns the document that a ConfigMap holds.
     pub(super) async fn config_map_document(&self, namespace: &str, reference: &ObjectKeyRef) -> Result<Found, Error> {
         self.config_map(namespace, &reference.name, &reference.key).await
     }
 
-    /// The document that a Secret holds.
+    /// Returns the document that a Secret holds.
     pub(super) async fn secret_document(&self, namespace: &str, reference: &ObjectKeyRef) -> Result<Found, Error> {
         self.secret(namespace, &reference.name, &reference.key).await
     }
@@ -79,7 +81,7 @@ impl Objects {
         Ok(Found { bytes, version })
     }
 
-    /// Whether the owner agrees is looked at before anything else is.
+    /// Reads a key of a Secret. The owner's consent is checked before anything else.
     async fn secret(&self, namespace: &str, name: &str, key: &str) -> Result<Found, Error> {
         let found: Option<Secret> = self.read(namespace, name).await?;
         let found = found.ok_or_else(|| Error::SecretNotFound(name.to_owned()))?;
@@ -102,12 +104,12 @@ impl Objects {
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         let failed = |problem: String| Error::ReadFailed { what: format!("{} {name}", K::kind(&())), problem };
-        // It is never closed. Nobody waits for it with another place of its kind.
+        // The semaphore is never closed. A task that waits here holds no other permit of this semaphore.
         let _place = self.reads.acquire().await;
         match tokio::time::timeout(TIMEOUT, api.get_opt(name)).await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(kube::Error::Api(status))) => Err(failed(status.message.clone())),
-            // Anything else may quote what it could not read, and that may be a Secret.
+            // Other errors may quote the response that could not be parsed, which may be a Secret.
             Ok(Err(_)) => Err(failed("the API server did not answer".to_owned())),
             Err(_) => Err(failed("the API server did not answer in time".to_owned())),
         }

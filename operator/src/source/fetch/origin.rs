@@ -1,10 +1,10 @@
-//! Which servers the operator may talk to. Pure.
+//! Allowlist of server origins. Pure.
 
 use std::{fmt, str::FromStr};
 
 use reqwest::Url;
 
-/// Flagsmith's own service, which needs no permission: the API and the streams of changes.
+/// Origins of Flagsmith's own service, allowed by default: the API and the streams of change events.
 const PUBLIC: [&str; 2] = ["https://edge.api.flagsmith.com", "https://realtime.flagsmith.com"];
 
 /// Scheme, host and port of a URL.
@@ -15,7 +15,7 @@ pub struct Origin {
     port: u16,
 }
 
-/// A string that names no origin.
+/// Error: the string is not an origin.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{0:?} is not an origin: write scheme, host and, where it is not the usual one, port, as in https://flags.example.com:8443"
@@ -23,7 +23,7 @@ pub struct Origin {
 pub struct InvalidOrigin(String);
 
 impl Origin {
-    /// The origin of `url`; none for a URL without a host, or of a scheme that is not HTTP.
+    /// Returns the origin of `url`. `None` if the URL has no host or its scheme is not HTTP or HTTPS.
     pub fn of(url: &Url) -> Option<Self> {
         let scheme = matches!(url.scheme(), "http" | "https").then(|| url.scheme().to_owned())?;
         Some(Self { scheme, host: url.host_str()?.to_owned(), port: url.port_or_known_default()? })
@@ -53,24 +53,27 @@ impl fmt::Display for Origin {
     }
 }
 
-/// How far into private networks a connection may go.
+/// Range of addresses that a connection may go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
     /// Public addresses only.
     Public,
-    /// Also loopback and private networks: an administrator named the origin.
+    /// Public, loopback and private addresses: an administrator named the origin.
     Vouched,
 }
 
-/// The origins that an administrator allowed.
+/// Origins that the operator may connect to, with their reach.
 #[derive(Clone, Debug)]
 pub struct AllowedOrigins(Vec<(Origin, Reach)>);
 
 impl AllowedOrigins {
-    /// The given origins; Flagsmith's own service when none is given.
+    /// Creates an allowlist of the `named` origins. If none is named, it holds those of Flagsmith's own service.
     ///
-    /// An origin that was named may be in a private network, as servers in the cluster are. Flagsmith's own may not,
-    /// named or not: nothing else than an attack can make it resolve to one.
+    /// A named origin may be in a private network, as servers in the cluster are. Flagsmith's own origins may not,
+    /// named or not: only an attack can make them resolve to a private address.
+    ///
+    /// # Errors
+    /// A built-in origin is invalid.
     pub fn new(named: &[Origin]) -> Result<Self, InvalidOrigin> {
         let public: Vec<Origin> = PUBLIC.iter().map(|origin| origin.parse()).collect::<Result<_, _>>()?;
         let reach = |origin: &Origin| {
@@ -80,7 +83,7 @@ impl AllowedOrigins {
         Ok(Self(origins.iter().map(|origin| (origin.clone(), reach(origin))).collect()))
     }
 
-    /// How far a connection to `origin` may go; none when it is not allowed at all.
+    /// Returns the reach of a connection to `origin`. `None` if the origin is not allowed.
     pub fn reach(&self, origin: &Origin) -> Option<Reach> {
         self.0.iter().find(|(allowed, _)| allowed == origin).map(|(_, reach)| *reach)
     }

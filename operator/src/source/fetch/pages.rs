@@ -1,4 +1,5 @@
-//! One document from a server, page by page. Nothing here looks into a page: `Link` says where the next one is.
+//! Requests one document from a server, page by page. Page contents are not parsed here: the `Link` header names the
+//! next page.
 
 use std::{
     collections::HashSet,
@@ -19,30 +20,30 @@ use super::{
     validator,
 };
 
-/// More pages than any document of a bearable size has.
+/// Maximum number of pages. No document within the size limit has more.
 const PAGES: usize = 4096;
-/// Bytes of all header lines of an answer.
+/// Maximum size of an answer's header in bytes.
 pub(super) const HEADERS: usize = 32 << 10;
-/// However long a server asks us to wait.
+/// Maximum of a server's `Retry-After`. Longer times are cut to it.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// What to ask, and how.
+/// Parameters of the requests for one document.
 pub(super) struct Request<'a> {
     pub(super) client: &'a Client,
     pub(super) origin: &'a Origin,
     pub(super) url: Url,
     pub(super) key: &'a EnvironmentKey,
     pub(super) if_modified_since: Option<String>,
-    /// The bytes that all pages together may have.
+    /// Maximum size of all pages together in bytes.
     pub(super) limit: usize,
-    /// What the bytes count for.
+    /// Reservation in the memory budget that covers the bytes.
     pub(super) load: &'a Load,
 }
 
-/// What the server says.
+/// Outcome of the requests for one document.
 pub(super) enum Answer {
     NotModified,
-    /// There is no room for it now; so much is to be expected.
+    /// The memory budget has no bytes left. Holds the number of bytes to reserve in the next attempt.
     Crowded(usize),
     Document {
         pages: Vec<Vec<u8>>,
@@ -57,7 +58,7 @@ enum Page {
 }
 
 impl Request<'_> {
-    /// All pages. Whether they are of one environment at one time is seen by whoever reads them.
+    /// Requests all pages. The parser of the pages checks that they belong to one environment at one time.
     pub(super) async fn send(&self) -> Result<Answer, Error> {
         let (first, began, mut next) = match self.page(&self.url, self.if_modified_since.as_deref(), 0).await? {
             Page::NotModified => return Ok(Answer::NotModified),
@@ -85,7 +86,7 @@ impl Request<'_> {
         Ok(Answer::Document { pages, began })
     }
 
-    /// The page at this URL, of a document of which so many bytes are held already.
+    /// Requests the page at this URL. `held` is the size in bytes of the pages before it.
     async fn page(&self, url: &Url, since: Option<&str>, held: usize) -> Result<Page, Error> {
         let key = self.key.header().ok_or(Error::InvalidSource("the environment key is no header value"))?;
         let mut request = self
@@ -119,7 +120,7 @@ impl Request<'_> {
         Ok(Page::Document { bytes, began, next })
     }
 
-    /// The URL of the page after this one; the key goes nowhere else than to this origin.
+    /// Returns the URL of the next page. Its origin must be the one of the request, because requests carry the key.
     fn next_page(&self, response: &Response) -> Result<Option<Url>, Error> {
         let links = response.headers().get_all(header::LINK);
         let Some(target) = link::next(links.iter().filter_map(|value| value.to_str().ok())) else {
@@ -163,7 +164,7 @@ fn text<'a>(response: &'a Response, name: &header::HeaderName) -> Option<&'a str
     response.headers().get(name)?.to_str().ok()
 }
 
-/// `Retry-After`, in seconds or as a date, within reason.
+/// Parses `Retry-After`, which holds seconds or a date, and cuts it to [`RETRY_AFTER_MAX`].
 fn patience(value: &str, now: SystemTime) -> Option<Duration> {
     let wait = match value.trim().parse() {
         Ok(seconds) => Duration::from_secs(seconds),

@@ -1,4 +1,5 @@
-//! Names to addresses, checked where the connection is made: what was checked is what is connected to.
+//! Resolves names to addresses and checks them where the connection is made, so that the checked address is the one
+//! connected to.
 
 use std::{
     io,
@@ -11,13 +12,13 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::{address::is_allowed, origin::Reach};
 
-/// How names become addresses.
+/// A resolver of names.
 pub trait Lookup: Send + Sync + 'static {
-    /// The addresses of `host`.
+    /// Returns the addresses of `host`.
     fn lookup(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
-/// The system's resolver.
+/// The resolver of the operating system.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemLookup;
 
@@ -30,17 +31,17 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// Every address of the name is one that this reach excludes.
+/// Error: the reach excludes every address of the name.
 #[derive(Debug, thiserror::Error)]
 #[error("no address that may be connected to")]
 pub(super) struct Blocked;
 
-/// The name has no address.
+/// Error: the name has no address.
 #[derive(Debug, thiserror::Error)]
 #[error("the name does not resolve")]
 pub(super) struct Unknown;
 
-/// Lets through what [`is_allowed`] allows.
+/// Resolver that returns only addresses that [`is_allowed`] accepts.
 pub(super) struct Guard {
     pub(super) lookup: Arc<dyn Lookup>,
     pub(super) reach: Reach,

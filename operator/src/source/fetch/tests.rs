@@ -1,4 +1,5 @@
-//! Fetching from real servers on real sockets, with and without TLS; only names and the API server are made up.
+//! Tests of fetching from real servers on real sockets, with and without TLS. Only name resolution and the API server
+//! are fake.
 
 mod bounds;
 mod cluster;
@@ -26,7 +27,7 @@ use self::{
 use super::{AllowedOrigins, Arrived, Error, Fetched, Fetcher, Held, Lessons, Lookup, Origin};
 use crate::{api::FeatureEnvironmentSpec, compile::document};
 
-/// What must be seen in no error: it is in every answer of a server that a test does not want.
+/// Text that no error may contain. Every answer that a test expects to be refused contains it.
 const CANARY: &str = "canary-7f3a";
 const KEY: &str = "ser.canary-key";
 const SETTLED: &str = "2026-11-20T00:00:00.5+00:00";
@@ -51,7 +52,7 @@ fn gzipped(bytes: &[u8]) -> Response<Body> {
     Response::builder().header("content-encoding", "gzip").body(Body::from(encoder.finish().unwrap())).unwrap()
 }
 
-/// A fetcher, and what it is pointed at.
+/// A fetcher's configuration, its source, and its fake cluster.
 struct Scene {
     cluster: Cluster,
     origins: Vec<Origin>,
@@ -63,7 +64,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// `upstream.test`, over plain HTTP at this port, which an administrator named.
+    /// Creates a scene with the server `upstream.test`, over plain HTTP at this port, as an origin that an
+    /// administrator named.
     fn at(upstream: &Upstream) -> Self {
         Self::url(&format!("http://upstream.test:{}", upstream.port))
     }
@@ -98,7 +100,7 @@ impl Scene {
     }
 
     fn fetcher(&self) -> Fetcher {
-        // reqwest asks for the process's provider.
+        // reqwest uses the process-wide crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let allowed = AllowedOrigins::new(&self.origins).unwrap();
         Fetcher::new(self.cluster.client(), allowed, Arc::clone(&self.lookup), self.limit)
@@ -108,7 +110,8 @@ impl Scene {
         self.fetcher().fetch("shop", &self.spec(), &Lessons::default()).await
     }
 
-    /// Why the fetch fails; neither what the server sent nor the key is in it.
+    /// Returns the error of a fetch that must fail, and asserts that it contains neither the server's answer nor the
+    /// key.
     async fn failure(&self) -> Error {
         let error = self.fetch().await.expect_err("this must not be fetched");
         for text in [error.to_string(), format!("{error:?}")] {

@@ -1,8 +1,9 @@
-//! Who may ask a server now. One that is dead, ill or slow holds up nobody but those who ask it, and those not for long.
+//! Admission of requests to servers: concurrency limits and circuit breakers. A dead, failing or slow server delays
+//! only the environments that fetch from it, and each of them for a bounded time.
 //!
-//! Two circuits decide. That of a server opens when it cannot be reached, for everybody. That of a namespace at a server opens
-//! when the server answers that namespace with HTTP 5xx several times in a row, and for that namespace only: whoever can make a
-//! server answer so holds up nobody else. After a pause, one request tries for all.
+//! Two circuits exist. A server's circuit opens for all namespaces when the server cannot be reached. The circuit of a
+//! namespace at a server opens for that namespace only, after several HTTP 5xx answers in a row, so a namespace that
+//! can provoke such answers does not affect others. After a pause, one request probes the server.
 
 use std::{
     collections::HashMap,
@@ -17,15 +18,15 @@ use tokio::{
 
 use super::origin::Origin;
 
-/// Fetches from all servers at one time.
+/// Maximum number of concurrent fetches from all servers.
 const ALL: usize = 32;
-/// Fetches from one server at one time.
+/// Maximum number of concurrent fetches from one server.
 const EACH: usize = 8;
-/// How long one waits for its turn before it gives others theirs.
+/// Maximum wait for admission. A fetch that is not admitted by then gives up its reconciliation's place to others.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Answers with HTTP 5xx in a row, to requests of one namespace, after which it leaves the server alone.
+/// Number of HTTP 5xx answers in a row to requests of one namespace that opens its circuit.
 const ERRORS: u32 = 3;
-/// A server is left alone for this long, doubling up to the most.
+/// First pause of an open circuit. Each further failure doubles it up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(8);
 
@@ -46,7 +47,7 @@ impl Default for Places {
 struct Server {
     places: Arc<Semaphore>,
     circuit: Circuit,
-    /// Of namespaces that were answered with errors.
+    /// Circuits of namespaces that received HTTP 5xx.
     namespaces: HashMap<String, Circuit>,
 }
 
@@ -58,9 +59,9 @@ impl Default for Server {
 
 #[derive(Default)]
 struct Circuit {
-    /// Failures in a row.
+    /// Number of failures in a row.
     failures: u32,
-    /// Until when nobody asks, and why.
+    /// End of the pause, and the problem that opened the circuit.
     open: Option<(Instant, String)>,
 }
 
@@ -71,14 +72,14 @@ impl Circuit {
         Some(NotNow::Closed { problem: problem.clone(), wait })
     }
 
-    /// The first to come after the pause tries for all: the others still find it open.
+    /// Admits the caller as the probe after a pause: for other callers the circuit stays open for another [`PAUSE`].
     fn try_for_all(&mut self) {
         if let Some((until, _)) = &mut self.open {
             *until = Instant::now() + PAUSE;
         }
     }
 
-    /// Returns the pause, from as many failures in a row on as are borne.
+    /// Counts a failure. From the `borne`th failure in a row on, opens the circuit and returns the pause.
     fn fail(&mut self, borne: u32, problem: &str) -> Option<Duration> {
         self.failures = self.failures.saturating_add(1);
         let beyond = self.failures.checked_sub(borne)?;
@@ -88,35 +89,38 @@ impl Circuit {
     }
 }
 
-/// Held while a server is asked.
+/// Permit to send requests to a server, held while they run.
 #[derive(Debug)]
 pub(super) struct Turn {
     _places: [OwnedSemaphorePermit; 2],
 }
 
-/// Why it is nobody's turn.
+/// Reason why a request is not admitted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotNow {
-    /// Others are before.
+    /// A concurrency limit was reached for the whole of [`PATIENCE`].
     Busy,
-    /// The server failed a moment ago.
+    /// The circuit is open, because the server failed recently.
     Closed {
-        /// In which way.
+        /// Description of the last failure.
         problem: String,
-        /// How long it is left alone from now on.
+        /// Remaining time until a request may probe the server.
         wait: Duration,
     },
 }
 
 impl Turnstile {
-    /// Why this namespace leaves the server alone, if it does. Whoever waits for nothing else need not read its key.
+    /// Returns the reason if a circuit is open for this namespace. A caller can check it before it reads the key.
     pub(super) fn is_open(&self, origin: &Origin, namespace: &str) -> Option<NotNow> {
         let servers = self.lock();
         let server = servers.get(origin)?;
         server.circuit.is_open().or_else(|| server.namespaces.get(namespace)?.is_open())
     }
 
-    /// Waits for a turn, for a while.
+    /// Waits up to [`PATIENCE`] for admission.
+    ///
+    /// # Errors
+    /// A circuit is open, or a concurrency limit is reached.
     pub(super) async fn enter(&self, origin: &Origin, namespace: &str) -> Result<Turn, NotNow> {
         let places = {
             let mut servers = self.lock();
@@ -128,7 +132,8 @@ impl Turnstile {
             circuits.iter_mut().flatten().for_each(|circuit| circuit.try_for_all());
             Arc::clone(&server.places)
         };
-        // First those of this server, so that nobody waits with a place in hand that others could use.
+        // The server's permit comes first, so that no request holds a permit of all servers while it waits for a slow
+        // one.
         let turn = async {
             let one = places.acquire_owned().await.ok()?;
             let all = Arc::clone(&self.all.0).acquire_owned().await.ok()?;
@@ -137,7 +142,7 @@ impl Turnstile {
         tokio::time::timeout(PATIENCE, turn).await.ok().flatten().ok_or(NotNow::Busy)
     }
 
-    /// The server answered with something else than an error of its own.
+    /// Closes the circuits after an answer other than HTTP 5xx.
     pub(super) fn answered(&self, origin: &Origin, namespace: &str) {
         if let Some(server) = self.lock().get_mut(origin) {
             server.circuit = Circuit::default();
@@ -145,7 +150,7 @@ impl Turnstile {
         }
     }
 
-    /// The server answered with an error of its own; returns how long the namespace leaves it alone.
+    /// Records an HTTP 5xx answer. Returns the pause if the namespace's circuit opens.
     pub(super) fn erred(&self, origin: &Origin, namespace: &str, problem: &str) -> Option<Duration> {
         let mut servers = self.lock();
         let server = servers.entry(origin.clone()).or_default();
@@ -153,7 +158,7 @@ impl Turnstile {
         server.namespaces.entry(namespace.to_owned()).or_default().fail(ERRORS, problem)
     }
 
-    /// The server could not be reached; returns how long everybody leaves it alone.
+    /// Records a failed connection. Returns the pause of the server's circuit.
     pub(super) fn missed(&self, origin: &Origin, problem: &str) -> Option<Duration> {
         self.lock().entry(origin.clone()).or_default().circuit.fail(1, problem)
     }

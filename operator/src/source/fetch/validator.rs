@@ -1,14 +1,14 @@
-//! When a fetch may be conditional, and on what. Pure.
+//! Decides when a fetch may be conditional, and on which time. Pure.
 
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
-/// Two changes within one second have one time in Flagsmith's answers, so a document that was fetched in the second of its
-/// change may be the first of two.
+/// Minimum time between a change and a fetch for the next fetch to be conditional. Flagsmith's answers give two changes
+/// within one second the same time, so a document fetched in the second of its change may be the first of two.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// When the document that is held was changed, and when its fetch began; both by the server's clock.
+/// Time of the cached document's last change, and time at which its fetch began. Both are by the server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Validator {
     updated_at: Timestamp,
@@ -16,12 +16,13 @@ pub(super) struct Validator {
 }
 
 impl Validator {
-    /// From a document's own `updated_at`: the answer's headers may be newer than its body.
+    /// Creates a validator from the document's own `updated_at`, because the answer's header may be newer than its
+    /// body. `None` if the document has no valid time.
     pub(super) fn new(updated_at: Option<&str>, fetch_began: Timestamp) -> Option<Self> {
         Some(Self { updated_at: updated_at?.parse().ok()?, fetch_began })
     }
 
-    /// The value of `If-Modified-Since`; none while a change could hide behind it.
+    /// Returns the value of `If-Modified-Since`. `None` while a change could hide behind it.
     pub(super) fn if_modified_since(&self) -> Option<String> {
         let settled = self.updated_at.checked_add(SETTLED).is_ok_and(|settled| self.fetch_began >= settled);
         let seconds = u64::try_from(self.updated_at.as_second()).ok()?;
@@ -30,7 +31,8 @@ impl Validator {
     }
 }
 
-/// When a fetch began by the server's clock: its `Date`, less the time since then, less the second that `Date` rounds away.
+/// Returns the time at which a fetch began by the server's clock: its `Date`, minus the time since then, minus the
+/// second that `Date` rounds away. Without a valid `Date`, our own clock counts.
 pub(super) fn began(date: Option<&str>, took: Duration, now: Timestamp) -> Timestamp {
     let by_server = || {
         let date: Timestamp = httpdate::parse_http_date(date?).ok()?.try_into().ok()?;

@@ -106,7 +106,8 @@ async fn a_drip_ends_with_the_time() {
     assert!(error.to_string().contains("within 1s"), "{error}");
 }
 
-/// Who holds much leaves others as much as there is; whoever finds no room is told what to ask for, and waits for it.
+/// A large document leaves the rest of the budget to others. A fetch that finds no room learns the size to reserve, and
+/// waits for it.
 #[tokio::test]
 async fn documents_that_are_held_take_turns() {
     let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &[&"x".repeat(LIMIT / 4 * 3)]))).await;
@@ -116,7 +117,7 @@ async fn documents_that_are_held_take_turns() {
     let fetcher = scene.fetcher();
     let spec = scene.spec();
     let fetch = async |lessons: Lessons| fetcher.fetch("shop", &spec, &lessons).await.unwrap();
-    // The least that is taken is more than all there is here, so it is said what is expected.
+    // The default reservation exceeds the whole budget here, so the expected size is given.
     let lesson = |bytes: usize| Lessons { expected: Some(bytes), ..Lessons::default() };
     let first = fetch(lesson(1)).await;
     let Fetched::Crowded { expected } = fetch(lesson(1)).await else { panic!("there is no room for two") };

@@ -1,4 +1,4 @@
-//! An API server that knows how to answer `get`, and nothing else.
+//! Fake API server that answers `get` requests only.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ impl Cluster {
         self.objects.lock().unwrap().insert(format!("/api/v1/namespaces/shop/{kind}/{name}"), object);
     }
 
-    /// A Secret whose owner agrees.
+    /// Adds a Secret with its owner's consent.
     pub(super) fn secret(&self, name: &str, key: &str, value: &str) {
         let labels = json!({"remora.dev/environment-key": "true"});
         self.secret_with(name, key, value, &labels);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A server that knows nothing newer than [`SETTLED`].
+/// Starts a server whose document last changed at [`SETTLED`].
 async fn settled() -> Upstream {
     Upstream::http(
         |_, asked| if asked.since.is_some() { status(304) } else { json_answer(&environment(SETTLED, &["a"])) },

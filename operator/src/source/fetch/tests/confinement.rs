@@ -1,4 +1,4 @@
-//! The key goes to the origin that was allowed, at an address that is allowed, and nowhere else.
+//! The key is sent only to an allowed origin at an allowed address.
 
 use super::*;
 
@@ -57,7 +57,7 @@ async fn an_origin_that_nobody_named_is_not_asked() {
     for named in ["https://upstream.test".to_owned(), format!("https://upstream.test:{}", upstream.port)] {
         let scene = Scene { origins: vec![named.parse().unwrap()], ..Scene::at(&upstream) };
         assert!(matches!(scene.failure().await, Error::OriginNotAllowed(_)), "{named}");
-        // Not even the Secret is read for it.
+        // The check precedes the read of the Secret.
         assert!(scene.cluster.asked.lock().unwrap().is_empty());
     }
     assert!(upstream.asked().is_empty());
@@ -84,7 +84,7 @@ async fn link_local_addresses_are_nobodys() {
     assert!(matches!(Scene::url("http://169.254.169.254").failure().await, Error::AddressBlocked(_)));
 }
 
-/// A name that leads to a good address first and to a forbidden one later is checked each time it is used.
+/// A name that resolves to a good address first and to a forbidden one later is checked each time it is used.
 #[tokio::test]
 async fn a_name_that_changes_its_mind_is_checked_again() {
     let upstream = Upstream::http(|_, _| {

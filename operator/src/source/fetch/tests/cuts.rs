@@ -1,4 +1,4 @@
-//! Answers that end too early, at any byte: none of them is taken for a document.
+//! Answers that end too early, at any byte, are never accepted as a document.
 
 use std::{
     net::Ipv4Addr,
@@ -13,10 +13,10 @@ use tokio::{
 
 use super::*;
 
-/// How many offsets of each answer are tried, beside its ends.
+/// Number of offsets tried of each answer, besides both ends.
 const CUTS: usize = 40;
 
-/// A server that sends these bytes to whoever asks, and then closes the connection or resets it.
+/// A server that sends these bytes to every client, and then closes or resets the connection.
 struct Raw {
     port: u16,
     answer: Arc<Mutex<(Vec<u8>, bool)>>,
@@ -42,7 +42,7 @@ impl Raw {
                 let Ok((mut connection, _)) = listener.accept().await else { return };
                 let _ = connection.read(&mut [0; 4096]).await;
                 let (bytes, reset) = scripted.lock().unwrap().clone();
-                // A client that has seen enough may be gone already.
+                // The client may have closed the connection already.
                 let _ = connection.write_all(&bytes).await;
                 if reset {
                     connection.set_zero_linger().unwrap();
@@ -97,8 +97,9 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 const GZIP: &str = "content-encoding: gzip\r\n";
 
-/// Asserts that the answer is refused: by the fetch, or by the parser of the pages that it returns. A cut that HTTP cannot
-/// see (a body that ends with the connection, or right framing around half a document) is the parser's to find.
+/// Asserts that the fetch refuses the answer, or the parser refuses the pages that the fetch returns. HTTP cannot
+/// detect some cuts (a body that ends with the connection, or correct framing around half a document): the parser has
+/// to.
 async fn assert_refused(upstream: &Raw, what: &str) {
     let asked = upstream.asked();
     refusal(&upstream.scene(), what).await;
@@ -120,7 +121,7 @@ async fn refusal(scene: &Scene, what: &str) {
     }
 }
 
-/// The answer up to any byte, by a connection that is closed there and by one that is reset there.
+/// The answer ends at any byte, because the connection is closed there or reset there.
 #[tokio::test]
 async fn answer_cut_at_any_offset_is_no_document() {
     let upstream = Raw::start().await;
@@ -145,7 +146,7 @@ async fn answer_cut_at_any_offset_is_no_document() {
     }
 }
 
-/// The framing is whole, and what it frames is not.
+/// The framing is complete, but the document in it is not.
 #[tokio::test]
 async fn body_cut_within_right_framing_is_no_document() {
     let upstream = Raw::start().await;
@@ -162,7 +163,8 @@ async fn body_cut_within_right_framing_is_no_document() {
     }
 }
 
-/// The length that is announced is not that of the body: too long waits for the rest, too short leaves a remainder.
+/// The announced length differs from the body's: a longer one makes the client wait for the rest, a shorter one leaves
+/// a remainder.
 #[tokio::test]
 async fn body_of_another_length_than_announced_is_no_document() {
     let upstream = Raw::start().await;
@@ -174,7 +176,7 @@ async fn body_of_another_length_than_announced_is_no_document() {
     }
 }
 
-/// A page that ends too early takes the pages before it with it.
+/// A page that ends too early invalidates the pages before it.
 #[tokio::test]
 async fn cut_page_takes_the_others_with_it() {
     let upstream = Upstream::http(|number, _| {

@@ -1,4 +1,4 @@
-//! The stream of changes is read, bounded, and confined as documents are.
+//! The stream of change events is parsed, bounded and confined like documents.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
 
 const CHANGED: &str = ": hello\n\nevent: environment_updated\ndata: {\"updated_at\": 1763683284.5}\n\n";
 
-/// An answer that goes on for ever after these pieces.
+/// Creates an answer that stays open for ever after these pieces.
 fn events(pieces: &'static [&'static str]) -> Response<Body> {
     let told = stream::iter(pieces).map(|piece| Ok::<_, Infallible>(piece.as_bytes()));
     let body = Body::from_stream(told.chain(stream::pending()));
@@ -91,7 +91,7 @@ async fn what_is_no_stream_is_refused() {
     }
 }
 
-/// The path has a key in it: not even the same server gets it a second time.
+/// The path contains a key, so a redirect to the same server is refused, too.
 #[tokio::test]
 async fn a_stream_is_followed_nowhere() {
     let other = Upstream::http(|_, _| events(&[CHANGED])).await;
@@ -119,7 +119,7 @@ async fn a_stream_may_only_be_where_documents_may_be() {
     assert!(matches!(listen(&scene, &elsewhere).await, Err(Error::OriginNotAllowed(_))));
     let link_local = Scene { lookup: Leading::to(&["169.254.169.254"]), ..Scene::at(&upstream) };
     assert!(matches!(listen(&link_local, &base(&upstream)).await, Err(Error::AddressBlocked(_))));
-    // Flagsmith's own needs no permission, and is never at a private address.
+    // Flagsmith's own service needs no permission, and is never at a private address.
     let public = Scene { origins: Vec::new(), ..Scene::at(&upstream) };
     let refused = listen(&public, "https://realtime.flagsmith.com/").await;
     assert!(matches!(refused, Err(Error::AddressBlocked(_))), "{refused:?}");
@@ -129,7 +129,7 @@ async fn a_stream_may_only_be_where_documents_may_be() {
     }
 }
 
-/// A stream that nobody may follow is a fault of the spec, and told as one: nothing is fetched, not even the Secret.
+/// A stream at a forbidden origin is an error of the spec, reported before anything is read, even the Secret.
 #[tokio::test]
 async fn a_stream_that_is_not_allowed_is_told_before_anything_is_fetched() {
     let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &[]))).await;

@@ -1,4 +1,4 @@
-//! What the source refers to in its namespace.
+//! Objects that the source refers to in its namespace.
 
 use super::*;
 
@@ -87,7 +87,7 @@ async fn document_in_the_cluster_larger_than_is_read_is_refused() {
     assert!(matches!(refused, Err(Error::BodyTooLarge { limit: 100, .. })), "{refused:?}");
 }
 
-/// Six ConfigMaps of a mebibyte were once read, parsed and compiled at a time, whatever the limit of memory.
+/// Regression: six ConfigMaps of 1 MiB each were read, parsed and compiled at one time, whatever the memory limit.
 #[tokio::test]
 async fn documents_held_from_objects_count_in_the_budget_before_they_are_read() {
     let scene = Scene { limit: 2 << 20, ..Scene::url("http://upstream.test") };

@@ -53,7 +53,8 @@ async fn a_certificate_must_be_for_the_name_and_for_now() {
     assert!(upstream.asked().is_empty());
 }
 
-/// A server of another time: reads the client's first record and answers with these bytes; returns what clients sent.
+/// Starts a server that reads the client's first record, answers with these bytes, and returns the bytes that clients
+/// sent.
 async fn answering(bytes: &'static [u8]) -> (u16, Arc<Mutex<Vec<Vec<u8>>>>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -65,7 +66,7 @@ async fn answering(bytes: &'static [u8]) -> (u16, Arc<Mutex<Vec<Vec<u8>>>>) {
             let mut said = vec![0; 8192];
             let mut length = connection.read(&mut said).await.unwrap();
             let _ = connection.write_all(bytes).await;
-            // Whatever comes after, up to the end of the connection.
+            // The rest, up to the end of the connection.
             while let Ok(more @ 1..) = connection.read(&mut said[length..]).await {
                 length += more;
             }
@@ -75,7 +76,7 @@ async fn answering(bytes: &'static [u8]) -> (u16, Arc<Mutex<Vec<Vec<u8>>>>) {
     (port, heard)
 }
 
-/// A `ServerHello` that chooses a version and TLS_RSA_WITH_AES_128_CBC_SHA, with 32 bytes of `R`.
+/// Builds a `ServerHello` that chooses a version and TLS_RSA_WITH_AES_128_CBC_SHA, with 32 bytes of `R`.
 macro_rules! server_hello {
     ($minor:literal) => {{
         const HELLO: [u8; 47] = {
@@ -100,7 +101,7 @@ macro_rules! server_hello {
 
 #[tokio::test]
 async fn server_of_old_tls_is_not_trusted_and_hears_no_key() {
-    // The alert is protocol_version, as servers send it that know too little, or too much, for the client.
+    // The alert is `protocol_version`, which servers send if their versions are too old or too new for the client.
     for (name, answer) in [
         ("TLS 1.0", server_hello!(1).as_slice()),
         ("TLS 1.1", server_hello!(2).as_slice()),
@@ -120,7 +121,7 @@ async fn server_of_old_tls_is_not_trusted_and_hears_no_key() {
             }
         };
         let heard = tokio::time::timeout(Duration::from_secs(60), heard).await.expect("the connection stays open");
-        // No second attempt with less: one connection, of records of TLS, and no key on it.
+        // The client does not retry with a lower version: one connection, with TLS records only and without the key.
         assert_eq!(heard.len(), 1, "{name}");
         assert_eq!(heard[0][..2], [0x16, 3], "{name}: no record of a handshake");
         assert!(!heard[0].windows(KEY.len()).any(|part| part == KEY.as_bytes()), "{name}");

@@ -1,4 +1,4 @@
-//! A server that follows a script and remembers what it was asked.
+//! A server that follows a script and records the requests it received.
 
 use std::{
     convert::Infallible,
@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::super::Lookup;
 
-/// What a request was, as far as it matters.
+/// The parts of a request that tests check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) path: String,
@@ -45,12 +45,12 @@ impl Drop for Upstream {
 }
 
 impl Upstream {
-    /// Speaks HTTP. The script gets the request's number, from 0.
+    /// Starts a server over HTTP. The script receives the request's number, from 0.
     pub(super) async fn http(script: impl Fn(usize, &Asked) -> Response<Body> + Send + Sync + 'static) -> Self {
         Self::start(None, Arc::new(script)).await
     }
 
-    /// Speaks HTTPS with this certificate.
+    /// Starts a server over HTTPS with this certificate.
     pub(super) async fn https(
         certificate: &Certificate,
         script: impl Fn(usize, &Asked) -> Response<Body> + Send + Sync + 'static,
@@ -107,11 +107,11 @@ async fn answer<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         let response = script(number, &asked);
         async move { Ok::<_, Infallible>(response) }
     });
-    // A client that goes away in the middle is what some tests are about.
+    // Some tests make the client close the connection early.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(io), service).await;
 }
 
-/// An authority, and a certificate that it signed.
+/// A CA, and a certificate that it signed.
 pub(super) struct Certificate {
     authority: CertifiedIssuer<'static, KeyPair>,
     params: CertificateParams,
@@ -139,7 +139,7 @@ impl Certificate {
         certificate
     }
 
-    /// What one has to trust.
+    /// Returns the CA's certificate in PEM.
     pub(super) fn authority(&self) -> String {
         self.authority.pem()
     }
@@ -158,7 +158,7 @@ impl Certificate {
     }
 }
 
-/// Every name leads to these addresses, one after the other; the last again and again.
+/// Resolver that returns these addresses for every name, one after the other, and then repeats the last.
 pub(super) struct Leading(Mutex<Vec<IpAddr>>);
 
 impl Leading {

@@ -1,4 +1,4 @@
-//! Where documents come from: Flagsmith over HTTP, objects of the cluster, and the streams that tell of changes.
+//! Sources of documents: Flagsmith over HTTP, objects of the cluster, and Flagsmith's streams of change events.
 pub mod fetch;
 pub mod realtime;
 pub mod wake;

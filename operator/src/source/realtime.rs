@@ -1,7 +1,8 @@
-//! Follows the streams on which Flagsmith tells of changes, one for each environment that asks for it.
+//! Follows the streams on which Flagsmith sends change events, one stream for each environment that asks for it.
 //!
-//! An event that is newer than what is held has the environment fetched whole at once; and so, conditionally, has every
-//! stream that opens, since nobody knows what was told before. Nothing depends on a stream: polling goes on beside it.
+//! An event that is newer than the cached document triggers an unconditional fetch. Each stream that opens triggers a
+//! conditional fetch, because events sent before it opened are lost. Nothing depends on a stream: polling continues
+//! beside it.
 
 pub(crate) mod metrics;
 mod stream;
@@ -23,23 +24,23 @@ use crate::{
     source::{fetch::Fetcher, wake::Wake},
 };
 
-/// Streams that are open at one time; environments beyond are polled.
+/// Maximum number of streams that are open at one time. Environments beyond it are polled only.
 pub const STREAMS_MAX: usize = 2048;
 
-/// What is followed. Whatever of it changes, the stream is opened anew.
+/// The stream that an environment needs. A change to any field opens the stream anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The FeatureEnvironment: a new one may have the name of an old one.
+    /// UID of the FeatureEnvironment. A name alone may be reused.
     pub uid: String,
-    /// Where certificates are looked up.
+    /// Flagsmith source of the environment, for the reference to its CA bundle.
     pub flagsmith: Flagsmith,
-    /// The stream.
+    /// Settings of the stream.
     pub realtime: Realtime,
-    /// The client-side key, of the document that is held.
+    /// Client-side key, from the cached document.
     pub client_key: String,
 }
 
-/// All streams.
+/// The streams of all environments.
 pub struct Streams {
     fetcher: Arc<Fetcher>,
     wake: Wake,
@@ -54,7 +55,7 @@ struct Name {
     name: String,
 }
 
-/// Ends with its task.
+/// The stream of one environment. Its task ends when it is dropped.
 struct Followed {
     target: Target,
     shared: Arc<Shared>,
@@ -68,14 +69,14 @@ impl Drop for Followed {
 }
 
 impl Streams {
-    /// No stream yet. They are opened with `fetcher`, and call through `wake`.
+    /// Creates an empty set of streams. Streams are opened with `fetcher` and trigger reconciliations through `wake`.
     pub fn new(fetcher: Arc<Fetcher>, wake: Wake, metrics: RealtimeMetrics) -> Self {
         let places = Arc::new(Semaphore::new(STREAMS_MAX));
         Self { fetcher, wake, metrics, places, followed: Mutex::default() }
     }
 
-    /// Follows `target`, or nothing, for this environment, of which the document of the time `held` is there. Returns how it
-    /// stands with the stream, for people.
+    /// Follows `target` for this environment, or ends its stream if `target` is `None`. `held` is the time of the last
+    /// change in the cached document. Returns the state of the stream as text for the status.
     pub fn keep(&self, namespace: &str, name: &str, target: Option<Target>, held: Option<Timestamp>) -> Option<String> {
         let key = Name { namespace: namespace.to_owned(), name: name.to_owned() };
         let mut followed = self.lock();
@@ -84,7 +85,7 @@ impl Streams {
             return None;
         };
         if followed.get(&key).is_none_or(|followed| followed.target != target) {
-            // The old one goes before the new one takes its place.
+            // Dropping the old stream first releases its permit for the new one.
             followed.remove(&key);
             let begun = self.begin(&key, target);
             followed.insert(key.clone(), begun);
@@ -94,7 +95,7 @@ impl Streams {
         Some(followed.shared.standing())
     }
 
-    /// Ends the streams of environments that are gone.
+    /// Ends the streams of environments for which `is_there` (namespace, name, UID) returns false.
     pub fn retain(&self, is_there: impl Fn(&str, &str, &str) -> bool) {
         self.lock().retain(|key, followed| is_there(&key.namespace, &key.name, &followed.target.uid));
     }
@@ -105,7 +106,7 @@ impl Streams {
         let (places, for_task, followed, key) =
             (Arc::clone(&self.places), Arc::clone(&shared), target.clone(), key.clone());
         let task = tokio::spawn(async move {
-            // Held for as long as the task lives.
+            // The task holds the permit until it ends.
             let Ok(_place) = places.try_acquire_owned() else {
                 for_task.stands("polled only: too many streams are followed already".to_owned());
                 tracing::warn!(namespace = key.namespace, environment = key.name, "too many streams: polled only");

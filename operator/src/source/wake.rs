@@ -1,49 +1,50 @@
-//! How parts that work beside the reconciliations have one begin before its time.
+//! Triggers: requests for an early reconciliation, sent by tasks that run beside the reconciliations.
 
 use tokio::sync::mpsc;
 
-/// Calls that wait; more make callers wait.
+/// Capacity of the channel of calls. A sender waits while the channel is full.
 const WAITING: usize = 1024;
 
-/// What a reconciliation is wanted for. Later ones include earlier ones.
+/// Reason for a reconciliation. A later variant includes the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Haste {
-    /// There is something to report.
+    /// The status has something to report.
     Look,
-    /// The source may have something new.
+    /// The source may have a new document: the controller fetches, conditionally if it can.
     Fetch,
-    /// The source has something new, whatever a conditional request may tell.
+    /// The source has a new document: the controller fetches without a condition, whatever a conditional request would
+    /// answer.
     FetchWhole,
-    /// An object that the source refers to has changed: what failed before may work now.
+    /// An object that the source refers to has changed, so a fetch that failed before may succeed now.
     Mended,
 }
 
-/// Which environment, and what for.
+/// A request to reconcile one environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The namespace of the FeatureEnvironment.
+    /// Namespace of the FeatureEnvironment.
     pub namespace: String,
-    /// Its name.
+    /// Name of the FeatureEnvironment.
     pub name: String,
-    /// What for.
+    /// Reason for the reconciliation.
     pub haste: Haste,
 }
 
-/// Calls.
+/// Sender of calls.
 #[derive(Clone, Debug)]
 pub struct Wake(mpsc::Sender<Call>);
 
 impl Wake {
-    /// One that calls, and one that hears the calls.
+    /// Creates a sender and the receiver of its calls.
     pub fn new() -> (Self, mpsc::Receiver<Call>) {
         let (sender, receiver) = mpsc::channel(WAITING);
         (Self(sender), receiver)
     }
 
-    /// Has the environment reconciled.
+    /// Requests a reconciliation of the environment. Waits while the channel of calls is full.
     pub async fn call(&self, namespace: &str, name: &str, haste: Haste) {
         let call = Call { namespace: namespace.to_owned(), name: name.to_owned(), haste };
-        // Nobody hears it only when the controller has ended.
+        // Sending fails only after the controller has ended, and then no reconciliation is left to request.
         let _ = self.0.send(call).await;
     }
 }

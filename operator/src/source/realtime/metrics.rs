@@ -1,4 +1,4 @@
-//! What is counted of streams of changes.
+//! Metrics of the streams of change events.
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -11,7 +11,7 @@ struct Labels {
     reason: &'static str,
 }
 
-/// Metrics of the streams of changes.
+/// Metrics of the streams of change events.
 #[derive(Clone, Debug, Default)]
 pub struct RealtimeMetrics {
     connected: Gauge,
@@ -19,7 +19,7 @@ pub struct RealtimeMetrics {
     failures: Family<Labels, Counter>,
 }
 
-/// Held while a stream is connected.
+/// Guard that counts a stream as connected until it is dropped.
 #[derive(Debug)]
 #[must_use = "a stream that is not held is not counted"]
 pub struct Connected<'a>(&'a Gauge);
@@ -40,18 +40,18 @@ impl RealtimeMetrics {
         metrics
     }
 
-    /// A stream is connected, until what is returned is dropped.
+    /// Counts a stream as connected until the returned guard is dropped.
     pub fn connected(&self) -> Connected<'_> {
         self.connected.inc();
         Connected(&self.connected)
     }
 
-    /// A stream told of a change.
+    /// Counts an event that triggered a fetch.
     pub fn change(&self) {
         self.changes.inc();
     }
 
-    /// A stream failed.
+    /// Counts a stream that failed or ended.
     pub fn failure(&self, reason: &'static str) {
         self.failures.get_or_create(&Labels { reason }).inc();
     }

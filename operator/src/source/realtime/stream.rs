@@ -1,4 +1,4 @@
-//! One stream: opened, read, and opened again.
+//! Follows one stream: opens it, reads it, and reopens it after a failure.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -14,25 +14,25 @@ use crate::source::{
     wake::{Haste, Wake},
 };
 
-/// The first wait before a stream is opened again, at most; it doubles.
+/// Maximum of the first wait before a stream is reopened. Each further failure doubles it up to [`BACKOFF_MAX`].
 const BACKOFF: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
-/// Where the spec or the cluster is at fault, nothing mends itself within seconds.
+/// Maximum wait where the spec or the cluster is at fault, because such faults last longer than seconds.
 const REFUSED: Duration = Duration::from_secs(300);
-/// A stream that lasted this long was a good one.
+/// Duration of a connection that resets the count of failures.
 const STEADY: Duration = Duration::from_secs(30);
-/// Fetches that one stream asks for have this much time between them, however much it tells.
+/// Minimum time between two fetches that one stream triggers, however many events it sends.
 const PACE: Duration = Duration::from_millis(500);
-/// Failures in a row before people are told.
+/// Number of failures in a row after which the status and the log report them.
 const TOLD_AFTER: u32 = 3;
 
-/// What the reconciliation and the stream know of each other.
+/// State shared between the stream and the reconciliation.
 #[derive(Debug, Default)]
 pub(super) struct Shared(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// When the document that is held was changed.
+    /// Time of the last change in the cached document.
     held: Option<Timestamp>,
     standing: Option<String>,
 }
@@ -42,7 +42,7 @@ impl Shared {
         self.lock().held = held;
     }
 
-    /// For people.
+    /// Returns the state of the stream as text for the status.
     pub(super) fn standing(&self) -> String {
         self.lock().standing.clone().unwrap_or_else(|| "connecting".to_owned())
     }
@@ -60,7 +60,7 @@ impl Shared {
     }
 }
 
-/// Follows for ever; whoever wants an end to it drops it.
+/// Follows the stream until the future is dropped.
 pub(super) async fn follow(
     namespace: &str,
     name: &str,
@@ -81,7 +81,7 @@ pub(super) async fn follow(
                 let since = Instant::now();
                 tracing::debug!(namespace, environment = name, "follows the stream of changes");
                 shared.stands("connected".to_owned());
-                // What was told before it was open is known by asking only.
+                // The stream does not repeat events from before it opened, so only a fetch can find those changes.
                 wake.call(namespace, name, Haste::Fetch).await;
                 let error = loop {
                     if let Err(error) = next_news(&mut stream, &mut newest, shared).await {
@@ -108,7 +108,7 @@ pub(super) async fn follow(
     }
 }
 
-/// Reads until there is something to fetch.
+/// Reads events until one reports a new change.
 async fn next_news(stream: &mut Listening, newest: &mut Option<Timestamp>, shared: &Shared) -> Result<(), Error> {
     loop {
         let change = stream.next().await?;
@@ -119,12 +119,14 @@ async fn next_news(stream: &mut Listening, newest: &mut Option<Timestamp>, share
     }
 }
 
-/// Whether a change is newer than what is held and than what was told before. Of an unknown time, it may be.
+/// Returns true if a change is newer than the cached document and than the changes reported before. A change of unknown
+/// time may be newer.
 fn is_news(change: Change, held: Option<Timestamp>, newest: Option<Timestamp>) -> bool {
     change.updated_at.is_none_or(|at| Some(at) > held && Some(at) > newest)
 }
 
-/// Longer with every failure in a row, with jitter, so that those who lost one server do not come back as one.
+/// Returns the wait before the stream is reopened. It grows with every failure in a row and has jitter, so that clients
+/// of one server do not reconnect at the same time.
 fn wait(error: &Error, failures: u32, chance: f64) -> Duration {
     let most = match error.retry() {
         Retry::Edited | Retry::Reference | Retry::Slow => REFUSED,

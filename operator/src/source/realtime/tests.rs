@@ -1,4 +1,4 @@
-//! Streams on real sockets; only what they tell is made up.
+//! Tests of streams on real sockets. Only the events are made up.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Longer than anything here takes, on any machine.
+/// Timeout that only a hang reaches, on any machine.
 const CAP: Duration = Duration::from_secs(20);
 
 struct Scene {
@@ -58,7 +58,7 @@ impl Scene {
         }
     }
 
-    /// The next stream that is opened.
+    /// Accepts the next stream.
     async fn accept(&self) -> TcpStream {
         let (mut connection, _) = timeout(CAP, self.server.accept()).await.expect("no stream is opened").unwrap();
         let mut head = Vec::new();
@@ -86,7 +86,7 @@ async fn tell(connection: &mut TcpStream, second: i64) {
     connection.write_all(event.as_bytes()).await.unwrap();
 }
 
-/// Whether the other side hangs up.
+/// Asserts that the other side closes the connection.
 async fn is_closed(connection: &mut TcpStream) {
     let mut rest = Vec::new();
     timeout(CAP, connection.read_to_end(&mut rest)).await.expect("the stream is still open").unwrap();
@@ -102,7 +102,7 @@ async fn what_is_newer_than_what_is_held_is_fetched_whole_at_once() {
     tell(&mut connection, 100).await;
     tell(&mut connection, 101).await;
     assert_eq!(scene.called().await, Haste::FetchWhole);
-    // Once, though what is held is still the old one.
+    // The first event triggers one fetch only, though the cached document stays the old one.
     tell(&mut connection, 101).await;
     tell(&mut connection, 102).await;
     assert_eq!(scene.called().await, Haste::FetchWhole);
@@ -149,12 +149,12 @@ async fn a_stream_ends_with_its_environment() {
     let scene = Scene::new(CAP).await;
     scene.keep("storefront", 100);
     let mut first = scene.accept().await;
-    // Suspended, or no longer wanted.
+    // The environment was suspended, or its stream was removed from the spec.
     assert_eq!(scene.streams.keep("shop", "storefront", None, None), None);
     is_closed(&mut first).await;
     scene.keep("storefront", 100);
     let mut second = scene.accept().await;
-    // Deleted, and made again.
+    // The environment was deleted and created again.
     scene.streams.retain(|namespace, name, uid| (namespace, name, uid) == ("shop", "storefront", "uid-1"));
     scene.streams.retain(|_, _, uid| uid == "uid-2");
     is_closed(&mut second).await;
@@ -162,7 +162,7 @@ async fn a_stream_ends_with_its_environment() {
         scene.streams.keep("shop", "storefront", Some(scene.target("uid-2")), None).unwrap();
         scene.accept().await
     };
-    // The lease is lost: everything of this replica's is dropped.
+    // The lease was lost, so the replica drops all its streams.
     drop(scene.streams);
     is_closed(&mut third).await;
 }

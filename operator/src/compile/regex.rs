@@ -1,12 +1,12 @@
-//! Regular expressions as Python's `re.match` means them, compiled to something that is searched in place.
+//! Compiler of regular expressions with the semantics of Python's `re.match`, to a form that sidecars search in place.
 //!
 //! ```text
-//! pattern ──parse──> Node ──automaton──> a table, one step a byte
-//!                         └─program────> a backtracking program with a budget, for what no automaton can do
+//! pattern ──parse──> Node ──automaton──> a table, one step per byte
+//!                         └─program────> a backtracking program with a step budget, for other patterns
 //! ```
 //!
-//! All patterns of a document share one budget of counted steps ([`DOCUMENT_WORK`]), so that the same document always
-//! compiles to the same bytes, on any machine, and no pattern can make others wait.
+//! All patterns of a document share one budget of counted steps ([`DOCUMENT_WORK`]). So the same document always
+//! compiles to the same bytes, on any machine, and no pattern delays other documents.
 
 mod automaton;
 mod case;
@@ -26,26 +26,29 @@ use std::sync::Arc;
 use remora_snapshot::model::Pattern;
 use work::{Spent, Work};
 
-/// The longest pattern in bytes: Flagsmith itself allows 1,000 characters by default.
+/// Maximum length of a pattern in bytes. Flagsmith itself allows 1,000 characters by default.
 const LONGEST: usize = 8192;
 
-/// How many steps all patterns of a document may take: about a second. Patterns behind that are findings, and false.
+/// Maximum number of steps for all patterns of a document: about one second. A pattern beyond it becomes a finding, and
+/// its condition is false.
 const DOCUMENT_WORK: u64 = 1 << 26;
 
-/// How many steps the automaton of one pattern may take: some hundredths of a second. A pattern that takes more becomes a
+/// Maximum number of steps for the automaton of one pattern: some hundredths of a second. A pattern beyond it becomes a
 /// backtracking program.
 const AUTOMATON_WORK: u64 = 1 << 21;
 
-/// The steps of [`DOCUMENT_WORK`] that automata leave to backtracking programs.
+/// Steps of [`DOCUMENT_WORK`] that are reserved for backtracking programs.
 const PROGRAMS_WORK: u64 = DOCUMENT_WORK / 4;
 
-/// How many bytes the automata of a document may take in all: half of an object. Patterns behind that become programs.
+/// Maximum size in bytes of all automata of a document: half of an object. A pattern beyond it becomes a backtracking
+/// program.
 const AUTOMATA_BYTES: usize = 512 << 10;
 
-/// How many bytes all patterns of a document may take when they are compiled. Patterns behind that are findings, and false.
+/// Maximum size in bytes of all compiled patterns of a document. A pattern beyond it becomes a finding, and its
+/// condition is false.
 const PATTERNS_BYTES: usize = 4 << 20;
 
-/// The patterns of a document, each compiled once.
+/// Compiled patterns of a document. Equal patterns are compiled once.
 pub(super) struct Patterns {
     known: HashMap<String, Result<Pattern, String>>,
     work: Work,
@@ -63,7 +66,8 @@ impl Patterns {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// What is wrong with the pattern, as the rest of a sentence about it.
+    /// The pattern is invalid, unsupported, or exceeds a limit. The message continues a sentence whose subject is the
+    /// pattern.
     pub(super) fn compile(&mut self, pattern: &str) -> Result<Pattern, String> {
         if pattern.len() > LONGEST {
             return Err(format!("has {} bytes; at most {LONGEST} are compiled", pattern.len()));

@@ -1,4 +1,4 @@
-//! A pattern as a deterministic automaton, where it is regular and the automaton is small.
+//! Compiles a pattern to a deterministic automaton, if the pattern is regular and the automaton is small.
 
 use std::collections::HashMap;
 
@@ -10,28 +10,28 @@ use super::minimize::minimize;
 use super::node::{Mode, Node, Place};
 use super::work::Work;
 
-/// The largest automaton in bytes: several must fit into one object beside everything else.
+/// Maximum size of an automaton in bytes. Several must fit into one object beside other content.
 const LARGEST: usize = 96 * 1024;
 
-/// How many bytes the automaton that is not deterministic yet may take.
+/// Maximum size in bytes of the nondeterministic automaton that precedes it.
 const LARGEST_WHILE_BUILT: usize = 1 << 20;
 
-/// The automaton of a pattern, of at most `room` bytes; `None` where it takes more than an automaton can do, a larger
-/// one, or more work.
+/// Returns the automaton of a pattern, of at most `room` bytes. `None` if the pattern is not regular, its automaton is
+/// larger, or the budget has too few steps.
 pub(super) fn build(node: &Node, room: usize, work: &mut Work) -> Option<Vec<u8>> {
     let hir = regular(node, true, work)?;
     let config = thompson::Config::new()
         .nfa_size_limit(Some(LARGEST_WHILE_BUILT))
         .which_captures(WhichCaptures::None)
         .shrink(false);
-    // Its size bounds the work, so as much is taken before as it can be.
+    // The size of the result bounds the work, so the steps for the maximum size are taken in advance.
     work.take(LARGEST_WHILE_BUILT / 16).ok()?;
     let nfa = thompson::Compiler::new().configure(config).build_from_hir(&hir).ok()?;
     let table = minimize(&determinize(&nfa, work)?, work)?;
     write(&table, room.min(LARGEST), work)
 }
 
-/// The pattern as a regular one. `is_last`: nothing that consumes comes behind it.
+/// Translates the pattern to a regular one. `is_last` is true if no consuming node follows.
 fn regular(node: &Node, is_last: bool, work: &mut Work) -> Option<Hir> {
     work.take(1).ok()?;
     Some(match node {
@@ -43,7 +43,7 @@ fn regular(node: &Node, is_last: bool, work: &mut Work) -> Option<Hir> {
         Node::At(Place::End) => Hir::look(Look::End),
         Node::At(Place::LineStart) => Hir::look(Look::StartLF),
         Node::At(Place::LineEnd) => Hir::look(Look::EndLF),
-        // Looking ahead for a newline is consuming it, if nothing comes behind.
+        // Without a consuming node after it, consuming the newline is equivalent to looking ahead for it.
         Node::At(Place::EndOrNewline) if is_last => {
             Hir::alternation(vec![Hir::look(Look::End), Hir::concat(vec![Hir::literal(*b"\n"), Hir::look(Look::End)])])
         }
@@ -69,7 +69,7 @@ fn regular(node: &Node, is_last: bool, work: &mut Work) -> Option<Hir> {
     })
 }
 
-/// Writes a table in the snapshot's format; classes that make no difference become one.
+/// Writes a table in the snapshot's format. Classes with equal columns are merged.
 fn write(table: &Table, most: usize, work: &mut Work) -> Option<Vec<u8>> {
     work.take(table.next.len()).ok()?;
     let states = table.states();

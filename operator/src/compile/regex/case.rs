@@ -1,5 +1,5 @@
-//! Ignoring case as Python does: the text's character is made lower before it is looked for, and a few letters that
-//! share their capital stand for each other (`i` and `ı`, `s` and `ſ`).
+//! Case-insensitive matching as in Python: the text's character is lowered before the comparison, and a few letters
+//! with the same capital are equivalent (`i` and `ı`, `s` and `ſ`).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -8,26 +8,27 @@ use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use super::work::{Spent, Work};
 
-/// Python's simple lower case. The one character whose full lower case is longer has `i` as its simple one.
+/// Returns Python's simple lower case. Only one character has a longer full lower case, whose first character `i` is
+/// the simple one.
 fn lower(c: char) -> char {
     let mut lower = c.to_lowercase();
     lower.next().unwrap_or(c)
 }
 
-/// Simple upper case; characters whose upper case is longer have none.
+/// Returns the simple upper case. `None` if the full upper case is longer than one character.
 fn upper(c: char) -> Option<char> {
     let mut upper = c.to_uppercase();
     upper.next().filter(|_| upper.next().is_none())
 }
 
 struct Folds {
-    /// (capital, its lower case), for every character that changes, in order.
+    /// Pairs (capital, its lower case) of all characters that change, in order.
     changes: Vec<(char, char)>,
-    /// The same the other way round, in the order of lower cases.
+    /// Pairs (lower case, its capital), in order.
     capitals: Vec<(char, char)>,
-    /// Pairs of lower-case characters that stand for each other, in order.
+    /// Pairs of equivalent lower-case characters, in order.
     equivalents: Vec<(char, char)>,
-    /// The characters that change.
+    /// Characters that change.
     changed: ClassUnicode,
 }
 
@@ -41,13 +42,14 @@ static FOLDS: LazyLock<Folds> = LazyLock::new(|| {
             by_upper.entry(capital).or_default().push(c);
         }
     }
-    // What is its own capital, and that of others, is one of them. Most characters are only their own.
+    // A character that is its own capital and that of others belongs to their group. Most characters are only their own
+    // capital.
     for (capital, group) in &mut by_upper {
         if lower(*capital) == *capital && upper(*capital) == Some(*capital) {
             group.push(*capital);
         }
     }
-    // These share a capital that is longer than one character.
+    // These characters share a capital that is longer than one character.
     let mut groups: Vec<Vec<char>> =
         vec![vec!['\u{390}', '\u{1fd3}'], vec!['\u{3b0}', '\u{1fe3}'], vec!['\u{fb05}', '\u{fb06}']];
     groups.extend(by_upper.into_values().filter(|group| group.len() > 1));
@@ -62,7 +64,7 @@ static FOLDS: LazyLock<Folds> = LazyLock::new(|| {
     Folds { changes, capitals, equivalents, changed }
 });
 
-/// What the characters of a set lead to, by pairs that are in order.
+/// Returns the characters that the pairs, which are sorted, assign to the characters of a set.
 fn leads_to(set: &ClassUnicode, pairs: &[(char, char)], work: &mut Work) -> Result<Vec<char>, Spent> {
     let mut found = Vec::new();
     for range in set.iter() {
@@ -75,9 +77,9 @@ fn leads_to(set: &ClassUnicode, pairs: &[(char, char)], work: &mut Work) -> Resu
     Ok(found)
 }
 
-/// The characters that match a set of written ones when case is ignored; `None` if none of these has another case: Python
-/// folds a set only then. Classes such as `\d` are not written ones: they are asked of the lower-case character as they
-/// are.
+/// Returns the characters that match a set of written characters when case is ignored. `None` if no written character
+/// has another case, because Python folds a set only then. Classes such as `\d` do not count as written: Python tests
+/// them with the lower-case character.
 pub(super) fn fold(
     written: &ClassUnicode,
     classes: &ClassUnicode,
@@ -93,7 +95,7 @@ pub(super) fn fold(
     if ascii {
         return Ok(Some(fold_ascii(written, classes)));
     }
-    // What is looked for, in lower case.
+    // Lower-case characters that match.
     let mut wanted = written.clone();
     work.take(FOLDS.changed.ranges().len())?;
     wanted.difference(&FOLDS.changed);
@@ -101,7 +103,7 @@ pub(super) fn fold(
     let equivalents = leads_to(&wanted, &FOLDS.equivalents, work)?;
     wanted.union(&collect(equivalents.into_iter()));
     wanted.union(classes);
-    // What becomes that when it is made lower.
+    // Characters whose lower case matches.
     let capitals = leads_to(&wanted, &FOLDS.capitals, work)?;
     wanted.difference(&FOLDS.changed);
     wanted.union(&collect(capitals.into_iter()));
@@ -120,7 +122,7 @@ fn fold_ascii(written: &ClassUnicode, classes: &ClassUnicode) -> ClassUnicode {
     folded
 }
 
-/// The same of one character, whether it has another case or not.
+/// Returns the characters that match one written character when case is ignored, even if it has no other case.
 pub(super) fn fold_one(c: char, ascii: bool) -> ClassUnicode {
     if ascii {
         return if c.is_ascii_alphabetic() {

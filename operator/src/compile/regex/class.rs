@@ -1,4 +1,4 @@
-//! Sets of characters: `[...]`, `\d` and its like, `.`.
+//! Character sets: `[...]`, shorthands such as `\d`, and `.`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,32 +13,32 @@ fn of(ranges: &[(char, char)]) -> ClassUnicode {
     ClassUnicode::new(ranges.iter().map(|(low, high)| ClassUnicodeRange::new(*low, *high)))
 }
 
-/// A class that many patterns have, made once.
+/// A class that many patterns share, built once.
 type Shared = LazyLock<Arc<ClassUnicode>>;
 
-/// Every character but a newline.
+/// Returns the class of all characters except the newline.
 pub(super) fn any_but_newline() -> Arc<ClassUnicode> {
     static CLASS: Shared = LazyLock::new(|| Arc::new(of(&[('\0', '\u{9}'), ('\u{b}', char::MAX)])));
     CLASS.clone()
 }
 
-/// Every character.
+/// Returns the class of all characters.
 pub(super) fn any() -> Arc<ClassUnicode> {
     static CLASS: Shared = LazyLock::new(|| Arc::new(of(&[('\0', char::MAX)])));
     CLASS.clone()
 }
 
-/// `\w`: letters, numbers and the underscore.
+/// Returns the class of `\w`: letters, numbers and the underscore.
 pub(super) fn word(ascii: bool) -> Arc<ClassUnicode> {
     Shorthand::Word.class(ascii, false)
 }
 
-/// What a backslash and a letter stand for.
+/// Class that a backslash and a letter stand for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shorthand {
     /// `\d`: decimal digits of any script.
     Digit,
-    /// `\s`: as `str.isspace`.
+    /// `\s`: characters for which `str.isspace` is true.
     Space,
     /// `\w`: letters, numbers and the underscore.
     Word,
@@ -47,9 +47,9 @@ pub(super) enum Shorthand {
 impl Shorthand {
     const ALL: [Self; 3] = [Self::Digit, Self::Space, Self::Word];
 
-    /// The class, or all that is not in it.
+    /// Returns the class, or its complement if `negated`.
     fn class(self, ascii: bool, negated: bool) -> Arc<ClassUnicode> {
-        // By shorthand, then for ASCII, then negated.
+        // Indexed by shorthand, then by ASCII, then by negation.
         static CLASSES: LazyLock<Vec<Arc<ClassUnicode>>> = LazyLock::new(|| {
             let mut classes = Vec::new();
             for shorthand in Shorthand::ALL {
@@ -81,7 +81,7 @@ impl Shorthand {
     }
 }
 
-/// The class of `\d`, `\D`, `\s`, `\S`, `\w` or `\W`.
+/// Returns the class of `\d`, `\D`, `\s`, `\S`, `\w` or `\W`. `None` for other letters.
 pub(super) fn shorthand(letter: char, ascii: bool) -> Option<Arc<ClassUnicode>> {
     let shorthand = match letter.to_ascii_lowercase() {
         'd' => Shorthand::Digit,
@@ -92,12 +92,15 @@ pub(super) fn shorthand(letter: char, ascii: bool) -> Option<Arc<ClassUnicode>> 
     Some(shorthand.class(ascii, letter.is_ascii_uppercase()))
 }
 
-/// A single written character.
+/// Returns the class that a single written character matches.
 pub(super) fn literal(c: char, flags: Flags) -> Arc<ClassUnicode> {
     Arc::new(if flags.ignore_case { case::fold_one(c, flags.ascii) } else { case::one(c) })
 }
 
-/// Reads a set behind its opening bracket.
+/// Parses a set after its opening bracket.
+///
+/// # Errors
+/// Python refuses the set, it contains an unsupported escape, or the budget has too few steps.
 pub(super) fn read(source: &mut Source<'_>, flags: Flags, work: &mut Work) -> Result<Arc<ClassUnicode>, String> {
     let unterminated = || "has a set [ that is not closed".to_owned();
     let negated = source.next_if(|c| c == '^').is_some();
@@ -146,11 +149,11 @@ pub(super) fn read(source: &mut Source<'_>, flags: Flags, work: &mut Work) -> Re
     Ok(Arc::new(set))
 }
 
-/// What stands between the brackets.
+/// Content between the brackets.
 #[derive(Default)]
 struct Content {
     written: Vec<ClassUnicodeRange>,
-    /// Each once.
+    /// Distinct classes.
     classes: Vec<Arc<ClassUnicode>>,
 }
 

@@ -1,8 +1,8 @@
-//! Making an automaton deterministic (the subset construction). regex-automata does this too, but bounds it by memory
-//! alone, and a few megabytes can take many seconds. Here every state that is visited is counted.
+//! Makes an automaton deterministic (subset construction). `regex-automata` does this too, but bounds it by memory
+//! only, and a few megabytes can take many seconds. Here every visited state is counted.
 //!
-//! Only whether a text begins with a match is asked for: which of several matches would be found, and how long it is,
-//! makes no difference, so a state of the result is a set without an order, and ends where any member matches.
+//! The automaton only decides if a text begins with a match. The choice among several matches and their length do not
+//! matter, so a state of the result is an unordered set, and matches as soon as one member matches.
 
 use std::collections::HashMap;
 
@@ -12,20 +12,20 @@ use regex_automata::util::primitives::StateID;
 
 use super::work::Work;
 
-/// How many entries a table may have before it is made small.
+/// Maximum number of entries of a table before it is minimized.
 const MOST_ENTRIES: usize = 1 << 19;
 
-/// How many members all states may have.
+/// Maximum number of members of all states together.
 const MOST_MEMBERS: usize = 1 << 19;
 
-/// A deterministic automaton. State 0 is dead, the last one matches; both lead to themselves.
+/// Deterministic automaton. State 0 is dead, and the last state matches. Both lead to themselves.
 pub(super) struct Table {
-    /// The class of each byte.
+    /// Class of each byte.
     pub(super) classes: [u8; 256],
-    /// Number of classes, the last of which is the end of the text.
+    /// Number of classes. The last class is the end of the text.
     pub(super) width: usize,
     pub(super) start: u32,
-    /// By state and class: the next state.
+    /// Next state, by state and class.
     pub(super) next: Vec<u32>,
 }
 
@@ -35,29 +35,29 @@ impl Table {
     }
 }
 
-/// A set of states of the other automaton, each of which consumes a byte or asks what comes next; and what was before,
-/// if that can be asked again.
+/// A set of states of the nondeterministic automaton, each of which consumes a byte or has an unresolved assertion
+/// about the next byte, and the place before them if an assertion may need it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Subset {
     members: Box<[StateID]>,
     place: Place,
 }
 
-/// Where in a text a state is.
+/// Properties of the position before a state.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Place {
     is_start: bool,
     is_line_start: bool,
 }
 
-/// What comes behind a place.
+/// Properties of the position's next byte.
 #[derive(Clone, Copy, Default)]
 struct Ahead {
     is_end: bool,
     is_newline: bool,
 }
 
-/// The deterministic automaton; `None` if it is too large, or takes more work than is left.
+/// Returns the deterministic automaton. `None` if it is too large or the budget has too few steps.
 pub(super) fn determinize(nfa: &NFA, work: &mut Work) -> Option<Table> {
     work.take(nfa.states().len()).ok()?;
     let byte_classes = nfa.byte_classes();
@@ -106,10 +106,10 @@ pub(super) fn determinize(nfa: &NFA, work: &mut Work) -> Option<Table> {
 }
 
 const DEAD: u32 = 0;
-/// Stands for the last state while its number is not known.
+/// Placeholder for the number of the last state until it is known.
 const MATCH: u32 = u32::MAX;
 
-/// The states of the result, numbered from 1.
+/// States of the result, numbered from 1.
 struct Known {
     numbers: HashMap<Subset, u32>,
     subsets: Vec<Subset>,
@@ -139,26 +139,26 @@ impl Known {
 
 #[derive(PartialEq, Eq)]
 enum Reached {
-    /// Something matches.
+    /// At least one member matches.
     Match,
     Subset(Subset),
 }
 
 struct Search<'a> {
     nfa: &'a NFA,
-    /// By state: the last search that has visited it.
+    /// Generation of the last search that visited each state.
     seen: Vec<u32>,
     generation: u32,
     stack: Vec<StateID>,
 }
 
 impl Search<'_> {
-    /// What a byte leads to.
+    /// Returns the states that a byte leads to.
     fn step(&mut self, subset: &Subset, byte: u8, work: &mut Work) -> Option<Reached> {
         work.take(subset.members.len()).ok()?;
         let is_newline = byte == b'\n';
         let asks = |state: &StateID| matches!(self.nfa.state(*state), State::Look { .. });
-        // Those that ask what comes next are answered before the byte is consumed.
+        // Assertions about the next byte are resolved before the byte is consumed.
         let members = if is_newline && subset.members.iter().any(asks) {
             let ahead = Ahead { is_end: false, is_newline };
             match self.close(subset.members.iter().copied(), subset.place, Some(ahead), work)? {
@@ -178,7 +178,8 @@ impl Search<'_> {
         self.close(consumed, Place { is_start: false, is_line_start: is_newline }, None, work)
     }
 
-    /// The states that are reached without consuming a byte. Without `ahead`, those that ask what comes next stay.
+    /// Returns the states that are reached without consuming a byte. Without `ahead`, assertions about the next byte
+    /// stay unresolved.
     fn close(
         &mut self,
         from: impl IntoIterator<Item = StateID>,
@@ -206,7 +207,7 @@ impl Search<'_> {
                         (Look::End, Some(ahead)) => Some(ahead.is_end),
                         (Look::EndLF, Some(ahead)) => Some(ahead.is_newline),
                         (Look::End | Look::EndLF, None) => None,
-                        // No pattern of ours asks anything else.
+                        // Our patterns contain no other assertions.
                         _ => return None,
                     };
                     match holds {

@@ -1,4 +1,4 @@
-//! What stands behind a backslash.
+//! Parser of escape sequences.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use regex_syntax::hir::ClassUnicode;
 use super::class;
 use super::source::Source;
 
-/// A backslash and what follows it, outside of a set.
+/// Escape sequence outside of a set.
 pub(super) enum Escape {
     Character(char),
     Class(Arc<ClassUnicode>),
@@ -17,7 +17,10 @@ pub(super) enum Escape {
     Group(u32),
 }
 
-/// Reads what follows a backslash outside of a set.
+/// Parses an escape sequence outside of a set, after its backslash.
+///
+/// # Errors
+/// Python refuses the sequence, or it is a `\N{...}`, which is not supported.
 pub(super) fn outside(source: &mut Source<'_>, ascii: bool) -> Result<Escape, String> {
     let c = source.next().ok_or("ends in a backslash")?;
     Ok(match c {
@@ -37,7 +40,8 @@ pub(super) fn outside(source: &mut Source<'_>, ascii: bool) -> Result<Escape, St
     })
 }
 
-/// Up to two digits are a group; three octal ones are a character.
+/// Parses an escape that begins with a digit from 1 to 9: one or two digits refer to a group, three octal digits are a
+/// character.
 fn group_or_octal(source: &mut Source<'_>, first: char) -> Result<Escape, String> {
     let mut digits = first.to_string();
     if let Some(second) = source.next_if(|c| c.is_ascii_digit()) {
@@ -54,7 +58,10 @@ fn group_or_octal(source: &mut Source<'_>, first: char) -> Result<Escape, String
     Ok(Escape::Group(digits.parse().map_err(|_| "has a malformed group reference".to_owned())?))
 }
 
-/// Reads what follows a backslash in a set: a character or a class.
+/// Parses an escape sequence in a set, after its backslash: a character (`Ok`) or a class (`Err`).
+///
+/// # Errors
+/// Python refuses the sequence, or it is a `\N{...}`, which is not supported.
 pub(super) fn inside(source: &mut Source<'_>, ascii: bool) -> Result<Result<char, Arc<ClassUnicode>>, String> {
     let c = source.next().ok_or("ends in a backslash")?;
     Ok(match c {
@@ -76,7 +83,7 @@ fn octal(digits: &str) -> Result<char, String> {
     if u32::from(c) > 0o377 { Err("has an octal escape that is more than \\377".to_owned()) } else { Ok(c) }
 }
 
-/// A character that can be written in and outside of sets.
+/// Parses an escape that stands for a character in and outside of sets.
 fn character(source: &mut Source<'_>, c: char) -> Result<char, String> {
     Ok(match c {
         'a' => '\u{7}',

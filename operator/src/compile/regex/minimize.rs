@@ -1,9 +1,9 @@
-//! The smallest automaton that accepts the same (Hopcroft's algorithm: n log n steps, all counted).
+//! Minimizes an automaton (Hopcroft's algorithm: n log n steps, all counted).
 
 use super::determinize::Table;
 use super::work::Work;
 
-/// The smallest table that accepts the same; `None` if that takes more work than is left.
+/// Returns the smallest table that accepts the same texts. `None` if the budget has too few steps.
 pub(super) fn minimize(table: &Table, work: &mut Work) -> Option<Table> {
     let (states, width) = (table.states(), table.width);
     work.take(table.next.len()).ok()?;
@@ -21,7 +21,7 @@ pub(super) fn minimize(table: &Table, work: &mut Work) -> Option<Table> {
     }
     while let Some(block) = waiting.pop() {
         *is_waiting.get_mut(block as usize)? = false;
-        // The block may be split while its members are looked at.
+        // The loop may split the block, so its members are copied.
         let members: Vec<u32> = blocks.members(block).to_vec();
         work.take(members.len() * width).ok()?;
         for class in 0..width {
@@ -48,7 +48,8 @@ pub(super) fn minimize(table: &Table, work: &mut Work) -> Option<Table> {
     quotient(table, &blocks, last)
 }
 
-/// The table with a state a block: the dead one first, then by their first member, and the matching one last.
+/// Returns the table with one state per block: the dead state first, then the blocks by their first member, and the
+/// matching state last.
 fn quotient(table: &Table, blocks: &Blocks, last: u32) -> Option<Table> {
     let unknown = u32::MAX;
     let mut numbers = vec![unknown; blocks.bounds.len()];
@@ -75,9 +76,9 @@ fn quotient(table: &Table, blocks: &Blocks, last: u32) -> Option<Table> {
     Some(Table { classes: table.classes, width: table.width, start: number(table.start)?, next })
 }
 
-/// By class and state: the states that it is next of.
+/// Predecessors of each state, by class.
 struct Before {
-    /// Where the sources of each begin in `sources`; one more than there are.
+    /// Start of the predecessors of each class and state in `sources`, and one entry for the end.
     starts: Vec<u32>,
     sources: Vec<u32>,
     states: usize,
@@ -123,20 +124,20 @@ impl Before {
     }
 }
 
-/// A partition of the states.
+/// Partition of the states.
 struct Blocks {
-    /// The states, those of a block next to each other, marked ones first.
+    /// States, ordered by block. Marked states come first in their block.
     order: Vec<u32>,
-    /// By state: its place in `order`.
+    /// Position in `order`, by state.
     places: Vec<u32>,
-    /// By state: its block.
+    /// Block, by state.
     blocks: Vec<u32>,
-    /// By block: where it begins, how many members it has, and how many of them are marked.
+    /// Start in `order`, number of members, and number of marked members, by block.
     bounds: Vec<(u32, u32, u32)>,
 }
 
 impl Blocks {
-    /// All in one block.
+    /// Creates a partition of one block.
     fn new(states: usize) -> Self {
         let order: Vec<u32> = (0..states as u32).collect(); // a table has at most MOST_ENTRIES entries
         Self { places: order.clone(), blocks: vec![0; states], bounds: vec![(0, states as u32, 0)], order }
@@ -151,7 +152,7 @@ impl Blocks {
         self.order.get(start as usize..(start + count) as usize).unwrap_or_default()
     }
 
-    /// Marks a state, and returns how many of its block are now marked; 0 if it was marked before.
+    /// Marks a state and returns the number of marked states in its block. Returns 0 if the state was marked before.
     fn mark(&mut self, state: u32) -> u32 {
         let block = self.block_of(state) as usize;
         let Some((start, _, marked)) = self.bounds.get_mut(block) else { return 0 };
@@ -173,8 +174,8 @@ impl Blocks {
         marked
     }
 
-    /// Makes the marked members a block of their own, unless all are marked; nothing is marked then. Returns the block
-    /// with the rest, and the new one.
+    /// Moves the marked members into a new block and clears all marks of the block. Returns the old and the new block.
+    /// `None` if no member or every member was marked.
     fn split(&mut self, block: u32) -> Option<(u32, u32)> {
         let new = self.bounds.len() as u32;
         let (start, count, marked) = self.bounds.get_mut(block as usize)?;
@@ -202,7 +203,7 @@ impl Blocks {
 mod tests {
     use super::*;
 
-    /// A table with bytes 0 and 1 (all else is 1) and the end.
+    /// Creates a table with three classes: byte 0, all other bytes, and the end of the text.
     fn table(next: &[[u32; 3]]) -> Table {
         let mut classes = [1; 256];
         classes[0] = 0;
@@ -211,7 +212,7 @@ mod tests {
 
     #[test]
     fn states_that_accept_the_same_become_one() {
-        // 1 and 2 are one loop, and 4 is as good as dead.
+        // States 1 and 2 form one loop, and state 4 is equivalent to the dead state.
         let rows = [[0, 0, 0], [2, 5, 0], [1, 5, 4], [4, 5, 4], [0, 4, 0], [5; 3]];
         let small = minimize(&table(&rows), &mut Work::new(1_000_000)).unwrap();
         assert_eq!(small.start, 1);

@@ -1,35 +1,35 @@
-//! A pattern as a tree.
+//! Syntax tree of a pattern.
 
 use std::sync::Arc;
 
 use regex_syntax::hir::ClassUnicode;
 
-/// A part of a pattern.
+/// Part of a pattern.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Node {
-    /// One character of the set.
+    /// Matches one character of the set.
     Set(Arc<ClassUnicode>),
-    /// A place, nothing consumed.
+    /// Asserts a place and consumes nothing.
     At(Place),
-    /// One after another; none: the empty text.
+    /// Matches the nodes one after another. Without nodes, it matches the empty text.
     Concat(Vec<Node>),
-    /// The first that leads to a match.
+    /// Matches the first alternative that leads to a match.
     Alternate(Vec<Node>),
-    /// Again and again.
+    /// Matches a node repeatedly.
     Repeat { node: Box<Node>, min: u32, max: Option<u32>, mode: Mode },
-    /// Keeps what it matches.
+    /// Captures the match of its node.
     Group { number: u32, node: Box<Node> },
-    /// Matches from here, or up to here, or must not.
+    /// Looks ahead or behind, possibly negated, and consumes nothing.
     Look { behind: bool, negated: bool, node: Box<Node> },
-    /// Matches once, and is not tried again.
+    /// Atomic group: matches its node once, without backtracking into it.
     Atomic(Box<Node>),
-    /// What a group matched, and the width of that group.
+    /// Matches the text that a group captured. `width` is that group's width.
     Backreference { group: u32, width: Option<(u64, u64)>, ignore_case: bool },
-    /// One of two, by whether a group has matched.
+    /// Matches one of two nodes, depending on whether a group has matched.
     Conditional { group: u32, yes: Box<Node>, no: Box<Node> },
 }
 
-/// A place in the text.
+/// Place in the text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Place {
     Start,
@@ -37,12 +37,12 @@ pub(super) enum Place {
     EndOrNewline,
     LineStart,
     LineEnd,
-    /// Between a character of the set and one outside.
+    /// Place between a character of the set and one outside of it.
     Boundary(Arc<ClassUnicode>),
     NoBoundary(Arc<ClassUnicode>),
 }
 
-/// How a repetition goes on.
+/// Order in which a repetition tries its counts, and whether it backtracks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Greedy,
@@ -51,7 +51,7 @@ pub(super) enum Mode {
 }
 
 impl Node {
-    /// The least and the most characters that it consumes; `None`: no bound that can be told.
+    /// Returns the minimum and maximum number of characters that the node consumes. `None` if no bound is known.
     pub(super) fn width(&self) -> Option<(u64, u64)> {
         match self {
             Self::Set(_) => Some((1, 1)),
@@ -79,7 +79,7 @@ impl Node {
         }
     }
 
-    /// Number of nodes, this one included.
+    /// Returns the number of nodes, including this one.
     pub(super) fn size(&self) -> usize {
         1 + match self {
             Self::Set(_) | Self::At(_) | Self::Backreference { .. } => 0,
@@ -91,12 +91,12 @@ impl Node {
         }
     }
 
-    /// Is it the empty text and nothing else?
+    /// Returns true if the node matches the empty text only.
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Self::Concat(nodes) if nodes.is_empty())
     }
 
-    /// Can it match without consuming anything?
+    /// Returns true if the node can match without consuming a character.
     pub(super) fn can_be_empty(&self) -> bool {
         match self {
             Self::Set(_) => false,

@@ -1,4 +1,4 @@
-//! Reading Python's syntax (the `re` module of 3.11).
+//! Parser of Python's syntax (the `re` module of 3.11).
 
 use std::collections::HashMap;
 
@@ -7,20 +7,20 @@ use super::source::{Flags, Source};
 use super::work::Work;
 use super::{class, escape};
 
-/// How deep groups may nest.
+/// Maximum nesting depth of groups.
 const DEEPEST: u32 = 60;
 
-/// A pattern's tree, and how many groups it has.
+/// Syntax tree of a pattern, and its number of groups.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) node: Node,
     pub(super) groups: u32,
 }
 
-/// Reads a pattern.
+/// Parses a pattern.
 ///
 /// # Errors
-/// What Python's `re.compile` would raise for, and what is not supported.
+/// Python's `re.compile` would raise, the pattern uses an unsupported feature, or the budget has too few steps.
 pub(super) fn parse(pattern: &str, work: &mut Work) -> Result<Parsed, String> {
     work.take(pattern.len())?;
     let mut parser = Parser {
@@ -36,7 +36,7 @@ pub(super) fn parse(pattern: &str, work: &mut Work) -> Result<Parsed, String> {
     };
     let mut flags = Flags::default();
     loop {
-        // Flags for the whole pattern stand at its start, several groups of them if need be.
+        // Flags of the whole pattern are one or more groups at its start.
         let mut ahead = parser.source.clone();
         if !ahead.take("(?") {
             break;
@@ -80,11 +80,11 @@ struct Parser<'a, 'w> {
     groups: u32,
     /// Groups that are not closed yet.
     open: Vec<u32>,
-    /// The least and the most characters of the groups that are closed.
+    /// Minimum and maximum number of characters of each closed group.
     widths: HashMap<u32, Option<(u64, u64)>>,
-    /// Inside of a look-behind, how many groups there were before it.
+    /// In a look-behind, the number of groups before it.
     before_look_behind: Option<u32>,
-    /// The last group that is asked for; it may come later.
+    /// Highest number of a group that a conditional names. The group may follow later.
     asked_for: u32,
     depth: u32,
 }
@@ -155,14 +155,14 @@ impl Parser<'_, '_> {
         if mode != Mode::Greedy {
             self.source.next();
         }
-        // Nothing, however often, is nothing; and nothing is what is there zero times.
+        // Any repetition of an empty node, and zero repetitions of any node, match the empty text.
         if node.is_empty() || max == Some(0) {
             return Ok(Node::Repeat { node: Box::new(Node::Concat(Vec::new())), min: 0, max: Some(0), mode });
         }
         Ok(Node::Repeat { node: Box::new(node), min, max, mode })
     }
 
-    /// What stands in `{m,n}`, or nothing where the brace stands for itself.
+    /// Parses the bounds of `{m,n}`. Returns `None` if the brace is a literal character.
     fn bounds(&mut self) -> Result<Option<(u32, Option<u32>)>, String> {
         let mut ahead = self.source.clone();
         if ahead.peek() == Some('}') {
@@ -220,7 +220,7 @@ impl Parser<'_, '_> {
         Ok(Node::Backreference { group, width, ignore_case: flags.ignore_case })
     }
 
-    /// What looks behind can refer to groups that stand before it.
+    /// Checks that a group precedes the look-behind that refers to it, if any.
     fn stands_before_look_behind(&self, group: u32) -> Result<(), String> {
         let before = self.before_look_behind.unwrap_or(u32::MAX);
         if group <= before && !(self.before_look_behind.is_some() && self.open.contains(&group)) {
@@ -229,7 +229,7 @@ impl Parser<'_, '_> {
         Err(format!("refers, where it looks behind, to group {group}, which is not closed before that"))
     }
 
-    /// Reads a group behind its opening parenthesis; nothing where it is only a comment.
+    /// Parses a group after its opening parenthesis. Returns `None` if it is a comment.
     fn group(&mut self, flags: Flags) -> Result<Option<Node>, String> {
         if !self.source.take("?") {
             return self.capture(flags).map(Some);
@@ -248,7 +248,7 @@ impl Parser<'_, '_> {
             '(' => self.conditional(flags)?,
             c => self.flagged(c, flags)?,
         };
-        // A group without a number is one thing to repeat, also where it is a place or a repetition.
+        // A repetition applies to a group without a number as a whole, even if its content is a place or a repetition.
         Ok(Some(match node {
             Node::Repeat { max: Some(0), .. } => Node::Concat(Vec::new()),
             Node::At(_) | Node::Repeat { .. } => Node::Concat(vec![node]),
@@ -262,13 +262,13 @@ impl Parser<'_, '_> {
         self.open.push(number);
         let node = Box::new(self.closed(flags)?);
         self.open.pop();
-        // Nested groups are walked through once for each of them.
+        // Computing the width visits nested groups once for each enclosing group.
         self.work.take(node.size())?;
         self.widths.insert(number, node.width());
         Ok(Node::Group { number, node })
     }
 
-    /// The content of a group up to its end.
+    /// Parses the content of a group and its closing parenthesis.
     fn closed(&mut self, flags: Flags) -> Result<Node, String> {
         let node = self.alternatives(flags)?;
         if self.source.take(")") { Ok(node) } else { Err("has a ( that is not closed".to_owned()) }
@@ -327,7 +327,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// `(?i-m:...)`.
+    /// Parses a group with flags, as in `(?i-m:...)`.
     fn flagged(&mut self, first: char, outer: Flags) -> Result<Node, String> {
         let mut flags = outer;
         let mut letter = Some(first);

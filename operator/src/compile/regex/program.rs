@@ -1,4 +1,4 @@
-//! A pattern as a program for the snapshot's backtracking engine.
+//! Compiles a pattern to a program for the snapshot's backtracking engine.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use super::node::{Mode, Node, Place};
 use super::parse::Parsed;
 use super::work::Work;
 
-/// The longest program.
+/// Maximum number of instructions of a program.
 const LONGEST: usize = 1 << 13;
 
-/// What is repeated.
+/// Node of a repetition.
 #[derive(Clone, Copy)]
 enum Each<'a> {
     Once(&'a Node),
-    /// It is not tried again how it matched.
+    /// A node without backtracking into its match.
     Atomic(&'a Node),
 }
 
 /// Compiles a pattern.
 ///
 /// # Errors
-/// Where it is larger than what the engine runs, takes more work than is left, or Python itself refuses it.
+/// The program exceeds a limit of the engine, the budget has too few steps, or Python itself refuses the pattern.
 pub(super) fn build(parsed: &Parsed, work: &mut Work) -> Result<Vec<u8>, String> {
     let mut builder = Builder {
         code: Vec::new(),
@@ -47,7 +47,7 @@ pub(super) fn build(parsed: &Parsed, work: &mut Work) -> Result<Vec<u8>, String>
 struct Builder<'a> {
     code: Vec<Instruction>,
     ranges: Vec<(char, char)>,
-    /// Where the ranges of each set begin.
+    /// Start of each set's ranges in `ranges`.
     sets: BTreeMap<&'a [ClassUnicodeRange], u32>,
     slots: u32,
     nesting: u32,
@@ -59,7 +59,7 @@ impl<'a> Builder<'a> {
         self.code.len() as u32 // at most LONGEST
     }
 
-    /// Appends an instruction and returns its place.
+    /// Appends an instruction and returns its position.
     fn push(&mut self, instruction: Instruction) -> Result<usize, String> {
         if self.code.len() >= LONGEST {
             return Err(format!("compiles to more than {LONGEST} instructions; use smaller repetitions"));
@@ -68,7 +68,7 @@ impl<'a> Builder<'a> {
         Ok(self.code.len() - 1)
     }
 
-    /// Puts in an instruction whose targets were not known yet.
+    /// Replaces a placeholder by the instruction, once its targets are known.
     fn settle(&mut self, place: usize, instruction: Instruction) {
         if let Some(slot) = self.code.get_mut(place) {
             *slot = instruction;
@@ -87,7 +87,7 @@ impl<'a> Builder<'a> {
     }
 
     fn node(&mut self, node: &'a Node) -> Result<(), String> {
-        // Also where it emits nothing.
+        // Nodes that emit no instruction count, too.
         self.work.take(1)?;
         match node {
             Node::Set(class) => self.character(class),
@@ -166,7 +166,7 @@ impl<'a> Builder<'a> {
 
     fn repeat(&mut self, node: &'a Node, min: u32, max: Option<u32>, mode: Mode) -> Result<(), String> {
         if mode == Mode::Possessive {
-            // Nothing is tried again: neither how often, nor how it matched each time, before the least is reached either.
+            // Backtracking is off for the count and for each match, even before the minimum is reached.
             let each = if matches!(node, Node::Set(_)) { Each::Once(node) } else { Each::Atomic(node) };
             return self.part(Instruction::Atomic, |builder| builder.times(each, min, max, Mode::Greedy));
         }
@@ -233,7 +233,8 @@ impl<'a> Builder<'a> {
         self.part(instruction, |builder| builder.node(node))
     }
 
-    /// A part that runs by itself: an instruction with the place behind it, the part, and its own `Match`.
+    /// Emits a part that runs on its own: an instruction that holds the position after the part, the part, and its own
+    /// `Match`.
     fn part(
         &mut self,
         head: impl Fn(u32) -> Instruction,

@@ -1,6 +1,6 @@
-//! The text of a pattern, read character by character, and the flags that hold for it.
+//! The text of a pattern, read character by character, and the flags that apply to it.
 
-/// What `(?aims)` changes.
+/// Flags that `(?aims)` changes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Flags {
     pub(super) ascii: bool,
@@ -10,7 +10,7 @@ pub(super) struct Flags {
     pub(super) verbose: bool,
 }
 
-/// The pattern's characters.
+/// Remaining characters of the pattern.
 #[derive(Clone)]
 pub(super) struct Source<'a>(pub(super) std::str::Chars<'a>);
 
@@ -39,7 +39,7 @@ impl Source<'_> {
         }
     }
 
-    /// Up to so many digits.
+    /// Reads up to `most` digits.
     pub(super) fn digits(&mut self, radix: u32, most: usize) -> String {
         let mut digits = String::new();
         while digits.len() < most {
@@ -49,7 +49,10 @@ impl Source<'_> {
         digits
     }
 
-    /// Everything up to a character, which is taken too.
+    /// Reads up to a character, which is consumed but not returned.
+    ///
+    /// # Errors
+    /// The character does not follow.
     pub(super) fn until(&mut self, end: char) -> Result<String, String> {
         let (before, behind) = self.0.as_str().split_once(end).ok_or_else(|| format!("lacks a {end} behind a name"))?;
         let before = before.to_owned();

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Compiles one pattern, as a document's first.
+/// Compiles one pattern, as the first of a document.
 fn compile(pattern: &str) -> Result<Pattern, String> {
     Patterns::default().compile(pattern)
 }
@@ -9,7 +9,7 @@ use remora_snapshot::model::{
 };
 use remora_snapshot::{Role, Snapshot, Subject, TraitValue};
 
-/// Does the compiled pattern match, through a snapshot?
+/// Returns true if the compiled pattern matches, evaluated through a snapshot.
 fn matches(pattern: &str, text: &str) -> bool {
     let context = |enabled| Context { enabled, value: "null".to_owned(), split: None };
     let environment = Environment {
@@ -45,7 +45,6 @@ fn matches(pattern: &str, text: &str) -> bool {
     let snapshot = Snapshot::read(written.files.into_iter().next().unwrap().bytes).unwrap();
     let mut subject = Subject::default();
     snapshot.identify(&mut subject, "x");
-    // A dot keeps number-like texts texts; the patterns here do not care for what comes behind.
     snapshot.set_trait(&mut subject, "t", TraitValue::String(text));
     let mut out = Vec::new();
     snapshot.write_flags(&mut subject, Role::Server, &mut out);
@@ -190,7 +189,7 @@ fn nested_repetitions_of_nothing_are_nothing() {
     let nested = format!("(?=x){}{}", "(?:".repeat(5), "){9999}".repeat(5));
     assert!(matches(&nested, "x") && !matches(&nested, "y"));
     assert!(matches("(?=x)(?:a{0}){9999}x", "x"));
-    // These emit nothing, and are not simplified: their work is counted.
+    // These parts emit no instructions and are not simplified, but their work is counted.
     let counted = format!("(?=x){}a{{0}}b{{0}}{}", "(?:".repeat(5), "){9999}".repeat(5));
     assert!(compile(&counted).unwrap_err().contains("steps"));
 }

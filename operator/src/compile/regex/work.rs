@@ -1,12 +1,12 @@
-//! Work as counted steps, not as time: the outcome is the same on every machine.
+//! Work budget in counted steps instead of time, so that the outcome is the same on every machine.
 
-/// The steps that are left. One is a few nanoseconds: a character read, a range copied, a state visited.
+/// Remaining steps. One step takes a few nanoseconds: a character read, a range copied, a state visited.
 #[derive(Debug)]
 pub(super) struct Work {
     left: u64,
 }
 
-/// No steps are left.
+/// Error: the budget has too few steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Spent;
 
@@ -15,14 +15,17 @@ impl Work {
         Self { left: steps }
     }
 
-    /// Takes steps, or all that are left.
+    /// Takes steps from the budget.
+    ///
+    /// # Errors
+    /// The budget has too few steps. It is empty then.
     pub(super) fn take(&mut self, steps: usize) -> Result<(), Spent> {
         let left = self.left.checked_sub(steps as u64);
         self.left = left.unwrap_or(0);
         left.map(drop).ok_or(Spent)
     }
 
-    /// Does something with at most so many steps, and no more than leaves `reserve`.
+    /// Runs `job` with a budget of at most `most` steps that leaves at least `reserve` steps in this one.
     pub(super) fn lend<T>(&mut self, most: u64, reserve: u64, job: impl FnOnce(&mut Self) -> T) -> T {
         let lent = most.min(self.left.saturating_sub(reserve));
         let mut work = Self { left: lent };

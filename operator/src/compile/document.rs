@@ -1,7 +1,7 @@
-//! Flagsmith's environment document, as far as answers depend on it.
+//! Flagsmith's environment document, limited to the members that answers depend on.
 //!
-//! Members that no answer depends on are passed over while reading: organisation, dates, uuids of rows that have ids.
-//! [`crate::compile::prune`] and [`crate::compile`] take it from here.
+//! The parser skips all other members: organisation, dates, uuids of rows that have ids. [`crate::compile::prune`] and
+//! [`crate::compile`] process the document further.
 
 mod identities;
 mod list;
@@ -19,56 +19,56 @@ pub use read::{Error, parse};
 use scalar::null_is_default;
 pub use scalar::{ConditionValue, Number, Scalar};
 
-/// An environment as Flagsmith tells it to server-side SDKs (specified by its `environment-document/` endpoint).
+/// An environment as Flagsmith sends it to server-side SDKs (specified by its `environment-document/` endpoint).
 #[derive(Debug, Clone, Deserialize)]
 pub struct Document {
     /// Flagsmith's id of the environment.
     pub id: Option<i64>,
-    /// The client key: what identifiers are hashed with.
+    /// Client-side key, which is part of the hash of identifiers.
     pub api_key: String,
-    /// The environment's name.
+    /// Name of the environment.
     #[serde(default)]
     pub name: Option<String>,
-    /// When it last changed, ISO 8601.
+    /// Time of the last change, in ISO 8601.
     #[serde(default)]
     updated_at: Option<String>,
-    /// Leave disabled flags out; without a value, the project's setting counts.
+    /// True if answers omit disabled flags. Without a value, the project's setting counts.
     #[serde(default)]
     pub hide_disabled_flags: Option<bool>,
-    /// The project it belongs to.
+    /// Project of the environment.
     pub project: Project,
-    /// One a feature, in the order of the answers.
+    /// Feature states, one per feature, in the order of the answers.
     pub feature_states: Vec<FeatureState>,
-    /// What single identities have instead.
+    /// Overrides for single identities.
     #[serde(default, deserialize_with = "null_is_default")]
     pub identity_overrides: Vec<Identity>,
 }
 
-/// A project, which has the segments of all its environments.
+/// A project. It contains the segments of all its environments.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Project {
-    /// Leave disabled flags out.
+    /// True if answers omit disabled flags.
     #[serde(default, deserialize_with = "null_is_default")]
     pub hide_disabled_flags: bool,
-    /// In the order in which ties are decided.
+    /// Segments, in the order that decides between overrides of equal priority.
     #[serde(default, deserialize_with = "null_is_default")]
     pub segments: Vec<Segment>,
-    /// Features that client keys do not see.
+    /// Ids of the features that client-side keys do not see.
     #[serde(default, deserialize_with = "null_is_default")]
     pub server_key_only_feature_ids: Vec<i64>,
 }
 
-/// A segment and what it overrides in this environment.
+/// A segment and its overrides in this environment.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Segment {
-    /// Flagsmith's id, which percentage splits are hashed with.
+    /// Flagsmith's id, which is part of the hash of percentage splits.
     pub id: i64,
-    /// Its name.
+    /// Name of the segment.
     pub name: String,
-    /// All of these must match.
+    /// Rules, all of which must match.
     #[serde(default, deserialize_with = "null_is_default")]
     pub rules: Vec<Rule>,
-    /// What it overrides.
+    /// Overrides of the segment.
     #[serde(default, deserialize_with = "null_is_default")]
     pub feature_states: Vec<FeatureState>,
 }
@@ -76,13 +76,13 @@ pub struct Segment {
 /// A rule of a segment.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Rule {
-    /// `ALL`, `ANY` or `NONE`.
+    /// Type: `ALL`, `ANY` or `NONE`.
     #[serde(rename = "type")]
     pub junction: String,
-    /// Its own conditions.
+    /// Conditions of the rule.
     #[serde(default, deserialize_with = "null_is_default")]
     pub conditions: Vec<Condition>,
-    /// Its sub-rules.
+    /// Nested rules.
     #[serde(default, deserialize_with = "null_is_default")]
     pub rules: Vec<Rule>,
 }
@@ -90,24 +90,24 @@ pub struct Rule {
 /// A condition of a rule.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Condition {
-    /// One of Flagsmith's fourteen.
+    /// One of Flagsmith's fourteen operators.
     pub operator: String,
-    /// What is compared with.
+    /// Value to compare with.
     #[serde(default)]
     pub value: ConditionValue,
-    /// A trait's name or a JSONPath.
+    /// Name of a trait, or a JSONPath.
     #[serde(default, rename = "property_", deserialize_with = "null_is_default")]
     pub property: String,
 }
 
-/// A feature's name and id.
+/// Id, name and type of a feature.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Feature {
-    /// Flagsmith's id.
+    /// Flagsmith's id of the feature.
     pub id: i64,
-    /// Its name.
+    /// Name of the feature.
     pub name: String,
-    /// `STANDARD` or `MULTIVARIATE`.
+    /// Type: `STANDARD` or `MULTIVARIATE`.
     #[serde(default = "standard", rename = "type")]
     pub kind: String,
 }
@@ -116,70 +116,70 @@ fn standard() -> String {
     "STANDARD".to_owned()
 }
 
-/// What a feature is, by default or by a segment's override.
+/// State of a feature, by default or by a segment's override.
 #[derive(Debug, Clone, Deserialize)]
 pub struct FeatureState {
-    /// Of which feature.
+    /// Feature of this state.
     pub feature: Feature,
-    /// On or off.
+    /// True if the feature is enabled.
     pub enabled: bool,
-    /// The first id of the hash that chooses among variants.
+    /// Seed of the hash that chooses among variants.
     #[serde(default)]
     pub django_id: Option<i64>,
-    /// The same, where there is no `django_id`.
+    /// Seed of that hash if `django_id` is missing or 0.
     #[serde(default)]
     pub featurestate_uuid: Option<String>,
-    /// Its value.
+    /// Value of the feature.
     #[serde(default)]
     pub feature_state_value: Scalar,
-    /// Its variants.
+    /// Variants of the feature.
     #[serde(default, deserialize_with = "null_is_default")]
     pub multivariate_feature_state_values: Vec<VariantState>,
-    /// How strong a segment's override is.
+    /// Priority of a segment's override.
     #[serde(default)]
     pub feature_segment: Option<FeatureSegment>,
 }
 
-/// How strong a segment's override is.
+/// Priority of a segment's override.
 #[derive(Debug, Clone, Deserialize)]
 pub struct FeatureSegment {
-    /// The lowest wins.
+    /// Priority as a number. The lowest wins.
     #[serde(default)]
     pub priority: Option<Number>,
 }
 
-/// A variant and its share.
+/// A variant and its percentage.
 #[derive(Debug, Clone, Deserialize)]
 pub struct VariantState {
-    /// What it is.
+    /// Content of the variant.
     pub multivariate_feature_option: VariantOption,
-    /// Its share in percent.
+    /// Share of identities that get the variant, in percent.
     pub percentage_allocation: Number,
-    /// Variants get their shares in the order of ids.
+    /// Id, by which variants are ordered for their percentage ranges.
     #[serde(default)]
     pub id: Option<i64>,
-    /// The same, where there is no id.
+    /// Uuid, which orders the variant if `id` is missing or 0.
     #[serde(default)]
     pub mv_fs_value_uuid: Option<String>,
 }
 
-/// A variant's value and name.
+/// Value and key of a variant.
 #[derive(Debug, Clone, Deserialize)]
 pub struct VariantOption {
-    /// Its value.
+    /// Value of the variant.
     #[serde(default)]
     pub value: Scalar,
-    /// Its name.
+    /// Key of the variant.
     #[serde(default)]
     pub key: Option<String>,
 }
 
-/// An identity with overrides of its own.
+/// Overrides for one identity.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Identity {
-    /// Whose.
+    /// Identifier of the identity.
     pub identifier: String,
-    /// What it has instead.
+    /// Flags that replace those of the environment.
     #[serde(default, deserialize_with = "null_is_default")]
     pub identity_features: Vec<IdentityFeature>,
 }
@@ -187,24 +187,24 @@ pub struct Identity {
 /// One flag of an identity.
 #[derive(Debug, Clone, Deserialize)]
 pub struct IdentityFeature {
-    /// Of which feature.
+    /// Feature of the flag.
     pub feature: IdentityFeatureName,
-    /// On or off.
+    /// True if the feature is enabled.
     pub enabled: bool,
-    /// Its value.
+    /// Value of the feature.
     #[serde(default)]
     pub feature_state_value: Scalar,
 }
 
-/// The feature of an identity's flag. There can be a million of these: only the name, by which it is found.
+/// Feature of an identity's flag, by name only, because a document can have a million of these flags.
 #[derive(Debug, Clone, Deserialize)]
 pub struct IdentityFeatureName {
-    /// Its name.
+    /// Name of the feature.
     pub name: Box<str>,
 }
 
 impl Document {
-    /// When it last changed, as Flagsmith words it.
+    /// Returns the time of the last change, as Flagsmith writes it.
     #[must_use]
     pub fn updated_at(&self) -> Option<&str> {
         self.updated_at.as_deref()
@@ -213,7 +213,8 @@ impl Document {
     /// Appends the identity overrides of a later page.
     ///
     /// # Errors
-    /// If the pages are not of one environment at one time; the document is as it was.
+    /// The pages belong to different environments, or the environment changed between them. The document is unchanged
+    /// then.
     pub fn append_page(&mut self, page: Document) -> Result<(), Error> {
         if page.api_key != self.api_key {
             return Err(Error::OtherEnvironment);
@@ -225,7 +226,7 @@ impl Document {
         Ok(())
     }
 
-    /// Are disabled flags left out of answers?
+    /// Returns true if answers omit disabled flags.
     #[must_use]
     pub fn hides_disabled_flags(&self) -> bool {
         self.hide_disabled_flags.unwrap_or(self.project.hide_disabled_flags)

@@ -1,4 +1,5 @@
-//! One entry an identifier, one flag a feature: which of several counts is Flagsmith's rule, not the order of arrival.
+//! Merges identity overrides to one entry per identifier and one flag per feature. Flagsmith's rule decides between
+//! duplicates, not their order of arrival.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,11 +8,11 @@ use super::{Document, Identity};
 impl Document {
     /// Merges entries of one identifier, and flags of one feature within an entry.
     ///
-    /// Flagsmith's SDKs group identities with equal flags; groups stand in the order in which their flags first occur in
-    /// the document, and the first group that has a feature decides it. Within an entry the first flag counts.
+    /// Flagsmith's SDKs group identities with equal flags. Groups are ordered by the first occurrence of their flags in
+    /// the document, and the first group that contains a feature decides it. Within an entry, the first flag counts.
     pub(crate) fn settle_identities(&mut self) {
         for identity in &mut self.identity_overrides {
-            // Stable: of two flags of one feature the first stays the first.
+            // The sort is stable: the first of two flags of one feature stays the first.
             identity.identity_features.sort_by(|a, b| a.feature.name.cmp(&b.feature.name));
         }
         let mut entries: HashMap<&str, usize> = HashMap::with_capacity(self.identity_overrides.len());
@@ -25,7 +26,8 @@ impl Document {
             let identities = std::mem::take(&mut self.identity_overrides);
             self.identity_overrides = merged(identities);
         }
-        // Not before: an entry with two flags of one feature is in another group than one with the first of them alone.
+        // Removing duplicates earlier would change groups: an entry with two flags of one feature belongs to another
+        // group than an entry with only the first of them.
         for identity in &mut self.identity_overrides {
             identity.identity_features.dedup_by(|a, b| a.feature.name == b.feature.name);
         }
@@ -77,7 +79,7 @@ mod tests {
             let flags: Vec<String> = flags.iter().map(|enabled| flag(*enabled)).collect();
             format!(r#"{{"identifier":"{who}","identity_features":[{}]}}"#, flags.join(","))
         };
-        // Without its second flag the last entry would be in the group of the first, which stands before that of the second.
+        // Without its second flag, the last entry would be in the first entry's group, which precedes the second entry's.
         let entries = [entry("one", &[true]), entry("two", &[false]), entry("two", &[true, false])].join(",");
         let text = format!(
             r#"{{"api_key":"k","updated_at":"","project":{{}},"feature_states":[],"identity_overrides":[{entries}]}}"#

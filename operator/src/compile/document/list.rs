@@ -1,5 +1,5 @@
-//! A JSON array as Python's `json` reads it and `str` prints its members: `NaN` is a number, and what is nested is printed
-//! as Python writes it.
+//! Parser of a JSON array as Python's `json` reads it, with its members as `str` prints them: `NaN` is a number, and
+//! nested values are printed as Python's `repr`.
 
 use std::sync::LazyLock;
 
@@ -8,16 +8,17 @@ use remora_snapshot::{Integer, write_float};
 
 use crate::compile::python;
 
-/// How deep arrays and objects may nest.
+/// Maximum nesting depth of arrays and objects.
 const DEEPEST: u32 = 128;
 
-/// The most digits that Python converts to an integer.
+/// Maximum number of digits that Python converts to an integer.
 const MOST_DIGITS: usize = 4300;
 
-/// The members of a JSON array as Python's `str` prints them. Those with lone surrogates are left out: no text has any.
+/// Returns the members of a JSON array as Python's `str` prints them. Members with lone surrogates are omitted, because
+/// no text contains any.
 ///
 /// # Errors
-/// If Python reads no array there, with what is wrong.
+/// Python reads no array from the text, or a limit is exceeded. The error describes the problem.
 pub(crate) fn list(text: &str) -> Result<Members, String> {
     let mut reader = Reader { rest: text, depth: 0, members: MembersBuilder::default() };
     if !reader.takes("[") {
@@ -62,15 +63,15 @@ fn write_repr(text: &str, printed: &mut String) {
     printed.push(quote);
 }
 
-/// Reads JSON, and writes what is read as Python prints it. Every value says whether it is text: a string with lone
-/// surrogates is not, nor is what has one.
+/// Parser of JSON that writes each value as Python prints it. Its functions return true if the value is text without
+/// lone surrogates, nested values included.
 struct Reader<'a> {
     rest: &'a str,
     depth: u32,
     members: MembersBuilder,
 }
 
-/// A member of an object, by where it ends in the text that is written.
+/// A member of an object, with its byte offsets in the written text.
 #[derive(Clone, Copy)]
 struct Entry {
     start: u32,
@@ -100,12 +101,12 @@ impl Reader<'_> {
         self.members.text.push_str(text);
     }
 
-    /// Number of bytes that are written.
+    /// Returns the number of bytes written.
     fn here(&self) -> Result<u32, String> {
         u32::try_from(self.members.text.len()).map_err(|_| "it is longer than 4 GiB".to_owned())
     }
 
-    /// What stands between commas, up to the closing bracket.
+    /// Parses items between commas, up to the closing bracket.
     fn each(&mut self, end: char, mut item: impl FnMut(&mut Self) -> Result<(), String>) -> Result<(), String> {
         self.depth += 1;
         if self.depth > DEEPEST {
@@ -131,7 +132,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Writes a member of the list: a string as it is, all else as its `repr`.
+    /// Writes a member of the list: a string as it is, other values as their `repr`.
     fn member(&mut self) -> Result<bool, String> {
         if !self.takes("\"") {
             return self.value();
@@ -213,7 +214,7 @@ impl Reader<'_> {
         Ok(entries.iter().all(|entry| entry.key_is_text && entry.value_is_text))
     }
 
-    /// The last of several members with one name counts, at the place of the first.
+    /// Replaces members of equal names by one, with the value of the last at the place of the first.
     fn settle(&mut self, first: u32, entries: &mut Vec<Entry>) {
         let text = |from: u32, to: u32| self.members.text.get(from as usize..to as usize).unwrap_or_default();
         let key = |entry: &Entry| entry.key_is_text.then(|| text(entry.start, entry.key_end));
@@ -225,7 +226,7 @@ impl Reader<'_> {
         if !order.iter().zip(order.iter().skip(1)).any(|(a, b)| same(a, b)) {
             return;
         }
-        // By the number of the first: the number of the last.
+        // Number of the first and of the last member with a name.
         let mut kept: Vec<(u32, u32)> = Vec::new();
         for group in order.chunk_by(same) {
             if let (Some(first), Some(last)) = (group.first(), group.last()) {
@@ -249,7 +250,7 @@ impl Reader<'_> {
         *entries = settled;
     }
 
-    /// A string behind its quote; `None` if it has lone surrogates.
+    /// Parses a string after its opening quote. Returns `None` if it contains lone surrogates.
     fn string(&mut self) -> Result<Option<String>, String> {
         let mut units: Vec<u16> = Vec::new();
         let mut characters = self.rest.chars();

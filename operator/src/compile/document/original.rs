@@ -1,12 +1,13 @@
-//! The document as its source worded it, for SDKs that evaluate by themselves: less what is pruned, and else as it came.
+//! The document as its source wrote it, for SDKs in local evaluation, without pruned parts.
 //!
-//! SDKs of different languages want different members, and the strictest want nearly all of them. So nothing is read here
-//! but what decides whether a part stays: everything else is copied, known or not. Three things are not copied:
+//! SDKs of different languages need different members, and the strictest need nearly all of them. So only the members
+//! that decide about pruning are parsed, and everything else is copied, known or unknown. Three things are not copied:
 //!
-//! - what is pruned;
-//! - members of the environment that end in `_config`: older servers send settings of integrations in them, secrets
-//!   included, and no SDK reads them;
-//! - `identity_uuid`, which Flagsmith makes up anew for each answer: numbers stand in, so that equal documents are equal.
+//! - pruned parts;
+//! - members of the environment whose names end in `_config`: older servers send settings of integrations in them,
+//!   secrets included, and no SDK reads them;
+//! - `identity_uuid`, which Flagsmith generates anew for each answer: consecutive numbers replace it, so that equal
+//!   documents have equal bytes.
 
 use std::{collections::HashSet, fmt, io};
 
@@ -16,41 +17,44 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// The bytes of a document, page by page.
+/// Bytes of a document, page by page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Original(Vec<Vec<u8>>);
 
-/// Why an original could not be written: it was read before, so there is no room, or it is another.
+/// Reason why an original could not be written. It was parsed before, so either the output failed or the bytes differ.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// It is not the document that was read before.
+    /// The bytes are not the document that was parsed before. Holds line and column.
     #[error("it cannot be read a second time: line {0}, column {1}")]
     Read(usize, usize),
-    /// There is no room.
+    /// The output could not be written.
     #[error("it cannot be written: {0}")]
     Write(#[from] io::Error),
 }
 
 impl From<serde_json::Error> for Error {
     fn from(error: serde_json::Error) -> Self {
-        // Without its message, which may have a part of the document in it.
+        // The message is dropped, because it may quote the document.
         Self::Read(error.line(), error.column())
     }
 }
 
 impl Original {
-    /// One in a single page.
+    /// Creates an original of one page.
     pub fn new(page: Vec<u8>) -> Self {
         Self(vec![page])
     }
 
-    /// A later page comes behind it.
+    /// Appends a later page.
     pub(crate) fn append_page(&mut self, page: Vec<u8>) {
         self.0.push(page);
     }
 
-    /// Writes one document with the features that are `served`: the first page, and, where they are wanted, the identity
-    /// overrides of all pages.
+    /// Writes one document with the `served` features: the first page, with the identity overrides of all pages if
+    /// `identity_overrides` is true.
+    ///
+    /// # Errors
+    /// A page is not the one that was parsed before, or `out` fails.
     pub(crate) fn write(
         &self,
         served: &HashSet<&str>,
@@ -63,10 +67,10 @@ impl Original {
     }
 }
 
-/// What stays.
+/// Parts of the document to keep.
 struct Keep<'a> {
     served: &'a HashSet<&'a str>,
-    /// Those whose identity overrides stay.
+    /// Pages whose identity overrides are kept.
     pages: &'a [Vec<u8>],
 }
 
@@ -95,7 +99,7 @@ impl Keep<'_> {
         array(self.served(states)?, out, copy)
     }
 
-    /// Those of features that are served.
+    /// Returns the states of served features.
     fn served<'s>(&self, states: &'s RawValue) -> Result<Vec<&'s RawValue>, Error> {
         let mut served = Vec::new();
         for state in items(states)? {
@@ -105,7 +109,7 @@ impl Keep<'_> {
         Ok(served)
     }
 
-    /// The identities of all pages that still have something of their own.
+    /// Writes the identities of all pages that still have a served flag.
     fn identities(&self, out: &mut dyn io::Write) -> Result<(), Error> {
         out.write_all(b"[")?;
         let mut number = 0_u64;
@@ -132,7 +136,7 @@ impl Keep<'_> {
     }
 }
 
-/// Which feature a state is of.
+/// The feature of a state.
 #[derive(Deserialize)]
 struct About {
     feature: Named,
@@ -143,7 +147,7 @@ struct Named {
     name: String,
 }
 
-/// The members of an object, in their order.
+/// Members of an object, in their order.
 struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'a> Members<'a> {
@@ -174,7 +178,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// The items of an array; null is one without any.
+/// Returns the items of an array. `null` is an empty array.
 fn items(array: &RawValue) -> Result<Vec<&RawValue>, Error> {
     let items: Option<Vec<&RawValue>> = serde_json::from_str(array.get())?;
     Ok(items.unwrap_or_default())

@@ -1,9 +1,9 @@
-//! Text from a document, made fit for messages: errors and findings end in conditions, Events and terminals.
+//! Escapes and shortens text of a document for messages: errors and findings end in conditions, Events and terminals.
 
-/// How many characters of a name are told.
+/// Maximum number of characters shown of a name.
 const LONGEST_NAME: usize = 80;
 
-/// A name in double quotes: escaped, and not longer than people read.
+/// Returns a name in double quotes, escaped and cut after [`LONGEST_NAME`] characters.
 pub(crate) fn quoted(text: &str) -> String {
     let mut shown: String = text.chars().take(LONGEST_NAME).collect();
     if shown.len() < text.len() {
@@ -12,8 +12,8 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("{shown:?}")
 }
 
-/// A message with text from a document in it: control characters and other invisible ones are escaped, and what comes
-/// behind so many characters is cut.
+/// Returns a message that contains text of a document, with control and other invisible characters escaped, and cut
+/// after `most` characters.
 pub(crate) fn printable(text: &str, most: usize) -> String {
     let mut shown = String::with_capacity(text.len().min(most));
     let mut characters = text.chars();

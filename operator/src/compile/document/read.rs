@@ -1,30 +1,30 @@
-//! Reading a document, and saying where it is wrong.
+//! Parses a document and locates its errors.
 
 use super::Document;
 use super::quote::printable;
 
-/// How many characters of a member's path are told.
+/// Maximum number of characters shown of a member's path.
 const LONGEST_PLACE: usize = 200;
 
-/// How many characters of a problem are told.
+/// Maximum number of characters shown of a problem.
 const LONGEST_PROBLEM: usize = 300;
 
-/// Why bytes are not a document, or pages not one.
+/// Reason why bytes are not a document, or pages do not form one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Not JSON, or not of the shape of a document.
+    /// The bytes are not JSON, or do not have the shape of a document.
     #[error("the document is malformed at {place} (line {line}, column {column}): {problem}")]
     Malformed {
-        /// The path of the member, as `project.segments[3].rules[0].type`.
+        /// Path of the member, as `project.segments[3].rules[0].type`.
         place: String,
-        /// Counted from one.
+        /// Line, from 1.
         line: usize,
-        /// Counted from one.
+        /// Column, from 1.
         column: usize,
-        /// What was expected, and found.
+        /// Problem: what the parser expected, without the value that it found.
         problem: String,
     },
-    /// A page of another environment.
+    /// A page belongs to another environment than the first page.
     #[error("a page of the document belongs to another environment than the first page")]
     OtherEnvironment,
     /// The environment changed while its pages were fetched.
@@ -32,23 +32,23 @@ pub enum Error {
     ChangedBetweenPages,
 }
 
-/// Reads a document.
+/// Parses a document.
 ///
 /// # Errors
-/// [`Error::Malformed`], with the place and what is wrong there.
+/// [`Error::Malformed`], with the place and the problem.
 pub fn parse(bytes: &[u8]) -> Result<Document, Error> {
     serde_json::from_slice(bytes).map_err(|error| locate(bytes, &error))
 }
 
-/// Reads it once more, slower, to know the path of the member that was wrong.
+/// Parses the bytes again with a slower parser that reports the path of the malformed member.
 fn locate(bytes: &[u8], error: &serde_json::Error) -> Error {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let place = match serde_path_to_error::deserialize::<_, Document>(&mut deserializer) {
         Err(located) => located.path().to_string(),
-        Ok(_) => ".".to_owned(), // only what comes behind the document is wrong
+        Ok(_) => ".".to_owned(), // the error is in the text after the document
     };
     Error::Malformed {
-        // The path has names of members as the document has them, those too that no document should have.
+        // The path contains names of members as the document spells them, and they may be any text.
         place: if place == "." { "its top".to_owned() } else { printable(&place, LONGEST_PLACE) },
         line: error.line(),
         column: error.column(),
@@ -56,12 +56,13 @@ fn locate(bytes: &[u8], error: &serde_json::Error) -> Error {
     }
 }
 
-/// serde_json's messages end in their position, which is told apart.
+/// Removes the position from a message of serde_json, because [`Error`] shows it separately.
 fn without_position(message: &str) -> &str {
     message.rsplit_once(" at line ").map_or(message, |(problem, _)| problem)
 }
 
-/// A message without what the document has there: the status tells it to people who may not see the document.
+/// Removes the document's value from a message, because the status shows the message to people who may not see the
+/// document.
 fn without_content(problem: &str) -> String {
     let Some((found, expected)) = problem.strip_prefix("invalid ").and_then(|rest| rest.rsplit_once(", expected "))
     else {

@@ -1,4 +1,4 @@
-//! JSON values that are kept as they were written: numbers of any size, and which of two spellings a number had.
+//! JSON values in the spelling that answers need: numbers of any size, integers apart from floats.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -9,12 +9,12 @@ use remora_snapshot::{Integer, json, write_float};
 
 use super::list::list;
 
-/// A string, number, boolean or null, as one JSON token in the form in which it is answered.
+/// A string, number, boolean or null, as one JSON token in the form that answers use.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scalar(Box<str>);
 
 impl Scalar {
-    /// The token.
+    /// Returns the token.
     #[must_use]
     pub fn token(&self) -> &str {
         &self.0
@@ -51,12 +51,12 @@ fn string(token: &str) -> Result<String, String> {
     serde_json::from_str(token).map_err(|error| format!("malformed string: {error}"))
 }
 
-/// A number, and how Python prints it.
+/// A number, and its text as Python prints it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Number {
-    /// The nearest `f64`.
+    /// Nearest `f64`.
     pub value: f64,
-    /// An integer's digits, or a float's `repr`.
+    /// Digits of an integer, or the `repr` of a float.
     pub text: String,
 }
 
@@ -82,15 +82,15 @@ fn number(token: &str) -> Result<Number, String> {
     Ok(Number { value, text })
 }
 
-/// A condition's value: text, nothing, or a list for `IN`.
+/// Value of a condition: text, nothing, or a list for `IN`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum ConditionValue {
     /// `null` or absent.
     #[default]
     Null,
-    /// Text, also for numbers.
+    /// A string, which may spell a number.
     Text(String),
-    /// A list, each member as Python's `str` prints it.
+    /// A list, with each member as Python's `str` prints it.
     List(Members),
 }
 
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for ConditionValue {
     }
 }
 
-/// An absent member and `null` are the same.
+/// Deserializes `null` as the default, as if the member were absent.
 pub(super) fn null_is_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {

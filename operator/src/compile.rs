@@ -1,7 +1,8 @@
-//! Compiling (pure): from a document to the bytes that sidecars evaluate in place.
+//! Compiler (pure): turns a document into the bytes that sidecars evaluate in place.
 //!
-//! Everything that takes judgement happens here, once a change: what a property refers to, what a value is as a number,
-//! which automaton a regular expression is. What cannot be done is reported as a [`Finding`], and evaluates to false.
+//! Everything that needs a decision happens here, once per change: the place that a property refers to, the numeric
+//! form of a value, the automaton of a regular expression. A condition that cannot be compiled is reported as a
+//! [`Finding`] and evaluates to false.
 
 pub(crate) mod about;
 mod chains;
@@ -31,87 +32,87 @@ pub use remora_snapshot::model::{BooleanFlags, DisabledFlags, ObjectFlags, Ofrep
 use self::document::{Original, quoted};
 use self::prune::Pruned;
 
-/// What the compilation needs beside the document.
+/// Inputs of the compiler besides the document.
 #[derive(Debug, Clone, Default)]
 pub struct Options<'a> {
-    /// The FeatureEnvironment's name.
+    /// Name of the FeatureEnvironment.
     pub environment: &'a str,
-    /// Keys that may see server-only features.
+    /// Server-side keys, which may see server-only features.
     pub server_keys: &'a [&'a str],
-    /// What the answer without an identity applies.
+    /// Mode of the answer without an identity: with segments or without.
     pub environment_flags: EnvironmentFlags,
-    /// How flags are told to OpenFeature.
+    /// Form of flags in OFREP answers.
     pub ofrep: Ofrep,
-    /// The document as it came, where it is served to SDKs that evaluate by themselves.
+    /// Original document, if sidecars serve it to SDKs in local evaluation.
     pub document: Option<&'a Original>,
-    /// Who hears what it is at.
+    /// Listener for the compiler's progress.
     pub progress: Progress<'a>,
 }
 
-/// A compiled environment.
+/// Compiled environment.
 #[derive(Debug, Clone)]
 pub struct Compiled {
-    /// The core first, then overrides files, then the document's.
+    /// Files in this order: the core, overrides files, the document's files.
     pub files: Vec<File>,
-    /// Names the content of all files.
+    /// Revision, which identifies the content of all files.
     pub revision: Revision,
-    /// What is in it.
+    /// Counts of the compiled environment.
     pub summary: Summary,
-    /// What people should know of it.
+    /// Findings, for the authors of the environment.
     pub findings: Vec<Finding>,
 }
 
-/// How many findings go along with the bytes, for people who look into them.
+/// Maximum number of findings that the snapshot contains as notes for people who inspect it.
 const MOST_NOTES: usize = 50;
 
-/// What is in a compiled environment.
+/// Counts of a compiled environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
-    /// Features that are served.
+    /// Number of features served.
     pub features: usize,
-    /// Segments that can change an answer.
+    /// Number of segments that can change an answer.
     pub segments: usize,
-    /// Identifiers with overrides of their own.
+    /// Number of identifiers with overrides.
     pub identity_overrides: usize,
-    /// Bytes of all files.
+    /// Size of all files in bytes.
     pub bytes: usize,
 }
 
-/// Why a document cannot be compiled.
+/// Reason why a document cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A feature with variants has nothing to hash them with.
+    /// A feature with variants has no seed for the hash that chooses among them.
     #[error(
         "{place}: feature {} has variants but neither django_id nor featurestate_uuid, which their percentages are hashed with", quoted(.feature)
     )]
     Seed {
-        /// Where.
+        /// Path of the feature state in the document.
         place: String,
-        /// Which feature.
+        /// Name of the feature.
         feature: String,
     },
-    /// Variants have no order.
+    /// A variant has no id and no valid uuid, so the variants have no order.
     #[error(
         "{place}: a variant of feature {} has neither an id nor a uuid in mv_fs_value_uuid, by which variants are ordered", quoted(.feature)
     )]
     Order {
-        /// Where.
+        /// Path of the feature state in the document.
         place: String,
-        /// Which feature.
+        /// Name of the feature.
         feature: String,
     },
-    /// A feature's type is none.
+    /// A feature's type is longer than any type of Flagsmith.
     #[error("{place}: the type of feature {} is longer than any type; types are STANDARD and MULTIVARIATE", quoted(.feature))]
     Kind {
-        /// Where.
+        /// Path of the feature state in the document.
         place: String,
-        /// Which feature.
+        /// Name of the feature.
         feature: String,
     },
-    /// The document itself cannot be served.
+    /// The original document cannot be written.
     #[error("the document cannot be written for SDKs in local evaluation: {0}")]
     Document(String),
-    /// It does not fit.
+    /// The snapshot exceeds a size limit.
     #[error(transparent)]
     Size(#[from] WriteError),
 }
@@ -119,15 +120,16 @@ pub enum Error {
 /// Compiles a pruned document.
 ///
 /// # Errors
-/// If the document contradicts itself or does not fit; nothing is published then.
+/// The document contradicts itself or exceeds a size limit. Nothing is published then.
 pub fn compile(pruned: &Pruned, options: &Options<'_>) -> Result<Compiled, Error> {
     compile_to_files_of(files::MAX_FILE_BYTES, pruned, options)
 }
 
-/// Compiles to files of at most so many bytes: outside of Kubernetes nothing says how large one may be.
+/// Compiles a pruned document to files of at most `bytes` bytes each. Outside of Kubernetes, no object size bounds a
+/// file.
 ///
 /// # Errors
-/// As [`compile`].
+/// Those of [`compile`].
 pub fn compile_to_files_of(bytes: usize, pruned: &Pruned, options: &Options<'_>) -> Result<Compiled, Error> {
     let (mut environment, mut findings) = environment::model(pruned, options)?;
     if let Some(original) = options.document {

@@ -1,26 +1,26 @@
-//! What a document says of itself.
+//! Summary of a document.
 
 use serde::{Deserialize, Serialize};
 
 use crate::compile::document::Document;
 
-/// What a document says of itself, before anything is left out of it.
+/// Summary of a document before pruning.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// The client key, which identifies the environment.
+    /// Client-side key, which identifies the environment.
     pub client_key: String,
-    /// When it last changed, as Flagsmith words it.
+    /// Time of the last change, as Flagsmith writes it.
     pub updated_at: Option<String>,
-    /// Features.
+    /// Number of features.
     pub features: usize,
-    /// Segments.
+    /// Number of segments.
     pub segments: usize,
-    /// Identities with overrides.
+    /// Number of identities with overrides.
     pub overrides: usize,
 }
 
 impl About {
-    /// What `document` says of itself.
+    /// Summarizes `document`.
     #[must_use]
     pub fn of(document: &Document) -> Self {
         Self {

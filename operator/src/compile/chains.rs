@@ -1,24 +1,25 @@
-//! Flags that are read through more flags than the evaluator follows.
+//! Finds flags that depend on longer chains of flags than the evaluator follows.
 
 use remora_snapshot::MAX_CHAIN;
 use remora_snapshot::model::{Derivation, Environment, Rule};
 
-/// What is told of such a feature.
+/// Returns the message of the finding about such a feature.
 pub(super) fn message() -> String {
     format!("its segments read flags that read flags, more than {MAX_CHAIN} deep; those at the end count as not set")
 }
 
-/// The names of the features whose chains can be longer than the evaluator follows.
+/// Iterates over the names of the features whose chains can be longer than the evaluator follows.
 ///
-/// The graph has a node a feature and a node a segment: a feature leads to the segments that override it, a segment to
-/// the features that its conditions read. An edge from each overridden feature to each feature read would be the product.
+/// The graph has one node per feature and one per segment. A feature leads to the segments that override it, a segment
+/// to the features that its conditions read. Direct edges from each overridden feature to each feature read would be
+/// as many as the product of the two.
 pub(super) fn too_long(environment: &Environment) -> impl Iterator<Item = &str> {
     let depths = depths(&edges(environment), environment.features.len());
     let names = environment.features.iter().map(|feature| feature.name.as_str());
     names.zip(depths).filter(|(_, depth)| *depth > MAX_CHAIN).map(|(name, _)| name)
 }
 
-/// By node, features first: where it leads to.
+/// Returns the successors of each node, features first.
 fn edges(environment: &Environment) -> Vec<Vec<usize>> {
     let features = environment.features.len();
     let mut edges = vec![Vec::new(); features + environment.segments.len()];
@@ -50,9 +51,11 @@ fn collect(environment: &Environment, rules: &[Rule], read: &mut Vec<usize>) {
     }
 }
 
-/// By node: how many features the longest chain from it may have. Of a cycle, all features may be in one chain.
+/// Returns for each node the maximum number of features in a chain from it. A chain may contain all features of a
+/// cycle.
 ///
-/// Tarjan's strongly connected components, without recursion: a component is complete after all that it leads to.
+/// Tarjan's strongly connected components, without recursion: a component is complete after all components that it
+/// leads to.
 fn depths(edges: &[Vec<usize>], features: usize) -> Vec<usize> {
     const UNSEEN: usize = usize::MAX;
     let count = edges.len();
@@ -62,7 +65,7 @@ fn depths(edges: &[Vec<usize>], features: usize) -> Vec<usize> {
         if get(&order, root) != UNSEEN {
             continue;
         }
-        // A node, and which of its edges comes next.
+        // A node, and the number of its next edge.
         let mut path = vec![(root, 0)];
         while let Some((node, edge)) = path.last().copied() {
             if edge == 0 {
@@ -94,7 +97,7 @@ fn depths(edges: &[Vec<usize>], features: usize) -> Vec<usize> {
                 let component = open.split_off(start);
                 component.iter().for_each(|node| set(&mut is_open, *node, false));
                 let beyond = component.iter().filter_map(|node| edges.get(*node)).flatten();
-                // Those of the component itself are zero still.
+                // The depths of the component itself are still 0.
                 let beyond = beyond.map(|next| get(&depth, *next)).max().unwrap_or(0);
                 let own = component.iter().filter(|node| **node < features).count();
                 component.iter().for_each(|node| set(&mut depth, *node, beyond + own));
@@ -118,7 +121,8 @@ fn set<T>(list: &mut [T], at: usize, value: T) {
 mod tests {
     use super::*;
 
-    /// The depths of features that are read by the segments which override them.
+    /// Returns the depths of features. Feature `n` is overridden by one segment, which reads the features in
+    /// `reads[n]`.
     fn of(reads: &[&[usize]]) -> Vec<usize> {
         let count = reads.len();
         let mut edges: Vec<Vec<usize>> = (0..count).map(|feature| vec![count + feature]).collect();

@@ -1,4 +1,4 @@
-//! One condition of a document, as the typed question that the evaluator asks.
+//! Compiles one condition of a document to the typed test that the evaluator runs.
 
 use remora_snapshot::model::{Comparand, Comparison, Members, Test};
 
@@ -6,19 +6,22 @@ use super::python;
 use super::regex::Patterns;
 use crate::compile::document::{Condition, ConditionValue, list};
 
-/// A question, or why there is none: it is then false.
+/// A test, or the reason why the condition has none and is false.
 pub(super) type Judged = Result<Test, String>;
 
 const OPERATORS: &str = "EQUAL, NOT_EQUAL, GREATER_THAN, GREATER_THAN_INCLUSIVE, LESS_THAN, LESS_THAN_INCLUSIVE, CONTAINS, NOT_CONTAINS, \
                          REGEX, MODULO, IN, IS_SET, IS_NOT_SET, PERCENTAGE_SPLIT";
 
-/// Is it one of Flagsmith's operators?
+/// Returns true if `name` is one of Flagsmith's operators.
 pub(super) fn is_operator(name: &str) -> bool {
     OPERATORS.split(", ").any(|operator| operator == name)
 }
 
-/// What the condition asks of its property. A value by which it can never match, and one on which Flagsmith's engine
-/// raises, make it false, and are told; not the value itself, which may be personal.
+/// Returns the test that the condition applies to its property.
+///
+/// # Errors
+/// The value can never match, or Flagsmith's engine raises on it. The condition is then false. The message never
+/// contains the value, which may be personal.
 pub(super) fn test(condition: &Condition, patterns: &mut Patterns) -> Judged {
     let text = match &condition.value {
         ConditionValue::Null => None,
@@ -52,7 +55,7 @@ pub(super) fn test(condition: &Condition, patterns: &mut Patterns) -> Judged {
     }
 }
 
-/// The value in each type that the left side may have. Python prints a missing one as `None`.
+/// Returns the value in each type that the left side may have. Python prints a missing one as `None`.
 fn comparand(text: Option<&str>) -> Comparand {
     let Some(full) = text else {
         return Comparand { boolean: true, text: "None".to_owned(), ..Comparand::default() };
@@ -67,7 +70,7 @@ fn comparand(text: Option<&str>) -> Comparand {
     }
 }
 
-/// `divisor|remainder`.
+/// Parses `divisor|remainder`.
 fn modulo(text: Option<&str>) -> Judged {
     let parts = text.and_then(|text| text.split_once('|'));
     match parts.map(|(divisor, remainder)| (python::float(divisor), python::float(remainder))) {
@@ -79,7 +82,7 @@ fn modulo(text: Option<&str>) -> Judged {
     }
 }
 
-/// A list, a JSON array, or text between commas, none of it trimmed.
+/// Parses the members of `IN`: a list, a JSON array, or text between commas. Members are not trimmed.
 fn members(value: &ConditionValue) -> Judged {
     match value {
         ConditionValue::Null => Err("it has no value; write members between commas, or a JSON array".to_owned()),

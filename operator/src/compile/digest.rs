@@ -1,8 +1,8 @@
-//! SHA-256, as text.
+//! SHA-256 digests as text.
 
 use std::fmt::Write;
 
-/// SHA-256 in hex digits.
+/// Returns the SHA-256 digest in hexadecimal.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
     digest.as_ref().iter().fold(String::with_capacity(64), |mut hex, byte| {

@@ -1,4 +1,4 @@
-//! The document as the model that is written: names become indexes, and what cannot be done becomes a finding.
+//! Translates a document into the model that is written: names become indexes, and unsupported parts become findings.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,10 @@ use crate::compile::{
     prune::Pruned,
 };
 
-/// The model of a pruned document, and its findings.
+/// Returns the model of a pruned document, and its findings.
+///
+/// # Errors
+/// A feature has variants without a seed or an order, or its type is too long.
 pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environment, Vec<Finding>), Error> {
     let document = &pruned.document;
     let states = distinct(&document.feature_states, |state| state.feature.name.as_str());
@@ -57,12 +60,12 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
         work.findings.add(&format!("feature {}", quoted(feature)), &chains::message());
     }
     let mut findings = work.findings.into_list();
-    findings.extend(review(document, &environment)); // behind what is wrong comes what could be better
+    findings.extend(review(document, &environment)); // hints follow problems
     Ok((environment, findings))
 }
 
-/// The rows of a list with distinct keys, with their places: as in a Python dict, a later row takes the place of an
-/// earlier one with its key.
+/// Returns the rows of a list with distinct keys, with their positions. As in a Python dict, a later row replaces an
+/// earlier one with the same key and keeps that one's place.
 fn distinct<'a, T, K: std::hash::Hash + Eq>(rows: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<(usize, &'a T)> {
     let mut places: HashMap<K, usize> = HashMap::with_capacity(rows.len());
     let mut kept: Vec<(usize, &'a T)> = Vec::with_capacity(rows.len());
@@ -86,7 +89,8 @@ struct Work<'a> {
     progress: Progress<'a>,
 }
 
-/// How long a feature's type may be. It is in the object of each of its overrides, and there are two types.
+/// Maximum length of a feature's type in bytes. The objects of all its overrides repeat the type, and Flagsmith has two
+/// types.
 const LONGEST_KIND: usize = 64;
 
 impl Work<'_> {
@@ -111,8 +115,8 @@ impl Work<'_> {
             .collect()
     }
 
-    /// The segments that can change an answer: those that override something, and those that read a flag (reading a flag
-    /// can close a cycle, which is told in its reason).
+    /// Returns the segments that can change an answer: those that override a feature, and those that read a flag
+    /// (reading a flag can close a cycle, which the reason of an answer reports).
     fn segments(&mut self, document: &Document) -> Result<Vec<Segment>, Error> {
         let mut segments = Vec::new();
         for (number, segment) in distinct(&document.project.segments, |segment| segment.id) {
@@ -127,7 +131,7 @@ impl Work<'_> {
             segments.push(Segment {
                 id: segment.id.to_string(),
                 name: segment.name.clone(),
-                // A rule of unknown type makes the whole segment false, as Flagsmith's engine does not go on behind it.
+                // An unknown rule type makes the whole segment false, because Flagsmith's engine stops at such a rule.
                 rules: rules.unwrap_or_default(),
                 overrides: self.overrides(segment, number)?,
                 identity_free: !any_condition(&segment.rules, &|condition| !is_identity_free(&condition.property)),
@@ -206,7 +210,8 @@ fn any_condition(rules: &[document::Rule], holds: &dyn Fn(&document::Condition) 
     rules.iter().any(|rule| rule.conditions.iter().any(holds) || any_condition(&rule.rules, holds))
 }
 
-/// The operator as it is told: one of Flagsmith's, or none of them.
+/// Returns the operator's name for messages, or "a condition" if Flagsmith has no such operator: the name is then any text
+/// of the document.
 fn operator_of(condition: &document::Condition) -> &str {
     if condition::is_operator(&condition.operator) { &condition.operator } else { "a condition" }
 }
@@ -236,11 +241,12 @@ fn split(state: &FeatureState, place: &str) -> Result<Split, Error> {
         };
         variants.push((order, content));
     }
-    variants.sort_by_key(|(order, _)| *order); // stable: the document's order stays among equals
+    variants.sort_by_key(|(order, _)| *order); // a stable sort: equal variants keep the document's order
     Ok(Split { seed, variants: variants.into_iter().map(|(_, variant)| variant).collect() })
 }
 
-/// Variants get their shares by id, or by the number that their uuid is.
+/// Returns the sort key of a variant: its id, or its uuid as a number. Variants get their percentage ranges in this
+/// order.
 fn order(variant: &VariantState) -> Option<(bool, u128)> {
     match variant.id {
         Some(id) if id < 0 => Some((false, u128::from(u64::MAX) - u128::from(id.unsigned_abs()))),
@@ -267,17 +273,17 @@ fn identity_overrides(document: &Document, indexes: &HashMap<&str, usize>, ids: 
     with_flags.filter(|identity| !identity.flags.is_empty()).collect()
 }
 
-/// The parts of the evaluation context that no request changes.
+/// Parts of the evaluation context that no request changes.
 struct Constants<'a> {
     document: &'a Document,
     states: &'a [(usize, &'a FeatureState)],
     indexes: &'a HashMap<&'a str, usize>,
-    /// By id; as in a Python dict, the last of several with one id counts.
+    /// Segments by id. As in a Python dict, the last of several with one id counts.
     segments: HashMap<i64, &'a document::Segment>,
 }
 
 impl Constants<'_> {
-    /// The scalar at a path, as a JSON token.
+    /// Returns the scalar at a path as a JSON token.
     fn at(&self, path: &[&str]) -> Option<String> {
         let quoted = |text: &str| {
             let mut token = String::new();

@@ -1,27 +1,27 @@
-//! What people should know of a document, though it was compiled.
+//! Findings: problems of a document that do not prevent its compilation.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::compile::document::printable;
 
-/// How many findings of a document are kept. A document of a megabyte can have sixty thousand.
+/// Maximum number of findings kept of a document. A document of 1 MB can have sixty thousand.
 pub const MOST_FINDINGS: usize = 1_000;
 
-/// How many characters of a message are kept.
+/// Maximum number of characters of a message.
 const LONGEST_MESSAGE: usize = 1_000;
 
-/// One thing to know, and what to do about it.
+/// One problem, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// Of what: `segment "beta users" (12)`.
+    /// Object of the finding: `segment "beta users" (12)`.
     pub subject: String,
-    /// What it is, and what to write instead.
+    /// Problem and what to write instead.
     pub message: String,
 }
 
 impl Finding {
-    /// A finding. Control characters that the document has are escaped, and a long message is cut.
+    /// Creates a finding. Escapes control characters of the document, and cuts a long message.
     pub(super) fn new(subject: &str, message: &str) -> Self {
         Self { subject: printable(subject, LONGEST_MESSAGE), message: printable(message, LONGEST_MESSAGE) }
     }
@@ -33,7 +33,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The findings of a document, each once and in order, the first [`MOST_FINDINGS`] of them.
+/// The findings of a document: distinct, in order, and the first [`MOST_FINDINGS`] of them.
 #[derive(Default)]
 pub(super) struct Findings {
     kept: BTreeSet<Finding>,
@@ -52,7 +52,7 @@ impl Findings {
         }
     }
 
-    /// The findings, and that there are more, if so.
+    /// Returns the findings, with a last one that says so if more were found.
     pub(super) fn into_list(self) -> Vec<Finding> {
         let more = self.has_more.then(|| {
             Finding::new(

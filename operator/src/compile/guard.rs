@@ -1,9 +1,9 @@
-//! Whether a document may take the place of the one that is published (pure).
+//! Guard (pure): checks whether a document may replace the published one.
 //!
-//! Held back is a document of another environment, one that lost too much, and one that is older than what is published: a
-//! source that fails politely, by a cache that lags behind, an exchanged key or a cut-off answer, looks just like one that
-//! was changed. What is published stays until the source answers with something else, or somebody confirms the revision. An
-//! edited source is its own confirmation: what came from another one is compared with nothing.
+//! The guard holds back a document of another environment, one that lost too much, and one that is older than the
+//! published one. A source that fails without an error (a stale cache, an exchanged key, a cut-off answer) looks just
+//! like one that was changed. The published document stays until the source returns an acceptable one, or a person
+//! approves the revision. Editing the source is an approval: documents of different sources are not compared.
 
 use std::fmt;
 
@@ -16,22 +16,26 @@ use crate::{
     compiler::About,
 };
 
-/// Losing fewer features or segments than this is an ordinary day, whatever share of them it is.
+/// Minimum number of lost features or segments for a violation. A smaller loss is none, whatever its share, unless no
+/// feature is left.
 const FEW: usize = 5;
-/// The same of identities with overrides, which are made and removed by scripts.
+/// Minimum number of lost identities with overrides for a violation. It is higher, because scripts create and delete
+/// them.
 const FEW_OVERRIDES: usize = 100;
-/// Of a digest, as much as tells things of one cluster apart.
+/// Number of hexadecimal digits kept of a digest: enough to distinguish the objects of one cluster.
 const SHORT: usize = 16;
 
-/// What a document is known by later, also by another process: it is kept beside the snapshot that was made of it.
+/// Summary of a document for comparison with later ones, also by another process: it is stored with the snapshot that
+/// was compiled from the document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outline {
-    /// A digest of where it came from.
+    /// Digest of the source's location.
     source: String,
-    /// A digest of its client key, which is what identifies an environment.
+    /// Digest of the client-side key, which identifies the environment.
     environment: String,
-    /// When it was changed, if it says so and its source is one that could answer with an old one.
+    /// Time of the last change. Set if the document has one and the source is a server, which can return an old
+    /// document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     updated_at: Option<String>,
     features: usize,
@@ -39,30 +43,30 @@ pub struct Outline {
     overrides: usize,
 }
 
-/// Why a document is held back.
+/// Reason why a document is held back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Objection {
-    /// Its client key is another one.
+    /// The document has another client-side key.
     #[error(
         "the document belongs to another environment than the one that is published: is its key, or its object, the right one?"
     )]
     OtherEnvironment,
-    /// It is older.
+    /// The document is older than the published one.
     #[error(
         "the source answers with a document that was changed at {found}, and the one that is published was changed later, at {published}: a cache or a replica lags behind, or the source was set back"
     )]
     OlderDocument {
-        /// When it was changed.
+        /// Time of the last change in the fetched document.
         found: String,
-        /// When what is published was changed.
+        /// Time of the last change in the published document.
         published: String,
     },
-    /// It lost too much.
+    /// The document lost more than `spec.guard.maxShrinkPercent` allows.
     #[error("the document has {0}, which spec.guard.maxShrinkPercent does not allow")]
     SuspiciousShrink(Losses),
 }
 
-/// What there was, and what is left of it.
+/// Losses of a document: for each kind of object, the published number and the new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Losses(Vec<(&'static str, usize, usize)>);
 
@@ -77,7 +81,7 @@ impl fmt::Display for Losses {
 }
 
 impl Objection {
-    /// The variant's name: the reason in conditions and Events.
+    /// Returns the variant's name: the reason in conditions and Events.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::OtherEnvironment => "OtherEnvironment",
@@ -88,9 +92,9 @@ impl Objection {
 }
 
 impl Outline {
-    /// Of a document that says this of itself, from this source.
+    /// Creates the outline of a document, which `about` summarizes, from this source.
     pub fn of(about: &About, source: &Source) -> Self {
-        // An object in the cluster is as its owner wrote it: there is no cache between, and going back is no accident.
+        // An object in the cluster has no cache before it, and an older version in it is intended by its owner.
         let can_lag = source.flagsmith.is_some();
         let updated_at = about.updated_at.as_deref().filter(|_| can_lag).and_then(|at| at.parse::<Timestamp>().ok());
         Self {
@@ -103,12 +107,13 @@ impl Outline {
         }
     }
 
-    /// Whether both came from the same source.
+    /// Returns true if both documents came from the same source.
     pub fn is_from_the_source_of(&self, other: &Self) -> bool {
         self.source == other.source
     }
 
-    /// Why this may not take the place of `published`, of which it may have lost so many percent.
+    /// Returns the reason why this document may not replace `published`, if any. A loss of up to `max_shrink_percent`
+    /// is allowed.
     pub fn objection(&self, published: &Self, max_shrink_percent: usize) -> Option<Objection> {
         if !self.is_from_the_source_of(published) {
             return None;
@@ -143,7 +148,7 @@ impl Outline {
     }
 }
 
-/// Where a source reads, without what only says how.
+/// Returns the location that a source reads from, without options of how it reads.
 fn place(source: &Source) -> String {
     match source.planned() {
         Some(PlannedSource::Flagsmith(flagsmith)) => {
@@ -227,7 +232,7 @@ mod tests {
 
     #[test]
     fn an_older_document_is_held_back() {
-        let older = "2026-11-20T01:00:00.400000+01:00"; // a tenth of a second before
+        let older = "2026-11-20T01:00:00.400000+01:00"; // 0.1 s before AT
         let objection = outline("k", older, [9; 3]).objection(&outline("k", AT, [9; 3]), 100).unwrap();
         assert_eq!(objection.reason(), "OlderDocument");
         for not_older in [AT, "2026-11-20T00:00:00.500001+00:00", "yesterday"] {
@@ -239,7 +244,7 @@ mod tests {
     fn what_came_from_elsewhere_is_compared_with_nothing() {
         let elsewhere = Outline { source: "other".to_owned(), ..outline("other", "2020-01-01T00:00:00Z", [0; 3]) };
         assert_eq!(elsewhere.objection(&outline("k", AT, [100; 3]), 0), None);
-        // How it is read is no other place.
+        // Options of how a source reads are not part of its location.
         let mut same = server();
         if let Some(flagsmith) = &mut same.flagsmith {
             flagsmith.api_url = "https://a/api/v1".to_owned();

@@ -1,4 +1,4 @@
-//! The document itself, for SDKs that evaluate by themselves: compressed once, so that sidecars need not.
+//! Compresses the original document for SDKs in local evaluation, once, so that sidecars need not.
 
 use std::io::{self, Write};
 
@@ -10,10 +10,13 @@ use super::finding::Finding;
 use super::review::listed;
 use crate::compile::{document::Original, prune::Pruned};
 
-/// The document with what is served, compressed. It is read far more often than it is written, and always the same.
+/// Compresses the served part of the document. Best compression, because it is written once and read often.
+///
+/// # Errors
+/// The original cannot be parsed again or written.
 pub(super) fn compress(original: &Original, pruned: &Pruned) -> Result<Compressed, Error> {
     let failed = |error: &dyn std::fmt::Display| Error::Document(error.to_string());
-    let gzip = GzBuilder::new().write(Vec::new(), Compression::best()); // no name and no time
+    let gzip = GzBuilder::new().write(Vec::new(), Compression::best()); // without name and time: reproducible bytes
     let mut out = Counted { gzip: io::BufWriter::with_capacity(64 * 1024, gzip), length: 0 };
     let overridden = !pruned.document.identity_overrides.is_empty();
     original.write(&pruned.served().collect(), overridden, &mut out).map_err(|error| failed(&error))?;
@@ -22,7 +25,7 @@ pub(super) fn compress(original: &Original, pruned: &Pruned) -> Result<Compresse
     Ok(Compressed { gzip, length: out.length })
 }
 
-/// What an SDK that evaluates by itself cannot see, though the sidecar does.
+/// Returns a finding if conditions read features that the sidecar knows and SDKs in local evaluation do not.
 pub(super) fn unseen(pruned: &Pruned) -> Option<Finding> {
     let mut names: Vec<&str> = pruned.unserved.iter().map(String::as_str).collect();
     names.sort_unstable();
@@ -37,7 +40,7 @@ pub(super) fn unseen(pruned: &Pruned) -> Option<Finding> {
     })
 }
 
-/// Counts what goes into the compression.
+/// Counts the bytes before compression.
 struct Counted {
     gzip: io::BufWriter<GzEncoder<Vec<u8>>>,
     length: u64,

@@ -1,28 +1,28 @@
-//! Who hears what the compiler is at, so that one that does not end can be explained.
+//! Progress reports of the compiler, which show where a compilation that does not end is stuck.
 
 use std::fmt;
 
 use crate::compile::document::quoted;
 
-/// A listener for places in a document; the default hears nothing.
+/// A listener for the compiler's current place in the document. The default ignores reports.
 #[derive(Clone, Copy, Default)]
 pub struct Progress<'a>(Option<&'a dyn Fn(&str)>);
 
 impl<'a> Progress<'a> {
-    /// Has each place told to `listener`, before the work on it begins.
+    /// Creates a progress that reports each place to `listener` before the work on it begins.
     #[must_use]
     pub fn to(listener: &'a dyn Fn(&str)) -> Self {
         Self(Some(listener))
     }
 
-    /// Tells a place.
+    /// Reports a place.
     pub(crate) fn at(self, place: &str) {
         if let Some(listener) = self.0 {
             listener(place);
         }
     }
 
-    /// Tells that it is a segment's turn.
+    /// Reports that the work on a segment begins.
     pub(crate) fn at_segment(self, name: &str, id: i64) {
         if let Some(listener) = self.0 {
             listener(&format!("segment {} ({id})", quoted(name)));

@@ -1,4 +1,4 @@
-//! What a condition reads: a trait, or a place in the evaluation context that a JSONPath names.
+//! Properties of conditions: a trait, or a place in the evaluation context that a JSONPath names.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use remora_snapshot::model::{Derivation, FlagField, Property};
 
 use crate::compile::document::quoted;
 
-/// The scalar at a path into what no request changes, as a JSON token.
+/// Returns the scalar at a path into the parts of the context that no request changes, as a JSON token.
 pub(super) type Constant<'a> = dyn Fn(&[&str]) -> Option<String> + 'a;
 
-/// The properties of an environment, each once.
+/// The distinct properties of an environment.
 pub(super) struct Properties<'a> {
     list: Vec<Property>,
     known: HashMap<Option<String>, usize>,
@@ -18,7 +18,7 @@ pub(super) struct Properties<'a> {
 }
 
 impl<'a> Properties<'a> {
-    /// `features` are the indexes of features by name.
+    /// Creates an empty list. `features` maps names of features to their indexes.
     pub(super) fn new(features: &'a HashMap<&'a str, usize>, constant: &'a Constant<'a>) -> Self {
         Self { list: Vec::new(), known: HashMap::new(), features, constant }
     }
@@ -27,13 +27,14 @@ impl<'a> Properties<'a> {
         self.list
     }
 
-    /// The identity's key: what a percentage split without a property is of. No trait can stand in for it.
+    /// Returns the index of the identity's key, which a percentage split without a property hashes. No trait can
+    /// replace it.
     pub(super) fn identity_key(&mut self) -> usize {
         self.add(None, Derivation::IdentityKey)
     }
 
-    /// The property of this text, and what is wrong with it: a path that is not followed. A trait of that name is read
-    /// nevertheless.
+    /// Returns the index of the property with this text, and the problem if the text is an unsupported path. A trait of
+    /// that name is read nevertheless.
     pub(super) fn named(&mut self, text: &str) -> (usize, Option<String>) {
         if let Some(index) = self.known.get(&Some(text.to_owned())) {
             return (*index, None);
@@ -55,8 +56,8 @@ impl<'a> Properties<'a> {
         index
     }
 
-    /// Only text that begins with `$.` is a path. Paths that are more than names are not followed, so they are not parsed
-    /// either: a filter expression can be written that no parser gets to the end of.
+    /// Derives a property from its text. Only text that begins with `$.` is a path. Paths of more than names are
+    /// unsupported, so they are not parsed either: for any parser, some filter expression takes too long.
     fn derive(&mut self, text: &str) -> Result<Derivation, String> {
         if !text.starts_with("$.") {
             return Ok(Derivation::Plain);
@@ -66,7 +67,7 @@ impl<'a> Properties<'a> {
         Ok(match names.as_slice() {
             ["identity", "identifier"] => Derivation::Identifier,
             ["identity", "key"] => Derivation::IdentityKey,
-            // Such a trait is read by a path that has its name too; what it is without the trait differs.
+            // Another path reads such a trait by the same name, but without the trait the two have different values.
             ["identity", "traits", name] if name.starts_with("$.") => return Err(refusal(text)),
             ["identity", "traits", name] => Derivation::SameAs(self.add(Some((*name).to_owned()), Derivation::Plain)),
             ["flags", feature, field @ ..] => match (self.features.get(feature), flag_field(field)) {
@@ -98,12 +99,13 @@ fn flag_field(path: &[&str]) -> FlagField {
     }
 }
 
-/// The flag that a property reads, if it reads one.
+/// Returns the name of the flag that a property reads, if any.
 pub(crate) fn flag_read(property: &str) -> Option<String> {
     member_of(property, &["flags"])
 }
 
-/// The feature that a property reads: what it is for a subject, or what it is by default.
+/// Returns the name of the feature that a property reads, if any: its value for an identity (`flags`) or its default
+/// (`features`).
 pub(crate) fn feature_read(property: &str) -> Option<String> {
     member_of(property, &["flags", "features"])
 }
@@ -117,15 +119,16 @@ fn member_of(property: &str, roots: &[&str]) -> Option<String> {
     roots.contains(&root.as_str()).then(|| names.next()).flatten()
 }
 
-/// Can the property be read without an identity? By its text, as Flagsmith's engine crate 0.7 asks.
+/// Returns true if the property can be read without an identity. Decides by the property's text, as Flagsmith's engine
+/// crate 0.7 does.
 pub(super) fn is_identity_free(property: &str) -> bool {
     ["$.environment.", "$.environment[", "$.flags.", "$.flags["].iter().any(|start| property.starts_with(start))
 }
 
-/// How many names of a path are kept: one more than any path has that is followed.
+/// Maximum number of names kept of a path: one more than the longest supported path has.
 const MOST_NAMES: usize = 6;
 
-/// The first names of a JSONPath that consists of names only (RFC 9535, 2.5.1 and 2.3.1): `$.a['b']["c"]`.
+/// Returns the first names of a JSONPath that consists of names only (RFC 9535, 2.5.1 and 2.3.1): `$.a['b']["c"]`.
 fn names(path: &str) -> Option<Vec<String>> {
     let mut rest = path.strip_prefix('$')?;
     let mut names = Vec::new();
@@ -150,7 +153,7 @@ fn names(path: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// `['name']` or `["name"]`, and what comes behind.
+/// Parses `['name']` or `["name"]`, and returns the name and the rest.
 fn bracketed(text: &str) -> Option<(String, &str)> {
     let text = text.strip_prefix('[')?;
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;

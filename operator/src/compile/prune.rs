@@ -1,4 +1,4 @@
-//! Pruning (pure): leaving out what nobody asked for. The answer of a flag that is kept does not change.
+//! Pruning (pure): removes what the spec does not ask for. The answers of kept flags do not change.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::compile::{
     property,
 };
 
-/// What to keep.
+/// Rules of what to keep.
 #[derive(Debug, Clone)]
 pub struct Rules {
     include: GlobSet,
@@ -20,28 +20,28 @@ pub struct Rules {
     drop_identity_overrides: bool,
 }
 
-/// A glob that cannot be read.
+/// Error: a glob is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// With its place in the specification.
+    /// A glob of `spec.prune.features` is invalid.
     #[error(
         "spec.prune.features.{list}: {pattern:?} is not a glob: {problem}; write names with *, ? or [abc], as checkout_*"
     )]
     Pattern {
-        /// `include` or `exclude`.
+        /// List of the glob: `include` or `exclude`.
         list: &'static str,
-        /// The glob.
+        /// Text of the glob.
         pattern: String,
-        /// What is wrong with it.
+        /// Problem of the glob.
         problem: String,
     },
 }
 
 impl Rules {
-    /// Keeps features that match any of `include` (all, if that is empty) and none of `exclude`.
+    /// Creates rules that keep features which match any of `include` (all, if that is empty) and none of `exclude`.
     ///
     /// # Errors
-    /// The first glob that cannot be read.
+    /// A glob is invalid. The error names the first one.
     pub fn new(
         include: &[String],
         exclude: &[String],
@@ -75,30 +75,30 @@ fn globs(list: &'static str, patterns: &[String]) -> Result<GlobSet, Error> {
     set.build().map_err(|problem| error(&patterns.join(", "), &problem))
 }
 
-/// A document with what is to be served.
+/// A pruned document, and the features in it that are not served.
 #[derive(Debug, Clone)]
 pub struct Pruned {
-    /// What is left.
+    /// Document without the pruned parts.
     pub document: Document,
-    /// Names of features that are not served, and are kept because conditions of others read them.
+    /// Names of features that are not served, and are kept because conditions read them.
     pub unserved: HashSet<String>,
 }
 
 impl Pruned {
-    /// The names of the features that are served.
+    /// Iterates over the names of served features.
     pub fn served(&self) -> impl Iterator<Item = &str> {
         let names = self.document.feature_states.iter().map(|state| state.feature.name.as_str());
         names.filter(|name| !self.unserved.contains(*name))
     }
 }
 
-/// Leaves out features, what overrides them, and identity overrides if they are not wanted.
+/// Removes features with their overrides, and identity overrides if the rules drop them.
 #[must_use]
 pub fn prune(document: Document, rules: &Rules) -> Pruned {
     prune_telling(document, rules, Progress::default())
 }
 
-/// Prunes, and tells `progress` which segment it is at.
+/// Prunes, and reports the current segment to `progress`.
 pub(crate) fn prune_telling(mut document: Document, rules: &Rules, progress: Progress<'_>) -> Pruned {
     document.settle_identities();
     let server_only: HashSet<i64> = document.project.server_key_only_feature_ids.iter().copied().collect();
@@ -137,7 +137,7 @@ pub(crate) fn prune_telling(mut document: Document, rules: &Rules, progress: Pro
     Pruned { document, unserved }
 }
 
-/// The names of the features that conditions read.
+/// Collects the names of the features that conditions read.
 fn features_read(rules: &[Rule], names: &mut HashSet<String>) {
     for rule in rules {
         names.extend(rule.conditions.iter().filter_map(|condition| property::feature_read(&condition.property)));

@@ -1,13 +1,14 @@
-//! What Python makes of a condition's value: `int()`, `float()`.
+//! Python's conversions of a condition's value: `int()` and `float()`.
 
 use std::sync::LazyLock;
 
 use regex_syntax::hir::{Class, HirKind};
 
-/// The most digits that Python converts.
+/// Maximum number of digits that Python converts.
 const MOST_DIGITS: usize = 4300;
 
-/// Python's `int(text)`, in canonical digits: spaces around, a sign, digits of any script, underscores between them.
+/// Returns Python's `int(text)` in canonical digits. Accepts spaces around the number, a sign, digits of any script,
+/// and underscores between digits.
 pub(super) fn int(text: &str) -> Option<String> {
     let text = to_ascii(text)?;
     let text = text.trim_matches(' ');
@@ -26,19 +27,19 @@ pub(super) fn int(text: &str) -> Option<String> {
     }
 }
 
-/// Python's `float(text)`.
+/// Returns Python's `float(text)`.
 pub(super) fn float(text: &str) -> Option<f64> {
     let text = to_ascii(text)?;
     without_underscores(text.trim_matches(' '))?.parse().ok()
 }
 
-/// Python's `str.isspace` for one character.
+/// Returns Python's `str.isspace` of one character.
 pub(super) fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
 
-/// Every digit as an ASCII digit, every space as a space; other characters beyond ASCII are in no number. The separators
-/// U+001C to U+001F are spaces for `str.isspace`, but not here.
+/// Replaces each digit by its ASCII digit and each space by U+0020. Returns `None` if another character is beyond
+/// ASCII, because no number contains one. The separators U+001C to U+001F are spaces for `str.isspace`, but not here.
 fn to_ascii(text: &str) -> Option<String> {
     text.chars()
         .map(|c| match c {
@@ -49,7 +50,7 @@ fn to_ascii(text: &str) -> Option<String> {
         .collect()
 }
 
-/// Underscores stand between digits, or the text is no number.
+/// Removes underscores. Returns `None` if one is not between two digits, because the text is no number then.
 fn without_underscores(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let is_digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
@@ -60,14 +61,14 @@ fn without_underscores(text: &str) -> Option<String> {
     stand_between.then(|| text.replace('_', ""))
 }
 
-/// The ASCII form of a decimal digit of any script. Unicode has them in runs of ten that begin with zero.
+/// Returns the ASCII form of a decimal digit of any script. Unicode orders them in runs of ten that begin with zero.
 fn digit(c: char) -> Option<char> {
     static DIGITS: LazyLock<Vec<(char, char)>> = LazyLock::new(|| ranges(r"\p{Nd}"));
     let (zero, _) = DIGITS.iter().find(|(low, high)| (*low..=*high).contains(&c))?;
     char::from_digit((u32::from(c) - u32::from(*zero)) % 10, 10)
 }
 
-/// The ranges of a class that regex_syntax knows.
+/// Returns the ranges of a character class in the syntax of regex_syntax.
 pub(crate) fn ranges(class: &str) -> Vec<(char, char)> {
     match regex_syntax::parse(class).map(regex_syntax::hir::Hir::into_kind) {
         Ok(HirKind::Class(Class::Unicode(class))) => class.iter().map(|range| (range.start(), range.end())).collect(),

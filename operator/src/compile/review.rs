@@ -1,4 +1,4 @@
-//! What works, and less well than its authors may think: hints, each with what to do.
+//! Hints about a document that works, but less well than its authors may expect. Each hint says what to do.
 
 use std::collections::HashMap;
 
@@ -7,19 +7,19 @@ use remora_snapshot::model::Environment;
 use super::finding::Finding;
 use crate::compile::document::{Document, quoted};
 
-/// More identity overrides of one feature are a list, not exceptions.
+/// Number of overrides of one feature beyond which they are a list rather than exceptions.
 const MANY_OVERRIDES: usize = 5_000;
 
-/// A longer identifier is seldom somebody's name. Flagsmith allows 2,000 characters.
+/// Number of characters beyond which an identifier is unlikely to be a name. Flagsmith allows 2,000 characters.
 const LONG_IDENTIFIER: usize = 256;
 
-/// A larger value is a document. Flagsmith's own limit is 20,000 bytes.
+/// Number of bytes beyond which a value is a document rather than a setting. Flagsmith's own limit is 20,000 bytes.
 const LARGE_VALUE: usize = 20_000;
 
-/// How many names a hint lists.
+/// Maximum number of names that a hint lists.
 const LISTED: usize = 5;
 
-/// The hints about a document and its model.
+/// Returns the hints about a document and its model.
 pub(super) fn review(document: &Document, environment: &Environment) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(lists(environment));
@@ -30,7 +30,7 @@ pub(super) fn review(document: &Document, environment: &Environment) -> Vec<Find
     findings
 }
 
-/// Features that are overridden for thousands of identities one by one.
+/// Returns a hint for each feature that thousands of identities override one by one.
 fn lists(environment: &Environment) -> Vec<Finding> {
     let mut counts: HashMap<i64, usize> = HashMap::new();
     for flag in environment.identity_overrides.iter().flat_map(|identity| &identity.flags) {
@@ -55,7 +55,7 @@ fn long_identifiers(environment: &Environment) -> Option<Finding> {
     let (count, longest) = long
         .filter(|length| *length > LONG_IDENTIFIER)
         .fold((0, 0), |(count, most), length| (count + 1, most.max(length)));
-    // The identifiers themselves may be personal: they are told nowhere.
+    // The message omits the identifiers, because they may be personal.
     (count > 0).then(|| Finding {
         subject: "identity overrides".to_owned(),
         message: format!(
@@ -95,7 +95,7 @@ fn unused_segments(document: &Document) -> Option<Finding> {
     })
 }
 
-/// Features that are one thing for everybody: only worth a hint where the others are not.
+/// Returns a hint about features with the same answer for everybody. It is useful only if other features vary.
 fn constant_features(environment: &Environment) -> Option<Finding> {
     let mut varies = vec![false; environment.features.len()];
     let ids: HashMap<i64, usize> =

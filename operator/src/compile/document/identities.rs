@@ -79,7 +79,8 @@ mod tests {
             let flags: Vec<String> = flags.iter().map(|enabled| flag(*enabled)).collect();
             format!(r#"{{"identifier":"{who}","identity_features":[{}]}}"#, flags.join(","))
         };
-        // Without its second flag, the last entry would be in the first entry's group, which precedes the second entry's.
+        // Without its second flag, the last entry would be in the first entry's group, which precedes the second
+        // entry's.
         let entries = [entry("one", &[true]), entry("two", &[false]), entry("two", &[true, false])].join(",");
         let text = format!(
             r#"{{"api_key":"k","updated_at":"","project":{{}},"feature_states":[],"identity_overrides":[{entries}]}}"#

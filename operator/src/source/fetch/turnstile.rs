@@ -150,7 +150,8 @@ impl Turnstile {
         }
     }
 
-    /// Records an HTTP 5xx answer. Returns the pause if the namespace's circuit opens.
+    /// Records an HTTP 5xx answer. The server was reached, so its own circuit closes. Returns the pause if the
+    /// namespace's circuit opens.
     pub(super) fn erred(&self, origin: &Origin, namespace: &str, problem: &str) -> Option<Duration> {
         let mut servers = self.lock();
         let server = servers.entry(origin.clone()).or_default();

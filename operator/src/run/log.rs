@@ -2,7 +2,7 @@ use std::io::{IsTerminal, stderr};
 
 use tracing_subscriber::EnvFilter;
 
-/// Logs to standard error from here on.
+/// Starts logging to standard error. Fails if `level` is not a valid log filter.
 pub(super) fn start(level: &str, json: bool) -> anyhow::Result<()> {
     let filter: EnvFilter = level
         .parse()

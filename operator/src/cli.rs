@@ -34,6 +34,9 @@ enum Command {
 
 impl Cli {
     /// Runs the subcommand that the command line names.
+    ///
+    /// # Errors
+    /// If the subcommand fails.
     pub fn execute(self) -> anyhow::Result<()> {
         match self.command {
             Command::Run(arguments) => run::run(*arguments),

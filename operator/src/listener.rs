@@ -3,7 +3,7 @@
 //! ```text
 //! accept ──> a place (places) ──> TLS handshake ──> head ──> a share of bytes (places) ──> body ──> router
 //!                │                    time               time        │                       time
-//!                └ full: the address with the most places loses one  └ full: the greediest slow body is given up
+//!                └ full: the address with the most places loses one  └ full: the address with the most bytes loses a body
 //! ```
 //!
 //! The webhook and the admin port share this module. It does not offer HTTP/2, whose windows, header frames and streams

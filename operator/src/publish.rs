@@ -190,6 +190,9 @@ impl Publisher {
     }
 
     /// Deletes the objects that [`Publisher::has_former`] finds.
+    ///
+    /// # Errors
+    /// If the API server rejects a request or does not answer in time.
     pub async fn withdraw_former(&self, owner: &Owner) -> Result<(), Error> {
         for (owner, found) in self.former(owner) {
             self.delete(&owner, &found).await?;
@@ -204,6 +207,9 @@ impl Publisher {
 
     /// Reads the published snapshot from the cluster, for use while it cannot be compiled again. `None` unless every
     /// file exists and matches its digest.
+    ///
+    /// # Errors
+    /// If the API server rejects a request or does not answer in time.
     pub async fn recover(&self, owner: &Owner) -> Result<Option<(Snapshot, Option<Record>)>, Error> {
         let Some(revision) = self.revision(owner) else {
             return Ok(None);

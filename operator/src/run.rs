@@ -1,4 +1,4 @@
-//! Wires the operator: admin port, webhook and controller in one process, ended by one signal.
+//! Runs the operator: admin port, webhook and controller in one process, which ends on SIGTERM or SIGINT.
 //!
 //! Every replica serves the webhook; only the replica with the lease runs the controller. If a part ends before the
 //! signal, the whole process ends, so that the kubelet restarts it in a complete state.

@@ -4,7 +4,7 @@
 //! stdin:   length (u32, little-endian)  Head as JSON     page  page  …
 //! stdout:  'p' length (u32)  a place, as text            any number of times
 //!          'a' length (u32)  Answer as JSON              once
-//!          file  file  …                                 as the answer names them
+//!          file  file  …                                 in the order of the answer
 //! ```
 
 use std::io::{self, Read, Write};

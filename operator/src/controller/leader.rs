@@ -23,7 +23,7 @@ pub use self::{owner::account, tenure::Tenure};
 
 /// Duration of a lease without renewal.
 const DURATION: Duration = Duration::from_secs(30);
-/// Time without renewal after which the holder writes nothing more. It is well below [`DURATION`].
+/// Time without renewal after which the holder gives up and writes nothing more. It is well below [`DURATION`].
 const DEADLINE: Duration = Duration::from_secs(20);
 /// Time between two renewals by the holder.
 const PERIOD: Duration = Duration::from_secs(5);

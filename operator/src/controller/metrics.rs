@@ -100,13 +100,16 @@ impl Metrics {
     }
 
     /// Encodes all metrics as OpenMetrics text.
+    ///
+    /// # Errors
+    /// If a metric cannot be encoded.
     pub fn text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry.lock().unwrap_or_else(PoisonError::into_inner))?;
         Ok(text)
     }
 
-    /// Records if this replica reconciles.
+    /// Records whether this replica reconciles.
     pub fn leads(&self, leads: bool) {
         self.leader.set(i64::from(leads));
     }

@@ -13,6 +13,9 @@ use super::{
 
 impl Publisher {
     /// Copies a snapshot that is about to be replaced. Skips files that an earlier copy already holds.
+    ///
+    /// # Errors
+    /// If an object of another owner has the name, or the API server rejects a write or does not answer in time.
     pub async fn archive(&self, owner: &Owner, snapshot: &Snapshot, ledger: &Ledger) -> Result<(), Error> {
         for file in &snapshot.files {
             let wanted = owner.past(file, &snapshot.revision);
@@ -24,6 +27,9 @@ impl Publisher {
     }
 
     /// Reads the copy of an earlier revision. `None` unless every file exists and matches its digest.
+    ///
+    /// # Errors
+    /// If the API server rejects a request or does not answer in time.
     pub async fn restore(&self, owner: &Owner, past: &Past) -> Result<Option<Snapshot>, Error> {
         let mut files = Vec::new();
         for (file, digest) in &past.files {
@@ -38,6 +44,9 @@ impl Publisher {
 
     /// Deletes the objects that dropped revisions use and kept revisions do not. An object that the watch has not
     /// reported yet is deleted later, after the grace period.
+    ///
+    /// # Errors
+    /// If the API server rejects a request or does not answer in time.
     pub async fn forget(&self, owner: &Owner, dropped: &[Past], kept: &[Past]) -> Result<(), Error> {
         let kept = names(owner, kept);
         for name in names(owner, dropped).difference(&kept) {

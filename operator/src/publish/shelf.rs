@@ -65,6 +65,9 @@ fn place(owner: &Owner) -> (String, String) {
 impl Publisher {
     /// Polls the owner's Secrets, if it has or had any and the last poll is at least 60 s ago. ConfigMaps are watched
     /// instead.
+    ///
+    /// # Errors
+    /// If the API server rejects a request or does not answer in time.
     pub async fn look(&self, owner: &Owner, ledger: &mut Ledger) -> Result<(), Error> {
         let former = owner.former();
         let secrets = [Some(owner), former.as_ref()].into_iter().flatten().find(|one| one.carrier == Carrier::Secret);

@@ -32,7 +32,10 @@ const TEXT_SHARED: Duration = Duration::from_secs(1);
 /// Readiness conditions of this replica, by name. The replica is ready if all are true.
 pub type Gates = Vec<(&'static str, watch::Receiver<bool>)>;
 
-/// Serves the admin port until `shutdown` is true. Fails if the port cannot be bound.
+/// Serves the admin port until `shutdown` is true.
+///
+/// # Errors
+/// If the port cannot be bound.
 pub async fn serve(
     address: SocketAddr,
     metrics: Metrics,

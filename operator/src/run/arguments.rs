@@ -44,7 +44,7 @@ pub struct Arguments {
     /// Name of the Secret that holds the CA of the webhook's certificates.
     #[arg(long, value_name = "NAME", default_value = "remora-webhook-authority")]
     pub certificate_secret: String,
-    /// Serve the webhook with `tls.crt` and `tls.key` from this directory, and check every 5 s if they have changed.
+    /// Serve the webhook with `tls.crt` and `tls.key` from this directory, and check every 5 s whether they changed.
     /// Default: the operator issues its own certificates and writes the CA to the MutatingWebhookConfiguration.
     #[arg(long, value_name = "DIRECTORY")]
     pub certificate_directory: Option<PathBuf>,
@@ -54,7 +54,8 @@ pub struct Arguments {
     /// Evict pods that ask for a sidecar and have none, if a controller will replace them and the self-check succeeds.
     #[arg(long, requires = "self_check")]
     pub evict_uninjected: bool,
-    /// Namespace that the webhook's registration excludes from injection (repeatable). Default: none.
+    /// Namespace that the webhook's registration excludes from injection (repeatable). The operator does not look
+    /// for pods without a sidecar in it. Default: none.
     #[arg(long = "excluded-namespace", value_name = "NAME")]
     pub excluded_namespaces: Vec<String>,
     /// Origin (scheme, host and port) of a server that FeatureEnvironments may use as their source (repeatable). The

@@ -2,7 +2,10 @@ use std::io::{IsTerminal, stderr};
 
 use tracing_subscriber::EnvFilter;
 
-/// Starts logging to standard error. Fails if `level` is not a valid log filter.
+/// Starts logging to standard error.
+///
+/// # Errors
+/// If `level` is not a valid log filter, or logging was started before.
 pub(super) fn start(level: &str, json: bool) -> anyhow::Result<()> {
     let filter: EnvFilter = level
         .parse()

@@ -105,7 +105,7 @@ pub fn write(directory: &Path, environment: &str, compiled: &Compiled) -> Result
     }
 
     if leftover == Kind::Directory {
-        fs::remove_dir_all(&target).map_err(tried("remove", &target))?; // left by a run that did not end
+        fs::remove_dir_all(&target).map_err(tried("remove", &target))?; // leftover of a run that did not finish
     }
     fs::create_dir(&target).map_err(tried("create", &target))?;
     for (name, bytes) in contents() {

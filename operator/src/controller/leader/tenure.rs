@@ -15,7 +15,7 @@ use tower::{BoxError, filter::FilterLayer};
 /// Clock that returns the time since the machine was booted.
 type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// Time of the last successful renewal of the lease.
+/// Start time of the last successful renewal of the lease.
 ///
 /// The clock also counts the time for which the machine is suspended, as the clocks of other replicas do.
 /// [`std::time::Instant`] does not, so after a suspension it would take an expired lease for a fresh one.
@@ -69,6 +69,9 @@ impl Tenure {
 
     /// Creates a client that rejects writes unless the lease is held. A process that was stopped, or whose machine was
     /// suspended, fails here.
+    ///
+    /// # Errors
+    /// If no client can be built from `config`.
     pub fn client(&self, config: Config) -> kube::Result<Client> {
         let tenure = self.clone();
         let fence = FilterLayer::new(move |request| tenure.admit(request));

@@ -88,12 +88,12 @@ impl EnvironmentMetrics {
         self.findings.get_or_create(&labels(namespace, environment)).set(count(findings));
     }
 
-    /// Records if the newest document is held back.
+    /// Records whether the newest document is held back.
     pub fn held(&self, namespace: &str, environment: &str, held: bool) {
         self.held.get_or_create(&labels(namespace, environment)).set(i64::from(held));
     }
 
-    /// Records if a condition is True. An unknown condition is ignored.
+    /// Records whether a condition is True. An unknown condition is ignored.
     pub fn condition(&self, namespace: &str, environment: &str, condition: &str, is_true: bool) {
         if let Some(condition) = CONDITIONS.into_iter().find(|known| *known == condition) {
             let Labels { namespace, environment } = labels(namespace, environment);

@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line of the operator.
 
 use std::io::Write;
 
@@ -33,7 +33,10 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what the command line asks for.
+    /// Runs the subcommand that the command line names.
+    ///
+    /// # Errors
+    /// If the subcommand fails.
     pub fn execute(self) -> anyhow::Result<()> {
         match self.command {
             Command::Run(arguments) => run::run(*arguments),
@@ -47,8 +50,8 @@ impl Cli {
     }
 }
 
-/// Says on standard error why the process ends.
+/// Writes the error that ends the process to standard error.
 pub fn complain(error: &anyhow::Error) {
-    // Nobody is left to tell when standard error is closed.
+    // A failed write is ignored: a closed standard error leaves no other place to report to.
     let _ = writeln!(std::io::stderr(), "remora-operator: {error:#}");
 }

@@ -1,7 +1,8 @@
-//! Compiles documents in processes of their own, which can be killed.
+//! Compiles documents in child processes, which can be killed.
 //!
-//! A document is data of somebody who may edit flags, and nobody else's process should depend on it. So nothing in this process
-//! looks into a document: its bytes go to a child, which reads, prunes and compiles them, and files come back.
+//! Any user who may edit flags controls the content of a document, and no other user's environment should depend on it.
+//! So the operator's process never parses a document: it sends the bytes to a child, which parses, prunes and compiles
+//! them and returns files.
 //!
 //! ```text
 //! controller                                child (this program: remora-operator compile-process)
@@ -9,9 +10,10 @@
 //!                   <── stdout: places, answer, files ──
 //! ```
 //!
-//! The child is single-threaded, has no environment variables, no descriptors but the three, may open none, and is bounded in
-//! address space and CPU time ([`Bounds`]). The parent bounds the time on the wall and what it reads. One child runs at a time,
-//! so that the memory of both stays below a known sum, and namespaces take turns.
+//! The child is single-threaded and has no environment variables. It has three file descriptors and may open no more.
+//! Its address space and CPU time are bounded ([`Bounds`]). The parent bounds the wall-clock time and the bytes that it
+//! reads. One child runs at a time, so that the memory of parent and child stays below a known sum, and namespaces take
+//! turns.
 
 mod bounds;
 mod child;
@@ -35,19 +37,19 @@ pub use self::{
 use self::{message::Answer, turns::Turns};
 pub use super::compile::about::About;
 
-/// This program, also after its file was replaced.
+/// Path of this program's executable, which stays valid after the file is replaced.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// What to compile.
+/// Document to compile, and the parameters of the compilation.
 #[derive(Debug)]
 pub struct Request {
-    /// Everything but the document.
+    /// Parameters of the compilation.
     pub task: Task,
-    /// The bytes of the document, page by page.
+    /// Bytes of the document, page by page.
     pub pages: Vec<Vec<u8>>,
 }
 
-/// Compiles documents, each in a process of its own.
+/// Compiler that runs each compilation in a child process.
 #[derive(Debug)]
 pub struct Compiler {
     program: PathBuf,
@@ -56,22 +58,24 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// A compiler that runs this program again; documents have at most `document_limit` bytes.
+    /// Creates a compiler that runs this program again as the child. `document_limit` is the size of the largest
+    /// document in bytes.
     #[must_use]
     pub fn new(document_limit: usize) -> Self {
         Self::with_program(THIS_PROGRAM, document_limit)
     }
 
-    /// A compiler that runs `program compile-process …`.
+    /// Creates a compiler that runs `program compile-process …` as the child.
     #[must_use]
     pub fn with_program(program: impl Into<PathBuf>, document_limit: usize) -> Self {
         Self { program: program.into(), document_limit, turns: Turns::default() }
     }
 
-    /// Compiles a document of `namespace`, when it is the turn of that namespace.
+    /// Compiles a document of `namespace`. Waits until it is the namespace's turn.
     ///
     /// # Errors
-    /// If the document cannot be read or compiled, or its process did not end well.
+    /// If the document is malformed or cannot be compiled, or if the child cannot be started, exceeds a bound, or
+    /// crashes.
     pub async fn compile(&self, namespace: &str, request: Request) -> Result<Response, Error> {
         let _turn = self.turns.enter(namespace).await;
         let bytes = request.pages.iter().map(Vec::len).sum();

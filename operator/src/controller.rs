@@ -1,4 +1,4 @@
-//! Keeps what is published in step with what each FeatureEnvironment asks for, and reports on it.
+//! Keeps the published snapshot of each FeatureEnvironment in step with its spec, and reports the result.
 pub mod leader;
 pub mod metrics;
 pub mod reconcile;

@@ -3,11 +3,11 @@
 //! ```text
 //! accept ──> a place (places) ──> TLS handshake ──> head ──> a share of bytes (places) ──> body ──> router
 //!                │                    time               time        │                       time
-//!                └ full: the address with the most places loses one  └ full: the greediest slow body is given up
+//!                └ full: the address with the most places loses one  └ full: the address with the most bytes loses a body
 //! ```
 //!
-//! The webhook and the admin port share it. HTTP/2 is not offered: its windows, header frames and streams are memory that
-//! one connection can take many times over, and the API server speaks HTTP/1.1 as well.
+//! The webhook and the admin port share this module. It does not offer HTTP/2, whose windows, header frames and streams
+//! let one connection take a multiple of the memory. The API server speaks HTTP/1.1 as well.
 
 mod activity;
 mod connection;

@@ -1,4 +1,4 @@
-//! Remora's operator: one binary for the control plane and for the tools around it.
+//! Binary of Remora's operator: the control plane and its command-line tools.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use clap::Parser;
 use remora_operator::cli::Cli;
 
 fn main() -> ExitCode {
-    // Chosen before anything can open a connection: rustls refuses to guess.
+    // rustls does not choose a cryptography provider itself, so it is installed before the first connection.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         return ExitCode::FAILURE;
     }

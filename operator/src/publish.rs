@@ -1,13 +1,13 @@
-//! Writes snapshots to ConfigMaps or Secrets, and keeps them as they were written. Needs the client.
+//! Publishes snapshots as ConfigMaps or Secrets, and restores the objects if somebody changes them. Needs the client.
 //!
-//! Override shards come first and the core last, so that a core never tells of a shard that is not there. Which ConfigMaps
-//! are in the cluster is known from one watch of metadata, so that nothing is asked and nothing written while nothing
-//! changed; Secrets are looked at now and then. Objects of others are never touched. Objects that the core no longer tells of
-//! are deleted only after a while: pods that have not followed yet may still read the old core.
+//! The publisher writes override shards first and the core last, so a core never names a shard that does not exist. It
+//! knows the published ConfigMaps from one metadata watch, so it sends no request while nothing changed; it polls
+//! Secrets. It never touches objects of other owners. It deletes objects that the core no longer names only after a
+//! grace period, because pods that have not switched yet may still read the old core.
 //!
-//! What pods mount is fixed when they are admitted, so two kinds of former objects stay for as long as pods mount them: those
-//! of the other [`Carrier`], which are kept as up to date, and those in another format, of an earlier version, which can
-//! be neither written nor read by this one and stay as they are.
+//! The volumes of a pod are fixed at admission, so two kinds of previous objects stay while pods mount them: objects of
+//! the other [`Carrier`], which the publisher keeps up to date, and objects in the format of an earlier version, which
+//! this version can neither read nor write and leaves as they are.
 
 mod error;
 mod history;
@@ -47,83 +47,85 @@ use crate::api::{
     names::{FORMAT, Format, annotation, label},
 };
 
-/// How long a shard that no core tells of stays.
+/// Time that an object stays once no core names it any more.
 pub const SURPLUS_GRACE: Duration = Duration::from_secs(600);
 
-/// The metadata of the ConfigMaps that carry our label, by a watch.
+/// Metadata of the ConfigMaps with Remora's managed-by label, from a watch.
 pub type Objects = Store<PartialObjectMeta<ConfigMap>>;
 
-/// Writes snapshots.
+/// Publishes snapshots, restores them after a restart, and keeps earlier revisions.
 pub struct Publisher {
     client: Client,
     objects: Objects,
-    /// A store wakes the last of those who wait for it, and no other: one waits for all.
+    /// `Store::wait_until_ready` wakes only one waiter, so a single task waits and shares the result.
     ready: OnceCell<()>,
     shelf: Shelf,
     grace: Duration,
 }
 
-/// What is remembered of an environment's objects between two publications. Nothing of it is needed: it spares requests.
+/// Cache of an environment's objects between two publications. It only saves requests: losing it is harmless.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Versions after our last write, by kind and name.
+    /// Resource versions after the operator's last write, by kind and name.
     written: HashMap<(Carrier, String), String>,
-    /// Since when an object belongs to no file, by kind and name.
+    /// Start of the grace period of each object that belongs to no file any more, by kind and name.
     surplus: HashMap<(Carrier, String), Instant>,
-    /// When Secrets were last looked at.
+    /// Time of the last poll of the Secrets.
     looked: Option<Instant>,
 }
 
-/// That a snapshot is published.
+/// Result of a successful publication.
 #[derive(Debug)]
 pub struct Published {
-    /// The names of its objects.
+    /// Names of the snapshot's objects.
     pub objects: Vec<String>,
-    /// How many of them had to be written.
+    /// Number of objects that had to be written.
     pub written: usize,
 }
 
 impl Publisher {
-    /// A publisher that knows the cluster by `objects`, and deletes what is in surplus after `grace`.
+    /// Creates a publisher that finds existing objects in `objects` and deletes unneeded ones after `grace`.
     pub fn new(client: Client, objects: Objects, grace: Duration) -> Self {
         Self { client, objects, ready: OnceCell::new(), shelf: Shelf::default(), grace }
     }
 
-    /// Waits until the cluster is known.
+    /// Waits until the metadata watch has listed all objects. Never returns if the watch has ended.
     pub async fn ready(&self) {
         let known = async || {
             if self.objects.wait_until_ready().await.is_err() {
-                // Whoever fed the watch is gone, and so will we be soon; until then, nothing is decided on what is not known.
+                // The task that feeds the watch has ended, so the process is about to end. Without the list nothing can
+                // be decided.
                 std::future::pending::<()>().await;
             }
         };
         self.ready.get_or_init(known).await;
     }
 
-    /// How long objects stay that nobody needs any more: not everybody has heard.
+    /// Time that unneeded objects stay, because some pods have not switched yet.
     pub fn grace(&self) -> Duration {
         self.grace
     }
 
-    /// The revision that is published for this owner in today's format, as far as its core tells: in objects of its kind,
-    /// or else of the other.
+    /// Returns the revision that is published for this owner in the current format, according to its core: the core of
+    /// the owner's kind, else the core of the other kind.
     pub fn revision(&self, owner: &Owner) -> Option<String> {
         let core = self.core(owner).or_else(|| self.core(&owner.former()?))?;
         object::annotation(&core, annotation::REVISION).map(str::to_owned)
     }
 
-    /// What was written down when it was published; none by a version that did not, or where somebody altered it.
+    /// Returns the record of the published revision. `None` if the version that published it wrote no record, or if the
+    /// record was altered and cannot be parsed.
     pub fn record(&self, owner: &Owner) -> Option<Record> {
         if let Some(core) = self.core(owner) {
             return object::record(&core);
         }
         let records = self.former_cores(owner).into_iter().filter_map(|(_, core)| object::record(&core));
         let former = records.max_by_key(|record| record.published_at.0)?;
-        // Copies of earlier revisions are of the kind, and in the format, that was.
+        // Copies of earlier revisions exist only in the previous kind and format.
         Some(Record { history: Vec::new(), ..former })
     }
 
-    /// The other format in which something is published, where nothing is in today's.
+    /// Returns the other format in which a revision is published, if none is published in the current format.
     pub fn only_in(&self, owner: &Owner) -> Option<Format> {
         if self.revision(owner).is_some() {
             return None;
@@ -137,7 +139,11 @@ impl Publisher {
         (owner.owns(&core) && core.deletion_timestamp.is_none()).then_some(core)
     }
 
-    /// Makes the cluster carry `snapshot`, with `record` beside it.
+    /// Writes `snapshot` and its `record` to the cluster, to objects of both kinds if pods may still mount the previous
+    /// kind.
+    ///
+    /// # Errors
+    /// If a file exceeds the size limit, an object of another owner has the name, or the API server rejects a write.
     pub async fn publish(
         &self,
         owner: &Owner,
@@ -178,12 +184,15 @@ impl Publisher {
         Ok(Published { objects, written: outdated.len() })
     }
 
-    /// Whether there are objects that only pods of before mount: of the other kind, or in another format.
+    /// True if there are objects that only earlier pods mount: objects of the other kind or in another format.
     pub fn has_former(&self, owner: &Owner) -> bool {
         owner.was_other || !self.former(owner).is_empty()
     }
 
-    /// Deletes them.
+    /// Deletes the objects that [`Publisher::has_former`] finds.
+    ///
+    /// # Errors
+    /// If the API server rejects a request or does not answer in time.
     pub async fn withdraw_former(&self, owner: &Owner) -> Result<(), Error> {
         for (owner, found) in self.former(owner) {
             self.delete(&owner, &found).await?;
@@ -191,12 +200,16 @@ impl Publisher {
         Ok(())
     }
 
-    /// Forgets environments that are gone.
+    /// Drops the cached Secrets of deleted environments.
     pub fn retain(&self, is_there: impl Fn(&str, &str) -> bool) {
         self.shelf.retain(is_there);
     }
 
-    /// What is published, for when it cannot be compiled again. None unless all of it is there and whole.
+    /// Reads the published snapshot from the cluster, for use while it cannot be compiled again. `None` unless every
+    /// file exists and matches its digest.
+    ///
+    /// # Errors
+    /// If the API server rejects a request or does not answer in time.
     pub async fn recover(&self, owner: &Owner) -> Result<Option<(Snapshot, Option<Record>)>, Error> {
         let Some(revision) = self.revision(owner) else {
             return Ok(None);
@@ -218,7 +231,7 @@ impl Publisher {
         Ok(Some((Snapshot::new(revision, files), record)))
     }
 
-    /// The file that an object carries. None unless it is there and whole.
+    /// Reads the file that an object carries. `None` unless the object exists and its content matches its digest.
     async fn read(&self, owner: &Owner, name: &str) -> Result<Option<File>, Error> {
         let Some(object) = self.calls(owner).read(name).await? else {
             return Ok(None);
@@ -228,7 +241,7 @@ impl Publisher {
         Ok(file.filter(|file| Some(file.digest.as_str()) == digest))
     }
 
-    /// Writes the object, and returns its new version.
+    /// Writes the object and returns its new resource version.
     async fn apply(&self, owner: &Owner, wanted: &Wanted<'_>) -> Result<Option<String>, Error> {
         let applied = self.calls(owner).apply(wanted).await?;
         let version = applied.resource_version.clone();
@@ -257,7 +270,8 @@ impl Publisher {
         }
     }
 
-    /// The object of this name, also where it is not known: then it is not ours by its label, but perhaps there.
+    /// Returns the metadata of the object with this name. Asks the API server if the cache has none, because an object
+    /// without Remora's labels is not cached but may exist.
     async fn find(&self, owner: &Owner, name: &str) -> Result<Option<ObjectMeta>, Error> {
         match self.known(owner, name) {
             Some(found) => Ok(Some(found)),
@@ -296,7 +310,7 @@ impl Publisher {
         }
     }
 
-    /// What only pods of before mount, and whose it is.
+    /// Returns the objects that only earlier pods mount, each with the owner that they belong to.
     fn former(&self, owner: &Owner) -> Vec<(Owner, ObjectMeta)> {
         let (own, other) = (owner.clone(), owner.other());
         let own_kind = self.last_first(&own, |format| format != FORMAT);
@@ -311,8 +325,8 @@ impl Publisher {
         former
     }
 
-    /// The objects of this owner in such formats, the highest number first: what is numbered has no gap when only some are
-    /// deleted.
+    /// Returns the owner's objects in the wanted formats, highest number first, so that an incomplete deletion leaves
+    /// no gap in the numbers.
     fn last_first(&self, owner: &Owner, is_wanted: impl Fn(Format) -> bool) -> Vec<ObjectMeta> {
         let of_owner = |found: &ObjectMeta| {
             let environment = found.labels.as_ref().and_then(|labels| labels.get(label::ENVIRONMENT));
@@ -356,14 +370,14 @@ mod tests {
 
     use super::*;
 
-    /// At its start a controller looks at all its objects at once; each of them waits here.
+    /// A controller reconciles all its objects at once when it starts, and each reconciliation waits here.
     #[tokio::test]
     async fn everybody_who_waits_for_the_cluster_to_be_known_is_woken() {
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
         let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
         let (objects, mut writer) = reflector::store();
         let publisher = Arc::new(Publisher::new(client, objects, SURPLUS_GRACE));
-        // Tasks of their own: futures of one task are woken together.
+        // Futures of one task are woken together, so each waiter is a task.
         let mut waiting: JoinSet<()> = (0..6)
             .map(|_| {
                 let publisher = Arc::clone(&publisher);

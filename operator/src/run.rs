@@ -1,7 +1,7 @@
-//! Wires the operator: admin port, webhook and controller in one process, ended by one signal.
+//! Runs the operator: admin port, webhook and controller in one process, which ends on SIGTERM or SIGINT.
 //!
-//! The webhook works on every replica, the controller where the lease is. A part that ends before it is asked to takes the
-//! process with it: kubelet starts what is known to be whole.
+//! Every replica serves the webhook; only the replica with the lease runs the controller. If a part ends before the
+//! signal, the whole process ends, so that the kubelet restarts it in a complete state.
 
 pub mod admin;
 mod arguments;
@@ -38,12 +38,15 @@ use crate::{
 };
 
 const BAD_CONFIGURATION: &str = "the cluster's address or credentials cannot be used";
-/// The lease of the controller.
+/// Name of the controller's Lease.
 const LEASE: &str = "remora-controller";
-/// How long reconciliations under way may take to end.
+/// Longest time for reconciliations under way to finish after the signal.
 const DRAIN: Duration = Duration::from_secs(15);
 
-/// Runs the operator until it is told to end.
+/// Runs the operator until it receives SIGTERM or SIGINT.
+///
+/// # Errors
+/// If there is no usable cluster configuration, a part of the operator fails, or the lease is lost.
 pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     log::start(&arguments.log_level, arguments.log_json)?;
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(arguments))
@@ -73,13 +76,13 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     let admin = admin::serve(arguments.admin_listen, metrics.clone(), gates, stopping.clone());
     let admin = async {
         admin.await.with_context(|| format!("admin port {}", arguments.admin_listen))?;
-        // Ended by the signal; the others may still be busy.
+        // The admin port has ended because of the signal, and the other parts may still be busy.
         std::future::pending::<anyhow::Result<()>>().await
     };
     let webhook = async {
         match webhook {
             Some(webhook) => Ok(webhook.await?),
-            // Done when the signal comes.
+            // Without a webhook this part ends with the signal.
             None => {
                 let _ = stopping.clone().wait_for(|stop| *stop).await;
                 Ok(())
@@ -97,7 +100,7 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
         terminated().await?;
         tracing::info!("ending");
         serving.send_replace(false);
-        // The webhook takes its time: not everybody has heard yet.
+        // The webhook stays for some seconds more, until every node knows that this replica is not ready.
         stop.send_replace(true);
         std::future::pending::<anyhow::Result<()>>().await
     };
@@ -115,14 +118,15 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Retries are ours to make: the client's own could hold up a call for many minutes.
+/// Loads the client configuration without the client's own retries, which could delay a call for many minutes. The
+/// operator retries itself.
 async fn configuration() -> anyhow::Result<Config> {
     let mut config = Config::infer().await.context("no cluster: neither in one, nor is there a kubeconfig")?;
     config.default_retry = false;
     Ok(config)
 }
 
-/// Wins the lease, reconciles while it holds, and gives it back.
+/// Waits for the lease, reconciles while this replica holds it, and releases it at the end.
 async fn controller(
     arguments: &Arguments,
     config: Config,
@@ -182,7 +186,7 @@ async fn controller(
 }
 
 impl Arguments {
-    /// A name that no other process has.
+    /// Returns a name that no other process has: the instance's name with a random suffix.
     fn identity(&self) -> String {
         let name = self.instance.as_deref().unwrap_or("remora-operator");
         format!("{name}-{:08x}", fastrand::u32(..))

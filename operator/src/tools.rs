@@ -1,4 +1,4 @@
-//! Tools that need no cluster: `compile`, `inspect`, `explain`, `diff`.
+//! Commands that need no cluster: `compile`, `inspect`, `explain`, `diff`.
 
 pub mod compile;
 pub mod diff;
@@ -6,7 +6,7 @@ pub mod directory;
 pub mod explain;
 pub mod inspect;
 
-/// A value as people read it in a line.
+/// Shortens a value to 60 characters for display in one line.
 fn shortened(value: &str) -> String {
     const LONGEST: usize = 60;
     match value.char_indices().nth(LONGEST) {

@@ -1,33 +1,33 @@
-//! Every name that the parts of Remora share: labels, annotations, objects, volumes.
+//! Names that the parts of Remora share: labels, annotations, objects, volumes.
 //!
-//! Names of published objects are a pure function of environment, format and file, so that the webhook writes a pod's
-//! volumes without asking anybody.
+//! The name of a published object is a pure function of environment, format and file, so the webhook writes a pod's
+//! volumes without a request.
 
 use std::{fmt, str::FromStr};
 
 use remora_snapshot::files;
 
-/// The API group, and the prefix of every label and annotation.
+/// API group, and prefix of all labels and annotations.
 pub const GROUP: &str = "remora.dev";
 
-/// The field manager of everything that the controller applies.
+/// Field manager of all objects that the controller applies.
 pub const FIELD_MANAGER: &str = "remora-controller";
 
-/// The name of the controller in Events.
+/// Name of the controller in Events.
 pub const CONTROLLER: &str = "remora-controller";
 
-/// The format of what this version publishes, and of what its sidecars read.
+/// Format of the snapshots that this version publishes and that its sidecars read.
 pub const FORMAT: Format = Format(remora_snapshot::FORMAT_MAJOR);
 
-/// The type of Secrets that carry snapshots. The chart's admission policy lets the controller write no other.
+/// Type of the Secrets that carry snapshots. The chart's admission policy lets the controller write no other type.
 pub const SNAPSHOT_TYPE: &str = "remora.dev/snapshot";
 
-/// The longest name of an environment: names of objects and volumes are made of it.
+/// Largest length of an environment's name in characters. The names of objects and volumes contain it.
 pub const ENVIRONMENT_MAX: usize = 40;
 
 /// Keys of annotations.
 pub mod annotation {
-    /// On pods: the environments to serve, separated by commas.
+    /// On pods: names of the environments to serve, separated by commas.
     pub const INJECT: &str = "remora.dev/inject";
     /// On pods: the sidecar's data port.
     pub const PORT: &str = "remora.dev/port";
@@ -39,79 +39,81 @@ pub mod annotation {
     pub const CPU_LIMIT: &str = "remora.dev/cpu-limit";
     /// On pods: the sidecar's memory limit.
     pub const MEMORY_LIMIT: &str = "remora.dev/memory-limit";
-    /// On pods: how long the application waits for its first snapshot.
+    /// On pods: longest time that the application waits for its first snapshot, at most 1 h.
     pub const AWAIT: &str = "remora.dev/await";
-    /// On pods: whether flags are answered on a socket, too, that all containers share.
+    /// On pods: if true, the sidecar also serves flags on a Unix socket that all containers share.
     pub const UNIX_SOCKET: &str = "remora.dev/unix-socket";
     /// On pods: the sidecar's log level.
     pub const LOG_LEVEL: &str = "remora.dev/log-level";
-    /// On pods: whether the application's containers get environment variables.
+    /// On pods: environment variables that the application's containers get, separated by commas, or `none`.
     pub const ENV: &str = "remora.dev/env";
-    /// On injected pods: what was added, as JSON, for people.
+    /// On injected pods: description of the injected parts as JSON, for people.
     pub const INJECTED: &str = "remora.dev/injected";
-    /// On the core ConfigMap: the revision of the snapshot. On pods, with a dot and the environment's name behind it: the
-    /// revision that the pod should have, and behind a space how often it was told, if more than once.
+    /// On the core object: revision of the snapshot. On pods, with the suffix `.ENVIRONMENT`: the revision that the pod
+    /// should serve, followed by a space and the number of notifications if there was more than one.
     pub const REVISION: &str = "remora.dev/revision";
-    /// On the core ConfigMap: when it was published, and of what document, as JSON. The controller compares what comes next.
+    /// On the core object: time of publication and summary of the document, as JSON. The guard compares the next
+    /// document with it.
     pub const RECORD: &str = "remora.dev/record";
-    /// On FeatureEnvironments: the one revision that is published though it was held back.
+    /// On FeatureEnvironments: the held-back revision that is approved for publication.
     pub const CONFIRM: &str = "remora.dev/confirm";
-    /// On ConfigMaps: the SHA-256 of the file that they carry.
+    /// On published objects: SHA-256 of the file that the object carries.
     pub const CONTENT: &str = "remora.dev/content";
 }
 
-/// What the webhook adds to a pod.
+/// Names of the parts that the webhook adds to a pod.
 pub mod sidecar {
-    /// The container.
+    /// Name of the sidecar's container.
     pub const CONTAINER: &str = "remora";
-    /// The directory that holds one volume per environment.
+    /// Directory with one volume per environment.
     pub const SNAPSHOTS: &str = "/var/run/remora";
-    /// An empty volume that keeps the service account's token out of the container. No environment's volume has this name.
+    /// Name of the empty volume that keeps the service account's token out of the sidecar's container. No environment's
+    /// volume has this name.
     pub const NO_TOKEN_VOLUME: &str = "no-token-remora";
-    /// The volume of the socket. No environment's volume has this name.
+    /// Name of the volume with the socket. No environment's volume has this name.
     pub const SOCKET_VOLUME: &str = "socket-remora";
-    /// Where that volume is, in every container.
+    /// Mount path of the socket's volume in every container.
     pub const SOCKET_DIRECTORY: &str = "/var/run/remora-socket";
-    /// The socket in it.
+    /// Path of the socket.
     pub const SOCKET: &str = "/var/run/remora-socket/remora.sock";
-    /// The port of the data, unless the pod says otherwise. The admin port is the next one.
+    /// Default of the data port. The admin port is the next port.
     pub const DATA_PORT: u16 = 4777;
-    /// The name of the admin port.
+    /// Name of the admin port.
     pub const ADMIN_PORT: &str = "remora-admin";
-    /// Where OpenFeature's providers look for an OFREP server.
+    /// Environment variable with the address of an OFREP server, which OpenFeature's providers read.
     pub const OFREP_ENDPOINT: &str = "OFREP_ENDPOINT";
-    /// Where applications look for Flagsmith's API.
+    /// Environment variable with the address of Flagsmith's API, which applications read.
     pub const FLAGSMITH_API_URL: &str = "FLAGSMITH_API_URL";
 }
 
 /// Keys and values of labels.
 pub mod label {
-    /// On everything that we make.
+    /// On all objects that Remora creates.
     pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-    /// The value of [`MANAGED_BY`].
+    /// Value of [`MANAGED_BY`].
     pub const REMORA: &str = "remora";
-    /// On ConfigMaps: the environment that they belong to.
+    /// On published objects: name of the environment that they belong to.
     pub const ENVIRONMENT: &str = "remora.dev/environment";
-    /// On ConfigMaps: the major version of the format.
+    /// On published objects: major version of the snapshot format.
     pub const FORMAT: &str = "remora.dev/format";
-    /// On injected pods.
+    /// On injected pods, with the value [`INJECTED`].
     pub const SIDECAR: &str = "remora.dev/sidecar";
-    /// The value of [`SIDECAR`].
+    /// Value of [`SIDECAR`].
     pub const INJECTED: &str = "injected";
-    /// On namespaces, with the value [`DISABLED`]: no pod of theirs is injected.
+    /// On namespaces, with the value [`DISABLED`]: no pod of the namespace is injected.
     pub const ADMISSION: &str = "remora.dev/admission";
-    /// The value of [`ADMISSION`].
+    /// Value of [`ADMISSION`].
     pub const DISABLED: &str = "disabled";
-    /// On Secrets, with the value `true`: their owner agrees that Remora reads them.
+    /// On Secrets, with the value `true`: the owner of the Secret allows Remora to read it.
     pub const CONSENT: &str = "remora.dev/environment-key";
 }
 
-/// The major version of a snapshot format, as it appears in names and labels.
+/// Major version of a snapshot format, as it appears in names and labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Format(u16);
 
 impl Format {
-    /// Those of earlier versions, the latest first.
+    /// Lists the formats of earlier versions, latest first.
     pub fn earlier(self) -> impl Iterator<Item = Self> {
         (1..self.0).rev().map(Self)
     }
@@ -123,11 +125,11 @@ impl fmt::Display for Format {
     }
 }
 
-/// The name of a FeatureEnvironment: a DNS-1123 label of at most [`ENVIRONMENT_MAX`] characters.
+/// Name of a FeatureEnvironment: a DNS-1123 label of at most [`ENVIRONMENT_MAX`] characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EnvironmentName(String);
 
-/// A string that cannot be the name of an environment.
+/// Error for a string that cannot be the name of an environment.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "{0:?} is not the name of a FeatureEnvironment: use at most 40 lower-case letters, digits and '-', with a letter or digit at both ends"
@@ -135,22 +137,22 @@ pub struct EnvironmentName(String);
 pub struct InvalidEnvironmentName(String);
 
 impl EnvironmentName {
-    /// The name as a string.
+    /// Returns the name as a string.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The object that carries `file` of this environment.
+    /// Returns the name of the object that carries `file` in the current format.
     pub fn object(&self, file: &str) -> String {
         self.object_in(FORMAT, file)
     }
 
-    /// The object that carries `file` of this environment in this format.
+    /// Returns the name of the object that carries `file` in `format`.
     pub fn object_in(&self, format: Format, file: &str) -> String {
         format!("{}{format}-{file}", self.prefix())
     }
 
-    /// The format and the file of an object of this environment; none where its name is none of ours.
+    /// Parses format and file from the name of an object. `None` if the object is not one of this environment.
     pub fn format_and_file<'a>(&self, object: &'a str) -> Option<(Format, &'a str)> {
         let (major, file) = object.strip_prefix(&self.prefix())?.strip_prefix('v')?.split_once('-')?;
         Some((Format(major.parse().ok()?), file))
@@ -160,25 +162,25 @@ impl EnvironmentName {
         format!("remora-{self}-")
     }
 
-    /// The object that keeps a file of an earlier revision. Revisions share files that are the same, but for the core, which is
-    /// found by the revision.
+    /// Returns the name of the object that keeps a file of an earlier revision. Revisions share the object of an
+    /// unchanged file, except the core, whose object is found by the revision.
     pub fn past_object(&self, file: &str, revision: &str, digest: &str) -> String {
         let content = digest.get(..16).unwrap_or(digest);
         let name = if file == files::CORE { format!("{revision}-{file}") } else { format!("{content}-{file}") };
         self.past_prefix() + &name
     }
 
-    /// What the names of all of these begin with.
+    /// Returns the common prefix of the names of objects that keep earlier revisions.
     pub fn past_prefix(&self) -> String {
         self.object("history-")
     }
 
-    /// The annotation that tells a pod which revision of this environment it should have.
+    /// Returns the key of the annotation with the revision of this environment that a pod should serve.
     pub fn revision_annotation(&self) -> String {
         format!("{}.{self}", annotation::REVISION)
     }
 
-    /// The pod's volume of this environment.
+    /// Returns the name of the pod's volume for this environment.
     pub fn volume(&self) -> String {
         format!("remora-{self}")
     }
@@ -202,7 +204,8 @@ impl FromStr for EnvironmentName {
         if valid {
             Ok(Self(name.to_owned()))
         } else {
-            // Names come from annotations of anybody's pods: what is echoed stays short.
+            // The name comes from an annotation that any pod's author may write, so the message repeats only its
+            // beginning.
             Err(InvalidEnvironmentName(name.chars().take(64).collect()))
         }
     }

@@ -1,35 +1,36 @@
-//! How much memory and time a document may take. Pure.
+//! Bounds on the memory and time that the compilation of a document may take. Pure.
 
 use std::time::Duration;
 
-/// Address space of a child that reads no document, in bytes: the program itself, its stack, and what small documents compile to.
+/// Address space of a child without a document, in bytes: the program itself, its stack, and the output of small
+/// documents.
 const MEMORY_BASE: u64 = 64 << 20;
-/// Address space for each byte that the largest allowed document has. Measured: 2.0 for 50,000 identities, 2.6 where the document
-/// is served as well.
+/// Address space per byte of the largest allowed document. Measured: 2.0 for 50,000 identities, 2.6 if the document is
+/// served too.
 const MEMORY_PER_BYTE: u64 = 3;
-/// CPU time of a child that reads no document.
+/// CPU time of a child without a document.
 const CPU_BASE: Duration = Duration::from_secs(10);
-/// CPU time for each MiB of the document, or part of one.
+/// CPU time for each MiB of the document. A part of a MiB counts as one.
 const CPU_PER_MIB: Duration = Duration::from_secs(1);
-/// Time on the wall for each second of CPU time: where the node is busy, a child gets a share of a core.
+/// Wall-clock time for each second of CPU time. On a busy node, a child gets only a share of a core.
 const WALL_FACTOR: u32 = 4;
 
-/// Bounds of one child.
+/// Bounds of one child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Address space in bytes.
+    /// Largest address space in bytes.
     pub memory: u64,
-    /// CPU time. Whole seconds.
+    /// Longest CPU time, in whole seconds.
     pub cpu: Duration,
-    /// From its start until it has ended.
+    /// Longest wall-clock time from the start of the child to its end.
     pub wall: Duration,
 }
 
 impl Bounds {
-    /// The bounds for a document of so many bytes, where the largest may have `limit`.
+    /// Computes the bounds for a document of `bytes` bytes, where the largest allowed document has `limit` bytes.
     ///
-    /// All documents may take the same memory, as only one is compiled at a time; time is by the document's own size, so that
-    /// whoever may write no more than a ConfigMap holds nobody up for long.
+    /// All documents have the same memory bound, because only one is compiled at a time. The time bound depends on the
+    /// size of the document, so that a user who may write only a ConfigMap does not delay others for long.
     #[must_use]
     pub fn of(bytes: usize, limit: usize) -> Self {
         let mib = u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! The child: bounds itself, reads a request from standard input, answers on standard output.
+//! Child process: sets its own limits, reads a request from standard input, and answers on standard output.
 
 use std::{cell::RefCell, io};
 
@@ -8,33 +8,34 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::{frame, work::work};
 use crate::compile::Progress;
 
-/// Standard input, output and error, and none else may be opened.
+/// Number of file descriptors: standard input, output and error. The child may open no other.
 const DESCRIPTORS: u64 = 3;
-/// Bytes of stack, wherever the parent has more: what recurses is bounded, or ends.
+/// Largest stack in bytes, also if the parent's limit is higher. Recursion is bounded, or exceeds this limit and ends
+/// the child.
 const STACK: u64 = 8 << 20;
 
-/// What `remora-operator run` starts for each document; of no use to people.
+/// Compile one document for `remora-operator run`, which starts this process. Not for use by people.
 #[derive(Debug, clap::Args)]
 pub struct Child {
-    /// The address space that it may have, in bytes.
+    /// Largest address space of the process, in bytes.
     #[arg(long)]
     memory_bytes: u64,
-    /// The CPU time that it may take, in seconds.
+    /// Longest CPU time of the process, in seconds.
     #[arg(long)]
     cpu_seconds: u64,
 }
 
 impl Child {
-    /// Compiles the document that standard input has.
+    /// Compiles the document from standard input, and writes the answer to standard output.
     ///
     /// # Errors
-    /// If the limits cannot be set, or a pipe breaks.
+    /// If a limit cannot be set, the request cannot be read, or the answer cannot be written.
     pub fn run(&self) -> anyhow::Result<()> {
         self.limit().context("the limits of the process cannot be set")?;
         let mut from = io::stdin().lock();
         let to = RefCell::new(io::stdout().lock());
         let head = frame::head(&mut from)?;
-        // A parent that does not hear it is gone, which the answer finds out.
+        // A failed write means that the parent has ended. The write of the answer then fails too.
         let tell = |place: &str| drop(frame::tell(&mut *to.borrow_mut(), place));
         let pages = head.pages.iter().map(|length| frame::read_page(&mut from, *length));
         let (answer, files) = work(&head.task, pages, Progress::to(&tell))?;
@@ -42,7 +43,8 @@ impl Child {
     }
 
     fn limit(&self) -> rustix::io::Result<()> {
-        // The signal of the soft limit ends the process, and says what for; the hard one is for whoever ignores it.
+        // The soft limit ends the process with SIGXCPU, which tells the parent the reason. The hard limit kills a
+        // process that ignores the signal.
         set(Resource::Cpu, self.cpu_seconds, self.cpu_seconds.saturating_add(1))?;
         for (resource, most) in [
             (Resource::As, self.memory_bytes),
@@ -50,7 +52,7 @@ impl Child {
             (Resource::Core, 0),
             (Resource::Fsize, 0),
             (Resource::Nofile, DESCRIPTORS),
-            // No other process and no thread, where it is not root that asks.
+            // No further process or thread. The kernel does not apply this limit to root.
             (Resource::Nproc, 0),
         ] {
             set(resource, most, most)?;
@@ -59,7 +61,7 @@ impl Child {
     }
 }
 
-/// Lowers a limit; one that is lower stays.
+/// Lowers a resource limit. A limit that is already lower stays.
 fn set(resource: Resource, soft: u64, hard: u64) -> rustix::io::Result<()> {
     let held = getrlimit(resource).maximum.unwrap_or(u64::MAX);
     setrlimit(resource, Rlimit { current: Some(soft.min(held)), maximum: Some(hard.min(held)) })

@@ -1,73 +1,73 @@
-//! Why there is no snapshot.
+//! Reasons why a document has no snapshot.
 
 use std::io;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a document was refused by the compiler.
+/// Kind of a compiler error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// It does not fit into the files of a snapshot.
+    /// The document does not fit into the files of a snapshot.
     Capacity,
-    /// It contradicts itself.
+    /// The document contradicts itself.
     Contradiction,
 }
 
-/// Why there is no snapshot of a document.
+/// Reason why a document has no snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The bytes are no document.
+    /// The bytes are not a valid document.
     #[error("the source holds no usable environment document: {0}")]
     Malformed(String),
-    /// The pages are of different times.
+    /// The pages come from different versions of the document.
     #[error("the environment changed between two pages of its document")]
     ChangedBetweenPages,
-    /// The compiler refuses the document.
+    /// The compiler rejects the document.
     #[error("the document cannot be compiled: {problem}")]
     Refused {
-        /// In which way.
+        /// Kind of the error.
         kind: Refusal,
-        /// What is wrong, and where.
+        /// Description of the problem and its place in the document.
         problem: String,
     },
-    /// The process needed more memory than it may have.
+    /// The child exceeded its memory bound.
     #[error(
         "the document cannot be compiled: that takes more than {limit} MiB of memory{place}; simplify what it was at (regular expressions, long lists of IN), or leave features and identity overrides out by spec.prune"
     )]
     Memory {
-        /// Its bound, in MiB.
+        /// Bound in MiB.
         limit: u64,
-        /// Where it was.
+        /// Part of the document that the child was compiling.
         place: Place,
     },
-    /// The process needed more time than it may have.
+    /// The child exceeded a time bound.
     #[error(
         "the document cannot be compiled: that takes more than {limit} s of {clock}{place}; simplify what it was at (regular expressions, JSONPaths, long lists of IN), or leave features and identity overrides out by spec.prune"
     )]
     Time {
-        /// Its bound, in seconds.
+        /// Bound in seconds.
         limit: u64,
-        /// Of which time.
+        /// Kind of the time, for the message: CPU time or wall-clock time.
         clock: &'static str,
-        /// Where it was.
+        /// Part of the document that the child was compiling.
         place: Place,
     },
-    /// The process ended in another way than it should.
+    /// The child ended without an answer for another reason.
     #[error(
         "the document cannot be compiled: its process {how}{place}; simplify what it was at, and report this as a bug of Remora"
     )]
     Crashed {
-        /// In which way.
+        /// Way in which the child ended, for the message.
         how: String,
-        /// Where it was.
+        /// Part of the document that the child was compiling.
         place: Place,
     },
-    /// The process could not be started.
+    /// The child could not be started.
     #[error("the process that compiles documents cannot be started: {0}; it is tried again")]
     NotStarted(io::Error),
 }
 
-/// What a child was at when it ended; nothing if it had not begun.
+/// Last part of the document that a child reported before it ended. Empty if it had reported none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place(pub(super) String);
 
@@ -78,7 +78,7 @@ impl std::fmt::Display for Place {
 }
 
 impl Error {
-    /// One word: the reason in conditions and Events, and a metric's label.
+    /// Returns the reason in conditions and Events, in one word. It is also a metric's label.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ impl Error {
         }
     }
 
-    /// Whether the document took all that a process may have, or made it end: trying again costs as much again.
+    /// True if the compilation exceeded a bound or crashed: another attempt costs as much again.
     #[must_use]
     pub fn is_costly(&self) -> bool {
         matches!(self, Self::Memory { .. } | Self::Time { .. } | Self::Crashed { .. })

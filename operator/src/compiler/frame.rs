@@ -1,10 +1,10 @@
-//! How messages are laid out on the pipes between parent and child.
+//! Encoding of the messages on the pipes between parent and child.
 //!
 //! ```text
 //! stdin:   length (u32, little-endian)  Head as JSON     page  page  …
 //! stdout:  'p' length (u32)  a place, as text            any number of times
 //!          'a' length (u32)  Answer as JSON              once
-//!          file  file  …                                 as the answer names them
+//!          file  file  …                                 in the order of the answer
 //! ```
 
 use std::io::{self, Read, Write};
@@ -18,26 +18,26 @@ use super::{
 use crate::compile::File;
 use remora_snapshot::files;
 
-/// Bytes of a place that is told.
+/// Largest length of a reported place in bytes. Longer ones are cut.
 pub(super) const PLACE_MAX: usize = 1 << 10;
-/// Bytes of an answer without its files.
+/// Largest size of an answer without its files, in bytes.
 const ANSWER_MAX: usize = 1 << 20;
-/// Bytes of the head of a request.
+/// Largest size of a request's head in bytes.
 const HEAD_MAX: usize = 4 << 20;
 
 const PLACE: u8 = b'p';
 const ANSWER: u8 = b'a';
 
-/// Why what a child wrote is no answer.
+/// Reason why the output of a child is not an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadAnswer {
-    /// It ended before the answer did: it was killed, or its process ended by itself.
+    /// The output ended before the answer was complete: the child was killed, or ended.
     Incomplete,
-    /// It is not what a child of ours writes.
+    /// The output does not follow the encoding.
     Malformed(&'static str),
 }
 
-/// Sends a request; each page is let go when it is written.
+/// Sends a request. Frees each page once it is written.
 pub(super) async fn send(mut to: impl AsyncWrite + Unpin, request: Request) -> io::Result<()> {
     let Request { task, pages } = request;
     let head = serde_json::to_vec(&Head { task, pages: pages.iter().map(Vec::len).collect() })?;
@@ -57,20 +57,20 @@ pub(super) fn head(from: &mut impl Read) -> io::Result<Head> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// Reads a page of so many bytes.
+/// Reads a page of `length` bytes.
 pub(super) fn read_page(from: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
     let mut page = vec![0; length];
     from.read_exact(&mut page)?;
     Ok(page)
 }
 
-/// Tells the parent what the child is at.
+/// Reports the place in the document that the child has reached to the parent.
 pub(super) fn tell(to: &mut impl Write, place: &str) -> io::Result<()> {
     let end = (0..=PLACE_MAX.min(place.len())).rev().find(|end| place.is_char_boundary(*end));
     write(to, PLACE, place.get(..end.unwrap_or_default()).unwrap_or_default().as_bytes())
 }
 
-/// Answers.
+/// Writes the answer and its files.
 pub(super) fn answer(to: &mut impl Write, answer: &Answer, files: &[File]) -> io::Result<()> {
     write(to, ANSWER, &serde_json::to_vec(answer)?)?;
     for file in files {
@@ -90,7 +90,7 @@ fn length(bytes: usize) -> io::Result<[u8; 4]> {
     u32::try_from(bytes).map(u32::to_le_bytes).map_err(|_| io::ErrorKind::FileTooLarge.into())
 }
 
-/// Reads what a child writes, to its end.
+/// Reads the output of a child to its end, and calls `at` with each reported place.
 pub(super) async fn receive(
     mut from: impl AsyncRead + Unpin,
     mut at: impl FnMut(&[u8]),

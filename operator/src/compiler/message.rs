@@ -1,4 +1,4 @@
-//! What parent and child tell each other.
+//! Messages between parent and child.
 
 use std::fmt;
 
@@ -11,19 +11,19 @@ use crate::{
     compile::{File, Summary},
 };
 
-/// Characters of a text of the child that are repeated to people.
+/// Largest number of characters of a child's text that a message repeats.
 const SHOWN: usize = 1000;
 
-/// Everything that compiling takes but the document.
+/// Parameters of a compilation: everything except the document.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// The FeatureEnvironment's name.
+    /// Name of the FeatureEnvironment.
     pub environment: String,
-    /// Keys that may see server-only features.
+    /// Server-side keys, whose requests get server-only features.
     pub server_keys: Vec<String>,
-    /// What to leave out.
+    /// Rules for features and overrides to leave out.
     pub prune: PruneRules,
-    /// What to serve, and how.
+    /// Options of what sidecars serve.
     pub serve: Serve,
 }
 
@@ -33,28 +33,28 @@ impl fmt::Debug for Task {
     }
 }
 
-/// What the parent sends before the pages.
+/// First part of a request, before the pages.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) task: Task,
-    /// The bytes of each page.
+    /// Size of each page in bytes.
     pub(super) pages: Vec<usize>,
 }
 
-/// What the child answers.
+/// Answer of the child.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// The files follow.
+    /// The document is compiled. The files follow.
     Compiled(Box<Contents>),
-    /// The bytes are no document.
+    /// The bytes are not a valid document.
     Malformed(String),
-    /// The pages are of different times.
+    /// The pages come from different versions of the document.
     ChangedBetweenPages,
-    /// The document contradicts itself, or does not fit.
+    /// The document contradicts itself, or does not fit into a snapshot.
     Refused { kind: Refusal, problem: String },
 }
 
-/// What was compiled, without the bytes.
+/// Description of a compiled snapshot, without the bytes of its files.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Contents {
     pub(super) revision: String,
@@ -62,11 +62,11 @@ pub(super) struct Contents {
     pub(super) findings: Vec<Finding>,
     pub(super) finding_count: usize,
     pub(super) about: About,
-    /// Names and bytes of the files, in the order in which they follow.
+    /// Name and size in bytes of each file, in the order in which the files follow.
     pub(super) files: Vec<(String, usize)>,
 }
 
-/// [`Summary`], as it is sent.
+/// Serializable form of [`Summary`].
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Counts {
     features: usize,
@@ -89,20 +89,20 @@ impl From<Counts> for Summary {
     }
 }
 
-/// A compiled document.
+/// Compiled document.
 #[derive(Debug)]
 pub struct Response {
-    /// The core first, then overrides files, then the document's.
+    /// Files in this order: the core, override shards, parts of the document.
     pub files: Vec<File>,
-    /// Names the content of all files.
+    /// Revision, which identifies the content of all files.
     pub revision: String,
-    /// What is in it.
+    /// Counts of the snapshot's contents.
     pub summary: Summary,
-    /// The first findings: what people should know of it.
+    /// First findings: problems of the document that its owners should know.
     pub findings: Vec<Finding>,
-    /// How many findings there are.
+    /// Number of all findings.
     pub finding_count: usize,
-    /// What the document says of itself.
+    /// Facts that the document states about itself.
     pub about: About,
 }
 
@@ -113,7 +113,8 @@ impl Response {
     }
 }
 
-/// A text of the child as it is repeated to people: bounded in length, and without control characters.
+/// Prepares a text of the child for a message: replaces control characters and limits the length to [`SHOWN`]
+/// characters.
 pub(super) fn shown(text: &str) -> String {
     let mut shown: String =
         text.chars().take(SHOWN).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();

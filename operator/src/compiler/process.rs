@@ -1,4 +1,4 @@
-//! The parent's side of a child: starts it, talks to it, and sees to it that it ends.
+//! Parent's side of a child process: starts it, exchanges messages with it, and makes sure that it ends.
 
 use std::{
     io,
@@ -24,25 +24,26 @@ use super::{
 };
 use crate::compile::File;
 
-/// Bytes of what a child complains of that are kept.
+/// Largest number of bytes of a child's standard error that are kept.
 const COMPLAINT_MAX: usize = 4 << 10;
-/// How long a child whose pipes are closed may take to end before it is killed, and one that was killed to be gone.
+/// Time that a child may take to end after its pipes are closed, before it is killed. Also the longest wait for a
+/// killed child.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// How a child ended without an answer.
+/// Way in which a child ended without an answer.
 #[derive(Clone, Copy, Debug)]
 enum Ending {
-    /// Its time on the wall was over.
+    /// The child exceeded its wall-clock time.
     Late,
-    /// It wrote what is no answer.
+    /// The child wrote something that is not an answer.
     Wrote(&'static str),
-    /// It ended by itself.
+    /// The child ended with this status.
     Status(ExitStatus),
-    /// Nobody knows.
+    /// The parent does not know how the child ended.
     Unknown,
 }
 
-/// Starts a child, has it compile, and waits until it is gone.
+/// Starts a child, sends it the request, and waits until the child has ended.
 pub(super) async fn run(program: &Path, bounds: &Bounds, request: Request) -> Result<(Answer, Vec<File>), Error> {
     let mut child = start(program, bounds).map_err(Error::NotStarted)?;
     let place = Mutex::new(Vec::new());
@@ -55,7 +56,8 @@ pub(super) async fn run(program: &Path, bounds: &Bounds, request: Request) -> Re
         };
         let request = async {
             if let Some(stdin) = stdin {
-                // A child that does not read has ended, or answers before the end: that is seen elsewhere.
+                // A failed write means that the child has ended, or has answered before it read everything. The read of
+                // the answer finds out which.
                 let _ = frame::send(stdin, request).await;
             }
             Ok(())
@@ -94,7 +96,7 @@ fn start(program: &Path, bounds: &Bounds) -> io::Result<Child> {
         .arg("compile-process")
         .arg(format!("--memory-bytes={}", bounds.memory))
         .arg(format!("--cpu-seconds={}", bounds.cpu.as_secs()))
-        // What it needs comes through its standard input; credentials do not.
+        // The child gets its input on standard input. It must not get credentials.
         .env_clear()
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -103,7 +105,7 @@ fn start(program: &Path, bounds: &Bounds) -> io::Result<Child> {
         .spawn()
 }
 
-/// Reads to the end, and keeps the beginning.
+/// Reads to the end, and keeps the first [`COMPLAINT_MAX`] bytes.
 async fn drain(from: &mut (impl AsyncRead + Unpin), kept: &mut Vec<u8>) {
     let mut bytes = [0; 1024];
     while let Ok(read @ 1..) = from.read(&mut bytes).await {
@@ -112,21 +114,21 @@ async fn drain(from: &mut (impl AsyncRead + Unpin), kept: &mut Vec<u8>) {
     }
 }
 
-/// How a child that should end ended; none if it does not.
+/// Waits for a child that should end. `None` if it does not end within [`ENDING`].
 async fn wait(child: &mut Child) -> Option<ExitStatus> {
     timeout(ENDING, child.wait()).await.ok()?.ok()
 }
 
-/// Ends a child, whatever it is at, and takes it off the list of processes.
+/// Kills a child in any state, and reaps it.
 async fn kill(child: &mut Child) {
-    // It has ended already, or this ends it: no process can refuse.
+    // An error means that the child has already ended: no process can refuse this signal.
     let _ = child.start_kill();
     if wait(child).await.is_none() {
         tracing::warn!("a process that compiles was killed, and is not gone yet");
     }
 }
 
-/// What the end of a child means. Pure.
+/// Translates the end of a child to an error. Pure.
 fn explain(ending: Ending, complaint: &str, place: Place, bounds: &Bounds) -> Error {
     let crashed = |how: String, place| Error::Crashed { how, place };
     let memory = |place| Error::Memory { limit: bounds.memory >> 20, place };
@@ -142,7 +144,7 @@ fn explain(ending: Ending, complaint: &str, place: Place, bounds: &Bounds) -> Er
         Ending::Unknown => return crashed("ended in an unknown way".to_owned(), place),
         Ending::Status(status) => status,
     };
-    // Words of Rust's own runtime, which says so before it aborts.
+    // Rust's runtime prints these words before it aborts.
     let overflowed = complaint.contains("has overflowed its stack");
     match status.signal() {
         Some(signal) if signal == Signal::XCPU.as_raw() => {
@@ -163,7 +165,8 @@ fn explain(ending: Ending, complaint: &str, place: Place, bounds: &Bounds) -> Er
     }
 }
 
-/// Where it panicked. The message itself may have a part of the document in it.
+/// Returns the source location of a panic. The panic message is left out, because it may contain a part of the
+/// document.
 fn panicked(complaint: &str) -> String {
     let place = complaint.split_once("panicked at ").and_then(|(_, rest)| rest.lines().next());
     place.map_or_else(String::new, |place| format!(" ({})", shown(place.trim_end_matches(':'))))

@@ -1,11 +1,11 @@
-//! Takes what a source sent out of what is said about it. Pure.
+//! Removes the values that a source sent from error messages. Pure.
 //!
-//! A status is read by whoever may read the FeatureEnvironment, and a server that was never meant to be asked may have
-//! answered: place and kind of an error help, the value does not.
+//! Everybody who may read the FeatureEnvironment can read its status, and a server that was never meant to be a source
+//! may have answered. The place and the kind of an error help; the value would leak data.
 
 use crate::compile::document;
 
-/// The error, without the values that it quotes.
+/// Returns the message of the error without the values that it quotes.
 pub(super) fn redacted(error: &document::Error) -> String {
     match error {
         document::Error::Malformed { place, line, column, problem } => {
@@ -15,7 +15,7 @@ pub(super) fn redacted(error: &document::Error) -> String {
     }
 }
 
-/// Leaves out everything between the first and the last quotation mark, and what serde quotes otherwise.
+/// Removes the text between the first and the last quotation mark, and names that serde quotes in another way.
 fn unquoted(problem: &str) -> String {
     for (opening, closing) in [("\"", "\""), ("unknown variant `", "`, expected"), ("unknown field `", "`, expected")] {
         if let Some((before, rest)) = problem.split_once(opening) {

@@ -1,4 +1,4 @@
-//! Whose document is compiled next: namespaces take turns, so that many documents of one do not hold up others.
+//! Order of compilations: namespaces take turns, so that many documents of one namespace do not delay others.
 
 use std::{
     collections::HashMap,
@@ -7,17 +7,18 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Children at one time. Their memory is counted once in the chart's limit.
+/// Number of children at one time. The chart's memory limit includes the memory of this many.
 const AT_ONCE: usize = 1;
 
-/// A queue of queues: each namespace has at most one document in the common queue, the others wait behind it.
+/// Queue of queues. Each namespace has at most one document in the common queue; its other documents wait behind that
+/// one.
 #[derive(Debug)]
 pub(super) struct Turns {
     all: Arc<Semaphore>,
     namespaces: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-/// Kept while a document is compiled.
+/// Guard that is held while a document is compiled.
 #[derive(Debug)]
 pub(super) struct Turn {
     _places: [Option<OwnedSemaphorePermit>; 2],
@@ -30,10 +31,10 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Waits for a turn of this namespace.
+    /// Waits for the turn of a document of this namespace.
     pub(super) async fn enter(&self, namespace: &str) -> Turn {
         let own = self.of(namespace);
-        // Semaphores are fair and are never closed.
+        // A semaphore is fair, and these are never closed.
         let first = own.acquire_owned().await.ok();
         let then = Arc::clone(&self.all).acquire_owned().await.ok();
         Turn { _places: [then, first] }
@@ -41,7 +42,7 @@ impl Turns {
 
     fn of(&self, namespace: &str) -> Arc<Semaphore> {
         let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
-        // Permits keep their semaphore: one that nobody else has is used by nobody.
+        // Each permit keeps its semaphore alive, so a semaphore without another reference is not in use.
         namespaces.retain(|_, own| Arc::strong_count(own) > 1);
         Arc::clone(namespaces.entry(namespace.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(1))))
     }

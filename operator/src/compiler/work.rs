@@ -1,4 +1,4 @@
-//! What a child does with a document: read, prune, compile. Pure but for the pages, which come as they are wanted.
+//! Work of a child: parse, prune and compile a document. Pure except for the pages, which are read one by one.
 
 use std::io;
 
@@ -18,14 +18,17 @@ use crate::{
     },
 };
 
-/// Findings that are sent along; of all others only their number.
+/// Largest number of findings in an answer. Of further findings, the answer has only the number.
 const FINDINGS_MAX: usize = 50;
-/// Bytes of a document's own key. Flagsmith's have 22.
+/// Largest length of a document's client-side key in bytes. Flagsmith's keys have 22.
 const CLIENT_KEY_MAX: usize = 1 << 10;
-/// Bytes of the time when a document changed.
+/// Largest length of the time at which a document changed, in bytes.
 const UPDATED_AT_MAX: usize = 128;
 
-/// The answer, and the files that go with it.
+/// Compiles the pages of a document. Returns the answer and its files.
+///
+/// # Errors
+/// If a page cannot be read. Problems of the document are part of the answer.
 pub(super) fn work(
     task: &Task,
     pages: impl IntoIterator<Item = io::Result<Vec<u8>>>,
@@ -110,10 +113,10 @@ fn answer(compiled: Compiled, about: About) -> (Answer, Vec<File>) {
     (Answer::Compiled(Box::new(contents)), files)
 }
 
-/// The rules for pruning.
+/// Parses the prune rules.
 ///
 /// # Errors
-/// The first glob that cannot be read.
+/// If a glob cannot be parsed; the error names the first one.
 pub(crate) fn rules(prune: &api::PruneRules) -> Result<Rules, prune::Error> {
     let (server_only, overrides) = (prune.server_only_features.is_drop(), prune.identity_overrides.is_drop());
     Rules::new(&prune.features.include, &prune.features.exclude, server_only, overrides)

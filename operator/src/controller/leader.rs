@@ -1,8 +1,8 @@
-//! Which replica reconciles: the one that holds a Lease.
+//! Leader election by a Lease: the replica that holds it reconciles.
 //!
-//! A holder that cannot renew in time ends its process rather than trusting itself to have stopped everything, and says so
-//! well before anybody else may take over. Clocks of different machines are never compared: a lease has run out when it was
-//! seen unchanged for its whole duration.
+//! A holder that cannot renew the lease in time ends its process, because it cannot be sure that all its work has
+//! stopped. It does so well before another replica may take the lease. Clocks of different machines are never compared:
+//! a lease has expired if a replica saw it unchanged for its whole duration.
 
 mod decide;
 mod owner;
@@ -21,27 +21,27 @@ use tokio::time::{sleep, timeout};
 use self::decide::{Decision, Sighting, decide};
 pub use self::{owner::account, tenure::Tenure};
 
-/// How long a lease lasts without being renewed.
+/// Duration of a lease without renewal.
 const DURATION: Duration = Duration::from_secs(30);
-/// How long the holder tries to renew it before it gives up: well within the duration.
+/// Time without renewal after which the holder gives up and writes nothing more. It is well below [`DURATION`].
 const DEADLINE: Duration = Duration::from_secs(20);
-/// How often it is renewed, and looked at.
+/// Time between two renewals by the holder.
 const PERIOD: Duration = Duration::from_secs(5);
-/// How long one call may take.
+/// Timeout of one call to the API server.
 const CALL: Duration = Duration::from_secs(5);
 
-/// The right to reconcile is lost, or nobody knows.
+/// Reason why this replica may not reconcile any more.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
-    /// Somebody else has it.
+    /// Another replica took the lease.
     #[error("the lease {0} was taken by another replica")]
     Taken(String),
-    /// It could not be renewed in time.
+    /// The lease could not be renewed in time.
     #[error("the lease {0} could not be renewed in time")]
     Expired(String),
 }
 
-/// A lease that replicas compete for.
+/// Lease that replicas compete for.
 #[derive(Clone)]
 pub struct Election {
     api: Api<Lease>,
@@ -52,8 +52,8 @@ pub struct Election {
 }
 
 impl Election {
-    /// The election for `name` in `namespace`; `identity` must be this process's alone. The lease goes with its holder's
-    /// `owner`; `tenure` knows how it stands.
+    /// Creates an election for the lease `name` in `namespace`. No other process may use `identity`. The lease is
+    /// deleted with `owner`; `tenure` records the renewals.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -65,7 +65,7 @@ impl Election {
         Self { api: Api::namespaced(client, namespace), name: name.to_owned(), identity, owner, tenure }
     }
 
-    /// Waits until the lease is ours.
+    /// Waits until this replica holds the lease.
     pub async fn win(&self) {
         let mut seen: Option<Sighting> = None;
         let mut waiting = false;
@@ -83,7 +83,7 @@ impl Election {
         }
     }
 
-    /// Renews the lease until it is lost.
+    /// Renews the lease until it is lost, and returns the reason.
     pub async fn keep(&self) -> Lost {
         let mut seen: Option<Sighting> = None;
         loop {
@@ -99,7 +99,7 @@ impl Election {
         }
     }
 
-    /// Lets the next one have it at once.
+    /// Releases the lease, so that another replica can take it at once.
     pub async fn release(&self) {
         let given_back = async {
             let Some(mut lease) = self.api.get_opt(&self.name).await? else {
@@ -120,7 +120,7 @@ impl Election {
         }
     }
 
-    /// Takes or renews the lease if that is possible; whether it is ours now.
+    /// Takes or renews the lease if possible. Returns true if this replica holds it now.
     async fn attempt(&self, seen: &mut Option<Sighting>) -> kube::Result<bool> {
         let began = self.tenure.now();
         let taken = timeout(CALL, self.try_take(seen)).await;
@@ -167,7 +167,7 @@ impl Election {
     }
 }
 
-/// Whoever was faster has it.
+/// Translates the result of a write: a conflict means that another replica was faster.
 fn won(written: kube::Result<Lease>) -> kube::Result<bool> {
     match written {
         Ok(_) => Ok(true),

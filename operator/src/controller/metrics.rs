@@ -1,4 +1,4 @@
-//! What the controller counts, and the text that Prometheus reads. Other parts register theirs in [`Metrics::registry`].
+//! Metrics of the controller, and the registry of all metrics. Other parts register theirs with [`Metrics::registry`].
 
 mod environment;
 
@@ -16,23 +16,24 @@ use prometheus_client::{
 pub use self::environment::EnvironmentMetrics;
 use crate::source::realtime::metrics::RealtimeMetrics;
 
-/// From an unchanged object, which is compared in memory, to a fetch that runs into its timeout.
+/// Upper bounds of the histogram's buckets in seconds: from an unchanged object, which is compared in memory, to a
+/// fetch that reaches its timeout.
 const BUCKETS: [f64; 10] = [0.000_1, 0.001, 0.005, 0.025, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0];
 
-/// A step of the reconciliation.
+/// Step of a reconciliation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Reading the source.
+    /// Fetching the document from the source.
     Fetch,
-    /// Pruning and compiling.
+    /// Pruning and compiling the document.
     Compile,
-    /// Keeping what something else takes the place of.
+    /// Copying the replaced snapshot to the history.
     Archive,
-    /// Making the cluster carry the snapshot.
+    /// Writing the snapshot to the cluster.
     Publish,
-    /// Telling pods that there is something new.
+    /// Notifying pods of the new revision.
     Nudge,
-    /// Writing status and Events.
+    /// Writing the status and Events.
     Report,
 }
 
@@ -60,16 +61,16 @@ struct OutcomeLabels {
     outcome: &'static str,
 }
 
-/// The controller's metrics, and everybody's registry. Clones count together.
+/// Metrics of the controller, and the registry of all parts. Clones share their counts.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     steps: Family<OutcomeLabels, Counter>,
     durations: Family<StepLabels, Histogram>,
     leader: Gauge,
-    /// By environment.
+    /// Metrics per FeatureEnvironment.
     pub environments: EnvironmentMetrics,
-    /// Of the streams of changes.
+    /// Metrics of the streams of changes.
     pub realtime: RealtimeMetrics,
 }
 
@@ -93,30 +94,33 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Lets another part register its metrics.
+    /// Registers metrics of another part, and returns what `register` returns.
     pub fn registry<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
         register(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// All metrics, as OpenMetrics text.
+    /// Encodes all metrics as OpenMetrics text.
+    ///
+    /// # Errors
+    /// If a metric cannot be encoded.
     pub fn text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry.lock().unwrap_or_else(PoisonError::into_inner))?;
         Ok(text)
     }
 
-    /// Whether this replica reconciles.
+    /// Records whether this replica reconciles.
     pub fn leads(&self, leads: bool) {
         self.leader.set(i64::from(leads));
     }
 
-    /// A step begins; it counts when it ends.
+    /// Starts a step, which is counted when it ends.
     pub fn begin(&self, step: Step) -> Running<'_> {
         Running { metrics: self, step: step.label(), began: Instant::now(), outcome: "Abandoned" }
     }
 }
 
-/// A step under way. Dropped without [`end`](Running::end), it was abandoned.
+/// Step under way. It counts as abandoned if it is dropped without a call of [`end`](Running::end).
 #[must_use = "a step that is not held is counted as abandoned at once"]
 #[derive(Debug)]
 pub struct Running<'a> {
@@ -127,7 +131,7 @@ pub struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// The step ended like this.
+    /// Ends the step with this outcome.
     pub fn end(mut self, outcome: &'static str) {
         self.outcome = outcome;
     }
@@ -141,7 +145,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// A gauge of a time or a size.
+/// Gauge with a floating-point value.
 type Amount = Gauge<f64, AtomicU64>;
 
 #[cfg(test)]

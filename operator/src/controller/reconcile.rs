@@ -1,9 +1,10 @@
-//! Keeps what is published in step with what each FeatureEnvironment asks for:
-//! [fetch](crate::source::fetch) → [compile](crate::compiler) → [publish](crate::publish) →
-//! [report](crate::controller::report), and between the last two it [nudges](crate::rollout::nudge) the pods that wait for it.
+//! Keeps the published snapshot of each FeatureEnvironment in step with its spec: [fetch](crate::source::fetch) →
+//! [compile](crate::compiler) → [publish](crate::publish) → [report](crate::controller::report). Between the last two
+//! it [notifies](crate::rollout::nudge) the pods that wait for the revision.
 //!
-//! A failure anywhere leaves what is published as it is, and is tried again later and later. A published object that somebody
-//! deletes or alters is written again at once, from memory: nobody else is needed for it.
+//! A failure of any step leaves the published snapshot as it is. The step is retried with a growing back-off. A
+//! published object that somebody deletes or alters is restored at once from memory, without the source or the
+//! compiler.
 
 mod bring;
 mod carry;
@@ -44,7 +45,7 @@ use crate::{
     },
 };
 
-/// What every reconciliation shares.
+/// State that all reconciliations share.
 pub struct Context {
     fetcher: Arc<Fetcher>,
     compiler: Arc<Compiler>,
@@ -55,12 +56,13 @@ pub struct Context {
     memories: Memories,
     streams: Streams,
     followers: Followers,
-    /// Where calls for a reconciliation arrive, until the controller takes it.
+    /// Receiver of the triggers for early reconciliations, until the controller takes it.
     calls: Mutex<Option<mpsc::Receiver<Call>>>,
 }
 
 impl Context {
-    /// A context that works with `means`, knows the published objects by `objects`, and deletes surplus after `grace`.
+    /// Creates a context from its dependencies. `objects` are the published ConfigMaps; unneeded objects are deleted
+    /// after `grace`.
     pub fn new(means: Means, objects: Objects, grace: Duration) -> Self {
         let Means { client, fetcher, compiler, asker, metrics, instance } = means;
         let (wake, calls) = Wake::new();
@@ -79,14 +81,15 @@ impl Context {
         }
     }
 
-    /// The calls for reconciliations before their time. There is one who hears them: it is none for the second who asks.
+    /// Returns the receiver of triggers for early reconciliations. The receiver can be taken once; a second call
+    /// returns `None`.
     pub fn calls(&self) -> Option<mpsc::Receiver<Call>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// Brings one FeatureEnvironment up to date, and says when it wants to be looked at again: also after a failure, each of
-/// which has a back-off of its own.
+/// Reconciles one FeatureEnvironment and returns when to reconcile it next. It never fails: each failure sets its own
+/// back-off.
 pub async fn reconcile(
     object: Arc<DeserializeGuard<FeatureEnvironment>>,
     context: Arc<Context>,
@@ -94,14 +97,14 @@ pub async fn reconcile(
     let environment = match &object.0 {
         Ok(environment) => environment,
         Err(invalid) => {
-            // The schema keeps these out; it will come again when it is edited.
+            // The schema rejects such objects, so the environment waits for the next edit.
             let (namespace, name) = (invalid.metadata.namespace.as_deref(), invalid.metadata.name.as_deref());
             tracing::error!(namespace, name, error = invalid.error, "not a FeatureEnvironment that this version reads");
             return Ok(Action::await_change());
         }
     };
     if environment.metadata.deletion_timestamp.is_some() {
-        // What it owns goes with it.
+        // Kubernetes' garbage collector deletes the published objects by their owner reference.
         return Ok(Action::await_change());
     }
     context.publisher.ready().await;

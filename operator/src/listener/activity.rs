@@ -1,4 +1,4 @@
-//! Whether a connection is in use, and how long it may do nothing.
+//! Activity of a connection, and the deadlines that follow from it.
 
 use std::{
     io,
@@ -15,18 +15,18 @@ use tokio::{
 
 use super::Limits;
 
-/// What a connection is doing.
+/// Activity of a connection.
 pub(super) struct Activity {
     state: Mutex<State>,
 }
 
 struct State {
     under_way: usize,
-    /// When the last request ended, or the connection began.
+    /// Time at which the last request ended, or the connection started.
     quiet_since: Instant,
-    /// When the first byte of the next head came.
+    /// Time of the first byte of the next head.
     head_since: Option<Instant>,
-    /// Since when the caller takes nothing of what is written.
+    /// Time since which the caller reads nothing of what is written.
     stuck_since: Option<Instant>,
 }
 
@@ -36,17 +36,18 @@ impl Activity {
         Activity { state: Mutex::new(state) }
     }
 
-    /// When the connection has been doing nothing, or too little, for too long. It may get later meanwhile.
+    /// Returns the time at which the connection will have been idle or too slow for too long. The deadline may move
+    /// later until then.
     pub(super) fn deadline(&self, limits: &Limits) -> Instant {
         let state = self.state();
         if state.under_way > 0 {
-            // It has a time limit of its own, so look again after that.
+            // A request has its own time limit, so the next look comes after that.
             return Instant::now() + limits.request + Duration::from_millis(10);
         }
         let idle = state.quiet_since + limits.idle;
         let head = state.head_since.map(|since| since + limits.head);
         let stuck = state.stuck_since.map(|since| since + limits.request);
-        // Nobody tells when a head begins, or a caller stops reading: so looking happens more often than it has to.
+        // No event reports that a head starts or that a caller stops reading, so the deadline is checked more often.
         let next_look = Instant::now() + limits.head.min(limits.request) / 2;
         [head, stuck].into_iter().flatten().min().unwrap_or(next_look).min(idle)
     }
@@ -55,7 +56,7 @@ impl Activity {
         self.state().under_way > 0
     }
 
-    /// In use until the guard is dropped: also when the caller goes away.
+    /// Marks the connection as busy until the guard is dropped, also if the caller disconnects.
     pub(super) fn busy(self: &Arc<Self>) -> Busy {
         let mut state = self.state();
         state.under_way += 1;
@@ -85,7 +86,7 @@ impl Activity {
     }
 }
 
-/// A request under way.
+/// Guard of a request under way.
 pub(super) struct Busy(Arc<Activity>);
 
 impl Drop for Busy {
@@ -96,7 +97,7 @@ impl Drop for Busy {
     }
 }
 
-/// A stream that tells when bytes come.
+/// Stream that reports reads and writes to an [`Activity`].
 pub(super) struct Watched<S> {
     stream: S,
     activity: Arc<Activity>,

@@ -1,4 +1,4 @@
-//! One connection, from its handshake to its end.
+//! Connection, from its handshake to its end.
 
 use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
 
@@ -30,11 +30,12 @@ use super::{
     places::Place,
 };
 
-/// A mark on an answer: whoever got it is worth a place. Handlers put it among the answer's extensions.
+/// Marker of a useful answer, after which the caller's address is known. Handlers add it to the extensions of the
+/// answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Useful;
 
-/// What a connection needs.
+/// Dependencies of a connection.
 pub(super) struct Connection {
     pub(super) transport: Transport,
     pub(super) router: Router,
@@ -43,7 +44,7 @@ pub(super) struct Connection {
     pub(super) place: Place,
 }
 
-/// Why a connection ended early.
+/// Reason why a connection ended early.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Ended {
     #[error("the TLS handshake took too long")]
@@ -57,14 +58,14 @@ pub(super) enum Ended {
 }
 
 impl Connection {
-    /// Answers requests until either side has had enough.
+    /// Answers requests until either side ends the connection.
     pub(super) async fn serve(self, stream: TcpStream) -> Result<(), Ended> {
-        // Answers are small, and somebody waits for each.
+        // Answers are small, and a caller waits for each of them.
         stream.set_nodelay(true)?;
         match self.transport.clone() {
             Transport::Plain => self.answer_all(stream).await,
             Transport::Tls(tls) => {
-                // What a handshake may send before it is believed to be one.
+                // Limits the bytes of the handshake. The limit is lifted when the handshake is complete.
                 let (reader, writer) = stream.into_split();
                 let limited = reader.take(self.limits.handshake_bytes as u64);
                 let accepting = timeout(self.limits.handshake, tls.accept(tokio::io::join(limited, writer)));
@@ -97,7 +98,7 @@ impl Connection {
             _ = phases.wait_for(|phase| *phase == Phase::Ending) => {}
             () = overdue => {}
         }
-        // Answers what is under way and takes nothing new. A request that has only begun is not under way.
+        // Answers the request under way and accepts no new one. A request whose head is incomplete is not under way.
         connection.as_mut().graceful_shutdown();
         let patience = if activity.is_busy() { limits.drain } else { Duration::from_millis(100) };
         timeout(patience, connection).await.map_err(|_| Ended::Stuck)?.map_err(Ended::from)
@@ -108,14 +109,14 @@ fn builder(limits: Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        // Its clock runs between requests as well; see `Activity` for one that does not.
+        // hyper's timer also runs between requests. `Activity` has a timer that does not.
         .header_read_timeout(None)
         .max_headers(64)
         .max_buf_size(limits.head_bytes);
     builder
 }
 
-/// One request, in its time and with its share of bytes.
+/// Answers one request within its time limit and with its reservation of bytes.
 async fn answer(
     router: &Router,
     request: Request<Incoming>,
@@ -130,14 +131,14 @@ async fn answer(
         Err(refusal) => refusal.into_response(),
     };
     place.answered(answer.extensions_mut().remove::<Useful>().is_some());
-    // So that the caller turns to another replica next time.
+    // The header makes the caller connect to another replica next time.
     if *phases.borrow() > Phase::Serving {
         answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(answer)
 }
 
-/// Why a request gets no answer of the router's.
+/// Reason why a request does not reach the router, or gets no answer from it in time.
 #[derive(Clone, Copy, Debug)]
 enum Refusal {
     NoLength,
@@ -161,7 +162,7 @@ impl IntoResponse for Refusal {
             Refusal::Slow => (StatusCode::REQUEST_TIMEOUT, "the request took too long\n"),
         };
         let mut response = (status, text).into_response();
-        // The rest of a body that is not read would be taken for the next request's head.
+        // The rest of an unread body would be parsed as the head of the next request.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         response
     }
@@ -191,7 +192,7 @@ async fn complete(
     }
 }
 
-/// All of a body, in one piece that never grows.
+/// Reads a whole body into one buffer, which is allocated once.
 async fn read(mut body: Incoming, length: usize) -> Result<Bytes, Refusal> {
     let mut whole = Vec::with_capacity(length);
     while let Some(frame) = body.frame().await {

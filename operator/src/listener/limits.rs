@@ -1,65 +1,68 @@
-//! The bounds of one listener, in numbers.
+//! Bounds of a listener.
 
 use std::time::Duration;
 
 /// Bounds of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Time for the TLS handshake, from the connection's start. Beyond it the connection is closed.
+    /// Time for the TLS handshake, from the start of the connection. The listener closes a connection that takes
+    /// longer.
     pub handshake: Duration,
-    /// Bytes that a caller may send before its TLS handshake is complete. Beyond it the connection is closed.
+    /// Bytes that a caller may send before its TLS handshake is complete. The listener closes a connection that sends
+    /// more.
     pub handshake_bytes: usize,
-    /// Time for the head of a request, from its first byte. Beyond it the connection is closed.
+    /// Time for the head of a request, from its first byte. The listener closes a connection that takes longer.
     pub head: Duration,
-    /// Bytes of a request's head. Beyond it the answer is 431.
+    /// Largest size of a request's head in bytes. A larger head gets status 431.
     pub head_bytes: usize,
-    /// Time for a request's body, from the moment it may be read. Beyond it the answer is 408.
+    /// Time for a request's body, from the moment the listener starts to read it. A body that takes longer gets status
+    /// 408.
     pub body: Duration,
-    /// Time from a request's head to its answer; less than the registration's `timeoutSeconds`. It includes the wait for a
-    /// share of bytes, beyond which the answer is 503; otherwise 408. A caller that takes no byte of an answer for as
-    /// long is cut off.
+    /// Time from a request's head to its answer, less than the registration's `timeoutSeconds`. A request that spends
+    /// it on the wait for its reservation of bytes gets status 503, any other gets 408. The listener also closes a
+    /// connection whose caller reads no byte of an answer for as long.
     pub request: Duration,
-    /// Time between two requests of a connection, and before its first. Beyond it the connection is closed.
+    /// Time between two requests of a connection, and before its first. The listener then closes the connection.
     pub idle: Duration,
-    /// Connections at a time. Beyond it the address with the most connections loses one.
+    /// Number of connections at a time. For one more, the address with the most connections loses one.
     pub connections: usize,
-    /// Connections that known addresses keep whatever others do, out of `connections`. An address is known once
-    /// something useful was answered to it.
+    /// Number of connections, out of `connections`, that known addresses keep whatever other callers do. An address is
+    /// known after it got a useful answer.
     pub kept: usize,
-    /// Bytes of the largest body. Beyond it the answer is 413.
+    /// Largest size of a body in bytes. A larger body gets status 413.
     pub largest_body: usize,
-    /// Bytes of the largest body that counts as small.
+    /// Largest size in bytes of a body that counts as small.
     pub small_body: usize,
-    /// Bytes of small bodies under way, over all connections. Beyond it the address with the most of them loses one, or the
-    /// request waits.
+    /// Bytes of all small bodies under way, over all connections. For more, the address with the most of them loses
+    /// one, or the request waits.
     pub small_bytes: usize,
-    /// Bytes of all other bodies under way, over all connections. Beyond it, as `small_bytes`.
+    /// Bytes of all other bodies under way, over all connections. For more, the same happens as for `small_bytes`.
     pub large_bytes: usize,
-    /// Time that a listener which is told to end still takes requests, until every node has heard that it is not ready.
-    /// Each answer of that time closes its connection.
+    /// Time from the signal to end until the listener takes no more requests. Within it, every node learns that this
+    /// replica is not ready. Each answer of that time closes its connection.
     pub linger: Duration,
-    /// Time after that for the requests under way.
+    /// Time after `linger` for requests under way. The listener then closes their connections.
     pub drain: Duration,
 }
 
 impl Limits {
-    /// Bounds of the webhook.
+    /// Returns the bounds of the webhook.
     #[must_use]
     pub fn webhook() -> Limits {
         Limits {
             handshake: Duration::from_secs(5),
-            // A ClientHello takes less than 2 KiB, with a session ticket and a post-quantum key.
+            // A ClientHello takes less than 2 KiB, even with a session ticket and a post-quantum key.
             handshake_bytes: 16 << 10,
             head: Duration::from_secs(5),
             head_bytes: 16 << 10,
             body: Duration::from_secs(2),
             request: Duration::from_secs(4),
-            // API servers keep a connection that they do not use for 90 s: they send a request on it in the very moment
-            // that it is closed here, and nobody repeats it.
+            // An API server keeps an unused connection for 90 s. If the listener closed it first, the API server could
+            // send a request at the same moment, and nothing repeats that request.
             idle: Duration::from_secs(120),
             connections: 1024,
             kept: 512,
-            // A pod may be 3 MiB, and the review has its options beside it.
+            // A pod may be 3 MiB, and an admission review has the request's options in addition.
             largest_body: 8 << 20,
             small_body: 64 << 10,
             small_bytes: 8 << 20,
@@ -69,7 +72,7 @@ impl Limits {
         }
     }
 
-    /// Bounds of the admin port, whose requests have no body.
+    /// Returns the bounds of the admin port, whose requests have no body.
     #[must_use]
     pub fn admin() -> Limits {
         Limits {
@@ -81,7 +84,7 @@ impl Limits {
             small_body: 0,
             small_bytes: 0,
             large_bytes: 0,
-            // It tells that the process ends, for as long as that takes.
+            // The admin port stays open while the other parts end, so it needs no extra time.
             linger: Duration::ZERO,
             drain: Duration::from_secs(1),
             ..Limits::webhook()
@@ -89,13 +92,13 @@ impl Limits {
     }
 }
 
-/// How far the end has come.
+/// Phase of a listener's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
-    /// It is not in sight.
+    /// The listener accepts connections and requests.
     Serving,
-    /// Requests are answered, and their connections closed.
+    /// The listener answers requests and closes their connections.
     Leaving,
-    /// What is under way is answered.
+    /// The listener answers only the requests under way.
     Ending,
 }

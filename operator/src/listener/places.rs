@@ -1,15 +1,17 @@
-//! Places for connections and bytes, divided among addresses so that a flood takes them from the flood.
+//! Divides connections and bytes among addresses, so that a flood takes places only from itself.
 //!
-//! Nothing tells the API server from other callers: it has no certificate in most clusters, and its addresses are not
-//! known. So a full listener never refuses a caller for being late. It gives up what is worth the least:
+//! Nothing distinguishes the API server from other callers: in most clusters it has no certificate, and its addresses
+//! are not known. So a full listener never refuses a caller because it is late. It closes the connection that is worth
+//! the least:
 //!
-//! 1. never a connection whose request is being answered, which takes milliseconds;
-//! 2. never one of a *known* address, one that was answered something useful, while known addresses have at most
-//!    [`Limits::kept`] connections;
-//! 3. of the others, one of the address with the most; of an address, one that was never useful before one that was, and
-//!    the oldest first.
+//! 1. It never closes a connection whose request is being answered, which takes milliseconds.
+//! 2. It never closes a connection of a *known* address, which got a useful answer before, while known addresses have
+//!    at most [`Limits::kept`] connections.
+//! 3. Of the others, it closes a connection of the address with the most. Among the connections of an address, those
+//!    without a useful answer go first, then the oldest.
 //!
-//! An address of a pod costs whoever attacks a pod. IPv6 addresses count by their /64, which is what one machine has.
+//! Each further address costs an attacker a pod. IPv6 addresses count by their /64, because one machine has a whole
+//! /64.
 
 use std::{
     cmp::Reverse,
@@ -22,10 +24,10 @@ use tokio::{sync::Notify, task::AbortHandle};
 
 use super::Limits;
 
-/// Number of addresses that are known at a time. One more takes the place of the one that was useful longest ago.
+/// Number of addresses that are known at a time. A further address replaces the one whose last useful answer is oldest.
 const KNOWN_ADDRESSES: usize = 64;
 
-/// An address as places are counted by it.
+/// Address of a caller: an IPv4 address, or the /64 of an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Caller(IpAddr);
 
@@ -38,18 +40,18 @@ impl From<IpAddr> for Caller {
     }
 }
 
-/// What a connection is doing.
+/// Stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It is idle, or in its handshake, or sends a head, or reads an answer.
+    /// The connection is idle, in its handshake, sends a head, or reads an answer.
     Waiting,
-    /// It sends a body.
+    /// The caller sends a body.
     Reading(Lane),
-    /// Its request is complete and has no answer yet.
+    /// The request is complete and has no answer yet.
     Answering(Lane),
 }
 
-/// Small bodies and large ones have bytes of their own, so that none waits for the other.
+/// Class of a body by its size. Small and large bodies have separate bounds, so that neither waits for the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
     Small,
@@ -58,14 +60,14 @@ enum Lane {
 
 struct Connection {
     caller: Caller,
-    /// Larger is later. A number, as clocks may have no two times between two connections.
+    /// Number that orders connections by age; a larger one is later. A clock may return the same time twice.
     since: u64,
-    /// When something useful was last answered.
+    /// Order number of the last useful answer.
     useful: Option<u64>,
     stage: Stage,
-    /// Bytes of its body, which it has a share for.
+    /// Reserved bytes for the connection's body.
     bytes: usize,
-    /// None until its task exists.
+    /// Task of the connection. `None` until the task exists.
     task: Option<AbortHandle>,
 }
 
@@ -73,7 +75,7 @@ struct Connection {
 struct State {
     clock: u64,
     connections: HashMap<u64, Connection>,
-    /// When something useful was last answered to an address.
+    /// Order number of the last useful answer to each known address.
     known: HashMap<Caller, u64>,
 }
 
@@ -81,23 +83,24 @@ struct State {
 pub(super) struct Places {
     limits: Limits,
     state: Mutex<State>,
-    /// Something was given back.
+    /// Notified when a connection or a reservation is released.
     changed: Notify,
 }
 
-/// A connection's place, until it is dropped.
+/// Place of a connection, which is released on drop.
 pub(super) struct Place {
     places: Arc<Places>,
     id: u64,
 }
 
 impl Places {
-    /// Places within these limits.
+    /// Creates an empty set of places with these limits.
     pub(super) fn new(limits: Limits) -> Arc<Places> {
         Arc::new(Places { limits, state: Mutex::default(), changed: Notify::new() })
     }
 
-    /// A place for one more connection. It may cost another connection its place; waits while all are being answered.
+    /// Returns a place for a further connection, and may close another connection for it. Waits while all connections
+    /// are being answered.
     pub(super) async fn enter(self: &Arc<Self>, caller: Caller) -> Place {
         loop {
             let changed = self.changed.notified();
@@ -108,7 +111,7 @@ impl Places {
         }
     }
 
-    /// A place, if there is one or another connection can be given up for it.
+    /// Returns a place if one is free or another connection can be closed for it.
     pub(super) fn try_enter(self: &Arc<Self>, caller: Caller) -> Option<Place> {
         let mut state = self.state();
         let id = state.tick();
@@ -125,7 +128,7 @@ impl Places {
         Some(Place { places: Arc::clone(self), id })
     }
 
-    /// Ends a task once its connection loses its place.
+    /// Aborts `task` when its connection loses its place.
     pub(super) fn ends_with_place(&self, id: u64, task: AbortHandle) {
         match self.state().connections.get_mut(&id) {
             Some(connection) => connection.task = Some(task),
@@ -133,7 +136,7 @@ impl Places {
         }
     }
 
-    /// Number of connections.
+    /// Returns the number of connections.
     #[cfg(test)]
     fn count(&self) -> usize {
         self.state().connections.len()
@@ -145,12 +148,12 @@ impl Places {
 }
 
 impl Place {
-    /// The connection's number.
+    /// Returns the connection's number.
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Returns once there is a share of bytes for a body. It may cost a slower body its connection.
+    /// Waits until `bytes` bytes are reserved for a body. May close a connection with a slower body.
     pub(super) async fn reserve(&self, bytes: usize) {
         loop {
             let changed = self.places.changed.notified();
@@ -161,7 +164,7 @@ impl Place {
         }
     }
 
-    /// The body is complete: nobody takes the place before there is an answer.
+    /// Marks the body as complete. No other caller can take the place before the answer is sent.
     pub(super) fn answering(&self) {
         let mut state = self.places.state();
         if let Some(connection) = state.connections.get_mut(&self.id) {
@@ -172,7 +175,7 @@ impl Place {
         }
     }
 
-    /// The request has its answer, or was given up: gives its bytes back. A useful answer makes the address known.
+    /// Releases the bytes of a request that is answered or given up. A useful answer makes the address known.
     pub(super) fn answered(&self, is_useful: bool) {
         let mut state = self.places.state();
         let now = state.tick();
@@ -216,7 +219,7 @@ impl State {
         self.known.contains_key(&connection.caller)
     }
 
-    /// The connection that is worth the least; see the module.
+    /// Returns the connection that is worth the least by the rules of this module.
     fn connection_to_close(&self, kept: usize) -> Option<u64> {
         let of_known = self.connections.values().filter(|connection| self.is_known(connection)).count();
         let spare_known = of_known <= kept;
@@ -236,7 +239,8 @@ impl State {
         candidates().min_by_key(|(_, connection)| worth(connection)).map(|(id, _)| *id)
     }
 
-    /// Takes a share of bytes, from slower bodies if need be; false if it has to wait.
+    /// Reserves bytes, and closes connections with slower bodies if necessary. Returns false if the request has to
+    /// wait.
     fn reserve(&mut self, id: u64, bytes: usize, limits: &Limits) -> bool {
         let (lane, capacity) = if bytes <= limits.small_body {
             (Lane::Small, limits.small_bytes)
@@ -263,8 +267,8 @@ impl State {
         self.connections.iter().filter(move |(_, connection)| is_in(connection.stage)).map(|(id, held)| (*id, held))
     }
 
-    /// The oldest unfinished body of the address with most bytes of them: if it has more than the one that asks would
-    /// have, or is not known and the one that asks is.
+    /// Returns the oldest unfinished body of the address with the most bytes of them. The address must have more bytes
+    /// than the caller would have, or be unknown while the caller's address is known.
     fn body_to_give_up(&self, id: u64, bytes: usize, lane: Lane) -> Option<u64> {
         let asks = self.connections.get(&id)?;
         let asks_is_known = self.is_known(asks);

@@ -1,6 +1,6 @@
-//! The loop that accepts connections, and its end.
+//! Loop that accepts connections, and the end of a listener.
 //!
-//! Each connection is a task of its own from the moment it is accepted: a handshake that stalls holds up nobody.
+//! Each connection has its own task from the moment it is accepted, so a stalled handshake delays no other connection.
 
 use std::{future::pending, io, net::SocketAddr, time::Duration};
 
@@ -20,7 +20,7 @@ use super::{
     places::{Caller, Place, Places},
 };
 
-/// Serves until `shutdown` is true, then as long as `limits` say.
+/// Serves until `shutdown` is true, then for `linger` and `drain` of `limits`.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -31,7 +31,7 @@ pub async fn serve(
     let (phase, phases) = watch::channel(Phase::Serving);
     let accepting = accept(listener, router, transport, limits, phases);
     let ending = async {
-        // An error means that nobody can ask for the end any more, which is the end too.
+        // An error means that the sender is gone and nothing else can end the listener, so it ends.
         let _ = shutdown.wait_for(|shutdown| *shutdown).await;
         phase.send_replace(Phase::Leaving);
         sleep(limits.linger).await;
@@ -43,13 +43,13 @@ pub async fn serve(
     }
 }
 
-/// A step of a connection towards being served.
+/// Event in the accept loop.
 enum Event {
     Accepted(io::Result<(TcpStream, SocketAddr)>),
     Entered(Place),
 }
 
-/// Takes connections until the end, and hands over those that are left.
+/// Accepts connections until the end. Returns the connections that are still open.
 async fn accept(
     listener: TcpListener,
     router: Router,
@@ -59,11 +59,11 @@ async fn accept(
 ) -> JoinSet<()> {
     let places = Places::new(limits);
     let mut connections = JoinSet::new();
-    // Accepted, and without a place yet: it has to outlive a turn of the loop.
+    // Accepted connection that has no place yet. It must survive an iteration of the loop.
     let mut next: Option<(TcpStream, SocketAddr)> = None;
     loop {
         let of_connections = phases.clone();
-        // Connections that lost their place end soon; until then their tasks and sockets are counted here.
+        // A connection that lost its place ends soon. Until then, its task and its socket count here.
         let has_room = connections.len() <= limits.connections;
         let caller = next.as_ref().map(|(_, peer)| Caller::from(peer.ip()));
         let entering = async {
@@ -86,7 +86,7 @@ async fn accept(
                 continue;
             }
             Event::Accepted(Err(error)) => {
-                // Out of descriptors, most likely: the next attempt would fail at once, too.
+                // The process is probably out of file descriptors, so the next attempt would fail at once too.
                 tracing::warn!(%error, "cannot accept a connection");
                 sleep(Duration::from_millis(100)).await;
                 continue;

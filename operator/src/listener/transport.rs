@@ -1,12 +1,13 @@
-//! What is between TCP and HTTP.
+//! Layer between TCP and HTTP.
 
 use tokio_rustls::TlsAcceptor;
 
-/// What is between TCP and HTTP.
+/// Layer between TCP and HTTP.
 #[derive(Clone)]
 pub enum Transport {
-    /// Nothing.
+    /// Plain TCP.
     Plain,
-    /// TLS. Its certificate is looked up per handshake, so a renewed one is in use at once and no connection is cut for it.
+    /// TLS. The certificate is looked up for each handshake, so a renewed certificate is in use at once and closes no
+    /// connection.
     Tls(TlsAcceptor),
 }

@@ -1,7 +1,7 @@
-/// Why a snapshot is not, or not wholly, published. What was published before stays.
+/// Reason why a snapshot is not published, or only in part. The previously published snapshot stays.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Somebody else's object has the name.
+    /// An object of another owner has the name.
     #[error(
         "{0} exists and is not Remora's: delete or rename it, or rename this FeatureEnvironment; it is not touched"
     )]
@@ -11,36 +11,36 @@ pub enum Error {
         "{file} has {size} bytes, and an object carries at most {limit}: leave out features or overrides with spec.prune"
     )]
     CapacityExceeded {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// Its size.
+        /// Size of the file in bytes.
         size: usize,
-        /// The bound.
+        /// Largest size of a file in bytes.
         limit: usize,
     },
     /// The namespace's quota is used up.
     #[error("{object} does not fit the namespace's quota ({problem}): raise the quota, or delete what is not needed")]
     QuotaExceeded {
-        /// The object.
+        /// Kind and name of the object.
         object: String,
-        /// What the API server says.
+        /// Message of the API server.
         problem: String,
     },
-    /// The namespace is on its way out.
+    /// The namespace is being deleted.
     #[error("the namespace is being deleted: nothing is published into it")]
     NamespaceTerminating,
-    /// The API server refused, or did not answer.
+    /// The API server refused the write, or did not answer.
     #[error("{object} cannot be written: {problem}")]
     WriteFailed {
-        /// The object.
+        /// Kind and name of the object.
         object: String,
-        /// What the API server says.
+        /// Message of the API server, or reason why there is none.
         problem: String,
     },
 }
 
 impl Error {
-    /// The variant's name: the reason in conditions and Events, and a metric's label.
+    /// Returns the variant's name: the reason in conditions and Events, and a metric's label.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Conflict(_) => "Conflict",

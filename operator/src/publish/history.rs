@@ -1,4 +1,4 @@
-//! Earlier revisions: copies of what was published, in objects that no pod mounts. The core's record lists them.
+//! Earlier revisions: copies of published snapshots in objects that no pod mounts. The core's record lists them.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,10 @@ use super::{
 };
 
 impl Publisher {
-    /// Copies a snapshot that something else is about to take the place of. Files that an earlier copy has are not written.
+    /// Copies a snapshot that is about to be replaced. Skips files that an earlier copy already holds.
+    ///
+    /// # Errors
+    /// If an object of another owner has the name, or the API server rejects a write or does not answer in time.
     pub async fn archive(&self, owner: &Owner, snapshot: &Snapshot, ledger: &Ledger) -> Result<(), Error> {
         for file in &snapshot.files {
             let wanted = owner.past(file, &snapshot.revision);
@@ -23,7 +26,10 @@ impl Publisher {
         Ok(())
     }
 
-    /// An earlier revision. None unless all of it is there and whole.
+    /// Reads the copy of an earlier revision. `None` unless every file exists and matches its digest.
+    ///
+    /// # Errors
+    /// If the API server rejects a request or does not answer in time.
     pub async fn restore(&self, owner: &Owner, past: &Past) -> Result<Option<Snapshot>, Error> {
         let mut files = Vec::new();
         for (file, digest) in &past.files {
@@ -36,11 +42,15 @@ impl Publisher {
         Ok(Some(Snapshot::new(past.revision.clone(), files)))
     }
 
-    /// Deletes what the dropped revisions are made of and the kept ones are not. What is not seen yet goes as surplus.
+    /// Deletes the objects that dropped revisions use and kept revisions do not. An object that the watch has not
+    /// reported yet is deleted later, after the grace period.
+    ///
+    /// # Errors
+    /// If the API server rejects a request or does not answer in time.
     pub async fn forget(&self, owner: &Owner, dropped: &[Past], kept: &[Past]) -> Result<(), Error> {
         let kept = names(owner, kept);
         for name in names(owner, dropped).difference(&kept) {
-            // A Secret that this process did not write is not known.
+            // The cache has no Secret that another process wrote, so the API server is asked.
             let found = match owner.carrier {
                 Carrier::ConfigMap => self.known(owner, name),
                 Carrier::Secret => self.find(owner, name).await?,
@@ -53,7 +63,7 @@ impl Publisher {
     }
 }
 
-/// The objects of these revisions.
+/// Returns the names of all objects that hold these revisions.
 pub(super) fn names(owner: &Owner, history: &[Past]) -> HashSet<String> {
     let files = history.iter().flat_map(|past| past.files.iter().map(move |file| (&past.revision, file)));
     files.map(|(revision, (file, digest))| owner.environment.past_object(file, revision, digest)).collect()

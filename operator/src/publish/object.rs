@@ -1,4 +1,4 @@
-//! What an object in the cluster should be, and what is to be done about what is there. Pure.
+//! Desired state of each published object, and the comparison with the existing object. Pure.
 
 use std::collections::BTreeMap;
 
@@ -17,36 +17,36 @@ use crate::api::{
     names::{EnvironmentName, FIELD_MANAGER, FORMAT, Format, annotation, label},
 };
 
-/// Keeps a widely used controller from restarting pods whenever flags change.
+/// Annotation that keeps Stakater's Reloader, a widely used controller, from restarting pods whenever flags change.
 const RELOADER_IGNORE: &str = "reloader.stakater.com/ignore";
 
-/// Whose objects these are.
+/// FeatureEnvironment that owns a set of published objects, and the kind of these objects.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    /// The namespace of all of them.
+    /// Namespace of the FeatureEnvironment and of all its objects.
     pub namespace: String,
-    /// The environment.
+    /// Name of the FeatureEnvironment.
     pub environment: EnvironmentName,
-    /// The reference to the FeatureEnvironment.
+    /// Owner reference to the FeatureEnvironment.
     pub reference: OwnerReference,
-    /// The kind of the objects.
+    /// Kind of the published objects.
     pub carrier: Carrier,
-    /// Whether there are objects of the other kind, too, from before: they are kept as up to date.
+    /// True if there may be previous objects of the other kind. They are kept up to date until no pod mounts them.
     pub was_other: bool,
 }
 
-/// What is to be done about an object that is there.
+/// Result of the comparison of an existing object with its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is as it should be.
+    /// The object has the desired state.
     Current,
-    /// It is ours, and different.
+    /// The object belongs to this owner and differs from the desired state.
     Outdated,
-    /// It is somebody else's.
+    /// The object belongs to another owner.
     Foreign,
 }
 
-/// An object as it should be.
+/// Desired state of an object.
 #[derive(Debug)]
 pub(super) struct Wanted<'a> {
     pub(super) name: String,
@@ -55,10 +55,11 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Owner {
-    /// The object that carries `file` of what is published.
+    /// Returns the desired object for `file` of the published revision.
     pub(super) fn live<'a>(&self, file: &'a File, snapshot: &Snapshot, record: Option<&Record>) -> Wanted<'a> {
         let mut annotations = annotations(file);
-        // Only the core changes with every revision: others stay unwritten while their bytes are the same.
+        // Only the core has annotations that change with every revision, so other objects are not written while their
+        // bytes are the same.
         if file.is_core() {
             annotations.insert(annotation::REVISION.to_owned(), snapshot.revision.clone());
             let record = record.and_then(|record| serde_json::to_string(record).ok());
@@ -67,46 +68,46 @@ impl Owner {
         Wanted { name: self.environment.object(&file.name), file, annotations }
     }
 
-    /// The object that keeps `file` of an earlier revision.
+    /// Returns the desired object that keeps `file` of an earlier revision.
     pub(super) fn past<'a>(&self, file: &'a File, revision: &str) -> Wanted<'a> {
         let name = self.environment.past_object(&file.name, revision, &file.digest);
         Wanted { name, file, annotations: annotations(file) }
     }
 
-    /// Whether an object of this name keeps a file of an earlier revision.
+    /// True if an object of this name keeps a file of an earlier revision.
     pub(super) fn is_past(&self, name: &str) -> bool {
         name.starts_with(&self.environment.past_prefix())
     }
 
-    /// The same, of the objects of the other kind.
+    /// Returns the same owner with the other kind of objects.
     pub(super) fn other(&self) -> Self {
         Self { carrier: self.carrier.other(), was_other: false, ..self.clone() }
     }
 
-    /// The same, where there are such objects from before.
+    /// Returns the same owner with the other kind of objects, if there may be previous objects of that kind.
     pub(super) fn former(&self) -> Option<Self> {
         self.was_other.then(|| self.other())
     }
 
-    /// The format of an object of this owner.
+    /// Returns the format of an object of this owner, which its name contains.
     pub(super) fn format(&self, found: &ObjectMeta) -> Format {
         let told = self.environment.format_and_file(found.name.as_deref().unwrap_or_default());
-        // What has no name of ours is ours to clear away.
+        // An object whose name does not parse counts as one of the current format, so the publisher deletes it.
         told.map_or(FORMAT, |(format, _)| format)
     }
 
-    /// Whether this object tells of the others, in whatever format.
+    /// True if the object is a core, in any format. A core names the other objects of its revision.
     pub(super) fn is_core(&self, found: &ObjectMeta) -> bool {
         let told = self.environment.format_and_file(found.name.as_deref().unwrap_or_default());
         told.is_some_and(|(_, file)| file == files::CORE)
     }
 
-    /// What people call an object of this name.
+    /// Returns kind and name of an object, for messages.
     pub(super) fn called(&self, name: &str) -> String {
         format!("{} {name}", self.carrier.kind())
     }
 
-    /// The object itself: its metadata, and what it holds.
+    /// Builds the metadata and the content of a desired object.
     pub(super) fn object(&self, wanted: &Wanted<'_>) -> (ObjectMeta, BTreeMap<String, ByteString>) {
         let Wanted { name, file, annotations } = wanted;
         let metadata = ObjectMeta {
@@ -128,8 +129,8 @@ impl Owner {
             .collect()
     }
 
-    /// What to do about the object with this metadata, which has the name of the wanted one. `written` is its version after
-    /// our last write, where we remember it: a later version was written by somebody.
+    /// Compares an existing object with the desired object of the same name. `written` is the resource version after
+    /// the operator's last write, if it is cached: any other version means that somebody else wrote the object.
     pub(super) fn verdict(&self, found: &ObjectMeta, wanted: &Wanted<'_>, written: Option<&str>) -> Verdict {
         if !self.owns(found) {
             return Verdict::Foreign;
@@ -142,7 +143,8 @@ impl Owner {
         if untouched && carries { Verdict::Current } else { Verdict::Outdated }
     }
 
-    /// Ours is what we control, and what only we ever wrote where somebody took the reference away.
+    /// True if the FeatureEnvironment controls the object, or if no object controls it and the operator has applied it:
+    /// somebody removed the owner reference.
     pub(super) fn owns(&self, found: &ObjectMeta) -> bool {
         let controller = found.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
         match controller {
@@ -167,12 +169,12 @@ fn annotations(file: &File) -> BTreeMap<String, String> {
     ])
 }
 
-/// An annotation's value.
+/// Returns the value of an annotation.
 pub(super) fn annotation<'a>(found: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     found.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-/// What a core's annotation says; none where it does not say it in our words.
+/// Parses the record in a core's annotation. `None` if the annotation is missing or cannot be parsed.
 pub(super) fn record(core: &ObjectMeta) -> Option<Record> {
     serde_json::from_str(annotation(core, annotation::RECORD)?).ok()
 }
@@ -185,7 +187,7 @@ fn is_our_apply(entry: &ManagedFieldsEntry) -> bool {
     entry.manager.as_deref() == Some(FIELD_MANAGER) && entry.operation.as_deref() == Some("Apply")
 }
 
-/// Whether the data are ours, and nobody else's too.
+/// True if the operator is the only field manager of the object's data.
 fn written_by_us_alone(found: &ObjectMeta) -> bool {
     let mut writers = found.managed_fields.iter().flatten().filter(|entry| {
         let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
@@ -231,7 +233,7 @@ mod tests {
         }
     }
 
-    /// As the API server keeps it after our write.
+    /// Metadata that the API server stores after a write of the operator.
     fn published() -> ObjectMeta {
         let snapshot = snapshot();
         let owner = owner();

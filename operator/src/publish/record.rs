@@ -6,33 +6,34 @@ use serde::{Deserialize, Serialize};
 use super::snapshot::Snapshot;
 use crate::compile::guard::Outline;
 
-/// What is written beside a snapshot, on its core object: what another process must know of it that its bytes do not tell.
+/// Metadata of a published snapshot, stored on its core object: facts that another process needs and cannot read from
+/// the bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// Since when this revision is published.
+    /// Time at which this revision was published.
     pub published_at: Time,
-    /// The document that was accepted last.
+    /// Summary of the document that was accepted last.
     pub document: Outline,
-    /// What was published before and is kept, the latest first.
+    /// Earlier revisions that are kept, latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Past>,
 }
 
-/// A revision that was published and is kept.
+/// Earlier revision that is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Past {
-    /// The revision.
+    /// Revision of the snapshot.
     pub revision: String,
-    /// Since when it was published.
+    /// Time at which the revision was published.
     pub published_at: Time,
-    /// The digests of its files, by their names.
+    /// Digest of each file, by file name.
     pub(super) files: BTreeMap<String, String>,
 }
 
 impl Past {
-    /// What becomes of a snapshot that something else takes the place of.
+    /// Creates the history entry for a snapshot that is being replaced.
     pub fn of(snapshot: &Snapshot, published_at: Time) -> Self {
         let files = snapshot.files.iter().map(|file| (file.name.clone(), file.digest.clone())).collect();
         Self { revision: snapshot.revision.clone(), published_at, files }
@@ -40,7 +41,7 @@ impl Past {
 }
 
 impl Record {
-    /// Keeps so many earlier revisions, and those among `needed` besides; returns the others.
+    /// Keeps the latest `limit` earlier revisions, and in addition those in `needed`. Returns the dropped revisions.
     pub fn trim(&mut self, limit: usize, needed: &[&str]) -> Vec<Past> {
         let mut room = limit;
         let keep = |past: &Past| {

@@ -1,5 +1,6 @@
-//! What is known of Secrets that carry snapshots. They are neither listed nor watched, as that would need the right to read
-//! all Secrets there are: they are looked at by their names, which are known, when the process starts and now and then.
+//! Cache of the metadata of Secrets that carry snapshots. The operator neither lists nor watches them, because that
+//! requires the right to read all Secrets. It gets each Secret by its known name, when the process starts and every 60
+//! s.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,10 +17,10 @@ use crate::api::{
     names::{FORMAT, Format},
 };
 
-/// How often it is looked whether somebody deleted or altered them.
+/// Time between two polls for Secrets that somebody deleted or altered.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
-/// Metadata of Secrets as they were last looked at, or written: by namespace and environment, and then by name.
+/// Metadata of Secrets after the last poll or write, by namespace and environment, then by name.
 #[derive(Default)]
 pub(super) struct Shelf(Mutex<HashMap<(String, String), BTreeMap<String, ObjectMeta>>>);
 
@@ -32,7 +33,7 @@ impl Shelf {
         self.lock().get(&place(owner)).map(|objects| objects.values().cloned().collect()).unwrap_or_default()
     }
 
-    /// The object is as it was found; none: it is not there.
+    /// Caches the metadata of an object. `None` means that the object does not exist.
     pub(super) fn put(&self, owner: &Owner, name: &str, found: Option<ObjectMeta>) {
         let mut places = self.lock();
         let objects = places.entry(place(owner)).or_default();
@@ -46,12 +47,12 @@ impl Shelf {
         self.lock().remove(&place(owner));
     }
 
-    /// Forgets environments that are gone.
+    /// Drops the Secrets of deleted environments.
     pub(super) fn retain(&self, is_there: impl Fn(&str, &str) -> bool) {
         self.lock().retain(|(namespace, environment), _| is_there(namespace, environment));
     }
 
-    /// A thread that panicked left nothing half done here.
+    /// No operation under this lock can leave the map half changed, so a poisoned lock is usable.
     fn lock(&self) -> MutexGuard<'_, HashMap<(String, String), BTreeMap<String, ObjectMeta>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -62,7 +63,11 @@ fn place(owner: &Owner) -> (String, String) {
 }
 
 impl Publisher {
-    /// Looks at the owner's Secrets, if it has or had any and the last look is a while ago. ConfigMaps are watched.
+    /// Polls the owner's Secrets, if it has or had any and the last poll is at least 60 s ago. ConfigMaps are watched
+    /// instead.
+    ///
+    /// # Errors
+    /// If the API server rejects a request or does not answer in time.
     pub async fn look(&self, owner: &Owner, ledger: &mut Ledger) -> Result<(), Error> {
         let former = owner.former();
         let secrets = [Some(owner), former.as_ref()].into_iter().flatten().find(|one| one.carrier == Carrier::Secret);
@@ -81,7 +86,7 @@ impl Publisher {
         self.discover_in(FORMAT, owner).await?;
         for format in FORMAT.earlier() {
             let core = owner.environment.object_in(format, files::CORE);
-            // It goes last: where it is not, nothing is.
+            // Deletion removes the core last, so without a core no object of this format exists.
             if self.calls(owner).metadata(&core).await?.is_some() {
                 self.discover_in(format, owner).await?;
             }
@@ -89,8 +94,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Files of a kind are numbered without a gap, so the first that is missing is the end. Copies of earlier revisions are
-    /// looked up when they are needed.
+    /// Finds the Secrets of one format by their names. The files of each kind are numbered without a gap, so the search
+    /// ends at the first missing number. Copies of earlier revisions are looked up only when they are needed.
     async fn discover_in(&self, format: Format, owner: &Owner) -> Result<(), Error> {
         let overrides = (0..files::OVERRIDES_SLOTS).map(files::overrides).collect();
         let document = (0..files::DOCUMENT_SLOTS).map(files::document).collect();

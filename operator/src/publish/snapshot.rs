@@ -2,52 +2,53 @@ use remora_snapshot::files;
 
 use crate::{compile::digest::digest, compiler::Response};
 
-/// An environment at one revision, as it is published: what was compiled, or what was found published after a restart.
+/// Published form of an environment at one revision, either compiled by this process or read from the cluster after a
+/// restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The revision.
+    /// Revision, which identifies the content of all files.
     pub revision: String,
-    /// Overrides first, the core last: the order in which they are written.
+    /// Files in the order in which they are written: overrides first, the core last.
     pub files: Vec<File>,
 }
 
-/// One file of a snapshot: one object.
+/// File of a snapshot. Each file is published in one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Its name in the volume.
+    /// Name of the file in the volume.
     pub name: String,
-    /// Its bytes.
+    /// Content of the file.
     pub bytes: Vec<u8>,
-    /// The SHA-256 of the bytes.
+    /// SHA-256 of the content, in hexadecimal.
     pub digest: String,
 }
 
 impl File {
-    /// A file with its digest.
+    /// Creates a file and computes its digest.
     pub fn new(name: String, bytes: Vec<u8>) -> Self {
         let digest = digest(&bytes);
         Self { name, bytes, digest }
     }
 
-    /// Whether this is the file that names the others.
+    /// True if this file is the core, which names the other files.
     pub fn is_core(&self) -> bool {
         self.name == files::CORE
     }
 }
 
 impl Snapshot {
-    /// A snapshot of these files.
+    /// Creates a snapshot and sorts its files into the order in which they are written.
     pub fn new(revision: String, mut files: Vec<File>) -> Self {
         files.sort_by(|a, b| a.is_core().cmp(&b.is_core()).then_with(|| a.name.cmp(&b.name)));
         Self { revision, files }
     }
 
-    /// How many files have identity overrides, beside the core.
+    /// Returns the number of files with identity overrides.
     pub fn overrides_files(&self) -> usize {
         self.files.iter().filter(|file| files::is_overrides(&file.name)).count()
     }
 
-    /// The bytes of all files.
+    /// Returns the total size of all files in bytes.
     pub fn size(&self) -> usize {
         self.files.iter().map(|file| file.bytes.len()).sum()
     }

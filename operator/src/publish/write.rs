@@ -1,4 +1,4 @@
-//! Single calls to the API server, each with an end in time, and what their failures mean.
+//! Single calls to the API server, each with a timeout, and the translation of their failures.
 
 use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
@@ -22,10 +22,10 @@ use crate::api::{
     names::{FIELD_MANAGER, SNAPSHOT_TYPE},
 };
 
-/// A megabyte on a slow line.
+/// Timeout of one call: enough for 1 MB over a slow connection.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A kind that can carry a file.
+/// Kind of object that can carry a file.
 trait Carrying:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned
 {
@@ -45,7 +45,8 @@ impl Carrying for ConfigMap {
 
 impl Carrying for Secret {
     fn carrying(metadata: ObjectMeta, content: BTreeMap<String, ByteString>) -> Self {
-        // A type of our own: a Secret of another type can never be taken for one of these, and a type never changes.
+        // Only Remora uses this Secret type, and the type of a Secret never changes, so no other Secret can be mistaken
+        // for one of these.
         Self { metadata, data: Some(content), type_: Some(SNAPSHOT_TYPE.to_owned()), ..Self::default() }
     }
 
@@ -54,20 +55,20 @@ impl Carrying for Secret {
     }
 }
 
-/// What an object holds.
+/// Metadata and content of an existing object.
 pub(super) struct Held {
     pub(super) metadata: ObjectMeta,
     pub(super) content: BTreeMap<String, ByteString>,
 }
 
-/// Calls about the objects of one owner.
+/// API calls about the objects of one owner.
 pub(super) struct Calls<'a> {
     pub(super) client: &'a Client,
     pub(super) owner: &'a Owner,
 }
 
 impl Calls<'_> {
-    /// Writes the object; returns what the API server makes of its metadata.
+    /// Applies the object and returns its metadata as the API server stored it.
     pub(super) async fn apply(&self, wanted: &Wanted<'_>) -> Result<ObjectMeta, Error> {
         match self.owner.carrier {
             Carrier::ConfigMap => self.apply_as::<ConfigMap>(wanted).await,
@@ -85,7 +86,7 @@ impl Calls<'_> {
         Ok(applied.metadata)
     }
 
-    /// The object's metadata, as the API server has them now.
+    /// Gets the object's current metadata from the API server. `None` if the object does not exist.
     pub(super) async fn metadata(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
         match self.owner.carrier {
             Carrier::ConfigMap => self.metadata_of::<ConfigMap>(name).await,
@@ -98,7 +99,7 @@ impl Calls<'_> {
         Ok(found.map(|found| found.metadata))
     }
 
-    /// The object; none when it is gone.
+    /// Gets the object. `None` if it does not exist.
     pub(super) async fn read(&self, name: &str) -> Result<Option<Held>, Error> {
         match self.owner.carrier {
             Carrier::ConfigMap => self.read_as::<ConfigMap>(name).await,
@@ -114,7 +115,8 @@ impl Calls<'_> {
         }))
     }
 
-    /// Deletes exactly what was looked at; that it is gone or changed already is no failure.
+    /// Deletes the object if it still has this UID and resource version. An object that is already gone or changed is
+    /// not an error.
     pub(super) async fn delete(&self, found: &ObjectMeta) -> Result<(), Error> {
         match self.owner.carrier {
             Carrier::ConfigMap => self.delete_as::<ConfigMap>(found).await,
@@ -150,7 +152,7 @@ fn late(object: String) -> Error {
     Error::WriteFailed { object, problem: "the API server did not answer in time".to_owned() }
 }
 
-/// Whether something was refused because its namespace is on its way out.
+/// True if the API server refused a request because the namespace is being deleted.
 pub fn is_terminating(status: &Status) -> bool {
     status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "NamespaceTerminating")
 }

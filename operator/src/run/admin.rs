@@ -25,13 +25,17 @@ use crate::{
     listener::{self, Limits, Transport, Useful},
 };
 
-/// Time for which a text of metrics is answered again: callers that read slowly share it, and hold one each second at most.
+/// Time for which the rendered metrics are reused. Slow readers share one text, so at most one text per second is in
+/// memory for them.
 const TEXT_SHARED: Duration = Duration::from_secs(1);
 
-/// What must be true before this replica is ready, by name.
+/// Readiness conditions of this replica, by name. The replica is ready if all are true.
 pub type Gates = Vec<(&'static str, watch::Receiver<bool>)>;
 
-/// Serves until `shutdown` is true.
+/// Serves the admin port until `shutdown` is true.
+///
+/// # Errors
+/// If the port cannot be bound.
 pub async fn serve(
     address: SocketAddr,
     metrics: Metrics,
@@ -45,7 +49,7 @@ pub async fn serve(
 
 fn router(metrics: Metrics, gates: Gates) -> Router {
     Router::new()
-        // Whoever asks for health is a kubelet, most likely: it keeps its place.
+        // Health requests most likely come from a kubelet, so their connections keep their places.
         .route("/healthz", get(|| async { (Extension(Useful), "ok\n") }))
         .route("/readyz", get(ready).with_state(gates))
         .route("/metrics", get(text).with_state(Arc::new(Texts { metrics, latest: Mutex::default() })))
@@ -61,7 +65,7 @@ async fn ready(State(gates): State<Gates>) -> Response {
     }
 }
 
-/// The metrics as a text, made once for all who ask at about the same time.
+/// Rendered metrics, shared by all requests within [`TEXT_SHARED`].
 struct Texts {
     metrics: Metrics,
     latest: Mutex<Option<(Instant, Bytes)>>,

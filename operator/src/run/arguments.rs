@@ -4,70 +4,73 @@ use clap::{Args, builder::PossibleValuesParser};
 
 use crate::source::fetch::{DOCUMENT_MAX, Origin};
 
-/// Reconcile FeatureEnvironments, and put the sidecar into pods.
+/// Reconcile FeatureEnvironments and inject the sidecar into pods.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// The operator's own namespace.
+    /// Namespace of the operator itself. Its lease, its certificates and its self-check use this namespace.
     #[arg(long, env = "POD_NAMESPACE", default_value = "remora-system")]
     pub namespace: String,
-    /// This replica's name, in the lease and in Events.
+    /// Name of this replica in the lease and in Events. Default: `remora-operator`. A random suffix makes it unique.
     #[arg(long, env = "POD_NAME")]
     pub instance: Option<String>,
-    /// Reconcile in this namespace only: others are neither read nor written. Repeatable; in all namespaces without it.
+    /// Watch this namespace only (repeatable). The operator neither reads nor writes FeatureEnvironments in other
+    /// namespaces. Default: all namespaces.
     #[arg(long = "watch-namespace", value_name = "NAME", conflicts_with = "no_controller")]
     pub watch_namespaces: Vec<String>,
-    /// Do not reconcile.
+    /// Do not run the controller: reconcile no FeatureEnvironment.
     #[arg(long)]
     pub no_controller: bool,
-    /// Do not answer admission requests.
+    /// Do not serve the admission webhook: inject no sidecar.
     #[arg(long, conflicts_with = "no_controller")]
     pub no_webhook: bool,
-    /// Where the webhook listens.
+    /// Address and port on which the webhook listens for HTTPS.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
     pub webhook_listen: SocketAddr,
-    /// Where health and metrics are served.
+    /// Address and port on which the operator serves `/healthz`, `/readyz` and `/metrics` over HTTP.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
     pub admin_listen: SocketAddr,
-    /// The sidecar's image.
+    /// Container image of the sidecar. Required unless `--no-webhook` is set.
     #[arg(long, value_name = "IMAGE", required_unless_present = "no_webhook")]
     pub sidecar_image: Option<String>,
-    /// When the sidecar's image is pulled.
+    /// Image pull policy of the sidecar's container.
     #[arg(long, value_name = "POLICY", default_value = "IfNotPresent", value_parser = PossibleValuesParser::new(["IfNotPresent", "Always", "Never"]))]
     pub sidecar_pull_policy: String,
-    /// The Service through which the API server calls the webhook.
+    /// Name of the Service through which the API server calls the webhook.
     #[arg(long, value_name = "NAME", default_value = "remora-webhook")]
     pub webhook_service: String,
-    /// The MutatingWebhookConfiguration.
+    /// Name of the MutatingWebhookConfiguration that the operator keeps its CA certificate in.
     #[arg(long, value_name = "NAME", default_value = "remora")]
     pub webhook_configuration: String,
-    /// The Secret with the authority that signs the webhook's certificates.
+    /// Name of the Secret that holds the CA of the webhook's certificates.
     #[arg(long, value_name = "NAME", default_value = "remora-webhook-authority")]
     pub certificate_secret: String,
-    /// Serve the webhook with the `tls.crt` and `tls.key` of this directory, and look every few seconds whether they have
-    /// changed, instead of making certificates and telling the API server whom to trust.
+    /// Serve the webhook with `tls.crt` and `tls.key` from this directory, and check every 5 s whether they changed.
+    /// Default: the operator issues its own certificates and writes the CA to the MutatingWebhookConfiguration.
     #[arg(long, value_name = "DIRECTORY")]
     pub certificate_directory: Option<PathBuf>,
-    /// Prove twice a minute, by a dry run, that a pod gets its sidecar; be ready after the first success.
+    /// Verify every 30 s by a dry run that a new pod gets its sidecar. The replica is ready after the first success.
     #[arg(long, conflicts_with = "no_controller")]
     pub self_check: bool,
-    /// Evict pods that ask for a sidecar and have none, where a controller makes others, while the self-check succeeds.
+    /// Evict pods that ask for a sidecar and have none, if a controller will replace them and the self-check succeeds.
     #[arg(long, requires = "self_check")]
     pub evict_uninjected: bool,
-    /// A namespace that the registration leaves out. Repeatable.
+    /// Namespace that the webhook's registration excludes from injection (repeatable). The operator does not look
+    /// for pods without a sidecar in it. Default: none.
     #[arg(long = "excluded-namespace", value_name = "NAME")]
     pub excluded_namespaces: Vec<String>,
-    /// A server that FeatureEnvironments may name: scheme, host and port. It may be in a private network. Repeatable; only
-    /// Flagsmith's own service without it.
+    /// Origin (scheme, host and port) of a server that FeatureEnvironments may use as their source (repeatable). The
+    /// server may be in a private network. Default: only Flagsmith's own service.
     #[arg(long = "allowed-origin", value_name = "URL")]
     pub allowed_origins: Vec<Origin>,
-    /// The largest document that is read, in bytes, with all its pages. Documents of so many bytes in all are held at one time; the
-    /// process that compiles one may take 64 MiB and three times as much memory.
+    /// Size of the largest document that the operator reads, in bytes, over all its pages. It is also the total size of
+    /// the documents that the operator holds in memory at one time. The process that compiles a document may use 64 MiB
+    /// plus three times this size.
     #[arg(long, value_name = "BYTES", default_value_t = DOCUMENT_MAX)]
     pub max_document_bytes: usize,
-    /// error, warn, info, debug or trace, or directives as in `info,remora_operator=debug`.
+    /// Log level: error, warn, info, debug or trace, or directives such as `info,remora_operator=debug`.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: String,
-    /// Log in JSON.
+    /// Write the log as JSON, one object per line. Default: text.
     #[arg(long)]
     pub log_json: bool,
 }

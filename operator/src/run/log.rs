@@ -2,7 +2,10 @@ use std::io::{IsTerminal, stderr};
 
 use tracing_subscriber::EnvFilter;
 
-/// Logs to standard error from here on.
+/// Starts logging to standard error.
+///
+/// # Errors
+/// If `level` is not a valid log filter, or logging was started before.
 pub(super) fn start(level: &str, json: bool) -> anyhow::Result<()> {
     let filter: EnvFilter = level
         .parse()

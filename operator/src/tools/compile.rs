@@ -1,4 +1,4 @@
-//! `remora-operator compile`: a document file to a directory that a sidecar can serve.
+//! `remora-operator compile`: compiles a document file to a directory that a sidecar can serve.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -13,87 +13,89 @@ use crate::compile::{
 };
 use crate::tools::directory;
 
-/// Compiles a Flagsmith environment document to a directory that a sidecar can serve.
+/// Compile a Flagsmith environment document to a directory that a sidecar can serve.
 #[derive(Debug, clap::Args)]
 pub struct Compile {
-    /// The document, as Flagsmith's environment-document/ endpoint answers it; - for standard input.
+    /// File with the document as Flagsmith's `environment-document/` endpoint returns it, or `-` for standard input.
     #[arg(long, value_name = "FILE")]
     document: PathBuf,
-    /// The directory that a sidecar then serves by --snapshots.
+    /// Directory for the snapshot. A sidecar serves it with `--snapshots DIR`.
     #[arg(long, value_name = "DIR")]
     output: PathBuf,
-    /// What to call the environment.
+    /// Name of the environment.
     #[arg(long, default_value = "default")]
     name: EnvironmentName,
-    /// A server key (ser.…): requests with it see server-only features. The document's own key is the client key.
+    /// Server-side key (`ser.…`) of the environment (repeatable). Requests with such a key get server-only features.
+    /// The client-side key is in the document. Default: no server-side key.
     #[arg(long, value_name = "KEY")]
     environment_key: Vec<String>,
-    /// What the answer without an identity applies.
+    /// Segment overrides that apply to a request without an identity.
     #[arg(long, value_enum, default_value = "plain")]
     environment_flags: EnvironmentFlags,
-    /// To OpenFeature, what a flag answers whose value is a boolean.
+    /// OFREP value of a flag whose value is a boolean.
     #[arg(long, value_enum, default_value = "value")]
     ofrep_boolean_flags: BooleanFlags,
-    /// To OpenFeature, what a disabled flag answers that has a value.
+    /// OFREP value of a disabled flag that has a value.
     #[arg(long, value_enum, default_value = "code-default")]
     ofrep_disabled_flags: DisabledFlags,
-    /// To OpenFeature, what a flag answers whose value is a text that is a JSON object.
+    /// OFREP value of a flag whose value is a string that holds a JSON object.
     #[arg(long, value_enum, default_value = "text")]
     ofrep_object_flags: ObjectFlags,
-    /// Serve the document itself, too: environment-document/, to requests with a server key.
+    /// Serve the document itself at `environment-document/`, to requests with a server-side key. Default: no.
     #[arg(long, requires = "environment_key")]
     environment_document: bool,
-    /// Serve only features whose names match this glob; may be repeated.
+    /// Glob for the names of features to serve (repeatable). Default: all features.
     #[arg(long, value_name = "GLOB")]
     include: Vec<String>,
-    /// Do not serve features whose names match this glob; may be repeated.
+    /// Glob for the names of features not to serve (repeatable). Default: none.
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
 }
 
-/// As `spec.serve.environmentFlags`.
+/// Choices of `spec.serve.environmentFlags`.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum EnvironmentFlags {
-    /// No segments, as Flagsmith's API.
+    /// No segment overrides, like Flagsmith's API.
     Plain,
-    /// Segments that need no identity.
+    /// Overrides of segments that need no identity.
     IdentityFree,
-    /// All segments, as Flagsmith's edge proxy.
+    /// Overrides of all segments, like Flagsmith's edge proxy.
     AllSegments,
 }
 
-/// As `spec.serve.ofrep.booleanFlags`.
+/// Choices of `spec.serve.ofrep.booleanFlags`.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum BooleanFlags {
-    /// Its value.
+    /// The flag's value.
     Value,
-    /// Whether it is enabled.
+    /// True if the flag is enabled, else false.
     Enabled,
 }
 
-/// As `spec.serve.ofrep.disabledFlags`.
+/// Choices of `spec.serve.ofrep.disabledFlags`.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum DisabledFlags {
-    /// No value: the application's own default counts.
+    /// No value, so the application uses its own default.
     CodeDefault,
-    /// Its value all the same.
+    /// The flag's value, although the flag is disabled.
     Value,
 }
 
-/// As `spec.serve.ofrep.objectFlags`.
+/// Choices of `spec.serve.ofrep.objectFlags`.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum ObjectFlags {
-    /// The text.
+    /// The string.
     Text,
-    /// The object.
+    /// The parsed object.
     Object,
 }
 
 impl Compile {
-    /// Does it, and says what came of it.
+    /// Compiles the document, writes the snapshot, and writes a summary and the findings to `out`.
     ///
     /// # Errors
-    /// If the document is malformed or does not fit, with the place; if a file cannot be read or written.
+    /// If the document is malformed or does not fit into a snapshot (the error names the place), or if a file cannot be
+    /// read or written.
     pub fn run(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let bytes = self.read()?;
         let document = document::parse(&bytes).with_context(|| self.source())?;

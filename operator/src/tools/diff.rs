@@ -1,4 +1,4 @@
-//! `remora-operator diff`: what is different between two revisions.
+//! `remora-operator diff`: prints the differences between two revisions.
 
 mod load;
 #[cfg(test)]
@@ -10,26 +10,26 @@ use std::path::PathBuf;
 
 use remora_snapshot::{Description, FeatureDescription, Snapshot, VariantDescription};
 
-/// Tells what is different between two revisions.
+/// Print the differences between two revisions of an environment.
 #[derive(Debug, clap::Args)]
 pub struct Diff {
-    /// The earlier one: a directory that `compile` wrote, a mounted volume, or a file that `kubectl get configmap NAME… -o json`
-    /// printed.
+    /// Earlier revision: a directory that `remora-operator compile` wrote, a mounted snapshot volume, or a file with
+    /// the output of `kubectl get configmap NAME… -o json`.
     #[arg(value_name = "A")]
     before: PathBuf,
-    /// The later one.
+    /// Later revision, in any of the same forms.
     #[arg(value_name = "B")]
     after: PathBuf,
-    /// Which environment, where a directory has several.
+    /// Environment to compare. Required if a directory holds several environments.
     #[arg(long, value_name = "NAME")]
     environment: Option<String>,
 }
 
 impl Diff {
-    /// Does it.
+    /// Writes the differences to `out`, one per line.
     ///
     /// # Errors
-    /// If one of them is no snapshot.
+    /// If one of the two is not a snapshot.
     pub fn run(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let before = load::snapshot(&self.before, self.environment.as_deref())?;
         let after = load::snapshot(&self.after, self.environment.as_deref())?;
@@ -53,7 +53,7 @@ impl Diff {
     }
 }
 
-/// The features of both, by name: before and after.
+/// Writes the differences between the features of both revisions. Returns true if there are any.
 fn flags(old: &Description, new: &Description, out: &mut impl Write) -> io::Result<bool> {
     let mut told = false;
     for (name, (before, after)) in pairs(&old.features, &new.features, |feature| feature.name.clone()) {
@@ -132,7 +132,8 @@ fn segments(old: &Description, new: &Description, out: &mut impl Write) -> io::R
     Ok(told)
 }
 
-/// Who they are is told nowhere: only their hashes are there.
+/// Writes the number of identities whose overrides differ. Snapshots store only hashes of identifiers, so no identity
+/// is named.
 fn identities(
     before: &Snapshot<Vec<u8>>,
     after: &Snapshot<Vec<u8>>,
@@ -154,7 +155,7 @@ fn identities(
     Ok(true)
 }
 
-/// What has one key in both lists.
+/// Pairs the rows of both lists by key.
 fn pairs<'a, T, K: Ord>(
     old: &'a [T],
     new: &'a [T],

@@ -1,5 +1,5 @@
-//! Snapshots in directories, laid out as a kubelet lays out volumes: a new directory for each revision, and a link
-//! `..data` that is renamed over the old one, so that a reader sees one revision or the other.
+//! Snapshots in directories with the layout of a kubelet's volumes: each revision has a new directory, and a link
+//! `..data` to it is renamed over the previous one, so a reader sees either one revision or the other.
 
 use std::fs;
 use std::io;
@@ -10,48 +10,48 @@ use remora_snapshot::{Document, ReadError, Snapshot, files};
 
 use crate::compile::Compiled;
 
-/// What could not be done with which file.
+/// Failure to read or write a snapshot directory.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file system refused.
+    /// A file operation failed.
     #[error("cannot {action} {path}: {source}")]
     File {
-        /// What was tried.
+        /// Verb of the operation, for the message.
         action: &'static str,
-        /// With what.
+        /// File or directory that the operation was about.
         path: PathBuf,
-        /// Why not.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// There is no snapshot.
+    /// The directory holds no snapshot.
     #[error(
         "{0} holds no snapshot: neither a file `core` nor directories with one; write one with `remora-operator compile`"
     )]
     NoSnapshot(PathBuf),
-    /// Several, and none was named.
+    /// The directory holds several environments, and the caller named none.
     #[error("{path} holds several environments ({names}): name one with --environment")]
     Several {
-        /// Where.
+        /// Directory with the environments.
         path: PathBuf,
-        /// Which.
+        /// Names of the environments, separated by commas.
         names: String,
     },
-    /// There is something that `compile` did not make.
+    /// A file or link is in the way that `compile` did not write.
     #[error(
         "{path} is {found}, which `remora-operator compile` did not make and does not follow or delete: remove it, or choose another directory"
     )]
     Foreign {
-        /// What is in the way.
+        /// Path of the file or link.
         path: PathBuf,
-        /// What it is.
+        /// Kind of what is at that path, for the message.
         found: &'static str,
     },
-    /// A file is no snapshot.
+    /// A file is not a valid part of a snapshot.
     #[error("{path}: {source}")]
     Read {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Reason why the file is invalid.
         source: ReadError,
     },
 }
@@ -61,13 +61,14 @@ fn tried(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::File { action, path, source }
 }
 
-/// Writes a compiled environment to `directory/<environment>`, as a mounted volume looks.
+/// Writes a compiled environment to `directory/<environment>` with the layout of a mounted volume. Returns the path of
+/// that volume.
 ///
-/// What is there and is not as this function makes it is neither followed nor deleted. (Nobody else may write to the directory
-/// meanwhile.)
+/// The function neither follows nor deletes a file or link that it would not have written itself. No other process may
+/// write to the directory at the same time.
 ///
 /// # Errors
-/// If the file system refuses, or something of somebody else is in the way; what was there before is then still there.
+/// If a file operation fails, or a foreign file or link is in the way. The previous revision is then still in place.
 pub fn write(directory: &Path, environment: &str, compiled: &Compiled) -> Result<PathBuf, Error> {
     let volume = directory.join(environment);
     if kind(&volume)? == Kind::Link {
@@ -104,7 +105,7 @@ pub fn write(directory: &Path, environment: &str, compiled: &Compiled) -> Result
     }
 
     if leftover == Kind::Directory {
-        fs::remove_dir_all(&target).map_err(tried("remove", &target))?; // left by a run that did not end
+        fs::remove_dir_all(&target).map_err(tried("remove", &target))?; // leftover of a run that did not finish
     }
     fs::create_dir(&target).map_err(tried("create", &target))?;
     for (name, bytes) in contents() {
@@ -128,7 +129,8 @@ pub fn write(directory: &Path, environment: &str, compiled: &Compiled) -> Result
     Ok(volume)
 }
 
-/// The name of the directory that was written before, which is beside the link to it.
+/// Returns the name of the directory of the previous revision, which `..data` links to. Fails if the link points
+/// elsewhere.
 fn before(data: &Path) -> Result<Option<String>, Error> {
     let foreign = |path: &Path, found| Err(Error::Foreign { path: path.to_owned(), found });
     match kind(data)? {
@@ -145,13 +147,13 @@ fn before(data: &Path) -> Result<Option<String>, Error> {
     let directory = data.with_file_name(name);
     match kind(&directory)? {
         Kind::Directory => Ok(Some(name.to_owned())),
-        // Its revision was removed by hand.
+        // Somebody removed the directory of the revision by hand.
         Kind::Nothing => Ok(None),
         Kind::Link | Kind::File => foreign(&directory, "no directory"),
     }
 }
 
-/// What is at a path, itself and not what it leads to.
+/// Type of the file at a path. Links are not followed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Nothing,
@@ -170,10 +172,10 @@ fn kind(path: &Path) -> Result<Kind, Error> {
     }
 }
 
-/// Reads the snapshot of one environment: from its own directory, or from one that holds the directories of several.
+/// Reads the snapshot of one environment, from its own directory or from a directory that holds several environments.
 ///
 /// # Errors
-/// If there is none, or more than one and no name, or it is malformed.
+/// If the directory holds no snapshot, holds several and `environment` is `None`, or the snapshot is malformed.
 pub fn read(directory: &Path, environment: Option<&str>) -> Result<Snapshot<Vec<u8>>, Error> {
     let volume = volume(directory, environment)?;
     if !volume.join(files::CORE).exists() {
@@ -192,10 +194,11 @@ pub fn read(directory: &Path, environment: Option<&str>) -> Result<Snapshot<Vec<
     Ok(snapshot)
 }
 
-/// Reads the document that is served beside a snapshot from the same directory, if there is one.
+/// Reads the document that is served with `snapshot` from the same directory. Returns `None` if the snapshot serves no
+/// document or the directory holds none.
 ///
 /// # Errors
-/// If it is malformed.
+/// If a part of the document cannot be read or is malformed.
 pub fn read_document(
     directory: &Path,
     environment: Option<&str>,
@@ -219,7 +222,7 @@ fn load(volume: &Path, name: &str) -> Result<(PathBuf, Vec<u8>), Error> {
     fs::read(&path).map_err(tried("read", &path)).map(|bytes| (path, bytes))
 }
 
-/// The directory of one environment.
+/// Returns the directory of one environment.
 fn volume(directory: &Path, environment: Option<&str>) -> Result<PathBuf, Error> {
     if let Some(name) = environment {
         return Ok(directory.join(name));
@@ -238,7 +241,7 @@ fn volume(directory: &Path, environment: Option<&str>) -> Result<PathBuf, Error>
     }
 }
 
-/// The directories that hold a snapshot each.
+/// Returns the sorted names of the subdirectories that hold a snapshot.
 fn environments(directory: &Path) -> Result<Vec<String>, Error> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory).map_err(tried("read", directory))? {
@@ -262,7 +265,7 @@ mod tests {
         prune::{Rules, prune},
     };
 
-    /// A directory of its own, which goes with the test.
+    /// Temporary directory that is deleted on drop.
     struct Place(PathBuf);
 
     impl Place {
@@ -285,7 +288,7 @@ mod tests {
             self.0.join("out/shop")
         }
 
-        /// It is refused, and nothing is gone.
+        /// Asserts that the write is refused and that the victim still exists.
         fn refuses(&self, what: &str) {
             let error = self.write("other").unwrap_err();
             assert!(matches!(error, Error::Foreign { .. }), "{what}: {error}");
@@ -308,7 +311,7 @@ mod tests {
         let two = fs::read_link(volume.join("..data")).unwrap();
         assert!(one != two && !volume.join(&one).exists() && volume.join(&two).exists());
         assert!(read(&place.0.join("out"), None).is_ok());
-        // What a run that did not end leaves is cleared away.
+        // The next write removes the leftovers of a run that did not finish.
         symlink("..0", volume.join("..data_tmp")).unwrap();
         fs::create_dir(volume.join(&one)).unwrap();
         place.write("one").unwrap();

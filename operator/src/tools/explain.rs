@@ -1,4 +1,4 @@
-//! `remora-operator explain`: why a flag is what it is for somebody.
+//! `remora-operator explain`: explains the value of each flag for one identity.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,27 +8,28 @@ use remora_snapshot::{Decision, Explanation, Snapshot, Subject, TraitValue};
 
 use crate::tools::directory;
 
-/// Tells for somebody what each flag is, and why.
+/// Print the value of each flag for one identity, and the rule that decided it.
 #[derive(Debug, clap::Args)]
 pub struct Explain {
-    /// A directory that `compile` wrote, or a mounted volume.
+    /// Directory that `remora-operator compile` wrote, or a mounted snapshot volume.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Which environment, where there are several.
+    /// Environment to read. Required if the directory holds several environments.
     #[arg(long, value_name = "NAME")]
     environment: Option<String>,
-    /// Who asks; without it, there is no identity.
+    /// Identifier of the identity. Default: evaluate without an identity.
     #[arg(long)]
     identifier: Option<String>,
-    /// A trait: numbers, true, false and "quoted strings" are taken as JSON, anything else as a string.
+    /// Trait of the identity (repeatable). The value is read as JSON if it is a number, true, false or a "quoted
+    /// string", else as a string. Requires `--identifier`.
     #[arg(long = "trait", value_name = "KEY=VALUE")]
     traits: Vec<Trait>,
-    /// Only these flags; may be repeated.
+    /// Name of a flag to print (repeatable). Default: all flags.
     #[arg(long, value_name = "NAME")]
     flag: Vec<String>,
 }
 
-/// `KEY=VALUE`.
+/// Trait as it is written on the command line: `KEY=VALUE`.
 #[derive(Debug, Clone)]
 struct Trait {
     key: String,
@@ -52,10 +53,11 @@ impl FromStr for Trait {
 }
 
 impl Explain {
-    /// Does it.
+    /// Writes the explanation of each selected flag to `out`.
     ///
     /// # Errors
-    /// If there is no snapshot, or a flag of that name is not in it.
+    /// If the directory holds no snapshot, traits are given without an identifier, or the snapshot has no flag of that
+    /// name.
     pub fn run(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let snapshot = directory::read(&self.directory, self.environment.as_deref())?;
         let mut subject = Subject::default();

@@ -1,26 +1,26 @@
-//! `remora-operator inspect`: what is in a snapshot.
+//! `remora-operator inspect`: prints the contents of a snapshot.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use crate::tools::directory;
 
-/// Tells what is in a snapshot.
+/// Print the contents of a snapshot: features, segments, sizes and notes.
 #[derive(Debug, clap::Args)]
 pub struct Inspect {
-    /// A directory that `compile` wrote, or a mounted volume.
+    /// Directory that `remora-operator compile` wrote, or a mounted snapshot volume.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Which environment, where there are several.
+    /// Environment to read. Required if the directory holds several environments.
     #[arg(long, value_name = "NAME")]
     environment: Option<String>,
 }
 
 impl Inspect {
-    /// Does it.
+    /// Writes the description of the snapshot to `out`.
     ///
     /// # Errors
-    /// If there is no snapshot, or a malformed one.
+    /// If the directory holds no snapshot, several and no environment is named, or a malformed one.
     pub fn run(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let snapshot = directory::read(&self.directory, self.environment.as_deref())?;
         let description = snapshot.describe();

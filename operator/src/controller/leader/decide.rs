@@ -1,4 +1,4 @@
-//! What to do about a lease that is there. Pure.
+//! Decision about an existing lease. Pure.
 
 use std::time::{Duration, Instant};
 
@@ -6,13 +6,13 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// It is ours, or free.
+    /// This replica holds the lease, or it is free or expired.
     Take,
-    /// Somebody has it.
+    /// Another replica holds the lease.
     Wait,
 }
 
-/// A version of the lease, and since when it has been seen.
+/// Version of the lease, and the time at which this replica first saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sighting {
     version: Option<String>,
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(Sighting::of(&seen, Some(same), later).unchanged_for(later), Duration::ZERO);
     }
 
-    /// What counts is how long it was seen unchanged: the holder's clock may be an hour ahead or behind, and jump.
+    /// Only the time for which the lease was seen unchanged counts: the holder's clock may be an hour off, and jump.
     #[test]
     fn clock_of_the_holder_decides_nothing() {
         let hour = jiff::SignedDuration::from_hours(1);

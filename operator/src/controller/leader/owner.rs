@@ -1,5 +1,6 @@
-//! What the lease goes with: the account of its holder, which goes with the release. When that is uninstalled, the permission
-//! to give the lease back goes before the holder does, and whoever is installed next would wait until it runs out.
+//! Owner of the lease: the ServiceAccount of its holder, which is deleted when the release is uninstalled. Uninstalling
+//! removes the permission to release the lease before the holder ends. Without an owner, the lease would remain, and
+//! the next installation would wait until it expires.
 
 use k8s_openapi::{
     api::authentication::v1::{SelfSubjectReview, UserInfo},
@@ -10,7 +11,8 @@ use tokio::time::timeout;
 
 use super::CALL;
 
-/// The ServiceAccount of this process, if it has one of this namespace.
+/// Returns a reference to the ServiceAccount of this process. `None` if the process uses no account of this namespace,
+/// or the API server does not answer.
 pub async fn account(client: Client, namespace: &str) -> Option<OwnerReference> {
     let reviews: Api<SelfSubjectReview> = Api::all(client);
     let (parameters, question) = (PostParams::default(), SelfSubjectReview::default());

@@ -1,4 +1,5 @@
-//! No write by a replica that may have lost its lease: it is checked where requests leave, so that nobody can forget it.
+//! Fence against writes by a replica that may have lost its lease. The client checks it for every request, so no caller
+//! can forget it.
 
 use std::{
     fmt,
@@ -11,13 +12,13 @@ use kube::{Client, Config, client::ClientBuilder};
 use rustix::time::{ClockId, clock_gettime};
 use tower::{BoxError, filter::FilterLayer};
 
-/// Tells the time since the machine was started.
+/// Clock that returns the time since the machine was booted.
 type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// Since when the lease is ours, as far as we know.
+/// Start time of the last successful renewal of the lease.
 ///
-/// Measured by a clock that goes on while the machine is suspended, as the clocks of other replicas do. (One that stands still
-/// meanwhile, as [`std::time::Instant`] does, would take a lease that ran out long ago for a fresh one.)
+/// The clock also counts the time for which the machine is suspended, as the clocks of other replicas do.
+/// [`std::time::Instant`] does not, so after a suspension it would take an expired lease for a fresh one.
 #[derive(Clone)]
 pub struct Tenure {
     renewed: Arc<Mutex<Option<Duration>>>,
@@ -40,7 +41,7 @@ fn since_boot() -> Duration {
     clock_gettime(ClockId::Boottime).try_into().unwrap_or_default()
 }
 
-/// The write that was held back.
+/// Error of a write that the fence rejected.
 #[derive(Debug, thiserror::Error)]
 #[error("nothing is written: the lease was not renewed in time, and another replica may have it")]
 struct Over;
@@ -50,24 +51,27 @@ impl Tenure {
         Self { renewed: Arc::default(), clock }
     }
 
-    /// The time, for [`Tenure::renewed`].
+    /// Returns the current time, for [`Tenure::renewed`].
     pub(super) fn now(&self) -> Duration {
         (self.clock)()
     }
 
-    /// The lease was renewed by a call that began at this time.
+    /// Records a renewal by a call that started at this time.
     pub(super) fn renewed(&self, at: Duration) {
         *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
     }
 
-    /// Whether it was renewed within this time.
+    /// True if the lease was renewed within this time.
     pub(super) fn lasts(&self, within: Duration) -> bool {
         let renewed = *self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
         renewed.is_some_and(|at| self.now().saturating_sub(at) < within)
     }
 
-    /// A client that writes only while the lease is ours. A process that was stopped for a while, or
-    /// whose machine was suspended, finds out here.
+    /// Creates a client that rejects writes unless the lease is held. A process that was stopped, or whose machine was
+    /// suspended, fails here.
+    ///
+    /// # Errors
+    /// If no client can be built from `config`.
     pub fn client(&self, config: Config) -> kube::Result<Client> {
         let tenure = self.clone();
         let fence = FilterLayer::new(move |request| tenure.admit(request));
@@ -87,14 +91,14 @@ mod tests {
         Request::builder().method(method).body(()).unwrap()
     }
 
-    /// A tenure by a clock that is set by hand.
+    /// Returns a tenure and its clock, which the test sets.
     fn clocked() -> (Tenure, Arc<Mutex<Duration>>) {
         let clock = Arc::new(Mutex::new(Duration::from_secs(1000)));
         let read = Arc::clone(&clock);
         (Tenure::by(Arc::new(move || *read.lock().unwrap())), clock)
     }
 
-    /// While a machine is suspended no time passes for its processes, but for this clock.
+    /// A suspended machine stops the monotonic clock of its processes, but not this clock.
     #[test]
     fn machine_suspended_beyond_deadline_writes_nothing() {
         let (tenure, clock) = clocked();
@@ -119,7 +123,7 @@ mod tests {
         assert!(tenure.admit(request(Method::GET)).is_ok());
     }
 
-    /// The kernel's own uptime counts suspended time.
+    /// `/proc/uptime` counts suspended time.
     #[test]
     fn clock_of_tenure_is_time_since_boot() {
         let uptime = || -> f64 {

@@ -30,7 +30,7 @@ struct PodLabels {
 const STATES: [&str; 3] = ["current", "behind", "silent"];
 const CONDITIONS: [&str; 5] = ["Accepted", "Fetched", "Published", "Ready", "Stale"];
 
-/// Metrics with a series for each FeatureEnvironment.
+/// Metrics with one series per FeatureEnvironment.
 #[derive(Clone, Debug, Default)]
 pub struct EnvironmentMetrics {
     last_fetch: Family<Labels, Amount>,
@@ -72,28 +72,28 @@ impl EnvironmentMetrics {
         metrics
     }
 
-    /// The source was read at this time, in seconds since 1970.
+    /// Records a successful fetch, in seconds since 1970.
     pub fn fetched(&self, namespace: &str, environment: &str, at: f64) {
         self.last_fetch.get_or_create(&labels(namespace, environment)).set(at);
     }
 
-    /// A document of this size came.
+    /// Records the size of a fetched document in bytes.
     pub fn document(&self, namespace: &str, environment: &str, bytes: usize) {
         self.document_bytes.get_or_create(&labels(namespace, environment)).set(count(bytes));
     }
 
-    /// It was compiled to so many bytes, with so many findings.
+    /// Records the size of a compiled snapshot in bytes, and the number of its findings.
     pub fn compiled(&self, namespace: &str, environment: &str, bytes: usize, findings: usize) {
         self.snapshot_bytes.get_or_create(&labels(namespace, environment)).set(count(bytes));
         self.findings.get_or_create(&labels(namespace, environment)).set(count(findings));
     }
 
-    /// The document that came last is held back, or is not.
+    /// Records whether the newest document is held back.
     pub fn held(&self, namespace: &str, environment: &str, held: bool) {
         self.held.get_or_create(&labels(namespace, environment)).set(i64::from(held));
     }
 
-    /// A condition is True, or is not. Conditions that nobody knows have no series.
+    /// Records whether a condition is True. An unknown condition is ignored.
     pub fn condition(&self, namespace: &str, environment: &str, condition: &str, is_true: bool) {
         if let Some(condition) = CONDITIONS.into_iter().find(|known| *known == condition) {
             let Labels { namespace, environment } = labels(namespace, environment);
@@ -102,7 +102,7 @@ impl EnvironmentMetrics {
         }
     }
 
-    /// The pods were asked.
+    /// Records the latest counts of pods by what they serve.
     pub fn pods(&self, namespace: &str, environment: &str, pods: &Pods) {
         for (state, count) in STATES.into_iter().zip([pods.current, pods.behind, pods.silent]) {
             let Labels { namespace, environment } = labels(namespace, environment);
@@ -110,7 +110,7 @@ impl EnvironmentMetrics {
         }
     }
 
-    /// The environment is gone.
+    /// Removes all series of a deleted environment.
     pub fn forget(&self, namespace: &str, environment: &str) {
         let labels = labels(namespace, environment);
         self.last_fetch.remove(&labels);

@@ -1,5 +1,5 @@
-//! The chart's dashboard and alerts ask for what is exported, by these names and labels: the exposition of the operator, in
-//! which everything has happened once, and that of a real sidecar.
+//! Compares the queries of the chart's dashboard and alerts with the exported series: the metrics of an operator in
+//! which each event happened once, and those of a real sidecar.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ use crate::{
     tools::directory,
 };
 
-/// What is exported: of each series, the labels and their values.
+/// Exported series: labels and values by metric name.
 #[derive(Default)]
 struct Exported(BTreeMap<String, BTreeMap<String, BTreeSet<String>>>);
 
@@ -27,7 +27,7 @@ impl Exported {
     fn read(&mut self, exposition: &str) {
         for line in exposition.lines() {
             if let Some(family) = line.strip_prefix("# TYPE ") {
-                // Of some families there is no series before something happens; the sidecar's names are whole already.
+                // A family may have no series before its first event. The sidecar's names include their suffix already.
                 let name = family.split(' ').next().unwrap();
                 if name.starts_with("remora_sidecar_") {
                     self.0.entry(name.to_owned()).or_default();
@@ -47,7 +47,7 @@ impl Exported {
     }
 }
 
-/// `a="b",c=~"d"`: labels and what they are compared with.
+/// Parses matchers such as `a="b",c=~"d"` to labels and patterns.
 fn matchers(text: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -82,7 +82,7 @@ fn operator() -> String {
     metrics.text().unwrap()
 }
 
-/// Of a server with an environment, whose flags were asked for and used.
+/// Metrics of a sidecar with one environment, after its flags were requested and used.
 fn sidecar() -> String {
     let snapshots = std::env::temp_dir().join(format!("remora-monitoring-{:016x}", fastrand::u64(..)));
     let feature = json!({"feature": {"id": 1, "name": "checkout"}, "enabled": true, "feature_state_value": null});
@@ -138,7 +138,7 @@ fn chart(file: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// All texts under these keys, however deep.
+/// All strings under these keys, at any depth.
 fn texts(value: &Value, keys: &[&str], found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
@@ -154,12 +154,12 @@ fn texts(value: &Value, keys: &[&str], found: &mut Vec<String>) {
     }
 }
 
-/// Labels that come with a target.
+/// Labels that Prometheus adds to every target, and `le` of histograms.
 const OF_TARGETS: [&str; 4] = ["namespace", "pod", "container", "le"];
-/// Labels of which all values are known.
+/// Labels whose values are all known.
 const CLOSED: [&str; 5] = ["condition", "state", "step", "result", "route"];
 
-/// What is wrong with a query.
+/// Errors of a query.
 fn check(query: &str, exported: &Exported) -> Vec<String> {
     let mut problems = Vec::new();
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
@@ -211,7 +211,7 @@ fn what_the_chart_asks_for_is_exported() {
         .flat_map(|query| check(query, &exported).into_iter().map(move |problem| format!("{problem}: {query}")))
         .collect();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    // Every query names something of ours.
+    // Every query names a metric of Remora or of its processes.
     assert!(queries.iter().all(|query| query.contains("remora_") || query.contains("process_")), "{queries:?}");
 }
 

@@ -1,4 +1,5 @@
-//! The steps that bring something new: fetch → prune → compile. What a document holds is seen by a process of its own.
+//! Steps that produce a new snapshot: fetch → prune → compile. A child process parses the document; this process does
+//! not.
 
 use std::{
     pin::pin,
@@ -24,16 +25,16 @@ use crate::{
     source::fetch::{self, Arrived, EnvironmentKey, Fetched, Retry},
 };
 
-/// How often what is published is looked at while a source takes its time.
+/// Time between two restorations of the published objects while a fetch or a compilation is running.
 const LOOK_AFTER: Duration = Duration::from_millis(500);
 
-/// How often a document is fetched because the environment changed between two of its pages.
+/// Number of fetches in one reconciliation if the environment changes between two pages of its document.
 const FETCHES: usize = 3;
 
 impl Turn<'_> {
-    /// What is new becomes what is carried, or is held back.
+    /// Fetches and compiles the document if it is new, then accepts the result or holds it back for approval.
     pub(super) async fn bring(&self, owner: &Owner, memory: &mut Memory, facts: &mut Facts) -> Result<(), Error> {
-        // Said before anything is asked; the rules themselves are applied elsewhere.
+        // Invalid rules are reported before the source is asked; the child process applies the rules.
         compiler::rules(&self.spec.prune)?;
         let mut compiled = Err(compiler::Error::ChangedBetweenPages);
         for _ in 0..FETCHES {
@@ -53,7 +54,8 @@ impl Turn<'_> {
                 Ok(())
             }
             Err(error) => {
-                // A source that answers with something else than documents changes nothing of what is known of the last.
+                // A source that does not return a document says nothing new about the last document, so what is known
+                // of it stays.
                 let is_document =
                     !matches!(error, compiler::Error::Malformed(_) | compiler::Error::ChangedBetweenPages);
                 let error = Error::from(error);
@@ -67,7 +69,7 @@ impl Turn<'_> {
         }
     }
 
-    /// None when there is nothing new.
+    /// Fetches the document. `None` if nothing is new, or if the fetch has to wait for a limit or a new key.
     async fn fetch(&self, owner: &Owner, memory: &mut Memory, facts: &mut Facts) -> Result<Option<Arrived>, Error> {
         let lessons = memory.lessons(Instant::now());
         let step = self.context.metrics.begin(Step::Fetch);
@@ -116,7 +118,7 @@ impl Turn<'_> {
         Ok(arrived)
     }
 
-    /// The source has a document, new or not.
+    /// Records a successful fetch, with or without a new document.
     fn was_read(&self, memory: &mut Memory, facts: &mut Facts) {
         facts.fetch = Fetch::Done;
         memory.refused = None;
@@ -126,7 +128,7 @@ impl Turn<'_> {
         self.context.metrics.environments.fetched(&self.namespace, &self.name, now);
     }
 
-    /// A source, or the compiler, may take its time; what is published is looked after meanwhile.
+    /// Restores the published objects at intervals while `work`, which may take long, is running.
     async fn look_after<T>(&self, owner: &Owner, memory: &mut Memory, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
@@ -134,7 +136,7 @@ impl Turn<'_> {
                 Ok(done) => return done,
                 Err(_) => {
                     if let Some(Carried { snapshot, record, .. }) = &memory.carried {
-                        // What fails here fails again after the work, and is reported then.
+                        // A failure here repeats after the work and is reported then.
                         let again =
                             self.context.publisher.publish(owner, snapshot, record.as_ref(), &mut memory.ledger);
                         let _ = again.await;

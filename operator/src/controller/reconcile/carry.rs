@@ -1,4 +1,4 @@
-//! The last steps: which snapshot the cluster should carry, that it does, and that what it carried before is kept.
+//! Last steps of a reconciliation: choose the snapshot, publish it, and keep the snapshot that it replaces.
 
 use std::{sync::Arc, time::Instant};
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Turn<'_> {
-    /// Makes the cluster carry what is newest, or pinned.
+    /// Publishes the newest accepted snapshot, or the pinned one.
     pub(super) async fn publish(&self, owner: &Owner, memory: &mut Memory, facts: &mut Facts) -> Result<(), Error> {
         if let Some(chosen) = self.choose(owner, memory, facts).await? {
             let dropped = self.change(owner, memory, chosen).await;
@@ -31,7 +31,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// After a restart, while nothing newer may be published, what is published is all there is: it becomes what is carried.
+    /// Reads the published snapshot back from the cluster if this process has none, so that it stays published while
+    /// nothing newer may be published after a restart.
     pub(super) async fn recover(&self, owner: &Owner, memory: &mut Memory) {
         if memory.carried.is_some() {
             return;
@@ -47,7 +48,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Earlier revisions, without the one that is published.
+    /// Lists the earlier revisions, without the published one.
     pub(super) fn history(&self, owner: &Owner, memory: &Memory, published: Option<&String>) -> Vec<PastRevision> {
         let past = self.past(owner, memory).into_iter().filter(|past| Some(&past.revision) != published);
         past.map(|past| PastRevision { revision: past.revision, published_at: past.published_at }).collect()
@@ -92,7 +93,7 @@ impl Turn<'_> {
         let past = self.history(owner, memory, published.as_ref());
         known.extend(past.iter().map(|past| format!("{} (was published at {})", past.revision, past.published_at.0)));
         let known = if known.is_empty() { "none yet".to_owned() } else { known.join(", ") };
-        // Nothing else is published in its place: a pin is there to keep what is newest away.
+        // A pin exists to keep the newest revision out, so no other revision is published in place of an unknown one.
         let kept = match self.context.publisher.only_in(owner) {
             Some(format) => format!(
                 "not kept in format {FORMAT}, so what was published in format {format} stays, for pods that mount it, and new pods get nothing"
@@ -108,7 +109,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The chosen snapshot becomes what is carried, and what was carried before becomes history; returns what that drops.
+    /// Makes the chosen snapshot the desired one and adds the replaced snapshot to the history. Returns the revisions
+    /// that drop out of the history.
     async fn change(&self, owner: &Owner, memory: &mut Memory, chosen: Arc<Snapshot>) -> Vec<Past> {
         let publisher = &self.context.publisher;
         let is_live = memory.carried.is_none() && publisher.revision(owner).as_ref() == Some(&chosen.revision);
@@ -120,7 +122,7 @@ impl Turn<'_> {
         let same = is_live || outgoing.as_ref().is_some_and(|carried| carried.snapshot.revision == chosen.revision);
         let published = is_live || same && outgoing.as_ref().is_some_and(|carried| carried.published);
         let mut record = record(before, memory, same);
-        // The schema keeps it within 0 and 20.
+        // The schema limits the value to 0 to 20.
         let limit = usize::try_from(self.spec.revision_history_limit).unwrap_or_default();
         let outgoing = outgoing.filter(|outgoing| !same && outgoing.published && limit > 0);
         if let (Some(record), Some(outgoing)) = (&mut record, outgoing)
@@ -135,7 +137,8 @@ impl Turn<'_> {
         dropped.unwrap_or_default()
     }
 
-    /// Whether it could be kept. What is new matters more than what was: it is published in any case.
+    /// Archives a replaced snapshot and returns true on success. A failure is only logged and counted: the new snapshot
+    /// is published in any case, because it matters more.
     async fn archive(&self, owner: &Owner, memory: &Memory, snapshot: &Snapshot) -> bool {
         let step = self.context.metrics.begin(Step::Archive);
         match self.context.publisher.archive(owner, snapshot, &memory.ledger).await {
@@ -194,8 +197,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Objects of the kind, or in the format, that was before go when no pod mounts any of them; returns the kind while they
-    /// stay.
+    /// Deletes the objects of the previous kind or format once no pod mounts them. Returns the previous kind while its
+    /// objects stay.
     async fn leave_former(&self, owner: &Owner, memory: &mut Memory) -> Option<Carrier> {
         let publisher = &self.context.publisher;
         let formerly = owner.was_other.then(|| owner.carrier.other());
@@ -203,7 +206,7 @@ impl Turn<'_> {
             memory.former_since = None;
             return None;
         }
-        // Pods that were admitted a moment ago may not be there yet.
+        // Pods that were admitted a moment ago may not be listed yet.
         let since = *memory.former_since.get_or_insert_with(Instant::now);
         if since.elapsed() < publisher.grace() {
             return formerly;
@@ -230,7 +233,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What is in the snapshot that is carried, where that was not reported yet.
+    /// Describes the contents of the desired snapshot, unless they were reported already.
     fn contents(&self, memory: &Memory) -> Option<Contents> {
         let carried = &memory.carried.as_ref()?.snapshot;
         let revision = Some(&carried.revision);
@@ -242,11 +245,11 @@ impl Turn<'_> {
     }
 }
 
-/// What is written beside the chosen snapshot, before the history is brought up to date.
+/// Builds the record of the chosen snapshot, with the history as it was before this change.
 fn record(before: Option<Record>, memory: &Memory, same: bool) -> Option<Record> {
     let accepted = memory.outline.as_ref();
     match (before, accepted) {
-        // It stays published since then, and is not written again for a newer date.
+        // The snapshot stays published since the same time, so the record is not written again only for a newer time.
         (Some(before), Some(accepted)) if same && !before.document.is_from_the_source_of(accepted) => {
             Some(Record { document: accepted.clone(), ..before })
         }
@@ -261,13 +264,13 @@ fn record(before: Option<Record>, memory: &Memory, same: bool) -> Option<Record>
     }
 }
 
-/// As the API server keeps times.
+/// Returns the current time in whole seconds, the precision in which the API server stores times.
 fn this_second() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
-/// What can be told of a snapshot that was compiled before.
+/// Reads the contents of a snapshot that another reconciliation compiled. `None` if it cannot be read.
 fn read(snapshot: &Snapshot) -> Option<Contents> {
     let core = snapshot.files.iter().find(|file| file.is_core())?;
     let mut reader = Reader::read(core.bytes.as_slice()).ok()?;

@@ -1,4 +1,5 @@
-//! What makes reconciliations happen: changes of FeatureEnvironments, of what is published, and of what sources refer to.
+//! Triggers of reconciliations: changes of FeatureEnvironments, of published objects, and of objects that sources refer
+//! to.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -32,35 +33,37 @@ use crate::{
     },
 };
 
-/// Reconciliations at one time; most of them wait for somebody. One namespace may have a quarter of them at work on documents.
+/// Number of reconciliations at one time; most of them wait for a server. One namespace may use a quarter of them for
+/// work on documents.
 const CONCURRENCY: u16 = 128;
-/// How often what is remembered of deleted environments is forgotten.
+/// Time between two removals of the state of deleted environments.
 const SWEEP: Duration = Duration::from_secs(60);
-/// How long streams, and questions to pods, may outlive their environment.
+/// Longest time that the streams and pod queries of a deleted environment go on.
 const LOOK_FOR_THE_GONE: Duration = Duration::from_secs(2);
 
 type Environment = DeserializeGuard<FeatureEnvironment>;
 type Metadata = PartialObjectMeta<ConfigMap>;
 
-/// What reconciling takes.
+/// Dependencies of a reconciliation.
 #[derive(Clone)]
 pub struct Means {
-    /// Reads and writes the cluster.
+    /// Client that reads and writes the cluster.
     pub client: Client,
-    /// Reads sources.
+    /// Fetcher that reads sources.
     pub fetcher: Arc<Fetcher>,
-    /// Compiles documents, one at a time, in processes of their own.
+    /// Compiler that compiles one document at a time, each in a child process.
     pub compiler: Arc<Compiler>,
-    /// Asks pods.
+    /// HTTP client that asks pods which revision they serve.
     pub asker: Asker,
-    /// Counts.
+    /// Metrics of the controller.
     pub metrics: Metrics,
-    /// This replica's name in Events.
+    /// Name of this replica in Events.
     pub instance: Option<String>,
 }
 
-/// Reconciles in these namespaces, or in all if none is named, until `shutdown` is true, and then to the end of what is under
-/// way. Each namespace has watches of its own, so that no right is needed anywhere else.
+/// Reconciles in these namespaces, or in all if the list is empty, until `shutdown` is true. Reconciliations under way
+/// then run to their end. Each listed namespace has its own watches, so the operator needs no permission outside the
+/// list.
 pub async fn run(means: Means, namespaces: &[String], shutdown: watch::Receiver<bool>) {
     if namespaces.is_empty() {
         return run_in(means, None, shutdown).await;
@@ -102,7 +105,7 @@ async fn run_in(means: Means, namespace: Option<&str>, mut shutdown: watch::Rece
     }
 }
 
-/// The environments that somebody wants reconciled, with what for noted down.
+/// Streams the environments with a trigger, and stores the trigger for their next reconciliation.
 fn called(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<Environment>> + Send + 'static {
     let context = Arc::clone(context);
     let calls = stream::iter(context.calls()).flat_map(|mut calls| stream::poll_fn(move |task| calls.poll_recv(task)));
@@ -112,7 +115,7 @@ fn called(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<Environment>> 
     })
 }
 
-/// Ends what accompanies an environment when it was deleted; nobody reconciles it.
+/// Ends the streams and pod queries of deleted environments, which are not reconciled any more.
 async fn end_company(known: &Store<Environment>, context: &Context) {
     loop {
         tokio::time::sleep(LOOK_FOR_THE_GONE).await;
@@ -140,22 +143,23 @@ fn selecting(manager: &str, operator: &str) -> watcher::Config {
     watcher::Config::default().labels(&format!("{}{operator}{manager}", label::MANAGED_BY))
 }
 
-/// The environment that a published object belongs to: by its label, since its owner reference may be what was taken away.
+/// Maps a published object to its environment by the label. Somebody may have removed the owner reference.
 fn of_environment(object: &Metadata) -> Option<ObjectRef<Environment>> {
     let name = object.labels().get(label::ENVIRONMENT)?;
     Some(ObjectRef::new(name).within(&object.namespace()?))
 }
 
-/// Knows whose source an object is.
+/// Maps ConfigMaps to the environments whose source refers to them.
 struct Referring {
     known: Store<Environment>,
     context: Arc<Context>,
-    /// Versions, so that a watch that starts anew hurries nobody.
+    /// Resource versions by namespace and name, so that a restarted watch triggers no fetch for unchanged objects.
     seen: Mutex<HashMap<(String, String), String>>,
 }
 
 impl Referring {
-    /// The environments whose source reads this ConfigMap; each is to read it again.
+    /// Returns the environments whose source reads this ConfigMap, and triggers a fetch for each if the ConfigMap has
+    /// changed.
     fn to(&self, object: &Metadata) -> Vec<ObjectRef<Environment>> {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         let referring: Vec<ObjectRef<Environment>> = self
@@ -184,7 +188,7 @@ impl Referring {
     }
 }
 
-/// Forgets what is gone.
+/// Removes the state and the metrics of deleted environments.
 async fn sweep(known: &Store<Environment>, context: &Context, metrics: &Metrics) {
     let mut before: HashSet<(String, String)> = HashSet::new();
     loop {

@@ -6,19 +6,19 @@ use crate::{
     source::fetch::{self, Retry},
 };
 
-/// Which step failed, and why.
+/// Step of a reconciliation that failed, with its error.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The object cannot have the name of its objects.
+    /// The name of the FeatureEnvironment cannot be part of object names.
     #[error(transparent)]
     Name(#[from] crate::api::names::InvalidEnvironmentName),
-    /// The rules for pruning cannot be read.
+    /// The prune rules contain an invalid pattern.
     #[error(transparent)]
     Prune(#[from] prune::Error),
-    /// There is no document.
+    /// The source returned no document.
     #[error(transparent)]
     Fetch(#[from] fetch::Error),
-    /// There is no snapshot of the document.
+    /// The document cannot be compiled.
     #[error(transparent)]
     Compile(#[from] compiler::Error),
     /// The snapshot cannot be published.
@@ -27,7 +27,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// One word: the reason in conditions and Events, and a metric's label.
+    /// Returns the reason in conditions and Events, in one word. It is also a metric's label.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Name(_) => "InvalidName",
@@ -38,12 +38,12 @@ impl Error {
         }
     }
 
-    /// Whether the namespace is going, which is nobody's fault and soon over.
+    /// True if the namespace is being deleted. That is no fault and ends soon.
     pub(super) fn is_ending(&self) -> bool {
         matches!(self, Self::Publish(publish::Error::NamespaceTerminating))
     }
 
-    /// When to try again.
+    /// Returns when to retry the failed step.
     pub(super) fn retry(&self) -> Retry {
         match self {
             Self::Name(_) | Self::Prune(_) => Retry::Edited,
@@ -53,7 +53,7 @@ impl Error {
         }
     }
 
-    /// Writes down where the failure belongs.
+    /// Stores the failure in the fact of the step that it belongs to.
     pub(super) fn note(&self, facts: &mut Facts) {
         let failure = Failure { reason: self.reason(), message: self.to_string() };
         match self {

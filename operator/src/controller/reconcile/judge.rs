@@ -1,4 +1,4 @@
-//! Between compile and publish: what was compiled becomes what is carried, unless it has to be confirmed first.
+//! Guard check between compile and publish: a compiled snapshot is accepted, or held back until a person approves it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{memory::Memory, turn::Turn};
 use crate::{api::names::annotation, compile::guard::Objection, controller::report::Failure, publish::Owner};
 
 impl Turn<'_> {
-    /// Accepts what came last, or holds it back.
+    /// Accepts the newest snapshot, or holds it back if it violates the guard.
     pub(super) fn judge(&self, owner: &Owner, memory: &mut Memory, candidate: Candidate) {
         memory.uncompiled = None;
         memory.failures = 0;
@@ -24,7 +24,7 @@ impl Turn<'_> {
         memory.withheld = Some(Withheld { candidate, failure });
     }
 
-    /// What was held back and is confirmed by now is accepted.
+    /// Accepts the held-back snapshot once the annotation approves its revision.
     pub(super) fn confirm(&self, memory: &mut Memory) {
         if let Some(confirmed) = memory.withheld.take_if(|withheld| self.is_confirmed(withheld.revision())) {
             self.accept(memory, confirmed.candidate);
@@ -42,7 +42,7 @@ impl Turn<'_> {
             Some(outline) => Some(outline.clone()),
             None => self.context.publisher.record(owner).map(|record| record.document),
         };
-        // The schema keeps it within 0 and 100.
+        // The schema limits the value to 0 to 100.
         let percent = usize::try_from(self.spec.guard.max_shrink_percent).unwrap_or_default();
         candidate.outline.objection(&before?, percent)
     }

@@ -1,5 +1,5 @@
-//! What is remembered of each environment between two reconciliations. Lost with the process, and not missed: the cluster
-//! has what was published, and the source has the rest.
+//! State of each environment between two reconciliations. It is lost with the process, which is harmless: the cluster
+//! has the published snapshot, and the source has the document.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,72 +23,73 @@ use crate::{
 use super::schedule;
 use crate::publish::Record;
 
-/// Which object: its name may come again, this does not.
+/// UID of a FeatureEnvironment. Unlike a name, it is never used again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Uid(pub(super) String);
 
-/// What a stream of changes is found by, and compared with.
+/// Properties of the last document that a stream of changes needs: the key to subscribe with, and the time to compare
+/// events with.
 #[derive(Debug)]
 pub(super) struct Provenance {
     pub(super) client_key: String,
     pub(super) updated_at: Option<Timestamp>,
 }
 
-/// One environment.
+/// State of one environment.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// The generation of the spec that the rest is about.
+    /// Generation of the spec that the other fields belong to.
     pub(super) generation: Option<i64>,
-    /// When the source is asked next; never before is at once.
+    /// Time of the next fetch. `None` means at once.
     pub(super) next_fetch: Option<Instant>,
-    /// When a publication that failed is tried again.
+    /// Time of the next attempt after a failed publication.
     pub(super) retry_publish: Option<Instant>,
-    /// Publications that failed in a row.
+    /// Number of publications that failed in a row.
     pub(super) publish_failures: u32,
-    /// Fetches that failed in a row.
+    /// Number of fetches that failed in a row.
     pub(super) failures: u32,
     pub(super) held: Option<Held>,
-    /// The bytes of the document, as far as that is known.
+    /// Size of the document in bytes, if known.
     pub(super) expected: Option<usize>,
-    /// Of the document that came last.
+    /// Properties of the last document for the stream of changes.
     pub(super) origin: Option<Provenance>,
-    /// When the source was last asked without a condition.
+    /// Time of the last fetch that returned a whole document.
     pub(super) whole: Option<Instant>,
-    /// The key that was refused, and when.
+    /// Key that the server refused, and the time of the refusal.
     pub(super) refused: Option<(EnvironmentKey, Instant)>,
-    /// The snapshot that was accepted last.
+    /// Last snapshot that was accepted.
     pub(super) newest: Option<Arc<Snapshot>>,
-    /// What is in it.
+    /// Contents of `newest`.
     pub(super) contents: Option<Contents>,
-    /// The revision whose contents were reported.
+    /// Revision whose contents are in the status.
     pub(super) reported: Option<String>,
-    /// What the cluster should carry: the newest, or what is pinned, or the last good one.
+    /// Snapshot that should be published: the newest, the pinned, or the last good one.
     pub(super) carried: Option<Carried>,
-    /// Why the document that came last is not the one that is published.
+    /// Failure that keeps the last document from being compiled.
     pub(super) uncompiled: Option<Failure>,
-    /// What came last and has to be confirmed.
+    /// Last snapshot, if it is held back and waits for approval.
     pub(super) withheld: Option<Withheld>,
-    /// Of the document that was accepted last.
+    /// Summary of the document that was accepted last.
     pub(super) outline: Option<Outline>,
     pub(super) ledger: Ledger,
-    /// The kind of the objects that carry what is carried.
+    /// Kind of the published objects.
     pub(super) carrier: Option<Carrier>,
-    /// Since when it is known, or was last looked, that there are objects of another kind from before.
+    /// Time at which objects of a previous kind or format were first seen, or at which their pods were last counted.
     pub(super) former_since: Option<Instant>,
-    /// The revision that all pods were told.
+    /// Revision that all pods were notified of.
     pub(super) told: Option<String>,
-    /// The latest status, written or not: the next one follows from it.
+    /// Latest status, written or not. The next status follows from it.
     pub(super) status: Option<FeatureEnvironmentStatus>,
-    /// The status that was written last. The watch may lag behind the operator's own writes.
+    /// Last status that was written. The watch may lag behind the operator's own writes.
     pub(super) written: Option<FeatureEnvironmentStatus>,
-    /// When a status that could not be written is tried again.
+    /// Time of the next attempt after a failed status write.
     pub(super) retry_report: Option<Instant>,
-    /// Status writes that failed in a row.
+    /// Number of status writes that failed in a row.
     pub(super) report_failures: u32,
 }
 
 impl Memory {
-    /// What the next fetch should know.
+    /// Returns the hints for the next fetch.
     pub(super) fn lessons(&self, now: Instant) -> Lessons {
         let whole_is_due = self.whole.is_none_or(|whole| now.duration_since(whole) >= schedule::UNCONDITIONAL);
         let held = self.held.clone().filter(|_| !whole_is_due && self.failures == 0 && self.newest.is_some());
@@ -96,7 +97,8 @@ impl Memory {
         Lessons { held, refused: refused.map(|(key, _)| key.clone()), expected: self.expected }
     }
 
-    /// Forgets what belongs to an earlier spec; what is published under it stays until there is something newer.
+    /// Forgets what belongs to an earlier generation of the spec. The published snapshot stays until a newer one
+    /// exists.
     pub(super) fn begin(&mut self, generation: Option<i64>) {
         if self.generation != generation {
             self.generation = generation;
@@ -110,7 +112,8 @@ impl Memory {
         }
     }
 
-    /// Earlier revisions are in objects of one kind: with another begins another history.
+    /// Sets the kind of the published objects. A change clears the history, because copies of earlier revisions exist
+    /// in one kind only.
     pub(super) fn carry_as(&mut self, carrier: Carrier) {
         if self.carrier.replace(carrier).is_some_and(|before| before != carrier)
             && let Some(record) = self.carried.as_mut().and_then(|carried| carried.record.as_mut())
@@ -128,16 +131,16 @@ impl Memory {
     }
 }
 
-/// All environments.
+/// State of all environments.
 #[derive(Debug, Default)]
 pub(super) struct Memories {
     known: Mutex<HashMap<Uid, Memory>>,
-    /// Environments whose objects changed while nobody looked, by namespace and name.
+    /// Triggers since the last reconciliation of each environment, by namespace and name.
     urgent: Mutex<HashMap<(String, String), Haste>>,
 }
 
 impl Memories {
-    /// Takes out what is known of the object; no two reconciliations of one object run at a time.
+    /// Takes out the state of an environment. Two reconciliations of one object never run at the same time.
     pub(super) fn take(&self, uid: &Uid) -> Option<Memory> {
         lock(&self.known).remove(uid)
     }
@@ -146,30 +149,30 @@ impl Memories {
         lock(&self.known).insert(uid, memory);
     }
 
-    /// Somebody wants the next reconciliation of this environment to do something before its time.
+    /// Stores a trigger for the next reconciliation of this environment. The stronger of two triggers is kept.
     pub(super) fn hurry(&self, namespace: &str, name: &str, haste: Haste) {
         let mut urgent = lock(&self.urgent);
         let known = urgent.entry((namespace.to_owned(), name.to_owned())).or_insert(haste);
         *known = haste.max(*known);
     }
 
-    /// What somebody asked for since the last time.
+    /// Takes the trigger since the last reconciliation, if there is one.
     pub(super) fn take_urgency(&self, namespace: &str, name: &str) -> Option<Haste> {
         lock(&self.urgent).remove(&(namespace.to_owned(), name.to_owned()))
     }
 
-    /// Forgets all that are not among these.
+    /// Drops the state of all environments that are not in `alive`.
     pub(super) fn retain(&self, alive: &HashSet<Uid>) {
         lock(&self.known).retain(|uid, _| alive.contains(uid));
     }
 }
 
-/// A thread that panicked left nothing half done here.
+/// No operation under these locks can leave a map half changed, so a poisoned lock is usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A document that was compiled.
+/// Compiled document before the guard check.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) snapshot: Snapshot,
@@ -177,7 +180,7 @@ pub(super) struct Candidate {
     pub(super) outline: Outline,
 }
 
-/// One that waits to be confirmed.
+/// Snapshot that is held back until a person approves it.
 #[derive(Debug)]
 pub(super) struct Withheld {
     pub(super) candidate: Candidate,
@@ -190,12 +193,12 @@ impl Withheld {
     }
 }
 
-/// What the cluster should carry.
+/// Snapshot that should be published.
 #[derive(Debug)]
 pub(super) struct Carried {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) record: Option<Record>,
-    /// Whether it ever did.
+    /// True if it was ever published.
     pub(super) published: bool,
 }
 
@@ -206,7 +209,7 @@ mod tests {
     use super::*;
     use crate::publish::Snapshot;
 
-    /// A server may answer "not modified" for ever, though there is something newer.
+    /// A server may answer "not modified" for ever although its document has changed.
     #[test]
     fn a_source_is_asked_without_a_condition_now_and_then() {
         let began = Instant::now();

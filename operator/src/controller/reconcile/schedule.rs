@@ -1,4 +1,4 @@
-//! When a source is asked again. Pure: chance comes in as a number from 0 to 1.
+//! Times of the next fetch or retry. Pure: randomness is passed in as `chance`, a number from 0 to 1.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -7,28 +7,32 @@ use std::{
 
 use crate::source::fetch::Retry;
 
-/// The first wait after a failure, at most; it doubles.
+/// Longest wait after the first failure. It doubles with every further failure.
 const BACKOFF: Duration = Duration::from_secs(1);
-/// What a failing source waits at most: its interval within these bounds, so that it is not asked more often than a good one.
+/// Upper bound of the wait for a failing source: its interval, but at least `BACKOFF_MIN_MAX` and at most
+/// `BACKOFF_MAX`. With an interval of up to 300 s, a failing source is not asked more often than one that works.
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
 const BACKOFF_MIN_MAX: Duration = Duration::from_secs(10);
-/// The first wait after a document was too much for the compiler, at most; it doubles up to the same bound for all intervals.
+/// Longest wait after the first document that exceeded the compiler's bounds. It doubles up to `BACKOFF_MAX`, whatever
+/// the interval is.
 const COSTLY: Duration = Duration::from_secs(10);
-/// How often an object that is missing, or a key that was refused, is looked for: our own API server is asked, nobody else.
+/// Longest wait before the next look for a missing object or a refused key. Such a look asks only the cluster's API
+/// server.
 const REFERENCE_MAX: Duration = Duration::from_secs(15);
-/// How long a server that refused a key is left alone, while the key is the same.
+/// Time for which a server that refused a key is not asked again with the same key.
 pub(super) const REFUSED: Duration = Duration::from_secs(300);
-/// After a restart, fetches are spread over this time, or over their interval if it is shorter.
+/// Longest time over which fetches are spread after a restart. A shorter interval takes its place.
 const SPREAD_MAX: Duration = Duration::from_secs(60);
-/// A source is fetched whole this often, as a condition may hide a change for ever.
+/// Time between two fetches without a condition: a server may answer a conditional request wrongly for ever.
 pub(super) const UNCONDITIONAL: Duration = Duration::from_secs(600);
 
-/// The interval, a tenth more or less.
+/// Returns the wait until the next fetch: the interval with a jitter of ±10 %.
 pub(super) fn after_success(interval: Duration, chance: f64) -> Duration {
     interval.mul_f64(0.9 + 0.2 * chance)
 }
 
-/// Longer with every failure in a row, with full jitter above a floor that keeps anything from spinning.
+/// Returns the wait after `failures` failures in a row. A ceiling doubles up to its upper bound, and the wait is 20 % to
+/// 100 % of it, so that a retry never follows at once. At the upper bound, the wait is the bound ±10 %.
 pub(super) fn after_failure(retry: Retry, failures: u32, interval: Duration, chance: f64) -> Duration {
     let (first, most) = match retry {
         Retry::Backoff => (BACKOFF, interval.clamp(BACKOFF_MIN_MAX, BACKOFF_MAX)),
@@ -41,7 +45,8 @@ pub(super) fn after_failure(retry: Retry, failures: u32, interval: Duration, cha
     if ceiling < most { ceiling.mul_f64(0.2 + 0.8 * chance) } else { after_success(most, chance) }
 }
 
-/// Where in its interval an environment has its turn after a restart: always the same for the same environment.
+/// Returns the time between a restart and the environment's first fetch. It depends on the UID only, so it is the same
+/// after every restart.
 pub(super) fn phase(uid: &str, interval: Duration) -> Duration {
     let mut hasher = DefaultHasher::new();
     uid.hash(&mut hasher);
@@ -49,7 +54,7 @@ pub(super) fn phase(uid: &str, interval: Duration) -> Duration {
     interval.min(SPREAD_MAX).mul_f64(f64::from(share) / f64::from(u32::MAX))
 }
 
-/// How long a source may fail before what is published is called stale.
+/// Returns the time that a source may fail before the published snapshot counts as stale.
 pub(super) fn stale_after(interval: Duration) -> Duration {
     interval.saturating_mul(10).max(Duration::from_secs(60))
 }

@@ -1,4 +1,4 @@
-//! One FeatureEnvironment in the course of one reconciliation.
+//! Reconciliation of one FeatureEnvironment.
 
 use std::{
     sync::Arc,
@@ -28,7 +28,7 @@ use crate::{
     source::{fetch::Retry, realtime::Target, wake::Haste},
 };
 
-/// Nothing is looked at more often than this.
+/// Shortest wait before a reconciliation that is scheduled by time.
 const LEAST_WAIT: Duration = Duration::from_millis(100);
 
 pub(super) struct Turn<'a> {
@@ -45,7 +45,8 @@ impl<'a> Turn<'a> {
         Self { context, environment, spec: &environment.spec, namespace, name: environment.name_any() }
     }
 
-    /// For an environment that this process has not seen yet. One that was well before a restart waits for its turn.
+    /// Creates the state of an environment that is new to this process. If its last fetch before a restart succeeded
+    /// and its snapshot is published, its next fetch is delayed, so that fetches are spread.
     pub(super) async fn first_memory(&self, uid: &Uid) -> Memory {
         let mut memory = Memory::default();
         let generation = self.environment.metadata.generation;
@@ -56,7 +57,7 @@ impl<'a> Turn<'a> {
         });
         let mut published = None;
         if let Ok(owner) = self.owner(&memory) {
-            // What fails here fails again when it is needed, and is reported then.
+            // A failure here repeats when the Secrets are needed, and is reported then.
             let _ = self.context.publisher.look(&owner, &mut memory.ledger).await;
             published = self.context.publisher.revision(&owner);
         }
@@ -65,7 +66,7 @@ impl<'a> Turn<'a> {
         Memory { generation, next_fetch, ..memory }
     }
 
-    /// Brings what is new, publishes what is held, reports, and says when to look again.
+    /// Runs all steps of a reconciliation, reports the result, and returns when to reconcile next.
     pub(super) async fn run(&self, memory: &mut Memory) -> Action {
         memory.begin(self.environment.metadata.generation);
         let mut facts = Facts {
@@ -104,7 +105,7 @@ impl<'a> Turn<'a> {
         self.next(memory)
     }
 
-    /// fetch → prune → compile → publish. Whatever fails, the last good snapshot stays published.
+    /// Fetches, prunes, compiles and publishes. The last good snapshot stays published if a step fails.
     async fn work(&self, owner: &Owner, memory: &mut Memory, facts: &mut Facts) {
         let urgent = self.context.memories.take_urgency(&self.namespace, &self.name);
         let lost = memory.failures == 0
@@ -115,7 +116,7 @@ impl<'a> Turn<'a> {
         if urgent == Some(Haste::FetchWhole) {
             memory.whole = None;
         }
-        // Who has to wait because the source fails waits, whatever a stream tells.
+        // A stream event does not shorten the back-off of a failing source.
         let called = match urgent {
             Some(Haste::Mended) => true,
             Some(Haste::Fetch | Haste::FetchWhole) => memory.failures == 0,
@@ -147,8 +148,8 @@ impl<'a> Turn<'a> {
         memory.publish_failures = memory.publish_failures.saturating_add(1);
     }
 
-    /// Tells the pods that there is something new. Kubelets bring it to them in any case, so that a failure is only
-    /// logged and counted, and tried again with the next turn.
+    /// Notifies the pods of a new revision. Kubelets deliver it in any case, so a failure is only logged and counted,
+    /// and the next reconciliation tries again.
     async fn nudge(&self, owner: &Owner, memory: &mut Memory) {
         let Some(revision) = memory.carried_snapshot().map(|snapshot| snapshot.revision.clone()) else { return };
         if !self.spec.delivery.nudge || memory.told.as_ref() == Some(&revision) {
@@ -171,7 +172,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Follows the source's stream of changes, where that is asked for and known.
+    /// Follows the source's stream of changes, if the spec asks for it and the document's key is known. Returns the
+    /// state of the stream.
     fn listen(&self, memory: &Memory) -> Option<String> {
         let flagsmith = self.spec.source.flagsmith.as_ref().filter(|_| !self.spec.suspend);
         let asked = flagsmith.and_then(|flagsmith| Some((flagsmith, flagsmith.realtime.as_ref()?)));
@@ -185,7 +187,7 @@ impl<'a> Turn<'a> {
         self.context.streams.keep(&self.namespace, &self.name, target, held)
     }
 
-    /// Has the pods asked whether they serve what is published.
+    /// Starts or updates the pod queries for the published revision, and returns the latest counts.
     fn attend(&self, owner: &Owner, memory: &Memory, facts: &Facts) -> Option<Pods> {
         if self.spec.suspend {
             self.context.followers.leave(&self.namespace, &self.name);
@@ -207,7 +209,8 @@ impl<'a> Turn<'a> {
         Some(pods)
     }
 
-    /// Brings the status up to date and writes it. A status that cannot be written is kept, and written with the next turn.
+    /// Derives the new status and writes it. A status that cannot be written is kept, and a later reconciliation writes
+    /// it.
     async fn report(&self, memory: &mut Memory, facts: Facts) {
         let published = facts.revision.clone().filter(|_| matches!(facts.publication, Publication::Done { .. }));
         let unknown = FeatureEnvironmentStatus::default();
@@ -233,7 +236,7 @@ impl<'a> Turn<'a> {
         memory.status = Some(status);
     }
 
-    /// Postpones the next attempt to write the status. The log has the first failure in a row.
+    /// Postpones the next status write. Only the first failure in a row is logged as a warning.
     fn not_reported(&self, error: &report::Error, memory: &mut Memory) {
         let (namespace, environment) = (&self.namespace, &self.name);
         if memory.report_failures == 0 {
@@ -245,7 +248,7 @@ impl<'a> Turn<'a> {
         memory.report_failures = memory.report_failures.saturating_add(1);
     }
 
-    /// Writes the failure down; the log has it where it is news.
+    /// Stores the failure in the facts. It is logged as a warning only if the status does not have its reason yet.
     fn note(&self, error: &Error, memory: &Memory, facts: &mut Facts) {
         let (namespace, environment, reason) = (&self.namespace, &self.name, error.reason());
         let known =
@@ -291,12 +294,12 @@ impl<'a> Turn<'a> {
         Ok(Owner { namespace: self.namespace.clone(), environment, reference, carrier, was_other })
     }
 
-    /// Whether there may be objects of this kind, by what was reported last.
+    /// True if objects of this kind may exist, according to the last status.
     fn was_carried_by(&self, carrier: Carrier, memory: &Memory) -> bool {
         let Some(status) = memory.status.as_ref().or(self.environment.status.as_ref()) else { return false };
         match &status.delivery {
             Some(delivered) => delivered.carrier == carrier || delivered.formerly == Some(carrier),
-            // By a version that knew no other.
+            // A version that knew only ConfigMaps wrote this status.
             None => carrier == Carrier::ConfigMap && status.revision.is_some(),
         }
     }

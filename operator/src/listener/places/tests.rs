@@ -16,7 +16,7 @@ fn enter(places: &Arc<Places>, number: u8) -> Place {
     places.try_enter(caller(number)).unwrap()
 }
 
-/// A share of bytes at once, or none.
+/// Reserves bytes without waiting. Returns true on success.
 fn reserve(place: &Place, bytes: usize) -> bool {
     place.places.state().reserve(place.id, bytes, &place.places.limits)
 }
@@ -38,7 +38,7 @@ fn full_listener_takes_place_from_address_with_most_connections() {
     let alone = enter(&places, 3);
     assert!(!is_there(&flood[0]) && flood[1..].iter().all(is_there), "the oldest of the five");
     assert!(few.iter().all(is_there) && is_there(&alone));
-    // The flood goes on, and takes only from itself.
+    // The flood continues, and takes places only from itself.
     let more: Vec<_> = (0..100).map(|_| enter(&places, 1)).collect();
     assert!(few.iter().all(is_there) && is_there(&alone));
     assert_eq!(more.iter().filter(|place| is_there(place)).count(), 4);
@@ -52,7 +52,7 @@ fn known_address_keeps_places_in_flood_of_many_addresses() {
     known[0].answered(true);
     let flood: Vec<_> = (0..150).map(|number| enter(&places, number)).collect();
     assert!(known.iter().all(is_there));
-    // Those beyond the ones that are kept compete as any other.
+    // Connections beyond the kept number compete like any others.
     let fifth = enter(&places, 200);
     let next = enter(&places, 151);
     assert!(is_there(&fifth) && is_there(&next) && !known.iter().all(is_there));
@@ -103,13 +103,13 @@ fn slow_body_of_greediest_address_is_given_up_for_another() {
     let places = Places::new(limits());
     let flood: Vec<_> = (0..4).map(|_| enter(&places, 1)).collect();
     assert!(flood.iter().all(|place| reserve(place, 10)));
-    // Its own next one waits: whoever sends many at once gets them answered one after the other.
+    // A further body of the same address waits: its bodies are answered one after the other.
     let own = enter(&places, 1);
     assert!(!reserve(&own, 10));
     let other = enter(&places, 2);
     assert!(reserve(&other, 10));
     assert!(!is_there(&flood[0]) && flood[1..].iter().all(is_there));
-    // Large bodies have bytes of their own.
+    // Large bodies have their own bytes.
     let large = enter(&places, 3);
     assert!(reserve(&large, 100));
     large.answered(false);

@@ -1,4 +1,4 @@
-//! A snapshot from wherever people have it.
+//! Loads a snapshot from a directory or from exported objects.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::tools::directory;
 
-/// From a directory, or from a file with ConfigMaps or Secrets.
+/// Loads a snapshot from a directory, or from a JSON file with ConfigMaps or Secrets.
 pub(super) fn snapshot(path: &Path, environment: Option<&str>) -> anyhow::Result<Snapshot<Vec<u8>>> {
     if path.is_dir() {
         return Ok(directory::read(path, environment)?);
@@ -23,7 +23,7 @@ pub(super) fn snapshot(path: &Path, environment: Option<&str>) -> anyhow::Result
     from_objects(&object).with_context(|| path.display().to_string())
 }
 
-/// One object, or a list of all that make up a revision.
+/// Loads a snapshot from one object, or from a list of the objects of one revision.
 fn from_objects(object: &Value) -> anyhow::Result<Snapshot<Vec<u8>>> {
     let several = object.get("items").and_then(Value::as_array);
     let objects: Vec<&Value> = several.map_or_else(|| vec![object], |items| items.iter().collect());

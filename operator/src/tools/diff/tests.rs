@@ -11,7 +11,7 @@ use crate::compile::{
 };
 use crate::tools::directory;
 
-/// A directory that is gone with it.
+/// Temporary directory that is deleted on drop.
 struct Place(PathBuf);
 
 impl Place {

@@ -6,10 +6,10 @@
 //! `caBundle` before any replica serves with the new CA:
 //!
 //! ```text
-//! authority 2/3 of its life old ──> new one in the Secret, old one beside it as "previous"
-//!                               ──> caBundle = new and previous
-//!   after Lifetimes::settle     ──> each replica signs its certificate anew
-//!   after Lifetimes::leaf       ──> nothing signed by the previous one is valid: it leaves the bundle
+//! CA at 2/3 of its lifetime     ──> new CA in the Secret, old CA beside it as "previous"
+//!                               ──> caBundle = new and previous CA
+//!   after Lifetimes::settle     ──> each replica signs a new serving certificate
+//!   after Lifetimes::leaf       ──> no certificate of the previous CA is valid: caBundle drops it
 //! ```
 //!
 //! The same steps repair a Secret that was deleted or damaged: its CA counts as due for renewal. All times are

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! HTTPS (listener) ──> AdmissionReview (review) ──> decide, patch (inject) ──> AdmissionReview
-//!                                      │           └ do the environments exist? (environments) ──> warnings
-//!                                      └ what does the namespace say for its pods? (namespaces)
+//!                                      │           └ existence and layout of environments (environments) ──> warnings
+//!                                      └ defaults of the namespace (namespaces)
 //! ```
 //!
 //! Every replica answers. The webhook writes nothing, so a dry run needs no special case. An answer depends only on the

@@ -85,7 +85,7 @@ impl Certificate {
         &self.pem
     }
 
-    /// Validity period of the certificate.
+    /// Returns the validity period of the certificate.
     pub fn validity(&self) -> Validity {
         self.validity
     }

@@ -164,7 +164,8 @@ impl Keeper {
         let contents = self.contents(now).await?;
         self.metrics.authority_expires(contents.authority.certificate().validity().until.as_second());
         let trusted = contents.trusted(now, &self.lifetimes);
-        // The replica serves before it registers: a registered certificate must be in use.
+        // Signing comes before registration: the API server calls the webhook as soon as `caBundle` is set, and the
+        // replica must have a certificate then.
         if self.leaf.as_ref().is_none_or(|leaf| !leaf.serves(&trusted, now)) {
             self.sign(&contents, now)?;
         }

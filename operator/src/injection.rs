@@ -1,16 +1,17 @@
-//! Puts the sidecar into a pod: a decision and a patch, both pure functions of the pod as it came.
+//! Injects the sidecar into a pod: a decision and a patch, both pure functions of the pod in the request.
 //!
-//! [`asked_for`] says which environments have to be looked up first. [`decide`] reads the annotations of the pod and of its namespace and says whether, and with what, it is to be injected;
-//! [`patch`] turns that [`Plan`] into JSON Patch operations; [`lacks_sidecar`] judges a pod that exists already. None knows of
-//! a cluster, a clock or a socket.
+//! [`asked_for`] lists the environments whose layouts the decision needs. [`decide`] reads the annotations of the pod
+//! and of its namespace and returns a [`Decision`], with a [`Plan`] if the pod is injected. [`patch`] turns the plan
+//! into JSON Patch operations. [`lacks_sidecar`] checks a pod that exists already. None of them uses a cluster, a clock
+//! or a socket.
 //!
-//! Three rules hold everywhere here:
+//! Three rules apply to the whole module:
 //!
-//! - The pod stays untyped JSON. A typed round trip would lose every field that is younger than our API library.
-//! - Only `add` is ever written, and only for what is absent: the container and the volumes are recognised by their
-//!   names, a variable by its own. Patching what was patched gives no operations, however often the API server asks
-//!   again, and a container that a later injector brought gets its variables on that occasion.
-//! - Whatever does not let itself be patched safely is denied with a message for whoever wrote the pod.
+//! - The pod stays untyped JSON. A typed round trip would lose every field that is newer than the API library.
+//! - The patch holds only `add` operations, and only for what is absent: containers, volumes and variables are
+//!   recognised by their names. Patching an injected pod gives no operations, however often the API server repeats the
+//!   request, and a container that a later webhook added gets its variables when the request is repeated.
+//! - A pod that cannot be patched safely is denied with a message for its author.
 
 mod admission_policy;
 mod annotations;

@@ -1,5 +1,5 @@
-//! Imports run one way: between the areas of each crate, and between the modules of each area. What only prepares and decides
-//! knows no client of anything.
+//! Tests that imports run one way: between the areas of each crate, and between the modules of each area. Modules that
+//! only prepare and decide import no client.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -20,7 +20,8 @@ const OPERATOR: &str = "src";
 const SIDECAR: &str = "../sidecar/src";
 const SNAPSHOT: &str = "../sidecar/snapshot/src";
 
-/// Circles that are still there: the folder, and the modules in it. One that is gone has to leave this list.
+/// Known import circles: the folder, and the modules in it. A circle that no longer exists must be removed from this
+/// list.
 const KNOWN_IN_THE_OPERATOR: [(&str, &str); 1] = [("compile::regex", "class, escape")];
 const KNOWN_IN_THE_SIDECAR: [(&str, &str); 4] =
     [("", "json, numbers"), ("", "identities, ofrep"), ("", "answer, body, document"), ("", "environment, metrics")];
@@ -30,7 +31,7 @@ const KNOWN_IN_THE_SNAPSHOT: [(&str, &str); 3] = [
     ("write", "index, sweep"),
 ];
 
-/// Crates and modules through which code reaches anything outside of the process, or waits for it.
+/// Crates and modules that give access to anything outside of the process, or that wait for it.
 const CLIENTS: [&str; 14] = [
     "axum",
     "hyper",
@@ -98,7 +99,7 @@ fn the_snapshot_knows_no_client() {
     assert!(outside.is_empty(), "the snapshot does no input or output:\n{}", outside.join("\n"));
 }
 
-/// Files that exist in this test only.
+/// Creates source files that exist only in this test.
 fn planted(files: &[(&str, &str)]) -> Files {
     Files::read(files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned()))).unwrap()
 }

@@ -1,4 +1,4 @@
-//! The auditor and the self-check, against an API server that holds what matters to them.
+//! Tests the auditor and the self-check against a simulated API server.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::service_fn;
 
-/// What was asked of the API server, and what it has.
+/// A simulated API server: its objects and the requests that it got.
 #[derive(Clone, Default)]
 struct Cluster(Arc<Mutex<State>>);
 
@@ -30,9 +30,9 @@ struct State {
     pods: Vec<Value>,
     evicted: Vec<Value>,
     events: Vec<Value>,
-    /// Pods that were read whole.
+    /// Number of pods that were read in full.
     read: usize,
-    /// Whether a pod that is created gets its sidecar.
+    /// True if a new pod gets its sidecar.
     injects: bool,
     created: Vec<String>,
 }
@@ -57,7 +57,7 @@ impl Cluster {
         Client::new(service_fn(answer), "default")
     }
 
-    /// Waits until it is so; the clock of these tests stands still but for waiting.
+    /// Waits until the condition is true. The clock of these tests is paused and advances only while they wait.
     async fn until(&self, what: &str, condition: impl Fn(&State) -> bool) {
         for _ in 0..10_000 {
             if self.with(|state| condition(state)) {
@@ -81,7 +81,7 @@ impl State {
                 assert!(metadata_only, "all pods of a cluster are never read whole");
                 assert!(query.contains("labelSelector=remora.dev%2Fsidecar%21%3Dinjected"), "{query}");
                 let items: Vec<_> = self.pods.iter().map(|pod| json!({"metadata": pod["metadata"]})).collect();
-                // In two pages.
+                // The list is answered in two pages.
                 let (first, rest) = items.split_at(items.len() / 2);
                 let (page, next) = if query.contains("continue=") { (rest, "") } else { (first, "next") };
                 (
@@ -227,7 +227,7 @@ async fn what_has_no_sidecar_is_counted_and_told_once() {
         });
         assert!(refused, "{:?}", state.events);
         assert_eq!(state.evicted, [] as [Value; 0]);
-        // It heals, and nothing is left of it.
+        // Without pods, the metric must lose all of its series.
         state.pods.clear();
     });
     audit.cluster.until("it heals", |_| !text(&audit.registry).contains("remora_injection_missing_pods{")).await;

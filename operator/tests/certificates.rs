@@ -1,5 +1,5 @@
-//! Replicas of the webhook look after their certificates, against an API server that holds the two objects which matter;
-//! somebody connects all the while as the real one would, trusting what the registration said a moment ago.
+//! Tests certificate management of webhook replicas against a simulated API server with the Secret and the
+//! registration. Meanwhile a client connects like the real API server, and trusts the `caBundle` of a moment ago.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -35,7 +35,7 @@ fn lifetimes() -> Lifetimes {
     Lifetimes {
         authority: Duration::from_secs(6),
         leaf: Duration::from_secs(4),
-        // Certificates know whole seconds: of two, one may be over when an authority is made.
+        // Certificates have whole seconds only: one of the two may have passed already when a CA is created.
         settle: Duration::from_secs(2),
         propagation: Duration::from_millis(10),
         skew: Duration::from_secs(2),
@@ -52,7 +52,7 @@ fn names() -> Names {
     }
 }
 
-/// The API server's objects.
+/// A simulated API server.
 #[derive(Clone)]
 struct Cluster(Arc<Mutex<Objects>>);
 
@@ -60,7 +60,7 @@ struct Objects {
     secret: Option<Value>,
     version: u64,
     configuration: Value,
-    /// Distinct authorities that the Secret has had.
+    /// Distinct CAs that the Secret has contained.
     authorities: BTreeSet<String>,
 }
 
@@ -84,7 +84,7 @@ impl Cluster {
         touch(&mut self.0.lock().unwrap())
     }
 
-    /// What the registration says to trust, as PEM.
+    /// Returns the CAs in `caBundle` of the registration, as PEM.
     fn bundle(&self) -> Vec<u8> {
         self.with(|objects| {
             let bundle = objects.configuration["webhooks"][0]["clientConfig"]["caBundle"].as_str();
@@ -155,7 +155,7 @@ fn failure(code: u16, reason: &str) -> (u16, Value) {
     (code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code}))
 }
 
-/// A replica, as long as it is held.
+/// A running replica. Dropping it stops its tasks.
 struct Replica {
     serving: Serving,
     ready: watch::Receiver<bool>,
@@ -183,7 +183,7 @@ impl Replica {
         within(self.ready.wait_for(|ready| *ready)).await.unwrap();
     }
 
-    /// Connects as the API server does.
+    /// Connects with TLS like the API server, and trusts the CAs in `bundle`.
     async fn connect(&self, bundle: &[u8]) -> Result<(), std::io::Error> {
         let mut roots = rustls::RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(bundle) {
@@ -203,11 +203,11 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(30), future).await.expect("it takes too long")
 }
 
-/// What an API server has not heard of yet.
+/// Delay with which the API server reads a change of `caBundle`.
 const UNHEARD: Duration = Duration::from_millis(100);
 
-/// Connects to every replica again and again, each time trusting what the registration said [`UNHEARD`] before, until
-/// `done`. Nothing may fail.
+/// Connects to every replica repeatedly until `done`, and returns the number of connections. Each connection trusts the
+/// `caBundle` of [`UNHEARD`] before. Panics if a connection fails.
 async fn connect_until(cluster: &Cluster, replicas: &[&Replica], done: impl Fn(&Objects) -> bool) -> usize {
     let mut bundles = VecDeque::from([(Instant::now(), cluster.bundle())]);
     let mut connected = 0;

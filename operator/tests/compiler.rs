@@ -1,4 +1,5 @@
-//! Documents are compiled by a child that is bounded; whatever it does, there is an error that names the cause.
+//! Tests that documents are compiled by a child process with limits, and that every failure of the child gives an error
+//! that names the cause.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -68,7 +69,7 @@ async fn document_of_several_pages_compiled_by_child_has_what_all_pages_have() {
     assert!(response.finding_count >= response.findings.len() && !response.revision.is_empty());
 }
 
-/// 50,000 identities have 40 MB, and all that their size brings.
+/// The document has 50,000 identities and 40 MB.
 #[tokio::test]
 async fn document_of_forty_megabytes_compiles_within_bounds_of_child() {
     let pages = vec![page(AT, 0..50_000).to_string().into_bytes()];
@@ -138,7 +139,7 @@ async fn document_whose_values_do_not_fit_into_a_file_exceeds_capacity() {
     assert_eq!(compiled(task(), &[page]).await.unwrap_err().reason(), "CapacityExceeded");
 }
 
-/// The real child, with a bound that is lower than its own.
+/// Returns a program that runs the real child with lower limits.
 fn bounded(arguments: &str) -> PathBuf {
     script(&directory(), &format!("exec \"$operator\" compile-process {arguments}"))
 }
@@ -154,7 +155,7 @@ async fn child_that_takes_more_memory_than_allowed_is_told_as_out_of_memory() {
 #[tokio::test]
 async fn child_that_takes_more_time_than_allowed_is_told_with_what_it_was_at() {
     let mut page = page(AT, 0..1);
-    // Each of these takes a while, however well it is done.
+    // The regular expression of each segment takes noticeable time to compile.
     let segments: Vec<Value> =
         (0..5_000).map(|id| segment(id, &format!("^(.*[0-9]{{1,20}}x{id}|[^@]{{1,30}}y{id}.*z)@(a|b|c)+$"))).collect();
     page["project"]["segments"] = json!(segments);
@@ -185,7 +186,7 @@ async fn child_that_aborts_or_writes_no_answer_is_told_as_crashed() {
         ("exit 3", "status 3"),
         ("exit 0", "status 0"),
         ("cat >/dev/null; echo hello", "unknown kind"),
-        // A frame of four gigabytes.
+        // The frame announces four gigabytes.
         ("printf 'a\\377\\377\\377\\377'; cat", "longer than allowed"),
         ("printf 'a\\002\\000\\000\\000{}'", "no JSON"),
         ("printf 'p\\004\\000\\000\\000here'; exit 7", "status 7, and it was at: here"),
@@ -230,7 +231,7 @@ async fn child_gets_no_variable_and_no_descriptor_of_its_parent() {
 #[tokio::test]
 async fn child_sets_limits_before_it_reads() {
     let directory = directory();
-    // It is stopped at its input, and looked at.
+    // The child waits for its input, so that the script can read its limits.
     let text = "\
         mkfifo $directory/pipe\n\
         \"$operator\" compile-process --memory-bytes=335544320 --cpu-seconds=11 < $directory/pipe &\n\

@@ -1,5 +1,6 @@
-//! Flagsmith's own answers, held against ours: documents are compiled, the bytes are read, and the evaluation over them
-//! is asked. `REMORA_CONFORMANCE_DIR` names the folder of the cases; with it set, anything that is missing fails.
+//! Compares Remora's answers with recorded answers of Flagsmith: the tests compile documents, read the bytes and
+//! evaluate over them. `REMORA_CONFORMANCE_DIR` names the folder of the cases; if it is set, a missing case fails the
+//! test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -26,7 +27,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The JSON files of a folder, by name.
+/// Returns names and contents of the JSON files in a folder, sorted by name.
 fn files(folder: &Path) -> Vec<(String, String)> {
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
@@ -52,7 +53,7 @@ fn snapshot(compiled: &Compiled) -> Snapshot<&[u8]> {
     snapshot
 }
 
-/// Gives the subject a trait by its JSON; numbers by their tokens.
+/// Sets a trait of the subject from its JSON value. Numbers are passed as their tokens.
 fn set_trait(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, key: &str, value: &Value) {
     let token = value.to_string();
     let value = match value {
@@ -72,7 +73,7 @@ fn every_condition_is_as_the_engine_has_it() {
     let lines = read(&folder.join("conditions.jsonl"));
     let cases: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut wrong = Vec::new();
-    // One segment a case, each overriding a feature of its own, so that one document asks many conditions of one trait.
+    // Each case is a segment that overrides its own feature, so that one document tests many conditions on one trait.
     let together =
         |a: &Value, b: &Value| a["op"] == b["op"] && a["trait"] == b["trait"] && a["op"] != "PERCENTAGE_SPLIT";
     for cases in cases.chunk_by(together) {
@@ -106,7 +107,7 @@ fn every_percentage_is_as_the_engine_has_it() {
         let case: Value = serde_json::from_str(line).unwrap();
         let ids: Vec<&str> = case["ids"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
         let [seed, rest @ ..] = ids.as_slice() else { panic!("{line}") };
-        // The other ids are the identity's key, joined as the hash joins them.
+        // The other ids form the identity's key, joined as in the hash.
         let compiled = compiled(&context::split(seed), &[], Mode::Plain);
         let snapshot = snapshot(&compiled);
         let mut subject = Subject::default();
@@ -158,7 +159,7 @@ fn the_engines_own_cases_pass() {
             let wanted = &wanted[&flag.feature];
             let variant: Value =
                 flag.variant.as_deref().map_or(Value::Null, |json| serde_json::from_str(json).unwrap());
-            // Engines before 11 knew no STATIC.
+            // Engines before version 11 do not have STATIC.
             let reason = if flag.reason == "STATIC" { "DEFAULT" } else { &flag.reason };
             assert_eq!(serde_json::from_str::<Value>(&flag.value).unwrap(), wanted["value"], "{name}: {flag:?}");
             assert_eq!(
@@ -170,7 +171,7 @@ fn the_engines_own_cases_pass() {
     }
 }
 
-/// A request of the recorded answers, evaluated: the whole body.
+/// Evaluates a recorded request, and returns the whole response body.
 fn answer(snapshot: &Snapshot<&[u8]>, request: &Value, role: Role) -> String {
     let mut subject = Subject::default();
     let identifier = request["identifier"].as_str().or_else(|| request["query"]["identifier"].as_str());

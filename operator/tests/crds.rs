@@ -1,4 +1,5 @@
-//! The committed CustomResourceDefinitions equal those that the code generates, in `crds/` and in the chart.
+//! Tests that the committed CustomResourceDefinitions, in `crds/` and in the chart, equal those that the code
+//! generates.
 //!
 //! `REMORA_REWRITE=1 cargo test -p remora-operator --test crds` rewrites both.
 
@@ -17,7 +18,7 @@ use serde_json::{Map, Value};
 
 const HEADER: &str = "# Generated: REMORA_REWRITE=1 cargo test -p remora-operator --test crds\n";
 
-/// The chart's copy. It is a template because Helm does not upgrade what is in a chart's `crds/` folder.
+/// Returns the chart's copy. It is a template because Helm does not upgrade files in a chart's `crds/` folder.
 fn template(crds: &str) -> String {
     let annotated = crds.replacen(
         "metadata:\n",
@@ -92,7 +93,7 @@ fn field_descriptions_name_every_enum_value() {
     walk(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"], &mut |members| {
         let Some(properties) = members.get("properties").and_then(Value::as_object) else { return };
         for (name, property) in properties {
-            // Fields named `enum` or `description` do not exist, so these are the schema's keywords.
+            // No field is named `enum` or `description`, so these keys are keywords of the schema.
             let description = property["description"].as_str().unwrap_or_default();
             assert!(description.len() > 15, "{name} has no description");
             for value in property["enum"].as_array().into_iter().flatten().filter_map(Value::as_str) {

@@ -1,8 +1,8 @@
-//! Flagsmith's Python engine and ours, on documents and identities at random: the answers have to be the same, bit for
-//! bit.
+//! Compares Remora's evaluation with Flagsmith's Python engine on random documents and identities. The answers must be
+//! equal bit for bit.
 //!
-//! `REMORA_DIFFERENTIAL_SECONDS` says how long it runs, `REMORA_DIFFERENTIAL_SEED` repeats a run. The cases of
-//! `differential/cases` are differences that were found and mended.
+//! `REMORA_DIFFERENTIAL_SECONDS` sets the duration, `REMORA_DIFFERENTIAL_SEED` repeats a run. The cases in
+//! `differential/cases` are differences that were found and fixed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -35,10 +35,10 @@ use remora_operator::compile::Mode;
 use remora_operator::compile::prune::Rules;
 use remora_snapshot::Subject;
 
-/// How many documents `cargo test` tries when it is not told for how long.
+/// Number of documents if `REMORA_DIFFERENTIAL_SECONDS` is not set.
 const DOCUMENTS: usize = 250;
 
-/// How many requests are with the oracle at a time.
+/// Largest number of requests that the oracle has at a time.
 const AHEAD: usize = 3;
 
 fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
@@ -46,7 +46,7 @@ fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
     Some(value.parse().unwrap_or_else(|_| panic!("{name} is {value:?}, which is no number")))
 }
 
-/// What differs; nothing, where one side has no answer.
+/// Returns the differences between both engines. Empty if one of them has no answer.
 fn differences(oracle: &mut Oracle, case: &Json) -> Vec<String> {
     if case.get("document").is_none() || case.get("identities").is_none() {
         return Vec::new();
@@ -84,7 +84,7 @@ fn random_documents_are_answered_as_by_flagsmith() {
     let mut oracle = Oracle::start();
     let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let goes_on = |documents: usize| end.map_or(documents < DOCUMENTS, |end| Instant::now() < end);
-    // Compiling takes most of the time: a long run asks more of each document.
+    // Compilation takes most of the time, so a long run evaluates more identities per document.
     let identities = if seconds.is_some() { 40..160 } else { 12..28 };
     let (mut documents, mut refused, mut evaluations, mut flags) = (0, 0, 0, 0);
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
@@ -111,7 +111,7 @@ fn random_documents_are_answered_as_by_flagsmith() {
         evaluations += theirs.identities.len();
         for flag in theirs.identities.iter().flat_map(|identity| &identity.flags) {
             flags += 1;
-            // Up to what is particular to the document: STATIC, TARGETING_MATCH, …
+            // The part of the reason that does not depend on the document: STATIC, TARGETING_MATCH, …
             let reason = flag.3.split(';').next().unwrap_or_default();
             *reasons.entry(reason.to_owned()).or_default() += 1;
         }
@@ -126,7 +126,7 @@ fn random_documents_are_answered_as_by_flagsmith() {
     assert!(refused * 10 <= documents, "{refused} of {documents} documents were refused");
 }
 
-/// Which features are served does not change what they are. Identity overrides that are dropped are those that never were.
+/// Pruning features does not change the answers of the others, and an identity override that is dropped has no effect.
 #[test]
 fn pruning_never_changes_the_answer_of_a_flag_that_is_kept() {
     let seed: u64 = variable("REMORA_DIFFERENTIAL_SEED").unwrap_or_else(|| fastrand::u64(..));

@@ -1,4 +1,4 @@
-//! What is told of a document that compiles: what cannot be done, and what could be better.
+//! Tests the findings about a document that compiles: unsupported parts, and possible improvements.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,6 +1,7 @@
-//! Pods before and after, side by side in `tests/inject/`: `<case>.in.yaml` is the pod as it comes, `<case>.out.yaml` what
-//! becomes of it. `<case>.namespace.yaml`, where there is one, has the annotations of its namespace. After a wanted change, `REWRITE=1 cargo test -p remora-operator --test inject` writes the latter anew,
-//! and the difference is read in review.
+//! Compares pods before and after injection with the files in `tests/inject/`: `<case>.in.yaml` is the pod of the
+//! request, `<case>.out.yaml` the outcome. The optional `<case>.namespace.yaml` holds the annotations of its namespace.
+//! After an intended change, `REWRITE=1 cargo test -p remora-operator --test inject` rewrites the `<case>.out.yaml`
+//! files, and a reviewer reads the difference.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -22,7 +23,7 @@ fn config() -> Config {
     }
 }
 
-/// The namespace of every case but those that are about it.
+/// Returns the namespace of a case: `shop`, except in the two cases about other namespaces.
 fn namespace(case: &str) -> &'static str {
     match case {
         "system-namespace" => "kube-system",
@@ -31,7 +32,7 @@ fn namespace(case: &str) -> &'static str {
     }
 }
 
-/// What the namespace says for all of its pods.
+/// Returns the annotations that the namespace of a case sets for all of its pods.
 fn defaults(case: &str) -> BTreeMap<String, String> {
     let path = directory().join(format!("{case}.namespace.yaml"));
     fs::read_to_string(path).map(|text| serde_yaml::from_str(&text).unwrap()).unwrap_or_default()
@@ -102,7 +103,7 @@ fn twice_is_once() {
     assert!(injected > 10, "only {injected} cases inject");
 }
 
-/// The sidecar's arguments, and those of its probe.
+/// Returns the arguments of the sidecar and of its probe.
 fn arguments(pod: &Value) -> (Vec<String>, Vec<String>) {
     let sidecar = pod["spec"]["initContainers"].as_array().unwrap().iter().find(|one| one["name"] == "remora").unwrap();
     let strings =
@@ -115,7 +116,7 @@ fn arguments(pod: &Value) -> (Vec<String>, Vec<String>) {
 fn the_sidecar_understands_what_it_is_told() {
     let mut pods: Vec<_> = cases()
         .into_iter()
-        // A sidecar that was there before is not ours to judge.
+        // The existing sidecar in this case was not created by this version.
         .filter(|(case, _)| case != "reinvoked")
         .filter_map(|(case, path)| outcome(&read(&path), &case).get("pod").cloned())
         .collect();
@@ -150,12 +151,13 @@ fn nothing_that_came_is_lost() {
     }
 }
 
-/// Every member is still there, and every list is still a subsequence.
+/// Asserts that `after` has every member of `before`, and that every list of `before` is a subsequence of the one in
+/// `after`.
 fn assert_kept(before: &Value, after: &Value, path: &str) {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
             for (key, value) in before {
-                // A label of this key can only say that the pod is injected.
+                // The operator owns these two keys and may replace their values.
                 if key != "remora.dev/sidecar" && key != "remora.dev/injected" {
                     assert_kept(value, after.get(key).unwrap_or(&Value::Null), &format!("{path}.{key}"));
                 }

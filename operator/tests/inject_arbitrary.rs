@@ -1,4 +1,4 @@
-//! For whatever comes, the answer is a patch that applies, and that leaves nothing to do, or it is none.
+//! Tests the decision on random pods: it gives either no patch, or a patch that applies and completes the pod.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -14,7 +14,7 @@ fn config() -> Config {
     }
 }
 
-/// Keys that the code asks for, and some that need escaping in a pointer.
+/// Keys that the code reads, and some that need escaping in a JSON pointer.
 const KEYS: [&str; 26] = [
     "name",
     "env",
@@ -86,12 +86,12 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A list where the API has one, most of the time.
+/// Generates a list in nine of ten cases, and any JSON value otherwise.
 fn objects(of: impl Strategy<Value = Value> + 'static) -> impl Strategy<Value = Value> {
     prop_oneof![9 => proptest::collection::vec(of, 0..4).prop_map(Value::from), 1 => anything()]
 }
 
-/// An object with some of these members.
+/// Generates an object with some of these members.
 fn object(members: Vec<(&'static str, BoxedStrategy<Value>)>) -> impl Strategy<Value = Value> {
     let members: Vec<_> = members
         .into_iter()
@@ -183,7 +183,7 @@ proptest! {
             Decision::Inject(plan) => {
                 let operations = patch(&pod, &plan);
                 prop_assert!(operations.0.iter().all(|one| matches!(one, json_patch::PatchOperation::Add(_))));
-                // What goes to the API server is text.
+                // A round trip through text, because the API server gets the patch as text.
                 let operations: json_patch::Patch =
                     serde_json::from_str(&serde_json::to_string(&operations).unwrap()).unwrap();
                 let mut patched = pod.clone();
@@ -200,7 +200,7 @@ proptest! {
     }
 }
 
-/// The generator would be worthless if it never got as far as a patch.
+/// Without patches among the generated answers, the property above would test nothing.
 #[test]
 fn every_kind_of_answer_is_generated() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -216,22 +216,22 @@ fn every_kind_of_answer_is_generated() {
     assert!(skipped > 50 && denied > 50 && injected > 50, "{skipped} skipped, {denied} denied, {injected} injected");
 }
 
-/// What another injector does to a pod, in whichever order it is called.
+/// Changes that another injector makes to a pod.
 #[derive(Clone, Debug)]
 struct Other {
-    /// A container beside the application.
+    /// Adds a container beside the application.
     container: bool,
-    /// An init container behind all others, and whether it is a native sidecar.
+    /// Adds an init container behind all others; true if it is a native sidecar.
     init_behind: Option<bool>,
-    /// An init container in front of all others.
+    /// Adds an init container in front of all others.
     init_in_front: bool,
-    /// A volume that all containers mount, ours as well.
+    /// Adds a volume that all containers mount, Remora's included.
     volume: bool,
-    /// A variable for all containers, ours as well.
+    /// Adds a variable to all containers, Remora's included.
     variable: bool,
-    /// A registry that all images come from.
+    /// Rewrites all images to those of a mirror.
     mirror: bool,
-    /// A mark of its own.
+    /// Adds an annotation.
     annotation: bool,
 }
 
@@ -250,7 +250,7 @@ fn other() -> impl Strategy<Value = Other> {
     )
 }
 
-/// The list at this place, made if it is not there.
+/// Returns the list under this key, and creates it if it is absent.
 fn list<'a>(of: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     if !of[key].is_array() {
         of[key] = json!([]);
@@ -265,7 +265,7 @@ fn push_named(list: &mut Vec<Value>, item: Value) {
 }
 
 impl Other {
-    /// As a well-behaved injector does it: what is there already is left.
+    /// Makes the changes that the pod lacks, and keeps everything that exists.
     fn inject(&self, pod: &mut Value) {
         let spec = &mut pod["spec"];
         if self.container {
@@ -304,7 +304,7 @@ impl Other {
     }
 }
 
-/// A pod as people write them, which every injector takes.
+/// Generates an ordinary pod that every injector accepts.
 fn plain_pod() -> impl Strategy<Value = Value> {
     let container = |name: &'static str| {
         (any::<bool>(), any::<bool>()).prop_map(move |(with_env, with_mounts)| {
@@ -335,7 +335,7 @@ fn plain_pod() -> impl Strategy<Value = Value> {
     )
 }
 
-/// Our turn, as the webhook takes it; returns whether there was anything to do.
+/// Injects Remora's sidecar like the webhook. Returns true if the pod changed.
 fn ours(pod: &mut Value) -> bool {
     match decide(pod, &Place::new("shop"), &config()) {
         Decision::Skip(Reason::AlreadyInjected) => false,
@@ -348,8 +348,8 @@ fn ours(pod: &mut Value) -> bool {
     }
 }
 
-/// Lists by name, as the order in which injectors are called is theirs, and without what differs by that order: which init
-/// containers are in front of our sidecar, and so have no need of its variables and mounts; and the order of variables.
+/// Removes the differences that depend on the order of the injectors: sorts all lists by name, and reduces the init
+/// container that may be in front of the sidecar, where it gets no variables and mounts, to its name and image.
 fn canonical(mut pod: Value) -> Value {
     let by_name = |list: &mut Value| {
         if let Some(list) = list.as_array_mut() {
@@ -377,16 +377,17 @@ fn names(list: &Value) -> Vec<&str> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// Two injectors, each called again when the other one has changed something, as `reinvocationPolicy: IfNeeded` has it.
+    /// Two injectors are called in either order, each again after a change of the other one, as with
+    /// `reinvocationPolicy: IfNeeded`.
     #[test]
     fn two_injectors_make_the_same_of_a_pod_in_either_order(pod in plain_pod(), other in other()) {
         let (mut first, mut second) = (pod.clone(), pod);
-        // We are called first, then the other one, then we again.
+        // Remora is called first, then the other injector, then Remora again.
         prop_assert!(ours(&mut first));
         other.inject(&mut first);
         ours(&mut first);
         other.inject(&mut first);
-        // The other one is called first.
+        // The other injector is called first.
         other.inject(&mut second);
         prop_assert!(ours(&mut second));
         other.inject(&mut second);
@@ -394,7 +395,7 @@ proptest! {
             prop_assert!(!ours(&mut pod), "{order}: there is still something to do about {pod}");
             prop_assert_eq!(names(&pod["spec"]["initContainers"]).iter().filter(|name| **name == "remora").count(), 1);
             prop_assert!(lacks_sidecar(&pod, &Place::new("shop"), "remora-system").is_none());
-            // Whatever starts behind the sidecar knows where flags are.
+            // Every container that starts after the sidecar has the endpoint variables.
             let init = pod["spec"]["initContainers"].as_array().unwrap();
             let behind = init.iter().skip_while(|one| one["name"] != "remora").skip(1);
             for container in behind.chain(pod["spec"]["containers"].as_array().unwrap()) {

@@ -1,7 +1,7 @@
-//! The chart's admission policies are those of the code.
+//! Tests that the chart's admission policies equal those that the code generates.
 //!
-//! `REMORA_REWRITE=1 cargo test -p remora-operator --test policy` writes them anew. What they do to pods is held to the webhook
-//! on a cluster: `e2e/tests/exclusive/policy.rs`.
+//! `REMORA_REWRITE=1 cargo test -p remora-operator --test policy` rewrites them. `e2e/tests/exclusive/policy.rs`
+//! compares their effect on pods with the webhook's on a cluster.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -14,7 +14,7 @@ const TEMPLATE: &str = "charts/remora/templates/_policy.tpl";
 const IMAGE: &str = "{{ include \"remora.image\" (list . .Values.image.sidecar) }}";
 const PULL_POLICY: &str = "{{ .Values.image.sidecar.pullPolicy }}";
 
-/// Values of the chart, where the operator's command line has them.
+/// Returns a configuration with expressions of the chart's values in place of the operator's arguments.
 fn config() -> Config {
     Config {
         sidecar_image: IMAGE.to_owned(),

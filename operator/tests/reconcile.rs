@@ -1,4 +1,4 @@
-//! Reconciliations against an API server that counts: what is asked and written, in which order, and what is not.
+//! Tests reconciliations against a simulated API server that records every call.
 
 #![allow(
     clippy::unwrap_used,
@@ -62,7 +62,7 @@ use program::OPERATOR;
 
 const CORE: &str = "remora-storefront-v2-core";
 
-/// One run of the operator: what it knows is gone with it, the cluster stays.
+/// One run of the operator. Its state ends with it, while the cluster stays.
 struct Operator {
     cluster: Cluster,
     context: Arc<Context>,
@@ -79,12 +79,12 @@ impl Operator {
         Self::start_patient(cluster, origins, Duration::from_secs(600))
     }
 
-    /// One that leaves what nobody needs for this long.
+    /// Starts an operator that keeps unused objects for `grace`.
     fn start_patient(cluster: &Cluster, origins: &[Origin], grace: Duration) -> Self {
         Self::start_compiling(cluster, origins, grace, Compiler::with_program(OPERATOR, DOCUMENT_MAX))
     }
 
-    /// One that compiles with this.
+    /// Starts an operator with this compiler.
     fn start_compiling(cluster: &Cluster, origins: &[Origin], grace: Duration, compiler: Compiler) -> Self {
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
         let (objects, writer) = watch();
@@ -105,7 +105,7 @@ impl Operator {
         Self { cluster: cluster.clone(), context: Arc::new(context), writer, metrics }
     }
 
-    /// Reconciles once, with everything seen that there is to see; returns the calls that it took.
+    /// Updates the operator's caches, reconciles once, and returns the action and the API calls.
     async fn turn(&mut self, object: Value) -> (Action, Vec<String>) {
         self.cluster.observe(&mut self.writer);
         self.cluster.calls();
@@ -144,7 +144,7 @@ fn is(status: &Value, kind: &str, expected: (&str, &str)) {
     assert_eq!(condition(status, kind), (expected.0.to_owned(), expected.1.to_owned()), "{kind}");
 }
 
-/// The object as the API server would have it after the last report.
+/// Returns the object with the status of the last report.
 fn reported(cluster: &Cluster, generation: i64) -> Value {
     let mut object = fenv(generation, &json!({}));
     object["status"] = cluster.last_status();
@@ -192,7 +192,7 @@ async fn what_is_deleted_comes_back_from_memory() {
     assert_eq!(cluster.get(CORE).unwrap()["binaryData"], before["binaryData"]);
 }
 
-/// Answers once, and then takes a request and says nothing.
+/// Starts a server that answers one request, and accepts later connections without an answer.
 async fn server_that_falls_silent() -> Origin {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -266,7 +266,7 @@ async fn what_is_somebody_elses_is_not_touched() {
     is(&status, "Ready", ("False", "NothingPublished"));
     assert_eq!(cluster.get(CORE), before);
     assert_ne!(action, Action::await_change());
-    // It is somebody else's when it is labelled like ours, too.
+    // An object with Remora's labels and another controller is a conflict too.
     let mut labelled = cluster.take(CORE).unwrap();
     labelled["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "uid-2", "controller": true}]);
@@ -298,7 +298,7 @@ async fn a_restart_with_a_failing_source_changes_nothing() {
     is(&status, "Stale", ("False", "Behind"));
     assert_eq!(status["revision"], object["status"]["revision"]);
 
-    // What was found published is held from now on.
+    // The restarted operator has recovered the published bytes, and restores them without the source.
     cluster.take(CORE);
     restarted.turn(edited).await;
     assert_eq!(cluster.get(CORE).unwrap()["binaryData"], before.unwrap()["binaryData"]);
@@ -380,7 +380,7 @@ async fn a_quota_is_told_from_other_refusals() {
     operator.turn(fenv(1, &json!({}))).await;
     is(&cluster.last_status(), "Published", ("False", "QuotaExceeded"));
     is(&cluster.last_status(), "Fetched", ("True", "Synced"));
-    // The next time needs no source.
+    // The next reconciliation does not fetch the source.
     cluster.relent();
     let (_, calls) = operator.turn(reported(&cluster, 1)).await;
     assert!(!calls.contains(&"get flags".to_owned()), "{calls:?}");

@@ -1,4 +1,4 @@
-//! `README.md` has a row for every reason, Event and metric that the code has, and for none that it has not.
+//! Tests that `README.md` has exactly one row for every reason, Event and metric in the code.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -12,7 +12,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// The code of all files below `place`, without tests.
+/// Collects the code of all files below `place`, without tests.
 fn code(place: &Path, all: &mut Vec<String>) {
     if place.is_dir() {
         for entry in fs::read_dir(place).unwrap() {
@@ -35,12 +35,12 @@ fn code_of(places: &[&str]) -> String {
     all.join("\n")
 }
 
-/// The text between quotes that comes next, if nothing but spaces is before it.
+/// Returns the quoted text at the start, after optional spaces.
 fn quoted(text: &str) -> Option<&str> {
     text.trim_start().strip_prefix('"')?.split('"').next()
 }
 
-/// What is quoted behind each of these words.
+/// Returns the quoted texts that follow any of these words.
 fn behind<'a>(code: &'a str, words: &[&str]) -> BTreeSet<&'a str> {
     let after = |word: &&str| {
         let word = (*word).to_owned();
@@ -49,7 +49,7 @@ fn behind<'a>(code: &'a str, words: &[&str]) -> BTreeSet<&'a str> {
     words.iter().flat_map(after).filter_map(|at| quoted(&code[at..])).collect()
 }
 
-/// The names in the first column of the tables under a heading: several may share a row.
+/// Returns the names in the first column of the tables under a heading. Several names may share a row.
 fn rows<'a>(text: &'a str, heading: &str) -> BTreeSet<&'a str> {
     let section = text.split(&format!("\n## {heading}\n")).nth(1).unwrap_or_else(|| panic!("no heading {heading:?}"));
     let section = section.split("\n## ").next().unwrap();

@@ -1,4 +1,4 @@
-//! The webhook's answers, without a socket and without a cluster.
+//! Tests the webhook's answers without a socket and without a cluster.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -20,7 +20,7 @@ use remora_operator::injection::{
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
 
-/// An API server that knows of `storefront` in namespace `shop`, and refuses to write anything.
+/// Returns a client of a simulated API server that has `storefront` in namespace `shop` and refuses all writes.
 fn api_server() -> Client {
     let answer = |request: Request<kube::client::Body>| async move {
         assert_eq!(request.method(), Method::GET, "the webhook writes nothing");
@@ -199,7 +199,7 @@ async fn a_namespace_speaks_for_its_pods() {
     let arguments = injected["spec"]["initContainers"][0]["args"].as_array().unwrap();
     assert!(arguments.contains(&json!("error")) && arguments.contains(&json!("127.0.0.1:4000")), "{arguments:?}");
 
-    // What nobody can read is left out, and said.
+    // Annotations that cannot be read are ignored, with a warning.
     question["request"]["namespace"] = json!("broken");
     let response = bench.review(&question).await;
     assert_eq!(response["patchType"], "JSONPatch");
@@ -306,7 +306,7 @@ async fn large_pods_are_read_and_larger_bodies_are_not() {
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
 }
 
-/// A tree of such a pod would take hundreds of megabytes, of which nothing is made.
+/// The parsed tree of such a pod would take hundreds of megabytes, so the webhook denies it without parsing.
 #[tokio::test]
 async fn pod_that_would_take_much_memory_is_denied() {
     let bench = bench();
@@ -332,7 +332,7 @@ async fn pod_that_would_take_much_memory_is_denied() {
     assert!(bench.metrics().contains(r#"remora_webhook_requests_total{decision="denied",reason="too_large"} 3"#));
 }
 
-/// Beyond what is read at once, and within what is read in its turn.
+/// The pod is heavier than a light pod and within the limit of heavy pods.
 #[tokio::test]
 async fn pod_of_twenty_thousand_variables_is_injected() {
     let bench = bench();

@@ -1,4 +1,4 @@
-//! The webhook's server under callers that mean no good, and through certificates that change under it.
+//! Tests the webhook's server with malicious callers and with certificates that change while it runs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -33,9 +33,9 @@ struct Server {
     serving: Serving,
     shutdown: watch::Sender<bool>,
     running: JoinHandle<()>,
-    /// What `/slow` says when it begins.
+    /// Notified when a request to `/slow` starts.
     entered: Arc<Notify>,
-    /// What `/slow` waits for.
+    /// Lets a request to `/slow` finish.
     release: Arc<Notify>,
 }
 
@@ -51,7 +51,7 @@ fn limits() -> Limits {
     }
 }
 
-/// Serves with a certificate that `Authority` signs; `POST /mutate` echoes.
+/// Starts a server with a certificate that `Authority` signs. `POST /mutate` echoes the body.
 async fn start(limits: Limits) -> (Server, Certificate) {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| rustls::crypto::ring::default_provider().install_default().unwrap());
@@ -75,7 +75,7 @@ async fn start(limits: Limits) -> (Server, Certificate) {
     (Server { address, serving, shutdown, running, entered, release }, authority)
 }
 
-/// Puts a certificate of a new authority in place.
+/// Serves with a certificate of a new CA, and returns the CA.
 fn renew(serving: &Serving) -> Certificate {
     let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
     let authority = Authority::create(now, &lifetimes).unwrap();
@@ -102,7 +102,7 @@ impl Server {
     }
 }
 
-/// Whether the other side hangs up within this time.
+/// True if the peer closes the connection within this time.
 async fn is_closed(stream: &mut (impl AsyncReadExt + Unpin), within: Duration) -> bool {
     let mut rest = Vec::new();
     timeout(within, stream.read_to_end(&mut rest)).await.is_ok()
@@ -132,7 +132,8 @@ async fn a_renewed_certificate_is_used_at_once_and_cuts_nobody() {
     assert!(server.ask(&server.client(&old)).await.is_err(), "a new connection gets the new certificate");
 }
 
-/// A directory as kubelet keeps it: a link is renamed onto the one before, and the files are links through it.
+/// A directory like a volume of kubelet: the files are links through a link that kubelet replaces atomically by a
+/// rename.
 struct Mounted(std::path::PathBuf);
 
 impl Mounted {
@@ -162,7 +163,7 @@ impl Drop for Mounted {
     }
 }
 
-/// A self-signed certificate for the webhook's name, its key, and when it expires.
+/// Creates a self-signed certificate for the webhook's name, and returns it with its PEM, its key and its expiry.
 fn provided(year: i32) -> (Certificate, String, String, i64) {
     let mut params = rcgen::CertificateParams::new(vec![SERVER.to_owned()]).unwrap();
     params.not_after = rcgen::date_time_ymd(year, 1, 1);
@@ -192,7 +193,7 @@ async fn a_certificate_in_files_is_served_and_so_is_the_next_one() {
     let running = tokio::spawn(files.run(|| async move {
         ready.send_replace(true);
     }));
-    // Nothing there yet: it waits, and says so.
+    // The directory has no certificate yet: the reader waits and counts a failure.
     let failed = "remora_webhook_certificate_failures_total 1\n";
     eventually("the absence is counted", || async { says(failed).then_some(()) }).await;
     assert!(!*is_ready.borrow() && says("remora_webhook_certificate_expiry_timestamp_seconds NaN\n"));
@@ -205,7 +206,7 @@ async fn a_certificate_in_files_is_served_and_so_is_the_next_one() {
     let expires = |until: i64| format!("remora_webhook_certificate_expiry_timestamp_seconds {until}.0\n");
     assert!(says(&expires(until)));
 
-    // A key that does not go with its certificate changes nothing.
+    // A key that does not belong to the certificate changes nothing.
     let (next, certificate, next_key, until) = provided(2041);
     mounted.put("2", &[("tls.crt", &certificate), ("tls.key", &key)]);
     eventually("the mismatch is counted", || async { (!says(failed)).then_some(()) }).await;
@@ -263,7 +264,7 @@ async fn a_quiet_connection_is_kept_for_its_next_request() {
         start(Limits { head: Duration::from_millis(100), idle: Duration::from_secs(60), ..limits() }).await;
     let mut kept = tls(&server, &trusted).await;
     for _ in 0..3 {
-        // Longer than a head may take: the API server keeps connections that it does not use for a while.
+        // The pause is longer than the timeout of a head: the API server keeps unused connections for a while.
         tokio::time::sleep(Duration::from_millis(400)).await;
         kept.write_all(b"POST /mutate HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
         let mut answer = [0; 12];
@@ -301,7 +302,7 @@ async fn no_http_over_plain_tcp() {
     let mut plain = TcpStream::connect(server.address).await.unwrap();
     plain.write_all(b"POST /mutate HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
-    // The alert of a TLS server, or nothing; not HTTP.
+    // The answer is a TLS alert or empty, but not HTTP.
     let _ = timeout(Duration::from_secs(2), plain.read_to_end(&mut answer)).await.unwrap();
     assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
 }
@@ -326,14 +327,14 @@ async fn the_end_comes_when_everything_is_answered() {
     timeout(Duration::from_secs(2), server.running).await.expect("it ends").unwrap();
 }
 
-/// A stream from an address of its own: all of 127.0.0.0/8 is this machine.
+/// Connects from a source address of its own: all of 127.0.0.0/8 is this machine.
 async fn connect_from(source: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = tokio::net::TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from((source, 0)))?;
     socket.connect(to).await
 }
 
-/// What an attacker's connection sends before it goes quiet, beside nothing: half a ClientHello, and a record that is none.
+/// Bytes that an attacker's connection sends before it stalls: nothing, half a ClientHello, or an invalid record.
 const HALF_HANDSHAKES: [&[u8]; 3] = [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\x16\x03\x01\x3f\xff\x01"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -349,7 +350,7 @@ async fn flood_of_half_handshakes_from_many_addresses_refuses_no_review() {
     for number in 0..3000_usize {
         let source = [127, 0, u8::try_from(1 + number % 5).unwrap(), u8::try_from(1 + number % 250).unwrap()];
         let mut stream = connect_from(source, server.address).await.unwrap();
-        // The server may have closed it already, for the next of them.
+        // The server may have closed the connection already in favour of a newer one.
         let _ = stream.write_all(HALF_HANDSHAKES[number % 3]).await;
         held.push_back(stream);
         if held.len() > 2 * CONNECTIONS {
@@ -363,7 +364,7 @@ async fn flood_of_half_handshakes_from_many_addresses_refuses_no_review() {
     assert!(refused.is_empty(), "{} of 60 reviews were refused: {:?}", refused.len(), refused[0]);
 }
 
-/// Begins a request on a connection of its own, and goes quiet in the middle of its body.
+/// Starts a request on a new connection, and stalls in the middle of its body.
 async fn slow_body(
     server: &Server,
     trusted: &Certificate,
@@ -454,10 +455,10 @@ async fn http2_is_not_offered() {
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"http/1.1".as_slice()));
 }
 
-/// An answer that says when nobody holds it any more.
+/// A response body whose reference count shows when it is dropped.
 struct Answer {
     text: Vec<u8>,
-    /// Counts those who hold it.
+    /// Counts the references to the body.
     _held: Arc<()>,
 }
 
@@ -471,7 +472,7 @@ impl AsRef<[u8]> for Answer {
 async fn caller_that_does_not_read_its_answer_is_cut_off() {
     let held = Arc::new(());
     let given = Arc::clone(&held);
-    // More than sockets buffer.
+    // The body is larger than the socket buffers.
     let answer =
         move || async move { axum::body::Bytes::from_owner(Answer { text: vec![b'x'; 64 << 20], _held: given }) };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -482,7 +483,7 @@ async fn caller_that_does_not_read_its_answer_is_cut_off() {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     eventually("the answer is made", || async { (Arc::strong_count(&held) > 1).then_some(()) }).await;
-    // The router has one for as long as it is there.
+    // Two references remain: the one of this test and the one of the router.
     eventually("the answer is dropped", || async { (Arc::strong_count(&held) <= 2).then_some(()) }).await;
     running.abort();
 }
@@ -501,12 +502,12 @@ async fn health_is_answered_during_a_flood_of_half_requests() {
         let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nx-slow: ").await;
         held.push_back(stream);
         if held.len() > 600 {
-            // Those that were not the last ones have lost their place to others.
+            // The server has closed the oldest connections in favour of newer ones.
             let mut oldest = held.pop_front().unwrap();
             assert!(is_closed(&mut oldest, Duration::from_secs(60)).await);
         }
         if number % 100 == 99 {
-            // As a kubelet asks: on a connection of its own.
+            // The probe uses a new connection, like kubelet.
             let mut probe = TcpStream::connect(address).await.unwrap();
             probe.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
             let mut answer = String::new();

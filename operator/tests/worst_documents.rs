@@ -1,5 +1,5 @@
-//! No document makes its compilation take long or much: documents of a mebibyte of the worst shapes compile or are refused,
-//! on a small stack, and memory stays within a multiple of the document.
+//! Tests that compilation has bounds in time, stack and memory: documents of 1 MiB in the worst shapes compile or are
+//! refused on a small stack, and the memory stays within a multiple of the document.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -14,19 +14,19 @@ use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{MOST_FINDINGS, Mode, Options, compile};
 use shapes::SHAPES;
 
-/// Bytes of a document.
+/// Size of a document in bytes.
 const SIZE: usize = 1 << 20;
 
-/// How many times its size the compilation of a document may take in memory at once.
+/// Largest peak memory of a compilation, as a multiple of the document's size.
 const MOST_MEMORY: usize = 64;
 
-/// The stack of a thread as the runtime makes them.
+/// Stack size in bytes of the runtime's threads.
 const STACK: usize = 2 << 20;
 
-/// Only what never ends, or costs the square of the document, takes so long.
+/// Timeout that only an endless or quadratic compilation exceeds.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What came of a document: bytes and findings, or the refusal.
+/// Compiles a document, and returns its bytes and its number of findings, or the refusal.
 fn outcome(text: &str, mode: Mode) -> Result<(Vec<u8>, usize), String> {
     let document = document::parse(text.as_bytes()).map_err(|error| error.to_string())?;
     let pruned = prune(document, &Rules::new(&[], &[], false, false).unwrap());
@@ -36,7 +36,7 @@ fn outcome(text: &str, mode: Mode) -> Result<(Vec<u8>, usize), String> {
     Ok((bytes, compiled.findings.len()))
 }
 
-/// Compiles the document of a shape on a small stack, and holds memory to its bound.
+/// Compiles the document of a shape on a small stack, and asserts the limits on time and memory.
 fn hold(name: &'static str, make: fn(usize) -> String, mode: Mode) {
     let (send, receive) = mpsc::channel();
     std::thread::Builder::new()

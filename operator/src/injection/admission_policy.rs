@@ -1,13 +1,15 @@
-//! The same decision and the same plan as expressions of CEL, for a MutatingAdmissionPolicy: the API server then puts the
-//! sidecar into pods by itself, and there is no webhook.
+//! Generates the decision and the plan as CEL expressions for a MutatingAdmissionPolicy. With the policy, the API
+//! server injects the sidecar itself, and no webhook is needed.
 //!
-//! What a pod gets is not written a second time. [`Plan`](super::Plan)s of specimen pods become expressions, each value of
-//! the specimen replaced by what computes it for the pod at hand ([`lift`], [`specimen`]): whatever is added to a plan is in
-//! the policy too. Grammars, refusals and resources are said again in CEL, out of the same constants and messages. Both are
-//! held to the webhook by what the API server answers to the pods of `operator/tests/inject/`.
+//! The additions to a pod are not written a second time. The generator makes [`Plan`](super::Plan)s of template pods
+//! and turns them into expressions: each placeholder value becomes the expression that computes the value for the pod
+//! in the request ([`lift`], [`specimen`]). The policy therefore contains everything that is added to a plan. Grammars,
+//! refusals and resources are written again in CEL, from the same constants and messages. Tests compare the API
+//! server's answers to the pods of `operator/tests/inject/` under the policy with the webhook's answers.
 //!
-//! A mutating policy can neither refuse nor warn, so validating ones stand beside it, over the same variables. They see the
-//! pod as it became, which changes nothing: all that is decided is decided the same about an injected pod.
+//! A mutating policy can neither deny nor warn, so validating policies with the same variables do that. They see the
+//! pod after its injection. The result is the same, because every decision about an injected pod equals the decision
+//! about the original.
 
 mod amounts;
 mod decision;
@@ -21,32 +23,32 @@ use serde::Serialize;
 
 use super::{config::Config, layout::Layout};
 
-/// The expressions of all policies.
+/// The CEL expressions of all policies.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Policy {
-    /// What all of them are written with.
+    /// Variables that all policies use.
     pub variables: Vec<Variable>,
-    /// What the patch is written with, besides.
+    /// Further variables that only the patch uses.
     pub plan: Vec<Variable>,
     /// The patch: a list of JSON Patch operations, all of them `add`.
     pub patch: String,
-    /// Which pods are refused.
+    /// Validations that deny a pod.
     pub refusals: Vec<Validation>,
-    /// Of what the author of a pod is warned.
+    /// Validations that warn the author of a pod.
     pub warnings: Vec<Validation>,
-    /// How many objects with identity overrides a volume names.
+    /// Number of objects for identity overrides that a volume names.
     pub slots: usize,
 }
 
-/// An expression with a name, written with those before it.
+/// A named expression. It can use the variables before it.
 #[derive(Debug, Serialize)]
 pub struct Variable {
     name: String,
     expression: String,
 }
 
-/// What must be true of a pod.
+/// A condition that a pod must meet, and the message if it does not.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Validation {
@@ -54,7 +56,7 @@ pub struct Validation {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     message_expression: Option<String>,
-    /// As the webhook says it.
+    /// Reason of the denial, the same as the webhook's.
     reason: &'static str,
 }
 
@@ -69,25 +71,26 @@ impl Validation {
     }
 }
 
-/// A plan cannot be written as expressions.
+/// Error: a plan cannot be turned into expressions.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A specimen gets no sidecar.
+    /// A template pod is not injected.
     #[error("a specimen of a pod is not injected")]
     Specimen,
-    /// Of a list of the plan, several environments or the socket change more than what is put in at one place.
+    /// A list of the plan does not consist of a fixed part, one insertion per environment and one insertion for the
+    /// socket.
     #[error("the list {0} is not made of a fixed part, one for each environment and one for the socket")]
     List(&'static str),
-    /// A member of the sidecar changes with something that it is not known to change with.
+    /// A member of the sidecar differs between template pods, and the generator does not expect that.
     #[error("{0} of the sidecar is not the same in all pods")]
     Member(String),
 }
 
-/// The policies of a configuration.
+/// Generates the policies for a configuration.
 ///
 /// # Errors
 ///
-/// When a plan has become something that is not understood here: a mistake of ours.
+/// Fails if a plan has a structure that the generator does not support. This is a bug in Remora.
 pub fn policy(config: &Config) -> Result<Policy, Error> {
     let specimens = specimen::Specimens::of(config)?;
     let mut variables = Variables::default();
@@ -116,18 +119,18 @@ impl Variables {
     }
 }
 
-/// A string of CEL.
+/// Returns a CEL string literal.
 fn text(text: &str) -> String {
     format!("'{}'", text.replace('\\', r"\\").replace('\'', r"\'").replace('\n', r"\n"))
 }
 
-/// A list of strings.
+/// Returns a CEL list of string literals.
 fn texts<'a>(all: impl IntoIterator<Item = &'a str>) -> String {
     format!("[{}]", all.into_iter().map(text).collect::<Vec<_>>().join(", "))
 }
 
-/// What [`quote`](super::quote) makes of a string. Of what cannot be seen it has the bytes, where that one has the number
-/// of the character: CEL does not know it.
+/// Returns an expression that quotes a string like [`quote`](super::quote). Invisible characters show as their bytes
+/// instead of their code point, which CEL cannot compute.
 fn quoted(value: &str) -> String {
     const HEXADECIMAL: &str = "'%x'.format([letter])";
     format!(

@@ -1,4 +1,4 @@
-//! What the author of a pod asks for, read strictly.
+//! Parses the options that annotations of a pod and of its namespace set. Invalid values are errors.
 
 use std::{borrow::Cow, collections::BTreeMap, ops::RangeInclusive};
 
@@ -11,10 +11,10 @@ use super::{
 };
 use crate::api::names::{EnvironmentName, GROUP, annotation, sidecar};
 
-/// Environments that one pod may ask for: each is a volume of its own, held twice in memory while it changes.
+/// Largest number of environments of one pod. Each is a volume of its own, which is in memory twice while it changes.
 pub(super) const MOST_ENVIRONMENTS: usize = 8;
 
-/// The annotations of a pod, understood.
+/// The parsed options of a pod.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) environments: Vec<EnvironmentName>,
@@ -28,25 +28,25 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Where health and metrics are: the port behind that of the data.
+    /// Returns the port of health and metrics, which follows the data port.
     pub(super) fn admin_port(&self) -> u16 {
         self.port.saturating_add(1)
     }
 }
 
-/// What was asked for of one resource.
+/// Requested amounts of one resource; `None` where no annotation sets one.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     pub(super) request: Option<Quantity>,
     pub(super) limit: Option<Quantity>,
 }
 
-/// An annotation that does not follow its grammar.
+/// Error: an annotation does not follow its grammar.
 #[derive(Debug, thiserror::Error)]
 #[error("annotation {key}{place} is {value}, but must be {valid}")]
 pub struct Invalid {
     pub(super) key: String,
-    /// Nothing for the pod's own.
+    /// Suffix that names the namespace. Empty if the annotation is the pod's own.
     pub(super) place: String,
     pub(super) value: String,
     pub(super) valid: String,
@@ -54,10 +54,10 @@ pub struct Invalid {
 
 type Annotations = Map<String, Value>;
 
-/// The value of `remora.dev/inject` that says no.
+/// Value of `remora.dev/inject` that opts the pod out.
 pub(super) const OPT_OUT: &str = "false";
 
-/// The annotations that mean something on a pod.
+/// All annotations that have a meaning on a pod, except those with the revision prefix.
 pub(super) const KNOWN: [&str; 11] = [
     annotation::INJECT,
     annotation::PORT,
@@ -72,17 +72,17 @@ pub(super) const KNOWN: [&str; 11] = [
     annotation::INJECTED,
 ];
 
-/// The variables that the application's containers get.
+/// Names of the variables that the application's containers get.
 pub(super) const VARIABLES: [&str; 2] = [sidecar::OFREP_ENDPOINT, sidecar::FLAGSMITH_API_URL];
 
 pub(super) const LOG_LEVELS: [&str; 4] = ["error", "warn", "info", "debug"];
 
-/// Whether the author thought better of it; for charts whose templates cannot leave the annotation out.
+/// True if the annotation is `false`, which opts the pod out where a chart always renders the annotation.
 pub(super) fn opted_out(annotations: &Annotations) -> bool {
     annotations.get(annotation::INJECT).and_then(Value::as_str) == Some(OPT_OUT)
 }
 
-/// What a pod says, and what its namespace says for all of its pods. The pod's word counts.
+/// Annotations of a pod and the defaults of its namespace. The pod's annotations take precedence.
 #[derive(Clone, Copy)]
 pub(super) struct Wishes<'a> {
     pub(super) pod: &'a Annotations,
@@ -90,15 +90,20 @@ pub(super) struct Wishes<'a> {
     pub(super) defaults: Option<&'a BTreeMap<String, String>>,
 }
 
-/// Who said something.
+/// Object that an annotation comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Author {
     Pod,
     Namespace,
 }
 
-/// Reads every annotation that is ours. A namespace says how its pods are injected, never that they are: the registration
-/// sees pods only.
+/// Parses all options. A namespace sets how its pods are injected, but never which pods: the registration selects by
+/// the pod's own annotation only.
+///
+/// # Errors
+///
+/// Fails at the first annotation that does not follow its grammar, and if a request exceeds its limit and both come
+/// from the same object.
 pub(super) fn read(wishes: &Wishes<'_>) -> Result<Request, Invalid> {
     Ok(Request {
         environments: environments(wishes)?,
@@ -113,7 +118,7 @@ pub(super) fn read(wishes: &Wishes<'_>) -> Result<Request, Invalid> {
 }
 
 impl<'a> Wishes<'a> {
-    /// What is said under this key, by whom.
+    /// Returns the value under this key and the object that it comes from.
     fn find(&self, key: &str) -> Option<(Cow<'a, Value>, Author)> {
         let of_pod = self.pod.get(key).map(|value| (Cow::Borrowed(value), Author::Pod));
         let default =
@@ -121,7 +126,7 @@ impl<'a> Wishes<'a> {
         of_pod.or_else(default)
     }
 
-    /// One annotation, if it is there.
+    /// Parses one annotation. Returns `None` if neither the pod nor the namespace has it.
     fn value<T>(&self, key: &str, valid: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Invalid> {
         Ok(self.authored(key, valid, parse)?.map(|(value, _)| value))
     }
@@ -144,14 +149,15 @@ impl<'a> Wishes<'a> {
         }
     }
 
-    /// Request and limit of one resource.
+    /// Parses request and limit of one resource. If the request exceeds the limit and only one of them is the pod's
+    /// own, drops the namespace's value.
     fn bounds(&self, request: &str, limit: &str, grammar: &Grammar, valid: &str) -> Result<Bounds, Invalid> {
         let parse = |text: &str| grammar.read(text);
         let (wanted, most) = (self.authored(request, valid, parse)?, self.authored(limit, valid, parse)?);
         let only = |quantity: Option<(Quantity, Author)>| quantity.map(|(quantity, _)| quantity);
         match (&wanted, &most) {
             (Some((amount, of)), Some((bound, by))) if amount.milli() > bound.milli() => match (of, by) {
-                // What a namespace says for all of its pods gives way to what one says for itself.
+                // The pod's own value takes precedence over the namespace's default.
                 (Author::Pod, Author::Namespace) => Ok(Bounds { request: only(wanted), limit: None }),
                 (Author::Namespace, Author::Pod) => Ok(Bounds { request: None, limit: only(most) }),
                 _ => Err(self.invalid(
@@ -174,7 +180,7 @@ impl<'a> Wishes<'a> {
     }
 }
 
-/// The keys under our prefix that mean nothing: most likely misspelt.
+/// Returns the keys under Remora's prefix that have no meaning, most likely because they are misspelt.
 pub(super) fn unknown(annotations: &Annotations) -> impl Iterator<Item = &str> {
     let is_ours = |key: &str| key.split_once('/').is_some_and(|(prefix, _)| prefix == GROUP);
     let is_known = |key: &str| KNOWN.contains(&key) || key.starts_with(annotation::REVISION);
@@ -195,10 +201,10 @@ pub(super) const OWN_NAMESPACE: &str =
     "names without a namespace: a pod reads the environments of its own namespace only";
 pub(super) const NOT_WHETHER: &str = ": it says which environments, not whether";
 
-/// What others write where we have names.
+/// Values that other products use in such annotations, and that are refused as environment names.
 pub(super) const WHETHER: [&str; 4] = ["true", "enabled", "false", "disabled"];
 
-/// Ports that any user may listen on, with room for the next one.
+/// Allowed data ports: any user may listen on them, and each has a next port for health and metrics.
 pub(super) const PORTS: RangeInclusive<u16> = 1024..=65534;
 
 fn environments(wishes: &Wishes<'_>) -> Result<Vec<EnvironmentName>, Invalid> {
@@ -219,7 +225,7 @@ fn environments(wishes: &Wishes<'_>) -> Result<Vec<EnvironmentName>, Invalid> {
             return Err(invalid(format!("a list that names {name} once")));
         }
         environments.push(name);
-        // What comes behind is not looked at: an annotation has room for very many.
+        // Later names are not checked, because an annotation can hold very many.
         if environments.len() > MOST_ENVIRONMENTS {
             return Err(invalid(format!("a list of at most {MOST_ENVIRONMENTS} environments")));
         }
@@ -271,7 +277,7 @@ mod tests {
         Wishes { pod, namespace: "shop", defaults: None }
     }
 
-    /// What a pod and its namespace say together.
+    /// Parses the annotations of a pod with these defaults of its namespace.
     fn both(pod: &Value, defaults: &[(&str, &str)]) -> Result<Request, String> {
         let mut pod = pod.as_object().unwrap().clone();
         pod.insert(annotation::INJECT.to_owned(), json!("storefront"));

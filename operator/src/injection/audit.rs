@@ -1,4 +1,4 @@
-//! Whether a pod that exists should have a sidecar and has none.
+//! Checks if a pod that exists requests a sidecar and has none.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,23 @@ use super::{
 };
 use crate::api::names::{annotation, sidecar};
 
-/// What is wrong with a pod that asks for a sidecar and has none.
+/// Fault of a pod that requests a sidecar and has none.
 #[derive(Debug)]
 pub enum Lack {
-    /// It was admitted without; in its place another would get one.
+    /// The pod was admitted without a sidecar; a replacement would get one.
     Admitted,
-    /// It was admitted without, and would be refused now.
+    /// The pod was admitted without a sidecar; a replacement would be denied.
     Invalid(Refusal),
 }
 
-/// Whether a pod may lack a sidecar, judged by what a list of metadata tells.
+/// True if a pod may lack a sidecar: its metadata requests one and its namespace is not a system namespace.
 pub fn is_candidate(annotations: &BTreeMap<String, String>, namespace: &str, own_namespace: &str) -> bool {
     let asks = annotations.get(annotation::INJECT).is_some_and(|value| value != annotations::OPT_OUT);
     asks && !is_system(namespace, own_namespace)
 }
 
-/// Whether a whole pod lacks the sidecar that it asks for. One that has it is complete, whichever version brought it.
+/// Returns the fault of a pod that lacks the sidecar that it requests. A pod with a sidecar of any version has no
+/// fault.
 pub fn lacks_sidecar(pod: &Value, place: &Place<'_>, own_namespace: &str) -> Option<Lack> {
     let init = pod.pointer("/spec/initContainers").and_then(Value::as_array);
     let is_ours = |container: &Value| name(container) == Some(sidecar::CONTAINER) && is_native_sidecar(container);

@@ -1,12 +1,13 @@
-//! Finds pods that ask for a sidecar and have none: admitted before the operator was there, or while the webhook was down and
-//! `failurePolicy` was `Ignore`. Needs the client, and runs where the lease is.
+//! Finds pods that request a sidecar and have none: they were admitted before the operator was installed, or while the
+//! webhook was down and `failurePolicy` was `Ignore`. Runs on the replica that holds the lease.
 //!
-//! Nothing mends such a pod: containers cannot be added to it. So it is told, by a metric and by Events, and, if the
-//! administrator said so, evicted, for its controller to make another one.
+//! Such a pod cannot be repaired, because containers cannot be added to an existing pod. The auditor reports it by a
+//! metric and by Events. If the administrator enabled eviction, the auditor also evicts it, so that its controller
+//! creates another one.
 //!
-//! Once a minute the metadata of all pods without the sidecar's label is listed, in pages: of them only those with the
-//! annotation are looked at whole, and each of these once. The label is believed: a template that has it by itself hides its
-//! pods from us.
+//! Once a minute the auditor lists the metadata of all pods without the sidecar's label, in pages. It reads in full
+//! only pods with the annotation, each of them once. The auditor trusts the label: a pod template that sets it itself
+//! hides its pods.
 
 mod candidates;
 mod evict;
@@ -31,50 +32,50 @@ use self::{
 };
 use crate::injection::Lack;
 
-/// Between two looks at all pods.
+/// Interval between two audits.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// What the administrator decided.
+/// Settings of the auditor.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The operator's own namespace.
     pub own_namespace: String,
-    /// The only namespaces that are served; none: all of them are.
+    /// The namespaces to audit. Empty: all namespaces.
     pub watch_namespaces: Vec<String>,
-    /// Namespaces that the registration leaves out, besides those that it always does.
+    /// Namespaces that the registration excludes in addition to those that it always excludes.
     pub excluded_namespaces: Vec<String>,
-    /// Whether pods are evicted.
+    /// True if the auditor evicts pods without their sidecar.
     pub evict: bool,
 }
 
-/// Why it is not known which pods lack their sidecar.
+/// Error: the audit could not be completed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Their metadata was not listed.
+    /// The metadata of the pods cannot be listed.
     #[error("pods cannot be listed: {0}")]
     ListPods(#[source] Box<kube::Error>),
-    /// One was not read.
+    /// A pod cannot be read.
     #[error("pod {namespace}/{name} cannot be read: {source}")]
     ReadPod {
-        /// Its namespace.
+        /// Namespace of the pod.
         namespace: String,
-        /// Its name.
+        /// Name of the pod.
         name: String,
-        /// The API server's answer.
+        /// Error of the API call.
         source: Box<kube::Error>,
     },
-    /// Its namespace was not read.
+    /// The pod's namespace cannot be read.
     #[error("namespace {namespace} cannot be read: {source}")]
     ReadNamespace {
-        /// Which.
+        /// Name of the namespace.
         namespace: String,
-        /// The API server's answer.
+        /// Error of the API call.
         source: Box<kube::Error>,
     },
-    /// What was read cannot be understood.
+    /// A pod cannot be converted to JSON.
     #[error("a pod cannot be understood: {0}")]
     UnderstandPod(#[from] serde_json::Error),
-    /// The API server said nothing.
+    /// The API server did not answer within the timeout.
     #[error("the API server did not answer within {} s", candidates::TIMEOUT.as_secs())]
     Silence,
 }
@@ -91,23 +92,24 @@ impl Error {
     }
 }
 
-/// Looks at all pods again and again.
+/// Audits all pods periodically.
 pub struct Auditor {
     candidates: Candidates,
     teller: Teller,
     evictor: Option<Evictor>,
     metrics: Metrics,
     works_since: watch::Receiver<Option<Timestamp>>,
-    /// What was found out about each pod, while it is there. A pod's containers stay what they are.
+    /// Verdict on each candidate that exists. A verdict stays correct, because the containers of a pod do not change.
     judged: HashMap<Judged, Option<Lack>>,
     told: HashSet<String>,
 }
 
-/// A pod, and what it asks for: its annotations may change.
+/// UID of a pod and its Remora annotations. The annotations are part of the key because they can change.
 type Judged = (String, BTreeMap<String, String>);
 
 impl Auditor {
-    /// An auditor that evicts, if it may, while injection works.
+    /// Creates an auditor. `works_since` is the time since when the self-check has succeeded without a failure, or
+    /// `None` while it fails; the auditor evicts only while it is set, and only if the options allow it.
     pub fn new(
         client: Client,
         options: Options,
@@ -126,7 +128,8 @@ impl Auditor {
         }
     }
 
-    /// Looks for ever: once a minute, and whenever injection begins to work, since then others were not told so far.
+    /// Audits once a minute and never returns. An audit also runs as soon as injection starts to work, because pods
+    /// created before may lack their sidecar.
     pub async fn run(mut self) -> Infallible {
         loop {
             let outcome = match self.look().await {
@@ -138,7 +141,7 @@ impl Auditor {
             };
             self.metrics.looked(outcome);
             let began = async {
-                // An error means that nobody checks any more: then there is only the time.
+                // An error means that the self-check has ended: only the interval starts the next audit then.
                 if self.works_since.wait_for(Option::is_none).await.is_err()
                     || self.works_since.wait_for(Option::is_some).await.is_err()
                 {
@@ -188,7 +191,7 @@ impl Auditor {
             return;
         };
         for candidate in choose(missing, since) {
-            // Injection may have stopped working meanwhile, and then others come back as they were.
+            // If injection has stopped working meanwhile, the replacement of an evicted pod would lack its sidecar too.
             if self.works_since.borrow().is_none() {
                 return;
             }

@@ -1,21 +1,22 @@
-//! The webhook's certificates: made, renewed and made known to the API server without anybody's help.
+//! The webhook's certificates: the operator creates, renews and registers them with the API server by itself.
 //!
-//! An *authority* lives in a Secret that all replicas share; whichever comes first makes it. Each replica signs a
-//! short-lived certificate for itself and keeps it, with its key, in memory. The API server learns from `caBundle` in
-//! the registration which authorities to trust, and a rotation never outruns it:
+//! The CA (*authority*) is stored in a Secret that all replicas share; the first replica that finds none creates it.
+//! Each replica signs a short-lived serving certificate for itself and keeps it, with its key, in memory. `caBundle` in
+//! the MutatingWebhookConfiguration (the *registration*) lists the CAs that the API server trusts. A rotation updates
+//! `caBundle` before any replica serves with the new CA:
 //!
 //! ```text
-//! authority 2/3 of its life old ──> new one in the Secret, old one beside it as "previous"
-//!                               ──> caBundle = new and previous
-//!   after Lifetimes::settle     ──> each replica signs its certificate anew
-//!   after Lifetimes::leaf       ──> nothing signed by the previous one is valid: it leaves the bundle
+//! CA at 2/3 of its lifetime     ──> new CA in the Secret, old CA beside it as "previous"
+//!                               ──> caBundle = new and previous CA
+//!   after Lifetimes::settle     ──> each replica signs a new serving certificate
+//!   after Lifetimes::leaf       ──> no certificate of the previous CA is valid: caBundle drops it
 //! ```
 //!
-//! The same steps heal a Secret that was deleted or damaged, whose certificates are simply due. All times are wall
-//! clock: monotonic ones stand still while a machine sleeps, certificates do not.
+//! The same steps repair a Secret that was deleted or damaged: its CA counts as due for renewal. All times are
+//! wall-clock times, because a monotonic clock stops while the machine sleeps and the life of a certificate does not.
 //!
-//! Where somebody else makes the certificate, cert-manager for example, it is read from files ([`Files`]) and nothing of this
-//! happens.
+//! If another program creates the certificate, for example cert-manager, the webhook reads it from files ([`Files`])
+//! and does none of this.
 
 mod authority;
 mod files;
@@ -37,49 +38,49 @@ pub use self::{
     serving::Serving,
 };
 
-/// Where a replica's certificate comes from.
+/// Origin of a replica's serving certificate.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// It makes one itself.
+    /// The replica creates the certificate itself.
     SelfManaged(Names),
-    /// Somebody puts it into this directory, and tells the API server whom to trust.
+    /// Another program writes the certificate into this directory, and registers its CA with the API server.
     Directory(PathBuf),
 }
 
-/// What the certificates are for, and where they are kept.
+/// Names of the objects that the certificates are created for and stored in.
 #[derive(Clone, Debug)]
 pub struct Names {
     /// The operator's namespace.
     pub namespace: String,
-    /// The Service through which the API server calls.
+    /// The Service through which the API server calls the webhook.
     pub service: String,
-    /// The MutatingWebhookConfiguration that must trust the authority.
+    /// The MutatingWebhookConfiguration whose `caBundle` must contain the CA.
     pub configuration: String,
-    /// The Secret with the authority.
+    /// The Secret that stores the CA.
     pub secret: String,
 }
 
 impl Names {
-    /// The name that the API server asks for when it connects.
+    /// Returns the server name that the API server verifies when it connects.
     fn server(&self) -> String {
         format!("{}.{}.svc", self.service, self.namespace)
     }
 }
 
-/// How long things last. Tests use seconds.
+/// Lifetimes and intervals of certificate management. Tests use seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetimes {
-    /// An authority.
+    /// Lifetime of a CA.
     pub authority: Duration,
-    /// A replica's certificate.
+    /// Lifetime of a replica's serving certificate.
     pub leaf: Duration,
-    /// From an authority's birth until replicas sign with it: for API servers to hear of it.
+    /// Delay from the creation of a CA until replicas sign with it. API servers need it to read the new `caBundle`.
     pub settle: Duration,
-    /// Between a change of the registration and the belief that API servers have seen it, for a replica that starts.
+    /// Delay from a change of the registration until a starting replica assumes that API servers have read the change.
     pub propagation: Duration,
-    /// How far clocks of the cluster may be apart: certificates are valid from this much before they are made.
+    /// Largest difference between clocks in the cluster. A certificate is valid from this long before its creation.
     pub skew: Duration,
-    /// Between two checks.
+    /// Interval between two checks.
     pub check: Duration,
 }
 

@@ -1,12 +1,13 @@
-//! What the administrator decided for all pods.
+//! Settings of the injection that apply to all pods.
 
-/// What the administrator decided for all pods.
+/// Settings of the injection that apply to all pods.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The sidecar's image.
     pub sidecar_image: String,
-    /// When kubelet pulls it: `IfNotPresent`, `Always` or `Never`.
+    /// Pull policy of the image: `IfNotPresent`, `Always` or `Never`.
     pub sidecar_pull_policy: String,
-    /// The operator's own namespace, whose pods must be able to start without us.
+    /// The operator's own namespace. Its pods are never injected, because they must be able to start without the
+    /// webhook.
     pub own_namespace: String,
 }

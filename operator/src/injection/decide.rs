@@ -1,4 +1,4 @@
-//! Whether a pod is injected, and with what.
+//! Decides if a pod is injected, and plans the injection.
 
 use std::collections::BTreeMap;
 
@@ -15,58 +15,59 @@ use super::{
 };
 use crate::api::names::{EnvironmentName, annotation, sidecar};
 
-/// Where a pod is to be created, and how much in earnest.
+/// Context of a pod: its namespace, the layouts of the environments, and if the request is a dry run.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// The namespace of the request: a controller's pod does not name its own.
+    /// Namespace of the request. The pod itself may not name one, for example if a controller creates it.
     pub namespace: &'a str,
-    /// That namespace's annotations, which say for all of its pods what they do not say themselves.
+    /// Annotations of the namespace: defaults for all of its pods.
     pub defaults: Option<&'a BTreeMap<String, String>>,
-    /// How the namespace's environments are delivered, as far as it is known.
+    /// Known layouts of the namespace's environments.
     pub layouts: Option<&'a Layouts>,
-    /// Nothing comes of it but an answer.
+    /// True if the request is a dry run, which creates nothing.
     pub dry_run: bool,
 }
 
 impl<'a> Place<'a> {
-    /// A namespace that says nothing, in earnest.
+    /// Creates the context of a real request in a namespace without defaults or known layouts.
     pub fn new(namespace: &'a str) -> Place<'a> {
         Place { namespace, defaults: None, layouts: None, dry_run: false }
     }
 }
 
-/// What is done about a pod.
+/// Decision about a pod.
 #[derive(Debug)]
 pub enum Decision {
-    /// Nothing.
+    /// The pod is admitted unchanged.
     Skip(Reason),
-    /// It is refused.
+    /// The pod is denied.
     Deny(Refusal),
-    /// It gets what the plan holds.
+    /// The pod is injected by this plan.
     Inject(Box<Plan>),
 }
 
-/// Why a pod is left as it is.
+/// Reason for admitting a pod unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It has no annotation of ours. The registration keeps such pods away; a changed one may not.
+    /// The pod has no inject annotation. The registration excludes such pods, unless somebody changed it.
     NotRequested,
-    /// Its annotation says `false`.
+    /// The pod's annotation is `false`.
     OptedOut,
-    /// Its namespace is one that the cluster, or we, cannot start without.
+    /// The pod's namespace is one that the cluster or the operator needs for its start.
     SystemNamespace,
-    /// It mirrors a file on a node, and cannot be changed here.
+    /// The pod mirrors a manifest file on a node, and the API server cannot change it.
     MirrorPod,
-    /// Its loopback is the node's: two such pods would fight for the port, and any process of the node could ask.
+    /// The pod uses the node's loopback: two such pods would need the same port, and any process of the node could send
+    /// requests.
     HostNetwork,
-    /// It runs on Windows, where volumes are not replaced atomically.
+    /// The pod runs on Windows, where volumes are not replaced atomically.
     Windows,
-    /// Nothing is missing.
+    /// The pod has everything that the plan adds.
     AlreadyInjected,
 }
 
 impl Reason {
-    /// The value of the metric's label.
+    /// Returns the value of the metric's label.
     pub fn label(self) -> &'static str {
         match self {
             Reason::NotRequested => "not_requested",
@@ -79,7 +80,7 @@ impl Reason {
         }
     }
 
-    /// What to tell an author who asked for a sidecar and gets none.
+    /// Returns the warning for an author who requested a sidecar and gets none.
     pub fn warning(self) -> Option<&'static str> {
         match self {
             Reason::NotRequested | Reason::OptedOut | Reason::AlreadyInjected => None,
@@ -91,37 +92,37 @@ impl Reason {
     }
 }
 
-/// Why a pod cannot be admitted.
+/// Reason for denying a pod.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// An annotation is not what it must be.
+    /// An annotation has an invalid value.
     #[error(transparent)]
     InvalidAnnotation(#[from] Invalid),
-    /// The pod is not shaped like a pod.
+    /// A part of the pod has the wrong type.
     #[error(transparent)]
     MalformedPod(#[from] Malformed),
-    /// A container or volume has one of our names.
+    /// A container or volume has a name that injection uses.
     #[error(
         "the pod has a {what} named {name} already, which Remora's sidecar would take: rename it, or remove it if the pod is a copy of an injected one"
     )]
     NameTaken {
-        /// Container or volume.
+        /// Kind of the object: `container` or `volume`.
         what: &'static str,
-        /// Its name, quoted.
+        /// Name of the object, quoted.
         name: String,
     },
-    /// A container serves on one of our ports.
+    /// A container declares a port that the sidecar uses.
     #[error("container {container} declares port {taken}, which Remora's sidecar serves on: set annotation {key} to another port (flags are answered there, health and metrics on the next one)", key = annotation::PORT)]
     PortTaken {
-        /// The other container's name, quoted.
+        /// Name of that container, quoted.
         container: String,
-        /// The port of both.
+        /// The port.
         taken: u16,
     },
 }
 
 impl Refusal {
-    /// The value of the metric's label.
+    /// Returns the value of the metric's label.
     pub fn label(&self) -> &'static str {
         match self {
             Refusal::InvalidAnnotation(_) => "invalid_annotation",
@@ -132,7 +133,7 @@ impl Refusal {
     }
 }
 
-/// The environments whose layouts are to be known before it is decided about the pod; none where it will get none.
+/// Lists the environments whose layouts the decision needs. Empty if the pod is not injected.
 pub fn asked_for(pod: &Value, place: &Place<'_>, own_namespace: &str) -> Vec<EnvironmentName> {
     match wanted(pod, place, own_namespace) {
         Ok(Ok((_, request))) => request.environments,
@@ -140,7 +141,7 @@ pub fn asked_for(pod: &Value, place: &Place<'_>, own_namespace: &str) -> Vec<Env
     }
 }
 
-/// Decides about a pod as it came.
+/// Decides about the pod of a request.
 pub fn decide(pod: &Value, place: &Place<'_>, config: &Config) -> Decision {
     match consider(pod, place, config) {
         Ok(Ok(plan)) => Decision::Inject(Box::new(plan)),
@@ -165,12 +166,17 @@ fn consider(pod: &Value, place: &Place<'_>, config: &Config) -> Result<Result<Pl
     Ok(Ok(plan))
 }
 
-/// Said of an annotation that is most likely misspelt.
+/// Renders the warning about an annotation that is most likely misspelt.
 pub(super) fn unknown(key: &str) -> String {
     format!("annotation {} is none of Remora's: nothing was done about it", quote(key))
 }
 
-/// What a pod asks for, if it can have it.
+/// Parses a pod and its options if it requests a sidecar and can have one, or returns the reason for admitting it
+/// unchanged.
+///
+/// # Errors
+///
+/// Fails if the pod must be denied.
 pub(super) fn wanted<'a>(
     pod: &'a Value,
     place: &Place<'_>,
@@ -196,19 +202,21 @@ pub(super) fn wanted<'a>(
     Ok(Ok((parts, request)))
 }
 
-/// Namespaces that the registration excludes too; a selector can be edited away, and some platforms do.
+/// System namespaces. The registration excludes them too, but its selector can be removed, and some platforms remove
+/// it.
 const SYSTEM_NAMESPACES: [&str; 2] = ["kube-system", "kube-node-lease"];
 
-/// Set by kubelet on the pods that it runs from files.
+/// Annotation that kubelet sets on pods that it runs from files.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Whether pods of this namespace are never injected, as the cluster or the operator could not start without us otherwise.
+/// True if pods of this namespace are never injected, because otherwise the cluster or the operator could not start
+/// without the webhook.
 pub(super) fn is_system(namespace: &str, own_namespace: &str) -> bool {
     SYSTEM_NAMESPACES.contains(&namespace) || namespace == own_namespace
 }
 
 fn impossible(pod: &Pod<'_>, place: &Place<'_>, own_namespace: &str) -> Option<Reason> {
-    // Nothing starts from a dry run: it is how the operator asks whether pods get their sidecar.
+    // Dry runs in the operator's own namespace are allowed: the self-check uses them, and they start no pod.
     let asks_only = place.dry_run && place.namespace == own_namespace;
     let member = |object: &str, key: &str| pod.spec.get(object).and_then(|object| object.get(key));
     let is_windows = |value: Option<&Value>| value.and_then(Value::as_str) == Some("windows");
@@ -225,7 +233,7 @@ fn impossible(pod: &Pod<'_>, place: &Place<'_>, own_namespace: &str) -> Option<R
     }
 }
 
-/// Our names are either unused, or used by what we added before.
+/// Checks that the names of the sidecar and of its volumes are unused, or used by an earlier injection.
 fn names_are_free(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
     let taken = |what, taken: &str| Refusal::NameTaken { what, name: quote(taken) };
     let namesakes = pod.all_containers().filter(|container| name(container) == Some(sidecar::CONTAINER)).count();
@@ -233,7 +241,7 @@ fn names_are_free(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
     let ours =
         position.and_then(|position| pod.init?.get(position)).is_some_and(|container| is_ours(container, request));
     match (namesakes, ours) {
-        // What is there is ours, down to the volumes: whichever is missing comes back.
+        // The container is an earlier injection's, and so are its volumes: the patch adds any missing one.
         (1, true) => Ok(()),
         (0, _) => {
             let volumes = || pod.volumes.into_iter().flatten().filter_map(name);
@@ -251,8 +259,8 @@ fn names_are_free(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
     }
 }
 
-/// Whether an init container with our name is our sidecar, and serves what the annotation asks for. Its image says
-/// nothing: others rewrite images to those of a mirror.
+/// True if an init container with the sidecar's name is the sidecar and serves all requested environments. The image is
+/// not compared, because other webhooks rewrite images to those of a mirror.
 fn is_ours(container: &Value, request: &Request) -> bool {
     let mounts = |path: &str| {
         let mounts = container.get("volumeMounts").and_then(Value::as_array);
@@ -263,8 +271,8 @@ fn is_ours(container: &Value, request: &Request) -> bool {
         && (!request.socket || mounts(sidecar::SOCKET_DIRECTORY))
 }
 
-/// No other container declares that it serves where the sidecar does. One that does not declare it is found by the
-/// sidecar's failure to bind.
+/// Checks that no other container declares one of the sidecar's ports. If a container uses such a port without a
+/// declaration, the sidecar fails to bind it.
 fn ports_are_free(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
     let others = pod.all_containers().filter(|container| name(container) != Some(sidecar::CONTAINER));
     for container in others {

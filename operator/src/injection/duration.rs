@@ -1,23 +1,23 @@
-//! How long the application waits for its flags.
+//! Startup timeout: the time that the application waits for its flags.
 
 use std::{fmt, time::Duration};
 
-/// One hour: longer than that, nobody waits for a pod.
+/// Longest startup timeout: one hour.
 pub(super) const LONGEST: Duration = Duration::from_secs(3600);
 
-/// A duration as our annotation writes it: digits and `ms`, `s` or `m`, at most an hour.
+/// A startup timeout in the notation of the annotation: digits and `ms`, `s` or `m`, at most an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Await(Duration);
 
 impl Await {
-    /// Without an annotation.
+    /// Default without an annotation.
     pub(super) const DEFAULT: Await = Await(Duration::from_secs(10));
 
-    /// Reads `10s`, `1500ms`, `2m`, `0s`.
+    /// Parses texts such as `10s`, `1500ms`, `2m` or `0s`. Returns `None` for any other text and beyond [`LONGEST`].
     pub(super) fn parse(text: &str) -> Option<Await> {
         let end = text.find(|c: char| !c.is_ascii_digit())?;
         let (digits, unit) = text.split_at(end);
-        // Bounds the number, and refuses no digits at all.
+        // Refuses a text without digits, and bounds the number so that it cannot overflow.
         if !(1..=7).contains(&digits.len()) {
             return None;
         }
@@ -31,7 +31,7 @@ impl Await {
         (duration <= LONGEST).then_some(Await(duration))
     }
 
-    /// Whole seconds, rounded up.
+    /// Returns the timeout in whole seconds, rounded up.
     pub(super) fn seconds(self) -> u64 {
         self.0.as_secs() + u64::from(self.0.subsec_nanos() > 0)
     }

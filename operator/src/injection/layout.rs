@@ -1,5 +1,5 @@
-//! What of an environment decides which volume its pods get. A pod's volumes never change, so this is asked when it is
-//! admitted.
+//! The properties of an environment that determine the volume of its pods. They are read when a pod is admitted,
+//! because a pod's volumes never change.
 
 use std::collections::BTreeMap;
 
@@ -8,41 +8,42 @@ use serde_json::{Value, json};
 
 use crate::api::{Carrier, names::EnvironmentName};
 
-/// How an environment's snapshot is carried, and how large it may become.
+/// Object kind and capacity of an environment's volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The kind of the objects.
+    /// Kind of the objects that the volume names.
     pub carrier: Carrier,
-    /// How many of them the volume names for identity overrides.
+    /// Number of objects for identity overrides that the volume names.
     pub slots: usize,
-    /// The bytes that the volume has room for, once.
+    /// Capacity for one snapshot, in bytes.
     pub bytes: u128,
 }
 
-/// The layouts of environments of one namespace, as far as they are known.
+/// Known layouts of the environments of one namespace.
 pub type Layouts = BTreeMap<EnvironmentName, Layout>;
 
-/// What fills a volume with the fewest slots.
+/// Capacity in bytes of a volume with the fewest slots.
 const LEAST_BYTES: u128 =
     (files::FEW_OVERRIDES_SLOTS + files::DOCUMENT_SLOTS + 1) as u128 * files::MAX_FILE_BYTES as u128;
 
 impl Default for Layout {
-    /// Of an environment that is not there yet.
+    /// Returns the layout of an environment that does not exist yet.
     fn default() -> Self {
         Self { carrier: Carrier::ConfigMap, slots: files::FEW_OVERRIDES_SLOTS, bytes: LEAST_BYTES }
     }
 }
 
 impl Layout {
-    /// Prepared for at least `slots` overrides files; where that is known, for twice the overrides files and twice the bytes
-    /// that are published: files double when they do not hold everything any more.
+    /// Creates a layout with at least `slots` overrides files and with twice the published files and bytes. The reserve
+    /// is needed because the number of files doubles when they are full. `published_files` and `published_bytes` are 0
+    /// if unknown.
     pub fn new(carrier: Carrier, slots: usize, published_files: usize, published_bytes: u128) -> Self {
         let slots = slots.max(published_files.saturating_mul(2)).clamp(1, files::OVERRIDES_SLOTS);
         Self { carrier, slots, bytes: LEAST_BYTES.max(published_bytes.saturating_mul(2)) }
     }
 
-    /// One environment's snapshot: the core, the slots for overrides and for the document, and the revision that the
-    /// controller announced.
+    /// Returns the volume of one environment's snapshot. It projects the core, the slots for overrides and for the
+    /// document, and the revision that the controller announced.
     pub fn volume(&self, environment: &EnvironmentName) -> Value {
         let source = match self.carrier {
             Carrier::ConfigMap => "configMap",
@@ -51,7 +52,7 @@ impl Layout {
         let files = files::all(self.slots).map(|file| {
             json!({source: {
                 "name": environment.object(&file),
-                // A pod starts without its flags, and gets them when they come.
+                // Optional, so that a pod can start before its flags are published.
                 "optional": true,
                 "items": [{"key": file, "path": file}],
             }})
@@ -65,7 +66,7 @@ impl Layout {
     }
 }
 
-/// Read by all: the user that the sidecar runs as is not known here.
+/// File mode that lets every user read, because the user ID of the sidecar is not known here.
 pub(super) const READABLE: u32 = 0o444;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the webhook counts.
+//! Metrics of the webhook.
 
 use std::{sync::atomic::AtomicU64, time::Duration};
 
@@ -8,30 +8,31 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// A decision, and why it was made.
+/// Labels of an answered request: the decision and its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
     decision: &'static str,
     reason: &'static str,
 }
 
-/// The webhook's metrics; clones count together.
+/// The webhook's metrics. Clones share their values.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     requests: Family<Outcome, Counter>,
     duration: Histogram,
-    /// No number before there is a certificate: a zero would look expired.
+    /// NaN before the first certificate, because zero would look expired.
     certificate_expiry: Gauge<f64, AtomicU64>,
     authority_expiry: Gauge<f64, AtomicU64>,
     certificate_failures: Counter,
 }
 
 impl Metrics {
-    /// Registers all of them.
+    /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Metrics {
         let metrics = Metrics {
             requests: Family::default(),
-            // Deciding takes tens of microseconds, and half a second at most when an environment has to be looked up.
+            // A decision takes tens of microseconds, and at most half a second if the webhook has to look up an
+            // environment.
             duration: Histogram::new([
                 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0,
             ]),
@@ -69,29 +70,29 @@ impl Metrics {
         metrics
     }
 
-    /// One request was answered.
+    /// Counts one answered request and its duration.
     pub(crate) fn answered(&self, decision: &'static str, reason: &'static str, took: Duration) {
         self.requests.get_or_create(&Outcome { decision, reason }).inc();
         self.duration.observe(took.as_secs_f64());
     }
 
-    /// The certificate in use, in seconds since 1970.
+    /// Sets the expiry of the serving certificate, in seconds since 1970.
     pub(crate) fn certificate_expires(&self, at: i64) {
         self.certificate_expiry.set(seconds(at));
     }
 
-    /// The authority in use, in seconds since 1970.
+    /// Sets the expiry of the CA, in seconds since 1970.
     pub(crate) fn authority_expires(&self, at: i64) {
         self.authority_expiry.set(seconds(at));
     }
 
-    /// Certificates could not be checked or renewed.
+    /// Counts a failed attempt to check or renew the certificates.
     pub(crate) fn certificates_failed(&self) {
         self.certificate_failures.inc();
     }
 }
 
-/// Exact for the next quarter of a billion years.
+/// Converts seconds to a float. The result is exact for the next quarter of a billion years.
 #[allow(clippy::cast_precision_loss, reason = "see above")]
 fn seconds(timestamp: i64) -> f64 {
     timestamp as f64

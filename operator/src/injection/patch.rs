@@ -1,4 +1,4 @@
-//! The plan, as operations on the pod as it came.
+//! Turns a plan into JSON Patch operations on the pod of the request.
 
 use json_patch::{AddOperation, Patch, PatchOperation, jsonptr::PointerBuf};
 use serde_json::{Map, Value, json};
@@ -9,9 +9,9 @@ use super::{
 };
 use crate::api::names::{annotation, label, sidecar};
 
-/// What is missing in `pod` of what `plan` holds: nothing but `add`, and nothing at all for a pod that has everything.
+/// Returns the `add` operations for everything in `plan` that `pod` lacks. Empty if the pod has everything.
 ///
-/// The plan must be the one that was made for this pod; a pod of a shape that [`decide`](super::decide) denies gets
+/// The plan must be the one that was made for this pod. A malformed pod, which [`decide`](super::decide) denies, gets
 /// no operations.
 pub fn patch(pod: &Value, plan: &Plan) -> Patch {
     let Ok(pod) = Pod::read(pod) else {
@@ -33,7 +33,8 @@ impl Operations {
     }
 }
 
-/// The label by which the controller finds the pods to nudge, and the annotation that tells people what was done.
+/// Adds the label by which the controller finds the pods to notify, and the annotation that records the injection for
+/// people.
 fn mark(pod: &Pod<'_>, plan: &Plan, operations: &mut Operations) {
     if pod.labels.is_none() {
         operations.add(["metadata", "labels"], json!({}));
@@ -42,8 +43,9 @@ fn mark(pod: &Pod<'_>, plan: &Plan, operations: &mut Operations) {
     if label != Some(label::INJECTED) {
         operations.add(["metadata", "labels", label::SIDECAR], json!(label::INJECTED));
     }
-    // What an author wrote there is not trusted, but that something is there is enough: it is for people only, and an
-    // operator of another version would otherwise find it different each time.
+    // A record beside an existing sidecar stays, whatever it contains: it is for people only, and an operator of
+    // another version would otherwise change it with every request. Without a sidecar, the record is the author's and
+    // is replaced.
     let ours = pod.init_position(sidecar::CONTAINER).is_some() && pod.annotations.contains_key(annotation::INJECTED);
     if !ours {
         operations.add(["metadata", "annotations", annotation::INJECTED], json!(plan.record));
@@ -61,7 +63,7 @@ fn volumes(pod: &Pod<'_>, plan: &Plan, operations: &mut Operations) {
     }
 }
 
-/// The sidecar in front of all others, then the variables and mounts of every container that starts after it.
+/// Adds the sidecar in front of all init containers, then variables and mounts to every container that starts after it.
 fn containers(pod: &Pod<'_>, plan: &Plan, operations: &mut Operations) {
     let position = pod.init_position(sidecar::CONTAINER);
     if position.is_none() {
@@ -72,7 +74,7 @@ fn containers(pod: &Pod<'_>, plan: &Plan, operations: &mut Operations) {
     }
     for (index, container) in pod.init.into_iter().flatten().enumerate() {
         match position {
-            // It has moved behind the sidecar that was added in front of it.
+            // The sidecar, added in front, moves the container by one.
             None => container_behind("initContainers", index + 1, container, plan, operations),
             Some(sidecar) if index > sidecar => {
                 container_behind("initContainers", index, container, plan, operations);
@@ -93,7 +95,7 @@ fn container_behind(list: &str, index: usize, container: &Value, plan: &Plan, op
 
 fn mounts(list: &str, index: &str, container: &Value, plan: &Plan, operations: &mut Operations) {
     let present = container.get("volumeMounts").and_then(Value::as_array);
-    // What the author mounts at that place stays.
+    // An existing mount at the same path stays.
     let path = |mount: &Value| mount.get("mountPath").and_then(Value::as_str).map(str::to_owned);
     let missing =
         plan.mounts.iter().filter(|wanted| !present.into_iter().flatten().any(|mount| path(mount) == path(wanted)));
@@ -111,7 +113,7 @@ fn variables(list: &str, index: &str, container: &Value, plan: &Plan, operations
         .variables
         .iter()
         .filter(|(wanted, _)| !env.into_iter().flatten().any(|variable| name(variable) == Some(wanted)));
-    // In front, in their order: a variable can refer with $(NAME) to those before it.
+    // In front of the others and in their order: a variable can refer to earlier ones with $(NAME).
     for (place, (name, value)) in missing.enumerate() {
         if place == 0 && env.is_none() {
             operations.add(["spec", list, index, "env"], json!([]));

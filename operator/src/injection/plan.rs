@@ -1,4 +1,4 @@
-//! What a pod gets.
+//! The additions to an injected pod.
 
 use serde_json::{Value, json};
 
@@ -6,20 +6,20 @@ use super::layout::READABLE;
 use super::{annotations::Request, config::Config, layout::Layout, pod::Pod, resources::resources};
 use crate::api::names::{self, EnvironmentName, sidecar};
 
-/// Everything that an injected pod has more than it came with.
+/// Everything that injection adds to a pod.
 #[derive(Debug)]
 pub struct Plan {
     pub(super) sidecar: Value,
     pub(super) volumes: Vec<Value>,
     pub(super) variables: Vec<(&'static str, String)>,
-    /// What the containers behind the sidecar mount.
+    /// Mounts of every container that starts after the sidecar.
     pub(super) mounts: Vec<Value>,
     pub(super) record: String,
     warnings: Vec<String>,
 }
 
 impl Plan {
-    /// What the pod's author should know, though it prevents nothing.
+    /// Returns the warnings for the pod's author. They do not prevent the injection.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -64,12 +64,13 @@ impl Plan {
     }
 }
 
-/// Where the sidecar finds an environment's files.
+/// Returns the path where the sidecar reads an environment's files.
 pub(super) fn mount_path(environment: &EnvironmentName) -> String {
     format!("{}/{environment}", sidecar::SNAPSHOTS)
 }
 
-/// The native sidecar: kubelet starts it before the containers behind it and stops it after all of them.
+/// Builds the native sidecar container. Kubelet starts it before the containers that follow it and stops it after all
+/// of them.
 fn container(pod: &Pod<'_>, request: &Request, config: &Config, resources: &Value) -> Value {
     let admin = request.admin_port();
     let mut args = vec![
@@ -77,7 +78,7 @@ fn container(pod: &Pod<'_>, request: &Request, config: &Config, resources: &Valu
         sidecar::SNAPSHOTS.to_owned(),
         "--listen".to_owned(),
         format!("127.0.0.1:{}", request.port),
-        // Not on loopback: whoever scrapes metrics comes from outside the pod.
+        // Not on loopback: metrics are scraped from outside the pod.
         "--admin".to_owned(),
         format!("0.0.0.0:{admin}"),
         "--await".to_owned(),
@@ -115,20 +116,24 @@ fn container(pod: &Pod<'_>, request: &Request, config: &Config, resources: &Valu
     })
 }
 
-/// Holds the application until `/startupz` says that all of its flags are here, or that they were waited for long enough.
+/// Builds the startup probe. It delays the application until `/startupz` reports that all of its flags are loaded or
+/// that the startup timeout (`--await`) has passed.
 ///
-/// A command in the container rather than a request from kubelet: where a service mesh's network plugin redirects a pod's
-/// traffic from its first moment, a request gets no answer before the mesh's proxy is up, which may be waiting for us.
-/// And the command asks again every few milliseconds, where kubelet would let a second pass.
-/// There is neither a readiness nor a liveness probe: stale flags are no reason to take the application out of its
-/// Service, and missing ones are not mended by a restart.
+/// The probe is a command in the container, not an HTTP request from kubelet. If the network plugin of a service mesh
+/// redirects a pod's traffic from the start, a request gets no answer before the mesh's proxy runs, and that proxy may
+/// wait for the sidecar. The command also repeats its request every few milliseconds, while kubelet would wait a
+/// second.
+///
+/// The sidecar has no readiness probe and no liveness probe: stale flags are no reason to remove the application from
+/// its Service, and a restart does not bring missing flags.
 fn startup_probe(request: &Request) -> Value {
-    /// Beyond `--await`, after which the sidecar answers in any case: only a sidecar that does not run gets this far.
+    /// Seconds that the probe allows beyond `--await`. The sidecar answers at the end of `--await` in any case, so only
+    /// a sidecar that does not run reaches this limit.
     const MARGIN: u64 = 30;
     json!({
         "exec": {"command": [ENTRYPOINT, "--probe", format!("127.0.0.1:{}", request.admin_port())]},
         "periodSeconds": 1,
-        // The command ends by itself within a second; starting it takes a moment on a busy node.
+        // The command ends by itself within a second, but starting it can take a moment on a busy node.
         "timeoutSeconds": 5,
         "failureThreshold": request.wait.seconds() + MARGIN,
     })
@@ -137,7 +142,8 @@ fn startup_probe(request: &Request) -> Value {
 /// The program in the sidecar's image.
 const ENTRYPOINT: &str = "/remora-sidecar";
 
-/// What the `restricted` Pod Security Standard wants, which is judged after us and would refuse the whole pod.
+/// Returns the security context that the `restricted` Pod Security Standard requires. The standard is checked after the
+/// webhook, and a violation would refuse the whole pod.
 fn security_context(pod: &Pod<'_>) -> Value {
     let mut context = json!({
         "allowPrivilegeEscalation": false,
@@ -146,8 +152,9 @@ fn security_context(pod: &Pod<'_>) -> Value {
         "runAsNonRoot": true,
         "seccompProfile": {"type": "RuntimeDefault"},
     });
-    // The image has a user of its own, and where users are assigned by namespace that one must not be insisted on.
-    // A pod that runs as root, however, would make a root of the sidecar, which then may not start.
+    // The image defines its own user. The sidecar does not set `runAsUser`, because some platforms assign users by
+    // namespace. In a pod that runs as root, however, the sidecar would run as root too, and `runAsNonRoot` would keep
+    // it from starting.
     let pods_user = pod.spec.get("securityContext").and_then(|context| context.get("runAsUser"));
     if pods_user.and_then(Value::as_u64) == Some(0) {
         context["runAsUser"] = json!(IMAGE_USER);
@@ -155,19 +162,21 @@ fn security_context(pod: &Pod<'_>) -> Value {
     context
 }
 
-/// The user of the sidecar's image.
+/// User ID in the sidecar's image.
 const IMAGE_USER: u64 = 65532;
 
-/// Where a container finds the service account's token. The API server adds the token to every container that has no
-/// mount there, also to those that webhooks add.
+/// Mount path of the service account's token. The API server mounts the token into every container without a mount at
+/// this path, including containers that webhooks add.
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// A volume with nothing in it. Not an `emptyDir`: the cluster autoscaler does not move pods with local storage.
+/// Returns an empty volume that keeps the token out of the sidecar. It is no `emptyDir`, because the cluster autoscaler
+/// does not move pods with local storage.
 fn no_token() -> Value {
     json!({"name": sidecar::NO_TOKEN_VOLUME, "downwardAPI": {"defaultMode": READABLE}})
 }
 
-/// Where the socket is made and found. In memory, because the cluster autoscaler moves such pods; it holds no bytes.
+/// Returns the volume of the Unix socket. It is in memory, because the cluster autoscaler moves such pods; the socket
+/// uses no space.
 fn socket_volume() -> Value {
     json!({"name": sidecar::SOCKET_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
 }

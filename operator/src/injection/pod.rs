@@ -1,8 +1,8 @@
-//! The parts of a pod that matter here, borrowed from untyped JSON.
+//! The parts of a pod that injection reads, borrowed from untyped JSON.
 
 use serde_json::{Map, Value};
 
-/// A pod whose shape allows a patch.
+/// A pod whose structure allows a patch.
 pub(super) struct Pod<'a> {
     pub(super) annotations: &'a Map<String, Value>,
     pub(super) labels: Option<&'a Map<String, Value>>,
@@ -12,7 +12,7 @@ pub(super) struct Pod<'a> {
     pub(super) containers: Option<&'a Vec<Value>>,
 }
 
-/// Something of the pod is not what it must be. The API server refuses such a pod itself; we may be asked before.
+/// Error: a part of the pod has the wrong type. The API server refuses such a pod too, but may call the webhook first.
 #[derive(Debug, thiserror::Error)]
 #[error("the pod's {path} is not {expected}")]
 pub struct Malformed {
@@ -21,7 +21,11 @@ pub struct Malformed {
 }
 
 impl<'a> Pod<'a> {
-    /// Checks every part that a patch touches.
+    /// Borrows the parts of a pod, and checks the type of every part that a patch changes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a part has the wrong type, or if the pod has no metadata, annotations or spec.
     pub(super) fn read(pod: &'a Value) -> Result<Self, Malformed> {
         let metadata = object(pod, "metadata", "metadata")?.ok_or_else(|| malformed("metadata", "an object"))?;
         let spec = object(pod, "spec", "spec")?.ok_or_else(|| malformed("spec", "an object"))?;
@@ -46,23 +50,23 @@ impl<'a> Pod<'a> {
         Ok(parts)
     }
 
-    /// Init containers and containers.
+    /// Returns all init containers, then all containers.
     pub(super) fn all_containers(&self) -> impl Iterator<Item = &'a Value> {
         self.init.into_iter().flatten().chain(self.containers.into_iter().flatten())
     }
 
-    /// Where the init container of this name is.
+    /// Returns the index of the init container with this name.
     pub(super) fn init_position(&self, container: &str) -> Option<usize> {
         self.init?.iter().position(|candidate| name(candidate) == Some(container))
     }
 }
 
-/// The name of a container, volume, port or variable.
+/// Returns the name of a container, volume, port or variable.
 pub(super) fn name(item: &Value) -> Option<&str> {
     item.get("name").and_then(Value::as_str)
 }
 
-/// Whether an init container stays beside the application instead of running before it.
+/// True if an init container runs beside the application instead of before it.
 pub(super) fn is_native_sidecar(container: &Value) -> bool {
     container.get("restartPolicy").and_then(Value::as_str) == Some("Always")
 }
@@ -71,7 +75,7 @@ fn malformed(path: &str, expected: &'static str) -> Malformed {
     Malformed { path: path.to_owned(), expected }
 }
 
-/// A member that is an object, absent, or null, which to the API server is absent.
+/// Returns a member that must be an object. `None` if it is absent or null, which the API server treats as absent.
 fn object<'a>(parent: &'a Value, key: &str, path: &str) -> Result<Option<&'a Value>, Malformed> {
     match parent.get(key) {
         None | Some(Value::Null) => Ok(None),
@@ -80,7 +84,7 @@ fn object<'a>(parent: &'a Value, key: &str, path: &str) -> Result<Option<&'a Val
     }
 }
 
-/// A member that is a list of objects, absent or null.
+/// Returns a member of the spec that must be a list of objects. `None` if it is absent or null.
 fn objects<'a>(spec: &'a Value, key: &str) -> Result<Option<&'a Vec<Value>>, Malformed> {
     match spec.get(key) {
         None | Some(Value::Null) => Ok(None),

@@ -1,4 +1,4 @@
-//! Lists pods in pages, and keeps of each page only the selected parts.
+//! Lists pods in pages, and keeps only the selected parts of each page.
 
 use std::time::Duration;
 

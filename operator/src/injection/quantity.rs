@@ -1,11 +1,11 @@
-//! Amounts of CPU and memory, as Kubernetes writes them.
+//! Parses amounts of CPU and memory in Kubernetes' notation.
 //!
-//! Two grammars: the strict one for our own annotations, and the whole of Kubernetes' for what other containers of the
-//! pod have, which the API server has yet to judge and which must therefore only be understood, never refused.
+//! Two grammars exist: a strict one for Remora's annotations, and the full one of Kubernetes for the other containers
+//! of the pod. The API server validates those after the webhook, so the webhook only reads them and never refuses them.
 
 use std::{fmt, str::FromStr};
 
-/// An amount that somebody wrote, with its value in thousandths (of a core, of a byte) for comparison.
+/// An amount as written, with its value in thousandths (of a core or of a byte) for comparison.
 #[derive(Clone, Debug)]
 pub(crate) struct Quantity {
     text: String,
@@ -13,12 +13,12 @@ pub(crate) struct Quantity {
 }
 
 impl Quantity {
-    /// The value in thousandths.
+    /// Returns the value in thousandths.
     pub(crate) fn milli(&self) -> u128 {
         self.milli
     }
 
-    /// Whether both are the same amount, however they are written.
+    /// True if both have the same value, even if they are written differently.
     pub(super) fn equals(&self, other: &Quantity) -> bool {
         self.milli == other.milli
     }
@@ -30,7 +30,7 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// Not an amount, or none that fits.
+/// Error: the text is not an amount, or its value exceeds 128 bits.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a quantity")]
 pub(crate) struct NotAQuantity;
@@ -38,8 +38,8 @@ pub(crate) struct NotAQuantity;
 impl FromStr for Quantity {
     type Err = NotAQuantity;
 
-    /// Understands what the API server understands of amounts that are not negative: digits with a fraction, and a
-    /// binary, decimal or exponent suffix. Fractions of a thousandth are rounded up, as there.
+    /// Parses the non-negative amounts that the API server accepts: digits with a fraction, and a binary, decimal or
+    /// exponent suffix. Fractions of a thousandth are rounded up, as in the API server.
     fn from_str(text: &str) -> Result<Self, NotAQuantity> {
         let unsigned = text.strip_prefix('+').unwrap_or(text);
         let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
@@ -65,7 +65,7 @@ impl FromStr for Quantity {
     }
 }
 
-/// What a suffix multiplies by, and divides by.
+/// Returns the multiplier and the divisor of a suffix.
 fn scale(suffix: &str) -> Option<(u128, u128)> {
     let thousand = |power: u32| 1000u128.checked_pow(power);
     let factor = match suffix {
@@ -94,8 +94,8 @@ fn scale(suffix: &str) -> Option<(u128, u128)> {
     Some((factor, 1))
 }
 
-/// Amounts that an annotation may hold: plain digits, at most three places of fraction, one of the suffixes; no signs, no
-/// exponents.
+/// The grammar of amounts in annotations: up to 15 digits, at most three decimal places, and one of the suffixes. Signs
+/// and exponents are not allowed.
 #[derive(Debug)]
 pub(super) struct Grammar {
     pub(super) suffixes: &'static [&'static str],
@@ -103,17 +103,17 @@ pub(super) struct Grammar {
     pub(super) most: &'static str,
 }
 
-/// `250m`, `0.5`, `2`.
+/// Grammar of CPU amounts, such as `250m`, `0.5` or `2`.
 pub(super) const CPU: Grammar = Grammar { suffixes: &["", THOUSANDTHS], least: "1m", most: "1024" };
 
-/// `32Mi`, `1.5Gi`, `64M`.
+/// Grammar of memory amounts, such as `32Mi`, `1.5Gi` or `64M`.
 pub(super) const MEMORY: Grammar =
     Grammar { suffixes: &["", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"], least: "4Mi", most: "1Ti" };
 
-/// There is nothing smaller, so there are no fractions of them.
+/// Suffix of thousandths, the smallest unit. Amounts with it have no fraction.
 pub(super) const THOUSANDTHS: &str = "m";
 
-/// Digits before the point, and behind it.
+/// Largest number of digits before and after the decimal point.
 pub(super) const DIGITS: (usize, usize) = (15, 3);
 
 impl Grammar {

@@ -1,16 +1,19 @@
-//! Values of strangers, made fit for a message.
+//! Escapes untrusted values for messages.
 
-/// Longer values are cut: an annotation may hold 256 KiB, and the message ends up in an event.
+/// Largest number of characters shown. Longer values are cut, because an annotation can hold 256 KiB and the message
+/// becomes an Event.
 const SHOWN: usize = 64;
 
-/// The value in double quotes, with control characters and quotes escaped, cut after 64 characters.
+/// Returns the value in double quotes, with control characters, invisible characters and quotes escaped, cut after 64
+/// characters.
 pub(crate) fn quote(value: &str) -> String {
     let mut quoted = String::from('"');
     let mut characters = value.chars();
     for character in characters.by_ref().take(SHOWN) {
         match character {
             '"' | '\\' => quoted.extend(['\\', character]),
-            // Besides the control characters: the ones that turn the direction of text, and other invisible ones.
+            // The last arm escapes control characters, characters that change the direction of text, and other
+            // invisible ones.
             _ if character.is_ascii_graphic() || character == ' ' || character.is_alphanumeric() => {
                 quoted.push(character);
             }

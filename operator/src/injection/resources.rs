@@ -1,4 +1,4 @@
-//! CPU and memory of the sidecar: its own needs, and manners towards the pod that it joins.
+//! CPU and memory of the sidecar: defaults, options, and adjustments that keep the pod's quality-of-service class.
 
 use serde_json::{Map, Value, json};
 
@@ -9,31 +9,37 @@ use super::{
 };
 use crate::api::names::sidecar;
 
-/// What a sidecar that answers now and then uses.
+/// Default requests for CPU and, next, for memory: the use of a sidecar that answers occasionally.
 pub(super) const CPU_REQUEST: &str = "5m";
 pub(super) const MEMORY_REQUEST: &str = "8Mi";
 
-/// Where no container of the pod has a limit on memory, the volume may grow as large as the node allows; with a limit on
-/// each, it is a tmpfs as large as all limits together, and an update holds old and new at once. So our own share alone
-/// has room for that, and for the sidecar itself.
+/// Returns the sidecar's default memory limit, with room for two snapshots of `payload` bytes and for the sidecar
+/// itself.
+///
+/// The volume is a tmpfs. If every container of the pod has a memory limit, the sum of the limits bounds the volume;
+/// otherwise the node bounds it. An update holds the old and the new snapshot at once, so the sidecar's own limit has
+/// room for both.
 pub(super) fn memory_limit(payload: u128) -> String {
     const OWN: u128 = 8 << 20;
     format!("{}Mi", (2 * payload + OWN).div_ceil(1 << 20).next_multiple_of(16))
 }
 
-/// In a namespace whose quota counts limits, every container must have one: where all others do, so do we.
+/// Default CPU limit, used only if all other containers have one. A namespace whose quota counts limits requires a
+/// limit on every container.
 pub(super) const CPU_LIMIT: &str = "250m";
 
-/// Of a Guaranteed pod, where the request is the limit: less would be throttled at the first burst.
+/// Default CPU request and limit in a Guaranteed pod, where both must be equal. A smaller limit would be throttled at
+/// the first burst.
 pub(super) const GUARANTEED_CPU: &str = "100m";
 
-/// The sidecar's `resources`, with volumes that hold up to `payload` bytes each, and what the author should know about them.
+/// Returns the sidecar's `resources` and the warnings about them. `payload` is the capacity of the largest volume in
+/// bytes.
 pub(super) fn resources(pod: &Pod<'_>, request: &Request, payload: u128) -> (Value, Vec<String>) {
     let memory_limit = memory_limit(payload);
     let others = || pod.all_containers().filter(|container| name(container) != Some(sidecar::CONTAINER));
     let (cpu, memory) = if has_pod_level(pod) {
-        // The pod's own bounds hold for all its containers together, and the API server refuses a pod whose containers
-        // ask for more in sum: ours asks for nothing that its author did not ask for.
+        // Pod-level resources apply to all containers together, and the API server refuses a pod whose containers
+        // request more in sum. The sidecar therefore gets only amounts that annotations set.
         (asked(&request.cpu), asked(&request.memory))
     } else if is_guaranteed(others()) {
         (equal(&request.cpu, GUARANTEED_CPU), equal(&request.memory, &memory_limit))
@@ -75,16 +81,16 @@ pub(super) fn resources(pod: &Pod<'_>, request: &Request, payload: u128) -> (Val
     (json!(resources), warnings)
 }
 
-/// Said where the sidecar's resources change the pod's class.
+/// Warning: the sidecar's resources change the pod's quality-of-service class.
 pub(super) const BURSTABLE: &str =
     "requests and limits of the sidecar differ: the pod is Burstable, no longer Guaranteed";
 
-/// Said where the volume is too small for two of the largest snapshots.
+/// Renders the warning that the volume of `room` bytes is too small for two of the largest snapshots.
 pub(super) fn little_room(room: u128) -> String {
     format!("the pod's memory limits add up to {room} bytes: a snapshot above {} bytes could not be updated", room / 2)
 }
 
-/// Request and limit of one resource, as they will be written.
+/// Request and limit of one resource, as text for the patch.
 struct Amounts {
     request: Option<String>,
     limit: Option<String>,
@@ -103,20 +109,20 @@ fn parse(text: &str) -> Option<Quantity> {
     text.parse().ok()
 }
 
-/// Only what was asked for.
+/// Returns only the amounts that annotations set.
 fn asked(bounds: &Bounds) -> Amounts {
     let written = |quantity: &Option<Quantity>| quantity.as_ref().map(ToString::to_string);
     Amounts { request: written(&bounds.request), limit: written(&bounds.limit) }
 }
 
-/// Request and limit the same, as far as its author left it open.
+/// Makes request and limit equal, except if annotations set both. Neither set: both are `default`.
 fn equal(bounds: &Bounds, default: &str) -> Amounts {
     let Amounts { request, limit } = asked(bounds);
     let either = request.clone().or_else(|| limit.clone()).unwrap_or_else(|| default.to_owned());
     Amounts { request: Some(request.unwrap_or_else(|| either.clone())), limit: Some(limit.unwrap_or(either)) }
 }
 
-/// The defaults, bent so that the request stays within the limit.
+/// Fills in the defaults, adjusted so that the request does not exceed the limit.
 fn bounded(bounds: &Bounds, request: &str, limit: Option<&str>) -> Amounts {
     let chosen = asked(bounds);
     let above = |left: &str, right: &str| match (parse(left), parse(right)) {
@@ -134,7 +140,7 @@ fn bounded(bounds: &Bounds, request: &str, limit: Option<&str>) -> Amounts {
     Amounts { request: Some(request), limit }
 }
 
-/// Whether the pod bounds its containers as a whole.
+/// True if the pod has pod-level resources.
 fn has_pod_level(pod: &Pod<'_>) -> bool {
     let bounds = pod.spec.get("resources");
     ["requests", "limits"].into_iter().any(|kind| {
@@ -142,19 +148,19 @@ fn has_pod_level(pod: &Pod<'_>) -> bool {
     })
 }
 
-/// Whether every container asks for exactly its limits, of CPU and of memory.
+/// True if the requests of every container equal its limits, for CPU and memory.
 fn is_guaranteed<'a>(mut containers: impl Iterator<Item = &'a Value>) -> bool {
     containers.all(|container| {
         ["cpu", "memory"].into_iter().all(|resource| {
             let limit = positive(container, "limits", resource);
-            // An absent request is filled in from the limit.
+            // The API server sets an absent request to the limit.
             let request = positive(container, "requests", resource).or_else(|| limit.clone());
             matches!((limit, request), (Some(limit), Some(request)) if limit.equals(&request))
         })
     })
 }
 
-/// An amount that a container states, unless it is none at all.
+/// Returns an amount in a container's resources. `None` if it is absent, zero or invalid.
 fn positive(container: &Value, kind: &str, resource: &str) -> Option<Quantity> {
     let amount = match container.get("resources")?.get(kind)?.get(resource)? {
         Value::String(text) => parse(text)?,
@@ -169,7 +175,7 @@ mod tests {
     use super::*;
     use crate::injection::{annotations, layout::Layout};
 
-    /// The sidecar's resources in a pod with these containers, and the warnings.
+    /// Returns the sidecar's resources and the warnings for a pod with this spec.
     fn of(annotations: &Value, spec: &Value) -> (Value, Vec<String>) {
         let mut pod = json!({"metadata": {"annotations": {"remora.dev/inject": "a"}}, "spec": spec});
         for (key, value) in annotations.as_object().unwrap() {
@@ -189,7 +195,7 @@ mod tests {
         assert_eq!(memory_limit(Layout::default().bytes), "32Mi");
         for payload in [0, 1, Layout::default().bytes, 68_000_000] {
             let limit = parse(&memory_limit(payload)).unwrap().milli() / 1000;
-            // What is left is the sidecar's own.
+            // 8 MiB remain for the sidecar itself.
             assert!(limit >= 2 * payload + (8 << 20), "{limit}");
         }
     }
@@ -203,7 +209,7 @@ mod tests {
 
     #[test]
     fn guaranteed_stays_guaranteed() {
-        // Equal in value, not in letters; and the absent request is the limit.
+        // The CPU amounts are equal in value but not as text, and the absent memory request defaults to the limit.
         let app = json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m"}});
         let (resources, warnings) = of(&json!({}), &container(&app));
         assert_eq!(
@@ -259,7 +265,7 @@ mod tests {
             warnings,
             ["the pod's memory limits add up to 10485760 bytes: a snapshot above 5242880 bytes could not be updated"]
         );
-        // One container without a limit, and the volume is bounded by the node.
+        // If one container has no limit, only the node bounds the volume.
         assert_eq!(of(&json!({"memory-limit": "5Mi"}), &container(&json!({}))).1, [] as [&str; 0]);
     }
 

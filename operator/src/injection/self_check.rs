@@ -1,14 +1,15 @@
-//! Whether pods get their sidecar, found out by asking: the API server is told to create a pod that wants one, as a dry run.
+//! Checks if pods get their sidecar, by a dry run: the API server is asked to create a pod that requests one.
 //!
-//! The pod would be in the operator's own namespace, where the registration lets nothing through but this question, and it
-//! goes the way of every other pod: registration, `caBundle`, Service, certificate, decision, patch; or the policies. So whatever breaks
-//! injection is found here, also what no part of the operator could see by itself: a registration that somebody deleted,
-//! or that a platform keeps from being called.
+//! The pod is in the operator's own namespace, where the registration passes only this pod. The request takes the path
+//! of every other pod: registration, `caBundle`, Service, certificate, decision and patch, or the admission policies.
+//! The check therefore detects everything that breaks injection, including faults that no other part of the operator
+//! can see: a deleted registration, or a platform that keeps the API server from calling the webhook.
 //!
-//! The controller asks, not the webhook, and this is what its readiness waits for, once. A webhook that waited for its own
-//! success would wait for ever: its Service has no endpoints before it is ready. A controller is nobody's endpoint: not being
-//! ready, it does all of its work, and only `helm --wait` and a rollout, which keeps the replica that is ready, hear of it.
-//! And once is enough: later failures are told by the metrics, and take nothing away.
+//! The controller runs the check, not the webhook, and the controller becomes ready after the first success. A webhook
+//! that waited for this success would never become ready, because its Service has no endpoints before that. A
+//! controller needs no endpoint: it works fully while it is not ready, and only `helm --wait` and a rollout, which
+//! keeps the previous ready replica, notice. One success is enough: later failures show in the metrics and do not
+//! change the readiness.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -28,33 +29,34 @@ use tokio::{
 
 use crate::api::names::{annotation, sidecar};
 
-/// Longer than the registration's longest `timeoutSeconds`.
+/// Timeout of one check, longer than the largest `timeoutSeconds` of the registration.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// Between two questions, while the answer is no; at a start there is somebody who waits for it.
+/// Pause after each of the first failures. It is short, because an installation waits for the first success.
 const SOON: Duration = Duration::from_secs(1);
-/// The same after a few of them.
+/// Pause after each further failure.
 const LATER: Duration = Duration::from_secs(10);
-/// Between two questions, while it is yes.
+/// Pause after a success.
 const IDLE: Duration = Duration::from_secs(30);
-/// Questions at the shortest interval.
+/// Number of consecutive failures from which on the pause is [`LATER`] instead of [`SOON`].
 const IMPATIENT: u32 = 60;
 
-/// Why a pod would not get its sidecar.
+/// Error: a pod that requests a sidecar would not get one.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It was admitted without. The webhook was not asked, or could not be asked and `failurePolicy` is `Ignore`.
+    /// The pod was admitted without a sidecar. The webhook was not called, or could not be called and `failurePolicy`
+    /// is `Ignore`.
     #[error(
         "a pod that asks for a sidecar is admitted without: is there a MutatingWebhookConfiguration that is called (or a \
          MutatingAdmissionPolicy with its binding), and does the webhook answer?"
     )]
     NotInjected,
-    /// It was not admitted.
+    /// The pod was refused, or the API server cannot be reached.
     #[error("a pod that asks for a sidecar is refused: {0}")]
     Refused(#[source] Box<kube::Error>),
-    /// Nobody said anything.
+    /// The API server did not answer within the timeout.
     #[error("the API server did not answer within {} s", TIMEOUT.as_secs())]
     Silence,
-    /// The question cannot be put.
+    /// The pod of the dry run cannot be built.
     #[error("the pod to ask with cannot be made: {0}")]
     MakePod(#[from] serde_json::Error),
 }
@@ -75,7 +77,7 @@ struct Outcome {
     outcome: &'static str,
 }
 
-/// What the check counts.
+/// Metrics of the self-check.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     works: Gauge,
@@ -83,7 +85,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers all of them.
+    /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Metrics {
         let metrics = Metrics { works: Gauge::default(), checks: Family::default() };
         registry.register(
@@ -100,7 +102,7 @@ impl Metrics {
     }
 }
 
-/// Asks again and again.
+/// The periodic self-check.
 pub struct SelfCheck {
     pods: Api<Pod>,
     metrics: Metrics,
@@ -109,8 +111,8 @@ pub struct SelfCheck {
 }
 
 impl SelfCheck {
-    /// A check in the operator's namespace. `ready` becomes true with the first success, and stays so; `since` is when the
-    /// present row of successes began, and nothing while there is none.
+    /// Creates a check in the operator's namespace. `ready` becomes true with the first success, and stays true.
+    /// `since` is the start of the current series of successes, or `None` after a failure.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -121,7 +123,7 @@ impl SelfCheck {
         SelfCheck { pods: Api::namespaced(client, namespace), metrics, ready, since }
     }
 
-    /// Asks for ever.
+    /// Runs the check periodically and never returns.
     pub async fn run(self) -> Infallible {
         let mut failures = 0u32;
         loop {
@@ -136,7 +138,7 @@ impl SelfCheck {
                     self.metrics.works.set(0);
                     self.since.send_if_modified(|since| since.take().is_some());
                     failures = failures.saturating_add(1);
-                    // While both start together, a first no says nothing.
+                    // The first failures are normal while controller and webhook start together.
                     if failures > 3 {
                         tracing::warn!(%error, "injection does not work");
                     }
@@ -169,7 +171,7 @@ impl SelfCheck {
     }
 }
 
-/// A pod that would be admitted wherever the operator's own are, and that costs nothing where quotas count.
+/// Builds a pod that is admitted wherever the operator's own pods are, and that needs almost nothing of a quota.
 fn pod() -> Result<Pod, serde_json::Error> {
     serde_json::from_value(json!({
         "metadata": {"generateName": "remora-self-check-", "annotations": {annotation::INJECT: "self-check"}},

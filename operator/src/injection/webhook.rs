@@ -1,14 +1,14 @@
-//! Answers the API server about pods that are about to be created.
+//! The admission webhook: answers the API server's requests about new pods.
 //!
 //! ```text
 //! HTTPS (listener) ──> AdmissionReview (review) ──> decide, patch (inject) ──> AdmissionReview
-//!                                      │           └ do the environments exist? (environments) ──> warnings
-//!                                      └ what does the namespace say for its pods? (namespaces)
+//!                                      │           └ existence and layout of environments (environments) ──> warnings
+//!                                      └ defaults of the namespace (namespaces)
 //! ```
 //!
-//! Every replica answers; none writes anything, so a dry run is like any other request. What the answer is made of is
-//! the request, the administrator's configuration and caches of names and of namespaces' annotations: any pod of the
-//! cluster may call this endpoint, and learns nothing from it but those.
+//! Every replica answers. The webhook writes nothing, so a dry run needs no special case. An answer depends only on the
+//! request, the operator's configuration, and caches of environments and of namespaces' annotations. Any pod of the
+//! cluster can call this endpoint, and learns nothing else from it.
 
 mod admit;
 mod environments;
@@ -36,34 +36,40 @@ use crate::{
     listener::{Limits, Transport, serve},
 };
 
-/// What the webhook has to be told.
+/// Settings of the webhook.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where it listens for the API server.
+    /// Address that the webhook listens on.
     pub listen: SocketAddr,
-    /// What it puts into pods.
+    /// Configuration of the injected sidecar.
     pub inject: injection::Config,
-    /// Where its certificate comes from.
+    /// Origin of the serving certificate.
     pub certificates: certificates::Source,
 }
 
-/// Why the webhook ended.
+/// Error: the webhook cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address is taken, or none of ours.
+    /// The address is in use, or does not belong to this host.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
 }
 
-/// Serves until `shutdown` is true, and then until API servers know of it and what is under way is answered.
+/// Serves until `shutdown` is true, and then continues until API servers have noticed and all pending requests are
+/// answered.
 ///
-/// `ready` becomes true when the API server has been told which certificates to trust, or somebody else's is there, and the caches are
-/// filled, so that a replica gets no request that it could not answer; and false as soon as it is to end.
+/// `ready` becomes true once the caches are filled and the certificate can be used: its CA is registered with the API
+/// server, or another program has provided it. A replica therefore gets no request that it cannot answer. `ready`
+/// becomes false as soon as `shutdown` is true.
+///
+/// # Errors
+///
+/// Fails if the webhook cannot listen on its address.
 pub async fn run(
     client: Client,
     options: Options,
@@ -85,7 +91,7 @@ pub async fn run(
     let tls = Transport::Tls(TlsAcceptor::from(certificate.server_config()));
     let serving = serve(listener, router(webhook), tls, Limits::webhook(), shutdown);
     let leaving = async {
-        // An error means that nobody can ask for the end any more, which is the end too.
+        // An error means that the sender is gone, which counts as a shutdown too.
         let _ = told_to_end.wait_for(|told| *told).await;
         ready.send_replace(false);
         pending::<Infallible>().await

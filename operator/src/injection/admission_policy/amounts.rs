@@ -1,4 +1,4 @@
-//! The sidecar's resources, as [`resources`](super::super::resources) finds them.
+//! CEL expressions of the sidecar's resources, equal to [`resources`](super::super::resources).
 
 use super::Variables;
 use crate::injection::{
@@ -11,7 +11,7 @@ pub(super) fn define(variables: &mut Variables) {
         "podLevel",
         "['requests', 'limits'].exists(kind, object.spec.?resources[?kind].optMap(amounts, size(amounts) > 0).orValue(false))",
     );
-    // An absent request is filled in from the limit.
+    // The API server sets an absent request to the limit.
     variables.define(
         "guaranteed",
         format!(
@@ -33,15 +33,16 @@ pub(super) fn define(variables: &mut Variables) {
     variables.define("resources", format!("{{?'requests': {},\n  ?'limits': {}}}", both("Request"), both("Limit")));
 }
 
-/// Whether a container has a limit on a resource.
+/// Returns an expression that is true if a container has a limit on a resource.
 fn limited(resource: &str) -> String {
     format!(
         "container.?resources.?limits[?{resource}].optMap(limit, quantity(limit).isGreaterThan(quantity('0'))).orValue(false)"
     )
 }
 
-/// Request and limit of one resource, empty for none: of a pod with resources as a whole, what was asked for; of a Guaranteed
-/// one, both the same; of others, what is usual, bent so that the request stays within the limit.
+/// Defines request and limit of one resource; an empty string means none. In a pod with pod-level resources they are
+/// the amounts that annotations set; in a Guaranteed pod both are equal unless annotations set both; in other pods they
+/// are the defaults, adjusted so that the request does not exceed the limit.
 fn amounts(variables: &mut Variables, resource: &str, guaranteed: &str, [request, limit]: [&str; 2], only_if: &str) {
     let (wanted, most) = (format!("variables.{resource}RequestAsked"), format!("variables.{resource}LimitAsked"));
     let written = format!("variables.{resource}Request");

@@ -1,4 +1,4 @@
-//! Whether a pod is injected, as [`decide`](super::super::decide) decides it.
+//! CEL expressions of the decision that [`decide`](super::super::decide) makes.
 
 use super::{
     Error, Validation, Variables,
@@ -50,7 +50,8 @@ pub(super) fn refusals() -> Vec<Validation> {
     ]
 }
 
-/// Why such a pod is left as it is; nothing for others. The system's namespaces are not among the policy's.
+/// Returns the expression of the warning for a pod that cannot be injected, or an empty string. System namespaces are
+/// missing here, because the policy does not select them.
 fn impossible() -> String {
     let warning = |reason: Reason| text(reason.warning().unwrap_or_default());
     format!(
@@ -63,7 +64,8 @@ fn impossible() -> String {
     )
 }
 
-/// Whether the init container with our name is our sidecar, and serves what the pod asks for.
+/// Returns an expression that is true if the init container with the sidecar's name is the sidecar and serves all
+/// requested environments.
 fn ours(specimens: &Specimens) -> String {
     let mounts = "(has(ours.volumeMounts) ? ours.volumeMounts : [])";
     format!(
@@ -76,7 +78,7 @@ fn ours(specimens: &Specimens) -> String {
     )
 }
 
-/// Our names are either unused, or used by what was added before.
+/// Returns the expression of the refusals for names that are used by anything other than an earlier injection.
 fn taken() -> String {
     let message = |what: &'static str, name: &str| {
         let refusal = Refusal::NameTaken { what, name: "<name>".to_owned() }.to_string();
@@ -91,9 +93,9 @@ fn taken() -> String {
     )
 }
 
-/// No other container declares that it serves where the sidecar does.
+/// Returns the expression of the refusals for other containers that declare a port of the sidecar.
 fn port_taken() -> String {
-    // No container has a port of this number: it is below all that are allowed.
+    // A placeholder: port 7 is below all allowed ports, so the sidecar never uses it.
     const TAKEN: u16 = 7;
     let refusal = Refusal::PortTaken { container: "<container>".to_owned(), taken: TAKEN }.to_string();
     let message = lift::string(

@@ -1,22 +1,24 @@
-//! JSON as an expression, with the values of a specimen replaced by what computes them.
+//! Turns JSON into a CEL expression, and replaces the placeholders of a template pod by the expressions that compute
+//! them.
 
 use serde_json::Value;
 
 use super::text;
 
-/// What stands in a specimen for a value that pods differ in, and the expression that has it.
+/// A placeholder in a template pod, and the expression that computes its value.
 #[derive(Clone, Copy)]
 pub(super) enum Mark {
-    /// A string, or a part of one.
+    /// A placeholder text: a whole string or a part of one.
     Text(&'static str, &'static str),
-    /// A number, in a string or by itself; and a few above it, which are so much more.
+    /// A placeholder number, alone or in a string. A number less than [`NEAR`] above it becomes the expression plus the
+    /// difference.
     Number(u64, &'static str),
 }
 
-/// How far above a number others are taken for sums with it.
+/// A number at this distance or more above a placeholder stays a literal.
 const NEAR: u64 = 100;
 
-/// A whole value.
+/// Returns the expression of a JSON value.
 pub(super) fn value(of: &Value, marks: &[Mark]) -> String {
     match of {
         Value::String(string) => self::string(string, marks),
@@ -40,12 +42,12 @@ pub(super) fn value(of: &Value, marks: &[Mark]) -> String {
     }
 }
 
-/// Lists and maps hold values of one type, unless the type is any.
+/// Wraps an item in `dyn`, unless all items have the same type: CEL's lists and maps need one type for all values.
 fn any(expression: String, alike: bool) -> String {
     if alike { expression } else { format!("dyn({expression})") }
 }
 
-/// A string as a sum of literals and expressions.
+/// Returns the expression of a string as a sum of literals and expressions.
 pub(super) fn string(of: &str, marks: &[Mark]) -> String {
     let mut pieces = Vec::new();
     let (mut plain, mut rest) = (String::new(), of);

@@ -1,4 +1,4 @@
-//! What is missing in a pod, as [`patch`](super::super::patch) finds it.
+//! CEL expressions of the operations that [`patch`](super::super::patch) returns.
 
 use super::{Error, Variables, specimen::Specimens, text, texts};
 use crate::{
@@ -19,7 +19,8 @@ pub(super) fn define(variables: &mut Variables, specimens: &Specimens) -> Result
         ),
     );
     variables.define("mounts", specimens.mounts()?);
-    // Those that start after the sidecar. Init containers have moved, where it is added in front of them.
+    // The containers that start after the sidecar. If the sidecar is added in front, it moves the init containers by
+    // one.
     variables.define(
         "behind",
         "variables.init.transformList(place, container, place > variables.position,\n    \
@@ -30,7 +31,7 @@ pub(super) fn define(variables: &mut Variables, specimens: &Specimens) -> Result
     Ok(())
 }
 
-/// All operations, in an order in which each finds what it needs.
+/// Returns the expression of all operations, ordered so that each finds its parent.
 pub(super) fn patch(specimens: &Specimens) -> String {
     let mut sum = vec![
         unless("has(object.metadata.labels)", &add("'/metadata/labels'", "{}")),
@@ -38,7 +39,7 @@ pub(super) fn patch(specimens: &Specimens) -> String {
             &format!("object.metadata.?labels[?{}].orValue('') == {}", text(label::SIDECAR), text(label::INJECTED)),
             &add(&member("/metadata/labels/", label::SIDECAR), &text(label::INJECTED)),
         ),
-        // Something there is enough, where the sidecar is there too: it is for people only.
+        // A record beside an existing sidecar stays, whatever it contains: it is for people only.
         unless(
             &format!("variables.position >= 0 && {} in variables.annotations", text(annotation::INJECTED)),
             &add(&member("/metadata/annotations/", annotation::INJECTED), &specimens.record()),
@@ -53,7 +54,7 @@ pub(super) fn patch(specimens: &Specimens) -> String {
         unless("variables.position >= 0", &add("'/spec/initContainers/0'", "variables.sidecar")),
         list("env", "endpoints"),
     ];
-    // Each goes to the front, so the last one first.
+    // Each operation inserts at the front, so the last variable comes first.
     for place in (0..VARIABLES.len()).rev() {
         sum.push(item("env", "endpoints", place, "name", "/env/0"));
     }
@@ -72,12 +73,12 @@ fn unless(condition: &str, operation: &str) -> String {
     format!("({condition} ? [] : [{operation}])")
 }
 
-/// A pointer to a key.
+/// Returns a JSON pointer to a key, as a string literal.
 fn member(path: &str, key: &str) -> String {
     text(&format!("{path}{}", key.replace('~', "~0").replace('/', "~1")))
 }
 
-/// The list of a container, where something has to go into it.
+/// Returns the operations that create a container's list if it is absent and gets an item.
 fn list(list: &str, wanted: &str) -> String {
     format!(
         "variables.behind.filter(target, size(variables.{wanted}) > 0 && !has(target.container.{list}))\n    .map(target, {})",
@@ -85,7 +86,8 @@ fn list(list: &str, wanted: &str) -> String {
     )
 }
 
-/// One item of that list, where none has its key.
+/// Returns the operations that add one item to the list of each container, unless the list has an item with the same
+/// key.
 fn item(list: &str, wanted: &str, place: usize, key: &str, path: &str) -> String {
     let value = format!("variables.{wanted}[{place}]");
     format!(

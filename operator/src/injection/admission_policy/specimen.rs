@@ -1,4 +1,4 @@
-//! Plans of made-up pods, whose values can be told from all others.
+//! Plans of template pods, whose placeholder values occur nowhere else.
 
 use serde_json::{Value, json};
 
@@ -19,13 +19,14 @@ use crate::{
 };
 
 const ENVIRONMENT: &str = "specimen-environment";
-/// The same in JSON.
+/// [`ENVIRONMENT`] as a JSON string.
 const QUOTED: &str = "\"specimen-environment\"";
 const LOG_LEVEL: &str = "specimen-level";
 const AWAIT: &str = "3333s";
 const PORT: u16 = 40_001;
 
-/// What the specimens' values stand for. `environment` is one of several: where it is used, a loop goes over them.
+/// Placeholders of the template pods and their expressions. `environment` is the variable of a loop over all
+/// environments.
 pub(super) const MARKS: [Mark; 5] = [
     Mark::Text(ENVIRONMENT, "environment"),
     Mark::Text(LOG_LEVEL, "variables.logLevel"),
@@ -34,9 +35,9 @@ pub(super) const MARKS: [Mark; 5] = [
     Mark::Number(PORT as u64, "variables.port"),
 ];
 
-/// One pod of each kind that there is.
+/// Plans of one template pod of each kind.
 pub(super) struct Specimens {
-    /// With one environment and the socket.
+    /// Plan with one environment and the socket.
     full: Plan,
     without_environment: Plan,
     without_socket: Plan,
@@ -57,7 +58,11 @@ impl Specimens {
         })
     }
 
-    /// The sidecar, but for its `resources`.
+    /// Returns the expression of the sidecar container. Its `resources` refer to a variable.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a member differs between template pods and the generator does not expect that.
     pub(super) fn sidecar(&self) -> Result<String, Error> {
         let mut members = Vec::new();
         for (key, value) in self.full.sidecar.as_object().into_iter().flatten() {
@@ -90,22 +95,22 @@ impl Specimens {
         self.list("names of volumes", |plan| plan.volumes.iter().map(|volume| volume["name"].clone()).collect())
     }
 
-    /// Where the sidecar finds one environment's files.
+    /// Returns the expression of the path where the sidecar reads one environment's files.
     pub(super) fn mount_path(&self) -> String {
         lift::string(&self.mount_path, &MARKS)
     }
 
-    /// What the containers behind the sidecar mount.
+    /// Returns the expression of the mounts of every container that starts after the sidecar.
     pub(super) fn mounts(&self) -> Result<String, Error> {
         self.list("mounts", |plan| plan.mounts.clone())
     }
 
-    /// How many of these there are at most.
+    /// Returns the largest number of these mounts.
     pub(super) fn most_mounts(&self) -> usize {
         self.full.mounts.len()
     }
 
-    /// The values of all variables that containers may get, by name.
+    /// Returns the expression of a map from the names of all environment variables to their values.
     pub(super) fn endpoints(&self) -> String {
         let members = self.full.variables.iter();
         let members: Vec<_> =
@@ -113,13 +118,14 @@ impl Specimens {
         format!("{{{}}}", members.join(", "))
     }
 
-    /// The annotation that tells people what was done.
+    /// Returns the expression of the annotation that records the injection for people.
     pub(super) fn record(&self) -> String {
         let all = "variables.environments.map(environment, '\"' + environment + '\"').join(',')";
         lift::string(&self.full.record, &[Mark::Text(QUOTED, all)])
     }
 
-    /// A list as a sum of what is always in it, what is in it for each environment, and what is in it for the socket.
+    /// Returns the expression of a list as a sum of its fixed parts, its part per environment and its part for the
+    /// socket.
     fn list(&self, name: &'static str, of: impl Fn(&Plan) -> Vec<Value>) -> Result<String, Error> {
         let full = of(&self.full);
         let environment = inserted(&full, &of(&self.without_environment)).ok_or(Error::List(name))?;
@@ -147,19 +153,19 @@ impl Specimens {
     }
 }
 
-/// What is in a list for each environment.
+/// Returns the expression of the part of a list that repeats per environment.
 fn each(items: &[Value]) -> Option<String> {
     if let [item] = items {
         return Some(format!("variables.environments.map(environment, {})", lift::value(item, &MARKS)));
     }
-    // Lists in a list cannot be made one: strings can, as none has a space.
+    // CEL cannot flatten a list of lists. Strings without spaces can be joined and split again.
     let strings: Option<Vec<_>> =
         items.iter().map(|item| item.as_str().filter(|string| !string.contains(' '))).collect();
     let joined = lift::string(&strings?.join(" "), &MARKS);
     Some(format!("(variables.environments.map(environment, {joined}).join(' ').split(' '))"))
 }
 
-/// What was put into the one list to make it the other.
+/// Returns the range of `full` whose removal gives `without`. `None` if no single range does.
 fn inserted(full: &[Value], without: &[Value]) -> Option<std::ops::Range<usize>> {
     let length = full.len().checked_sub(without.len())?;
     let start = full.iter().zip(without).take_while(|(one, other)| one == other).count();
@@ -185,6 +191,6 @@ fn plan(spec: &Value, environments: &[&str], socket: bool, config: &Config) -> R
         variables: VARIABLES.to_vec(),
         socket,
     };
-    // How an environment is delivered cannot be looked up in an expression.
+    // The default layout, because an expression cannot look up how an environment is delivered.
     Ok(Plan::new(&pod, &request, config, |_| Layout::default(), Vec::new()))
 }

@@ -1,4 +1,4 @@
-//! What the author of a pod should know, though it prevents nothing.
+//! CEL expressions of the warnings for the author of a pod. Warnings do not prevent the injection.
 
 use super::{
     Validation, Variables,
@@ -25,7 +25,7 @@ pub(super) fn define(variables: &mut Variables) {
             text(annotation::REVISION)
         ),
     );
-    // The containers that are there together: the volume is as large as their limits, where each has one.
+    // The containers that run at the same time: if each has a memory limit, the sum of the limits bounds the volume.
     variables.define(
         "limits",
         format!(
@@ -67,7 +67,7 @@ pub(super) fn warnings() -> Vec<Validation> {
     ]
 }
 
-/// About a pod that gets a sidecar.
+/// Creates a warning that applies only to pods that get a sidecar.
 fn of_injected(expression: &str, message: &str, message_expression: Option<String>) -> Validation {
     let expression = format!("variables.impossible != '' || variables.refusal != ''\n  || {expression}");
     Validation::new(expression, message, message_expression)

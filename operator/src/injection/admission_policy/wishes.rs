@@ -1,4 +1,5 @@
-//! The annotations of the pod and of its namespace, read as strictly as [`annotations`](super::super::annotations) reads them.
+//! CEL expressions that parse the annotations of a pod and of its namespace like
+//! [`annotations`](super::super::annotations).
 
 use super::{Variables, lift, lift::Mark, quoted, text, texts};
 use crate::{
@@ -50,10 +51,10 @@ pub(super) fn define(variables: &mut Variables) {
     values(variables);
 }
 
-/// The environments that the pod asks for, and what is wrong with the list.
+/// Defines the environments that the pod requests, and the errors in the list.
 fn environments(variables: &mut Variables) {
     variables.define("inject", format!("variables.annotations[{}]", text(annotation::INJECT)));
-    // One more than there may be, and the rest: what does not end here could go on for long.
+    // Splits off one name more than allowed and the rest as one item, which bounds the work on a long list.
     let names = format!("variables.inject.split(',', {}).map(name, {})", MOST_ENVIRONMENTS + 2, trimmed("name"));
     variables.define("environments", names);
     let valid = format!("^[a-z0-9]([-a-z0-9]{{0,{}}}[a-z0-9])?$", ENVIRONMENT_MAX - 2);
@@ -71,12 +72,12 @@ fn environments(variables: &mut Variables) {
     variables.define("misnamed", misnamed);
 }
 
-/// Without the spaces around it, and nothing else.
+/// Returns an expression without leading and trailing spaces. Other white space stays.
 fn trimmed(name: &str) -> String {
     format!("{name}.find('(?s)[^ ](.*[^ ])?')")
 }
 
-/// Whether request and limit of one resource can be used, and whether one of them is another author's and gives way.
+/// Defines if request and limit of one resource are valid, if the request exceeds the limit, and which of them apply.
 fn bounds(variables: &mut Variables, resource: &str, grammar: &Grammar, [request, limit]: [&str; 2]) {
     let fractional: Vec<_> = grammar.suffixes.iter().copied().filter(|suffix| *suffix != THOUSANDTHS).collect();
     let whole = if grammar.suffixes.contains(&THOUSANDTHS) { format!("|{THOUSANDTHS}") } else { String::new() };
@@ -98,7 +99,7 @@ fn bounds(variables: &mut Variables, resource: &str, grammar: &Grammar, [request
              && quantity(variables.{resource}RequestSaid.value()).isGreaterThan(quantity(variables.{resource}LimitSaid.value()))"
         ),
     );
-    // What a namespace says for all of its pods gives way to what one says for itself.
+    // The pod's own value takes precedence over the namespace's default.
     for (part, key) in [("Request", request), ("Limit", limit)] {
         variables.define(
             &format!("{resource}{part}Asked"),
@@ -110,7 +111,7 @@ fn bounds(variables: &mut Variables, resource: &str, grammar: &Grammar, [request
     }
 }
 
-/// Every annotation, in the order in which the first mistake is told.
+/// Returns a list of checks, one or more per annotation. The first failed check gives the message.
 fn checks() -> String {
     let check = |key: &str, value: &str, fine: String, must: String| {
         format!("  {{'key': dyn({}), 'value': dyn({value}), 'fine': dyn({fine}), 'must': dyn({must})}}", text(key))
@@ -165,7 +166,7 @@ fn checks() -> String {
     format!("[\n{}\n]", all.join(",\n"))
 }
 
-/// The message about one check.
+/// Returns the expression of the message about one failed check.
 fn invalid() -> String {
     let message = Invalid {
         key: "<key>".to_owned(),
@@ -182,7 +183,7 @@ fn invalid() -> String {
     lift::string(&message.to_string(), &marked).replace("<value>", &quoted("check.value"))
 }
 
-/// What was asked for, or is usual. Only where nothing is invalid.
+/// Defines the options with their defaults. The values are meaningful only if all annotations are valid.
 fn values(variables: &mut Variables) {
     variables.define("port", format!("int(variables.portSaid.orValue('{}'))", sidecar::DATA_PORT));
     variables.define("awaitSeconds", "(variables.awaitMillis + 999) / 1000");

@@ -1,4 +1,4 @@
-//! The pods that may lack a sidecar, and whether they do.
+//! Lists the pods that may lack a sidecar, and checks each of them.
 
 use std::{collections::BTreeMap, future::Future, time::Duration};
 
@@ -19,23 +19,23 @@ use crate::{
     injection::{Lack, Place, is_candidate, lacks_sidecar, pods},
 };
 
-/// For one request.
+/// Timeout of one request.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A pod that asks for a sidecar and may have none.
+/// A pod that requests a sidecar and may have none.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) created: Timestamp,
-    /// The controller that would make another one.
+    /// The controller that would replace the pod.
     pub(super) owner: Option<OwnerReference>,
-    /// Its annotations that are ours.
+    /// The pod's annotations under Remora's prefix.
     pub(super) asks: BTreeMap<String, String>,
 }
 
-/// Reads pods.
+/// Reads candidates from the API server.
 pub(super) struct Candidates {
     client: Client,
     options: Options,
@@ -46,7 +46,7 @@ impl Candidates {
         Candidates { client, options }
     }
 
-    /// Those of all namespaces that are served, by their metadata.
+    /// Lists the candidates of all watched namespaces by their metadata.
     pub(super) async fn list(&self) -> Result<Vec<Candidate>, Error> {
         if self.options.watch_namespaces.is_empty() {
             return self.list_of(&Api::all(self.client.clone())).await;
@@ -87,7 +87,8 @@ impl Candidates {
         })
     }
 
-    /// What is wrong with it, if anything is.
+    /// Reads the pod in full, and returns its fault if it lacks a sidecar that it requests. Returns `None` if the pod
+    /// is gone, was replaced, or is in a namespace that is excluded by its label.
     pub(super) async fn judge(&self, candidate: &Candidate) -> Result<Option<Lack>, Error> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = answer(namespaces.get_metadata_opt(&candidate.namespace), |source| Error::ReadNamespace {
@@ -96,13 +97,13 @@ impl Candidates {
         })
         .await?;
         let metadata = namespace.map(|namespace| namespace.metadata).unwrap_or_default();
-        // Its administrator took the whole namespace out.
+        // The label excludes the whole namespace from injection.
         let admission = metadata.labels.as_ref().and_then(|labels| labels.get(label::ADMISSION));
         if admission.is_some_and(|admission| admission == label::DISABLED) {
             return Ok(None);
         }
 
-        // A list of one: a right to get pods would be a right more.
+        // A list with one item, because `get` on pods would need another permission.
         let resource = ApiResource::erase::<Pod>(&());
         let pods: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &candidate.namespace, &resource);
         let this = ListParams::default().fields(&format!("metadata.name={}", candidate.name));
@@ -129,7 +130,7 @@ async fn answer<T>(
 }
 
 impl Candidate {
-    /// What it asks for, for people.
+    /// Returns the value of the inject annotation, for messages.
     pub(super) fn environments(&self) -> &str {
         self.asks.get(annotation::INJECT).map(String::as_str).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Makes place for pods that have their sidecar, gently: through the Eviction API, which respects PodDisruptionBudgets.
+//! Evicts pods without their sidecar through the Eviction API, which respects PodDisruptionBudgets.
 
 use std::collections::HashSet;
 
@@ -10,24 +10,24 @@ use tokio::time::timeout;
 
 use super::candidates::{Candidate, TIMEOUT};
 
-/// Evictions between two looks at all pods.
+/// Largest number of evictions per audit.
 const AT_MOST: usize = 10;
 
-/// Evicts pods.
+/// Client of the Eviction API.
 pub(super) struct Evictor {
     client: Client,
 }
 
-/// What became of one.
+/// Outcome of one eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evicted {
-    /// It goes.
+    /// The API server accepted the eviction.
     Done,
-    /// A PodDisruptionBudget keeps it for now.
+    /// A PodDisruptionBudget does not allow the eviction now.
     Blocked,
-    /// It went by itself.
+    /// The pod no longer exists, or another pod has its name.
     Gone,
-    /// The API server would not, or did not answer.
+    /// The API server refused the eviction, or did not answer.
     Failed,
 }
 
@@ -42,11 +42,12 @@ impl Evicted {
     }
 }
 
-/// Which to evict now: a few, and one of each controller's.
+/// Selects the pods to evict now: at most [`AT_MOST`], and at most one per controller.
 ///
-/// Only those that are older than the present row of successful self-checks. A pod that came without its sidecar while
-/// injection worked would come back without it: something keeps it from us that an eviction does not mend, and without this
-/// rule it would be evicted for ever. And no pod of a Job: it may not be made again, and its work would be lost.
+/// A pod is eligible only if it was created before `works_since`, the start of the current series of successful
+/// self-checks. The replacement of a younger pod would lack its sidecar too: something that an eviction does not change
+/// kept it out while injection worked. Without this rule the auditor would evict such pods for ever. Pods of a Job are
+/// not eligible: the Job may not replace them, and their work would be lost.
 pub(super) fn choose(missing: Vec<Candidate>, works_since: Timestamp) -> Vec<Candidate> {
     let mut owners = HashSet::new();
     missing
@@ -64,8 +65,9 @@ impl Evictor {
 
     pub(super) async fn evict(&self, pod: &Candidate) -> Evicted {
         let Candidate { namespace, name, uid, .. } = pod;
-        // Of this pod only: a StatefulSet's next one has the same name. By hand, because the client's own way to evict sends
-        // these options under a name that the API server does not read.
+        // The UID limits the eviction to this pod: the next pod of a StatefulSet has the same name. The object is
+        // written by hand because the client's own eviction call sends these options under a field name that the API
+        // server does not read.
         let eviction = json!({
             "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
             "deleteOptions": {"preconditions": {"uid": uid}},

@@ -1,4 +1,4 @@
-//! What the auditor counts.
+//! Metrics of the auditor.
 
 use std::{
     collections::HashMap,
@@ -21,18 +21,18 @@ struct Outcome {
     outcome: &'static str,
 }
 
-/// The auditor's metrics; clones count together.
+/// The auditor's metrics. Clones share their values.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     missing: Family<InNamespace, Gauge>,
-    /// The namespaces that have a series.
+    /// Namespaces that have a series now.
     shown: Arc<Mutex<Vec<String>>>,
     looks: Family<Outcome, Counter>,
     evictions: Family<Outcome, Counter>,
 }
 
 impl Metrics {
-    /// Registers all of them.
+    /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Metrics {
         let metrics = Metrics {
             missing: Family::default(),
@@ -66,7 +66,8 @@ impl Metrics {
         self.evictions.get_or_create(&Outcome { outcome }).inc();
     }
 
-    /// All that are missing now, by the namespace of each.
+    /// Sets the number of pods without their sidecar per namespace; the iterator yields the namespace of each such pod.
+    /// Removes the series of namespaces that have none.
     pub(super) fn missing<'a>(&self, namespaces: impl Iterator<Item = &'a str>) {
         let mut counts: HashMap<&str, i64> = HashMap::new();
         for namespace in namespaces {

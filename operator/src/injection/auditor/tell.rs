@@ -1,4 +1,4 @@
-//! Says which pods lack their sidecar: as Events, on the pod and on its controller.
+//! Reports pods without their sidecar as Events on the pod and on its controller.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
@@ -10,9 +10,9 @@ use tokio::time::timeout;
 use super::candidates::{Candidate, TIMEOUT};
 use crate::{api::names::CONTROLLER, injection::Lack};
 
-/// Writes Events.
+/// Writer of Events.
 pub(super) struct Teller {
-    /// One for all: it counts repetitions.
+    /// One recorder for all Events, because it counts repetitions.
     recorder: Recorder,
 }
 
@@ -45,7 +45,8 @@ impl Teller {
         self.publish(pod, EventType::Normal, "EvictedForInjection", note, "Evict").await;
     }
 
-    /// An Event that is lost is a pity, not a failure: there is the metric.
+    /// Writes one Event on the pod and one on its controller. A lost Event is only logged, because the metric reports
+    /// the pod too.
     async fn publish(&self, pod: &Candidate, type_: EventType, reason: &str, note: String, action: &str) {
         let this = reference(pod, "v1", "Pod", &pod.name, &pod.uid);
         let owner = pod.owner.as_ref();

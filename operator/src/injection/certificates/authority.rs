@@ -1,4 +1,4 @@
-//! An authority, and the certificates that it signs.
+//! The CA, and the serving certificates that it signs.
 
 use jiff::Timestamp;
 use rcgen::{
@@ -13,7 +13,7 @@ use rustls::{
 
 use super::{Lifetimes, renewal::Validity};
 
-/// A certificate without its key: something to trust.
+/// A CA certificate without its key: a trust anchor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     pem: String,
@@ -21,72 +21,76 @@ pub struct Certificate {
     validity: Validity,
 }
 
-/// A certificate and the key to sign with it.
+/// A CA: its certificate and its signing key.
 pub struct Authority {
     certificate: Certificate,
     key: KeyPair,
 }
 
-/// What a replica serves with.
+/// A replica's serving certificate.
 pub struct Leaf {
-    /// The certificate and its key, as TLS wants them.
+    /// The certificate and its key, in the form that rustls needs.
     pub key: CertifiedKey,
-    /// From when until when it is valid.
+    /// Validity period of the certificate.
     pub validity: Validity,
-    /// What one has to trust to trust it.
+    /// Certificate of the CA that signed it.
     pub signed_by: Certificate,
 }
 
-/// Bytes that are no authority.
+/// Error: the bytes are not a CA that can be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// Not text.
+    /// The bytes are not UTF-8.
     #[error("it is not UTF-8")]
     Text(#[from] std::str::Utf8Error),
-    /// Not PEM.
+    /// The certificate is not PEM.
     #[error("its certificate is not PEM: {0}")]
     Pem(#[from] rustls::pki_types::pem::Error),
-    /// Not X.509.
+    /// The certificate is not X.509.
     #[error("its certificate is not X.509: {0}")]
     Certificate(String),
-    /// Not an authority.
+    /// The certificate is not a CA certificate.
     #[error("its certificate is not an authority's")]
     NoAuthority,
-    /// Not a key.
+    /// The key cannot be parsed.
     #[error("its key cannot be read: {0}")]
     Key(#[from] rcgen::Error),
-    /// Somebody else's key.
+    /// The key belongs to another certificate.
     #[error("its key belongs to another certificate")]
     OtherKey,
-    /// Not there.
+    /// The Secret has no data under this key.
     #[error("it has no {0}")]
     Absent(&'static str),
 }
 
 impl Certificate {
-    /// Reads one PEM certificate that is an authority's.
+    /// Parses one PEM certificate of a CA.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the bytes are not UTF-8, PEM and X.509, or if the certificate is not a CA certificate.
     pub fn read(pem: &[u8]) -> Result<Certificate, Unusable> {
         Self::read_with_key(pem).map(|(certificate, _)| certificate)
     }
 
-    /// Reads what of several can be read.
+    /// Parses a sequence of PEM certificates, and skips every one that cannot be parsed or is not a CA certificate.
     pub fn read_all(pem: &[u8]) -> Vec<Certificate> {
         const END: &str = "-----END CERTIFICATE-----\n";
         let text = String::from_utf8_lossy(pem);
         text.split_inclusive(END).filter_map(|one| Certificate::read(one.as_bytes()).ok()).collect()
     }
 
-    /// As PEM.
+    /// Returns the certificate as PEM.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// From when until when it is valid.
+    /// Returns the validity period of the certificate.
     pub fn validity(&self) -> Validity {
         self.validity
     }
 
-    /// With the public key that it is for.
+    /// Parses one PEM certificate of a CA, and returns it with its public key.
     fn read_with_key(pem: &[u8]) -> Result<(Certificate, Vec<u8>), Unusable> {
         let text = std::str::from_utf8(pem)?;
         let der = CertificateDer::from_pem_slice(pem)?;
@@ -106,12 +110,16 @@ impl Certificate {
 }
 
 impl Authority {
-    /// Makes one.
+    /// Creates a CA with a new key, valid from `now` minus the clock skew.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the key or the certificate cannot be generated.
     pub fn create(now: Timestamp, lifetimes: &Lifetimes) -> Result<Authority, rcgen::Error> {
         let key = KeyPair::generate()?;
         let validity = Validity::new(now, lifetimes.authority, lifetimes.skew).in_seconds();
         let mut params = params(validity);
-        // A name of its own, so that a client with two authorities in hand tries the right one.
+        // Each CA has a distinct name, so that a client that trusts two CAs picks the right one.
         params.distinguished_name.push(DnType::CommonName, format!("Remora webhook {}", now.as_second()));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
@@ -121,7 +129,11 @@ impl Authority {
         Ok(Authority { certificate, key })
     }
 
-    /// Reads one that [`Authority::create`] made.
+    /// Parses a CA that [`Authority::create`] created, from the PEM of its certificate and of its key.
+    ///
+    /// # Errors
+    ///
+    /// Fails if [`Certificate::read`] fails, if the key is not PEM, or if the key belongs to another certificate.
     pub fn read(certificate: &[u8], key: &[u8]) -> Result<Authority, Unusable> {
         let (certificate, public_key) = Certificate::read_with_key(certificate)?;
         let key = KeyPair::from_pem(std::str::from_utf8(key)?)?;
@@ -131,20 +143,25 @@ impl Authority {
         Ok(Authority { certificate, key })
     }
 
-    /// What to trust.
+    /// Returns the certificate of this CA.
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }
 
-    /// The private key as PEM.
+    /// Returns the private key as PEM.
     pub(super) fn key_pem(&self) -> String {
         self.key.serialize_pem()
     }
 
-    /// Signs a certificate with a new key for a server of this name.
+    /// Generates a key and signs a serving certificate for it, valid for this server name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `server` is not a valid DNS name, if the key or the certificate cannot be generated, or if rustls
+    /// rejects the key.
     pub fn sign(&self, server: &str, now: Timestamp, lifetimes: &Lifetimes) -> Result<Leaf, SignError> {
         let mut validity = Validity::new(now, lifetimes.leaf, lifetimes.skew).in_seconds();
-        // What outlives its authority would fail before it looks expired.
+        // A certificate that outlives its CA would fail verification before it looks expired.
         validity.until = validity.until.min(self.certificate.validity.until);
         let mut params = params(validity);
         params.distinguished_name.push(DnType::CommonName, "Remora webhook");
@@ -164,19 +181,19 @@ impl Authority {
     }
 }
 
-/// A certificate that could not be made.
+/// Error: a serving certificate cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
-    /// By the library that makes it.
+    /// rcgen cannot generate the certificate.
     #[error(transparent)]
     Make(#[from] rcgen::Error),
-    /// By the one that serves with it.
+    /// rustls rejects the key.
     #[error(transparent)]
     Use(#[from] rustls::Error),
 }
 
 impl Validity {
-    /// Certificates know no fractions.
+    /// Truncates both ends to whole seconds, because certificates have no fractions of a second.
     fn in_seconds(self) -> Validity {
         let whole = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time);
         Validity { from: whole(self.from), until: whole(self.until) }
@@ -185,7 +202,7 @@ impl Validity {
 
 fn params(validity: Validity) -> CertificateParams {
     let time = |time: Timestamp| {
-        // Before 1970 there were no certificates.
+        // A time before 1970 becomes 1970: no certificate is older.
         let since = u64::try_from(time.as_second()).unwrap_or_default();
         date_time_ymd(1970, 1, 1) + std::time::Duration::from_secs(since)
     };

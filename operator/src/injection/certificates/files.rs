@@ -1,4 +1,5 @@
-//! A certificate that somebody else makes and renews, in files that kubelet keeps as the Secret is.
+//! Serves with a certificate that another program creates and renews, read from files that kubelet updates with their
+//! Secret.
 
 use std::{convert::Infallible, future::Future, io, path::PathBuf, time::Duration};
 
@@ -12,59 +13,60 @@ use tokio::time::sleep;
 use super::Serving;
 use crate::injection::metrics::Metrics;
 
-/// Names of a Secret of type `kubernetes.io/tls`, and of what some put beside them.
+/// Keys of a Secret of type `kubernetes.io/tls`; some programs add the CA under `ca.crt`.
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const AUTHORITY: &str = "ca.crt";
 
-/// Between two looks. Whoever renews does so days before the end, so nobody waits for this.
+/// Interval between two reads. Certificates are renewed days before they expire, so this delay does not matter.
 const CHECK: Duration = Duration::from_secs(5);
 
-/// Why what lies there cannot be served with. What was served with before stays in use.
+/// Error: the certificate in the files cannot be used. The previous certificate stays in use.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// A file is not there.
+    /// A file cannot be read.
     #[error("{path} cannot be read: {source}")]
     ReadFile {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// One is not PEM.
+    /// A file is not PEM.
     #[error("{path} is not PEM: {source}")]
     ParsePem {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason from the parser.
         source: rustls::pki_types::pem::Error,
     },
-    /// There is nothing in the file.
+    /// The file holds no certificate.
     #[error("{0} has no certificate")]
     NoCertificate(PathBuf),
     /// A certificate is not X.509.
     #[error("{path} is not X.509: {reason}")]
     ParseCertificate {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason from the parser.
         reason: String,
     },
-    /// The key is of another certificate, or of a kind that nobody signs with; or one of the two was replaced a moment ago.
+    /// The key belongs to another certificate or has an unsupported type. Also possible for a moment while the two
+    /// files are replaced.
     #[error("the key does not go with the certificate: {0}")]
     MatchKey(#[from] rustls::Error),
 }
 
-/// Serves with what lies in a directory.
+/// Serves with the certificate and key in a directory.
 pub struct Files {
     directory: PathBuf,
     serving: Serving,
     metrics: Metrics,
-    /// What is in use.
+    /// Certificate and key in use. `None` before the first success.
     seen: Option<Pair>,
 }
 
-/// The bytes of certificate and key.
+/// Contents of the certificate file and of the key file.
 #[derive(PartialEq)]
 struct Pair {
     certificate: Vec<u8>,
@@ -72,12 +74,12 @@ struct Pair {
 }
 
 impl Files {
-    /// Lets `serving` serve with the `tls.crt` and `tls.key` of this directory.
+    /// Creates a reader that passes `tls.crt` and `tls.key` of this directory to `serving`.
     pub fn new(directory: PathBuf, serving: Serving, metrics: Metrics) -> Files {
         Files { directory, serving, metrics, seen: None }
     }
 
-    /// Runs for ever; `ready` is called once, when there is something to serve with.
+    /// Reads the files every five seconds and never returns. Calls `ready` once, after the first certificate is in use.
     pub async fn run<F: Future<Output = ()>>(mut self, ready: impl FnOnce() -> F) -> Infallible {
         let mut ready = Some(ready);
         loop {
@@ -96,10 +98,15 @@ impl Files {
         }
     }
 
-    /// Takes over what has changed.
+    /// Reads the files, and serves with the certificate if it or its key changed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `tls.crt` or `tls.key` cannot be read or parsed, or if they do not belong together.
     fn look(&mut self) -> Result<(), Unreadable> {
         let pair = Pair { certificate: self.read(CERTIFICATE)?, key: self.read(KEY)? };
-        // It may be renewed alone. Not everybody puts it here, and nothing is served with it.
+        // `ca.crt` is for the metric only: the webhook does not serve with it, it may change alone, and it may be
+        // missing.
         let authority = self.read(AUTHORITY).and_then(|pem| self.expiry(AUTHORITY, &self.chain(AUTHORITY, &pem)?));
         if let Ok(until) = authority {
             self.metrics.authority_expires(until);
@@ -131,7 +138,7 @@ impl Files {
         if chain.is_empty() { Err(Unreadable::NoCertificate(path())) } else { Ok(chain) }
     }
 
-    /// When the first of them expires, in seconds since 1970.
+    /// Returns the time when the first certificate of the chain expires, in seconds since 1970.
     fn expiry(&self, name: &str, chain: &[CertificateDer<'_>]) -> Result<i64, Unreadable> {
         let path = || self.directory.join(name);
         let first = chain.first().ok_or_else(|| Unreadable::NoCertificate(path()))?;

@@ -1,4 +1,4 @@
-//! Looks after the certificates for as long as the replica lives.
+//! The certificate manager: keeps CA, serving certificate and registration up to date while the replica runs.
 
 use std::{convert::Infallible, future::Future, time::Duration};
 
@@ -19,13 +19,13 @@ use super::{
 };
 use crate::injection::metrics::Metrics;
 
-/// One call of the API. The client's own retries would go on for minutes.
+/// Timeout of one API call. The client's own retries would continue for minutes.
 const CALL: Duration = Duration::from_secs(5);
 
-/// The most that a replica waits between two attempts before its first success.
+/// Longest pause between two attempts before the first success.
 const FIRST_ATTEMPTS: Duration = Duration::from_secs(1);
 
-/// Keeps the authority, this replica's certificate and the registration in step.
+/// The certificate manager: keeps the CA, this replica's serving certificate and the registration consistent.
 pub struct Keeper {
     secrets: Api<Secret>,
     configurations: Api<MutatingWebhookConfiguration>,
@@ -36,68 +36,68 @@ pub struct Keeper {
     leaf: Option<Held>,
 }
 
-/// What is known of the certificate in use.
+/// The serving certificate in use: its validity and its CA.
 struct Held {
     validity: Validity,
     signed_by: Certificate,
 }
 
-/// What went wrong at which step.
+/// Error of one step of certificate management.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Reading the Secret.
+    /// The Secret cannot be read.
     #[error("Secret {name} cannot be read: {source}")]
     ReadAuthority {
-        /// The Secret.
+        /// Name of the Secret.
         name: String,
-        /// The API server's answer.
+        /// Error of the API call.
         source: CallError,
     },
-    /// It is somebody else's.
+    /// The Secret belongs to another program.
     #[error(transparent)]
     ForeignSecret(#[from] ForeignSecret),
-    /// Making an authority.
+    /// The CA cannot be created.
     #[error("no authority could be made: {0}")]
     MakeAuthority(#[from] rcgen::Error),
-    /// Writing the Secret.
+    /// The Secret cannot be written.
     #[error("Secret {name} cannot be written: {source}")]
     WriteAuthority {
-        /// The Secret.
+        /// Name of the Secret.
         name: String,
-        /// The API server's answer.
+        /// Error of the API call.
         source: CallError,
     },
-    /// Making a certificate.
+    /// The serving certificate cannot be created.
     #[error("no certificate could be made: {0}")]
     MakeCertificate(#[from] SignError),
-    /// Reading the registration.
+    /// The registration cannot be read.
     #[error("MutatingWebhookConfiguration {name} cannot be read: {source}")]
     ReadRegistration {
-        /// The MutatingWebhookConfiguration.
+        /// Name of the MutatingWebhookConfiguration.
         name: String,
-        /// The API server's answer.
+        /// Error of the API call.
         source: CallError,
     },
-    /// Writing the registration.
+    /// The registration cannot be written.
     #[error("caBundle of MutatingWebhookConfiguration {name} cannot be written: {source}")]
     WriteRegistration {
-        /// The MutatingWebhookConfiguration.
+        /// Name of the MutatingWebhookConfiguration.
         name: String,
-        /// The API server's answer.
+        /// Error of the API call.
         source: CallError,
     },
 }
 
-/// An API call that failed.
+/// Error of an API call.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The API server said no, or could not be reached.
+    /// The API server refused the request, or cannot be reached.
     #[error(transparent)]
     Api(#[from] kube::Error),
-    /// It said nothing.
+    /// The API server did not answer within the timeout.
     #[error("no answer in {} s", CALL.as_secs())]
     Silence(#[from] tokio::time::error::Elapsed),
-    /// What was to be sent cannot be written.
+    /// The request cannot be serialized.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }
@@ -113,7 +113,7 @@ async fn call<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Resul
 }
 
 impl Keeper {
-    /// Keeps what these names say, and lets `serving` serve with it.
+    /// Creates a manager for these objects that passes each new serving certificate to `serving`.
     pub fn new(client: Client, names: Names, serving: Serving, metrics: Metrics) -> Keeper {
         Keeper {
             secrets: Api::namespaced(client.clone(), &names.namespace),
@@ -126,13 +126,14 @@ impl Keeper {
         }
     }
 
-    /// With other lifetimes than the usual ones.
+    /// Replaces the default lifetimes.
     #[must_use]
     pub fn lifetimes(self, lifetimes: Lifetimes) -> Keeper {
         Keeper { lifetimes, ..self }
     }
 
-    /// Runs for ever; `ready` is called once, when API servers can be believed to trust the certificate.
+    /// Checks the certificates periodically and never returns. Calls `ready` once, when API servers should trust the
+    /// certificate.
     pub async fn run<F: Future<Output = ()>>(mut self, ready: impl FnOnce() -> F) -> Infallible {
         let mut ready = Some(ready);
         loop {
@@ -158,12 +159,13 @@ impl Keeper {
         }
     }
 
-    /// Whatever is due now. Tells whether API servers may not have heard yet what they have to trust.
+    /// Does all work that is due now. Returns true if API servers may not have read the current `caBundle` yet.
     async fn step(&mut self, now: Timestamp) -> Result<bool, Error> {
         let contents = self.contents(now).await?;
         self.metrics.authority_expires(contents.authority.certificate().validity().until.as_second());
         let trusted = contents.trusted(now, &self.lifetimes);
-        // Serving comes first: what is registered must be reachable.
+        // Signing comes before registration: the API server calls the webhook as soon as `caBundle` is set, and the
+        // replica must have a certificate then.
         if self.leaf.as_ref().is_none_or(|leaf| !leaf.serves(&trusted, now)) {
             self.sign(&contents, now)?;
         }
@@ -176,7 +178,8 @@ impl Keeper {
         Ok(changed || !settled)
     }
 
-    /// The authority, made or renewed if need be. When several replicas try, one succeeds and all take its.
+    /// Returns the contents of the Secret, and creates or renews the CA if necessary. If several replicas try at the
+    /// same time, one succeeds and all use its CA.
     async fn contents(&self, now: Timestamp) -> Result<Contents, Error> {
         let name = &self.names.secret;
         let mut attempts = 0;
@@ -188,7 +191,7 @@ impl Keeper {
                 Judged::Good(contents) => return Ok(*contents),
                 Judged::Renew { reason, old } => (reason, old),
             };
-            // A Secret that is gone took its certificate with it, but what it signed is still in use.
+            // The CA of a deleted Secret is still needed: the serving certificate that it signed is in use.
             let old = old.into_iter().chain(self.leaf.as_ref().map(|leaf| leaf.signed_by.clone())).collect();
             let contents = Contents::renewed(old, now, &self.lifetimes)?;
             let secret = contents.secret(&self.names, found.as_ref());
@@ -203,14 +206,14 @@ impl Keeper {
                     tracing::info!(?reason, secret = %name, "made a new authority");
                     return Ok(contents);
                 }
-                // Another replica was faster: its authority is as good.
+                // Another replica wrote the Secret first: the next attempt reads its CA.
                 Err(error) if error.is_conflict() && attempts < 5 => {}
                 Err(source) => return Err(Error::WriteAuthority { name: name.clone(), source }),
             }
         }
     }
 
-    /// Serves with a new certificate from now on.
+    /// Signs a new serving certificate and serves with it from the next handshake on.
     fn sign(&mut self, contents: &Contents, now: Timestamp) -> Result<(), Error> {
         let Leaf { key, validity, signed_by } = contents.authority.sign(&self.names.server(), now, &self.lifetimes)?;
         self.serving.with(key);
@@ -239,13 +242,13 @@ impl Keeper {
 }
 
 impl Held {
-    /// Whether it is valid, and signed by something that is trusted.
+    /// True if the certificate is valid now and its CA is among `trusted`.
     fn serves(&self, trusted: &[&Certificate], now: Timestamp) -> bool {
         let expired = matches!(self.renewal(now), Some(Reason::Expired | Reason::NotYetValid));
         !expired && trusted.contains(&&self.signed_by)
     }
 
-    /// Whether it is time for another one.
+    /// True if the certificate is due for renewal or was not signed by the current CA.
     fn is_outdated(&self, contents: &Contents, now: Timestamp) -> bool {
         self.renewal(now).is_some() || self.signed_by != *contents.authority.certificate()
     }

@@ -1,4 +1,4 @@
-//! Which authorities the API server trusts: one field of the registration, and no other.
+//! The CAs that the API server trusts: `caBundle` of the registration, and no other field.
 
 use json_patch::{AddOperation, Patch, PatchOperation, TestOperation, jsonptr::PointerBuf};
 use k8s_openapi::{
@@ -9,19 +9,23 @@ use serde_json::{Value, to_value};
 
 use super::authority::Certificate;
 
-/// What the registration says.
+/// State of `caBundle` in the registration.
 #[derive(Debug, PartialEq)]
 pub enum Registered {
-    /// Everything that is to be trusted, in every webhook.
+    /// Every webhook's `caBundle` equals the CAs to trust.
     Current,
-    /// Something else: these operations mend it.
+    /// At least one webhook's `caBundle` differs; the operations correct it.
     Outdated(Patch),
 }
 
-/// Compares the registration with what is to be trusted.
+/// Compares `caBundle` of every webhook with the CAs to trust.
 ///
-/// The operations name each webhook before they touch it: if somebody reorders them meanwhile, the patch is refused
-/// instead of hitting another one.
+/// The operations test the name of each webhook before they change it: if the webhooks were reordered meanwhile, the
+/// API server refuses the patch instead of changing another webhook.
+///
+/// # Errors
+///
+/// Fails if `caBundle` cannot be serialized.
 pub fn update(
     configuration: &MutatingWebhookConfiguration,
     trusted: &[&Certificate],

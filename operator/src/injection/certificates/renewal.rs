@@ -1,47 +1,49 @@
-//! When a certificate has to be replaced.
+//! Decides when a certificate must be replaced.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// From when until when a certificate is valid.
+/// Validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// Not before.
+    /// First moment at which the certificate is valid (`notBefore`).
     pub from: Timestamp,
-    /// Not after.
+    /// End of the validity (`notAfter`).
     pub until: Timestamp,
 }
 
-/// Why a certificate has to be replaced.
+/// Reason for replacing a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// There is none.
+    /// No certificate exists.
     Missing,
-    /// It cannot be read, or its key belongs to another.
+    /// The certificate cannot be read, or its key belongs to another certificate.
     Unusable,
-    /// It comes from a clock far ahead of ours.
+    /// The validity starts in the future: the clock that created the certificate is ahead by more than the skew.
     NotYetValid,
-    /// Two thirds of its life are over.
+    /// Two thirds of the validity have passed.
     Due,
-    /// All of it is.
+    /// The validity has ended.
     Expired,
 }
 
 impl Validity {
-    /// A life that starts now, give or take the difference of clocks.
+    /// Creates a validity of length `life` from `now`, with a start that lies `skew` earlier for clocks that are
+    /// behind.
     pub(super) fn new(now: Timestamp, life: Duration, skew: Duration) -> Validity {
         let add = |span: Duration| now.checked_add(span).unwrap_or(Timestamp::MAX);
         Validity { from: now.checked_sub(skew).unwrap_or(Timestamp::MIN), until: add(life) }
     }
 
-    /// When it was made, if it was made by [`Validity::new`] with the same skew.
+    /// Returns the creation time, if [`Validity::new`] created the validity with the same skew.
     pub(super) fn made(&self, skew: Duration) -> Timestamp {
         self.from.checked_add(skew).unwrap_or(Timestamp::MAX)
     }
 }
 
-/// Whether what is there has to be replaced, and why. `None` as `current` is a certificate that does not exist.
+/// Returns the reason for replacing a certificate, or `None` if it can stay in use. `current` is `None` if no
+/// certificate exists.
 pub fn needs_renewal<E>(current: Option<&Result<Validity, E>>, now: Timestamp) -> Option<Reason> {
     let validity = match current {
         None => return Some(Reason::Missing),
@@ -84,7 +86,7 @@ mod tests {
     fn what_is_not_there_or_not_usable() {
         assert_eq!(needs_renewal::<()>(None, at(0)), Some(Reason::Missing));
         assert_eq!(needs_renewal(Some(&Err(())), at(0)), Some(Reason::Unusable));
-        // A certificate that ends before it begins.
+        // The certificate's end lies before its start.
         let backwards = Some(&Ok::<_, ()>(Validity { from: at(10), until: at(5) }));
         assert_eq!(needs_renewal(backwards, at(10)), Some(Reason::Expired));
     }

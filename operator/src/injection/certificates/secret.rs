@@ -1,4 +1,4 @@
-//! The authority as it lies in its Secret.
+//! The format of the Secret that stores the CA.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,20 +14,21 @@ use crate::api::names::label;
 
 const CERTIFICATE: &str = "ca.crt";
 const KEY: &str = "ca.key";
-/// What was [`CERTIFICATE`] before, newest first, for as long as something that it signed may be in use.
+/// Key of the previous CA certificates, newest first. A CA stays there while a certificate that it signed may be in
+/// use.
 const PREVIOUS: &str = "previous-ca.crt";
-/// So many of them are kept: each is one renewal while certificates of the one before were still in use.
+/// Most previous CAs that are kept. Each stands for one renewal while certificates of the CA before it were in use.
 const MOST_PREVIOUS: usize = 4;
 
-/// What is in the Secret.
+/// Parsed contents of the Secret.
 pub struct Contents {
-    /// What signs.
+    /// The CA that signs.
     pub authority: Authority,
-    /// What signed before, newest first.
+    /// Certificates of the previous CAs, newest first.
     pub previous: Vec<Certificate>,
 }
 
-/// A Secret of our name that is not ours, and is left alone.
+/// Error: the Secret exists without the operator's label. The operator does not change it.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "Secret {0} exists without the label app.kubernetes.io/managed-by=remora, so it is not overwritten: remove it, or \
@@ -35,16 +36,17 @@ pub struct Contents {
 )]
 pub struct ForeignSecret(String);
 
-/// A Secret, judged.
+/// Verdict on the Secret.
 pub(super) enum Judged {
-    /// To be used as it is.
+    /// The Secret can be used as it is.
     Good(Box<Contents>),
-    /// To be replaced. The old authorities, where they can still be read, stay trusted for a while; newest first.
+    /// The Secret must be replaced. `old` holds the old CAs that can still be parsed, newest first; they stay trusted
+    /// for a while.
     Renew { reason: Reason, old: Vec<Certificate> },
 }
 
 impl Contents {
-    /// With a new authority.
+    /// Creates contents with a new CA, and keeps the first [`MOST_PREVIOUS`] distinct certificates of `old`.
     pub(super) fn renewed(
         old: Vec<Certificate>,
         now: Timestamp,
@@ -59,17 +61,19 @@ impl Contents {
         Ok(Contents { authority: Authority::create(now, lifetimes)?, previous })
     }
 
-    /// Everything that a certificate in use may be signed by, the current authority first.
+    /// Returns every CA that may have signed a certificate in use, the current CA first.
     pub fn trusted(&self, now: Timestamp, lifetimes: &Lifetimes) -> Vec<&Certificate> {
         let current = self.authority.certificate();
         let made = current.validity().made(lifetimes.skew);
-        // Whatever the previous ones signed was signed before; a minute for those who were about to.
+        // Previous CAs signed nothing after the current one was created, except replicas that were just signing: they
+        // get a minute.
         let last = made.checked_add(lifetimes.leaf + Duration::from_secs(60)).unwrap_or(Timestamp::MAX);
         let in_use = |previous: &&Certificate| now < last && now < previous.validity().until && *previous != current;
         std::iter::once(current).chain(self.previous.iter().filter(in_use)).collect()
     }
 
-    /// As a Secret; with the version of the one that it replaces, so that of two replicas one wins.
+    /// Renders the contents as a Secret. The Secret carries the resource version of the one that it replaces, so that
+    /// only one of two concurrent replicas succeeds.
     pub(super) fn secret(&self, names: &Names, replaces: Option<&Secret>) -> Secret {
         let mut data = BTreeMap::from([
             (CERTIFICATE.to_owned(), ByteString(self.authority.certificate().pem().into())),
@@ -94,7 +98,11 @@ impl Contents {
     }
 }
 
-/// Judges the Secret that is there, or that nothing is.
+/// Decides if the Secret can be used or must be replaced. `secret` is `None` if no Secret exists.
+///
+/// # Errors
+///
+/// Fails if the Secret exists without the operator's label.
 pub(super) fn judge(secret: Option<&Secret>, now: Timestamp) -> Result<Judged, ForeignSecret> {
     let Some(secret) = secret else {
         return Ok(Judged::Renew { reason: Reason::Missing, old: Vec::new() });
@@ -131,7 +139,8 @@ fn read(secret: &Secret) -> Result<Contents, Unusable> {
     })
 }
 
-/// Only ever trusted, and not for long: one that cannot be read is as good as none.
+/// Parses the previous CAs. The result skips unreadable ones: previous CAs are only trusted, for a limited time, and
+/// never sign.
 fn previous(secret: &Secret) -> Vec<Certificate> {
     part(secret, PREVIOUS).map(Certificate::read_all).unwrap_or_default()
 }
@@ -222,7 +231,7 @@ mod tests {
         assert_eq!(contents.trusted(later(then, 7 * DAY + 61), &lifetimes), [contents.authority.certificate()]);
     }
 
-    /// The certificates in use may still be the first one's when the second is damaged.
+    /// Certificates of the first CA may still be in use when the second CA is damaged.
     #[test]
     fn a_second_renewal_within_minutes_keeps_the_first_authority_trusted() {
         let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
@@ -233,7 +242,7 @@ mod tests {
         let Judged::Renew { old, .. } = judge(Some(&secret), later(now, 20)).unwrap() else { panic!("good") };
         let second = second.authority.certificate().clone();
         assert_eq!(old, [second.clone(), first.clone()]);
-        // What a replica serves with may be known already.
+        // The CA of the replica's serving certificate may be in the list already.
         let old = old.into_iter().chain([first.clone()]).collect();
         let third = Contents::renewed(old, later(now, 20), &lifetimes).unwrap();
         let Judged::Good(third) = judge(Some(&third.secret(&names(), None)), later(now, 20)).unwrap() else {

@@ -1,4 +1,4 @@
-//! The certificate in use, looked up at every handshake.
+//! The serving certificate in use, looked up at every TLS handshake.
 
 use std::{fmt, sync::Arc};
 
@@ -10,23 +10,23 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-/// What a server serves with: nothing at first, then whatever is current. Clones share it.
+/// The serving certificate of a TLS server: empty at first, then the latest one. Clones share it.
 #[derive(Clone, Default)]
 pub struct Serving(Arc<ArcSwapOption<CertifiedKey>>);
 
 impl Serving {
-    /// Serves with this one from the next handshake on.
+    /// Replaces the certificate, starting with the next handshake.
     pub fn with(&self, key: CertifiedKey) {
         self.0.store(Some(Arc::new(key)));
     }
 
-    /// TLS as the API server speaks it, for HTTP/1.1.
+    /// Returns the TLS configuration: TLS 1.2 and 1.3, HTTP/1.1, no client certificates.
     pub fn server_config(&self) -> Arc<ServerConfig> {
         let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&versions)
             .map(|builder| builder.with_no_client_auth().with_cert_resolver(Arc::new(self.clone())))
-            // The provider has suites for both versions; the type cannot say so.
+            // Never taken: the provider has cipher suites for both versions, which its type does not express.
             .unwrap_or_else(|_| {
                 ServerConfig::builder().with_no_client_auth().with_cert_resolver(Arc::new(self.clone()))
             });

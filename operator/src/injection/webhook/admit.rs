@@ -1,4 +1,4 @@
-//! One admission request, from its body to its answer.
+//! Handles one admission request, from its body to its answer.
 
 use std::{sync::Arc, time::Instant};
 
@@ -25,19 +25,21 @@ use crate::{
     listener::{Limits, Useful},
 };
 
-/// Bytes that a pod may take as a tree, by its weight: 20,000 variables take 20 MiB. A pod beyond that is denied.
+/// Largest weight of a pod in bytes: its estimated memory as a parsed tree. 20,000 variables weigh 20 MiB. A heavier
+/// pod is denied.
 const HEAVIEST_POD: usize = 32 << 20;
 
-/// Containers that a pod may have: each of them costs several operations of the patch. A pod beyond that is denied.
+/// Largest number of containers of a pod, init containers included. Each costs several patch operations. A pod with
+/// more is denied.
 const MOST_CONTAINERS: usize = 1000;
 
-/// Bytes that a pod may take as a tree without waiting for its turn. Pods beyond that are read one at a time.
+/// Largest weight in bytes of a light pod. Heavier pods are parsed one at a time.
 const LIGHT_POD: usize = 1 << 20;
 
-/// Bytes that all light pods take at a time; others wait.
+/// Memory budget in bytes for all light pods that are handled at the same time. Further light pods wait.
 const LIGHT_PODS: usize = 16 << 20;
 
-/// What answers admission requests.
+/// The handler of admission requests.
 #[derive(Clone)]
 pub struct Webhook {
     config: Arc<Config>,
@@ -47,23 +49,23 @@ pub struct Webhook {
     turns: Arc<Turns>,
 }
 
-/// Whose turn it is to make a tree of a pod.
+/// Memory budgets for parsed pods.
 struct Turns {
-    /// One permit a byte.
+    /// Budget of light pods: one permit per byte of weight.
     light: Arc<Semaphore>,
-    /// One permit a pod.
+    /// Budget of heavy pods: one permit per pod.
     heavy: Arc<Semaphore>,
 }
 
 impl Webhook {
-    /// Answers by this configuration.
+    /// Creates a handler with this configuration.
     pub fn new(config: Config, environments: Environments, namespaces: Namespaces, metrics: Metrics) -> Webhook {
         let turns = Turns { light: Arc::new(Semaphore::new(LIGHT_PODS)), heavy: Arc::new(Semaphore::new(1)) };
         Webhook { config: Arc::new(config), environments, namespaces, metrics, turns: Arc::new(turns) }
     }
 }
 
-/// `POST /mutate`, and nothing else.
+/// Returns the router, which serves only `POST /mutate`.
 pub fn router(webhook: Webhook) -> Router {
     Router::new()
         .route("/mutate", post(mutate))
@@ -71,7 +73,7 @@ pub fn router(webhook: Webhook) -> Router {
         .with_state(webhook)
 }
 
-/// An answer, with what the metrics say about it.
+/// An answer, with its metric labels.
 struct Answer {
     decision: &'static str,
     reason: &'static str,
@@ -105,7 +107,7 @@ async fn mutate(State(webhook): State<Webhook>, headers: HeaderMap, body: Bytes)
 }
 
 impl Webhook {
-    /// Answers once there is memory for the pod.
+    /// Decides about the pod as soon as the memory budget allows parsing it. Denies a pod beyond the limits.
     async fn answer(&self, request: &Request<'_>, body: &Bytes) -> Answer {
         let uid = &request.uid;
         if !request.creates_pod() {
@@ -162,7 +164,8 @@ impl Webhook {
 }
 
 impl Turns {
-    /// Makes a tree of a pod, a part of `body`, when it is its turn, which lasts as long as the permit is kept.
+    /// Waits for the memory budget and parses the pod, a slice of `body`. The budget stays reserved until the permit is
+    /// dropped. Returns `None` if the pod cannot be parsed.
     async fn read(&self, body: &Bytes, pod: &str, weight: usize) -> Option<(Value, OwnedSemaphorePermit)> {
         if weight <= LIGHT_POD {
             let turn = Arc::clone(&self.light).acquire_many_owned(u32::try_from(weight).ok()?).await.ok()?;
@@ -170,7 +173,8 @@ impl Turns {
         }
         let turn = Arc::clone(&self.heavy).acquire_owned().await.ok()?;
         let pod = body.slice_ref(pod.as_bytes());
-        // Aside, as it would hold up other requests; with its turn, as nobody may be waiting for it any more.
+        // A blocking task, because parsing a heavy pod would delay other requests. The task owns the permit, because
+        // the request may be cancelled while the task still uses the memory.
         let reading = tokio::task::spawn_blocking(move || Some((serde_json::from_slice(&pod).ok()?, turn)));
         reading.await.ok().flatten()
     }
@@ -188,7 +192,7 @@ fn inject(
     for (name, presence) in found {
         match presence {
             Presence::Present(_) => {}
-            // Not refused: whoever applies a directory applies its files in any order.
+            // Not denied: `kubectl apply` of a directory creates its objects in any order.
             Presence::Missing => {
                 reason = "environment_missing";
                 warnings.push(format!(

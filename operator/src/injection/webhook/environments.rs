@@ -1,5 +1,5 @@
-//! Which FeatureEnvironments there are, and how they are delivered: a pod's volume depends on it, and a pod that names one
-//! which is not there deserves a word.
+//! Caches the FeatureEnvironments and their delivery. A pod's volume depends on the delivery, and a pod that names a
+//! missing FeatureEnvironment gets a warning.
 
 use std::{convert::Infallible, future::Future, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     injection::Layout,
 };
 
-/// All that is kept of one. Read leniently: one object that is odd must not hide the others.
+/// The cached parts of a FeatureEnvironment. They are untyped, so that one invalid object does not hide the others.
 type Known = Object<Spec, Status>;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -33,11 +33,11 @@ struct Status {
     bytes: Value,
 }
 
-/// What a look-up that the cache could not answer may take. Pods that name what does not exist are rare, and a pod
-/// that was applied together with its environment deserves no false warning.
+/// Timeout of a look-up that the cache cannot answer. Pods that name a missing environment are rare, and a pod that was
+/// applied together with its environment must not get a false warning.
 const BUDGET: Duration = Duration::from_millis(500);
 
-/// The names of all FeatureEnvironments, cached.
+/// A cache of all FeatureEnvironments.
 #[derive(Clone)]
 pub struct Environments {
     known: reflector::Store<Known>,
@@ -45,14 +45,14 @@ pub struct Environments {
     client: Client,
 }
 
-/// The answer about one environment.
+/// Result of the look-up of one environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// It is there, and delivered like this.
+    /// The environment exists, with this layout.
     Present(Layout),
-    /// It is not.
+    /// The environment does not exist.
     Missing,
-    /// The API server did not say in time.
+    /// The look-up failed or timed out.
     Unknown,
 }
 
@@ -66,7 +66,8 @@ impl Presence {
 }
 
 impl Environments {
-    /// The cache, and what fills it: to be driven for as long as it is used.
+    /// Returns the cache and the future that fills it. The caller must poll the future for as long as it uses the
+    /// cache.
     pub fn follow(client: Client) -> (Environments, impl Future<Output = Infallible> + Send) {
         let resource = ApiResource::erase::<FeatureEnvironment>(&());
         let writer = reflector::store::Writer::new(resource.clone());
@@ -79,7 +80,7 @@ impl Environments {
                 match events.next().await {
                     Some(Ok(_)) => {}
                     Some(Err(error)) => tracing::warn!(%error, "FeatureEnvironments cannot be watched"),
-                    // A watcher starts over by itself, for ever.
+                    // Never taken: a watcher restarts by itself.
                     None => std::future::pending().await,
                 }
             }
@@ -87,15 +88,15 @@ impl Environments {
         (Environments { known, api: resource, client }, following)
     }
 
-    /// Returns once the cache holds what the API server had at the start.
+    /// Waits until the cache holds the first complete list.
     pub async fn filled(&self) {
-        // Fails only when nobody fills it any more: then the process is about to end.
+        // Fails only if the future that fills the cache was dropped, which happens only when the process ends.
         if self.known.wait_until_ready().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Looks up all of them, within one budget.
+    /// Looks up several environments concurrently, all within [`BUDGET`].
     pub(super) async fn look_up<'a>(
         &self,
         namespace: &str,
@@ -130,7 +131,8 @@ fn strip(environment: &mut Known) {
     metadata.labels = None;
 }
 
-/// By what is published, and by the spec where nothing is: new pods find what there is.
+/// Returns the layout by the published delivery in the status, or by the spec if nothing is published: a new pod mounts
+/// the objects that exist.
 fn layout(environment: &Known) -> Layout {
     let status = environment.status.clone().unwrap_or_default();
     let carrier = |delivery: &Value| delivery.get("as").and_then(|kind| Carrier::deserialize(kind).ok());

@@ -1,4 +1,4 @@
-//! What namespaces say for all of their pods, from a cache of their annotations.
+//! Caches the annotations of namespaces, which set defaults for all of their pods.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
@@ -12,20 +12,20 @@ use kube::{
 
 use crate::api::names::GROUP;
 
-/// All that is kept of one: its name, and its annotations that are ours.
+/// The cached parts of a namespace: its name, and its annotations under Remora's prefix.
 type Known = PartialObjectMeta<Namespace>;
 
-/// What a look-up that the cache could not answer may take: a pod may be created right after its namespace.
+/// Timeout of a look-up that the cache cannot answer: a pod may be created right after its namespace.
 const BUDGET: Duration = Duration::from_millis(500);
 
-/// The annotations of all namespaces, cached.
+/// A cache of the annotations of all namespaces.
 #[derive(Clone)]
 pub struct Namespaces {
     known: reflector::Store<Known>,
     client: Client,
 }
 
-/// A namespace that is not in the cache, and about which the API server says nothing.
+/// Error: a namespace is not in the cache and cannot be read from the API server.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unknown {
     #[error(transparent)]
@@ -35,7 +35,8 @@ pub(super) enum Unknown {
 }
 
 impl Namespaces {
-    /// The cache, and what fills it: to be driven for as long as it is used.
+    /// Returns the cache and the future that fills it. The caller must poll the future for as long as it uses the
+    /// cache.
     pub fn follow(client: Client) -> (Namespaces, impl Future<Output = Infallible> + Send) {
         let (known, writer) = reflector::store();
         let api: Api<Known> = Api::all(client.clone());
@@ -46,7 +47,7 @@ impl Namespaces {
                 match events.next().await {
                     Some(Ok(_)) => {}
                     Some(Err(error)) => tracing::warn!(%error, "namespaces cannot be watched"),
-                    // A watcher starts over by itself, for ever.
+                    // Never taken: a watcher restarts by itself.
                     None => std::future::pending().await,
                 }
             }
@@ -54,15 +55,20 @@ impl Namespaces {
         (Namespaces { known, client }, following)
     }
 
-    /// Returns once the cache holds what the API server had at the start.
+    /// Waits until the cache holds the first complete list.
     pub async fn filled(&self) {
-        // Fails only when nobody fills it any more: then the process is about to end.
+        // Fails only if the future that fills the cache was dropped, which happens only when the process ends.
         if self.known.wait_until_ready().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// The annotations of a namespace that are ours.
+    /// Returns the cached parts of a namespace. Asks the API server if the cache does not have it; `None` if it does
+    /// not exist.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the API server refuses the request or does not answer within [`BUDGET`].
     pub(super) async fn look_up(&self, namespace: &str) -> Result<Option<Arc<Known>>, Unknown> {
         if let Some(known) = self.known.get(&reflector::ObjectRef::new(namespace)) {
             return Ok(Some(known));
@@ -76,7 +82,7 @@ impl Namespaces {
     }
 }
 
-/// What a namespace says for all of its pods.
+/// Returns the annotations that a namespace sets for all of its pods.
 pub(super) fn defaults(known: &Known) -> Option<&BTreeMap<String, String>> {
     known.metadata.annotations.as_ref()
 }

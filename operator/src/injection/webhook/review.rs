@@ -1,6 +1,6 @@
-//! The API server's question and our answer, as far as they matter here.
+//! The AdmissionReview of the API server and the answer to it, limited to the fields that the webhook uses.
 //!
-//! The object stays text until somebody has weighed it, and untyped after that: see [`crate::injection`].
+//! The object stays text until its weight is known, and untyped JSON after that: see [`crate::injection`].
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use json_patch::Patch;
@@ -9,16 +9,16 @@ use serde_json::{Value, json, value::RawValue};
 
 use crate::injection::quote;
 
-/// The only version that is registered, and that there is.
+/// The only version in the registration, and the only one that exists.
 const API_VERSION: &str = "admission.k8s.io/v1";
 
-/// Bytes of a request's uid: the API server's are UUIDs.
+/// Largest length of a request's UID in bytes. The API server uses UUIDs. A request with a longer UID is refused.
 const LONGEST_UID: usize = 64;
 
-/// Bytes of a namespace's name.
+/// Largest length of a namespace's name in bytes. A request with a longer name is refused.
 const LONGEST_NAMESPACE: usize = 63;
 
-/// A warning that is longer may be cut by the API server.
+/// Largest length of a warning in characters. Longer warnings are cut, because the API server may cut them too.
 const LONGEST_WARNING: usize = 256;
 
 #[derive(Debug, Deserialize)]
@@ -30,14 +30,15 @@ struct Review<'a> {
     request: Request<'a>,
 }
 
-/// One object that somebody wants to create.
+/// A request to admit one object.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Request<'a> {
     pub(super) uid: String,
     pub(super) kind: Kind,
     pub(super) operation: String,
-    /// Empty for objects without one. Never the object's own, which a controller leaves out.
+    /// Namespace of the request; empty for cluster-scoped objects. It replaces the pod's `metadata.namespace`, which
+    /// controllers omit.
     #[serde(default)]
     pub(super) namespace: String,
     #[serde(default)]
@@ -53,7 +54,7 @@ pub(super) struct Kind {
     kind: String,
 }
 
-/// A body that is no question.
+/// Error: the body is not a valid AdmissionReview.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
     #[error("the body is not an AdmissionReview: {:?} error at line {}, column {}", .0.classify(), .0.line(), .0.column())]
@@ -77,19 +78,19 @@ impl Request<'_> {
         long.map_or(Ok(request), Err)
     }
 
-    /// The object as it came.
+    /// Returns the text of the object, unchanged.
     pub(super) fn object(&self) -> &str {
         self.object.map_or("null", RawValue::get)
     }
 
-    /// Whether it is about a new pod, the only thing that the registration asks about.
+    /// True if the request creates a pod. The registration sends no other requests.
     pub(super) fn creates_pod(&self) -> bool {
         let Kind { group, version, kind } = &self.kind;
         self.operation == "CREATE" && (group.as_str(), version.as_str(), kind.as_str()) == ("", "v1", "Pod")
     }
 }
 
-/// Yes, with changes or without.
+/// Builds an answer that admits the object, with a patch if there is one.
 pub(super) fn allow(uid: &str, patch: Option<&Patch>, warnings: &[String]) -> Result<Value, serde_json::Error> {
     let mut response = json!({"uid": uid, "allowed": true});
     if let Some(patch) = patch {
@@ -103,7 +104,7 @@ pub(super) fn allow(uid: &str, patch: Option<&Patch>, warnings: &[String]) -> Re
     Ok(review(&response))
 }
 
-/// No, and why.
+/// Builds an answer that denies the object with this message.
 pub(super) fn deny(uid: &str, message: &str) -> Value {
     review(&json!({
         "uid": uid,

@@ -1,16 +1,16 @@
-//! The memory that an object will take, judged from its JSON before anything is built of it.
+//! Estimates the memory that an object needs as a tree, from its JSON text and before the text is parsed.
 //!
-//! `{"a":1}` is seven bytes of JSON and an allocation of 700: a tree takes up to a hundred times as much memory as its text.
-//! So the text is weighed first, by the characters that make a tree grow.
+//! `{"a":1}` is seven bytes of JSON and an allocation of 700 bytes: a tree takes up to a hundred times as much memory
+//! as its text. The weight of a text therefore counts the characters that make a tree grow.
 
-/// Bytes that an object of JSON takes: a node of its map has room for eleven members.
+/// Bytes of a JSON object: a node of its map has room for eleven members.
 const OBJECT: usize = 704;
-/// Bytes that a member takes beyond that: its part of further nodes, and the allocation of its key.
+/// Bytes of each member in addition: its share of further nodes, and the allocation of its key.
 const MEMBER: usize = 112;
-/// Bytes that an item of a list takes, while the list doubles its room.
+/// Bytes of an item in a list, while the list doubles its capacity.
 const ITEM: usize = 96;
 
-/// Returns an upper bound of the bytes that `serde_json` takes for a tree of this text.
+/// Returns an upper bound in bytes for the tree that `serde_json` builds from this text.
 pub(super) fn weigh(json: &[u8]) -> usize {
     let mut weight = json.len();
     let (mut in_string, mut escaped) = (false, false);

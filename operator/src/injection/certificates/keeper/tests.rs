@@ -1,4 +1,4 @@
-//! A node whose clock is set by an hour, forth or back, and set right again.
+//! Certificate management on a node whose clock jumps by an hour, forward or back, and is corrected later.
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +16,7 @@ use super::*;
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
 
-/// An API server with the two objects that matter.
+/// A simulated API server with the Secret and the registration.
 #[derive(Clone, Default)]
 struct Cluster(Arc<Mutex<Objects>>);
 
@@ -83,7 +83,7 @@ struct Replica {
 }
 
 impl Replica {
-    /// One that is a few minutes old: it serves with a certificate of an authority that everybody knows.
+    /// Creates a replica that has run for three minutes, so its CA is settled.
     async fn started(at: Timestamp) -> Replica {
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
         let cluster = Cluster::new();
@@ -100,7 +100,7 @@ impl Replica {
         replica
     }
 
-    /// Several checks, as they come every few seconds; the clock moves on by three minutes.
+    /// Runs 18 checks, ten seconds apart, and returns the time after them: three minutes later.
     async fn checks(&mut self, from: Timestamp) -> Timestamp {
         let mut now = from;
         for _ in 0..18 {
@@ -115,7 +115,8 @@ impl Replica {
         self.keeper.leaf.as_ref().unwrap().validity
     }
 
-    /// What is served is signed by what the registration says, and is valid by the clock of who made it.
+    /// Asserts that `caBundle` contains the CA of the serving certificate, and that the certificate is valid by the
+    /// replica's clock.
     fn assert_trusted(&self, now: Timestamp) {
         let leaf = self.keeper.leaf.as_ref().unwrap();
         let configuration = self.cluster.0.lock().unwrap().configuration.clone();
@@ -150,7 +151,7 @@ impl Jump {
     }
 }
 
-/// Neither certificate is due within an hour of now, and both are older than one: the clock's hour changes nothing.
+/// Both certificates are older than an hour and neither is due within an hour, so the jump changes nothing.
 #[tokio::test]
 async fn clock_that_is_an_hour_off_renews_nothing_that_is_not_due() {
     let start = Timestamp::from_second(1_800_000_000).unwrap();
@@ -165,8 +166,8 @@ async fn clock_that_is_an_hour_off_renews_nothing_that_is_not_due() {
     }
 }
 
-/// Both certificates are younger than the hour that the clock loses, or due within the hour that it gains: they are made
-/// anew, once, and once more at most when the clock is right again; what is served is trusted all the while.
+/// Both certificates are younger than the hour that the clock loses, or due within the hour that it gains. They are
+/// renewed once, and at most once more after the clock is corrected; the serving certificate is trusted at all times.
 #[tokio::test]
 async fn clock_that_is_an_hour_off_settles_when_it_is_right_again() {
     let start = Timestamp::from_second(1_800_000_000).unwrap();

@@ -16,7 +16,7 @@ use crate::progress::Progress;
 /// Size in bytes up to which a head and the pieces behind it are joined: copying so much is faster than another piece
 /// in a vectored write.
 const JOINED: usize = 2 * 1024;
-/// Number of buffers in one write, the joined one included. Answers need no more; if one does, none of its pieces are joined.
+/// Number of buffers in one write, the joined one included. Answers need no more; if one does, no pieces are joined.
 const GATHERED: usize = 4;
 
 /// A socket that notes its progress.

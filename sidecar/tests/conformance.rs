@@ -21,8 +21,8 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&text).unwrap()
 }
 
-/// Serves the document. `environment_flags` selects whether segments also apply to the environment's flags, as they do in
-/// the edge proxy.
+/// Serves the document. `environment_flags` selects whether segments also apply to the environment's flags, as they do
+/// in the edge proxy.
 fn serve(cases: &Path, environment_flags: compile::Mode) -> (Directory, Running, Value) {
     let keys = read(&cases.join("keys.json"));
     let document = document::parse(&std::fs::read(cases.join("environment.json")).unwrap()).unwrap();

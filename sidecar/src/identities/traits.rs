@@ -70,7 +70,7 @@ fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
     let (form, compact) = const { (Form::of(SPACED), Form::of(false)) };
     let Desk { subject, echo, text: scratch, .. } = desk;
     let mut passed = 0;
-    reader.peek(); // behind a comma there may be a space
+    reader.peek(); // skips the space that may follow a comma
     let start = reader.ahead();
     let mut text = start;
     let mut behind = start;
@@ -105,7 +105,7 @@ fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
     passed
 }
 
-/// Bytes of the echo that are written by one call. They are zeroed first, so [`ROOM`] does not cover a whole list: the
+/// Bytes of the echo that are written by one call. They are zeroed first, so the size does not cover a whole list: the
 /// form may change after one trait.
 const ROOM: usize = 2 * 1024;
 

@@ -93,8 +93,8 @@ impl Connections {
     ///
     /// The address with the most connections loses one of its own, so that no client can take the places of others.
     /// Among its connections, the one with the lowest
-    /// [`Phase::eviction_rank`](crate::progress::Phase::eviction_rank) is closed, and among those, the one that has been in
-    /// its phase for longest.
+    /// [`Phase::eviction_rank`](crate::progress::Phase::eviction_rank) is closed, and among those, the one that has
+    /// been in its phase for longest.
     fn evict(&mut self) -> bool {
         let mut shares: HashMap<Option<IpAddr>, usize> = HashMap::new();
         for open in self.open.iter().filter(|open| !open.progress.is_stream()) {

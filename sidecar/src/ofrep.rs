@@ -2,9 +2,9 @@
 //! protocol's errors.
 //!
 //! The context's `targetingKey` is the identifier, and its other members are traits. The members of a nested object
-//! `traits` are traits too, and take precedence over members of the context. `transient` is a directive to Flagsmith's
-//! API, which stores traits; the sidecar ignores it. Lists and objects are skipped, because no segment can compare
-//! them. Without a targeting key, the flags of the environment are evaluated.
+//! `traits` are traits too, and take precedence over members of the context. A boolean `transient` is a directive to
+//! Flagsmith's API, which stores traits; the sidecar ignores it. Lists and objects are skipped, because no segment can
+//! compare them. Without a targeting key, the flags of the environment are evaluated.
 
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};

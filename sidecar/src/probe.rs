@@ -7,7 +7,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Time of one probe. It is shorter than kubelet's period, so that one probe ends before the next begins.
+/// Time for which a probe repeats its request, and timeout of each connection and read. It is shorter than kubelet's
+/// period, so that one probe ends before the next begins.
 const PATIENCE: Duration = Duration::from_millis(900);
 
 /// Pause between two requests, which bounds the delay of the application once it may start.
@@ -24,7 +25,7 @@ pub enum NotYet {
     No(String),
 }
 
-/// Requests `/startupz` of the admin port until it succeeds, for at most 900 ms.
+/// Requests `/startupz` of the admin port until it succeeds, for about 900 ms.
 ///
 /// # Errors
 /// No request succeeded in that time. The error is that of the last request.

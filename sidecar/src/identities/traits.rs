@@ -59,8 +59,8 @@ pub(super) fn read_traits<const AHEAD: bool, B: AsRef<[u8]>>(
     Ok(())
 }
 
-/// Reads traits by the fast path, as long as they have this form, their echo equals their text, and there is space for
-/// the echo. Returns their number.
+/// Reads traits by the fast path, as long as they have this form, their names and values are their own echo, and there
+/// is space for it. Returns their number.
 #[inline(never)]
 fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
@@ -105,8 +105,8 @@ fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
     passed
 }
 
-/// Bytes of the echo that are written by one call. They are zeroed first, so the size does not cover a whole list: the
-/// form may change after one trait.
+/// Largest number of bytes of the echo that one call writes. They are zeroed first, which would be wasted on a whole
+/// list if the form changes after one trait.
 const ROOM: usize = 2 * 1024;
 
 /// A buffer of fixed length that is written from its start, so that no write checks the capacity, and the end of the

@@ -1,4 +1,4 @@
-//! The admin port: what kubelet, Prometheus and the controller ask.
+//! The admin port, for kubelet, Prometheus and the controller.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// For a connection.
+    /// Creates the service of a connection.
     pub(crate) fn new(state: Arc<State>, progress: Arc<Progress>) -> Admin {
         Admin { state, progress }
     }
@@ -49,11 +49,11 @@ impl Service<Request<Incoming>> for Admin {
     }
 }
 
-/// An answer that may have to wait until others are fetched.
+/// An answer that may wait until the budget of answers has room.
 pub(crate) struct Answering {
     state: Arc<State>,
     progress: Arc<Progress>,
-    /// None once it has been answered.
+    /// The request. `None` once it has been answered.
     parts: Option<Parts>,
     ticket: Ticket,
 }
@@ -77,14 +77,14 @@ impl Future for Answering {
     }
 }
 
-/// Paths whose answers are put together. Those of all others are constants, so that probes never wait.
+/// Paths whose answers are built. All others are constants, so that probes never wait for the budget.
 const BUILT: [&str; 2] = ["/metrics", "/revisions"];
 
 fn answer(state: &State, path: &str) -> Answer {
     const LINE: fn(StatusCode, &'static str) -> Answer =
         |status, line| Answer::new(status, Kind::Text, Body::constant(line.as_bytes()));
     match path {
-        // Whoever reads this has been answered by the loop that answers everything else.
+        // The same event loop answers all requests, so an answer proves that it runs.
         "/healthz" => LINE(StatusCode::OK, "ok\n"),
         "/readyz" if state.is_ready() => LINE(StatusCode::OK, "ok\n"),
         "/readyz" => LINE(StatusCode::SERVICE_UNAVAILABLE, WAITING),
@@ -108,7 +108,8 @@ fn answer(state: &State, path: &str) -> Answer {
     }
 }
 
-/// What is served, a line for each environment that has something: its name and the revision. The controller asks for it.
+/// Lists the served revisions, for the controller: one line with name and revision for each environment that has a
+/// snapshot.
 fn revisions(state: &State) -> String {
     let mut text = String::new();
     for environment in &state.environments {

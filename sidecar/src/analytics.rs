@@ -1,7 +1,7 @@
-//! What SDKs tell of the flags that their application used: counts by name, every few seconds.
+//! Flag uses that SDKs report: counts by the flag's name, every few seconds.
 //!
-//! Names come from outside, so only those of the environment's own features are kept, and their number is never larger
-//! than that of the features; all others are counted together.
+//! The names come from clients. So the sidecar keeps only names of the environment's own features, never more of them
+//! than it has features, and counts all others together.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use remora_snapshot::{Budget, Snapshot};
 use crate::identities::{Complaint, Place, Refused};
 use crate::json::{Reader, Value};
 
-/// How often the flags of an environment were used.
+/// Counts of the uses of an environment's flags.
 #[derive(Debug, Default)]
 pub(crate) struct Uses(Mutex<Counts>);
 
@@ -28,7 +28,7 @@ impl Uses {
         counts.known.iter().for_each(|(flag, count)| with(flag, *count));
     }
 
-    /// How often flags that there are none of were used.
+    /// Number of uses of flags that do not exist.
     pub(crate) fn other(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).other
     }
@@ -41,7 +41,7 @@ impl Counts {
         } else if snapshot.has_feature(flag, budget) {
             self.known.insert(flag.to_owned(), uses);
             if self.known.len() > snapshot.features() {
-                // Some belong to features that are gone: nobody will count them again.
+                // Some names belong to features that were removed and are not counted any more.
                 self.known.retain(|flag, _| snapshot.has_feature(flag, &Budget::default()));
             }
         } else {
@@ -50,9 +50,9 @@ impl Counts {
     }
 }
 
-/// Reads a body, an object of counts by name, and adds it; one that is refused counts nothing.
+/// Reads a body, an object of counts by name, and adds the counts. A body that is refused adds nothing.
 pub(crate) fn read<B: AsRef<[u8]>>(body: &[u8], snapshot: &Snapshot<B>, uses: &Uses) -> Result<(), Refused> {
-    // Twice: what is wrong at the end must be known before the beginning counts.
+    // Two passes, because an error at the end of the body must be found before its beginning is counted.
     pass(body, |_, _| {})?;
     let mut counts = uses.0.lock().unwrap_or_else(PoisonError::into_inner);
     let budget = Budget::default();
@@ -67,7 +67,7 @@ fn pass(body: &[u8], mut with: impl FnMut(&str, u64)) -> Result<(), Refused> {
         return Err(Refused::Invalid(Place::Body, Complaint::NotAnObject));
     };
     while let Some(flag) = reader.next_member(&mut members)? {
-        // What is no count is passed over, as Flagsmith's API does with names that it does not know.
+        // A value that is not a count is skipped, as Flagsmith's API skips unknown names.
         if let Value::Integer(digits) = reader.value()?
             && let Ok(count) = digits.parse()
         {

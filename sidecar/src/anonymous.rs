@@ -1,9 +1,9 @@
-//! Names for those who give none, as Flagsmith's API makes them: of their traits, so that one stays in its percentage
-//! split from one request to the next.
+//! Identifiers for anonymous identities, made as Flagsmith's API makes them: from the traits, so that an identity stays
+//! in its percentage split between requests.
 
 use crate::json::{Malformed, Reader, Value};
 
-/// The name of somebody who gave none: the digest of the traits, or a random one without any.
+/// Returns the identifier of an anonymous identity: the digest of its traits, or a random one if it has none.
 pub(crate) fn anonymous(traits: &[u8]) -> String {
     let mut pairs = read_echo(traits).unwrap_or_default();
     if pairs.is_empty() {
@@ -18,7 +18,7 @@ pub(crate) fn anonymous(traits: &[u8]) -> String {
     hexadecimal(&hash.finalize())
 }
 
-/// Names and values, as Python's `str` writes them, of the echo's traits that are not null.
+/// Returns the names and values of the echo's traits that are not null, as Python's `str` writes them.
 fn read_echo(traits: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
     let mut reader = Reader::new(traits)?;
     let mut pairs = Vec::new();
@@ -44,10 +44,10 @@ fn read_echo(traits: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
     Ok(pairs)
 }
 
-/// Thirty-two random digits, in the form of a version 4 UUID.
+/// Returns thirty-two random digits in the form of a version 4 UUID.
 fn random() -> String {
     let mut bytes = [0; 16];
-    // This can only fail on kernels without the call. Then the name is not random but still valid.
+    // This only fails on kernels without the system call. The identifier is then constant, but still valid.
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     if let Some(version) = bytes.get_mut(6) {
         *version = *version & 0x0f | 0x40;

@@ -1,4 +1,4 @@
-//! Answers: a status, a body, and the few headers that there are.
+//! Answers: a status, a body, and few headers.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::body::{Body, Buffer};
 use crate::json;
 use crate::progress::Progress;
 
-/// What a body is.
+/// Content type of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// There is none.
+    /// No body.
     Nothing,
     /// JSON.
     Json,
@@ -21,12 +21,13 @@ pub(crate) enum Kind {
     Events,
     /// Prometheus' text format.
     Metrics,
-    /// A line for people.
+    /// Plain text.
     Text,
 }
 
 impl Kind {
-    /// Constants: making one of a text looks at each of its bytes.
+    /// Returns the value of the `Content-Type` header. The values are constants, because parsing one checks each of its
+    /// bytes.
     fn content_type(self) -> Option<HeaderValue> {
         const JSON: HeaderValue = HeaderValue::from_static("application/json");
         const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -42,39 +43,39 @@ impl Kind {
     }
 }
 
-/// An answer that has not become HTTP yet.
+/// An answer that is not yet an HTTP response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     kind: Kind,
     body: Body,
     assignment: Option<Assignment>,
-    /// Few answers have others.
+    /// Additional headers, which few answers have.
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Answer {
-    /// An answer with a body.
+    /// Creates an answer with a body.
     pub(crate) const fn new(status: StatusCode, kind: Kind, body: Body) -> Answer {
         Answer { status, kind, body, assignment: None, headers: Vec::new() }
     }
 
-    /// A status and nothing else.
+    /// Creates an answer without a body.
     pub(crate) const fn empty(status: StatusCode) -> Answer {
         Answer::new(status, Kind::Nothing, Body::EMPTY)
     }
 
-    /// JSON that is in the binary.
+    /// Creates an answer of constant JSON.
     pub(crate) const fn constant(status: StatusCode, json: &'static str) -> Answer {
         Answer::new(status, Kind::Json, Body::constant(json.as_bytes()))
     }
 
-    /// JSON that was put together.
+    /// Creates an answer of JSON in a buffer.
     pub(crate) fn built(status: StatusCode, buffer: Buffer) -> Answer {
         Answer::new(status, Kind::Json, Body::built(buffer))
     }
 
-    /// The edge proxy's form of an error: `text` comes between the message's beginning and end.
+    /// Creates an error in the edge proxy's form. Its message is `before`, `text` and `after` in a row.
     pub(crate) fn failure(status: StatusCode, name: &str, before: &str, text: &str, after: &str) -> Answer {
         let mut buffer = Buffer::take();
         let out = buffer.bytes();
@@ -86,32 +87,32 @@ impl Answer {
         Answer::built(status, buffer)
     }
 
-    /// The method is not one of those that the route has.
+    /// Creates the answer to a method that the route does not have.
     pub(crate) fn method_not_allowed(allowed: &'static str) -> Answer {
         Answer::constant(StatusCode::METHOD_NOT_ALLOWED, "{\"detail\":\"Method Not Allowed\"}")
             .with(ALLOW, HeaderValue::from_static(allowed))
     }
 
-    /// The same with one more header.
+    /// Adds a header.
     pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Answer {
         self.headers.push((name, value));
         self
     }
 
-    /// The same with the name of the flags in it.
+    /// Sets the assignment key of the flags in the body.
     pub(crate) fn assigned(mut self, assignment: Assignment) -> Answer {
         self.assignment = Some(assignment);
         self
     }
 
-    /// Notes how far the connection is with it.
+    /// Notes in the connection's progress that the answer is known, and lets the body note how far it is sent.
     pub(crate) fn note(&mut self, progress: &Arc<Progress>) {
         progress.answering();
         self.body.attend(progress);
     }
 
-    /// Makes it HTTP. `headers` are the request's: their memory goes back to the connection as the
-    /// answer's, so that no request allocates a map of headers.
+    /// Converts the answer to an HTTP response. `headers` are those of the request: the response reuses their memory,
+    /// so that no request allocates a map of headers. With `last`, the connection is closed after the response.
     pub(crate) fn into_response(self, mut headers: HeaderMap, last: bool) -> Response<Body> {
         headers.clear();
         let mut response = Response::new(self.body);

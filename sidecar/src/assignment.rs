@@ -1,37 +1,38 @@
-//! The assignment key: a short name for the flags that somebody got.
+//! The assignment key: a short name for the flags of an identity.
 //!
-//! Who got the same flags has the same key, whoever they are, so that a cache of pages can vary on it instead of on users.
-//! It is a sum over hashes of the flags' states and values, which were taken when the snapshot was compiled; it says
-//! nothing of the identity. It is no secret and no proof, and collisions can only be made by those who make the flags.
+//! Identities with the same flags have the same key, so that a cache of pages can vary on it instead of on users. The
+//! key is a sum of hashes of the flags' states and values, which were computed when the snapshot was compiled; it
+//! reveals nothing about the identity. It is neither a secret nor a proof, and only a person who writes flags can
+//! construct collisions.
 
 use std::cell::RefCell;
 
 use bytes::BytesMut;
 use http::{HeaderName, HeaderValue};
 
-/// The header that it comes in.
+/// Response header of the assignment key.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-remora-assignment");
 
-/// How much is written to before there is more room asked for: many keys.
+/// Size in bytes of each allocation for headers: room for many keys.
 const ROOM: usize = 16 * 1024;
 
-/// How many keys are kept as headers.
+/// Number of keys whose headers are cached.
 const KEPT: usize = 64;
 
 thread_local! {
     static HEADERS: RefCell<Headers> = RefCell::new(Headers::default());
 }
 
-/// Where headers are made of keys.
+/// Creates header values for keys.
 #[derive(Default)]
 struct Headers {
-    /// Used again when its parts were sent.
+    /// Buffer of new header values. Its memory is reused when they have been sent.
     room: BytesMut,
-    /// Many have the same flags as others before them: by the last bits of the key.
+    /// Cached header values, by the lowest bits of the key. Many identities have the same flags.
     kept: Vec<Place>,
 }
 
-/// A header that is kept, and who was here last of those who have another.
+/// A cached header value, and the key of the last request that needed another one in the same place.
 #[derive(Default)]
 struct Place {
     kept: Option<(Assignment, HeaderValue)>,
@@ -49,7 +50,8 @@ impl Headers {
                 place.last = None;
                 return Some(header.clone());
             }
-            // Who comes twice in a row is kept, in memory of its own: a part of the room would keep all of it.
+            // A key that is used twice in a row is cached, in an allocation of its own: a part of `room` would keep the
+            // whole buffer alive.
             _ if place.last == Some(assignment) => {
                 let header = HeaderValue::from_bytes(&assignment.digits()).ok()?;
                 *place = Place { kept: Some((assignment, header.clone())), last: None };
@@ -65,22 +67,22 @@ impl Headers {
     }
 }
 
-/// The key of some flags.
+/// Assignment key of a set of flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Assignment(u64);
 
 impl Assignment {
-    /// Of the digest that came with the flags.
+    /// Creates a key from the digest of the flags.
     pub(crate) fn of(digest: u64) -> Assignment {
         Assignment(digest)
     }
 
-    /// As a header. Nothing is allocated, but for those that are kept.
+    /// Returns the header value. Only caching a key allocates memory.
     pub(crate) fn header(self) -> Option<HeaderValue> {
         HEADERS.try_with(|headers| headers.try_borrow_mut().ok()?.of(self)).ok().flatten()
     }
 
-    /// As it is written: sixteen hexadecimal digits.
+    /// Returns the key as sixteen hexadecimal digits.
     pub(crate) fn digits(self) -> [u8; 16] {
         let mut digits = [0; 16];
         for (pair, byte) in digits.as_chunks_mut().0.iter_mut().zip(self.0.to_be_bytes()) {
@@ -96,7 +98,7 @@ mod tests {
 
     #[test]
     fn headers_have_sixteen_digits() {
-        // New ones, those that were there, and those of which several have one place.
+        // New keys, cached keys, and keys that share a place.
         let few = [0, 1, 1, 1, 0x0123_4567_89ab_cdef, u64::MAX, 1, 65, 65, 65, 1, 129, 65, 1, 1];
         for number in few.into_iter().chain((0..2000).map(|number| number * number % 130)) {
             let header = Assignment(number).header().unwrap();

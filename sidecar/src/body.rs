@@ -1,4 +1,4 @@
-//! What an answer is made of: bytes that somebody else owns, or a buffer that is used again.
+//! Bodies of answers: borrowed bytes, or a buffer that is reused.
 
 mod around;
 
@@ -21,47 +21,48 @@ use crate::map::Region;
 use crate::progress::Progress;
 use around::Around;
 
-/// How many buffers are kept for the next answers, and how large a kept one may be: together they
-/// bound what a burst of large answers leaves behind.
+/// Number of buffers that are kept for later answers, and largest capacity of a kept buffer in bytes. Their product
+/// bounds the memory that a burst of large answers leaves behind.
 const KEPT_BUFFERS: usize = 8;
 pub(crate) const KEPT_BYTES: usize = 64 * 1024;
 
-/// Bytes that an answer may take without being counted among those in flight: most do, and are sent at once.
+/// Size in bytes up to which an answer does not count among the bytes in flight. Most answers are smaller and are sent
+/// at once.
 const SMALL: usize = 4 * 1024;
 
 thread_local! {
     static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer for what is put together; it goes back to its thread when that was sent.
+/// A buffer for an answer that is built. It returns to its thread's pool when the answer has been sent.
 #[derive(Debug)]
 pub(crate) struct Buffer(Vec<u8>, Option<Hold>);
 
 impl Buffer {
-    /// An empty buffer.
+    /// Takes an empty buffer from the pool, or allocates one.
     pub(crate) fn take() -> Buffer {
         let kept = BUFFERS.try_with(|buffers| buffers.try_borrow_mut().ok()?.pop());
         Buffer(kept.ok().flatten().unwrap_or_default(), None)
     }
 
-    /// What was put in.
+    /// The content.
     pub(crate) fn as_ref(&self) -> &[u8] {
         &self.0
     }
 
-    /// The bytes, to append to.
+    /// The content, to append to.
     pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.0
     }
 
-    /// Counts its memory among the bytes in flight, until it is sent.
+    /// Counts the buffer's memory among the bytes in flight until it is sent.
     fn count(&mut self, progress: &Progress) {
         if self.0.capacity() > SMALL {
             self.1 = Some(progress.hold_answer(self.0.capacity()));
         }
     }
 
-    /// Notes that some of it has been sent, and not all.
+    /// Notes that the client has fetched a part of the content.
     fn touch(&mut self) {
         if let Some(hold) = &mut self.1 {
             hold.touch();
@@ -76,7 +77,7 @@ impl Drop for Buffer {
             return;
         }
         bytes.clear();
-        // At the thread's end there is nothing to go back to.
+        // When the thread ends, its pool may already be gone.
         let _ = BUFFERS.try_with(|buffers| {
             if let Ok(mut buffers) = buffers.try_borrow_mut()
                 && buffers.len() < KEPT_BUFFERS
@@ -87,18 +88,18 @@ impl Drop for Buffer {
     }
 }
 
-/// Bytes, wherever they are.
+/// Bytes of an answer, by where they are stored.
 #[derive(Debug)]
 pub(crate) enum Piece {
-    /// In the binary.
+    /// Bytes in the binary.
     Constant(&'static [u8]),
-    /// In a file of a snapshot, which stays mapped until this is sent.
+    /// Bytes in a file of a snapshot. The file stays mapped until they are sent.
     Mapped(Region, Range<usize>),
-    /// Put together for this answer.
+    /// Bytes that were built for this answer, and the number of them that are sent.
     Built(Buffer, usize),
-    /// The same, around a part that others share.
+    /// Bytes that were built for this answer, around a part that it shares with others.
     Around(Around),
-    /// Put together once for many answers.
+    /// Bytes that were built once for many answers.
     Prepared(Bytes),
 }
 
@@ -150,7 +151,7 @@ impl Buf for Piece {
     }
 }
 
-/// An answer's body: one piece, several after one another, or events as they come.
+/// The body of an answer: one piece, several pieces in a row, or a stream of events.
 #[derive(Debug)]
 pub(crate) struct Body(Source);
 
@@ -161,7 +162,7 @@ enum Source {
     Events(Listener),
 }
 
-/// The end of a stream of events that is at a connection.
+/// The receiving end of an event stream, owned by a connection.
 #[derive(Debug)]
 pub(crate) struct Listener {
     events: mpsc::Receiver<Bytes>,
@@ -184,35 +185,35 @@ impl Listener {
 }
 
 impl Body {
-    /// No bytes.
+    /// A body without bytes.
     pub(crate) const EMPTY: Body = Body::constant(b"");
 
-    /// Bytes of the binary.
+    /// Creates a body from bytes in the binary.
     pub(crate) const fn constant(bytes: &'static [u8]) -> Body {
         Body::whole(Piece::Constant(bytes))
     }
 
-    /// What was built.
+    /// Creates a body from a buffer.
     pub(crate) fn built(buffer: Buffer) -> Body {
         Body::whole(Piece::Built(buffer, 0))
     }
 
-    /// What was built around something that others share.
+    /// Creates a body from a buffer with `shared` spliced in at `place`.
     pub(crate) fn around(buffer: Buffer, place: usize, shared: Shared) -> Body {
         Body::whole(Piece::Around(Around::new(buffer, place, shared)))
     }
 
-    /// What was prepared.
+    /// Creates a body from bytes that many answers share.
     pub(crate) fn prepared(bytes: Bytes) -> Body {
         Body::whole(Piece::Prepared(bytes))
     }
 
-    /// Events, each sent when it comes.
+    /// Creates a body that sends each event when it arrives.
     pub(crate) fn events(events: mpsc::Receiver<Bytes>) -> Body {
         Body(Source::Events(Listener { events, progress: None }))
     }
 
-    /// The environment's document.
+    /// Creates a body that sends the environment's document.
     pub(crate) fn document(delivery: Delivery) -> Body {
         Body(Source::Document(Box::new(delivery)))
     }
@@ -221,7 +222,7 @@ impl Body {
         Body(Source::Whole(piece))
     }
 
-    /// Tells it which connection it leaves by; one that takes its time notes there how far it is.
+    /// Sets the connection that sends the body. A body that takes longer to send notes its progress there.
     pub(crate) fn attend(&mut self, progress: &Arc<Progress>) {
         match &mut self.0 {
             Source::Whole(Piece::Built(buffer, _)) => buffer.count(progress),
@@ -232,7 +233,7 @@ impl Body {
         }
     }
 
-    /// `part`, which is expected to be a part of `region`: then nothing is copied.
+    /// Creates a body from `part`. If `part` lies within `region`, as it should, nothing is copied.
     pub(crate) fn part(region: &Region, part: &[u8]) -> Body {
         let whole = region.as_ref();
         let range = part.as_ptr().addr().checked_sub(whole.as_ptr().addr()).and_then(|start| {

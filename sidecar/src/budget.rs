@@ -1,10 +1,10 @@
-//! Budgets for bytes in flight, over all connections: request bodies that arrive in several portions, and built answers that
-//! are not fetched yet.
+//! Memory budgets over all connections: request bodies that arrive in several portions, and built answers that clients
+//! have not fetched yet.
 //!
-//! Whoever needs more than is left waits: the rest of a body stays in its socket, a request stays unanswered. The last to
-//! come is the first to go on, as among many those that came long ago are bad ones or have given up. To end the wait,
-//! connections are closed whose bytes lie there untouched, the longest first, and then those that take long altogether. A
-//! client that sends or fetches without pauses is not among them.
+//! A request that needs more than the budget has left waits: the rest of its body stays in its socket, or it stays
+//! unanswered. The latest waiter continues first, because among many waiters the oldest are abusive or have given up.
+//! To end the wait, the budget closes connections: first those whose bytes lie untouched, the longest first, and then
+//! those that take long altogether. A client that sends or fetches without pauses is not closed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,18 +16,19 @@ use tokio::task::AbortHandle;
 
 use crate::log;
 
-/// Bytes that bodies may have that arrive in several portions, of all connections together. A body that came in one portion
-/// is not counted: it is answered at once.
+/// Largest size in bytes of all bodies that arrive in several portions, over all connections. A body that arrived in
+/// one portion is answered at once and does not count.
 const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
-/// Bytes of built answers that may wait to be fetched, of all connections together, beyond which no other answer is begun.
+/// Largest size in bytes of the built answers that wait to be fetched, over all connections. Beyond it, no other answer
+/// is begun.
 const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
 
-/// How often it is looked at those that are slow, while others wait for their place. A clock alone would not do: where the
-/// container is held up, nobody makes progress, and nobody is to blame.
+/// Interval between two searches for slow connections while others wait. Rounds are counted instead of time: when the
+/// container is throttled, no connection makes progress, and none must be closed for that.
 const ROUND: Duration = Duration::from_millis(50);
-/// Rounds for which bytes may lie untouched.
+/// Number of rounds for which bytes may lie untouched.
 const STALLED: u64 = 2;
-/// Rounds for which bytes may be in flight. On loopback a megabyte takes milliseconds.
+/// Number of rounds for which bytes may be in flight. On loopback, a megabyte takes milliseconds.
 const SLOW: u64 = 20;
 
 /// The budgets of a process.
@@ -43,26 +44,26 @@ impl Default for InFlight {
     }
 }
 
-/// Bytes in flight of one kind, and who holds them.
+/// Bytes in flight of one kind, and the connections that hold them.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: usize,
-    /// Beside the lock, as every request looks at it.
+    /// Outside of the lock, because every request reads it.
     used: AtomicUsize,
     holders: Mutex<Holders>,
 }
 
 #[derive(Debug, Default)]
 struct Holders {
-    /// In the order in which their bytes were touched last.
+    /// Holders in the order in which their bytes were last touched.
     by_touch: BTreeMap<u64, Holder>,
-    /// Counts touches, and those that wait.
+    /// Sequence number of the latest touch or waiter.
     sequence: u64,
     /// Bytes of connections that are being closed.
     leaving: usize,
-    /// In the order in which they came.
+    /// Waiters in the order in which they arrived.
     waiting: BTreeMap<u64, Waker>,
-    /// Rounds so far. They pass only while somebody waits.
+    /// Number of rounds so far. Rounds pass only while a request waits.
     round: u64,
     is_round_running: bool,
 }
@@ -75,12 +76,12 @@ struct Holder {
     task: Option<AbortHandle>,
 }
 
-/// The place of somebody among those that wait for a budget.
+/// The position of a request among the waiters of a budget.
 #[derive(Debug, Default)]
 pub(crate) struct Ticket(Option<u64>);
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// Creates a budget of `limit` bytes.
     pub(crate) fn new(limit: usize) -> Arc<Budget> {
         Arc::new(Budget { limit, used: AtomicUsize::new(0), holders: Mutex::default() })
     }
@@ -89,18 +90,18 @@ impl Budget {
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if there is no room for so many more bytes. There always is while nobody has any.
+    /// True if `bytes` more exceed the limit. An unused budget admits any number.
     fn lacks(&self, bytes: usize, leaving: usize) -> bool {
         let used = self.used.load(Ordering::Relaxed).saturating_sub(leaving);
         used > 0 && used.saturating_add(bytes) > self.limit
     }
 
-    /// True if nothing of the budget is left.
+    /// True if the budget is used up.
     pub(crate) fn is_used_up(&self) -> bool {
         self.lacks(1, 0)
     }
 
-    /// Waits until so many bytes are left of the budget, and closes connections to that end.
+    /// Waits until the budget has `bytes` left, and closes slow connections to free them.
     pub(crate) fn poll_room(self: &Arc<Budget>, bytes: usize, ticket: &mut Ticket, cx: &mut Context<'_>) -> Poll<()> {
         if !self.lacks(bytes, 0) {
             ticket.0 = None;
@@ -124,13 +125,13 @@ impl Budget {
         Poll::Pending
     }
 
-    /// Has all look again that wait, the last to come first.
+    /// Wakes all waiters, the latest first.
     fn wake(&self) {
         let waiting = std::mem::take(&mut self.holders().waiting);
         waiting.into_values().rev().for_each(Waker::wake);
     }
 
-    /// Counts bytes that the connection of a task keeps in memory, for as long as the result lives.
+    /// Counts bytes that a connection keeps in memory, until the result is dropped. `task` serves the connection.
     pub(crate) fn hold(self: &Arc<Budget>, bytes: usize, task: Option<AbortHandle>) -> Hold {
         let mut holders = self.holders();
         let round = holders.round;
@@ -153,7 +154,7 @@ impl Holders {
         touch
     }
 
-    /// Closes the connection that should go first; false if none has been slow enough yet.
+    /// Closes the slowest connection. False if none has been slow for long enough.
     fn evict(&mut self) -> bool {
         let lasts = |since: u64, rounds: u64| self.round.saturating_sub(since) >= rounds;
         let stalled = self.by_touch.first_key_value().filter(|(_, holder)| lasts(holder.touched, STALLED));
@@ -172,7 +173,7 @@ impl Holders {
     }
 }
 
-/// Bytes of one connection that count, until this is dropped.
+/// Bytes of one connection that count in a budget until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Hold {
     budget: Arc<Budget>,
@@ -181,10 +182,10 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Notes that some of the bytes have just come or gone.
+    /// Notes that the client has just sent or fetched some of the bytes.
     pub(crate) fn touch(&mut self) {
         let mut holders = self.budget.holders();
-        // None if its connection is being closed.
+        // The holder is gone if its connection is being closed.
         if let Some(holder) = holders.by_touch.remove(&self.touch) {
             let touched = holders.round;
             self.touch = holders.add(Holder { touched, ..holder });
@@ -216,7 +217,7 @@ mod tests {
 
     use super::*;
 
-    /// A task that holds bytes, and touches them whenever it is told to.
+    /// Starts a task that holds bytes, and touches them at each message.
     async fn holder(budget: &Arc<Budget>, bytes: usize) -> (JoinHandle<()>, mpsc::UnboundedSender<()>) {
         let (sender, mut touches) = mpsc::unbounded_channel();
         let (named, name) = oneshot::channel::<AbortHandle>();
@@ -235,7 +236,7 @@ mod tests {
         (task, sender)
     }
 
-    /// Waits for room, while a holder is touched again and again.
+    /// Waits for the budget, while a holder is touched again and again.
     async fn wait_for_room(budget: &Arc<Budget>, bytes: usize, touch: &mpsc::UnboundedSender<()>) {
         let mut ticket = Ticket::default();
         let moving = async {
@@ -261,12 +262,12 @@ mod tests {
         assert!(stalls.await.is_err_and(|error| error.is_cancelled()));
         assert!(!moves.is_finished());
         assert_eq!(budget.used.load(Ordering::Relaxed), 40);
-        // Who only drips has its time, too.
+        // A holder that makes progress all the time is closed in the end, too.
         wait_for_room(&budget, 61, &touch).await;
         assert!(moves.await.is_err_and(|error| error.is_cancelled()));
         assert_eq!((budget.used.load(Ordering::Relaxed), budget.holders().leaving), (0, 0));
         assert!(budget.holders().round >= SLOW);
-        // More than there is at all is let through alone.
+        // A request for more than the whole budget is admitted alone.
         wait_for_room(&budget, 1000, &touch).await;
     }
 

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A point in time, written as in ISO 8601, in UTC, with microseconds and without a zone: the form of
-/// the edge proxy's health answers.
+/// A point in time that displays in ISO 8601, in UTC, with microseconds and without a time zone: the form of the edge
+/// proxy's health answers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Utc(pub(crate) SystemTime);
 
-/// Seconds since 1970 that `time` is at.
+/// Returns the duration from the Unix epoch to `time`, or zero for earlier times.
 pub(crate) fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
@@ -17,8 +17,8 @@ impl fmt::Display for Utc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let elapsed = since_epoch(self.0);
         let (days, second) = (elapsed.as_secs() / 86_400, elapsed.as_secs() % 86_400);
-        // Counted from the first of March of the year 0 on, leap days are the last days of years,
-        // and 400 years are always 146,097 days.
+        // Counted from 1 March of the year 0, a leap day is the last day of its year, and 400 years always have 146,097
+        // days.
         let days = days + 719_468;
         let (era, day) = (days / 146_097, days % 146_097);
         let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -1,4 +1,4 @@
-//! Connections: accepted up to a limit, beyond which others make room, swept once a second, drained at the end.
+//! Accepts connections up to a limit, evicts others beyond it, sweeps them once a second, and drains them at the end.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -25,18 +25,18 @@ use crate::log;
 use crate::progress::{Limits, MAX_SECONDS, Progress};
 use crate::watched::Watched;
 
-/// Bytes that the head of a request may have: its first line and all headers.
+/// Largest size of a request's head in bytes: its first line and all headers.
 const MAX_HEAD: usize = 16 * 1024;
-/// Bytes of requests that a connection buffers at most. A body comes through in portions of this.
+/// Number of bytes of requests that a connection buffers. A body arrives in portions of at most this size.
 const MAX_BUFFER: usize = 16 * 1024;
-/// How often the log says that connections cannot be accepted.
+/// Shortest interval between two log lines about connections that cannot be accepted.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The connections of one port, or of several with one limit.
+/// Connections of one port, or of several ports that share a limit.
 pub(crate) struct Connections {
     limits: Limits,
     in_flight: InFlight,
-    /// In the order in which they were accepted.
+    /// Open connections in the order in which they were accepted.
     open: Vec<Open>,
     clock: Arc<AtomicU32>,
     started: Instant,
@@ -46,12 +46,12 @@ pub(crate) struct Connections {
 /// An open connection.
 struct Open {
     progress: Arc<Progress>,
-    /// Whose it is, where that is known.
+    /// Address of the client, if known.
     address: Option<IpAddr>,
 }
 
 impl Connections {
-    /// None yet.
+    /// Creates an empty set of connections.
     pub(crate) fn new(limits: Limits, in_flight: &InFlight) -> Rc<RefCell<Connections>> {
         let (clock, started) = (Arc::new(AtomicU32::new(0)), Instant::now());
         let in_flight = in_flight.clone();
@@ -63,7 +63,7 @@ impl Connections {
         self.clock.store(seconds, Ordering::Relaxed);
     }
 
-    /// Forgets those that ended, and ends those that take too long.
+    /// Forgets connections that ended, and closes those that exceed a time limit.
     fn sweep(&mut self) {
         self.tick();
         self.open.retain(|Open { progress, .. }| {
@@ -75,7 +75,7 @@ impl Connections {
         });
     }
 
-    /// Makes room for one more.
+    /// Evicts connections until another one can be accepted.
     fn make_room(&mut self) {
         if self.open.len() < self.limits.connections {
             return;
@@ -89,10 +89,12 @@ impl Connections {
         }
     }
 
-    /// Closes the connection that matters least; false if there is none.
+    /// Closes the least important connection. False if there is none to close.
     ///
-    /// An address that has more connections than any other gives up one of its own, so that nobody can take the places of
-    /// others. Among those it is the one that is the lowest in the order of [`Phase::eviction_rank`], and for longest.
+    /// The address with the most connections loses one of its own, so that no client can take the places of others.
+    /// Among its connections, the one with the lowest
+    /// [`Phase::eviction_rank`](crate::progress::Phase::eviction_rank) is closed, and among those, the one that has
+    /// been in its phase for longest.
     fn evict(&mut self) -> bool {
         let mut shares: HashMap<Option<IpAddr>, usize> = HashMap::new();
         for open in self.open.iter().filter(|open| !open.progress.is_stream()) {
@@ -101,7 +103,7 @@ impl Connections {
         let candidates = self.open.iter().enumerate().filter_map(|(index, Open { progress, address })| {
             let phase = progress.phase();
             let rank = phase.eviction_rank()?;
-            // Who never sent a whole request has waited since it came, whatever it sent since.
+            // A connection that never sent a whole request counts from its arrival, whatever it has sent since.
             let waited = if rank == 0 { 0 } else { progress.seconds() };
             Some((shares.get(address).copied(), Reverse(rank), waited, Reverse(index), phase))
         });
@@ -112,7 +114,7 @@ impl Connections {
         true
     }
 
-    /// Complains that a connection could not be accepted; true if it may go better now.
+    /// Logs that a connection could not be accepted. True if an eviction may have fixed the cause.
     fn not_accepted(&mut self, error: &io::Error) -> bool {
         let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].map(Errno::raw_os_error);
         let is_exhausted = error.raw_os_error().is_some_and(|error| exhausted.contains(&error));
@@ -150,7 +152,7 @@ impl Connections {
     }
 }
 
-/// Serves a port until `stop` changes, and then for as long as answers take to be sent.
+/// Serves a port until `stop` changes, and then until the answers in progress are sent or the drain time has passed.
 pub(crate) async fn serve<L, S>(
     listener: L,
     connections: Rc<RefCell<Connections>>,
@@ -170,7 +172,7 @@ pub(crate) async fn serve<L, S>(
             accepted = listener.next() => match accepted {
                 Ok((stream, address)) => {
                     connections.borrow_mut().admit::<L, S>(stream, address, &service);
-                    // Others that come at once would have it closed before anybody has looked at what it sent.
+                    // Otherwise a burst of new connections could evict this one before its request is read.
                     tokio::task::yield_now().await;
                 }
                 Err(error) => {
@@ -242,7 +244,8 @@ mod tests {
         let talking = async {
             let mut silent = tokio::net::UnixStream::connect(&path).await.unwrap();
             silent.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-            // As long as somebody takes it: the socket's buffer, and then nobody.
+            // The client reads nothing: sending succeeds until the socket's buffer is full, and ends when the
+            // connection is closed.
             while teller.send(Bytes::from_static(&[b'x'; 1024])).await.is_ok() {}
             drop(silent);
         };
@@ -253,7 +256,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap_or_default();
     }
 
-    /// Connections of these addresses in these phases, for so many seconds, in the order in which they came.
+    /// Creates connections of these addresses in these phases, each for some seconds, in the order of their arrival.
     fn connections(open: &[(u8, Phase, u32)]) -> Connections {
         let limits = Limits::of(open.len(), Duration::from_secs(10));
         let connections = Connections::new(limits, &InFlight::default());
@@ -272,7 +275,8 @@ mod tests {
     fn connection_that_matters_least_makes_room_first() {
         use Phase::{Answering, First, Fresh, Idle, Receiving, Streaming};
         for (open, order) in [
-            // Those that never sent a whole request, as they came; then by what they do, and since when.
+            // First the connections that never sent a whole request, in the order of arrival; then by phase, and by its
+            // duration.
             (
                 vec![
                     (1, Streaming, 900),
@@ -288,7 +292,7 @@ mod tests {
                 ],
                 vec![6, 7, 8, 5, 4, 3, 2, 1, 9],
             ),
-            // Whoever has most gives up of its own, whatever others do.
+            // The address with the most connections loses one of its own, whatever the phases of others.
             (
                 vec![(1, Fresh, 9), (2, Idle, 1), (2, Idle, 2), (2, Answering, 3), (3, Receiving, 9), (3, Idle, 9)],
                 vec![2, 4, 1, 0, 5, 3],

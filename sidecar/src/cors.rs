@@ -1,6 +1,6 @@
-//! Browsers in development: which pages may ask, when somebody said so.
+//! Cross-origin requests of browsers, for development: off unless origins are configured.
 //!
-//! Off by default, because a page of any origin that a developer opens could otherwise read the flags on localhost.
+//! Without this restriction, a page of any origin that a developer opens could read the flags on localhost.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -10,27 +10,27 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 
-/// The origins whose pages may ask.
+/// The origins whose pages may read answers.
 #[derive(Debug, Default)]
 pub(crate) struct Cors {
     origins: Vec<String>,
 }
 
-/// What a request of a browser may do.
+/// Permission for a browser's request.
 #[derive(Debug)]
 pub(crate) struct Grant {
     origin: HeaderValue,
-    /// The request only asks whether another one may be sent, with these headers.
+    /// Set if the request is a preflight; with the headers that the browser wants to send.
     preflight: Option<Option<HeaderValue>>,
 }
 
 impl Cors {
-    /// Of these origins; `*` is any.
+    /// Allows these origins. `*` stands for any.
     pub(crate) fn new(origins: &[String]) -> Cors {
         Cors { origins: origins.to_vec() }
     }
 
-    /// What a request may do; nothing where it is no browser's, or a page's that is not allowed.
+    /// Returns the permission of a request. `None` if it is not a browser's, or its origin is not allowed.
     pub(crate) fn grant(&self, parts: &Parts) -> Option<Grant> {
         if self.origins.is_empty() {
             return None;
@@ -46,12 +46,12 @@ impl Cors {
 }
 
 impl Grant {
-    /// Whether the browser only asks whether it may ask.
+    /// True if the request is a preflight.
     pub(crate) fn is_preflight(&self) -> bool {
         self.preflight.is_some()
     }
 
-    /// Tells the browser.
+    /// Writes the headers of the permission.
     pub(crate) fn write(self, headers: &mut HeaderMap) {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, self.origin);
         headers.append(VARY, HeaderValue::from_static("Origin"));

@@ -1,4 +1,4 @@
-//! The data port: a request is received, bounded, counted and answered.
+//! The data port: receives a request within its limits, answers it, and counts the answer.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,19 +23,19 @@ use crate::received::{MAX_BODY, Received};
 use crate::respond::respond;
 use crate::routes::Route;
 
-/// Who can reach a connection.
+/// Listener that a connection came through, which decides who can reach it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Programs of the pod, and pages in their browsers.
+    /// Reachable for programs of the pod, and for pages in their browsers.
     Port,
-    /// Programs of the pod that have the socket in their file system.
+    /// Reachable for programs of the pod that have the socket in their file system.
     Socket,
 }
 
 /// Answers the requests of one connection.
 pub(crate) struct Data(Arc<Connection>);
 
-/// What the requests of one connection share; each that waits for its body holds it.
+/// State that the requests of one connection share. A request that waits for its body holds a reference.
 struct Connection {
     state: Arc<State>,
     progress: Arc<Progress>,
@@ -43,7 +43,7 @@ struct Connection {
 }
 
 impl Data {
-    /// For a connection.
+    /// Creates the service of a connection.
     pub(crate) fn new(state: Arc<State>, progress: Arc<Progress>, reach: Reach) -> Data {
         Data(Arc::new(Connection { state, progress, reach }))
     }
@@ -81,24 +81,24 @@ const MISDIRECTED: Answer = Answer::constant(
     "{\"detail\":\"the request's Host is not of this machine: send it to 127.0.0.1 or localhost, with that as its Host\"}",
 );
 
-/// An answer that is there, or that waits for the request's body.
+/// An answer that is ready, or a request that is still being read.
 pub(crate) enum Answering {
     Ready(Option<Response<Body>>),
     Reading(Reading),
 }
 
-/// A request whose body is being received, or that waits until answers of others are fetched.
+/// A request whose body is being received, or that waits for the budget of answers.
 pub(crate) struct Reading {
     connection: Arc<Connection>,
     parts: Parts,
-    /// None where it is not read.
+    /// The body, or `None` if the route does not read it.
     body: Option<Incoming>,
     received: Received,
     ticket: Ticket,
 }
 
 impl Reading {
-    /// Receives the body; a failure is the answer.
+    /// Receives the body. An error is the answer to send.
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Answer>> {
         const TOO_LARGE: Answer = Answer::constant(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -114,7 +114,8 @@ impl Reading {
         let expected = body.size_hint().exact().map_or(MAX_BODY, |bytes| bytes.min(MAX_BODY as u64) as usize);
         while !body.is_end_stream() {
             if received.needs_hold() {
-                // All of it at once: many that have a part each would wait for one another.
+                // The whole body is reserved at once: bodies that each hold a part of the budget would block one
+                // another.
                 let expected = received.bytes().len().saturating_add(expected).min(MAX_BODY);
                 ready!(connection.state.in_flight.bodies.poll_room(expected, ticket, cx));
                 received.hold(connection.progress.hold_body(expected), expected);
@@ -168,7 +169,7 @@ impl Future for Answering {
     }
 }
 
-/// Answers a request that has been received, or that could not be.
+/// Answers a request that was received, or sends the refusal.
 fn answer(connection: &Connection, parts: &mut Parts, received: Result<&[u8], Answer>) -> Response<Body> {
     let Connection { state, progress, .. } = connection;
     let route = Route::of(parts.uri.path());

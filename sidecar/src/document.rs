@@ -1,7 +1,8 @@
-//! The environment's document, for SDKs that evaluate by themselves.
+//! The environment's document, for SDKs that evaluate locally.
 //!
-//! It lies compressed in the mapped files, and leaves as it lies: nothing is copied, whatever its size. Who cannot read
-//! that gets it inflated while it is sent, through a window of fixed size.
+//! The mapped files hold the document as gzip, and the sidecar sends it from there: nothing is copied, whatever its
+//! size. For a client that does not accept gzip, the sidecar inflates the document while it sends it, through a window
+//! of fixed size.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -26,19 +27,19 @@ use crate::map::Region;
 use crate::ofrep::names_tag;
 use crate::progress::{Mark, Progress};
 
-/// How many may be sent inflated at once: each takes memory.
+/// Number of documents that may be sent inflated at the same time. Each takes memory for a window.
 const MOST_INFLATING: usize = 8;
 
-/// As far back as deflate refers.
+/// Size of the inflate window in bytes: the largest distance of a back-reference in deflate.
 const WINDOW: usize = 32 * 1024;
 
-/// Why files are no document that can be served.
+/// Reason why files are not a document that can be served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
-    /// They are not all of one document of this environment.
+    /// The files do not form one document of this environment.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// What is compressed in them is not what they say.
+    /// The compressed content is not what the files declare.
     #[error("it does not inflate to the {0} bytes that it should: publish it again")]
     Broken(u64),
 }
@@ -47,10 +48,10 @@ pub(crate) enum Refused {
 #[derive(Debug)]
 pub(crate) struct Document {
     content: remora_snapshot::Document<Region>,
-    /// Names the content, in either form.
+    /// Entity tags of the content, one for each encoding.
     tags: Tags,
-    /// Since 1970: when this process first served this content. The document's own date is not enough, as what is pruned
-    /// may change under it. Another content has another second.
+    /// Time since 1970 when this process first served this content. The document's own date is not enough: pruning may
+    /// change the content under the same date. Another content has another second.
     modified: Duration,
 }
 
@@ -61,7 +62,8 @@ struct Tags {
 }
 
 impl Document {
-    /// Reads the files. What comes after `previous` is told apart from it, and what is the same is not checked again.
+    /// Reads the files of a document. Another content than that of `previous` gets a later date; the same content is
+    /// not checked again.
     pub(crate) fn read(
         files: Vec<Region>,
         snapshot: &Snapshot<Region>,
@@ -82,17 +84,17 @@ impl Document {
         Ok(Document { content, tags, modified })
     }
 
-    /// Names the content.
+    /// Hash that identifies the content.
     pub(crate) fn name(&self) -> u64 {
         self.content.name()
     }
 
-    /// The files that it is in.
+    /// The files that hold the document.
     pub(crate) fn files(&self) -> &[Region] {
         self.content.files()
     }
 
-    /// The answer to a request that may see it.
+    /// Answers a request that is authorized to read the document.
     pub(crate) fn answer(self: &Arc<Document>, parts: &Parts, inflating: &Inflating) -> Answer {
         let stored = accepts_gzip(&parts.headers);
         let tag = if stored { &self.tags.stored } else { &self.tags.inflated };
@@ -123,7 +125,7 @@ impl Document {
         answer
     }
 
-    /// Whether the client has it, by its tag, or else by its date.
+    /// True if the client has this content already, by its entity tag or, without one, by its date.
     fn is_known(&self, headers: &HeaderMap) -> bool {
         if headers.contains_key(IF_NONE_MATCH) {
             let names =
@@ -136,7 +138,7 @@ impl Document {
     }
 }
 
-/// Whether the client reads gzip.
+/// True if the client accepts gzip.
 fn accepts_gzip(headers: &HeaderMap) -> bool {
     let mut any = false;
     for header in headers.get_all(ACCEPT_ENCODING) {
@@ -145,7 +147,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
             let weight = weight.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse::<f32>);
             let wanted = weight.is_ok_and(|weight| weight > 0.0);
             match coding.trim() {
-                // What is said of gzip itself goes before what is said of all.
+                // An entry for `gzip` takes precedence over the wildcard.
                 coding if coding.eq_ignore_ascii_case("gzip") => return wanted,
                 "*" => any |= wanted,
                 _ => {}
@@ -155,7 +157,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     any
 }
 
-/// Room for those that are sent inflated.
+/// Semaphore for documents that are sent inflated. Their number is at most [`MOST_INFLATING`].
 #[derive(Debug)]
 pub(crate) struct Inflating(Arc<Semaphore>);
 
@@ -165,7 +167,7 @@ impl Default for Inflating {
     }
 }
 
-/// A document on its way to a client.
+/// A document that is being sent to a client.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     document: Arc<Document>,
@@ -175,13 +177,13 @@ pub(crate) struct Delivery {
 
 #[derive(Debug)]
 enum How {
-    /// As it lies, from this file on.
+    /// Compressed, as the files hold it. `file` is the next file to send.
     Stored { file: usize },
-    /// Inflated, of which so many bytes are left.
+    /// Inflated. `left` is the number of bytes that remain.
     Inflated {
         inflater: Inflater,
         left: u64,
-        /// After a portion of work others have their turn.
+        /// True if the next poll yields, so that other tasks can run between two portions.
         rests: bool,
         #[expect(dead_code, reason = "it is held, for as long as this lasts")]
         place: OwnedSemaphorePermit,
@@ -193,12 +195,12 @@ impl Delivery {
         Delivery { document: Arc::clone(document), how, progress: None }
     }
 
-    /// The connection that it leaves by, which is not done before all of it is sent.
+    /// Sets the connection that sends the document. Its answer is complete only when the whole document is sent.
     pub(crate) fn attend(&mut self, progress: &Arc<Progress>) {
         self.progress = Some((Arc::clone(progress), progress.mark()));
     }
 
-    /// How many bytes are still to be sent.
+    /// Number of bytes that remain to be sent.
     pub(crate) fn remaining(&self) -> u64 {
         match &self.how {
             How::Stored { file } => {
@@ -212,7 +214,7 @@ impl Delivery {
         }
     }
 
-    /// The next bytes to send.
+    /// Polls for the next bytes to send.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
         let content = &self.document.content;
         let piece = match &mut self.how {
@@ -228,7 +230,8 @@ impl Delivery {
             }
             How::Inflated { inflater, left, rests, .. } => {
                 *rests = true;
-                // Checked when it was taken up, so it does not break here; if it did, the connection would be closed.
+                // The document was checked when it was loaded, so inflating does not fail here. If it did, the
+                // connection would be closed.
                 let bytes = inflater.next(content).unwrap_or_default();
                 *left = left.saturating_sub(bytes.len() as u64);
                 (!bytes.is_empty()).then(|| {
@@ -245,13 +248,13 @@ impl Delivery {
     }
 }
 
-/// Inflates a document by portions.
+/// Inflates a document in portions.
 struct Inflater {
     state: Box<DecompressorOxide>,
     window: Box<[u8]>,
-    /// Where in the window the next portion begins.
+    /// Offset in the window where the next portion begins.
     at: usize,
-    /// What of the document is used up: whole files, and bytes of the next.
+    /// Position in the document: number of files that are consumed, and number of bytes of the next file.
     file: usize,
     used: usize,
     done: bool,
@@ -271,7 +274,7 @@ impl Default for Inflater {
 }
 
 impl Inflater {
-    /// The next portion; an empty one at the end, none where the bytes make no sense.
+    /// Returns the next portion. It is empty at the end, and `None` if the bytes are invalid.
     fn next(&mut self, content: &remora_snapshot::Document<Region>) -> Option<&[u8]> {
         while !self.done {
             let source = content.deflated(self.file)?.get(self.used..)?;
@@ -294,7 +297,7 @@ impl Inflater {
         Some(&[])
     }
 
-    /// Inflates all of it, and finds what it should.
+    /// Inflates the whole document, and checks its length.
     fn check(mut self, content: &remora_snapshot::Document<Region>) -> Result<(), Refused> {
         let broken = || Refused::Broken(content.length());
         let mut length = 0;

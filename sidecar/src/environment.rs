@@ -1,4 +1,4 @@
-//! What is served at this moment, and for whom.
+//! Environments, the data that each serves at the moment, and access to them by key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,35 +19,36 @@ use crate::metrics::{Evaluations, Reloads, Requests};
 use crate::overrun::Overruns;
 use crate::stream::{Change, Streams};
 
-/// A snapshot that is served.
+/// A snapshot that is served, and its files.
 pub(crate) struct Loaded {
     pub(crate) snapshot: Snapshot<Region>,
-    /// The file that the whole answers are parts of.
+    /// The core file, which contains complete answers.
     pub(crate) core: Region,
-    /// Stands for all bytes that are served, overrides files included.
+    /// Hash of all bytes that are served, overrides files included.
     pub(crate) state: u64,
-    /// When it was taken up.
+    /// Time at which the snapshot was loaded.
     pub(crate) since: SystemTime,
-    /// The environment's document, where it is served.
+    /// The environment's document, if it is served.
     pub(crate) document: Option<Arc<Document>>,
-    /// Whether nothing more is to be waited for: what the core tells of is here, if only of an earlier revision, or is not named
-    /// by the volume. Objects are no transaction: a kubelet may have seen some of them.
+    /// True if nothing is missing: every object that the core file refers to is loaded, possibly from an earlier
+    /// revision, or the volume does not name it. Objects are not written in one transaction, so kubelet may have seen
+    /// only some of them.
     pub(crate) complete: bool,
-    /// Whether the files are mapped where kubelet put them, not copied.
+    /// True if the files are mapped where kubelet wrote them, false if they were copied.
     pub(crate) in_place: bool,
-    /// The sizes of the core, of all overrides files, and of the document's.
+    /// Sizes in bytes of the core file, of all overrides files, and of the document's files.
     pub(crate) sizes: [usize; 3],
 }
 
-/// What the volume says about itself beside the snapshot.
+/// The revision that the volume's marker file announces, compared with the one that is served.
 #[derive(Debug, Default)]
 pub(crate) struct Expectation {
-    /// Seconds since 1970 when the revision in the marker file first was another than the one that is
-    /// served; zero while they agree, or while there is no marker.
+    /// Second since 1970 at which the marker's revision first differed from the one that is served. Zero while they
+    /// agree, or while there is no marker.
     pub(crate) stale_since: AtomicU64,
 }
 
-/// One environment that this process was told to serve.
+/// An environment that this process serves.
 pub(crate) struct Environment {
     pub(crate) name: String,
     pub(crate) loaded: ArcSwapOption<Loaded>,
@@ -60,7 +61,7 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// One that has nothing to serve yet.
+    /// Creates an environment without a snapshot.
     pub(crate) fn new(name: String) -> Environment {
         Environment {
             name,
@@ -75,20 +76,20 @@ impl Environment {
     }
 }
 
-/// A snapshot that stays as long as this is held.
+/// A snapshot that stays in memory while this guard exists.
 pub(crate) type Serving = Guard<Option<Arc<Loaded>>>;
 
-/// What a key gives access to.
+/// Result of looking up a key.
 pub(crate) enum Access<'a> {
-    /// To the environment that is served, in this role.
+    /// The key belongs to this environment, with this role.
     Granted(&'a Environment, Serving, Role),
-    /// Perhaps to something, but it is not loaded yet.
+    /// The key is unknown, and an environment that may know it is not loaded yet.
     NotLoaded,
-    /// To nothing.
+    /// The key is unknown.
     Denied,
 }
 
-/// All that requests are answered from.
+/// State that all requests share.
 pub(crate) struct State {
     pub(crate) environments: Vec<Environment>,
     pub(crate) requests: Requests,
@@ -97,16 +98,16 @@ pub(crate) struct State {
     pub(crate) in_flight: InFlight,
     pub(crate) cors: Cors,
     pub(crate) started: Instant,
-    /// After this long, `/startupz` lets the application start without all data.
+    /// Startup timeout: after it, `/startupz` lets the application start even if data is missing.
     pub(crate) patience: Duration,
-    /// The process ends: connections are closed with their next answer.
+    /// True while the process ends. Each connection is closed with its next answer.
     pub(crate) draining: AtomicBool,
-    /// The answer of the health paths while everything is loaded.
+    /// The answer of the health paths. `None` until every environment is loaded.
     health: ArcSwapOption<Bytes>,
 }
 
 impl State {
-    /// Nothing loaded.
+    /// Creates a state without snapshots.
     pub(crate) fn new(names: impl IntoIterator<Item = String>, patience: Duration, cors: Cors) -> State {
         State {
             environments: names.into_iter().map(Environment::new).collect(),
@@ -122,7 +123,7 @@ impl State {
         }
     }
 
-    /// Which environment a key opens.
+    /// Finds the environment and the role of a key.
     pub(crate) fn access(&self, key: &[u8]) -> Access<'_> {
         let mut missing = false;
         for environment in &self.environments {
@@ -133,12 +134,13 @@ impl State {
                 None => missing = true,
             }
         }
-        // Its keys come with an environment, so a key is unknown only when all of them are there.
+        // An environment's keys are part of its snapshot, so a key is known to be invalid only when every environment
+        // is loaded.
         if missing { Access::NotLoaded } else { Access::Denied }
     }
 
-    /// What a request without a key gets where none is needed: the only environment there is, as a
-    /// client sees it.
+    /// Returns the access of a request without a key, where none is required: the client's role in the only
+    /// environment.
     pub(crate) fn access_without_key(&self) -> Access<'_> {
         match self.environments.as_slice() {
             [only] => {
@@ -149,32 +151,32 @@ impl State {
         }
     }
 
-    /// The environment of this name.
+    /// Finds an environment by its name.
     pub(crate) fn named(&self, name: &str) -> Option<&Environment> {
         self.environments.iter().find(|environment| environment.name == name)
     }
 
-    /// Whether every environment has been loaded once.
+    /// True if every environment has a snapshot.
     pub(crate) fn is_ready(&self) -> bool {
         self.environments.iter().all(|environment| environment.loaded.load().is_some())
     }
 
-    /// Whether every environment has been loaded, and for none there is more to be waited for.
+    /// True if every environment has a complete snapshot.
     pub(crate) fn is_complete(&self) -> bool {
         self.environments.iter().all(|environment| environment.loaded.load().as_ref().is_some_and(|it| it.complete))
     }
 
-    /// Whether the process is about to end.
+    /// True if the process is about to end.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// The health answer, if everything is loaded.
+    /// Returns the health answer, if every environment is loaded.
     pub(crate) fn health(&self) -> Option<Bytes> {
         self.health.load().as_deref().cloned()
     }
 
-    /// Writes the health answer anew; after every change of what is served.
+    /// Renders the health answer. Called after every change of the served data.
     pub(crate) fn prepare_health(&self) {
         let mut latest = None;
         for environment in &self.environments {

@@ -1,9 +1,9 @@
-//! Following the volumes: what kubelet puts there is served as soon as it is there and valid.
+//! Follows the volumes: the sidecar serves a valid snapshot as soon as kubelet has written it.
 //!
-//! A thread of its own, because opening and validating files would hold up requests. Kubelet's rename is
-//! seen by a watch of the directory; where that does not work, or misses one, by looking every few
-//! seconds. Whatever goes wrong, what is served stays: a volume that is empty, cut off, or of a format
-//! of the future is no revision.
+//! Opening and validating files would delay requests, so a separate thread does it. An inotify watch of the directory
+//! reports kubelet's rename. Polling every [`INTERVAL`] covers a watch that does not work or misses a rename. On any
+//! failure the sidecar keeps serving the previous snapshot: an empty or truncated volume, or one of a newer format, is
+//! not a revision.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -24,13 +24,14 @@ use crate::log;
 use crate::map::{self, Identity, MapError, Region, Volume};
 use crate::metrics::Reload;
 
-/// How often volumes are looked at when nothing tells that they changed.
+/// Interval between two checks of the volumes when the watch reports no change.
 const INTERVAL: Duration = Duration::from_secs(3);
 
-/// A directory can be removed between being opened and being read: then there is a newer one already.
+/// Number of attempts to read a volume. A directory that is removed between being opened and being read has been
+/// replaced by a newer one.
 const ATTEMPTS: usize = 3;
 
-/// A marker file is a revision and perhaps a line's end.
+/// Largest size of a marker file in bytes: a revision and perhaps a line break.
 const MAX_MARKER: u64 = 64;
 
 /// Follows the volumes of all environments of a [`State`].
@@ -40,7 +41,7 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Of volumes in `directory`, each in one with its environment's name.
+    /// Creates a follower of the volumes in `directory`. Each volume is a sub-directory with its environment's name.
     pub(crate) fn new(state: Arc<State>, directory: &Path) -> Follower {
         let in_pod = map::is_in_pod();
         let followed = |environment: &Environment| Followed::new(directory.join(&environment.name), in_pod);
@@ -48,7 +49,7 @@ impl Follower {
         Follower { state, volumes }
     }
 
-    /// Looks at every volume once.
+    /// Checks every volume once.
     pub(crate) fn look(&mut self) {
         for (volume, environment) in self.volumes.iter_mut().zip(&self.state.environments) {
             if volume.look(environment) {
@@ -57,14 +58,14 @@ impl Follower {
         }
     }
 
-    /// Looks at the volumes for as long as somebody else is interested.
+    /// Checks the volumes until the follower is the last owner of the state.
     pub(crate) fn run(mut self) {
         let watch = Watch::new();
         while Arc::strong_count(&self.state) > 1 {
             if let Some(watch) = &watch {
                 self.volumes.iter().for_each(|volume| watch.add(&volume.directory));
             }
-            // Once after the watch is set, for what happened before it was.
+            // The check follows the setup of the watch, so that it also finds earlier changes.
             self.look();
             match &watch {
                 Some(watch) => watch.wait(INTERVAL),
@@ -74,7 +75,7 @@ impl Follower {
     }
 }
 
-/// The kernel's notices about directories.
+/// An inotify watch of directories.
 struct Watch(OwnedFd);
 
 impl Watch {
@@ -88,7 +89,8 @@ impl Watch {
         }
     }
 
-    /// Watches a directory; again is the same as once, and picks up one that was replaced.
+    /// Watches a directory. Adding it again has no effect, unless another directory has taken its place: that one is
+    /// watched.
     fn add(&self, directory: &Path) {
         let flags = WatchFlags::MOVED_TO | WatchFlags::CREATE | WatchFlags::ONLYDIR;
         if let Err(error) = inotify::add_watch(&self.0, directory, flags) {
@@ -96,7 +98,7 @@ impl Watch {
         }
     }
 
-    /// Waits until something happens in a directory, or until the time is over.
+    /// Waits until something happens in a watched directory, or until `time` has passed.
     fn wait(&self, time: Duration) {
         let timeout =
             Timespec { tv_sec: i64::try_from(time.as_secs()).unwrap_or(1), tv_nsec: time.subsec_nanos().into() };
@@ -106,30 +108,30 @@ impl Watch {
             log::debug!("waiting for a change was interrupted: {error}");
             std::thread::sleep(Duration::from_millis(100));
         }
-        // Which directory it was does not matter: there are few, and an unchanged one costs two calls.
+        // The events are discarded: there are few directories, and checking an unchanged one costs two system calls.
         let mut events = [0; 4096];
         while rustix::io::read(&self.0, &mut events).is_ok_and(|bytes| bytes > 0) {}
     }
 }
 
-/// One environment's volume, and what is remembered of it.
+/// The volume of one environment, and the follower's memory of it.
 struct Followed {
     directory: PathBuf,
-    /// Whether kubelet may have written it.
+    /// True if kubelet may have written the volume, because the process runs in a pod.
     in_pod: bool,
-    /// What was looked at last, taken up or not.
+    /// The directory that was checked last, whether its snapshot was accepted or refused.
     seen: Option<Identity>,
-    /// Whether looking at it again can only give the same.
+    /// True if another check of the same directory can only have the same result.
     settled: bool,
-    /// The overrides files that are served.
+    /// The overrides files that are served, by slot.
     overrides: [Option<Region>; files::OVERRIDES_SLOTS],
-    /// What was last complained about, so that it is not repeated every few seconds.
+    /// The last problem that was logged. The same problem is not logged again at each check.
     complaint: Option<(Reload, String)>,
-    /// Whether it has been told that the revision of the marker is not here yet.
+    /// True if the log already says that the marker's revision is not served yet.
     told_stale: bool,
 }
 
-/// What came of reading a volume.
+/// The result of reading a volume.
 struct Read {
     loaded: Loaded,
     overrides: [Option<Region>; files::OVERRIDES_SLOTS],
@@ -149,7 +151,7 @@ impl Followed {
         }
     }
 
-    /// Looks at the volume; true if something else is served from now on.
+    /// Checks the volume. True if the environment serves other files from now on.
     fn look(&mut self, environment: &Environment) -> bool {
         let began = Instant::now();
         for attempt in 1..=ATTEMPTS {
@@ -170,7 +172,7 @@ impl Followed {
                 return false;
             }
             self.seen = Some(volume.identity());
-            // Files that kubelet put there never change; others may still be being written.
+            // Files that kubelet wrote never change. Other files may still be in the middle of a write.
             self.settled = volume.is_immutable();
             match self.read(environment, &volume) {
                 Ok(Some(read)) => {
@@ -195,7 +197,7 @@ impl Followed {
         false
     }
 
-    /// Reads the files of a volume; none if there is no core.
+    /// Reads the files of a volume. `None` if the volume has no core file.
     fn read(&self, environment: &Environment, volume: &Volume) -> Result<Option<Read>, (Reload, String)> {
         let unreadable = |error: MapError| (Reload::Unreadable, error.to_string());
         let Some(core) = volume.map(files::CORE).map_err(unreadable)? else { return Ok(None) };
@@ -205,7 +207,7 @@ impl Followed {
         let mut state = DefaultHasher::new();
         head(&core).hash(&mut state);
 
-        // An overrides file that went away while the core stayed was not taken away by the operator.
+        // The operator does not remove an overrides file while the core stays, so a missing file is a failure here.
         let previous = environment.loaded.load();
         let same_core = previous.as_ref().is_some_and(|loaded| loaded.snapshot.revision() == snapshot.revision());
         let mut refused = Vec::new();
@@ -233,7 +235,8 @@ impl Followed {
             refused.push(format!(
                 "not all of the {files} overrides files are here; if they do not come, the pod was admitted when fewer were needed: restart it"
             ));
-            // Who has nothing better gives most identities what is theirs.
+            // Without a complete predecessor, an incomplete snapshot is better than none: most identities get the right
+            // flags.
             if previous.as_ref().is_some_and(|previous| previous.snapshot.is_whole()) {
                 return Err((Reload::Refused, refused.join("; ")));
             }
@@ -247,7 +250,7 @@ impl Followed {
                 None
             }
         };
-        // The last good one stays, if it is still one of this environment.
+        // If the new document is refused, the last good one stays, as long as it belongs to this environment.
         let document = document.or_else(|| {
             let previous = previous.filter(|_| snapshot.serves_document())?;
             snapshot.document(previous.files().to_vec()).is_ok().then(|| Arc::clone(previous))
@@ -264,14 +267,14 @@ impl Followed {
         Ok(Some(Read { loaded, overrides, refused }))
     }
 
-    /// Serves what was read; false if it is what is served already.
+    /// Serves the snapshot that was read. False if the same snapshot is served already.
     fn take_up(&mut self, environment: &Environment, read: Read, again: bool, time: Duration) -> bool {
         let Read { loaded, overrides, refused } = read;
         let loaded = Arc::new(loaded);
         let revision = loaded.snapshot.revision();
         let same = environment.loaded.load().as_ref().is_some_and(|previous| previous.state == loaded.state);
         if !(same && again) {
-            // New files with the old content are taken up too: the memory of the old ones is freed by it.
+            // New files with the same content are served too, because that frees the memory of the old files.
             environment.loaded.store(Some(Arc::clone(&loaded)));
             environment.reloads.count(if same { Reload::Same } else { Reload::Swapped });
             if !same {
@@ -298,10 +301,11 @@ impl Followed {
         !(same && again)
     }
 
-    /// Compares the revision that the pod was told of with the one that is served.
+    /// Compares the revision in the marker file, which notifies the pod, with the revision that is served.
     fn check_marker(&mut self, environment: &Environment, volume: &Volume) {
         let marker = volume.read(files::REVISION, MAX_MARKER).ok().flatten().unwrap_or_default();
-        // Behind the revision may be how often it was told: another text makes kubelet look again.
+        // The number of repeated notifications may follow the revision: a changed text makes kubelet sync the pod
+        // again.
         let marker = marker.split_whitespace().next().unwrap_or_default();
         let loaded = environment.loaded.load();
         let served = loaded.as_ref().map(|loaded| loaded.snapshot.revision().to_string());
@@ -314,7 +318,7 @@ impl Followed {
         if stale_since.load(Ordering::Relaxed) == 0 {
             stale_since.store(since_epoch(SystemTime::now()).as_secs(), Ordering::Relaxed);
         }
-        // The files may be a moment behind the marker.
+        // The files may arrive a moment after the marker.
         if !self.told_stale && self.seen == Some(volume.identity()) {
             self.told_stale = true;
             let served = served.as_deref().unwrap_or("none");
@@ -322,7 +326,7 @@ impl Followed {
         }
     }
 
-    /// Counts and tells what is wrong, once.
+    /// Counts and logs a problem, unless it is the same as the last one.
     fn complain(&mut self, environment: &Environment, reload: Reload, complaint: String) {
         let complaint = Some((reload, complaint));
         if self.complaint == complaint {
@@ -346,7 +350,8 @@ impl Followed {
     }
 }
 
-/// The environment's document, where it is served and all of it is there: its objects come one after another.
+/// Reads the environment's document from its objects, which follow one another. `None` if the document is not served or
+/// not complete.
 fn document(
     volume: &Volume,
     snapshot: &Snapshot<Region>,
@@ -369,20 +374,20 @@ fn document(
     read.map(|document| Some(Arc::new(document))).map_err(|error| malformed(&error))
 }
 
-/// Whether it looks as if the volume named fewer overrides files than there are: the first ones are here, and no others.
-/// What it names is fixed when a pod is admitted.
+/// True if the volume seems to name fewer overrides files than the snapshot has: the first ones are present, and no
+/// others. The files that a volume names are fixed when the pod is admitted.
 fn names_fewer(overrides: &[Option<Region>], files: usize) -> bool {
     let first = overrides.iter().take_while(|file| file.is_some()).count();
     (1..files).contains(&first) && overrides.iter().skip(first).all(Option::is_none)
 }
 
-/// The beginning of a file, which has the checksum of the rest in it.
+/// Returns the first bytes of a file, which include the checksum of the rest.
 fn head(region: &Region) -> &[u8] {
     let bytes = region.as_ref();
     bytes.get(..64).unwrap_or(bytes)
 }
 
-/// Adds an overrides file to a snapshot; one that is refused is left out, and told.
+/// Adds an overrides file to a snapshot. Returns `None` if the file is refused, and adds the reason to `refused`.
 fn attach(snapshot: &mut Snapshot<Region>, region: Region, refused: &mut Vec<String>, name: &str) -> Option<Region> {
     match snapshot.attach(region.clone()) {
         Ok(()) => Some(region),
@@ -393,7 +398,7 @@ fn attach(snapshot: &mut Snapshot<Region>, region: Region, refused: &mut Vec<Str
     }
 }
 
-/// Starts to follow, on a thread of its own.
+/// Starts the follower on a thread of its own.
 pub(crate) fn spawn(follower: Follower) -> io::Result<()> {
     std::thread::Builder::new().name("follow".to_owned()).stack_size(256 * 1024).spawn(|| follower.run()).map(drop)
 }

@@ -1,28 +1,28 @@
-//! The `Host` of requests: names of the own machine, and no others.
+//! Checks the `Host` of requests: it must name this machine.
 //!
-//! A page of any origin can have its own name resolve to 127.0.0.1 once it is loaded ("DNS rebinding"). To the browser the
-//! sidecar is then of the same origin, and the page reads what it likes. What gives it away is the name, which the browser
-//! sends along.
+//! A page of any origin can make its own name resolve to 127.0.0.1 once it is loaded ("DNS rebinding"). To the browser,
+//! the sidecar then has the same origin, and the page can read every answer. The `Host` header reveals this, because
+//! the browser sends the page's name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::header::HOST;
 use http::request::Parts;
 
-/// True if a request names the own machine, or no machine at all, which a browser never does.
+/// True if a request names this machine, or no host at all, which a browser never does.
 pub(crate) fn is_local(parts: &Parts) -> bool {
     let mut hosts = parts.headers.iter().filter(|(name, _)| *name == HOST);
     hosts.all(|(_, host)| names_this_machine(host.as_bytes()))
         && parts.uri.authority().is_none_or(|authority| names_this_machine(authority.as_str().as_bytes()))
 }
 
-/// True for an address of loopback, and for the names that cannot be anything else (RFC 6761), with or without a port.
+/// True for a loopback address, and for the names that always resolve to one (RFC 6761), with or without a port.
 fn names_this_machine(host: &[u8]) -> bool {
     let rest = host.strip_prefix(b"127.0.0.1").or_else(|| host.strip_prefix(b"localhost"));
     rest.is_some_and(is_port) || is_other_name(host)
 }
 
-/// True for nothing, and for a colon and digits.
+/// True for an empty text, and for a colon and digits.
 fn is_port(text: &[u8]) -> bool {
     match text {
         [] => true,
@@ -31,7 +31,7 @@ fn is_port(text: &[u8]) -> bool {
     }
 }
 
-/// The same as [`names_this_machine`], for what few clients send.
+/// Checks the rare forms for [`names_this_machine`].
 #[cold]
 fn is_other_name(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };

@@ -1,11 +1,11 @@
-//! What the body of `identities/` means, and what of it comes back.
+//! Reads the body of `identities/`, and writes the part of the answer that echoes it.
 //!
-//! One pass over the body tells the snapshot who is asking, and writes the echo of the traits: as they
-//! were sent, in order, with repetitions and nulls, without what we do not know. Members may come in
-//! any order and more than once (the last one counts).
+//! One pass over the body sets the identifier and the traits of the snapshot's subject, and writes the echo of the
+//! traits: as they were sent, in order, with repetitions and nulls, and without unknown members. Members may come in
+//! any order and more than once; the last one counts.
 //!
-//! An identifier that is missing, null or empty is an anonymous identity, as with Flagsmith's API (its
-//! edge proxies refuse the first two, and evaluate the empty string as somebody's name).
+//! An identifier that is missing, null or empty stands for an anonymous identity, as in Flagsmith's API. (Its edge
+//! proxies refuse the first two, and evaluate the empty string as an identifier.)
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -19,57 +19,59 @@ use crate::json::{self, Malformed, Reader, Text, Value};
 use traits::read_traits;
 pub(crate) use traits::trait_value;
 
-/// The longest identifier and the longest string value of a trait, in characters (Unicode code points), as Flagsmith has it.
+/// Largest length of an identifier and of a string value of a trait, in characters (Unicode code points): Flagsmith's
+/// limit.
 pub(crate) const MAX_CHARACTERS: usize = 2000;
 
-/// The longest name of a trait, in characters, as Flagsmith has it.
+/// Largest length of a trait's name in characters: Flagsmith's limit.
 pub(crate) const MAX_NAME_CHARACTERS: usize = 200;
 
-/// How often a body may have its traits or its context, of which the last one counts. Each costs as much as all slots.
+/// Number of times that a body may contain its traits or its context, of which the last one counts. Each repetition
+/// clears all slots of the subject.
 pub(crate) const MAX_REPETITIONS: usize = 16;
 
-/// Whether an identifier is longer than Flagsmith allows.
+/// True if an identifier is longer than Flagsmith allows.
 pub(crate) fn is_too_long(identifier: &str) -> bool {
     identifier.len() > MAX_CHARACTERS && identifier.chars().count() > MAX_CHARACTERS
 }
 
-/// What is kept from request to request, so that a request allocates nothing.
+/// Scratch buffers that are kept between requests, so that a request allocates nothing.
 #[derive(Default)]
 pub(crate) struct Desk {
-    /// Who is asking.
+    /// The identity that is evaluated.
     pub(crate) subject: Subject,
-    /// The list of traits, as it goes back.
+    /// The list of traits, as the answer echoes it.
     pub(crate) echo: Vec<u8>,
-    /// Decoded strings; two, because a trait has a name and a value.
+    /// Decoded strings: two, because a trait has a name and a value.
     pub(crate) name: String,
     pub(crate) text: String,
-    /// What OFREP's tag of a context is made of.
+    /// Hashes of the traits, for the entity tag of an OFREP answer.
     pub(crate) digests: Vec<crate::ofrep::Digest>,
 }
 
-/// Why a body was refused. The status is 422, and the text has the form of the edge proxy's.
+/// Reason why a body was refused. The status is 422, and the answer has the edge proxy's form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// It is not JSON.
+    /// The body is not JSON.
     Malformed(Malformed),
-    /// Something in it is not what it has to be.
+    /// A part of the body is invalid.
     Invalid(Place, Complaint),
 }
 
-/// Where in the body.
+/// The invalid part of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The body itself.
     Body,
-    /// A member of it.
+    /// A member of the body.
     Member(&'static str),
-    /// One trait.
+    /// The trait at this index.
     Trait(usize),
-    /// A member of one trait.
+    /// A member of the trait at this index.
     TraitMember(usize, &'static str),
 }
 
-/// What is wrong there.
+/// Reason why a part of a body is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Complaint {
     NotAnObject,
@@ -107,7 +109,7 @@ impl Refused {
     /// Appends the answer's body.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         use std::io::Write as _;
-        // Writing to a vector cannot fail; none of these texts needs an escape.
+        // Writing to a vector cannot fail, and none of these texts needs an escape.
         let _ = match self {
             Refused::Malformed(Malformed { at, problem }) => write!(
                 out,
@@ -128,15 +130,15 @@ impl Refused {
     }
 }
 
-/// What an answer has beside the bytes that were appended.
+/// Parts of an answer that are not in its buffer.
 pub(crate) struct Answered {
-    /// The name of the flags in it.
+    /// Assignment key of the flags.
     pub(crate) assignment: Assignment,
-    /// A part of it that was not copied, and the place in the output where it belongs.
+    /// A shared part that was not copied, and its offset in the output.
     pub(crate) shared: Option<(usize, Shared)>,
 }
 
-/// Answers a body: appends the answer to `out`, which is left alone when the body is refused.
+/// Evaluates a body and appends the answer to `out`. A body that is refused appends nothing.
 pub(crate) fn answer_body<B: AsRef<[u8]>>(
     body: &[u8],
     snapshot: &Snapshot<B>,
@@ -162,7 +164,7 @@ pub(crate) fn answer_body<B: AsRef<[u8]>>(
     Ok(write_flags(snapshot, role, desk, out))
 }
 
-/// Answers an identifier that came in the query, where there are no traits.
+/// Evaluates an identifier of the query, which has no traits.
 pub(crate) fn answer_identifier<B: AsRef<[u8]>>(
     identifier: &str,
     snapshot: &Snapshot<B>,
@@ -196,7 +198,8 @@ fn write_flags<B: AsRef<[u8]>>(
     Answered { assignment: Assignment::of(digest), shared }
 }
 
-/// Reads the body, ahead where it can: the traits go to the subject and to the echo, the identifier is returned.
+/// Reads the body, by the fast path where `AHEAD` is true and the body allows it. The traits go to the subject and to
+/// the echo; returns the identifier.
 fn read<'a, const AHEAD: bool, B: AsRef<[u8]>>(
     body: &'a [u8],
     snapshot: &Snapshot<B>,
@@ -246,7 +249,7 @@ fn read<'a, const AHEAD: bool, B: AsRef<[u8]>>(
     Ok(identifier)
 }
 
-/// Counts one more list of traits.
+/// Counts another list of traits, up to [`MAX_REPETITIONS`].
 fn next_list(lists: usize) -> Result<usize, Refused> {
     if lists == MAX_REPETITIONS {
         return Err(Refused::Invalid(Place::Member("traits"), Complaint::Repeated));

@@ -1,8 +1,8 @@
 //! A reader for the small JSON body of a request: one pass, no tree, no allocation.
 //!
-//! It hands out slices of the body. A string is only decoded when somebody asks for its characters,
-//! and only into a buffer that the caller keeps. Depth is bounded, because skipping counts brackets
-//! instead of recursing; members may repeat, and which of them counts is the caller's to say.
+//! The reader returns slices of the body. It decodes a string only when the caller asks for its characters, into a
+//! buffer of the caller. Skipping counts brackets instead of recursing, and the depth is limited. Members may repeat;
+//! the caller decides which one counts.
 
 pub(crate) mod ahead;
 mod text;
@@ -16,18 +16,18 @@ use crate::numbers;
 use text::plain;
 pub(crate) use text::{Text, write_string, write_text};
 
-/// The deepest nesting that is read. Flag contexts are flat; this only has to be finite.
+/// Deepest nesting that the reader accepts. The contexts of flags are flat, so any finite limit would do.
 const MAX_DEPTH: usize = 64;
 
-/// The longest number. Python, whose reading we share, refuses integers of more digits than this.
+/// Longest number in characters. Python, whose rules the reader follows, refuses integers of more digits.
 const MAX_NUMBER: usize = 4300;
 
-/// Why the body is not JSON, and where.
+/// Reason why a body is not JSON, and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed {
-    /// Bytes from the beginning of the body.
+    /// Offset in the body in bytes.
     pub(crate) at: usize,
-    /// What was wrong, and what was expected.
+    /// The problem, or the expected syntax.
     pub(crate) problem: &'static str,
 }
 
@@ -37,24 +37,24 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// A number that is a double, as it stands in the body.
+/// A double-precision number, as it is written in the body.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Float<'a>(&'a str);
 
 impl<'a> Float<'a> {
-    /// The token.
+    /// Text of the number.
     pub(crate) fn token(self) -> &'a str {
         self.0
     }
 
-    /// The number. Reading it is work, which is not done before somebody asks.
+    /// Value of the number. It is only parsed here, because parsing takes time.
     pub(crate) fn value(self) -> f64 {
-        // There is always one: the reader has seen to that.
+        // The reader has checked the token, so parsing cannot fail.
         numbers::short(self.0).unwrap_or_else(|| self.0.parse().unwrap_or_default())
     }
 }
 
-/// A value, as far as it is read: what is inside of lists and objects has been skipped.
+/// A JSON value. The content of lists and objects is skipped.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Value<'a> {
     /// `null`
@@ -63,17 +63,17 @@ pub(crate) enum Value<'a> {
     Bool(bool),
     /// A number without fraction and exponent, of any size.
     Integer(&'a str),
-    /// A number with one of them; finite.
+    /// A finite number with a fraction or an exponent.
     Float(Float<'a>),
     /// A string.
     String(Text<'a>),
-    /// A list, skipped.
+    /// A list, whose content is skipped.
     Array,
-    /// An object, skipped.
+    /// An object, whose content is skipped.
     Object,
 }
 
-/// Where in the body we are. A clone is a bookmark.
+/// A position in the body. A clone keeps the position for later.
 #[derive(Debug, Clone)]
 pub(crate) struct Reader<'a> {
     text: &'a str,
@@ -87,7 +87,7 @@ pub(crate) struct Group {
 }
 
 impl<'a> Reader<'a> {
-    /// Begins to read. The whole body has to be UTF-8, and begin with JSON (no byte order mark).
+    /// Creates a reader. The whole body must be UTF-8, and start with JSON (no byte order mark).
     pub(crate) fn new(body: &'a [u8]) -> Result<Reader<'a>, Malformed> {
         match std::str::from_utf8(body) {
             Ok(text) => Ok(Reader { text, at: 0 }),
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         self.text.as_bytes().get(self.at..).unwrap_or_default()
     }
 
-    /// The next byte that is not white space.
+    /// Skips white space, and returns the next byte without consuming it.
     pub(crate) fn peek(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.byte() {
             self.at += 1;
@@ -115,12 +115,12 @@ impl<'a> Reader<'a> {
         self.byte()
     }
 
-    /// Passes an opening `{`, if the next value is an object.
+    /// Consumes an opening `{`, if the next value is an object.
     pub(crate) fn enter_object(&mut self) -> Option<Group> {
         self.enter(b'{')
     }
 
-    /// Passes an opening `[`, if the next value is a list.
+    /// Consumes an opening `[`, if the next value is a list.
     pub(crate) fn enter_array(&mut self) -> Option<Group> {
         self.enter(b'[')
     }
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Passes to the next item of a list; false at its end.
+    /// Moves to the next item of a list. False at the end of the list.
     pub(crate) fn next_item(&mut self, group: &mut Group) -> Result<bool, Malformed> {
         match (self.peek(), std::mem::take(&mut group.first)) {
             (Some(b']'), _) => self.at += 1,
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
         Ok(false)
     }
 
-    /// Passes to the value of the next member of an object; none at its end.
+    /// Moves to the value of the next member of an object, and returns its name. `None` at the end of the object.
     pub(crate) fn next_member(&mut self, group: &mut Group) -> Result<Option<Text<'a>>, Malformed> {
         match (self.peek(), std::mem::take(&mut group.first)) {
             (Some(b'}'), _) => {
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
         Ok(Some(name))
     }
 
-    /// Reads any value; what is in a list or an object is checked and skipped.
+    /// Reads any value. The content of a list or an object is checked and skipped.
     pub(crate) fn value(&mut self) -> Result<Value<'a>, Malformed> {
         match self.peek() {
             Some(b'[') => self.skip_nested().map(|()| Value::Array),
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Nothing but white space may follow.
+    /// Checks that only white space follows.
     pub(crate) fn finish(&mut self) -> Result<(), Malformed> {
         match self.peek() {
             None => Ok(()),
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// Skips a list or an object, checking it. One bit for each open bracket tells which kind it is.
+    /// Checks and skips a list or an object. Each open bracket has one bit, which is set for an object.
     fn skip_nested(&mut self) -> Result<(), Malformed> {
         let mut objects = 0u64;
         let mut depth = 0usize;
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
             } else {
                 self.scalar()?;
             }
-            // To the next value, out of as many brackets as close here.
+            // Moves to the next value, out of all brackets that close here.
             loop {
                 if depth == 0 {
                     return Ok(());
@@ -303,7 +303,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The code unit of the `\uXXXX` at which we are.
+    /// Returns the code unit of the `\uXXXX` at the current position.
     fn hexadecimal(&self) -> Result<u32, Malformed> {
         match self.rest().get(2..6) {
             Some(digits) if digits.iter().all(u8::is_ascii_hexdigit) => {
@@ -343,7 +343,7 @@ impl<'a> Reader<'a> {
             return self.fail("a number of more than 4300 characters");
         }
         if !float {
-            // There is no integer minus zero; Python reads it as zero, and says so in its echo.
+            // JSON integers have no negative zero. Python reads `-0` as zero, and echoes `0`.
             return Ok(Value::Integer(if token == "-0" { "0" } else { token }));
         }
         if !Float(token).value().is_finite() {

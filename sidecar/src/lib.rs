@@ -1,15 +1,15 @@
-//! The sidecar: feature flags on localhost, answered from snapshots that are mapped and never parsed.
+//! The sidecar: answers feature flags on localhost from snapshots that are mapped and never parsed.
 //!
-//! A request goes through these modules, in this order: `connections` accepts and bounds it, `data`
-//! receives its body within a `budget`, `respond` finds out who asks (and `routes` for what), `identities` or `ofrep` read its `json` body
-//! straight into the snapshot's subject, the snapshot evaluates, and the answer leaves as a `body` that
-//! is a part of the mapped file, a buffer that is used again, or a constant. What can be done before the
-//! request has been done by the operator's compiler, or by `follow` when it took the snapshot up.
+//! A request passes these modules in this order: `connections` accepts it within limits, `data` receives its body
+//! within a `budget`, and `respond` checks its key, after `routes` has found its endpoint. Then `identities` or `ofrep`
+//! read its `json` body directly into the snapshot's subject, and the snapshot evaluates it. The answer leaves as a
+//! `body`: a part of the mapped file, a reused buffer, or a constant. All work that does not depend on the request was
+//! done before it, by the operator's compiler, or by `follow` when it loaded the snapshot.
 //!
-//! SDKs that evaluate by themselves get the `document` that the operator compiled, compressed as it lies.
-//! Clients that listen are told by `stream` that there is something new.
+//! SDKs that evaluate locally get the `document` that the operator compiled, in its compressed form. Clients that
+//! listen to a `stream` are notified of changes.
 //!
-//! One thread answers, one follows the volumes; what they share is `environment`.
+//! One thread answers requests, and one follows the volumes; both share the `environment`.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod admin;

@@ -1,4 +1,4 @@
-//! Where connections come from: a port, or a socket in the file system.
+//! Listeners for connections: a TCP port, or a Unix socket.
 
 use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
@@ -11,23 +11,23 @@ use socket2::{Domain, SockRef, Socket as Socket2, Type};
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-/// Where connections come from.
+/// A source of connections.
 pub(crate) trait Listen {
-    /// A connection.
+    /// Type of a connection's stream.
     type Stream: AsyncRead + AsyncWrite + Gather + Unpin + Send + 'static;
 
-    /// Waits for the next one, and returns the address that it came from, where there is such a thing.
+    /// Waits for the next connection. Returns its stream, and its address if the stream has one.
     fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Option<IpAddr>)>>;
 }
 
-/// Writes several pieces at once.
+/// A stream that writes several buffers at once.
 pub(crate) trait Gather {
-    /// As [`AsyncWrite::poll_write_vectored`], but by the system call itself: the C library guards those that may wait
-    /// against threads that are cancelled, by two atomic exchanges, and nothing here waits.
+    /// Works like [`AsyncWrite::poll_write_vectored`], but makes the system call directly. The C library protects calls
+    /// that may block against thread cancellation by two atomic exchanges, and no call blocks here.
     fn poll_gather(&self, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 }
 
-/// `gather!` is the same for both kinds of streams.
+/// Implements [`Gather`] for both kinds of streams.
 macro_rules! gather {
     ($($stream:ident)+) => {
         $(
@@ -47,21 +47,21 @@ macro_rules! gather {
 }
 gather!(TcpStream UnixStream);
 
-/// Bytes that the kernel keeps of what a client sends and nobody has read yet. It takes twice as much for it.
+/// Size in bytes of the kernel's receive buffer of a connection. The kernel reserves twice as much.
 const RECEIVE_BUFFER: usize = 16 * 1024;
-/// Bytes of an answer that the kernel takes before the client's window has room for them. What a client does have room for
-/// leaves at once, however much it is.
+/// Number of bytes of an answer that the kernel accepts beyond the client's window. The bytes that fit into the window
+/// are sent at once, however many.
 const UNSENT: u32 = 16 * 1024;
-/// Bytes of an answer that the kernel keeps for a client of the socket.
+/// Size in bytes of the kernel's send buffer of a connection to the Unix socket.
 const SEND_BUFFER: usize = 64 * 1024;
-/// Connections that wait to be accepted.
+/// Number of connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Listens on a port. What the kernel keeps of its connections counts as the container's memory, and is bounded here.
+/// Listens on a port. The kernel's buffers count as the container's memory, so their size is limited here.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket2::new(Domain::for_address(address), Type::STREAM.cloexec().nonblocking(), None)?;
     socket.set_reuse_address(true)?;
-    // Connections have these from their listener.
+    // Connections inherit these options from their listener.
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
     socket.set_tcp_notsent_lowat(UNSENT)?;
     socket.bind(&address.into())?;
@@ -74,13 +74,13 @@ impl Listen for TcpListener {
 
     async fn next(&self) -> io::Result<(TcpStream, Option<IpAddr>)> {
         let (stream, address) = self.accept().await?;
-        // Answers are whole when they are written: there is nothing to wait for.
+        // Each answer is written as a whole, so Nagle's algorithm would only delay it.
         let _ = stream.set_nodelay(true);
         Ok((stream, Some(address.ip())))
     }
 }
 
-/// A socket in the file system, which goes with the process.
+/// A Unix socket, which is removed with the process.
 #[derive(Debug)]
 pub(crate) struct Socket {
     listener: UnixListener,
@@ -88,7 +88,10 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Makes one. What an earlier process left there is replaced; what another one listens on is not.
+    /// Creates the socket. It replaces a socket on which no process listens.
+    ///
+    /// # Errors
+    /// Another process listens on the socket, or the system refuses it.
     pub(crate) fn bind(path: &Path) -> io::Result<Socket> {
         let left = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
         if left {
@@ -99,7 +102,8 @@ impl Socket {
         }
         let listener = UnixListener::bind(path)?;
         let socket = Socket { listener, path: path.to_owned() };
-        // The containers of a pod are different users. Who may ask is a matter of the directory.
+        // The containers of a pod run as different users. The permissions of the directory decide which of them have
+        // access.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
         Ok(socket)
     }
@@ -107,7 +111,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // If it is gone already, so much the better.
+        // The socket may already have been removed.
         let _ = std::fs::remove_file(&self.path);
     }
 }

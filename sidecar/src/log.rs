@@ -1,4 +1,4 @@
-//! Lines for people, on standard error.
+//! Log lines on standard error.
 
 use std::fmt;
 use std::io::Write as _;
@@ -23,16 +23,16 @@ macro_rules! debug {
 
 pub(crate) use {debug, info, warning};
 
-/// How much a line matters.
+/// Severity of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Something does not work.
     Error,
-    /// Something was refused, and what there was before goes on.
+    /// Something was refused, and the previous state stays.
     Warn,
     /// Something changed.
     Info,
-    /// Something was looked at.
+    /// Detail for debugging.
     Debug,
 }
 
@@ -50,20 +50,20 @@ impl FromStr for Level {
     }
 }
 
-/// Lines above this level are not written.
+/// Level up to which lines are written.
 static THRESHOLD: AtomicU8 = AtomicU8::new(Level::Info as u8);
 
-/// Chooses what is written from now on.
+/// Sets the level up to which lines are written.
 pub fn set_level(level: Level) {
     THRESHOLD.store(level as u8, Ordering::Relaxed);
 }
 
-/// Tells why the process ends.
+/// Logs the error that ends the process.
 pub fn report(error: &dyn std::error::Error) {
     error!("{error}");
 }
 
-/// Writes a line. Nothing is logged per request, so this may take its time.
+/// Writes a log line. Requests log nothing, so the write may block.
 pub(crate) fn log(level: Level, message: fmt::Arguments<'_>) {
     if level as u8 > THRESHOLD.load(Ordering::Relaxed) {
         return;
@@ -75,6 +75,6 @@ pub(crate) fn log(level: Level, message: fmt::Arguments<'_>) {
         Level::Debug => "DEBUG",
     };
     let line = format!("{}Z {name:>5} {message}\n", Utc(SystemTime::now()));
-    // There is nobody to tell when standard error is closed.
+    // If standard error is closed, the error cannot be reported anywhere.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -1,11 +1,11 @@
-//! `remora-sidecar`: see `--help`.
+//! The `remora-sidecar` program; see `--help`.
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use remora_sidecar::{Command, Failure, HELP, Options, Server, parse, probe, report, set_level};
 
-/// The command line makes no sense (`EX_USAGE`).
+/// Exit code for an invalid command line (`EX_USAGE`).
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         Ok(Command::Probe(admin)) => match probe(admin) {
             Ok(()) => ExitCode::SUCCESS,
             Err(not_yet) => {
-                // kubelet puts it into an event.
+                // kubelet copies this line into an Event.
                 let _ = writeln!(std::io::stderr(), "{not_yet}");
                 ExitCode::FAILURE
             }
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         Ok(Command::Help) => print(HELP),
         Ok(Command::Version) => print(concat!(env!("CARGO_PKG_VERSION"), "\n")),
         Err(error) => {
-            // There is nobody to tell when standard error is closed.
+            // If standard error is closed, the error cannot be reported anywhere.
             let _ = writeln!(std::io::stderr(), "remora-sidecar: {error}");
             ExitCode::from(USAGE)
         }
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 
 fn serve(options: &Options) -> Result<(), Failure> {
     set_level(options.level);
-    // One thread: a request takes microseconds, and the pod's processors are the application's.
+    // One thread is enough: a request takes microseconds, and the pod's cores belong to the application.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()

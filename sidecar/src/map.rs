@@ -1,8 +1,8 @@
-//! The files of one environment's volume, as memory.
+//! The files of one environment's volume, in memory.
 //!
-//! Kubelet writes a volume into a directory of its own and renames a link, `..data`, onto it. Whoever
-//! opens the directory behind the link once, and all files relative to it, sees files that belong
-//! together, whatever is renamed meanwhile.
+//! Kubelet writes a volume into a new directory and renames a link, `..data`, onto it. A reader that opens the
+//! directory behind the link once, and all files relative to it, sees files of one version, whatever is renamed
+//! meanwhile.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -15,13 +15,14 @@ use remora_snapshot::files::MAX_FILE_BYTES;
 use rustix::fs::{AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
-/// The link that kubelet renames when the files have changed.
+/// Name of the link that kubelet renames when the files change.
 const DATA_LINK: &str = "..data";
 
-/// Kubelet tells every container where the API server is. Elsewhere nobody does.
+/// Variable with the address of the API server. Kubelet sets it in every container; outside of a pod it is usually
+/// unset.
 const POD_VARIABLE: &str = "KUBERNETES_SERVICE_HOST";
 
-/// Shape of the names that kubelet gives the directories behind the link: the time, and a number.
+/// Pattern of the names of the directories behind the link: the time and a number. Each `0` stands for a digit.
 const KUBELET_NAME: &[u8] = b"..0000_00_00_00_00_00.";
 
 /// True if the process runs in a container that kubelet started.
@@ -29,7 +30,7 @@ pub(crate) fn is_in_pod() -> bool {
     std::env::var_os(POD_VARIABLE).is_some()
 }
 
-/// True for a name such as kubelet gives to directories: `..2026_11_21_02_00_00.123456789`.
+/// True if kubelet gives directories such names: `..2026_11_21_02_00_00.123456789`.
 fn is_kubelets(name: &[u8]) -> bool {
     let (Some(time), Some(number)) = (name.get(..KUBELET_NAME.len()), name.get(KUBELET_NAME.len()..)) else {
         return false;
@@ -38,7 +39,7 @@ fn is_kubelets(name: &[u8]) -> bool {
     time.iter().zip(KUBELET_NAME).all(fits) && !number.is_empty() && number.iter().all(u8::is_ascii_digit)
 }
 
-/// A file's bytes, shared by everyone who still answers from them.
+/// Bytes of a file, shared by all answers that refer to them.
 #[derive(Debug, Clone)]
 pub struct Region(Arc<Mmap>);
 
@@ -48,34 +49,34 @@ impl AsRef<[u8]> for Region {
     }
 }
 
-/// Why a file of a volume could not be brought into memory.
+/// Reason why a file of a volume could not be loaded into memory.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
     /// The directory or the file could not be opened or read.
     #[error("cannot read {name}: {cause}")]
     Read {
-        /// What was opened.
+        /// Name of the file or directory.
         name: String,
-        /// What the system said.
+        /// Error of the system.
         cause: std::io::Error,
     },
-    /// There is more of it than there can be.
+    /// The file is larger than a snapshot's file can be.
     #[error("{name} has {size} bytes, and a file of a snapshot has at most {MAX_FILE_BYTES}: publish it again")]
     TooLarge {
-        /// What was opened.
+        /// Name of the file.
         name: String,
-        /// Its size, or as much as was read of it.
+        /// Size of the file in bytes, or of the part that was read.
         size: u64,
     },
-    /// There is something of this name that has no bytes to map.
+    /// The entry is not a regular file, or is empty, and has no bytes to map.
     #[error("{name} is not a file, or is empty")]
     NotAFile {
-        /// What was opened.
+        /// Name of the file.
         name: String,
     },
 }
 
-/// What distinguishes a directory from the one that will be renamed in its place.
+/// Identity of a directory, which differs from that of the directory that will replace it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -83,7 +84,7 @@ pub(crate) struct Identity {
     modified: (i64, i64),
 }
 
-/// The directory behind `..data`, as it was when it was opened.
+/// The directory behind `..data` at the time it was opened.
 #[derive(Debug)]
 pub(crate) struct Volume {
     directory: OwnedFd,
@@ -92,8 +93,11 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// Opens what `..data` in `directory` refers to; none if there is no such thing (yet, or any more).
-    /// With `in_pod`, its files may be mapped where they are.
+    /// Opens the directory behind `..data` in `directory`. `None` if there is no such link. With `in_pod`, its files
+    /// may be mapped without a copy.
+    ///
+    /// # Errors
+    /// The directory could not be opened.
     pub(crate) fn open(directory: &Path, in_pod: bool) -> Result<Option<Volume>, MapError> {
         let fail = |cause: Errno| MapError::Read {
             name: directory.join(DATA_LINK).display().to_string(),
@@ -111,25 +115,28 @@ impl Volume {
             inode: stat.st_ino,
             modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
         };
-        // Three signs, as files that somebody cuts off while they are mapped end the process: the name is one of kubelet's,
-        // nobody in this container can write there, and kubelet started this container. Outside of a pod a directory that
-        // is mounted read-only is still its owner's to write to.
+        // Truncating a file while it is mapped ends the process, so three conditions must hold: the name has kubelet's
+        // pattern, no process in this container can write there, and kubelet started this container. Outside of a pod,
+        // the owner of a directory can still write to it where this mount of it is read-only.
         let renamed = rustix::fs::readlinkat(CWD, &link, Vec::new()).is_ok_and(|target| is_kubelets(target.to_bytes()));
         let read_only = rustix::fs::fstatvfs(&data).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY));
         Ok(Some(Volume { directory: data, identity, immutable: in_pod && renamed && read_only }))
     }
 
-    /// The same as long as the link is not renamed.
+    /// Identity of the directory, which is the same until the link is renamed.
     pub(crate) fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// Whether files are mapped as they are (true) or copied (false).
+    /// True if files are mapped in place, false if they are copied.
     pub(crate) fn is_immutable(&self) -> bool {
         self.immutable
     }
 
-    /// A file's bytes; none if there is no such file.
+    /// Loads a file. `None` if there is no such file.
+    ///
+    /// # Errors
+    /// The file could not be read, is larger than [`MAX_FILE_BYTES`], or is not a regular file with content.
     pub(crate) fn map(&self, name: &str) -> Result<Option<Region>, MapError> {
         let Some(file) = self.open_file(name)? else { return Ok(None) };
         let fail = |cause| MapError::Read { name: name.to_owned(), cause };
@@ -143,14 +150,14 @@ impl Volume {
             return Err(too_large(size));
         }
         let map = if self.immutable { map_in_place(&file) } else { copy(file) }.map_err(fail)?;
-        // It may have grown meanwhile.
+        // The file may have grown after its size was read.
         if map.len() > MAX_FILE_BYTES {
             return Err(too_large(map.len() as u64));
         }
         Ok(Some(Region(Arc::new(map))))
     }
 
-    /// The beginning of a small text file; none if there is no such file.
+    /// Reads the first `limit` bytes of a text file. `None` if there is no such file.
     pub(crate) fn read(&self, name: &str, limit: u64) -> Result<Option<String>, MapError> {
         let Some(file) = self.open_file(name)? else { return Ok(None) };
         let mut text = String::new();
@@ -161,7 +168,7 @@ impl Volume {
     }
 
     fn open_file(&self, name: &str) -> Result<Option<File>, MapError> {
-        // Not blocking: opening a pipe that somebody put there must not stop us.
+        // Non-blocking, because opening a named pipe would block the thread.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         match rustix::fs::openat(&self.directory, name, flags, Mode::empty()) {
             Ok(file) => Ok(Some(File::from(file))),
@@ -171,7 +178,7 @@ impl Volume {
     }
 }
 
-/// Whether `directory` is itself what kubelet makes, instead of a directory of such.
+/// True if `directory` is itself a volume that kubelet wrote, and not a directory of volumes.
 pub(crate) fn is_volume(directory: &Path) -> bool {
     rustix::fs::statat(CWD, directory.join(DATA_LINK), AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
@@ -179,19 +186,18 @@ pub(crate) fn is_volume(directory: &Path) -> bool {
 /// Maps a file of a kubelet volume without copying it.
 #[expect(unsafe_code, reason = "the one place where a file is mapped that the kernel does not prove immutable")]
 fn map_in_place(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: a mapping is unsound if the file behind it is written or cut while it is mapped. This is
-    // only called in a container that kubelet started, for files behind kubelet's `..data` link, on a mount
-    // that is read-only for us.
-    // Kubelet's writer never touches a file after the link refers to its directory: an update goes
-    // to a new directory, the link is renamed, and the old files are unlinked, which leaves their
-    // bytes to us. No process of this container can write there, because the mount is read-only, and
-    // no other container gets the volume of ours but read-only. Root on the node can, and can do
-    // anything else to us as well; the reader checks every offset all the same.
+    // SAFETY: a mapping is unsound if the file behind it is written or truncated while it is mapped. This function is
+    // only called in a container that kubelet started, for files behind kubelet's `..data` link, on a mount that is
+    // read-only for this container. Kubelet's writer never touches a file after the link refers to its directory: an
+    // update goes to a new directory, the link is renamed, and the old files are unlinked, which keeps their bytes for
+    // existing mappings. No process of this container can write there, because the mount is read-only, and every other
+    // container gets the volume read-only, too. Root on the node can write there, and can do anything else to this
+    // process as well; the reader checks every offset all the same.
     unsafe { Mmap::map(file) }
 }
 
-/// Copies a file into memory that nobody can change any more, and maps that. Beyond what a file may have, only a byte is
-/// copied.
+/// Copies a file into sealed memory, which cannot change any more, and maps that. Of a file larger than the limit, it
+/// copies one byte more than the limit, so that the caller can refuse it.
 fn copy(file: File) -> std::io::Result<Mmap> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut memory = File::from(rustix::fs::memfd_create("remora", flags)?);
@@ -268,7 +274,7 @@ mod tests {
         assert!(refused.to_string().contains("at most 1000000"), "{refused}");
         set_length(MAX_FILE_BYTES as u64);
         assert_eq!(opened.map("core").unwrap().unwrap().as_ref().len(), MAX_FILE_BYTES);
-        // One that grows between being looked at and being read.
+        // A file that grows after its size was read.
         set_length(MAX_FILE_BYTES as u64 + 100);
         assert_eq!(copy(File::open(path.join("..1/core")).unwrap()).unwrap().len(), MAX_FILE_BYTES + 1);
         std::fs::remove_dir_all(&path).unwrap();

@@ -1,4 +1,4 @@
-//! What is counted, and Prometheus' text of it.
+//! Counters of the sidecar, and their text in Prometheus' format.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,31 +10,31 @@ use crate::clock::since_epoch;
 use crate::environment::{Environment, State};
 use crate::routes::Route;
 
-/// What came of looking at a volume.
+/// Result of a check of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reload {
-    /// Another revision, or other overrides, are served from now on.
+    /// Another revision or other overrides are served from now on.
     Swapped,
-    /// New files with the old content: they are served, and nobody can tell.
+    /// New files with the same content are served. Answers do not change.
     Same,
-    /// The core was refused.
+    /// The core file was refused.
     Refused,
-    /// A file beside the core was refused; the rest was taken up.
+    /// A file beside the core was refused. The others are served.
     PartRefused,
-    /// The volume or its core is not there.
+    /// The volume or its core file is missing.
     Missing,
     /// A file could not be read.
     Unreadable,
 }
 
-/// Counts of the above.
+/// Counters by [`Reload`].
 #[derive(Debug, Default)]
 pub(crate) struct Reloads([AtomicU64; 6]);
 
 impl Reloads {
     const LABELS: [&str; 6] = ["swapped", "same", "refused", "part_refused", "missing", "unreadable"];
 
-    /// Counts one.
+    /// Increments the counter of `reload`.
     pub(crate) fn count(&self, reload: Reload) {
         if let Some(counter) = self.0.get(reload as usize) {
             counter.fetch_add(1, Ordering::Relaxed);
@@ -42,7 +42,7 @@ impl Reloads {
     }
 }
 
-/// Answers by route and class of status.
+/// Counters of answers, by route and class of status.
 #[derive(Debug, Default)]
 pub(crate) struct Requests([[AtomicU64; 4]; Requests::ROUTES.len()]);
 
@@ -86,10 +86,10 @@ impl Requests {
     }
 }
 
-/// Which kind of question the flags of an environment were evaluated for.
+/// Kind of an evaluation, by which it is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// What is prepared, for nobody in particular.
+    /// The flags of the environment, which are prepared and do not depend on an identity.
     Flags,
     /// All flags of an identity.
     Identities,
@@ -99,14 +99,14 @@ pub(crate) enum Question {
     OfrepFlags,
 }
 
-/// Counts of the above, of one environment.
+/// Counters of one environment by [`Question`].
 #[derive(Debug, Default)]
 pub(crate) struct Evaluations([AtomicU64; 4]);
 
 impl Evaluations {
     const LABELS: [&str; 4] = ["flags", "identities", "ofrep_flag", "ofrep_flags"];
 
-    /// Counts one.
+    /// Increments the counter of `question`.
     pub(crate) fn count(&self, question: Question) {
         if let Some(counter) = self.0.get(question as usize) {
             add_one(counter);
@@ -114,12 +114,12 @@ impl Evaluations {
     }
 }
 
-/// Counts one more. One thread answers, so that nobody counts in between: to add at once takes the processor longer.
+/// Increments a counter. Only one thread answers, so no increment is lost, and an atomic addition would take longer.
 fn add_one(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
-/// The text of all metrics.
+/// Renders all metrics in Prometheus' text format.
 pub(crate) fn render(state: &State) -> String {
     let mut page = Page(String::with_capacity(4096));
     page.family("remora_sidecar_build_info", "gauge", "The version of this process; always 1.");
@@ -152,7 +152,7 @@ impl Page {
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         self.0.push_str(name);
         for (index, (label, value)) in labels.iter().enumerate() {
-            // Names of environments are DNS labels, or those of directories: the latter may need escapes.
+            // Names of environments are DNS labels or names of directories, and the latter may need escapes.
             let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
             let _ = write!(self.0, "{}{label}=\"{value}\"", if index == 0 { '{' } else { ',' });
         }
@@ -224,7 +224,7 @@ impl Page {
         }
     }
 
-    /// What applications ask, and what they say that they used.
+    /// Writes the counters of evaluations and of the uses that applications report.
     fn use_of_flags(&mut self, state: &State) {
         const EVALUATIONS: &str = "remora_sidecar_evaluations_total";
         self.family(EVALUATIONS, "counter", "Evaluations by environment and route; an answer from a cache is none.");
@@ -257,7 +257,7 @@ impl Page {
         }
     }
 
-    /// The kernel's view of the process.
+    /// Writes the kernel's figures about the process.
     fn process(&mut self) {
         let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return };
         let bytes = |field: &str| {

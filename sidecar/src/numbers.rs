@@ -1,17 +1,17 @@
-//! Floating point numbers as JSON. (As Python's `str` has them, the snapshot crate knows: it hashes them.)
+//! Floating-point numbers in JSON. (The snapshot crate implements the form of Python's `str`, which it hashes.)
 
 use std::io::Write as _;
 
 use crate::json::Float;
 
-/// Appends a finite number as the edge proxy's serializer writes it: the shortest digits that read
-/// back as the same number, without exponent from `1e-5` up to below `1e16`.
+/// Appends a finite number in the form of the edge proxy's serializer: the shortest digits that parse to the same
+/// number, without an exponent from `1e-5` to below `1e16`.
 pub(crate) fn write_json(value: f64, out: &mut Vec<u8>) {
-    // Writing to a vector cannot fail. The standard form turns to exponents one decade earlier.
+    // Writing to a vector cannot fail. The standard library already uses exponents below `1e-4`.
     let _ = if (1e-5..1e-4).contains(&value.abs()) { write!(out, "{value}") } else { write!(out, "{value:?}") };
 }
 
-/// The same of a number that came, mostly in that form already.
+/// Appends a number of the body in that form, which most numbers already have.
 pub(crate) fn write_again(float: Float<'_>, out: &mut Vec<u8>) {
     let token = float.token();
     match token.strip_prefix('-').unwrap_or(token).split_once('.') {
@@ -20,9 +20,9 @@ pub(crate) fn write_again(float: Float<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Is a JSON number the shortest form of itself, if nothing but digits is behind its point? With up to 15 digits no
-/// shorter one reads back as the same `f64`, unless zeros stand at its end; where there is no exponent and it is not nearly
-/// zero, the form has none either.
+/// True if a JSON number is its own shortest form, provided that only digits follow its point. With up to 15 digits, no
+/// shorter number parses to the same `f64`, unless the fraction ends with zeros. Without an exponent, and not close to
+/// zero, the shortest form has no exponent either.
 #[inline(always)]
 pub(crate) fn is_shortest(whole: &str, fraction: &str) -> bool {
     whole.len() + fraction.len() <= 15
@@ -31,11 +31,12 @@ pub(crate) fn is_shortest(whole: &str, fraction: &str) -> bool {
         && !(whole == "0" && fraction.starts_with("0000"))
 }
 
-/// The number that a token with a point and up to 15 digits stands for. They make an integer that is a double, and so is the
-/// power of ten: to divide rounds once, as it has to be (Clinger, *How to Read Floating Point Numbers Accurately*, 1990).
+/// Parses a number with a point and up to 15 digits. The digits form an integer that a double represents exactly, as it
+/// does the power of ten, so the division rounds once, correctly (Clinger, *How to Read Floating Point Numbers
+/// Accurately*, 1990).
 #[inline(always)]
 pub(crate) fn short(token: &str) -> Option<f64> {
-    // As many as there may be characters: one of them is the point.
+    // One entry for each possible length in characters; one of the characters is the point.
     const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
     let unsigned = token.strip_prefix('-').unwrap_or(token);
     let mut rest = unsigned.as_bytes().iter();

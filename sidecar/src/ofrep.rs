@@ -1,9 +1,10 @@
-//! OpenFeature's remote evaluation: the context of a request, its tag, and the protocol's errors.
+//! OpenFeature's remote evaluation protocol (OFREP): the context of a request, the entity tag of an answer, and the
+//! protocol's errors.
 //!
-//! The context's `targetingKey` is the identifier, its other members are traits; the members of a nested
-//! object `traits` are traits too, and stand above those outside. `transient` is a directive to
-//! Flagsmith's API, which stores things, and nothing to us. Lists and objects cannot be compared by any
-//! segment and are passed over. Without a targeting key it is the environment that is evaluated.
+//! The context's `targetingKey` is the identifier, and its other members are traits. The members of a nested object
+//! `traits` are traits too, and take precedence over members of the context. A boolean `transient` is a directive to
+//! Flagsmith's API, which stores traits; the sidecar ignores it. Lists and objects are skipped, because no segment can
+//! compare them. Without a targeting key, the flags of the environment are evaluated.
 
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,7 +15,7 @@ use remora_snapshot::{Revision, Role, Snapshot};
 use crate::identities::{Desk, MAX_CHARACTERS, MAX_NAME_CHARACTERS, MAX_REPETITIONS, trait_value};
 use crate::json::{self, Group, Malformed, Reader, Text, Value};
 
-/// One trait of a context: the hash of its name, its turn, and the hash of its value, if it has one.
+/// One trait of a context: hash of its name, position, and hash of its value unless that is null, a list or an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Digest {
     name: u64,
@@ -22,12 +23,12 @@ pub(crate) struct Digest {
     value: Option<u64>,
 }
 
-/// Why a request was refused; the status is 400.
+/// Reason why a request was refused. The status is 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The body is not JSON.
     Malformed(Malformed),
-    /// The body is not what the protocol says.
+    /// The body is not a request of the protocol.
     Context(&'static str),
 }
 
@@ -38,7 +39,7 @@ impl From<Malformed> for Refused {
 }
 
 impl Refused {
-    /// Appends the answer's body; `key` is the flag's, if one was asked for.
+    /// Appends the answer's body. `key` is the key of the requested flag, if the request names one.
     pub(crate) fn write(&self, key: Option<&str>, out: &mut Vec<u8>) {
         match self {
             Refused::Malformed(malformed) => write_failure(key, Some("PARSE_ERROR"), malformed, out),
@@ -47,7 +48,7 @@ impl Refused {
     }
 }
 
-/// Appends a failure; `details` must not need an escape in JSON.
+/// Appends a failure. `details` must not contain characters that JSON escapes.
 pub(crate) fn write_failure(key: Option<&str>, code: Option<&str>, details: &dyn Display, out: &mut Vec<u8>) {
     out.push(b'{');
     if let Some(key) = key {
@@ -62,16 +63,16 @@ pub(crate) fn write_failure(key: Option<&str>, code: Option<&str>, details: &dyn
     let _ = write!(out, r#""errorDetails":"{details}"}}"#);
 }
 
-/// Whether an answer gets a tag, for which its context has to be hashed.
+/// Selects if an answer gets an entity tag, for which its context is hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tagged {
-    /// It does.
+    /// The answer gets a tag.
     Yes,
-    /// It does not: nothing is hashed.
+    /// The answer gets no tag, and nothing is hashed.
     No,
 }
 
-/// Reads a request's context into the subject; returns a hash that equal contexts share, if the answer is tagged.
+/// Reads a request's context into the subject. Returns a hash that equal contexts share, if the answer is tagged.
 pub(crate) fn read<B: AsRef<[u8]>>(
     body: &[u8],
     snapshot: &Snapshot<B>,
@@ -81,7 +82,7 @@ pub(crate) fn read<B: AsRef<[u8]>>(
     read_body::<true, B>(body, snapshot, desk, tagged)
 }
 
-/// Reads it, ahead where it can.
+/// Reads the context, by the fast path where `AHEAD` is true and the body allows it.
 fn read_body<const AHEAD: bool, B: AsRef<[u8]>>(
     body: &[u8],
     snapshot: &Snapshot<B>,
@@ -111,7 +112,7 @@ fn read_body<const AHEAD: bool, B: AsRef<[u8]>>(
         if contexts > MAX_REPETITIONS {
             return Err(Refused::Context("the context is repeated more than 16 times"));
         }
-        // Of several, the last one counts.
+        // If the body repeats the context, the last one counts.
         desk.subject.forget();
         desk.digests.clear();
         context = match reader.enter_object() {
@@ -126,7 +127,7 @@ fn read_body<const AHEAD: bool, B: AsRef<[u8]>>(
     context
 }
 
-/// Reads to the end of the context, also where it is refused: that it is not JSON would come first.
+/// Reads to the end of the context even if it is refused: malformed JSON behind it is reported first.
 fn read_context<const AHEAD: bool, B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
     mut members: Group,
@@ -231,7 +232,7 @@ fn take_trait<B: AsRef<[u8]>>(
     snapshot.set_trait_with(&mut desk.subject, name, || trait_value(value, &mut desk.text));
 }
 
-/// What of a trait is longer than Flagsmith allows, counted in characters.
+/// Describes the part of a trait that is longer than Flagsmith allows, counted in characters.
 #[cold]
 fn beyond_limits(name: Text<'_>, value: Value<'_>, scratch: &mut String) -> Option<&'static str> {
     if name.is_longer_than(MAX_NAME_CHARACTERS, scratch) {
@@ -257,14 +258,14 @@ fn hash_value(value: Value<'_>, scratch: &mut String) -> Option<u64> {
     }
 }
 
-/// The hash of a context: the same for every order of its members.
+/// Returns the hash of a context. The order of its members does not change it.
 fn digest(identifier: &str, digests: &mut [Digest]) -> u64 {
     digests.sort_unstable();
     let mut hasher = DefaultHasher::new();
     identifier.hash(&mut hasher);
     let mut digests = digests.iter().peekable();
     while let Some(digest) = digests.next() {
-        // Of several with one name, the last one counts.
+        // If a name is repeated, the last value counts.
         if digests.peek().is_some_and(|next| next.name == digest.name) {
             continue;
         }
@@ -275,7 +276,7 @@ fn digest(identifier: &str, digests: &mut [Digest]) -> u64 {
     hasher.finish()
 }
 
-/// Appends what follows the flags of a bulk answer: the version, and where changes are told of.
+/// Appends the end of a bulk answer, after its flags: the version, and the URI of the event stream.
 pub(crate) fn write_end(revision: Revision, environment: &str, out: &mut Vec<u8>) {
     // Writing to a vector cannot fail.
     let _ = write!(
@@ -293,8 +294,8 @@ pub(crate) fn write_end(revision: Revision, environment: &str, out: &mut Vec<u8>
     out.extend_from_slice(br#""},"inactivityDelaySec":120}]}"#);
 }
 
-/// The tag of a bulk answer: what is served, to whom, and for which context. `state` stands for the
-/// bytes that are served, of which the revision alone does not tell the overrides files.
+/// Returns the entity tag of a bulk answer, from the data that is served, the role and the hash of the context. `state`
+/// is a hash of all bytes that are served; the revision alone does not cover the overrides files.
 pub(crate) fn tag(revision: Revision, state: u64, role: Role, context: u64) -> String {
     let role = match role {
         Role::Client => 0u8,
@@ -303,8 +304,8 @@ pub(crate) fn tag(revision: Revision, state: u64, role: Role, context: u64) -> S
     format!("\"{revision}-{:016x}\"", hash((state, role, context)))
 }
 
-/// Whether an `If-None-Match` header names `tag`: in a list, weak or strong, and also without the
-/// quotes, as the protocol's own examples have it.
+/// True if an `If-None-Match` header names `tag`: in a list, weak or strong, and also without quotes, as in the
+/// protocol's own examples.
 pub(crate) fn names_tag(header: &[u8], tag: &str) -> bool {
     let bare = |text: &str| text.trim().trim_start_matches("W/").trim_matches('"').to_owned();
     let tag = bare(tag);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::log::Level;
 
-/// What `--help` prints.
+/// Text that `--help` prints.
 pub const HELP: &str = "\
 Answers feature flags on localhost, from snapshots that it maps.
 
@@ -30,42 +30,42 @@ Usage: remora-sidecar --snapshots DIR [options]
   --version               the version
 ";
 
-/// What the command line asks for.
+/// Action that the command line selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Serve.
+    /// Serves flags.
     Serve(Options),
-    /// Ask the sidecar with this admin port whether the application may start.
+    /// Asks the sidecar with this admin port if the application may start.
     Probe(SocketAddr),
-    /// Print the help.
+    /// Prints the help.
     Help,
-    /// Print the version.
+    /// Prints the version.
     Version,
 }
 
-/// How to serve.
+/// Options of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Where the volumes are.
+    /// Directory of the volumes.
     pub snapshots: PathBuf,
-    /// Environments that are expected, present or not.
+    /// Names of environments that are served even while their volume is missing.
     pub environments: Vec<String>,
-    /// Where flags are answered.
+    /// Address of the data port, which answers flags.
     pub listen: SocketAddr,
-    /// A socket in the file system where flags are answered too.
+    /// Path of a Unix socket that answers flags, too.
     pub listen_unix: Option<PathBuf>,
-    /// Origins whose pages browsers let read answers; `*` is any.
+    /// Origins whose pages browsers let read answers. `*` stands for any.
     pub cors_origins: Vec<String>,
-    /// Where health and metrics are.
+    /// Address of the admin port, which answers health and metrics.
     pub admin: SocketAddr,
-    /// How long to hold the application back.
+    /// Startup timeout: `/startupz` lets the application start after this time even if data is missing.
     pub patience: Duration,
-    /// What is logged.
+    /// Level up to which lines are logged.
     pub level: Level,
 }
 
 impl Options {
-    /// What is not said otherwise.
+    /// Creates options with the defaults.
     #[must_use]
     pub fn new(snapshots: PathBuf) -> Options {
         Options {
@@ -81,40 +81,40 @@ impl Options {
     }
 }
 
-/// Why a command line makes no sense.
+/// Reason why a command line is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UsageError {
-    /// There is no such option.
+    /// The option does not exist.
     #[error("unknown option {0:?}; --help lists them")]
     Unknown(String),
-    /// An option without what belongs to it.
+    /// The option lacks its value.
     #[error("{0} needs a value: write {0} {1}")]
     NoValue(&'static str, &'static str),
-    /// An option with something that it cannot be.
+    /// The option has an invalid value.
     #[error("{option} {value:?} is not {expected}")]
     BadValue {
-        /// Which option.
+        /// Name of the option.
         option: &'static str,
-        /// What was written.
+        /// Value on the command line.
         value: String,
-        /// What to write.
+        /// Description of a valid value.
         expected: &'static str,
     },
-    /// The data port would be open to the network.
+    /// The address would open the data port to the network.
     #[error(
         "--listen {0} would answer flags to the whole network: write a loopback address, such as 127.0.0.1:{port}",
         port = .0.port()
     )]
     NotLoopback(SocketAddr),
-    /// The one thing that has no default.
+    /// The only option without a default is missing.
     #[error("--snapshots is missing: write --snapshots DIR, with one sub-directory for each environment")]
     NoSnapshots,
 }
 
-/// Reads a command line, without the program's name.
+/// Parses a command line without the program's name.
 ///
 /// # Errors
-/// With the first thing on it that makes no sense.
+/// The first invalid argument.
 pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, UsageError> {
     let mut options = Options::new(PathBuf::new());
     let mut arguments = arguments.into_iter();
@@ -158,7 +158,7 @@ fn environment(value: String) -> Result<String, UsageError> {
 }
 
 fn socket(value: String) -> Result<PathBuf, UsageError> {
-    // The kernel's limit, with the zero at its end.
+    // The kernel's limit is 108 bytes, including the null at the end.
     if value.is_empty() || value.len() > 107 {
         return Err(UsageError::BadValue { option: "--listen-unix", value, expected: "a path of at most 107 bytes" });
     }

@@ -1,4 +1,4 @@
-//! Requests whose evaluation took more than its budget: they are answered, counted, and reported once in a while.
+//! Evaluations that exceed their budget. The request is answered, counted, and logged at most once per interval.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -10,27 +10,27 @@ use remora_snapshot::Overrun;
 use crate::clock::since_epoch;
 use crate::log::warning;
 
-/// The seconds between two log lines about one environment.
+/// Shortest interval in seconds between two log lines about one environment.
 const LOG_INTERVAL: u64 = 60;
 
-/// The longest name of a segment that a log line has, in characters.
+/// Largest length of a segment's name in a log line, in characters.
 const MAX_NAME: usize = 80;
 
-/// Counts the overruns of one environment.
+/// Counter of the overruns of one environment.
 #[derive(Debug, Default)]
 pub(crate) struct Overruns {
     count: AtomicU64,
-    /// Seconds since 1970 when the last one was logged; zero: none was.
+    /// Second since 1970 at which an overrun was last logged, or zero.
     logged: AtomicU64,
 }
 
 impl Overruns {
-    /// The number of answers that have undecided segments.
+    /// Number of answers with undecided segments.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Counts one, and logs it unless another one was logged within [`LOG_INTERVAL`].
+    /// Counts an overrun, and logs it unless another one was logged within [`LOG_INTERVAL`].
     #[cold]
     pub(crate) fn report(&self, environment: &str, overrun: Overrun<'_>) {
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
@@ -39,7 +39,7 @@ impl Overruns {
         }
     }
 
-    /// Whether a line is to be written at this second; one line is due at a time.
+    /// True if a line is due at this second. Only one caller gets true.
     fn is_due(&self, now: u64) -> bool {
         let logged = self.logged.load(Ordering::Relaxed);
         let due = logged == 0 || now.saturating_sub(logged) >= LOG_INTERVAL;
@@ -47,7 +47,7 @@ impl Overruns {
     }
 }
 
-/// What is logged.
+/// A log line.
 struct Line<'a> {
     environment: &'a str,
     overrun: Overrun<'a>,

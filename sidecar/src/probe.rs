@@ -1,33 +1,34 @@
-//! Asks a sidecar whether the application may start: kubelet runs this inside the container.
+//! Asks a sidecar if the application may start. Kubelet runs this inside the container.
 //!
-//! A request from outside would have to get past whatever a service mesh does to the pod's network, which may be in place
-//! before the mesh's own proxy answers.
+//! A request from outside of the container would pass through a service mesh, which may redirect the pod's network
+//! before its own proxy answers.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Shorter than kubelet's period, so that one probe ends before the next begins.
+/// Time for which a probe repeats its request, and timeout of each connection and read. It is shorter than kubelet's
+/// period, so that one probe ends before the next begins.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-/// Between two questions: the application waits no longer than this once it may start.
+/// Pause between two requests, which bounds the delay of the application once it may start.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Why the application may not start yet.
+/// Reason why the application may not start yet.
 #[derive(Debug, thiserror::Error)]
 pub enum NotYet {
-    /// Nobody answers.
+    /// The sidecar did not answer.
     #[error("no answer from {0}: {1}")]
     Silent(SocketAddr, std::io::Error),
-    /// The answer is no.
+    /// The sidecar refused, with this text.
     #[error("{0}")]
     No(String),
 }
 
-/// Asks `/startupz` of the admin port until it says yes, for the better part of a second.
+/// Requests `/startupz` of the admin port until it succeeds, for about 900 ms.
 ///
 /// # Errors
-/// With the last answer.
+/// No request succeeded in that time. The error is that of the last request.
 pub fn probe(admin: SocketAddr) -> Result<(), NotYet> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -65,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers with these, one connection each.
+    /// Starts a server that sends these answers, one per connection.
     fn server(answers: Vec<&'static str>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,7 +1,7 @@
-//! The progress of a connection: what it is doing, since when, and what it holds in memory.
+//! The progress of a connection: its phase, the time since the phase began, and the memory that it holds.
 //!
-//! A timer per request would cost every request of the many for the few that are slow. So each connection only notes what
-//! it is doing since when, and once a second somebody looks at all of them.
+//! A timer per request would cost each of many fast requests time for the sake of a few slow ones. Instead, each
+//! connection notes its phase, and a sweep checks all connections once a second.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,21 +14,21 @@ use crate::budget::{Hold, InFlight};
 /// Time limits of the connections of a port.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Number of connections, streams not counted. Beyond it a new one takes the place of another.
+    /// Number of connections, without streams. Beyond it, a new connection takes the place of another one.
     pub(crate) connections: usize,
-    /// How long one may be open without a request. Longer than clients keep theirs: who closes first
-    /// must be the client, or it writes into a closed connection.
+    /// Time that a connection may be open without a request. It is longer than clients keep idle connections: the
+    /// client must close first, or it may send a request on a closed connection.
     pub(crate) idle: Duration,
-    /// How long a request may take to arrive, from its first byte to its last.
+    /// Time from the first byte of a request to its last.
     pub(crate) receive: Duration,
-    /// How long an answer may take to be fetched, from its first byte to its last.
+    /// Time from the first byte of an answer to its last.
     pub(crate) send: Duration,
-    /// How long the last answers may take when the process ends.
+    /// Time for sending the last answers when the process ends.
     pub(crate) drain: Duration,
 }
 
 impl Limits {
-    /// Of a port with room for so many connections, whose requests take so long to arrive at most.
+    /// Limits of a port with `connections` connections, whose requests may take `receive` to arrive.
     pub(crate) fn of(connections: usize, receive: Duration) -> Limits {
         Limits {
             connections,
@@ -40,30 +40,30 @@ impl Limits {
     }
 }
 
-/// What a connection is doing.
+/// Phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Waiting for its first request.
+    /// The connection waits for its first request.
     Fresh,
-    /// Its first request is arriving.
+    /// The first request is arriving.
     First,
-    /// Waiting for another request.
+    /// The connection waits for another request.
     Idle,
     /// Another request is arriving.
     Receiving,
-    /// An answer is leaving.
+    /// An answer is being sent.
     Answering,
-    /// Events leave when they come.
+    /// A stream of events waits for the next event.
     Streaming,
-    /// An event is leaving.
+    /// An event of a stream is being sent.
     Telling,
 }
 
 impl Phase {
-    /// Order in which connections make room for others, the lowest first; none for those that never do.
+    /// Order in which connections are evicted, the lowest first. `None` if the connection is never evicted.
     ///
-    /// A connection that never sent a whole request goes before one that did, and one in the middle of a request before
-    /// one that waits for the next, which may be in a client's pool. Streams have a limit of their own.
+    /// A connection that never sent a whole request goes before one that did. A connection in the middle of a request
+    /// goes before one that waits for the next, which may be in a client's pool. Streams have a limit of their own.
     pub(crate) fn eviction_rank(self) -> Option<u8> {
         match self {
             Phase::Fresh | Phase::First => Some(0),
@@ -75,13 +75,13 @@ impl Phase {
     }
 }
 
-/// Number of bits that a phase takes.
+/// Number of bits of a phase.
 const PHASE_BITS: u32 = 3;
 
-/// Seconds that fit beside a phase, some 17 years.
+/// Largest number of seconds that fits beside a phase: some 17 years.
 pub(crate) const MAX_SECONDS: u32 = u32::MAX >> PHASE_BITS;
 
-/// What a connection is doing, and since when: the phase in the lower three bits, seconds above them.
+/// Phase of a connection in the lower three bits of a word, and the second at which it began above them.
 #[derive(Debug)]
 pub(crate) struct Progress {
     word: AtomicU32,
@@ -90,12 +90,12 @@ pub(crate) struct Progress {
     task: OnceLock<AbortHandle>,
 }
 
-/// State of a connection at one moment.
+/// Phase of a connection, and the second at which it began, at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark(u32);
 
 impl Progress {
-    /// Progress of a new connection, by a clock of seconds.
+    /// Creates the progress of a new connection. `clock` counts seconds.
     pub(crate) fn new(clock: &Arc<AtomicU32>, in_flight: &InFlight) -> Progress {
         let (clock, in_flight) = (Arc::clone(clock), in_flight.clone());
         let progress = Progress { word: AtomicU32::new(0), clock, in_flight, task: OnceLock::new() };
@@ -103,40 +103,40 @@ impl Progress {
         progress
     }
 
-    /// Names the task that serves the connection.
+    /// Sets the task that serves the connection.
     pub(crate) fn served_by(&self, task: AbortHandle) {
-        // There is one, which is named once.
+        // The task is set once, so this cannot fail.
         let _ = self.task.set(task);
     }
 
-    /// Closes the connection as soon as the runtime comes to its task.
+    /// Closes the connection when the runtime next runs its task.
     pub(crate) fn close(&self) {
         if let Some(task) = self.task.get() {
             task.abort();
         }
     }
 
-    /// True once nothing of the connection is left.
+    /// True if the connection's task has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.task.get().is_some_and(AbortHandle::is_finished)
     }
 
-    /// Counts bytes of a body that the connection keeps in memory, for as long as the result lives.
+    /// Counts bytes of a body that the connection keeps in memory, until the result is dropped.
     pub(crate) fn hold_body(&self, bytes: usize) -> Hold {
         self.in_flight.bodies.hold(bytes, self.task.get().cloned())
     }
 
-    /// The same for bytes of an answer.
+    /// Counts bytes of an answer that the connection keeps in memory, until the result is dropped.
     pub(crate) fn hold_answer(&self, bytes: usize) -> Hold {
         self.in_flight.answers.hold(bytes, self.task.get().cloned())
     }
 
-    /// Notes that the connection does something else from now on.
+    /// Notes that a phase begins now.
     pub(crate) fn enter(&self, phase: Phase) {
         self.word.store(self.clock.load(Ordering::Relaxed) << PHASE_BITS | phase as u32, Ordering::Relaxed);
     }
 
-    /// What the connection is doing.
+    /// Current phase.
     pub(crate) fn phase(&self) -> Phase {
         match self.word.load(Ordering::Relaxed) & ((1 << PHASE_BITS) - 1) {
             0 => Phase::Fresh,
@@ -149,13 +149,13 @@ impl Progress {
         }
     }
 
-    /// Seconds since the connection began to do that.
+    /// Seconds since the current phase began.
     pub(crate) fn seconds(&self) -> u32 {
         let now = self.clock.load(Ordering::Relaxed);
         now.saturating_sub(self.word.load(Ordering::Relaxed) >> PHASE_BITS)
     }
 
-    /// A request is arriving; the first word of it counts.
+    /// Notes that bytes of a request have arrived. The first ones begin the phase.
     pub(crate) fn receiving(&self) {
         match self.phase() {
             Phase::Idle => self.enter(Phase::Receiving),
@@ -164,34 +164,34 @@ impl Progress {
         }
     }
 
-    /// The answer is known.
+    /// Notes that the answer is known.
     pub(crate) fn answering(&self) {
         self.enter(Phase::Answering);
     }
 
-    /// The answer is a stream, and will be for as long as it likes.
+    /// Notes that the answer is a stream of events, which has no time limit.
     pub(crate) fn streaming(&self) {
         self.enter(Phase::Streaming);
     }
 
-    /// The answer is a stream, and something of it leaves. What waits already counts from its own time.
+    /// Notes that the stream sends an event. If one is being sent already, the time still counts from the earlier one.
     pub(crate) fn telling(&self) {
         if self.phase() != Phase::Telling {
             self.enter(Phase::Telling);
         }
     }
 
-    /// How it stands, to go on from there.
+    /// Returns the current state, for [`Progress::resume`].
     pub(crate) fn mark(&self) -> Mark {
         Mark(self.word.load(Ordering::Relaxed))
     }
 
-    /// The answer that was known then is not through yet, whatever was sent meanwhile.
+    /// Returns to an earlier state: the answer of that time is not sent completely, whatever was flushed since.
     pub(crate) fn resume(&self, mark: Mark) {
         self.word.store(mark.0, Ordering::Relaxed);
     }
 
-    /// What was known has been sent.
+    /// Notes that all bytes that were known have been sent.
     pub(crate) fn flushed(&self) {
         match self.phase() {
             Phase::Answering => self.enter(Phase::Idle),
@@ -200,23 +200,23 @@ impl Progress {
         }
     }
 
-    /// True if a client follows events on the connection.
+    /// True if the connection serves a stream of events.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self.phase(), Phase::Streaming | Phase::Telling)
     }
 
-    /// True if the connection waits for a request, its first or another.
+    /// True if the connection waits for a request.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.phase(), Phase::Fresh | Phase::Idle)
     }
 
-    /// True if the connection has been doing the same for longer than it may.
+    /// True if the current phase has lasted longer than its limit.
     pub(crate) fn is_overdue(&self, limits: &Limits) -> bool {
         let limit = match self.phase() {
             Phase::Fresh | Phase::Idle => limits.idle,
             Phase::First | Phase::Receiving => limits.receive,
             Phase::Answering | Phase::Telling => limits.send,
-            // How many there may be is bounded; each comes to its end by itself.
+            // The number of streams is bounded, and each ends by itself.
             Phase::Streaming => return false,
         };
         u64::from(self.seconds()) > limit.as_secs()
@@ -227,8 +227,8 @@ impl Progress {
 mod tests {
     use super::*;
 
-    /// For how long clients keep a connection that they do not use, if nobody tells them otherwise. Others keep theirs
-    /// until it is closed (Python's requests), and look whether it was before they use it.
+    /// Times for which clients keep an idle connection by default. Other clients, such as Python's requests, keep
+    /// theirs until it is closed, and check that before they use it.
     const KEPT: [(&str, Duration); 5] = [
         ("undici, the fetch of Node", Duration::from_secs(4)),
         ("reqwest", Duration::from_secs(90)),

@@ -1,4 +1,4 @@
-//! A request's body, as far as it has come.
+//! The part of a request's body that has been received.
 
 use bytes::Bytes;
 use memmap2::MmapMut;
@@ -6,37 +6,37 @@ use memmap2::MmapMut;
 use crate::body::{Buffer, KEPT_BYTES};
 use crate::budget::Hold;
 
-/// The largest body that is read.
+/// Largest size of a body in bytes.
 pub(crate) const MAX_BODY: usize = 1024 * 1024;
-/// Bytes of a body that are received whatever others do.
+/// Size in bytes up to which a body is received without a reservation in the budget.
 const SMALL: usize = 4 * 1024;
 
-/// A body, and the place that it has among the bytes in flight.
+/// A body, and its reservation in the budget of bytes in flight.
 #[derive(Default)]
 pub(crate) struct Received {
     content: Content,
-    /// None while there is little of it.
+    /// The reservation. `None` while the body is small.
     hold: Option<Hold>,
-    /// Number of bytes that the place is for.
+    /// Number of bytes that are reserved.
     expected: usize,
 }
 
-/// What came of a body. Usually it comes at once, and then it stays where it is.
+/// Storage of a body. Most bodies arrive in one portion, and are not copied.
 #[derive(Default)]
 enum Content {
     #[default]
     Nothing,
     /// One portion, in the connection's buffer.
     Once(Bytes),
-    /// Several portions, put together.
+    /// Several portions, copied into one buffer.
     Collected(Buffer),
-    /// More than a buffer keeps. Memory of its own goes back to the system as soon as the request has been answered; from a
-    /// heap it would not.
+    /// A body larger than a reusable buffer, and its length. The memory of its own mapping returns to the system after
+    /// the request; that of the heap would not.
     Large(MmapMut, usize),
 }
 
 impl Received {
-    /// The bytes.
+    /// Returns the bytes that have been received.
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.content {
             Content::Nothing => &[],
@@ -46,17 +46,17 @@ impl Received {
         }
     }
 
-    /// True if it needs a place before any more of it is received.
+    /// True if the body needs a reservation before more of it is received.
     pub(crate) fn needs_hold(&self) -> bool {
         self.hold.is_none() && self.bytes().len() > SMALL
     }
 
-    /// Gives it a place for so many bytes.
+    /// Sets the reservation, of `expected` bytes.
     pub(crate) fn hold(&mut self, hold: Hold, expected: usize) {
         (self.hold, self.expected) = (Some(hold), expected);
     }
 
-    /// Frees the connection's buffer: the rest may be long in coming.
+    /// Copies the body out of the connection's buffer, because the rest may take long to arrive.
     pub(crate) fn keep(&mut self) {
         if let Content::Once(bytes) = &self.content {
             let mut buffer = Buffer::take();
@@ -65,10 +65,10 @@ impl Received {
         }
     }
 
-    /// Adds a portion. The caller keeps the whole to [`MAX_BODY`].
+    /// Adds a portion. The caller limits the whole body to [`MAX_BODY`].
     ///
     /// # Errors
-    /// If the system has no memory left.
+    /// The system has no memory left.
     pub(crate) fn add(&mut self, bytes: Bytes) -> std::io::Result<()> {
         if let Content::Nothing = self.content {
             self.content = Content::Once(bytes);
@@ -95,7 +95,7 @@ impl Received {
     }
 }
 
-/// Puts bytes at a place, and returns where they end.
+/// Copies bytes to an offset, and returns the offset behind them.
 fn put(memory: &mut MmapMut, at: usize, bytes: &[u8]) -> usize {
     let end = at + bytes.len();
     if let Some(place) = memory.get_mut(at..end) {

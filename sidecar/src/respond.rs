@@ -1,4 +1,4 @@
-//! From a request that is completely there to its answer: who asks, what for, and of which environment.
+//! Answers a request that has been received completely: finds its environment, checks its key, and evaluates.
 
 use std::cell::RefCell;
 
@@ -18,7 +18,8 @@ use crate::ofrep;
 use crate::routes::{Route, decode, parameter};
 use crate::stream::Dialect;
 
-/// After a body larger than this, the desk is not kept: it may have grown as much.
+/// Largest body in bytes after which the thread's scratch buffers are kept. A larger body may have made them grow as
+/// much.
 const KEPT_DESK_BODY: usize = 64 * 1024;
 
 static ENVIRONMENT_KEY: HeaderName = HeaderName::from_static("x-environment-key");
@@ -29,7 +30,7 @@ thread_local! {
     static DESK: RefCell<Desk> = RefCell::new(Desk::default());
 }
 
-/// Answers a request that is completely there.
+/// Answers a request that has been received completely.
 pub(crate) fn respond(state: &State, route: Route<'_>, parts: &Parts, body: &[u8]) -> Answer {
     let read = parts.method == Method::GET || parts.method == Method::HEAD;
     let post = parts.method == Method::POST;
@@ -77,7 +78,7 @@ pub(crate) fn respond(state: &State, route: Route<'_>, parts: &Parts, body: &[u8
     }
 }
 
-/// Runs `work` with the thread's desk, or with one of its own where the thread's would grow too large.
+/// Runs `work` with the thread's scratch buffers, or with new ones if the body would make the thread's grow too large.
 fn with_desk<T>(body: &[u8], work: impl FnOnce(&mut Desk) -> T) -> T {
     if body.len() > KEPT_DESK_BODY {
         return work(&mut Desk::default());
@@ -88,7 +89,7 @@ fn with_desk<T>(body: &[u8], work: impl FnOnce(&mut Desk) -> T) -> T {
     })
 }
 
-/// The path of Flagsmith's realtime updates, where the key is a part of the path.
+/// Answers Flagsmith's realtime updates, whose path contains the key.
 fn realtime(state: &State, parts: &Parts, key: &str) -> Answer {
     match state.access(key.as_bytes()) {
         Access::Granted(environment, _, Role::Client) => {
@@ -105,23 +106,24 @@ fn realtime(state: &State, parts: &Parts, key: &str) -> Answer {
     }
 }
 
-/// The first header of this name. Requests have few: to look at each of them takes less time than to hash the name.
+/// Returns the first header of this name. Requests have few headers: comparing each of them is faster than hashing the
+/// name.
 fn header<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a [u8]> {
     parts.headers.iter().find_map(|(found, value)| (found == name).then(|| value.as_bytes()))
 }
 
-/// The same as text.
+/// Returns the first header of this name as text.
 fn text<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a str> {
     std::str::from_utf8(header(parts, name)?).ok()
 }
 
-/// The same, where it is only compared.
+/// Returns the first header of this name as a key: its bytes, if they are UTF-8. A key is only compared.
 fn key<'a>(parts: &'a Parts, name: &HeaderName) -> Option<&'a [u8]> {
     let bytes = header(parts, name)?;
     (bytes.is_ascii() || std::str::from_utf8(bytes).is_ok()).then_some(bytes)
 }
 
-/// Answers where Flagsmith's rules for keys hold: there has to be one.
+/// Answers by Flagsmith's rules for keys: a request must have one.
 fn flagsmith(state: &State, parts: &Parts, answer: impl FnOnce(&Environment, &Loaded, Role) -> Answer) -> Answer {
     const NO_KEY: Answer = Answer::constant(
         StatusCode::UNAUTHORIZED,
@@ -141,8 +143,8 @@ fn flagsmith(state: &State, parts: &Parts, answer: impl FnOnce(&Environment, &Lo
     }
 }
 
-/// Answers SDKs that evaluate by themselves, as Flagsmith's API does: to server keys only, since the document has rules and
-/// identifiers in it.
+/// Answers SDKs that evaluate locally, as Flagsmith's API does: only a server key gives access, because the document
+/// contains rules and identifiers.
 fn environment_document(state: &State, parts: &Parts) -> Answer {
     const NO_SERVER_KEY: &str = "{\"detail\":\"Invalid or missing Environment key\"}";
     const UNKNOWN_KEY: &str = "{\"detail\":\"Invalid or missing Environment Key\"}";
@@ -230,14 +232,14 @@ fn identity_in_body(environment: &Environment, loaded: &Loaded, role: Role, rout
     }
 }
 
-/// Reports an evaluation that took more than its budget.
+/// Reports an evaluation that exceeded its budget.
 fn report(environment: &Environment, loaded: &Loaded, desk: &Desk) {
     if let Some(overrun) = loaded.snapshot.overrun(&desk.subject) {
         environment.overruns.report(&environment.name, overrun);
     }
 }
 
-/// The flags and their name, or only the latter.
+/// Answers with the flags and their assignment key, or with the key alone.
 fn assigned(route: Route<'_>, answered: Answered, mut flags: Buffer) -> Answer {
     const TOO_LONG: Answer = Answer::constant(
         StatusCode::INTERNAL_SERVER_ERROR,
@@ -262,7 +264,7 @@ fn assigned(route: Route<'_>, answered: Answered, mut flags: Buffer) -> Answer {
     Answer::new(StatusCode::OK, Kind::Json, body).assigned(assignment)
 }
 
-/// Counts what an SDK says that its application used.
+/// Counts the flag uses that an SDK reports.
 fn uses(environment: &Environment, loaded: &Loaded, body: &[u8]) -> Answer {
     match analytics::read(body, &loaded.snapshot, &environment.uses) {
         Ok(()) => Answer::empty(StatusCode::OK),
@@ -274,8 +276,8 @@ fn uses(environment: &Environment, loaded: &Loaded, body: &[u8]) -> Answer {
     }
 }
 
-/// Answers where OpenFeature's rules for keys hold: with one environment there need not be one, but
-/// one that is sent has to be right, because the flags of another environment would be wrong.
+/// Answers by OFREP's rules for keys: with one environment, a request needs no key. A key that is sent must be valid,
+/// because the flags of another environment would be wrong.
 fn openfeature(
     state: &State,
     parts: &Parts,
@@ -299,7 +301,8 @@ fn openfeature(
     }
 }
 
-/// Browsers cannot send a key when they listen: an environment's name will do, because nothing secret is told.
+/// Answers OFREP's event stream. Browsers cannot send a key with it, so the environment's name is enough: events
+/// contain no secrets.
 fn ofrep_stream(state: &State, parts: &Parts) -> Answer {
     let listen = |environment: &Environment| {
         state.streams.listen(&environment.changes, Dialect::Ofrep, text(parts, &LAST_EVENT_ID))

@@ -1,19 +1,19 @@
-//! From a path and a query to what is asked for.
+//! Parses the path and the query of a request.
 
-/// What a path asks for.
+/// Endpoint of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route<'a> {
     /// Flagsmith: the environment's flags.
     Flags,
     /// Flagsmith: an identity's flags.
     Identities,
-    /// The name of an identity's flags.
+    /// Assignment key of an identity's flags.
     Assignment,
-    /// Flagsmith: the environment's document, for SDKs that evaluate by themselves.
+    /// Flagsmith: the environment's document, for SDKs that evaluate locally.
     Document,
-    /// Flagsmith: how often the application used which flag.
+    /// Flagsmith: counts of the flags that an application used.
     Analytics,
-    /// Flagsmith: news of the environment with this client key, which is still percent-encoded.
+    /// Flagsmith: events of the environment with this client key, which is still percent-encoded.
     Realtime(&'a str),
     /// The edge proxy's health.
     Health,
@@ -23,14 +23,14 @@ pub(crate) enum Route<'a> {
     OfrepFlag(&'a str),
     /// OFREP: all flags.
     OfrepFlags,
-    /// OFREP: news of the environment.
+    /// OFREP: events of the environment.
     OfrepStream,
-    /// Nothing of ours.
+    /// No endpoint of the sidecar.
     Unknown,
 }
 
 impl<'a> Route<'a> {
-    /// The route of a path; one slash at its end makes no difference.
+    /// Returns the route of a path. A slash at its end makes no difference.
     pub(crate) fn of(path: &'a str) -> Route<'a> {
         match path.strip_suffix('/').unwrap_or(path) {
             "/api/v1/flags" => Route::Flags,
@@ -53,7 +53,7 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// Whether it reads the body of a `POST`.
+    /// True if the route reads the body of a `POST`.
     pub(crate) fn reads_body(self) -> bool {
         matches!(
             self,
@@ -61,7 +61,7 @@ impl<'a> Route<'a> {
         )
     }
 
-    /// The methods that it answers, as the `Allow` header has them.
+    /// Methods of the route, as the `Allow` header lists them.
     pub(crate) fn allowed(self) -> &'static str {
         match self {
             Route::Flags | Route::Document | Route::Health | Route::Liveness => "GET, HEAD",
@@ -73,7 +73,7 @@ impl<'a> Route<'a> {
     }
 }
 
-/// The value of a query's parameter, decoded: the last one of that name counts.
+/// Returns the decoded value of a query parameter. If the name is repeated, the last value counts.
 pub(crate) fn parameter<'s>(query: Option<&'s str>, name: &str, scratch: &'s mut String) -> Option<&'s str> {
     let value = query?.rsplit('&').find_map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -82,8 +82,8 @@ pub(crate) fn parameter<'s>(query: Option<&'s str>, name: &str, scratch: &'s mut
     Some(decode(value, true, scratch))
 }
 
-/// Undoes percent-encoding; `scratch` is only touched where there is some. What is not UTF-8 after it
-/// is replaced, as Python does it.
+/// Decodes percent-encoding. `scratch` is only written if there is any. Bytes that are not UTF-8 after decoding are
+/// replaced, as in Python.
 pub(crate) fn decode<'s>(text: &'s str, plus_is_space: bool, scratch: &'s mut String) -> &'s str {
     let encoded = |byte| byte == b'%' || (plus_is_space && byte == b'+');
     if !text.bytes().any(encoded) {

@@ -1,4 +1,4 @@
-//! A process's life: find the environments, listen, serve, and end when told.
+//! The lifecycle of the process: finds the environments, listens, serves, and drains.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,69 +22,69 @@ use crate::options::Options;
 use crate::progress::Limits;
 use crate::{log, map};
 
-/// Number of connections that applications may have open at once, on the port and the socket together. With what each of
-/// them buffers at most, here and in the kernel, they fit into the memory that a sidecar has by default.
+/// Number of connections that applications may have open at once, on the port and the socket together. With their
+/// buffers, here and in the kernel, they fit into the default memory limit of a sidecar.
 const DATA_CONNECTIONS: usize = 256;
-/// How long a request of an application may take to arrive, with its body.
+/// Time for a request of an application to arrive, with its body.
 const DATA_RECEIVE: Duration = Duration::from_secs(10);
 /// Number of connections to the admin port. Kubelet and Prometheus need few.
 const ADMIN_CONNECTIONS: usize = 32;
-/// How long a request to the admin port may take to arrive. It is a head, and who waits for longer is no probe: kubelet
-/// gives up after a second.
+/// Time for a request to the admin port to arrive. Such a request is only a head, and a probe does not take longer:
+/// kubelet gives up after a second.
 const ADMIN_RECEIVE: Duration = Duration::from_secs(2);
 
-/// Why serving did not begin.
+/// Reason why the server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The directory of snapshots cannot be read.
+    /// The directory of snapshots could not be read.
     #[error("--snapshots {directory}: {cause}")]
     Directory {
-        /// The directory.
+        /// Path of the directory.
         directory: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         cause: std::io::Error,
     },
-    /// The directory is one environment's.
+    /// The directory is the volume of one environment.
     #[error("--snapshots {0} is itself an environment's volume: write the directory that it is in")]
     Volume(PathBuf),
-    /// There is nothing to serve, and nothing to wait for.
+    /// The directory has no environment, and none is named.
     #[error(
         "there is no environment in {directory}: make one with `remora-operator compile --document FILE --output {directory}`, \
          or name those to wait for with --environment"
     )]
     NoEnvironment {
-        /// The directory.
+        /// Path of the directory.
         directory: PathBuf,
     },
-    /// A port cannot be had.
+    /// The server cannot listen on a port.
     #[error("cannot listen on {address} ({option}): {cause}; is another container of the pod there already?")]
     Listen {
-        /// Which port.
+        /// Option that sets the port.
         option: &'static str,
-        /// The address.
+        /// Address of the port.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         cause: std::io::Error,
     },
-    /// A socket cannot be made.
+    /// The Unix socket cannot be created.
     #[error("cannot listen on {path} (--listen-unix): {cause}; its directory has to be there, and to be writable")]
     Socket {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         cause: std::io::Error,
     },
-    /// The system refused something that it should not.
+    /// A system call failed.
     #[error("cannot {step}: {cause}")]
     System {
-        /// What was to be done.
+        /// Step that failed.
         step: &'static str,
-        /// What the system said.
+        /// Error of the system.
         cause: std::io::Error,
     },
 }
 
-/// A sidecar that listens.
+/// A sidecar that listens on its ports.
 pub struct Server {
     state: Arc<State>,
     data: TcpListener,
@@ -93,11 +93,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the ports, loads what is there, and follows it from then on.
+    /// Binds the ports, loads the volumes, and starts to follow them.
     ///
     /// # Errors
-    /// Where there is nothing to serve, or no port to serve on. A volume that is missing, empty or broken is
-    /// none: it is waited for.
+    /// There is no environment to serve, or a port cannot be bound. A volume that is missing, empty or invalid is no
+    /// error: the server waits for it.
     pub async fn start(options: &Options) -> Result<Server, Failure> {
         let names = environments(&options.snapshots, &options.environments)?;
         let data = listen("--listen", options.listen)?;
@@ -113,26 +113,26 @@ impl Server {
         Ok(server)
     }
 
-    /// Where flags are answered.
+    /// Returns the address of the data port.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// The system does not return the address.
     pub fn data_address(&self) -> Result<SocketAddr, Failure> {
         address(&self.data)
     }
 
-    /// Where health and metrics are.
+    /// Returns the address of the admin port.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// The system does not return the address.
     pub fn admin_address(&self) -> Result<SocketAddr, Failure> {
         address(&self.admin)
     }
 
-    /// Serves until the process is told to end, and then until the answers under way are sent.
+    /// Serves until the process gets SIGTERM or SIGINT, and then until the answers in progress are sent.
     ///
     /// # Errors
-    /// If signals cannot be received.
+    /// The process cannot receive signals.
     pub async fn run(self) -> Result<(), Failure> {
         let fail = |cause| Failure::System { step: "receive signals", cause };
         let mut terminate = signal(SignalKind::terminate()).map_err(fail)?;
@@ -147,7 +147,7 @@ impl Server {
         Ok(())
     }
 
-    /// Serves until `end` is there, and then until the answers under way are sent.
+    /// Serves until `end` completes, and then until the answers in progress are sent.
     pub async fn run_until(self, end: impl Future<Output = ()>) {
         let Server { state, data, socket, admin } = self;
         let (stop, stopped) = watch::channel(false);
@@ -173,14 +173,14 @@ impl Server {
             end.await;
             state.draining.store(true, Ordering::Relaxed);
             state.streams.end();
-            // Both ports hold a receiver until they are through.
+            // Each listener holds a receiver until it has drained.
             let _ = stop.send(true);
         };
         tokio::join!(data_port, data_socket, admin_port, stopping);
     }
 }
 
-/// The environments to serve: those that are named, or else every sub-directory.
+/// Lists the environments to serve: every sub-directory, and those that are named.
 fn environments(directory: &Path, named: &[String]) -> Result<Vec<String>, Failure> {
     if map::is_volume(directory) {
         return Err(Failure::Volume(directory.to_owned()));
@@ -197,7 +197,7 @@ fn environments(directory: &Path, named: &[String]) -> Result<Vec<String>, Failu
                 }
             }
         }
-        // With a list of names there is something to wait for.
+        // Named environments may appear later, together with the directory.
         Err(_) if !named.is_empty() => {}
         Err(cause) => return Err(fail(cause)),
     }

@@ -1,10 +1,10 @@
-//! Streams of events: clients that listen are told when something else is served.
+//! Event streams: clients that listen are notified when other data is served.
 //!
-//! Both dialects have one, as server-sent events: OFREP's providers are told to evaluate anew, Flagsmith's SDKs when the
-//! environment changed. An event tells that there is news, not what: so a listener that reads slowly misses none, it is
-//! told of the newest. Who comes back with the identifier of the last event that it saw is told at once what it missed.
-//! Flagsmith's SDKs for servers come back without: they are told at once in any case, for they may have missed something,
-//! and fetch nothing unless they are told.
+//! Both protocols use server-sent events: OFREP's events make providers evaluate again, and Flagsmith's events announce
+//! that the environment changed. An event contains no flags. So a slow client misses nothing: it gets the latest event.
+//! A client that reconnects with the identifier of its last event is notified at once if it missed one. Flagsmith's
+//! server SDKs reconnect without an identifier: they get an event at once in any case, because they may have missed
+//! one, and fetch nothing without an event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,31 +19,32 @@ use tokio::time::{Instant, interval_at};
 use crate::answer::{Answer, Kind};
 use crate::body::Body;
 
-/// How many clients may listen at once. They do not count as connections of others.
+/// Number of clients that may listen at once. They do not count against the limit of connections.
 const MOST_STREAMS: usize = 64;
 
-/// How often those that listen hear that somebody is there. Proxies and clients give up after half a minute at the soonest.
+/// Interval between two heartbeats. Proxies and clients give up after half a minute at the soonest.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// How long one may listen before it has to come again. Who has stopped reading cannot be told from who hears no news, as
-/// the kernel takes what is sent: so nobody keeps a place for ever, and who is alive comes back and has missed nothing.
+/// Time after which a stream ends, and the client has to reconnect. A client that has stopped reading looks like one
+/// without news, because the kernel buffers the events. The limit frees its place; a live client reconnects and misses
+/// nothing.
 const LIFETIME: Duration = Duration::from_secs(15 * 60);
 
-/// A comment: it means nothing, and arrives.
+/// A comment, which clients ignore.
 const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 
-/// What is served since when.
+/// The data that is served, and the time of its change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Change {
     pub(crate) revision: Revision,
-    /// Stands for all bytes that are served.
+    /// Hash of all bytes that are served.
     pub(crate) state: u64,
-    /// Since 1970; each is later than the one before. Zero while nothing is served.
+    /// Time of the change since 1970. Each is later than the one before; zero while nothing is served.
     pub(crate) at: Duration,
 }
 
 impl Change {
-    /// The change after this one.
+    /// Returns the change that follows this one.
     pub(crate) fn next(self, revision: Revision, state: u64, now: Duration) -> Change {
         Change { revision, state, at: now.max(self.at + Duration::from_micros(1)) }
     }
@@ -53,7 +54,7 @@ impl Change {
     }
 }
 
-/// Whose words are used.
+/// Protocol of an event stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// Flagsmith's realtime updates.
@@ -79,7 +80,7 @@ impl Dialect {
     }
 }
 
-/// Those that listen, of all environments.
+/// The event streams of all environments.
 pub(crate) struct Streams {
     room: Arc<Semaphore>,
     end: watch::Sender<bool>,
@@ -94,17 +95,17 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// How many listen.
+    /// Number of open streams.
     pub(crate) fn open(&self) -> usize {
         MOST_STREAMS.saturating_sub(self.room.available_permits())
     }
 
-    /// Ends all of them, also those that come later.
+    /// Ends all streams, including those that clients open later.
     pub(crate) fn end(&self) {
         self.end.send_replace(true);
     }
 
-    /// The answer to somebody who wants to listen, and saw the event `last` before.
+    /// Answers a client that listens. `last` is the identifier of the last event that it received.
     pub(crate) fn listen(&self, changes: &watch::Sender<Change>, dialect: Dialect, last: Option<&str>) -> Answer {
         let Ok(place) = Arc::clone(&self.room).try_acquire_owned() else {
             return Answer::constant(StatusCode::SERVICE_UNAVAILABLE, "{\"detail\":\"too many streams are open\"}")
@@ -120,7 +121,7 @@ impl Streams {
         let telling = tell(changes, self.end.subscribe(), dialect, teller);
         let lifetime = self.lifetime;
         tokio::spawn(async move {
-            // That it is over is no failure.
+            // A timeout is the regular end of a stream.
             let _ = tokio::time::timeout(lifetime, telling).await;
             drop(place);
         });
@@ -129,7 +130,7 @@ impl Streams {
     }
 }
 
-/// Tells of changes until the listener has gone, or the process ends.
+/// Sends changes to a client until it disconnects or the process ends.
 async fn tell(
     mut changes: watch::Receiver<Change>,
     mut end: watch::Receiver<bool>,
@@ -137,7 +138,7 @@ async fn tell(
     teller: mpsc::Sender<Bytes>,
 ) {
     let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-    // Something at once, so that the listener knows that it is heard.
+    // The first bytes are sent at once, so that the client knows that the stream works.
     let mut text = COMMENT;
     loop {
         let told = tokio::select! {
@@ -181,7 +182,7 @@ mod tests {
     async fn nobody_keeps_a_place_for_ever() {
         let streams = Streams { lifetime: Duration::from_millis(50), ..Streams::default() };
         let changes = watch::Sender::default();
-        // None of them is read from.
+        // The test reads from none of the streams.
         let listeners: Vec<Answer> =
             (0..MOST_STREAMS).map(|_| streams.listen(&changes, Dialect::Ofrep, None)).collect();
         assert_eq!(streams.open(), MOST_STREAMS);

@@ -1,4 +1,4 @@
-//! The socket of a connection: notes what happens on it, and writes an answer's pieces in one call.
+//! A connection's socket, which notes its progress, and writes the pieces of an answer in one call.
 
 use std::io;
 use std::pin::Pin;
@@ -13,20 +13,20 @@ use crate::body::Buffer;
 use crate::listen::Gather;
 use crate::progress::Progress;
 
-/// A head and what follows it are joined as far as they are this short together: to copy so much takes less time than the
-/// system needs to gather another piece.
+/// Size in bytes up to which a head and the pieces behind it are joined: copying so much is faster than another piece
+/// in a vectored write.
 const JOINED: usize = 2 * 1024;
-/// Answers have fewer pieces behind the first ones; where one has more, none are joined.
+/// Number of buffers in one write, the joined one included. Answers need no more; if one does, no pieces are joined.
 const GATHERED: usize = 4;
 
-/// A socket that notes what happens on it.
+/// A socket that notes its progress.
 pub(crate) struct Watched<S> {
     stream: TokioIo<S>,
     progress: Arc<Progress>,
 }
 
 impl<S> Watched<S> {
-    /// The socket of a connection.
+    /// Wraps the socket of a connection.
     pub(crate) fn new(stream: S, progress: Arc<Progress>) -> Watched<S> {
         Watched { stream: TokioIo::new(stream), progress }
     }
@@ -73,7 +73,7 @@ impl<S: AsyncWrite + Gather + Unpin> Write for Watched<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Asked for when everything that was buffered has been written.
+        // Hyper flushes when everything that it buffered has been written.
         self.progress.flushed();
         Pin::new(&mut self.stream).poll_flush(cx)
     }
@@ -83,7 +83,7 @@ impl<S: AsyncWrite + Gather + Unpin> Write for Watched<S> {
     }
 }
 
-/// Joins the first pieces as far as they are short, and returns the rest.
+/// Joins the first pieces while they are short together, and returns the rest.
 fn join<'p, 'b>(pieces: &'p [io::IoSlice<'b>], joined: &mut Vec<u8>) -> &'p [io::IoSlice<'b>] {
     let mut rest = pieces;
     while let [piece, others @ ..] = rest

@@ -1,4 +1,4 @@
-//! The program where something around it does not work as it should.
+//! Tests of the program in a faulty environment.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -18,7 +18,7 @@ fn flags(connection: &mut Connection) -> String {
     connection.request("GET", "/api/v1/flags/", &CLIENT, None).unwrap().body
 }
 
-/// A node can run out of the kernel's notices: then volumes are looked at every few seconds.
+/// A node can run out of inotify instances. Then the sidecar polls the volumes every few seconds.
 #[test]
 fn without_the_kernels_notices_a_new_revision_is_found_all_the_same() {
     let directory = Directory::new();
@@ -35,7 +35,7 @@ fn without_the_kernels_notices_a_new_revision_is_found_all_the_same() {
     assert!(told.iter().any(|line| line.contains(text)), "it had its notices: {told:#?}");
 }
 
-/// Files that somebody cuts off or writes over in place are not those that are served: they were copied.
+/// The sidecar serves copies, so truncating or overwriting files in place changes nothing.
 #[test]
 fn files_that_are_cut_under_it_change_nothing() {
     let directory = Directory::new();
@@ -63,8 +63,8 @@ fn files_that_are_cut_under_it_change_nothing() {
     await_condition("what is whole", || flags(&mut connection) == client_flags(2));
 }
 
-/// Objects are written one after another: who starts with a core of one revision and overrides of the next serves both, and
-/// then what comes.
+/// Objects are written one after another. A sidecar that starts with a core of one revision and overrides of the next
+/// serves both, and then the rest as it arrives.
 #[test]
 fn a_start_in_the_middle_of_a_publication() {
     let directory = Directory::new();
@@ -82,8 +82,8 @@ fn a_start_in_the_middle_of_a_publication() {
     await_condition("the second revision", || get(server.data, "/api/v1/flags/", &CLIENT).body == client_flags(2));
 }
 
-/// The program in a mount namespace of its own, where the volumes are mounted read-only: so they are for the process, and
-/// nobody else.
+/// Returns the command of the program in its own mount namespace, where the volumes are mounted read-only: for this
+/// process, and for no other.
 fn read_only(snapshots: &std::path::Path) -> std::process::Command {
     let script = "mount --bind \"$DIRECTORY\" \"$DIRECTORY\" && mount -o remount,bind,ro \"$DIRECTORY\" && exec \"$@\"";
     let mut command = sidecar_by(&["unshare", "-Urm", "sh", "-c", script, "sh"], snapshots);
@@ -91,8 +91,8 @@ fn read_only(snapshots: &std::path::Path) -> std::process::Command {
     command
 }
 
-/// Row 40 of the fault matrix: on a developer's machine a directory may be mounted read-only and still be written to by its
-/// owner, and its link may look as kubelet's does.
+/// Row 40 of the fault matrix: on a developer's machine, a directory may be mounted read-only while its owner can still
+/// write to it, and its link may look like kubelet's.
 #[test]
 fn files_that_are_cut_in_a_development_directory_that_is_mounted_read_only_change_nothing() {
     let directory = Directory::new();
@@ -116,7 +116,7 @@ fn files_that_are_cut_in_a_development_directory_that_is_mounted_read_only_chang
     await_condition("what is whole", || flags(&mut connection) == client_flags(2));
 }
 
-/// The same mount in a container that kubelet started is a volume of kubelet's: nothing of it is copied.
+/// In a container that kubelet started, the same mount is a volume of kubelet, and no file is copied.
 #[test]
 fn files_of_a_kubelet_volume_are_mapped_where_they_are() {
     let directory = Directory::new();

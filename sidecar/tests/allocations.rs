@@ -1,4 +1,4 @@
-//! What a request allocates, beside a bare hyper server that reads a body and answers from memory.
+//! Compares the allocations of a request with those of a bare hyper server that reads a body and answers from memory.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -54,8 +54,8 @@ const CASES: [Case; 5] = [
     },
 ];
 
-/// Allocations of the serving thread for one request of a kept connection: the difference between many requests and
-/// none, so that what is allocated once does not count.
+/// Allocations of the serving thread for one request of an open connection: the difference between many requests and
+/// none, so that one-time allocations do not count.
 fn per_request<F: Future<Output = ()>>(
     case: &Case,
     serve: impl Fn(mpsc::Sender<SocketAddr>, oneshot::Receiver<()>) -> F,
@@ -123,7 +123,7 @@ fn a_request_allocates_no_more_than_the_library_does() {
     for case in &CASES {
         let (bare, ours) = (per_request(case, bare), per_request(case, ours));
         table += &format!("{:<16} {ours:.2} allocations, bare hyper {bare:.2}\n", case.name);
-        // A timer or a log line now and then is not the request's.
+        // An occasional timer or log line does not belong to the request.
         over |= ours > bare + case.allowed + 0.05;
     }
     assert!(!over, "{table}");

@@ -1,4 +1,4 @@
-//! The name of the flags that somebody got.
+//! Tests of the assignment key.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

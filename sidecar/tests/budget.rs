@@ -1,4 +1,4 @@
-//! What a request may cost: lengths that are refused, and evaluations that take more than their budget.
+//! Tests of a request's cost: lengths that are refused, and evaluations that exceed their budget.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -18,7 +18,7 @@ const IDENTITIES: &str = "/api/v1/identities/";
 const FLAGS: &str = "/ofrep/v1/evaluate/flags";
 const METRIC: &str = r#"remora_sidecar_undecided_evaluations_total{environment="shop"}"#;
 
-/// One flag, which each of these patterns turns on in a segment of its own; the last segment asks for a plan.
+/// Serves one segment per pattern, each of which enables a flag of its own. The last segment compares the plan.
 fn serving(patterns: &[&str], kind: &str) -> (Directory, Running) {
     let state = |id: usize, name: &str, enabled: bool| {
         json!({"feature": {"id": id, "name": name, "type": "STANDARD"}, "enabled": enabled, "feature_state_value": null,
@@ -46,7 +46,7 @@ fn serving(patterns: &[&str], kind: &str) -> (Directory, Running) {
     (directory, running)
 }
 
-/// The flags that are on.
+/// Names of the enabled flags of an answer.
 fn enabled(answer: &str) -> Vec<String> {
     let answer: Value = serde_json::from_str(answer).unwrap();
     let on = answer["flags"].as_array().unwrap().iter().filter(|flag| flag["enabled"] == true);
@@ -62,7 +62,7 @@ fn body(traits: &[(&str, &str)]) -> String {
 #[test]
 fn pattern_without_end_is_undecided_and_other_segments_match() {
     let (_directory, server) = serving(&["(?=a)(a|a)*b", "(?=a)a+"], "ALL");
-    // Nested groups run out of steps, long values out of ways that are kept open; the third is an ordinary one.
+    // Nested groups use up the steps, and long values the open alternatives; the third case is within the budget.
     for (number, length) in [64, 2000, 4].into_iter().enumerate() {
         let value = "a".repeat(length) + if length == 4 { "b" } else { "" };
         let value = value.get(value.len().saturating_sub(2000)..).unwrap();
@@ -80,7 +80,7 @@ fn pattern_without_end_that_is_negated_does_not_match() {
     let undecided = "a".repeat(64);
     for (value, on) in [(undecided.as_str(), vec!["f2"]), ("b", vec!["f1", "f2"]), ("ab", vec!["f2"])] {
         let answer = post(server.data, IDENTITIES, &CLIENT, &body(&[("t", value)]));
-        // The last segment asks for no plan, under the same rule.
+        // The last segment has the same `NONE` rule, so it matches a request without the plan.
         assert_eq!(enabled(&answer.body), on, "{value}");
     }
     assert_eq!(server.metric(METRIC), Some(1.0));
@@ -95,15 +95,15 @@ fn thousand_patterns_without_end_take_one_budget() {
     for path in [FLAGS.to_owned(), format!("{FLAGS}/f1000")] {
         assert_eq!(post(server.data, &path, &[], &context).status, 200);
     }
-    // One flag asks one segment, whose search has its own limit.
+    // Evaluating one flag evaluates one segment, whose search has its own limit.
     assert_eq!(server.metric(METRIC), Some(2.0));
-    // The next request has a whole budget.
+    // The next request has a full budget.
     let answer = post(server.data, IDENTITIES, &CLIENT, &body(&[("t", "ab7"), ("plan", "pro")]));
     assert_eq!(enabled(&answer.body), ["f8", "f1001"]);
     assert_eq!(server.metric(METRIC), Some(2.0));
 }
 
-/// A server with the small environment.
+/// Serves the small environment.
 fn small() -> (Directory, Running) {
     let directory = Directory::new();
     directory.volume("shop").publish_written(&written(1));
@@ -125,7 +125,7 @@ fn identity_beyond_the_limits_of_length_is_refused() {
         (of(1, 201, 1), Some((json!(["body", "traits", 0, "trait_key"]), 200))),
         (of(1, 1, 2001), Some((json!(["body", "traits", 0, "trait_value"]), 2000))),
     ] {
-        // As serializers write it, with and without spaces, and with escapes.
+        // The forms of serializers: without and with spaces, and with escapes.
         let plain = sent.to_string();
         let forms = [plain.clone(), plain.replace("\":", "\": ").replace(",\"", ", \""), plain.replace('ö', "\\u00f6")];
         for form in forms {

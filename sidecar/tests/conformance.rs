@@ -1,6 +1,6 @@
-//! Flagsmith's answers, through sockets: with `REMORA_CONFORMANCE_DIR` set, its `environment.json` is
-//! compiled and served, and asked for every case of `edge-proxy/` (the same bytes) and of `flagsmith-api/`
-//! (the same names, in order, with the same states and values).
+//! Compares the sidecar with recorded answers of Flagsmith, over sockets. `REMORA_CONFORMANCE_DIR` names the directory
+//! of the records: its `environment.json` is compiled, served, and asked for every case of `edge-proxy/` (the same
+//! bytes) and of `flagsmith-api/` (the same names in the same order, with the same states and values).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -21,7 +21,8 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&text).unwrap()
 }
 
-/// Serves the document; to the edge proxy, segments apply to the environment's flags too.
+/// Serves the document. `environment_flags` selects whether segments also apply to the environment's flags, as they do
+/// in the edge proxy.
 fn serve(cases: &Path, environment_flags: compile::Mode) -> (Directory, Running, Value) {
     let keys = read(&cases.join("keys.json"));
     let document = document::parse(&std::fs::read(cases.join("environment.json")).unwrap()).unwrap();
@@ -40,10 +41,10 @@ fn serve(cases: &Path, environment_flags: compile::Mode) -> (Directory, Running,
     (directory, server, keys)
 }
 
-/// The directory of recorded answers, if there is one, and the cases in a part of it.
+/// Returns the directory of recorded answers, if there is one, and the cases in `part`.
 fn cases(part: &str) -> Option<(PathBuf, Vec<PathBuf>)> {
     let Some(directory) = std::env::var_os(VARIABLE).map(PathBuf::from) else {
-        // Not silently: the recorded answers are no part of the repository.
+        // The message makes the omission visible: the recorded answers are not part of the repository.
         eprintln!("{VARIABLE} is not set: the answers recorded in {part} are not compared");
         return None;
     };
@@ -56,7 +57,7 @@ fn cases(part: &str) -> Option<(PathBuf, Vec<PathBuf>)> {
     Some((directory, files))
 }
 
-/// Sends a case's request.
+/// Sends the request of a case.
 fn ask(server: &Running, keys: &Value, request: &Value) -> Answer {
     let key = keys[request["key"].as_str().unwrap()].as_str().unwrap();
     let headers = [("x-environment-key", key), ("content-type", "application/json")];

@@ -1,4 +1,4 @@
-//! The environment's document, for SDKs that evaluate by themselves.
+//! Tests of the environment's document, for SDKs that evaluate locally.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -20,13 +20,13 @@ const KEY: &str = "x-environment-key";
 const SERVER: (&str, &str) = (KEY, "ser.server");
 const GZIP: (&str, &str) = ("accept-encoding", "gzip, deflate");
 
-/// A document whose limit has this value, with so many identities that differ.
+/// A document in which `limit` has this value, with overrides of so many identities, all different.
 fn source(limit: u32, identities: u32) -> Value {
     let state = |value: Value| {
         json!({"feature": {"id": 1, "name": "limit", "type": "STANDARD"}, "enabled": true, "feature_state_value": value,
                "django_id": 1, "multivariate_feature_state_values": []})
     };
-    // Numbers that do not compress well, without a generator of them.
+    // Values that do not compress well, without a random generator.
     let noise = |number: u32| format!("{:08x}{:08x}", number.wrapping_mul(2_654_435_761), number.wrapping_mul(40_503));
     let identities: Vec<Value> = (0..identities)
         .map(|number| json!({"identifier": noise(number), "identity_features": [state(json!(noise(number + limit)))]}))
@@ -60,7 +60,7 @@ fn serving(compiled: &Compiled) -> (Directory, Volume, Running) {
     (directory, volume, running)
 }
 
-/// The stream that lies in the files.
+/// Returns the compressed bytes that the files hold.
 fn stored(compiled: &Compiled) -> Vec<u8> {
     let parts = compiled.files.iter().filter(|file| file.name.starts_with("document"));
     let parts: Vec<Vec<u8>> = parts.map(|file| file.bytes.clone()).collect();
@@ -100,7 +100,7 @@ fn it_leaves_compressed_as_it_lies_or_inflated_on_its_way() {
         assert_eq!((head.status, head.header("content-length")), (200, Some(length.to_string().as_str())));
     }
     assert_eq!(call(server.data, "POST", PATH, &[SERVER], None).status, 405);
-    // The connection is good for more after either.
+    // The connection stays usable after both forms of the document.
     let mut connection = Connection::open(server.data);
     for headers in [&[SERVER][..], &[SERVER, GZIP], &[SERVER]] {
         assert_eq!(connection.request("GET", PATH, headers, None).unwrap().status, 200);
@@ -150,14 +150,14 @@ fn who_has_it_is_not_sent_it_again() {
     let both = [SERVER, ("if-none-match", "\"other\""), ("if-modified-since", &date)];
     assert_eq!(get(server.data, PATH, &both).status, 200, "the tag goes before the date");
 
-    // Another document has another tag and another second, also when it comes within the same one.
+    // Another document has another tag and another second, even if it is published within the same second.
     publish(&mut volume, &compiled(&source(2, 10), true));
     await_condition("the next document", || known("if-none-match", &tag).status == 200);
     assert_eq!(known("if-modified-since", &date).status, 200);
     let second = get(server.data, PATH, &[SERVER]);
     let again = second.header("last-modified").unwrap().to_owned();
 
-    // Only flags changed places in the core: the document is the same, so is its date.
+    // The core has changed, but the document and its date are the same.
     publish(&mut volume, &compiled(&source(2, 10), true));
     assert_eq!(known("if-modified-since", &again).status, 304);
 }
@@ -177,7 +177,7 @@ fn an_application_that_starts_waits_for_all_of_it() {
     assert_eq!(get(server.data, PATH, &[SERVER]).status, 200);
 }
 
-/// What happens to files on their way.
+/// A change of files between compilation and publication.
 type Damage<'a> = dyn Fn(&mut Compiled) + 'a;
 
 #[test]
@@ -197,11 +197,11 @@ fn damaged_and_mixed_parts_leave_the_last_good_document() {
     let refused = "remora_sidecar_reloads_total{environment=\"shop\",result=\"part_refused\"}";
     let break_one: [(bool, &Damage<'_>); 4] = [
         (true, &|next| next.files.last_mut().unwrap().bytes[200] ^= 1),
-        // Not wrong, only not there yet.
+        // A missing file is not invalid: it may still arrive.
         (false, &|next| drop(next.files.pop())),
         (true, &|next| next.files.last_mut().unwrap().bytes = first.files.last().unwrap().bytes.clone()),
         (true, &|next| {
-            // The sums are right, and what is compressed is nonsense.
+            // The checksums are right, but the compressed content is invalid.
             let [core, rest @ ..] = next.files.as_mut_slice() else { panic!() };
             let snapshot = remora_snapshot::Snapshot::read(core.bytes.as_slice()).unwrap();
             assert!(snapshot.serves_document() && !rest.is_empty());
@@ -222,7 +222,7 @@ fn damaged_and_mixed_parts_leave_the_last_good_document() {
     await_condition("all is good again", || limit() == (json!(9), 9));
 }
 
-/// A document of the same environment whose compressed bytes are none.
+/// Files of a document of the same environment whose compressed bytes are invalid.
 fn nonsense() -> Vec<compile::File> {
     use remora_snapshot::model::{Compressed, Environment};
     let mut gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255];
@@ -237,14 +237,14 @@ fn nonsense() -> Vec<compile::File> {
 #[test]
 fn those_who_do_not_read_take_the_place_of_nobody_else() {
     let (_directory, _volume, server) = serving(&compiled(&source(1, 2_000), true));
-    // Room in the sockets' buffers is for less than all that these ask for.
+    // The requests ask for more than the sockets' buffers hold.
     let mut silent: Vec<Connection> = (0..8).map(|_| Connection::open(server.data)).collect();
     for connection in &mut silent {
         for _ in 0..150 {
             connection.send(&request("GET", PATH, &[SERVER], None)).unwrap();
         }
     }
-    // For good, and not only while the last answer that still fits is inflated.
+    // The places stay taken, and not only until the last answer that fits into a buffer is inflated.
     let taken = || (0..50).all(|_| get(server.data, PATH, &[SERVER]).status == 503);
     await_condition("all places are taken", taken);
     let refused = get(server.data, PATH, &[SERVER]);

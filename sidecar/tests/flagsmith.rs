@@ -1,4 +1,4 @@
-//! Flagsmith's endpoints, over sockets.
+//! Tests of Flagsmith's endpoints, over sockets.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -66,7 +66,7 @@ fn keys() {
         assert_eq!(body["status"], "unauthorized");
     }
     assert_eq!(post(server.data, "/api/v1/identities/", &[], "{}").status, 401);
-    // What is no text is no key.
+    // A header that is not UTF-8 is not a key.
     let mut connection = Connection::open(server.data);
     connection
         .send(b"GET /api/v1/flags/ HTTP/1.1\r\nhost: localhost\r\nx-environment-key: client-key\xff\r\n\r\n")
@@ -75,7 +75,7 @@ fn keys() {
     assert_eq!((answer.status, answer.body.contains("no key")), (401, true), "{}", answer.body);
 }
 
-/// What they have in common is put together for the second of them, and from then on sent from where it is kept.
+/// The second identity of a cohort builds their shared part of the answer, and all later answers refer to it.
 #[test]
 fn identities_with_the_same_segments() {
     let mut many = environment("shop", CLIENT_KEY, 1);
@@ -234,7 +234,7 @@ fn bodies_that_are_not_what_they_should_be() {
         .request("POST", "/api/v1/identities/", &CLIENT, Some(b"{\"identifier\":\"\xff\"}"))
         .unwrap();
     assert_eq!(invalid.status, 422);
-    // What Flagsmith counts is characters.
+    // Flagsmith's limits count characters, not bytes.
     let accepted = format!("{{\"traits\":[{{\"trait_key\":\"b\",\"trait_value\":\"{}\"}}]}}", "ö".repeat(2000));
     assert_eq!(post(server.data, "/api/v1/identities/", &CLIENT, &accepted).status, 200);
 }
@@ -302,7 +302,7 @@ fn without_data_nothing_is_made_up() {
     assert_eq!((answer.status, answer.body.as_str()), (503, body));
     volume.publish_written(&written(1));
     server.await_metric(r#"remora_sidecar_loaded{environment="shop"}"#, |loaded| loaded == 1.0);
-    // One of two is there: its keys are known, and others may be the other one's.
+    // One of two environments is loaded: its keys are valid, and all others may belong to the other environment.
     assert_eq!(get(server.data, "/api/v1/flags/", &CLIENT).status, 200);
     assert_eq!(get(server.data, "/api/v1/flags/", &[(KEY, "nope")]).status, 503);
     assert_eq!(get(server.data, "/proxy/health", &[]).status, 503);
@@ -323,7 +323,7 @@ fn use_of_flags_is_counted_by_known_names() {
         (use_of("banner"), use_of("dark mode"), use_of("nope"), other()),
         (Some(6.0), Some(2.0), None, Some(14.0))
     );
-    // What is no count is passed over; what is no object counts nothing.
+    // A value that is not a count is skipped. A body that is not an object counts nothing.
     assert_eq!(post(server.data, PATH, &CLIENT, r#"{"banner": -1, "limit": "7", "banner": 1.5}"#).status, 200);
     for wrong in ["", "[]", "{", r#"{"banner": 1"#, r#"{"banner": 1}}"#] {
         assert_eq!(post(server.data, PATH, &CLIENT, wrong).status, 422, "{wrong}");

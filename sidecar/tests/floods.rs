@@ -1,4 +1,5 @@
-//! Many bad clients at once: good requests are answered all the same, on new connections and on kept ones.
+//! Tests with many hostile clients at once: good requests are answered nevertheless, on new connections and on open
+//! ones.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -18,7 +19,7 @@ const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
 const FLAGS: &str = "/api/v1/flags/";
 const IDENTITIES: &str = "/api/v1/identities/";
 
-/// Half of a request: what never gets its end.
+/// Beginnings of requests that never end.
 const HALVES: [&[u8]; 3] = [
     b"",
     b"GET /api/v1/flags/ HTTP/1.1\r\nhost: localhost\r\n",
@@ -61,7 +62,7 @@ fn good_requests_to_the_data_port_are_all_answered_while_others_are_half_open() 
     assert_eq!(failures, 0);
 }
 
-/// Kubelet's probe, Prometheus and the controller come from other addresses than whoever floods the port.
+/// Kubelet's probe, Prometheus and the controller have other addresses than the client that floods the port.
 #[test]
 fn good_requests_to_the_admin_port_are_all_answered_while_others_are_half_open() {
     let (_directory, server) = serving();
@@ -74,7 +75,7 @@ fn good_requests_to_the_admin_port_are_all_answered_while_others_are_half_open()
     let is_ready = |connection: &mut Connection| {
         connection.request("GET", "/startupz", &[], None).is_some_and(|answer| answer.status == 200)
     };
-    // Prometheus keeps its connection and does nothing with it for a while.
+    // Prometheus keeps its connection idle between two requests.
     let mut prometheus = from([127, 0, 0, 2]);
     assert!(is_ready(&mut prometheus));
     let mut failures = 0;
@@ -99,11 +100,11 @@ fn half_request_to_the_admin_port_is_closed_while_a_probe_waits() {
     let began = Instant::now();
     let mut flood = Flood::of(server.admin, 8, HALVES[1]);
     await_condition("the end of half requests", || flood.open() == 0);
-    // Kubelet asks every second or so: the deadline is one of seconds, not that of applications' bodies.
+    // Kubelet asks every second or so, so the deadline is a few seconds, and not that of applications' bodies.
     assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
 }
 
-/// An answer of some 200 kB for everybody.
+/// Serves an answer of some 200 kB to every client.
 fn serving_large_answers() -> (Directory, Running) {
     let mut environment = environment("shop", CLIENT_KEY, 1);
     environment.features[0].default.value = format!("\"{}\"", "x".repeat(200_000));
@@ -154,7 +155,7 @@ fn large_bodies_are_all_answered_while_others_stop_in_the_middle() {
     }
 }
 
-/// More connections than the process may have files: some of them make room.
+/// More connections than the process may have file descriptors: some of them are evicted.
 #[test]
 fn good_requests_are_answered_while_descriptors_are_used_up() {
     let directory = Directory::new();
@@ -186,7 +187,7 @@ fn program_ends_in_time_while_others_are_half_open() {
     }
 }
 
-/// Pipelined requests whose answers nobody fetches: they are not read either.
+/// Pipelined requests whose answers no client fetches: the server does not read them either.
 #[test]
 fn requests_behind_an_answer_that_nobody_fetches_stay_in_the_socket() {
     let (_directory, server) = serving();

@@ -1,4 +1,4 @@
-//! Following volumes: whatever is written to them, answers come from something that was whole.
+//! Tests of the follower: whatever is written to a volume, answers come from a complete snapshot.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -26,7 +26,7 @@ fn flags(server: &Running) -> String {
     get(server.data, "/api/v1/flags/", &CLIENT).body
 }
 
-/// The `limit` of an identity: its own, or the environment's.
+/// Returns the `limit` of an identity: its override, or the environment's value.
 fn limit(server: &Running, identifier: &str) -> String {
     let answer = get(server.data, &format!("/api/v1/identities/?identifier={identifier}"), &CLIENT).body;
     let (_, rest) = answer.split_once(r#""limit","type":"STANDARD"},"enabled":true,"feature_state_value":"#).unwrap();
@@ -47,7 +47,7 @@ fn a_new_revision_is_served_at_once() {
     }
 }
 
-/// What a key opens is remembered, but no longer than the keys are those of the revision that is served.
+/// The cache of keys belongs to the revision that is served.
 #[test]
 fn a_key_opens_what_it_opens_in_the_revision_that_is_served() {
     let directory = Directory::new();
@@ -62,7 +62,7 @@ fn a_key_opens_what_it_opens_in_the_revision_that_is_served() {
     let mut connection = Connection::open(server.data);
     let mut status = |key: &str| {
         let answer = connection.request("GET", "/api/v1/flags/", &[("x-environment-key", key)], None).unwrap();
-        // Only server keys see it.
+        // Only server keys see this flag.
         (answer.status, answer.body.contains("secret"))
     };
     for _ in 0..2 {
@@ -144,7 +144,7 @@ fn a_broken_overrides_file_leaves_the_last_good_one() {
     };
     everybody("1");
 
-    // The core moves on, one overrides file is damaged on the way.
+    // The next core arrives with one damaged overrides file.
     let mut two = sharded(2, 2_000);
     let damaged = two.files.last_mut().unwrap();
     let middle = damaged.bytes.len() / 2;
@@ -153,13 +153,13 @@ fn a_broken_overrides_file_leaves_the_last_good_one() {
     server.await_metric(&reloads("part_refused"), |count| count == 1.0);
     everybody("2");
 
-    // It is taken away by hand, while the core stays.
+    // The damaged file is removed by hand, while the core stays.
     let name = two.files.pop().unwrap().name;
     volume.publish_written(&two);
     server.await_metric(&reloads("same"), |count| count == 1.0);
     everybody("2");
 
-    // It is back, and then the operator takes all of them away.
+    // The file returns, and then the operator removes all overrides files.
     volume.publish_written(&sharded(3, 2_000));
     await_condition("the third revision", || limit(&server, "nobody") == "3");
     everybody("3");
@@ -168,7 +168,7 @@ fn a_broken_overrides_file_leaves_the_last_good_one() {
     await_condition("the fourth revision", || limit(&server, "user_1") == "4");
 }
 
-/// The operator deletes surplus files ten minutes later; until then they are beside the new ones.
+/// The operator deletes surplus objects after ten minutes. Until then, old files lie beside new ones.
 #[test]
 fn a_removed_override_ends_though_its_file_is_left_over() {
     let directory = Directory::new();
@@ -190,7 +190,7 @@ fn a_removed_override_ends_though_its_file_is_left_over() {
     assert_eq!(server.metric(&reloads("part_refused")), Some(0.0));
 }
 
-/// A pod's volume names as many files as were needed when it was admitted.
+/// A pod's volume names as many files as were needed when the pod was admitted.
 #[test]
 fn more_overrides_files_than_the_volume_has_leave_the_last_good() {
     let directory = Directory::new();
@@ -207,7 +207,8 @@ fn more_overrides_files_than_the_volume_has_leave_the_last_good() {
         assert_eq!(limit(&server, &format!("user_{user}")), (user % 7).to_string(), "user_{user}");
     }
 
-    // Who starts with that has nothing better, and says so. What the volume does not name is not waited for.
+    // A sidecar that starts now has no complete snapshot, and reports that. It does not wait for files that the volume
+    // does not name.
     let beginner = start(directory.path(), |options| options.patience = Duration::from_secs(600));
     assert_eq!(limit(&beginner, "nobody"), "2");
     assert_eq!(beginner.metric(&reloads("part_refused")), Some(1.0));
@@ -222,7 +223,7 @@ fn more_overrides_files_than_the_volume_has_leave_the_last_good() {
     }
 }
 
-/// A kubelet that is busy has seen some of many objects when it starts a pod, and not always the first ones.
+/// When a pod starts, a busy kubelet may have seen only some of many objects, and not always the first ones.
 #[test]
 fn an_application_waits_for_all_overrides_files_but_not_for_ever() {
     let directory = Directory::new();
@@ -243,7 +244,7 @@ fn an_application_waits_for_all_overrides_files_but_not_for_ever() {
     await_condition("the end of patience", || startup(&impatient).status == 200);
     assert!(startup(&impatient).body.starts_with("not all is here yet"), "{}", startup(&impatient).body);
 
-    // More comes, if not all at once: it is taken up, and what was here stays.
+    // More files arrive, though not all: they are served, and so are those that arrived before.
     publish(&mut volume, &without_first);
     patient.await_metric(&reloads("swapped"), |count| count == 2.0);
     assert_eq!(startup(&patient).status, 503);
@@ -271,7 +272,7 @@ fn the_marker_tells_what_has_not_arrived() {
     volume.publish([("core", core(&two).as_slice()), ("revision", two.revision.to_string().as_bytes())]);
     server.await_metric(stale, |seconds| seconds == 0.0);
     assert_eq!(flags(&server), client_flags(2));
-    // Told a second time, in other words.
+    // A repeated notification, with another text.
     volume.publish([("core", core(&two).as_slice()), ("revision", format!("{} 2", two.revision).as_bytes())]);
     server.await_metric(&reloads("same"), |count| count >= 1.0);
     assert_eq!(server.metric(stale), Some(0.0));
@@ -280,14 +281,14 @@ fn the_marker_tells_what_has_not_arrived() {
     assert_eq!(server.metric(&revision), Some(1.0));
 }
 
-/// How often the volume is swapped; `make swaps` sets a million.
+/// Number of swaps of the volume. `make swaps` sets a million.
 fn swaps() -> u32 {
     const FEW: u32 = 1_000;
     std::env::var("REMORA_SWAPS").map_or(FEW, |text| text.parse().expect("REMORA_SWAPS is a number"))
 }
 
-/// Swaps as fast as the disk allows while several connections read: every answer is one that was
-/// published, none fails, and no connection is lost.
+/// Swaps the volume as fast as the disk allows while several connections read: every answer is one that was published,
+/// none fails, and no connection is lost.
 #[test]
 fn swapping_under_load() {
     let swaps = swaps();
@@ -333,7 +334,7 @@ fn swapping_under_load() {
     let line =
         format!("{swaps} swaps, of which {taken_up} were taken up, and {} answers", read.load(Ordering::Relaxed));
     writeln!(std::io::stderr(), "{line}").unwrap();
-    // Swaps come faster than they are looked at; those that are taken up grow with those that there are.
+    // Swaps happen faster than checks, but the number of swaps that are served grows with their total.
     assert!(taken_up >= f64::from(swaps) / 100.0, "{line}");
     for result in ["refused", "part_refused", "unreadable"] {
         assert_eq!(server.metric(&reloads(result)), Some(0.0), "{result}");
@@ -341,7 +342,7 @@ fn swapping_under_load() {
     assert!(read.load(Ordering::Relaxed) > u64::from(swaps) / 10);
 }
 
-/// A file of holes has any size and costs nothing; to copy it would take all memory, and all the time.
+/// A sparse file of any size takes no space on disk. Copying it would take all memory, and very long.
 #[test]
 fn core_beyond_the_size_of_a_file_is_refused_and_the_next_one_is_served() {
     let directory = Directory::new();

@@ -1,4 +1,4 @@
-//! Requests that no client of good faith sends, one at a time: what they get, and that nobody else notices.
+//! Tests of hostile requests, one at a time: their answers, and that other clients notice nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -26,7 +26,7 @@ fn serving() -> (Directory, Running) {
     (directory, running)
 }
 
-/// Sends bytes as they are, and returns all that comes until the server closes or nothing more comes.
+/// Sends bytes as they are, and returns all bytes that arrive until the server closes the connection or pauses.
 fn exchange(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -47,7 +47,7 @@ fn still_good(address: SocketAddr) {
     assert_eq!(call(address, "GET", FLAGS, &CLIENT, None).body, client_flags(1));
 }
 
-/// A page whose name resolves to 127.0.0.1 sends its name.
+/// A page whose name resolves to 127.0.0.1 sends that name as the host.
 #[test]
 fn request_for_another_host_is_refused_with_what_to_send() {
     let (_directory, server) = serving();
@@ -74,12 +74,12 @@ fn request_for_another_host_is_refused_with_what_to_send() {
         let absolute = ask(&format!("GET http://{host}{FLAGS} HTTP/1.1"), &format!("host: {host}\r\n{key}"));
         assert_eq!(statuses(&absolute), ["200"], "{host}: {absolute}");
     }
-    // Browsers always name a host; tools that speak HTTP/1.0 need not.
+    // Browsers always send a host. HTTP/1.0 clients need not.
     let old = exchange(server.data, format!("GET {FLAGS} HTTP/1.0\r\n{key}\r\n").as_bytes());
     assert!(old.starts_with("HTTP/1.0 200") || old.starts_with("HTTP/1.1 200"), "{old}");
 }
 
-/// Where a request ends must not depend on who reads it.
+/// The end of a request must not depend on the program that reads it.
 #[test]
 fn request_with_ambiguous_framing_is_refused_or_ends_its_connection() {
     let (_directory, server) = serving();
@@ -97,7 +97,7 @@ fn request_with_ambiguous_framing_is_refused_or_ends_its_connection() {
         ("transfer-encoding: chunked\r\n\r\n-1\r\n\r\n", true),
         ("transfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n\r\n", true),
         ("transfer-encoding: chunked\r\n\r\n2\r\n{}0\r\n\r\n", true),
-        // By the length it would end before the request that follows; by the chunks it has that in it.
+        // By its length, the body would end before the next request. By its chunks, it contains that request.
         ("content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n5f\r\n", false),
     ] {
         let answers = exchange(server.data, [post.as_str(), head, &smuggled].concat().as_bytes());
@@ -155,7 +155,7 @@ fn chunked_body_has_an_end_whatever_it_is_made_of() {
     let (_directory, server) = serving();
     let chunked = [CLIENT[0], ("transfer-encoding", "chunked")];
     let head = request("POST", IDENTITIES, &chunked, None);
-    // Chunks of one byte, as many as a body may have.
+    // One-byte chunks, as many as a body may have.
     let mut tiny = head.clone();
     for byte in br#"{"identifier":"x"}"# {
         tiny.extend(format!("1;x=y\r\n{}\r\n", char::from(*byte)).bytes());
@@ -173,7 +173,7 @@ fn chunked_body_has_an_end_whatever_it_is_made_of() {
     };
     endless(b"x-trailer: y\r\n");
     endless(b"x");
-    // Extensions of chunks are read and forgotten, so they are bounded too.
+    // Chunk extensions are discarded, but their size must be limited, too.
     let extension = [head.as_slice(), b"2;", &[b'x'; 200_000]].concat();
     assert!(statuses(&exchange(server.data, &extension)).iter().all(|status| *status == "400"));
     still_good(server.data);
@@ -195,7 +195,7 @@ fn body_is_asked_for_only_where_it_is_read() {
     }
 }
 
-/// Row 48 of the fault matrix: each is refused, at once, and what the program keeps does not grow.
+/// Row 48 of the fault matrix: each body is refused at once, and the memory of the program does not grow.
 #[test]
 fn evaluation_body_that_makes_no_sense_is_refused_in_bounded_memory() {
     let directory = Directory::new();
@@ -238,7 +238,7 @@ fn evaluation_body_that_makes_no_sense_is_refused_in_bounded_memory() {
             assert!(is_good());
         }
     }
-    // A hundred megabytes: told, and untold.
+    // A hundred megabytes, with a declared length and without.
     let told = [CLIENT[0], ("content-length", "104857600")];
     let answer = program.connect().request("POST", IDENTITIES, &told, None).unwrap();
     assert_eq!(answer.status, 413);

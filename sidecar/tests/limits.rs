@@ -1,4 +1,4 @@
-//! What bad clients can do to good ones, and how it begins and ends.
+//! Tests of limits: the effect of bad clients on good ones, and how the server starts and stops.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -51,7 +51,7 @@ fn a_connection_serves_many_requests_also_pipelined() {
 #[test]
 fn bodies_are_bounded() {
     let (_directory, server) = serving();
-    // As large as may be: in portions, of a length that is told, and of one that is not.
+    // A body of the largest size: in portions, with a declared length and without.
     let mut body = b"{\"identifier\":\"x\"".to_vec();
     body.resize(1024 * 1024 - 1, b' ');
     body.push(b'}');
@@ -113,7 +113,7 @@ fn bodies_are_as_deep_as_they_may_be_and_no_deeper() {
     let (_directory, server) = serving();
     let nested =
         |depth: usize| format!("{}{}", "[{\"a\":".repeat(depth / 2), "}]".repeat(depth / 2)).replace(":}", ":0}");
-    // One who behaves has a connection all the time.
+    // A well-behaved client keeps its connection all the time.
     let mut good = Connection::open(server.data);
     let mut bad = Connection::open(server.data);
     for (path, head, tail, refused) in [
@@ -153,7 +153,7 @@ fn deep_and_odd_bodies_cost_nothing() {
 #[test]
 fn more_connections_than_there_may_be() {
     let (_directory, server) = serving();
-    // Idle ones make room, the longest idle first.
+    // Idle connections are evicted, the longest idle first.
     let ask = |connection: &mut Connection| connection.request("GET", "/api/v1/flags/", &CLIENT, None).is_some();
     let mut idle: Vec<Connection> = (0..256).map(|_| Connection::open(server.data)).collect();
     assert!(idle.iter_mut().all(ask));
@@ -189,7 +189,7 @@ fn the_end_is_quick_and_loses_no_answer() {
     let body = b"{\"identifier\":\"x\"}";
     let half = request("POST", IDENTITIES, &CLIENT, Some(body));
     busy.send(&half[..half.len() - 5]).unwrap();
-    // Until the server has seen the half.
+    // Waits until the server has read the first half.
     std::thread::sleep(Duration::from_millis(50));
     let data = server.data;
     let ending = std::thread::spawn(move || server.stop());
@@ -291,7 +291,7 @@ fn the_program_ends_when_it_is_told_to() {
         line.clear();
         assert!(std::io::BufRead::read_line(&mut log, &mut line).unwrap() > 0, "it ended");
     }
-    // The signals are listened for once something is answered.
+    // The program handles signals once it answers requests.
     let (_, address) = line.trim().split_once("flags on ").unwrap();
     let data = address.split(',').next().unwrap().parse().unwrap();
     assert_eq!(get(data, "/api/v1/flags/", &CLIENT).status, 200);

@@ -1,4 +1,4 @@
-//! Who else may ask: other containers through a socket, pages of a browser.
+//! Tests of other ways to the sidecar: containers through a Unix socket, and pages in a browser.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -37,7 +37,7 @@ fn ask(path: &Path, request: &[u8]) -> String {
 fn a_socket_gives_the_answers_of_the_port() {
     let sockets = Directory::new();
     let path = sockets.path().join("remora.sock");
-    // What a process left that ended without a chance to clean up.
+    // The socket of a process that ended without removing it.
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let (_directory, server) = serving(|options| options.listen_unix = Some(path.clone()));
@@ -96,7 +96,7 @@ fn pages_may_not_ask_unless_somebody_said_so() {
         assert_eq!((answer.body.as_str(), answer.header(allowed)), (client_flags(1).as_str(), Some(PAGE.1)));
         assert_eq!(answer.header("vary"), Some("Origin"));
         assert!(answer.header("access-control-expose-headers").unwrap().contains("ETag"));
-        // A refusal is readable too.
+        // Pages can read refusals, too.
         assert_eq!(get(server.data, FLAGS, &[PAGE]).header(allowed), Some(PAGE.1));
         let answer = call(server.data, "OPTIONS", "/ofrep/v1/evaluate/flags", &ASKED, None);
         assert_eq!((answer.status, answer.header(allowed)), (204, Some(PAGE.1)));

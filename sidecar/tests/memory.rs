@@ -1,4 +1,5 @@
-//! The program within the memory that a sidecar has by default, under all kinds of abuse at once. Needs root.
+//! Tests that the program stays within the default memory limit of a sidecar under all kinds of abuse at once. Needs
+//! root.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -14,16 +15,16 @@ use support::program::{Program, sidecar_by};
 use support::server::await_condition;
 use support::volume::Directory;
 
-/// The limit that the operator gives a sidecar where nobody says otherwise; its test
-/// `the_default_limit_holds_a_full_update` has the same number.
+/// The operator's default limit of a sidecar. The operator's test `the_default_limit_holds_a_full_update` has the same
+/// number.
 const DEFAULT_LIMIT: u64 = 32 << 20;
-/// Bytes that may stay behind: the C library keeps pieces of its heap between those that are in use. However long the abuse
-/// goes on, there are no more.
+/// Number of bytes that may stay in use afterwards: the C library keeps pieces of its heap between those in use.
+/// However long the abuse lasts, there are no more.
 const MAX_LEFT: u64 = 20 << 20;
 const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
 const IDENTITIES: &str = "/api/v1/identities/";
 
-/// A body as large as may be, with thousands of traits.
+/// A body of the largest size, with thousands of traits.
 fn large_body() -> Vec<u8> {
     let mut body = br#"{"identifier":"x","traits":["#.to_vec();
     for number in 0.. {
@@ -38,7 +39,7 @@ fn large_body() -> Vec<u8> {
     body
 }
 
-/// How long abuse goes on beyond three rounds, in seconds: for who wants to see what becomes of hours.
+/// Duration of the abuse beyond three rounds in seconds, for tests that last hours.
 fn seconds() -> u64 {
     std::env::var("REMORA_ABUSE_SECONDS").map_or(0, |seconds| seconds.parse().unwrap())
 }

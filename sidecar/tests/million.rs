@@ -1,5 +1,5 @@
-//! A million identities with flags of their own: compiled as the operator does it, divided into files that Kubernetes takes,
-//! and served by the program itself.
+//! A million identities with overrides: compiled like the operator compiles them, divided into files that fit into
+//! Kubernetes objects, and served by the program.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -19,7 +19,7 @@ use support::volume::Directory;
 
 const IDENTITIES: usize = 1_000_000;
 
-/// One in ten has a value that nobody else has, the others one of a thousand.
+/// Returns a unique value for one identity in ten, and one of a thousand values for the others.
 fn value(number: usize) -> String {
     if number.is_multiple_of(10) { format!("\"only {number}\"") } else { (number % 1_000).to_string() }
 }

@@ -1,4 +1,4 @@
-//! OpenFeature's remote evaluation, over sockets.
+//! Tests of OFREP's endpoints, over sockets.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -41,7 +41,7 @@ fn one_flag() {
         (json!({"targetingKey": "x", "plan": ["pro"], "transient": true, "more": {"plan": "pro"}}), "plain"),
         (json!({"targetingKey": "x", "traits": {"plan": null}, "plan": "pro"}), "plain"),
         (json!({"targetingKey": "somebody", "plan": "pro"}), "mine"),
-        // Without a targeting key it is the environment that is asked for.
+        // Without a targeting key, the environment's flags are evaluated.
         (json!({"plan": "pro"}), "plain"),
         (json!({"plan": "pro", "targetingKey": ""}), "plain"),
         (json!({"plan": "pro", "targetingKey": null}), "plain"),
@@ -110,7 +110,7 @@ fn a_tag_that_matches_is_answered_without_a_body() {
         let answer = ask(&sent, &form);
         assert_eq!((answer.status, answer.body.as_str(), answer.header("etag")), (304, "", Some(tag.as_str())));
     }
-    // Another order, and what does not count, is the same context.
+    // Another order, and members that do not count, make the same context.
     let same = r#"{"context":{"age":7,"none":null,"plan":"free","traits":{"plan":"pro"},"targetingKey":"x"}}"#;
     assert_eq!(post(server.data, FLAGS, &[("if-none-match", &tag)], same).status, 304);
     for other in [
@@ -153,7 +153,7 @@ fn a_split_needs_a_targeting_key() {
         let answer = post(server.data, &format!("{FLAG}banner"), &[], nobody);
         assert_eq!((answer.status, &body(&answer)["errorCode"]), (400, &json!("TARGETING_KEY_MISSING")), "{nobody}");
         assert_eq!(body(&answer)["key"], "banner");
-        // What percentages do not decide is answered: other flags, one that is off, and all at once.
+        // Evaluations that no percentage decides are answered: other flags, a disabled flag, and all flags at once.
         assert_eq!(post(server.data, &format!("{FLAG}limit"), &[], nobody).status, 200);
         assert_eq!(body(&post(server.data, &format!("{FLAG}dark%20mode"), &[], nobody))["reason"], "DISABLED");
         assert_eq!(body(&post(server.data, FLAGS, &[], nobody))["flags"][0]["value"], "a");

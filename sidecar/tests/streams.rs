@@ -1,4 +1,4 @@
-//! Streams of events: what is told to whom, and what many listeners cost others.
+//! Tests of event streams: the events that clients receive, and the cost of many clients for others.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -26,7 +26,7 @@ fn serving() -> (Directory, Volume, Running) {
     (directory, volume, running)
 }
 
-/// A client that listens.
+/// A client of an event stream.
 struct Listener {
     stream: BufReader<TcpStream>,
     status: u16,
@@ -47,7 +47,7 @@ impl Listener {
         Listener { stream, status, head: head.to_lowercase() }
     }
 
-    /// The next chunk of it; none at its proper end.
+    /// Reads the next chunk. `None` at the proper end of the stream.
     fn chunk(&mut self) -> Option<String> {
         let mut line = String::new();
         self.stream.read_line(&mut line).unwrap();
@@ -58,7 +58,7 @@ impl Listener {
         (length > 0).then(|| String::from_utf8(chunk).unwrap())
     }
 
-    /// The next event, without comments: its lines by field.
+    /// Reads the next event and returns its lines by field. Skips comments.
     fn event(&mut self) -> Vec<(String, String)> {
         loop {
             let chunk = self.chunk().expect("an event");
@@ -93,14 +93,14 @@ fn flagsmiths_listeners_hear_of_every_revision() {
     assert_eq!(listener.chunk().as_deref(), Some(":\n\n"));
     let mut before = 0.0;
     for revision in 1..5 {
-        // What there is already is told as well: it may be news to who was away.
+        // The client also receives an event for the current revision, because it may have missed that one.
         volume.publish_written(&written(revision));
         let event = listener.event();
         assert_eq!(field(&event, "event"), Some("environment_updated"));
         let updated_at = data(&event)["updated_at"].as_f64().unwrap();
         assert!(updated_at > before && updated_at > 1.7e9 && updated_at < 1e11, "{updated_at} after {before}");
         before = updated_at;
-        // Who hears of it finds it.
+        // The flags have changed when the event arrives.
         assert_eq!(get(server.data, "/api/v1/flags/", &CLIENT).body, client_flags(revision));
     }
 }
@@ -136,7 +136,7 @@ fn who_comes_back_is_told_what_it_missed() {
         let mut again = Listener::open(server.data, path, &[("last-event-id", &seen)]);
         let missed = again.event();
         assert_ne!(field(&missed, "id"), Some(seen.as_str()));
-        // Who has seen it all hears the next one first.
+        // A client that has missed nothing receives the next event first.
         let mut current = Listener::open(server.data, path, &[("last-event-id", field(&missed, "id").unwrap())]);
         assert_eq!(current.chunk().as_deref(), Some(":\n\n"));
         let next = if path == OFREP { 4 } else { 5 };
@@ -168,7 +168,7 @@ fn who_may_listen() {
     let mut other = Listener::open(several.data, "/ofrep/v1/stream", &[("x-api-key", "client-other")]);
     second.publish_written(&remora_snapshot::write(&environment("other", "client-other", 6), 1_000_000).unwrap());
     assert_eq!(data(&other.event())["type"], "refetchEvaluation");
-    // A change of one environment is no news of another.
+    // A change of one environment causes no event for another.
     assert_eq!(shop.chunk().as_deref(), Some(":\n\n"));
     assert_eq!(shop.chunk().as_deref(), Some(":\n\n"), "a heartbeat");
 }
@@ -181,7 +181,7 @@ fn listeners_are_bounded_and_take_no_place_of_others() {
     let refused = Listener::open(server.data, FLAGSMITH, &[]);
     assert!(refused.status == 503 && refused.head.contains("retry-after: "), "{}", refused.head);
     drop(refused);
-    // All places of connections are still there, and none of the listeners makes room for them.
+    // All connections are still available, and no stream is evicted for them.
     let mut others: Vec<Connection> = (0..256).map(|_| Connection::open(server.data)).collect();
     for other in &mut others {
         assert_eq!(other.request("GET", "/api/v1/flags/", &CLIENT, None).unwrap().status, 200);

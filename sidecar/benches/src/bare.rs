@@ -1,4 +1,4 @@
-//! A bare server of the same HTTP library with the same settings as the sidecar's: what others are measured beside.
+//! A bare server of the same HTTP library with the same settings as the sidecar's, as a reference for measurements.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,11 +13,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-/// As large as the sidecar's.
+/// The sidecar's limits.
 const MAX_HEAD: usize = 16 * 1024;
 const MAX_BUFFER: usize = 16 * 1024;
 
-/// A body that is there.
+/// A complete body in memory.
 pub struct Whole(pub Bytes);
 
 impl Body for Whole {
@@ -38,10 +38,10 @@ impl Body for Whole {
     }
 }
 
-/// Serves for ever: reads each request, and answers it.
+/// Serves until the process ends: reads each request, and answers it.
 ///
 /// # Errors
-/// If there is no listening at this address.
+/// The server cannot listen on this address.
 pub fn serve(address: &str, answer: impl Fn() -> Response<Whole> + Clone + 'static) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let local = tokio::task::LocalSet::new();
@@ -63,7 +63,7 @@ pub fn serve(address: &str, answer: impl Fn() -> Response<Whole> + Clone + 'stat
                 .max_header_size(MAX_HEAD)
                 .max_buf_size(MAX_BUFFER)
                 .serve_connection(TokioIo::new(stream), service);
-            // A client that hangs up is no fault.
+            // A client may close its connection at any time, so errors are ignored.
             tokio::task::spawn_local(async move { connection.await.unwrap_or_default() });
         }
     })

@@ -1,19 +1,19 @@
 //! The conditions of a segment.
 //!
-//! Every one of them is evaluated on every request: a segment is one `ALL` rule, the traits of the request satisfy all
-//! of its conditions but the last one, and the last one is of the kind that an evaluator which sorts by cost would ask
-//! last, too. In segments that are made to match, the last one holds as well. Their kinds follow what environments have
-//! most of: equality and lists first, comparisons next, patterns and percentages seldom. Segments ask with values of
-//! their own, so that an answer to one of them is seldom one to another.
+//! Every request evaluates all of them: a segment is one `ALL` rule, the traits of the request satisfy all of its
+//! conditions except the last one, and the last one is of a kind that an evaluator ordered by cost would also evaluate
+//! last. In segments that are made to match, the last one matches as well. The kinds follow their frequency in real
+//! environments: mostly equality and lists, then comparisons, seldom patterns and percentages. Each segment compares
+//! with values of its own, so that the result of one seldom determines that of another.
 
 /// A condition of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
-    /// Which of Flagsmith's fourteen.
+    /// One of Flagsmith's fourteen operators.
     pub operator: &'static str,
-    /// Which trait.
+    /// Name of the trait.
     pub property: String,
-    /// What it is compared with.
+    /// Value that the trait is compared with.
     pub value: String,
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn condition(operator: &'static str, property: &str, value: impl Into
     Condition { operator, property: property.to_owned(), value: value.into() }
 }
 
-/// True for [`crate::request::TRAITS`], and no dearer than a list.
+/// Conditions that match [`crate::request::TRAITS`], none of which costs more than a list.
 fn holds(segment: usize) -> Vec<Condition> {
     vec![
         condition("EQUAL", "plan", "scale-up"),
@@ -41,7 +41,8 @@ fn holds(segment: usize) -> Vec<Condition> {
     ]
 }
 
-/// What a segment ends with where it does not hold: a list, a substring or a pattern that is not the caller's.
+/// Returns the last condition of a segment that does not match: a list, a substring or a pattern that differs from the
+/// trait.
 fn almost(segment: usize) -> Condition {
     match segment % 3 {
         0 => condition("IN", "account", format!("11,4821,48214,148213,90001,73,5,482131,{segment}")),
@@ -50,8 +51,8 @@ fn almost(segment: usize) -> Condition {
     }
 }
 
-/// The conditions of one segment, the last one being its verdict. Where it holds, that is a hash of segment and
-/// identity, which is below 99.9 for nearly everybody: below 100 it would not have to be computed.
+/// Returns the conditions of one segment, of which the last one decides. If the segment matches, that is a percentage
+/// of 99.9, which nearly every identity passes; at 100, the hash would not have to be computed.
 #[must_use]
 pub fn of_segment(segment: usize, count: usize, matches: bool) -> Vec<Condition> {
     let last = if matches { condition("PERCENTAGE_SPLIT", "", "99.9") } else { almost(segment) };

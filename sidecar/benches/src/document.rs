@@ -1,4 +1,5 @@
-//! A profile as the document that Flagsmith emits: with all of its members, also those that no answer depends on.
+//! Writes a profile as the document that Flagsmith emits, with all of its members, including those that no answer
+//! depends on.
 
 use std::fmt::Write as _;
 
@@ -7,7 +8,7 @@ use crate::population;
 use crate::profile::{CLIENT_KEY, Profile};
 use crate::random::Random;
 
-/// Writes a profile's document.
+/// Writes the document of a profile.
 #[must_use]
 pub fn write(profile: &Profile) -> String {
     let mut pen = Pen { text: String::new(), random: Random::new(0x5eed), row: 0 };
@@ -18,7 +19,7 @@ pub fn write(profile: &Profile) -> String {
 struct Pen {
     text: String,
     random: Random,
-    /// Rows of Flagsmith's database have ascending ids.
+    /// Id of the last row. Rows of Flagsmith's database have ascending ids.
     row: usize,
 }
 
@@ -51,7 +52,7 @@ impl Pen {
         )
     }
 
-    /// What features have as values: nothing, numbers, words, and here and there a small document.
+    /// Returns the value of a feature: null, a number, a word, or sometimes a small JSON document.
     fn value(&mut self, kind: usize, seed: usize) -> String {
         match kind % 5 {
             0 => "null".to_owned(),
@@ -105,7 +106,7 @@ impl Pen {
             let feature = (first + target) % profile.features;
             let seed = pen.random.below(1 << 30);
             let value = pen.value(feature, seed);
-            // Each feature prefers another segment.
+            // For each feature, another segment has the highest priority.
             let priority = (segment + feature) % profile.segments;
             pen.state(feature, (segment + feature).is_multiple_of(2), &value, Some(priority), false);
         });
@@ -134,7 +135,7 @@ impl Pen {
         self.text.push('}');
     }
 
-    /// Most identities have a flag switched, or with a value that others have too; every tenth has a value of its own.
+    /// Most identities have a flag switched, or a value that others have too. Every tenth has a value of its own.
     fn identity(&mut self, profile: &Profile, identity: usize) {
         let identifier = Profile::identifier(identity);
         self.put(format_args!(

@@ -1,29 +1,29 @@
-//! What the host of a virtual machine takes: for as long as it runs others, nothing here is measured.
+//! Steal time: while the host of a virtual machine runs other guests, measurements here are invalid.
 
 use anyhow::Context;
 
 use crate::server::{OTHER_CORE, SERVER_CORE};
 
-/// The time of the two cores on which everything runs, since they started, in ticks.
+/// Time of the two measured cores since they started, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticks {
     all: u64,
-    /// Of them, those in which the host ran something else while there was something to do here.
+    /// Ticks in which the host ran another guest although a core here had work.
     stolen: u64,
 }
 
 impl Ticks {
-    /// Until now.
+    /// Reads the current ticks.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// `/proc/stat` cannot be read, or lacks the fields of a core.
     pub fn now() -> anyhow::Result<Self> {
         let stat = std::fs::read_to_string("/proc/stat")?;
         Self::of(&stat).context("/proc/stat does not tell of two cores what it should")
     }
 
-    /// By the cores' lines of `/proc/stat`: user, nice, system, idle, waiting, two kinds of interrupts, stolen; what follows
-    /// is a part of the first two (`proc_stat(5)`).
+    /// Parses the cores' lines of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq and steal. The fields
+    /// behind these are part of the first two (`proc_stat(5)`).
     fn of(stat: &str) -> Option<Self> {
         let (mut all, mut stolen) = (0, 0);
         for core in [SERVER_CORE, OTHER_CORE] {
@@ -35,7 +35,7 @@ impl Ticks {
         Some(Self { all, stolen })
     }
 
-    /// The part of the time since then that the host took.
+    /// Fraction of the time from `self` to `later` that the host took.
     #[must_use]
     pub fn stolen_until(self, later: Self) -> f64 {
         let (stolen, all) = (later.stolen.saturating_sub(self.stolen), later.all.saturating_sub(self.all));

@@ -1,10 +1,10 @@
-//! What Remora costs, measured: `make bench` prints the table, `tests/instructions.rs` holds the counts.
+//! Measures the cost of Remora: `make bench` prints the table, and `tests/instructions.rs` checks the counts.
 //!
-//! Environments are [`profile`]s, written as the documents ([`document`], [`conditions`]) that Flagsmith emits, and asked
-//! as its clients ask ([`request`]). A server runs alone on one core ([`server`]), the [`load`] generator on another, and
-//! what is compared is compared in one run, turn by turn ([`turns`]), as far as the [`host`] lets us, with a bare hyper
-//! server that returns as many bytes from memory: whoever uses HTTP is not faster. What comes out are lines of a
-//! [`table`].
+//! A [`profile`] describes an environment. It is written as the document ([`document`], [`conditions`]) that Flagsmith
+//! emits, and requested as Flagsmith's clients do ([`request`]). A server runs alone on one core ([`server`]), and the
+//! [`load`] generator runs on another. Servers are compared in one run, turn by turn ([`turns`]), while the [`host`]
+//! leaves the cores alone. The reference is a bare hyper server that returns as many bytes from memory, because no HTTP
+//! server on hyper can be faster. The results are lines of a [`table`].
 
 pub mod bare;
 pub mod conditions;

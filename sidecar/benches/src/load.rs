@@ -1,5 +1,5 @@
-//! A load generator that is cheaper than any server: requests are prepared, answers are only checked for their status
-//! and their length, and eight connections share one thread without a runtime.
+//! A load generator that costs less than any server: requests are prepared, only the status and the length of answers
+//! are checked, and eight connections share one thread without a runtime.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,35 +8,36 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use rustix::event::epoll;
 
-/// How many connections are kept.
+/// Number of open connections.
 const CONNECTIONS: usize = 8;
 
-/// A request and what has to come back.
+/// A request and the expected answer.
 #[derive(Debug, Clone)]
 pub struct Exchange {
-    /// As it is sent.
+    /// Bytes of the request.
     pub request: Vec<u8>,
-    /// The answer's status.
+    /// Status of the answer.
     pub status: u16,
-    /// The length of the answer's body.
+    /// Length of the answer's body in bytes.
     pub length: usize,
 }
 
-/// How fast requests come.
+/// Rate of requests.
 #[derive(Debug, Clone, Copy)]
 pub enum Pace {
-    /// On each connection the next when the last is answered.
+    /// Closed loop: each connection sends its next request when the last one is answered.
     Closed,
-    /// So many a second, whatever the server does: a late answer makes the next ones late too, and is counted so.
+    /// Open loop: this number of requests per second, independent of the server. A late answer delays the next
+    /// requests, whose latency includes the delay.
     Open(f64),
 }
 
-/// When nothing more is sent; the last answers are waited for.
+/// End of a run, after which only answers are awaited.
 #[derive(Debug, Clone, Copy)]
 enum Until {
-    /// At this time.
+    /// Ends at this time.
     Time(Instant),
-    /// When so many were.
+    /// Ends after this number of requests.
     Sent(usize),
 }
 
@@ -49,19 +50,19 @@ impl Until {
     }
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// Requests that were answered a second.
+    /// Number of answered requests per second.
     pub rate: f64,
-    /// Nanoseconds, sorted.
+    /// Latencies in nanoseconds, sorted.
     pub latencies: Vec<u32>,
-    /// Answers with another status or length, and connections that broke.
+    /// Number of answers with another status or length.
     pub failures: usize,
 }
 
 impl Outcome {
-    /// The latency that this part of the requests does not exceed, in microseconds.
+    /// Returns the latency in microseconds that this fraction of the requests does not exceed.
     #[must_use]
     pub fn quantile(&self, part: f64) -> f64 {
         let last = self.latencies.len().saturating_sub(1);
@@ -70,14 +71,14 @@ impl Outcome {
     }
 }
 
-/// One kept connection.
+/// An open connection.
 struct Connection {
     stream: TcpStream,
-    /// Of the request under way: when it was due, and which it is.
+    /// Due time and index of the request in progress.
     under_way: Option<(Instant, usize)>,
     /// Bytes of the answer's head, until it is complete.
     head: Vec<u8>,
-    /// Bytes of the answer's body that are still to come, once the head is there.
+    /// Number of bytes of the answer's body that are still to come, once the head is complete.
     rest: Option<usize>,
     good: bool,
 }
@@ -90,10 +91,10 @@ pub struct Load {
 }
 
 impl Load {
-    /// Connects.
+    /// Connects to a server.
     ///
     /// # Errors
-    /// If the server cannot be reached.
+    /// The server cannot be reached.
     pub fn connect(address: SocketAddr) -> anyhow::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut connections = Vec::with_capacity(CONNECTIONS);
@@ -107,10 +108,10 @@ impl Load {
         Ok(Self { epoll, connections, buffer: vec![0; 256 * 1024] })
     }
 
-    /// Sends requests for so long, and waits for the last answers. `tick` is called every millisecond or so.
+    /// Sends requests for `time`, and waits for the last answers. `tick` is called every millisecond or so.
     ///
     /// # Errors
-    /// If connections break; a wrong answer is a failure that is counted.
+    /// A connection breaks. A wrong answer is no error, and is counted as a failure.
     pub fn run(
         &mut self,
         exchanges: &[Exchange],
@@ -121,10 +122,10 @@ impl Load {
         self.run_until(Until::Time(Instant::now() + time), exchanges, pace, tick)
     }
 
-    /// Sends so many requests, one exchange after the other and from the first again, and waits for the last answers.
+    /// Sends `count` requests, going through the exchanges in a cycle, and waits for the last answers.
     ///
     /// # Errors
-    /// If connections break; a wrong answer is a failure that is counted.
+    /// A connection breaks. A wrong answer is no error, and is counted as a failure.
     pub fn send(&mut self, exchanges: &[Exchange], count: usize) -> anyhow::Result<Outcome> {
         self.run_until(Until::Sent(count), exchanges, Pace::Closed, || ())
     }
@@ -175,7 +176,7 @@ impl Load {
             }
             let patience = Duration::from_secs(10);
             ensure!(idle == CONNECTIONS || now < last_step + patience, "an answer did not come for ten seconds");
-            // In a closed loop there is nothing to do before an answer comes; in an open one time may come first.
+            // A closed loop can wait for an answer. In an open loop, the next request may be due first.
             let patience = match pace {
                 Pace::Closed => Some(rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 }),
                 Pace::Open(_) => Some(rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }),
@@ -203,13 +204,13 @@ impl Load {
 impl Connection {
     fn send(&mut self, request: &[u8]) -> anyhow::Result<()> {
         self.good = true;
-        // A request fits into an empty socket's buffer.
+        // A request fits into the empty buffer of a socket.
         let written = self.stream.write(request).context("cannot send a request")?;
         ensure!(written == request.len(), "a request did not fit into the socket's buffer");
         Ok(())
     }
 
-    /// Takes what is there; true when the answer is complete.
+    /// Receives available bytes. True if the answer is complete.
     fn receive(&mut self, buffer: &mut [u8], exchange: &Exchange) -> anyhow::Result<bool> {
         let count = match self.stream.read(buffer) {
             Ok(0) => bail!("the server hung up"),
@@ -240,7 +241,7 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)
 }
 
-/// The status of a head: `HTTP/1.1 200 OK`.
+/// Parses the status of a head, such as `HTTP/1.1 200 OK`.
 fn status(head: &[u8]) -> Option<u16> {
     std::str::from_utf8(head.get(9..12)?).ok()?.parse().ok()
 }
@@ -255,10 +256,10 @@ fn content_length(head: &[u8]) -> anyhow::Result<usize> {
         .fold(0, |length, digit| length * 10 + usize::from(digit - b'0')))
 }
 
-/// Asks once, on a connection of its own.
+/// Sends one request on a connection of its own.
 ///
 /// # Errors
-/// If nothing comes back.
+/// No complete answer arrives.
 pub fn ask(address: SocketAddr, request: &[u8]) -> anyhow::Result<Answer> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -280,19 +281,19 @@ pub fn ask(address: SocketAddr, request: &[u8]) -> anyhow::Result<Answer> {
     }
 }
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// The status.
+    /// Status of the answer.
     pub status: u16,
     /// Everything before the body.
     pub head: String,
-    /// The body.
+    /// Body of the answer.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// A header's value; `name` in lower case, as hyper writes it.
+    /// Returns the value of a header. `name` is in lower case, as hyper writes it.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
@@ -305,7 +306,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers requests that are one byte, and tells how many came, once all connections are closed.
+    /// Answers requests of one byte. Returns the bytes that arrived, once all connections are closed.
     fn answering(listener: &TcpListener) -> anyhow::Result<Vec<u8>> {
         let answer = |mut stream: TcpStream| -> std::io::Result<Vec<u8>> {
             let mut asked = Vec::new();

@@ -1,10 +1,10 @@
-//! An environment for each operator: one segment, of conditions of this operator alone, which all hold.
+//! Environments for each operator: one segment whose conditions all use this operator, and all match.
 
 use remora_snapshot::{Snapshot, Subject, TraitValue};
 
 use crate::profile::CLIENT_KEY;
 
-/// Flagsmith's fourteen.
+/// Flagsmith's fourteen operators.
 pub const OPERATORS: [&str; 14] = [
     "EQUAL",
     "NOT_EQUAL",
@@ -22,20 +22,20 @@ pub const OPERATORS: [&str; 14] = [
     "IS_NOT_SET",
 ];
 
-/// How many conditions the segment has, each of a trait of its own. Even ones are texts, odd ones numbers, where the
-/// operator has both.
+/// Number of conditions of the segment, each on a trait of its own. If the operator accepts both, even conditions
+/// compare text, and odd ones numbers.
 const CONDITIONS: usize = 32;
 
-/// The names of traits.
+/// Returns the name of a trait.
 fn property(number: usize) -> String {
     format!("trait_{number:02}")
 }
 
-/// A condition's value, with which it holds for the trait of this number.
+/// Returns the trait and the value of a condition that matches the trait of this number.
 fn operand(operator: &str, number: usize) -> (String, String) {
     let text = |number: usize| format!("value-{number:02}");
     let even = number.is_multiple_of(2);
-    // Texts compare as texts, numbers as numbers.
+    // Even numbers compare text, odd ones numbers.
     let (less, same, more) = if even {
         (text(number.saturating_sub(1)), text(number), text(number + 1))
     } else {
@@ -53,14 +53,14 @@ fn operand(operator: &str, number: usize) -> (String, String) {
         "REGEX" => (texts, format!("(value|other)-[0-9]{{1,{}}}$", number + 2)),
         "MODULO" => (numbers, format!("{}|{}", number + 2, ((number | 1) + 100) % (number + 2))),
         "IN" => (property(number), format!("one,two,three,{same},four,five")),
-        // Nobody is above it, and below 100 it has to be computed.
+        // Nearly every identity passes 99.99, and below 100 the hash has to be computed.
         "PERCENTAGE_SPLIT" => (property(number), "99.99".to_owned()),
         "IS_NOT_SET" => (format!("absent_{number:02}"), String::new()),
         _ => (property(number), String::new()),
     }
 }
 
-/// The document of an operator's environment.
+/// Writes the document of an operator's environment.
 #[must_use]
 pub fn document(operator: &str) -> String {
     let conditions: Vec<String> = (0..CONDITIONS)
@@ -82,7 +82,7 @@ pub fn document(operator: &str) -> String {
     )
 }
 
-/// The body of `identities/` with the same traits.
+/// Writes a body of `identities/` with these traits.
 #[must_use]
 pub fn identity_body(identifier: &str) -> String {
     let traits: Vec<String> = (0..CONDITIONS)
@@ -95,7 +95,7 @@ pub fn identity_body(identifier: &str) -> String {
     format!(r#"{{"identifier": "{identifier}", "traits": [{}]}}"#, traits.join(", "))
 }
 
-/// Gives a subject the traits that the conditions hold for.
+/// Sets the traits of a subject that the conditions match.
 pub fn give_operands<B: AsRef<[u8]>>(snapshot: &Snapshot<B>, subject: &mut Subject) {
     for number in 0..CONDITIONS {
         let (text, digits) = (format!("value-{number:02}"), (number + 100).to_string());

@@ -1,8 +1,8 @@
-//! A population: different people who ask, and segments that some of them belong to.
+//! A population: many different people who send requests, and segments that match some of them.
 //!
-//! One person who asks again and again finds every cache warm and every branch predicted. A population does not: people
-//! differ in all traits, a third of them lack one, and they belong to different segments, so that they get a few hundred
-//! different answers on `official` and more than a thousand on `medium`.
+//! One person who repeats a request finds every cache warm and every branch predicted. A population does not: people
+//! differ in all traits, a third of them lack one, and they belong to different segments, so that they get a few
+//! hundred different answers on `official` and more than a thousand on `medium`.
 
 use remora_snapshot::{Snapshot, Subject, TraitValue};
 
@@ -33,16 +33,16 @@ const DOMAINS: [&str; 8] = [
     "staff.example",
 ];
 
-/// Somebody who asks: an identifier and traits, each as a JSON token.
+/// A person: an identifier, and traits as JSON tokens.
 #[derive(Debug, Clone)]
 pub struct Person {
-    /// The identifier.
+    /// Identifier of the person.
     pub identifier: String,
     /// Names and JSON tokens of the traits.
     pub traits: Vec<(&'static str, String)>,
 }
 
-/// The people of a profile. One in eight has overrides of their own, where the profile has identity overrides.
+/// Returns the people of a profile. If the profile has identity overrides, one person in eight has some.
 #[must_use]
 pub fn people(profile: &Profile) -> Vec<Person> {
     let mut random = Random::new(0x9e09_1e5e);
@@ -57,7 +57,7 @@ fn person(profile: &Profile, number: usize, random: &mut Random) -> Person {
     let (first, last) = (random.below(FIRST_NAMES.len()), random.below(LAST_NAMES.len()));
     let name = [FIRST_NAMES.get(first), LAST_NAMES.get(last)].map(|name| name.copied().unwrap_or_default()).join(".");
     let email = format!("{name}+{}@{}", random.below(1_000), random.skewed(&DOMAINS));
-    // Most people spend little, and few much.
+    // Most people spend little, and few spend much.
     let spend = 20_000.0 * random.part().powi(4);
     let mut traits = vec![
         ("plan", text(random.skewed(&PLANS).to_owned())),
@@ -76,7 +76,7 @@ fn person(profile: &Profile, number: usize, random: &mut Random) -> Person {
 }
 
 impl Person {
-    /// The body of `identities/`, as Python writes JSON.
+    /// Writes the body of `identities/` in Python's JSON format.
     #[must_use]
     pub fn identity_body(&self) -> String {
         let traits: Vec<String> = self
@@ -87,7 +87,7 @@ impl Person {
         format!(r#"{{"identifier": "{}", "traits": [{}]}}"#, self.identifier, traits.join(", "))
     }
 
-    /// Gives a subject this person's identifier and traits.
+    /// Sets this person's identifier and traits in a subject.
     pub fn give<B: AsRef<[u8]>>(&self, snapshot: &Snapshot<B>, subject: &mut Subject) {
         for (key, token) in &self.traits {
             snapshot.set_trait(subject, key, value(token));
@@ -96,7 +96,7 @@ impl Person {
     }
 }
 
-/// The value of a JSON token without escapes.
+/// Converts a JSON token without escapes.
 pub(crate) fn value(token: &str) -> TraitValue<'_> {
     match token.trim_matches('"') {
         text if text.len() < token.len() => TraitValue::String(text),
@@ -107,7 +107,7 @@ pub(crate) fn value(token: &str) -> TraitValue<'_> {
     }
 }
 
-/// The conditions of one segment: `count - 1` conditions that hold for most people, and one that holds for some.
+/// Returns the conditions of one segment: `count - 1` conditions that match most people, and one that matches some.
 #[must_use]
 pub fn conditions(segment: usize, count: usize) -> Vec<Condition> {
     let mut random = Random::new(0xc0de + segment as u64);
@@ -117,7 +117,7 @@ pub fn conditions(segment: usize, count: usize) -> Vec<Condition> {
     common.into_iter().cycle().skip(start).take(count.saturating_sub(1)).chain([verdict]).collect()
 }
 
-/// Conditions that each hold for most people. Their values are the segment's own.
+/// Returns conditions that each match most people. Their values differ between segments.
 fn mostly(segment: usize) -> Vec<Condition> {
     let skipped = segment % COUNTRIES.len();
     let countries: Vec<&str> =
@@ -138,7 +138,7 @@ fn mostly(segment: usize) -> Vec<Condition> {
     ]
 }
 
-/// A condition that holds for some people.
+/// Returns a condition that matches some people.
 fn sometimes(segment: usize, random: &mut Random) -> Condition {
     match segment % 6 {
         0 => condition("PERCENTAGE_SPLIT", "", (5 + random.below(30)).to_string()),

@@ -1,5 +1,5 @@
-//! A profile on its way through the public path: document, compiled files, a directory that a sidecar serves, and the
-//! requests with the answers that have to come.
+//! A profile that has gone through the public path: the document, the compiled files, a directory for a sidecar, and
+//! requests with the expected answers.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -20,27 +20,27 @@ use crate::snapshots::{self, give_traits};
 
 /// A profile that a sidecar can serve.
 pub struct Prepared {
-    /// Which.
+    /// The profile.
     pub profile: Profile,
-    /// Bytes of its document.
+    /// Size of its document in bytes.
     pub document: usize,
-    /// Bytes of its files.
+    /// Total size of its files in bytes.
     pub published: usize,
-    /// Files.
+    /// Number of files.
     pub files: usize,
-    /// For the sidecar's `--snapshots`.
+    /// Directory for the sidecar's `--snapshots`.
     pub directory: PathBuf,
-    /// What it has to answer is known from here.
+    /// The snapshot, from which the expected answers are computed.
     pub snapshot: Snapshot<Vec<u8>>,
 }
 
-/// The key with which the document is fetched.
+/// Key that gives access to the document.
 pub const SERVER_KEY: &str = "ser.bench";
 
-/// Compiles a document that is served as well.
+/// Compiles a document, which is also served to SDKs.
 ///
 /// # Errors
-/// If it cannot be.
+/// The document does not compile.
 pub fn compiled_with_document(text: &str) -> anyhow::Result<Compiled> {
     let pruned = prune(document::parse(text.as_bytes())?, &Rules::new(&[], &[], false, false)?);
     let original = Original::new(text.as_bytes().to_vec());
@@ -56,7 +56,7 @@ pub fn compiled_with_document(text: &str) -> anyhow::Result<Compiled> {
 /// Compiles a document.
 ///
 /// # Errors
-/// If it cannot be.
+/// The document does not compile.
 pub fn compiled(text: &str, largest_file: usize) -> anyhow::Result<Compiled> {
     let rules = Rules::new(&[], &[], false, false)?;
     let pruned = prune(document::parse(text.as_bytes())?, &rules);
@@ -66,16 +66,17 @@ pub fn compiled(text: &str, largest_file: usize) -> anyhow::Result<Compiled> {
 }
 
 impl Prepared {
-    /// Makes a profile's directory below `place`.
+    /// Creates the directory of a profile in `place`.
     ///
     /// # Errors
-    /// If it does not compile, or cannot be written.
+    /// The profile does not compile, or its files cannot be written.
     pub fn new(profile: Profile, place: &Path) -> anyhow::Result<Self> {
         let text = crate::document::write(&profile);
-        // A million overrides are more than ConfigMaps carry; a directory can.
+        // A million overrides do not fit into ConfigMaps, but into files of a directory.
         let largest_file = if profile.identities > 100_000 { 64 << 20 } else { files::MAX_FILE_BYTES };
         let compiled = compiled(&text, largest_file).with_context(|| profile.name)?;
-        // That a flag is used as a list is told, and measured; segments have to be what they are meant to be.
+        // A finding that a flag is used as a list is expected and measured. A finding about a segment is an error of
+        // the profile.
         let problem = compiled.findings.iter().find(|finding| finding.subject.starts_with("segment"));
         ensure!(problem.is_none(), "{}: {problem:?}", profile.name);
         let place = place.join(profile.name);
@@ -90,28 +91,29 @@ impl Prepared {
         })
     }
 
-    /// Starts a sidecar over it, and waits until it answers.
+    /// Starts a sidecar for the directory, and waits until it answers.
     ///
     /// # Errors
-    /// If it does not.
+    /// The sidecar does not start, or does not answer.
     pub fn serve(&self, sidecar: &Path) -> anyhow::Result<Server> {
         let mut server = Server::sidecar(sidecar, &self.directory)?;
         server.wait(&to("GET", "/api/v1/flags/", "", ""), 200, Instant::now())?;
         Ok(server)
     }
 
-    /// `identities/` for many identities: of eight, one has flags of its own, where anybody has.
+    /// Returns requests of `identities/` for many identities. If the profile has identity overrides, one in eight has
+    /// some.
     ///
     /// # Errors
-    /// If the server answers with anything but what the evaluation gives.
+    /// The server's answer differs from the evaluation's.
     pub fn identities(&self, server: &Server, count: usize) -> anyhow::Result<Vec<Exchange>> {
         self.identities_by(Asking::Python, server, count)
     }
 
-    /// `identities/` for every member of the profile's population.
+    /// Returns a request of `identities/` for every person of the profile's population.
     ///
     /// # Errors
-    /// If the server answers with anything but what the evaluation gives.
+    /// The server's answer differs from the evaluation's.
     pub fn population(&self, server: &Server) -> anyhow::Result<Vec<Exchange>> {
         population::people(&self.profile)
             .iter()
@@ -127,10 +129,10 @@ impl Prepared {
             .collect()
     }
 
-    /// The same, asked for in this way.
+    /// Returns requests of `identities/` for many identities, in the form of `asking`.
     ///
     /// # Errors
-    /// If the server answers with anything but what the evaluation gives.
+    /// The server's answer differs from the evaluation's.
     pub fn identities_by(&self, asking: Asking, server: &Server, count: usize) -> anyhow::Result<Vec<Exchange>> {
         let own = self.profile.identities;
         let numbers = (0..count).map(|number| {
@@ -153,10 +155,10 @@ impl Prepared {
     }
 }
 
-/// Asks once; the answer must be good, and from then on have the same status and length.
+/// Sends a request once and checks the answer. Later answers must have the same status and length.
 ///
 /// # Errors
-/// If it is not.
+/// No answer arrives, or it is wrong.
 pub fn checked(
     server: &Server,
     request: Vec<u8>,

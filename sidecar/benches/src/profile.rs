@@ -1,35 +1,35 @@
 //! The environments that are measured.
 //!
-//! `official` has the shape of the benchmark that Flagsmith publishes: 50 features, 15 segments of 15 conditions, every
-//! feature overridden by every segment. `medium` is an environment of a company: 200 features, 50 segments that override
-//! 40 features each, 8,700 identities with flags of their own, 11 MB as Flagsmith emits it.
+//! `official` has the shape of Flagsmith's published benchmark: 50 features, and 15 segments of 15 conditions, each of
+//! which overrides every feature. `medium` is the environment of a company: 200 features, 50 segments that override 40
+//! features each, 8,700 identities with overrides, and a document of 11 MB.
 
-/// The size of an environment. The same profile is the same document, byte for byte.
+/// The size of an environment. The same profile always yields the same document, byte for byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Profile {
-    /// What it is called.
+    /// Name of the profile.
     pub name: &'static str,
-    /// How many features.
+    /// Number of features.
     pub features: usize,
-    /// How many of them are split among variants by the identity's hash: the last ones.
+    /// Number of features with a percentage split among variants: the last ones.
     pub split: usize,
-    /// How many segments.
+    /// Number of segments.
     pub segments: usize,
-    /// How many of them hold for the identity that asks: every `segments / matching`-th.
+    /// Number of segments that match the requesting identity: every `segments / matching`-th.
     pub matching: usize,
-    /// How many conditions a segment has.
+    /// Number of conditions of a segment.
     pub conditions: usize,
-    /// How many features a segment overrides.
+    /// Number of features that a segment overrides.
     pub targets: usize,
-    /// How many features further on the next segment begins to override.
+    /// Distance in features between the first overrides of two successive segments.
     pub spread: usize,
-    /// How many identities have flags of their own.
+    /// Number of identities with overrides.
     pub identities: usize,
-    /// How many flags each of them has.
+    /// Number of flags that each of them overrides.
     pub flags_each: usize,
-    /// All of them have the same one.
+    /// True if all of them override the same flag.
     pub list: bool,
-    /// The segments are made for a [population](crate::population), and not for one person.
+    /// True if the segments are made for a [population](crate::population), and not for one person.
     pub population: bool,
 }
 
@@ -48,22 +48,22 @@ const OFFICIAL: Profile = Profile {
     population: false,
 };
 
-/// Flagsmith's published benchmark, with identity overrides.
+/// Profile of Flagsmith's published benchmark, with identity overrides.
 #[must_use]
 pub const fn official(name: &'static str, identities: usize) -> Profile {
     Profile { name, identities, ..OFFICIAL }
 }
 
-/// The same without segments.
+/// The official profile without segments.
 pub const PLAIN: Profile = Profile { name: "plain", segments: 0, matching: 0, targets: 0, ..OFFICIAL };
 
-/// The official profile with one flag that was made a list of 52,000 identities.
+/// The official profile with one flag that is overridden for 52,000 identities, as if it were a list of them.
 pub const LIST: Profile = Profile { name: "list", identities: 52_000, list: true, ..OFFICIAL };
 
-/// The official profile with twenty times the features, of which segments override the same ones.
+/// The official profile with twenty times the features. Segments override the same ones as before.
 pub const WIDE: Profile = Profile { name: "wide", features: 1_000, ..OFFICIAL };
 
-/// A company's environment.
+/// Profile of a company's environment.
 pub const MEDIUM: Profile = Profile {
     name: "medium",
     features: 200,
@@ -85,29 +85,29 @@ pub const POPULATED: Profile = Profile { name: "official-population", population
 /// The official profile for a population, with identity overrides.
 pub const POPULATED_OVERRIDES: Profile = Profile { name: "official-population+8700", identities: 8_700, ..POPULATED };
 
-/// A company's environment for a population.
+/// Profile of a company's environment for a population.
 pub const POPULATED_MEDIUM: Profile = Profile { name: "medium-population", population: true, ..MEDIUM };
 
-/// What all of them are called.
+/// Name of all environments.
 pub const ENVIRONMENT: &str = "bench";
 
-/// The client key of all of them.
+/// Client key of all environments.
 pub const CLIENT_KEY: &str = "Rm8hZk2cQx4vT6yB9nL3wE";
 
 impl Profile {
-    /// The name of a feature.
+    /// Returns the name of a feature.
     #[must_use]
     pub fn feature(number: usize) -> String {
         format!("feature_{number:04}")
     }
 
-    /// The name of an identity. Those below [`Profile::identities`] have flags of their own.
+    /// Returns the identifier of an identity. Those below [`Profile::identities`] have overrides.
     #[must_use]
     pub fn identifier(number: usize) -> String {
         format!("user-{number:07}@customers.example")
     }
 
-    /// Does this segment hold for whoever sends [`crate::request::TRAITS`]?
+    /// True if this segment matches an identity with [`crate::request::TRAITS`].
     #[must_use]
     pub fn matches(&self, segment: usize) -> bool {
         self.matching > 0 && segment.is_multiple_of(self.segments / self.matching)

@@ -1,16 +1,16 @@
-//! Numbers that are the same in every run (splitmix64).
+//! Random numbers that are the same in every run (splitmix64).
 
-/// A generator of numbers. The same seed gives the same numbers.
+/// A generator of random numbers. The same seed yields the same numbers.
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that starts from a seed.
+    /// Creates a generator from a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -19,17 +19,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, or 0 if `limit` is 0.
+    /// Returns a number below `limit`, or 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.bits() % limit.max(1) as u64) as usize
     }
 
-    /// A number from 0 (inclusive) to 1 (exclusive).
+    /// Returns a number from 0 (inclusive) to 1 (exclusive).
     pub fn part(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// One of the items. Earlier items are more likely: each is drawn with weight 1/n of its place n.
+    /// Returns one of the items. The n-th item is drawn with weight 1/n.
     pub fn skewed<'a>(&mut self, items: &[&'a str]) -> &'a str {
         let weights = || (1..=items.len()).map(|place| 1.0 / place as f64);
         let mut rest = self.part() * weights().sum::<f64>();

@@ -1,8 +1,8 @@
-//! What is asked: requests as Flagsmith's and OpenFeature's clients send them, byte for byte.
+//! Requests as Flagsmith's and OpenFeature's clients send them, byte for byte.
 
 use crate::profile::CLIENT_KEY;
 
-/// The traits of every request: eight, of every type, one of them a version. Conditions ask for all of them.
+/// Traits of every request: eight, of every type, one of them a version. The conditions compare all of them.
 pub const TRAITS: [(&str, &str); 8] = [
     ("plan", r#""scale-up""#),
     ("country", r#""DE""#),
@@ -14,19 +14,19 @@ pub const TRAITS: [(&str, &str); 8] = [
     ("account", "48213"),
 ];
 
-/// How an identity's flags are asked for.
+/// Form of a request for an identity's flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asking {
-    /// With traits, in a body as Python writes JSON.
+    /// A body with traits, in Python's JSON format.
     Python,
-    /// With traits, in a body without spaces, as all others write JSON; with headers as Node has them.
+    /// A body with traits in compact JSON, the format of most serializers, and with Node's headers.
     Node,
-    /// Without traits, in a query.
+    /// A query without traits.
     Query,
 }
 
 impl Asking {
-    /// The request.
+    /// Returns the bytes of the request.
     #[must_use]
     pub fn request(self, identifier: &str) -> Vec<u8> {
         const PATH: &str = "/api/v1/identities/";
@@ -39,7 +39,7 @@ impl Asking {
     }
 }
 
-/// The body of `identities/`.
+/// Writes a body of `identities/` in Python's JSON format.
 #[must_use]
 pub fn identity_body(identifier: &str) -> String {
     let traits: Vec<String> =
@@ -47,7 +47,7 @@ pub fn identity_body(identifier: &str) -> String {
     format!(r#"{{"identifier": "{identifier}", "traits": [{}]}}"#, traits.join(", "))
 }
 
-/// The same without spaces.
+/// Writes a body of `identities/` in compact JSON.
 #[must_use]
 pub fn compact_identity_body(identifier: &str) -> String {
     let traits: Vec<String> =
@@ -55,14 +55,14 @@ pub fn compact_identity_body(identifier: &str) -> String {
     format!(r#"{{"identifier":"{identifier}","traits":[{}]}}"#, traits.join(","))
 }
 
-/// The body of both of OFREP's endpoints.
+/// Writes a body for both of OFREP's endpoints.
 #[must_use]
 pub fn context_body(identifier: &str) -> String {
     let traits: Vec<String> = TRAITS.iter().map(|(key, value)| format!(r#""{key}":{value}"#)).collect();
     format!(r#"{{"context":{{"targetingKey":"{identifier}",{}}}}}"#, traits.join(","))
 }
 
-/// A request to the environment's `path`, with the headers that clients send.
+/// Returns the bytes of a request to `path`, with the headers that clients send.
 #[must_use]
 pub fn to(method: &str, path: &str, more: &str, body: &str) -> Vec<u8> {
     let content = if body.is_empty() {

@@ -1,4 +1,4 @@
-//! A server that is measured: alone on its core, and looked at from outside.
+//! A server that is measured: alone on its core, and observed from outside.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
@@ -13,48 +13,48 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::load::ask;
 
-/// Where servers run; everything else runs on the other.
+/// Core of the measured server, and core of everything else.
 pub(crate) const SERVER_CORE: usize = 0;
 pub(crate) const OTHER_CORE: usize = 1;
 
-/// Keeps this thread, and what it starts, on one core.
+/// Pins this thread, and the threads and processes that it starts, to one core.
 fn stay_on(core: usize) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(core);
     sched_setaffinity(None, &set).context("two cores are needed: one for the server, one for its load")
 }
 
-/// Keeps everything but servers on the other core.
+/// Pins everything except servers to the other core.
 ///
 /// # Errors
-/// If there is no second core.
+/// The machine has no second core.
 pub fn leave_the_servers_core() -> anyhow::Result<()> {
     stay_on(OTHER_CORE)
 }
 
-/// A process that serves. It ends with this value.
+/// A server process, which ends with this value.
 pub struct Server {
     process: Child,
-    /// Where it answers.
+    /// Address of the data port.
     pub address: SocketAddr,
-    /// Where it tells of itself, if it does.
+    /// Address of the admin port. Servers without one have the same address as the data port.
     pub admin: SocketAddr,
 }
 
-/// Memory of a process, in kilobytes.
+/// Memory of a process in kilobytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Memory {
-    /// That nobody else has: heap, stacks, relocated data.
+    /// Private memory: heap, stacks, and relocated data.
     pub private: u64,
-    /// All that is in memory, mapped files and the program included.
+    /// Resident memory, including mapped files and the program.
     pub resident: u64,
 }
 
 impl Server {
-    /// Starts the sidecar over a directory of snapshots.
+    /// Starts the sidecar for a directory of snapshots.
     ///
     /// # Errors
-    /// If it does not start.
+    /// The sidecar does not start.
     pub fn sidecar(program: &Path, snapshots: &Path) -> anyhow::Result<Self> {
         let (address, admin) = (free_port()?, free_port()?);
         let mut command = Command::new(program);
@@ -63,10 +63,10 @@ impl Server {
         Self::start(command, address, admin)
     }
 
-    /// Starts the bare hyper server, which answers every request with a status and so many bytes.
+    /// Starts the bare hyper server, which answers every request with `status` and `bytes` bytes.
     ///
     /// # Errors
-    /// If it does not start.
+    /// The server does not start.
     pub fn limit(program: &Path, status: u16, bytes: usize, tag: &str) -> anyhow::Result<Self> {
         let address = free_port()?;
         let mut command = Command::new(program);
@@ -77,7 +77,7 @@ impl Server {
     /// Starts the server that serializes a document for each request.
     ///
     /// # Errors
-    /// If it does not start.
+    /// The server does not start.
     pub fn serializing(program: &Path, document: &Path) -> anyhow::Result<Self> {
         let address = free_port()?;
         let mut command = Command::new(program);
@@ -92,10 +92,10 @@ impl Server {
         Ok(Self { process: process?, address, admin })
     }
 
-    /// Waits until a request is answered with this status; returns how long that took.
+    /// Waits until a request is answered with `status`. Returns the time since `since`.
     ///
     /// # Errors
-    /// If it is not within ten seconds.
+    /// No such answer arrives within ten seconds.
     pub fn wait(&mut self, request: &[u8], status: u16, since: Instant) -> anyhow::Result<Duration> {
         loop {
             if let Ok(answer) = ask(self.address, request)
@@ -109,10 +109,11 @@ impl Server {
         }
     }
 
-    /// Ends it as Kubernetes does, and waits until it has: what it writes at its end is then there.
+    /// Sends SIGTERM, as Kubernetes does, and waits for the exit, so that everything the process writes at its end is
+    /// complete.
     ///
     /// # Errors
-    /// If it does not end well.
+    /// The process exits with a failure.
     pub fn end(mut self) -> anyhow::Result<()> {
         kill_process(Pid::from_child(&self.process), Signal::TERM)?;
         let status = self.process.wait()?;
@@ -120,10 +121,10 @@ impl Server {
         Ok(())
     }
 
-    /// Its memory at this moment.
+    /// Returns the current memory usage.
     ///
     /// # Errors
-    /// If the kernel does not tell.
+    /// The kernel does not report it.
     pub fn memory(&self) -> anyhow::Result<Memory> {
         let text = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.process.id()))?;
         let field = |name: &str| {
@@ -133,10 +134,10 @@ impl Server {
         Ok(Memory { private: field("Anonymous:"), resident: field("Rss:") })
     }
 
-    /// How long its first thread, which serves, has been on a core.
+    /// Returns the time for which the first thread, which serves, has run on a core.
     ///
     /// # Errors
-    /// If the kernel does not tell.
+    /// The kernel does not report it.
     pub fn time_on_core(&self) -> anyhow::Result<Duration> {
         let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.process.id()))?;
         let nanoseconds =
@@ -147,20 +148,20 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Below the ports that Linux gives to whoever asks for any, and those of Kubernetes' Services: none of these becomes a
-/// client's own before a server has it.
+/// Ports below Linux's ephemeral ports and below the node ports of Kubernetes: no client gets one of these before a
+/// server binds it.
 const PORTS: Range<u16> = 20_000..30_000;
 
 fn free_port() -> anyhow::Result<SocketAddr> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in PORTS {
-        // From another one in each process, as others may measure, too.
+        // Each process starts at another port, because others may measure at the same time.
         let number =
             std::process::id().wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % u32::from(PORTS.end - PORTS.start);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + u16::try_from(number)?));

@@ -1,4 +1,4 @@
-//! Snapshots that are read without the operator, and who asks them.
+//! Reads snapshots without the operator, and sets the subjects that evaluate them.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use crate::population::value;
 use crate::profile::ENVIRONMENT;
 use crate::request::TRAITS;
 
-/// Reads the snapshot that is in a directory for sidecars.
+/// Reads the snapshot in a directory for sidecars.
 ///
 /// # Errors
-/// If there is none.
+/// The directory has no valid snapshot.
 pub fn read(directory: &Path) -> anyhow::Result<Snapshot<Vec<u8>>> {
     let data = directory.join(ENVIRONMENT).join("..data");
     let core = std::fs::read(data.join(files::CORE)).with_context(|| data.display().to_string())?;
@@ -26,7 +26,7 @@ pub fn read(directory: &Path) -> anyhow::Result<Snapshot<Vec<u8>>> {
     Ok(snapshot)
 }
 
-/// Gives a subject the traits that every request has.
+/// Sets the traits of every request in a subject.
 pub fn give_traits<B: AsRef<[u8]>>(snapshot: &Snapshot<B>, subject: &mut Subject) {
     for (key, token) in TRAITS {
         snapshot.set_trait(subject, key, value(token));

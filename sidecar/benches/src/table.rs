@@ -1,17 +1,17 @@
-//! The table that is printed.
+//! The table of results.
 
 use std::io::Write;
 
-/// What has to be reached.
+/// Target of a measured value.
 #[derive(Debug, Clone, Copy)]
 pub enum Target {
-    /// At least this.
+    /// At least this value.
     AtLeast(f64),
-    /// Below this.
+    /// Below this value.
     Below(f64),
-    /// Within this part of one.
+    /// Within this distance of 1.
     Near(f64),
-    /// Nothing: it is told beside something else.
+    /// No target: the value is printed for comparison.
     None,
 }
 
@@ -26,26 +26,26 @@ impl Target {
     }
 }
 
-/// The lines so far. Each is printed when it is known, as all of them take minutes.
+/// A table that prints each line as soon as it is known, because all of them take minutes.
 pub struct Table<W> {
     out: W,
     short: Vec<String>,
 }
 
 impl<W: Write> Table<W> {
-    /// Begins with its head.
+    /// Creates a table, and prints its head.
     ///
     /// # Errors
-    /// If it cannot be printed.
+    /// The output cannot be written.
     pub fn new(mut out: W) -> anyhow::Result<Self> {
         writeln!(out, "{:<58} {:>12} {:>12}  {:<16} {:<6} beside", "what", "target", "measured", "spread", "")?;
         Ok(Self { out, short: Vec::new() })
     }
 
-    /// Adds a line.
+    /// Prints a line.
     ///
     /// # Errors
-    /// If it cannot be printed.
+    /// The output cannot be written.
     pub fn line(
         &mut self,
         what: &str,
@@ -80,17 +80,17 @@ impl<W: Write> Table<W> {
         Ok(())
     }
 
-    /// A line of words.
+    /// Prints a line of text.
     ///
     /// # Errors
-    /// If it cannot be printed.
+    /// The output cannot be written.
     pub fn note(&mut self, text: &str) -> anyhow::Result<()> {
         writeln!(self.out, "{text}")?;
         self.out.flush()?;
         Ok(())
     }
 
-    /// What fell short.
+    /// Lines that missed their target.
     #[must_use]
     pub fn short(&self) -> &[String] {
         &self.short

@@ -1,6 +1,6 @@
-//! Comparing servers fairly: turn by turn in one run, so that whatever else the machine does meets all of them. Where a
-//! process's pages happen to lie makes it a few hundredths faster or slower for as long as it runs, so that what is close is
-//! started several times.
+//! Compares servers fairly: turn by turn in one run, so that disturbances of the machine affect all of them. The
+//! placement of a process's pages makes it a few percent faster or slower for as long as it runs, so servers with close
+//! results are started several times.
 
 use std::time::Duration;
 
@@ -10,33 +10,33 @@ use crate::host::Ticks;
 use crate::load::{Exchange, Load, Pace};
 use crate::server::Server;
 
-/// A turn does not count if the host took more than this part of it: in such stretches, which last for seconds, a server
-/// comes to do anything between a hundredth of its work and all of it.
+/// Fraction of steal time beyond which a turn does not count. Such phases last for seconds, and a server then does
+/// between a hundredth and all of its work.
 const STOLEN: f64 = 0.1;
 
-/// One of those that are compared.
+/// One of the servers that are compared.
 pub struct Side<'a> {
     start: Box<dyn Fn() -> anyhow::Result<Server> + 'a>,
     exchanges: &'a [Exchange],
     turns: Vec<Turn>,
-    /// How many rounds did not count.
+    /// Number of rounds that did not count.
     again: usize,
 }
 
-/// One of its processes, and who asks it.
+/// A running process of a side, and its load.
 struct Running<'a> {
     server: Server,
     load: Load,
     exchanges: &'a [Exchange],
 }
 
-/// What one turn gave.
+/// Result of one turn.
 #[derive(Debug, Clone, Copy)]
 struct Turn {
     rate: f64,
-    /// Requests in a second of the server's own time on its core.
+    /// Number of requests per second of the server's own time on its core.
     own_rate: f64,
-    /// The part of the time that the host took.
+    /// Fraction of steal time.
     stolen: f64,
 }
 
@@ -46,18 +46,18 @@ impl Turn {
     }
 }
 
-/// A ratio: its median, and the least and the greatest of all turns.
+/// The ratio of two servers over all turns.
 #[derive(Debug, Clone, Copy)]
 pub struct Ratio {
-    /// The median.
+    /// Median of the ratio.
     pub median: f64,
-    /// The least and the greatest.
+    /// Least and greatest ratio.
     pub spread: (f64, f64),
-    /// The median by the servers' own time, which others on the core take nothing from.
+    /// Median of the ratio by the servers' own time, which other processes on the core do not affect.
     pub own: f64,
-    /// How many rounds were taken again, since the host took the processors.
+    /// Number of rounds that were repeated because of steal time.
     pub again: usize,
-    /// In how many of those that count it took them, too.
+    /// Number of counted rounds with too much steal time.
     pub spoiled: usize,
 }
 
@@ -76,7 +76,7 @@ impl Running<'_> {
 }
 
 impl<'a> Side<'a> {
-    /// What is asked, and how a server is started that answers it.
+    /// Creates a side from its requests, and a function that starts its server.
     pub fn new(exchanges: &'a [Exchange], start: impl Fn() -> anyhow::Result<Server> + 'a) -> Self {
         Self { start: Box::new(start), exchanges, turns: Vec::new(), again: 0 }
     }
@@ -87,19 +87,19 @@ impl<'a> Side<'a> {
         Ok(Running { server, load, exchanges: self.exchanges })
     }
 
-    /// The median of its requests a second.
+    /// Median of its requests per second.
     #[must_use]
     pub fn rate(&self) -> f64 {
         median(self.turns.iter().map(|turn| turn.rate))
     }
 
-    /// The median of its microseconds a request.
+    /// Median of its time per request in microseconds.
     #[must_use]
     pub fn cost(&self) -> f64 {
         1e6 / median(self.turns.iter().map(|turn| turn.own_rate))
     }
 
-    /// This one's rate over the other's.
+    /// Ratio of this side's rate to the rate of `other`.
     #[must_use]
     pub fn over(&self, other: &Side<'_>) -> Ratio {
         let pairs = || self.turns.iter().zip(&other.turns);
@@ -114,12 +114,12 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Starts every side's server so many times, and each time has every side in turn in so many rounds; a first turn of each warms
-/// up and does not count. A round with a turn of which the host took a part is taken again, at most as many of them as there
-/// are to be: then they count as they are.
+/// Measures all sides: starts every server `starts` times, and lets the sides take turns for `rounds` rounds after each
+/// start. A first turn of each is a warm-up and does not count. A round with too much steal time is repeated. The
+/// number of repetitions is at most that of all rounds; beyond it, such rounds count.
 ///
 /// # Errors
-/// If a server does not start, breaks, or answers anything wrong.
+/// A server does not start, breaks, or gives a wrong answer.
 pub fn take(sides: &mut [Side<'_>], starts: usize, rounds: usize, time: Duration) -> anyhow::Result<()> {
     let mut again = 0;
     for _ in 0..starts {
@@ -141,7 +141,7 @@ pub fn take(sides: &mut [Side<'_>], starts: usize, rounds: usize, time: Duration
     Ok(())
 }
 
-/// The middle one.
+/// Returns the median: of an even number of values, the upper of the two in the middle.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

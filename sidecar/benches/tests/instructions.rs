@@ -1,11 +1,11 @@
-//! How many instructions each path takes, held against the record in `instructions.txt`: counts do not wobble as times
-//! do. A path that takes more than 3 % more fails, unless the record is changed in the same commit:
-//! `make record` writes it.
+//! Compares the number of instructions of each path with the record in `instructions.txt`. Counts do not vary like
+//! times do. A path that takes over 3 % more fails the test, unless the same commit changes the record: `make record`
+//! writes it.
 //!
-//! Counted is what the optimized library does, with the rows of its tables in place and its buffers grown. Counts depend
-//! on the compiler, for copies on the C library, and for digests on whether the processor has AVX2, all of which the record
-//! names; on nothing else of the processor, as the C library is told to use none of its particular instructions, and the
-//! profiler knows none beyond AVX2.
+//! The counts are of the optimized library, with the rows of its tables in memory and its buffers grown. They depend on
+//! the compiler, for copies on the C library, and for digests on the processor's support of AVX2. The record names all
+//! of these. The counts depend on nothing else of the processor: the C library is told to use no optional instructions,
+//! and the profiler emulates none beyond AVX2.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -21,12 +21,12 @@ use remora_bench::profile::{ENVIRONMENT, MEDIUM, PLAIN, Profile, WIDE, official}
 use remora_operator::tools::directory;
 use remora_snapshot::files;
 
-/// How many percent more are too much.
+/// Largest increase in percent that passes.
 const TOLERANCE: u64 = 3;
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.txt");
 const RE_RECORD: &str = "make record";
 
-/// Nothing that another processor may not have, and no choice by the size of its caches.
+/// Settings of the C library: no optional instructions, and no choice by the size of the caches.
 const TUNABLES: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX2,-AVX,-ERMS,-FSRM,-SSSE3,-Fast_Unaligned_Copy:\
                         glibc.cpu.x86_non_temporal_threshold=0x10000000:glibc.cpu.x86_rep_movsb_threshold=0x10000000";
 
@@ -47,7 +47,7 @@ fn no_path_takes_more_instructions_than_recorded() {
     }
 }
 
-/// The environments, compiled where the paths find them.
+/// Compiles the environments into the directories that the paths read.
 fn prepare(directory: &Path) {
     let profiles =
         [PLAIN, official("official", 750), WIDE, MEDIUM, Profile { name: "overrides", identities: 750, ..PLAIN }];
@@ -59,13 +59,13 @@ fn prepare(directory: &Path) {
     }
 }
 
-/// Builds the program that takes the paths as the sidecar is built, but with names to find functions by.
+/// Builds the program of the paths with the sidecar's settings, but with symbols to find functions by.
 fn paths() -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "-p", "remora-bench", "--no-default-features", "--bin", "paths"]);
     cargo.args(["--profile", "counted", "--config", "profile.counted.inherits=\"ship\""]);
     cargo.args(["--config", "profile.counted.strip=\"none\"", "--message-format", "json-render-diagnostics"]);
-    // Whatever this test was built with is not for what is counted.
+    // The test's own build settings must not affect the counted program.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PROFILE_") || name == "RUSTFLAGS") {
         cargo.env_remove(name);
     }
@@ -79,8 +79,8 @@ fn paths() -> PathBuf {
         .expect("cargo says where the program is")
 }
 
-/// Instructions by path. The profiler writes a file, and begins anew, before and after each call of one function: every
-/// second file has what was done within.
+/// Returns the number of instructions by path. The profiler writes a file and resets its counts before and after each
+/// call of `paths::measured`, so every second file counts one call.
 fn count(paths: &Path, directory: &Path) -> Vec<(String, u64)> {
     let dump = directory.join("dump");
     let output = Command::new("valgrind")
@@ -95,7 +95,7 @@ fn count(paths: &Path, directory: &Path) -> Vec<(String, u64)> {
     names.lines().enumerate().map(|(number, name)| (name.to_owned(), total(&dump, 2 * number + 2))).collect()
 }
 
-/// The total of one of the profiler's files.
+/// Returns the total of one of the profiler's files.
 fn total(dump: &Path, number: usize) -> u64 {
     let path = format!("{}.{number}", dump.display());
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -105,7 +105,7 @@ fn total(dump: &Path, number: usize) -> u64 {
     total
 }
 
-/// What counts depend on beside our code.
+/// Describes the environment that the counts depend on: compiler, C library and processor.
 fn tools() -> String {
     let version = |program: &str| {
         let output = Command::new(program).arg("--version").output().unwrap();

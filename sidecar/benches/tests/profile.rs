@@ -1,11 +1,11 @@
-//! Whether the profiles by which the sidecar is built for shipping (`sidecar/profile`) are of what is built now. The
-//! compiler does not say when one is not: it finds its functions by names that have a hash of their crate in them, and
-//! lays out those that it does not find as if there were no profile.
+//! Checks that the recorded profiles of the shipped sidecar (`sidecar/profile`) still fit its build. The compiler does
+//! not report a stale profile: it finds functions by names that contain a hash of their crate, and compiles functions
+//! that it does not find as if there were no profile.
 //!
-//! So each profile has a text beside it, with what goes into those hashes: the compiler, the settings, and the crates
-//! with their versions and features. All of them have to be the same. The sidecar's own sources have to be alike: the
-//! text has a sample of their lines, and most of those have to be there. Of functions that it finds under their names,
-//! but branching otherwise, the compiler does say something: `fits.sh` holds that, when images are built.
+//! Therefore each profile has a text file with the inputs of these hashes: the compiler, the settings, and the crates
+//! with their versions and features. All of them must be equal. The sidecar's own sources must be similar: the text has
+//! a sample of their lines, most of which must still exist. The compiler does report functions that it finds by name
+//! but whose branches have changed: `fits.sh` checks these when images are built.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -14,23 +14,23 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How many of a hundred lines have to be there.
+/// Smallest percentage of sampled lines that must still exist.
 const ALIKE: usize = 75;
-/// One line of so many is in the sample.
+/// One line in this many is in the sample.
 const SAMPLE: u64 = 16;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const RECORD: &str = "make profile";
 
-/// What a profile is of.
+/// Inputs of the build that a profile was recorded with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Basis {
-    /// `rustc --version`.
+    /// Output of `rustc --version`.
     compiler: String,
     /// Lines of the settings in Cargo.toml.
     settings: BTreeSet<String>,
-    /// Names, versions and features.
+    /// Crates with versions and features.
     crates: BTreeSet<String>,
-    /// Hashes of lines of the sources.
+    /// Hashes of a sample of the source lines.
     lines: BTreeSet<String>,
 }
 
@@ -48,7 +48,7 @@ fn profiles_are_of_what_is_built() {
         let text =
             std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}; {RECORD}", path.display()));
         let (then, now) = (Basis::of_text(&text), Basis::now(&target));
-        // Whoever builds with another compiler builds without, and is told so by flags.sh.
+        // A build with another compiler does not use the profile, and `flags.sh` reports that.
         if then.compiler != now.compiler {
             eprintln!(
                 "{target}: the profile is of {}, and this is {}, which does not use it",
@@ -108,7 +108,7 @@ fn what_a_build_loses_is_told_and_too_much_is_refused() {
     std::fs::remove_file(log).unwrap();
 }
 
-/// The targets that have a profile.
+/// Lists the targets that have a profile.
 fn profiles() -> Vec<String> {
     let files = std::fs::read_dir(Path::new(ROOT).join("sidecar/profile")).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -129,7 +129,7 @@ fn host() -> String {
     said("rustc", &["-vV"]).lines().find_map(|line| line.strip_prefix("host: ")).unwrap().to_owned()
 }
 
-/// Lines of the settings with which programs are shipped.
+/// Returns the lines of the settings for shipped programs.
 fn settings(manifest: &str) -> BTreeSet<String> {
     let mut settings = BTreeSet::new();
     let mut section = "";
@@ -146,7 +146,7 @@ fn settings(manifest: &str) -> BTreeSet<String> {
     settings
 }
 
-/// A sample of the lines of sources: of those that say something, and are not tests.
+/// Adds a sample of the source lines, without comments, short lines and tests.
 fn sample(directory: &Path, lines: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -170,7 +170,7 @@ impl Basis {
     fn now(target: &str) -> Basis {
         let mut arguments = vec!["tree", "--locked", "-p", "remora-sidecar", "-e", "normal,build", "--target", target];
         arguments.extend(["--prefix", "none", "--no-dedupe", "-f", "{p} {f}"]);
-        // Where our own crates are does not matter.
+        // The paths of the workspace's own crates do not matter.
         let place = |line: &str| match (line.find(" (/"), line.rfind(')')) {
             (Some(from), Some(to)) => format!("{}{}", &line[..from], &line[to + 1..]).trim().to_owned(),
             _ => line.trim().to_owned(),
@@ -208,7 +208,7 @@ impl Basis {
         }
     }
 
-    /// Whether a profile of this is one of `now`.
+    /// Checks that a profile of this build fits the build `now`.
     fn compare(&self, now: &Basis) -> Result<(), String> {
         let mut complaints = String::new();
         for (what, then, now) in [("setting", &self.settings, &now.settings), ("crate", &self.crates, &now.crates)] {
@@ -262,6 +262,6 @@ fn a_quarter_of_the_lines_may_be_others() {
     let then = basis(&[], 0..100);
     assert_eq!(then.compare(&basis(&[], 25..500)), Ok(()));
     assert!(then.compare(&basis(&[], 26..500)).unwrap_err().contains("74 are there"));
-    // A text without lines is none.
+    // A text without lines does not fit any build.
     assert!(basis(&[], 0..0).compare(&then).is_err());
 }

@@ -1,4 +1,4 @@
-//! Bytes that were put together for one answer, around a part that other answers have as well, which stays where it is.
+//! A spliced body: bytes that were built for one answer, around a shared part that is not copied.
 
 use std::io::IoSlice;
 
@@ -8,16 +8,16 @@ use remora_snapshot::Shared;
 use super::Buffer;
 use crate::progress::Progress;
 
-/// The three of them: what comes before, what is shared, what comes behind.
+/// A buffer, and the shared part within it.
 #[derive(Debug)]
 pub(crate) struct Around {
     buffer: Buffer,
-    /// How much of the buffer comes before.
+    /// Offset in the buffer at which the shared part belongs.
     place: usize,
     shared: Shared,
-    /// How much of all has been sent,
+    /// Number of bytes that are sent.
     sent: usize,
-    /// and how much is left.
+    /// Number of bytes that remain.
     left: usize,
 }
 
@@ -27,7 +27,7 @@ impl Around {
         Around { buffer, place, shared, sent: 0, left }
     }
 
-    /// Counts the memory of what is not shared among the bytes in flight, until all is sent.
+    /// Counts the buffer's memory among the bytes in flight until all is sent. The shared part does not count.
     pub(super) fn count(&mut self, progress: &Progress) {
         self.buffer.count(progress);
     }
@@ -37,7 +37,7 @@ impl Around {
         [before, self.shared.as_ref(), behind]
     }
 
-    /// What of the parts is not sent yet.
+    /// Returns the parts that are not sent yet.
     fn rest(&self) -> impl Iterator<Item = &[u8]> {
         let mut sent = self.sent;
         self.parts().into_iter().filter_map(move |part| {

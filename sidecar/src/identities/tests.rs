@@ -1,11 +1,11 @@
-//! Refusals; and reading ahead, against reading step by step: whatever a body looks like, the answers are the same.
+//! Tests of refusals, and of the fast path: it must read every body as the general reader does.
 
 use remora_snapshot::model::{Context, Derivation, Environment, Feature, Property};
 use remora_snapshot::write;
 
 use super::*;
 
-/// The traits that something reads, so that their values can be seen in the subject.
+/// Traits that the snapshot reads, so that their values appear in the subject.
 const READ: [&str; 4] = ["plan", "age", "länge", "a\"b"];
 
 pub(crate) fn snapshot() -> Snapshot<Vec<u8>> {
@@ -20,7 +20,7 @@ pub(crate) fn snapshot() -> Snapshot<Vec<u8>> {
     Snapshot::read(core.bytes).unwrap()
 }
 
-/// One with so many flags that its answer is worth sharing.
+/// A snapshot with enough flags for a shared answer.
 pub(crate) fn wide() -> Snapshot<Vec<u8>> {
     let context = Context { enabled: true, value: "\"a value\"".to_owned(), split: None };
     let feature = |number| Feature {
@@ -40,7 +40,7 @@ pub(crate) fn wide() -> Snapshot<Vec<u8>> {
     Snapshot::read(core.bytes).unwrap()
 }
 
-/// A source of bodies.
+/// A generator of random bodies.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -57,7 +57,7 @@ impl Dice {
         from[self.below(from.len())]
     }
 
-    /// A name in its quotes.
+    /// A quoted name.
     pub(crate) fn name(&mut self) -> &'static str {
         self.pick(&[
             r#""plan""#,
@@ -74,7 +74,7 @@ impl Dice {
         ])
     }
 
-    /// A value, rarely one that JSON does not have.
+    /// A value, which is rarely invalid JSON.
     pub(crate) fn value(&mut self) -> String {
         if self.below(400) == 0 {
             let characters = 1998 + self.below(4);
@@ -121,7 +121,7 @@ impl Dice {
         value.to_owned()
     }
 
-    /// What a writer puts behind colons and commas: one thing each, or any.
+    /// Separators behind names and behind members: those of a serializer, or random white space.
     pub(crate) fn separators(&mut self) -> [&'static str; 2] {
         match self.below(8) {
             0..3 => [":", ","],
@@ -130,7 +130,7 @@ impl Dice {
         }
     }
 
-    /// The same with something else somewhere in it, or without its end; mostly as it is.
+    /// Returns the body, usually unchanged, or with a random insertion, or without its end.
     pub(crate) fn damaged(&mut self, body: String) -> Vec<u8> {
         const SPLINTERS: [&[u8]; 16] = [
             b"\"", b"\\", b"{", b"}", b"[", b"]", b",", b":", b"0", b".", b"e", b" ", b"\n", b"\xc3", b"null", b"\x1f",
@@ -190,7 +190,7 @@ fn one_body(dice: &mut Dice) -> String {
     }
 }
 
-/// All that a body leads to.
+/// The complete result of reading a body: identifier, subject and echo.
 fn read_with<const AHEAD: bool>(body: &[u8], snapshot: &Snapshot<Vec<u8>>) -> Result<[String; 3], Refused> {
     let mut desk = Desk::default();
     let identifier = read::<AHEAD, _>(body, snapshot, &mut desk)?;

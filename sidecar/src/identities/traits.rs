@@ -1,4 +1,4 @@
-//! The list of traits: bound to the subject, and written again.
+//! Reads the list of traits into the subject, and writes its echo.
 
 use remora_snapshot::{Snapshot, TraitValue};
 
@@ -7,7 +7,7 @@ use crate::json::ahead;
 use crate::json::{self, Reader, Text, Value};
 use crate::numbers;
 
-/// What serializers put around a trait's name and value.
+/// The text that a serializer puts around a trait's name and value.
 struct Form {
     open: &'static str,
     between: &'static str,
@@ -15,7 +15,7 @@ struct Form {
 }
 
 impl Form {
-    /// That of Python, or that of most others and of the echo.
+    /// Form of Python's serializer (`spaced`), or of most other serializers and of the echo.
     const fn of(spaced: bool) -> Form {
         match spaced {
             true => Form { open: r#"{"trait_key": ""#, between: r#"", "trait_value": "#, comma: ", " },
@@ -24,7 +24,7 @@ impl Form {
     }
 }
 
-/// Reads the list, which has to be what comes next. What came before is forgotten.
+/// Reads the list of traits, which must be the next value. It replaces any traits that were read before.
 pub(super) fn read_traits<const AHEAD: bool, B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
     snapshot: &Snapshot<B>,
@@ -59,7 +59,8 @@ pub(super) fn read_traits<const AHEAD: bool, B: AsRef<[u8]>>(
     Ok(())
 }
 
-/// Takes traits as long as they have this form, are written again as they stand, and there is room ahead; returns how many.
+/// Reads traits by the fast path, as long as they have this form, their names and values are their own echo, and there
+/// is space for it. Returns their number.
 #[inline(never)]
 fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
@@ -69,7 +70,7 @@ fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
     let (form, compact) = const { (Form::of(SPACED), Form::of(false)) };
     let Desk { subject, echo, text: scratch, .. } = desk;
     let mut passed = 0;
-    reader.peek(); // behind a comma there may be a space
+    reader.peek(); // skips the space that may follow a comma
     let start = reader.ahead();
     let mut text = start;
     let mut behind = start;
@@ -96,7 +97,7 @@ fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
     }
     echo.truncate(written);
     if !SPACED && passed > 0 {
-        // They are their own echo.
+        // In the compact form, the text of the traits is their echo.
         echo.extend_from_slice(start.as_bytes().get(..start.len() - behind.len()).unwrap_or_default());
         echo.push(b',');
     }
@@ -104,18 +105,20 @@ fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
     passed
 }
 
-/// How much is written in one go. It is cleared before, so it may not be all that is to come: a form may end behind one trait.
+/// Largest number of bytes of the echo that one call writes. They are zeroed first, which would be wasted on a whole
+/// list if the form changes after one trait.
 const ROOM: usize = 2 * 1024;
 
-/// Bytes that are there already, so that nobody asks for room, and how far they are written over.
+/// A buffer of fixed length that is written from its start, so that no write checks the capacity, and the end of the
+/// part that is written.
 struct Overwriting<'a> {
     bytes: &'a mut [u8],
     end: usize,
 }
 
 impl Overwriting<'_> {
-    /// Goes on with the first bytes of a text, if there is room. Most are short, and others stand behind them: then they are
-    /// copied in one move, and what came along is written over.
+    /// Appends the first `length` bytes of `text`, if there is space. Most texts are short and followed by others: then
+    /// one fixed-size move copies 32 bytes, and the next call overwrites the surplus.
     #[inline(always)]
     fn put(mut self, text: &str, length: usize) -> Option<Self> {
         const SHORT: usize = 32;
@@ -129,12 +132,12 @@ impl Overwriting<'_> {
     }
 }
 
-/// A trait that was passed.
+/// A trait that the fast path has read.
 struct Passing<'a> {
-    /// The text from its name on.
+    /// The text from the trait's name on.
     from_key: &'a str,
     key: &'a str,
-    /// The text from its value on.
+    /// The text from the trait's value on.
     from_value: &'a str,
     value: Value<'a>,
     rest: &'a str,
@@ -147,7 +150,7 @@ fn pass_trait<'a>(form: &Form, text: &'a str) -> Option<Passing<'a>> {
     let from_value = on.strip_prefix(form.between)?;
     let (value, on) = ahead::scalar(from_value)?;
     let rest = on.strip_prefix("}")?;
-    // Whether it is too long is for the one who counts.
+    // These are lengths in bytes. The slow path counts characters, and refuses what is too long.
     (key.len() <= MAX_NAME_CHARACTERS && from_value.len() - rest.len() <= MAX_CHARACTERS).then_some(Passing {
         from_key,
         key,
@@ -157,7 +160,7 @@ fn pass_trait<'a>(form: &Form, text: &'a str) -> Option<Passing<'a>> {
     })
 }
 
-/// Takes a trait, whatever it looks like.
+/// Reads a trait of any form.
 fn take_trait<B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
     index: usize,
@@ -224,7 +227,7 @@ fn write_value(value: Value<'_>, scratch: &mut String, out: &mut Vec<u8>) {
     }
 }
 
-/// A value of the body as the snapshot wants it. Lists and objects are not set.
+/// Converts a value of the body for the snapshot. Lists and objects become null, which sets no trait.
 pub(crate) fn trait_value<'s, 'a: 's>(value: Value<'a>, scratch: &'s mut String) -> TraitValue<'s> {
     match value {
         Value::Bool(value) => TraitValue::Bool(value),

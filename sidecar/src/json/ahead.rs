@@ -1,26 +1,26 @@
-//! Reading ahead: what most bodies are made of is passed at a glance, by comparing it with what serializers write.
+//! The fast path of the reader: reads text in exactly the form that serializers write, by comparing it with that form.
 //!
-//! Nothing is refused here. What looks different stays where it is, to be read step by step.
+//! The fast path refuses nothing. It does not consume text of another form, which the general reader then reads.
 
 use super::text::{Text, plain};
 use super::{Float, Group, Reader, Value};
 use crate::numbers::is_shortest;
 
 impl<'a> Reader<'a> {
-    /// What has not been passed.
+    /// Returns the text that is not consumed.
     #[inline(always)]
     pub(crate) fn ahead(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Passes what was read ahead, up to this rest of it.
+    /// Consumes the text up to `rest`.
     #[inline(always)]
     pub(crate) fn pass_to(&mut self, rest: &'a str) {
         self.at = self.text.len().saturating_sub(rest.len());
     }
 
-    /// Passes the next member of an object, if its value is a scalar, and if all is as serializers write it: one space or
-    /// none behind colons and commas.
+    /// Consumes the next member of an object if its value is a scalar and the text has the form of serializers: at most
+    /// one space behind colons and commas.
     #[inline(always)]
     pub(crate) fn pass_member(&mut self, group: &mut Group) -> Option<(Text<'a>, Value<'a>)> {
         let text = self.ahead();
@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
         Some((name, value))
     }
 
-    /// The same, as long as there are such members.
+    /// Consumes such members as long as they follow one another, and passes each to `take`.
     #[inline(always)]
     pub(crate) fn pass_members(&mut self, group: &mut Group, mut take: impl FnMut(Text<'a>, Value<'a>)) {
         let mut behind = self.ahead();
@@ -44,8 +44,8 @@ impl<'a> Reader<'a> {
         self.pass_to(behind);
     }
 
-    /// Passes to the value of the next member of an object, if that has this name, which needs no escapes, and if all is as
-    /// serializers write it.
+    /// Consumes the name of the next member of an object if it is `name`, which must not need escapes, and the text has
+    /// the form of serializers.
     #[inline(always)]
     pub(crate) fn pass_name(&mut self, group: &mut Group, name: &str) -> bool {
         let behind = || {
@@ -65,13 +65,13 @@ fn space(text: &str) -> &str {
     text.strip_prefix(" ").unwrap_or(text)
 }
 
-/// What follows a comma.
+/// Returns the text behind a comma and an optional space.
 #[inline(always)]
 fn comma(text: &str) -> Option<&str> {
     text.strip_prefix(",").map(space)
 }
 
-/// A member of an object, whose value is a scalar; and what follows it.
+/// Parses a member of an object with a scalar value, and returns the text behind it.
 #[inline(always)]
 fn member(text: &str) -> Option<(Text<'_>, Value<'_>, &str)> {
     let (raw, text) = string(text.strip_prefix("\"")?)?;
@@ -80,21 +80,21 @@ fn member(text: &str) -> Option<(Text<'_>, Value<'_>, &str)> {
     whole.then_some((Text { raw, escaped: false }, value, rest))
 }
 
-/// A string without escapes, from behind its opening quote; and what follows its closing one.
+/// Parses a string without escapes. `text` starts behind its opening quote; returns the text behind the closing one.
 #[inline(always)]
 fn string(text: &str) -> Option<(&str, &str)> {
     let (string, rest) = characters(text)?;
     Some((string, rest.strip_prefix("\"")?))
 }
 
-/// The characters of a string up to its end, or to the first that is escaped; and what follows.
+/// Returns the characters of a string up to its end or its first escape, and the text behind them.
 #[inline(always)]
 pub(crate) fn characters(text: &str) -> Option<(&str, &str)> {
     text.split_at_checked(plain(text.as_bytes()))
 }
 
-/// A scalar that is written again as it stands; and what follows it. If that is neither a comma nor a bracket, it was not
-/// the whole value.
+/// Parses a scalar that is its own echo, and returns the text behind it. If that starts with neither a comma nor a
+/// bracket, the scalar was not the whole value.
 #[inline(always)]
 pub(crate) fn scalar(text: &str) -> Option<(Value<'_>, &str)> {
     match text.as_bytes().first()? {
@@ -119,7 +119,7 @@ fn number(text: &str) -> Option<(Value<'_>, &str)> {
     let token = |rest: &str| text.get(..text.len() - rest.len());
     let Some(rest) = rest.strip_prefix(".") else {
         let token = token(rest)?;
-        // Of the length limit, and of a zero with a sign, the reader knows.
+        // The general reader handles long integers and a negative zero.
         return (token.len() < 40 && token != "-0").then_some((Value::Integer(token), rest));
     };
     let (fraction, rest) = digits(rest)?;
@@ -130,7 +130,7 @@ fn number(text: &str) -> Option<(Value<'_>, &str)> {
     Some((Value::Float(Float(token)), rest))
 }
 
-/// At least one.
+/// Splits off one or more digits.
 #[inline(always)]
 fn digits(text: &str) -> Option<(&str, &str)> {
     let count = text.bytes().take_while(u8::is_ascii_digit).count();

@@ -1,4 +1,4 @@
-//! The reader, against what JSON is and against another reader.
+//! Tests of the reader against the grammar of JSON, and against another reader.
 
 use super::*;
 
@@ -132,7 +132,7 @@ fn no_cut_of_a_body_is_taken_for_a_whole() {
     }
 }
 
-/// Bodies that were damaged at random are judged, and read, as another reader does.
+/// Randomly damaged bodies are accepted, refused and read as another reader does it.
 #[test]
 fn damaged_bodies_are_judged_as_others_judge_them() {
     const SEED: &str = r#"{"identifier":"ü\ud83d\ude00\n","traits":[{"trait_key":"k","trait_value":-1.5e3},[0,10,{}],true,null,false,""]}"#;

@@ -1,6 +1,6 @@
-//! Strings: as they stand in a body, decoded, and written again.
+//! Strings of JSON: in a body, decoded, and encoded again.
 
-/// A string as it stands in the body, without its quotes. Its escapes are known to be valid.
+/// A string in a body, without its quotes. Its escapes are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Text<'a> {
     pub(super) raw: &'a str,
@@ -8,7 +8,7 @@ pub(crate) struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// The characters; `scratch` is only touched when there is an escape.
+    /// Returns the decoded characters. `scratch` is only written if the string has an escape.
     pub(crate) fn decode<'s>(self, scratch: &'s mut String) -> &'s str
     where
         'a: 's,
@@ -21,7 +21,7 @@ impl<'a> Text<'a> {
         scratch
     }
 
-    /// Appends the characters.
+    /// Appends the decoded characters.
     pub(crate) fn decode_into(self, out: &mut String) {
         let mut rest = self.raw;
         while let Some((plain, after)) = rest.split_once('\\') {
@@ -37,7 +37,7 @@ impl<'a> Text<'a> {
                     let (unit, tail) = code_unit(characters.as_str());
                     characters = tail.chars();
                     if (0xd800..0xdc00).contains(&unit) {
-                        // A low surrogate follows: the reader has seen to that.
+                        // The reader has checked that a low surrogate follows.
                         let (low, tail) = code_unit(tail.strip_prefix("\\u").unwrap_or_default());
                         characters = tail.chars();
                         let scalar = 0x10000 + ((unit & 0x3ff) << 10) + (low & 0x3ff);
@@ -54,12 +54,12 @@ impl<'a> Text<'a> {
         out.push_str(rest);
     }
 
-    /// The characters as they stand, if they stand there without escapes.
+    /// Returns the characters, if the string has no escapes.
     pub(crate) fn plain(self) -> Option<&'a str> {
         (!self.escaped).then_some(self.raw)
     }
 
-    /// Whether the characters are those of `name`.
+    /// True if the decoded characters equal `name`.
     pub(crate) fn is(self, name: &str) -> bool {
         match self.plain() {
             Some(plain) => plain == name,
@@ -67,37 +67,38 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Whether there are no characters.
+    /// True if the string is empty.
     pub(crate) fn is_empty(self) -> bool {
         self.raw.is_empty()
     }
 
-    /// Whether there may be more than `limit` characters, by a glance at the bytes: there are never more characters.
+    /// True if the string may have more than `limit` characters, by its length in bytes, which is never smaller.
     #[inline(always)]
     pub(crate) fn may_be_longer_than(self, limit: usize) -> bool {
         self.raw.len() > limit
     }
 
-    /// Whether there are more than `limit` characters.
+    /// True if the string has more than `limit` characters.
     pub(crate) fn is_longer_than(self, limit: usize, scratch: &mut String) -> bool {
         self.may_be_longer_than(limit) && self.decode(scratch).chars().count() > limit
     }
 }
 
-/// The value of the four hexadecimal digits in front, and what follows them.
+/// Returns the value of the four hexadecimal digits at the start of `text`, and the rest.
 fn code_unit(text: &str) -> (u32, &str) {
     let (digits, rest) = text.split_at_checked(4).unwrap_or((text, ""));
     (u32::from_str_radix(digits, 16).unwrap_or_default(), rest)
 }
 
-/// How many bytes there are before the first that a string cannot have as it is: a quote, a backslash, a control
-/// character. Eight at a time, because this is where most of a body goes through.
+/// Number of bytes before the first one that a string cannot contain as it is: a quote, a backslash, or a control
+/// character. It tests eight bytes at a time, because most of a body goes through it.
 #[inline(always)]
 pub(super) fn plain(bytes: &[u8]) -> usize {
     const LOW: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
-    // The usual trick: of the first byte that is below a limit the highest bit is set; those of bytes above it may be as
-    // well, and those of bytes that had it are. Flipped by 2, a quote is next to the control characters, which stay below it.
+    // The common SWAR test: the subtraction sets the highest bit of the first byte that is below the limit. It may also
+    // set that of later bytes, and keeps it in bytes that had it set. XOR with 2 makes the quote 0x20, directly above
+    // the control characters, which stay below it.
     let below = |word: u64, limit: u8| word.wrapping_sub(LOW * u64::from(limit));
     let special = |word: u64| {
         let low = below(word ^ (LOW * 2), b'"' ^ 2 | 1);
@@ -115,14 +116,14 @@ pub(super) fn plain(bytes: &[u8]) -> usize {
     bytes.len() - rest.len() + plain_end(rest)
 }
 
-/// The same of the last few.
+/// The same for the last bytes, fewer than eight.
 #[cold]
 fn plain_end(bytes: &[u8]) -> usize {
     let special = |byte: &u8| *byte == b'"' || *byte == b'\\' || *byte < 0x20;
     bytes.iter().position(special).unwrap_or(bytes.len())
 }
 
-/// Appends `text` as a JSON string: raw UTF-8, with the escapes that JSON demands and no others.
+/// Appends `text` as a JSON string: raw UTF-8, with the escapes that JSON requires and no others.
 pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text.as_bytes();
@@ -150,7 +151,7 @@ pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends a string of the body again, in the form of [`write_string`].
+/// Appends a string of the body in the form of [`write_string`].
 pub(crate) fn write_text(text: Text<'_>, scratch: &mut String, out: &mut Vec<u8>) {
     match text.plain() {
         Some(plain) => {

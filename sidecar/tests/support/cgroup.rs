@@ -1,9 +1,9 @@
-//! A control group with a limit on memory, as kubelet makes one for a container. Needs root.
+//! A control group with a memory limit, like the one that kubelet creates for a container. Needs root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A group that a program can be started in; it goes with this value, when the program has ended.
+/// A control group for a program. It is removed with this value, after the program has ended.
 pub(crate) struct Cgroup {
     path: PathBuf,
     usage: &'static str,
@@ -11,7 +11,7 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// A group with room for so many bytes. Panics with what is missing where there can be none.
+    /// Creates a group with a limit of `bytes`. Panics with the missing requirement if that is impossible.
     pub(crate) fn with_memory(bytes: u64) -> Cgroup {
         const NEEDED: &str = "this test runs the program in a control group with a limit on memory, which takes root and \
                               the kernel's memory controller";
@@ -33,7 +33,7 @@ impl Cgroup {
         let (limit, usage, events) = if is_first_version {
             ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control")
         } else {
-            // Where it is done already, or by somebody else, so much the better; else the limit cannot be written.
+            // The controller may already be enabled. If it is not and this fails, setting the limit fails.
             let _ = fs::write(root.join("cgroup.subtree_control"), "+memory");
             ("memory.max", "memory.current", "memory.events")
         };
@@ -46,18 +46,18 @@ impl Cgroup {
         Cgroup { path, usage, events }
     }
 
-    /// Words that start a program in it.
+    /// Arguments that start a program in the group.
     pub(crate) fn starter(&self) -> [String; 4] {
         let script = format!("echo $$ > {} && exec \"$@\"", self.path.join("cgroup.procs").display());
         ["sh".to_owned(), "-c".to_owned(), script, "sh".to_owned()]
     }
 
-    /// Bytes that it uses.
+    /// Memory usage of the group in bytes.
     pub(crate) fn usage(&self) -> u64 {
         fs::read_to_string(self.path.join(self.usage)).unwrap().trim().parse().unwrap()
     }
 
-    /// Number of processes in it that were killed for want of memory.
+    /// Number of the group's processes that the OOM killer ended.
     pub(crate) fn kills(&self) -> u64 {
         let events = fs::read_to_string(self.path.join(self.events)).unwrap();
         events.lines().find_map(|line| line.strip_prefix("oom_kill ")).unwrap().parse().unwrap()

@@ -1,4 +1,4 @@
-//! An HTTP client that hides nothing.
+//! A simple HTTP client that gives tests access to every byte.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
-    /// The body as it came: it may be no text.
+    /// Body as bytes, because it may not be text.
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -19,7 +19,7 @@ impl Answer {
     }
 }
 
-/// A connection that is kept open.
+/// A connection that stays open.
 pub(crate) struct Connection(BufReader<TcpStream>);
 
 impl Connection {
@@ -27,7 +27,7 @@ impl Connection {
         Connection::over(TcpStream::connect(address).unwrap())
     }
 
-    /// Over a stream that is connected.
+    /// Creates a connection over a connected stream.
     pub(crate) fn over(stream: TcpStream) -> Connection {
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -38,7 +38,7 @@ impl Connection {
         self.0.get_mut().write_all(bytes)
     }
 
-    /// Reads one answer; none when the connection was closed instead.
+    /// Reads one answer. `None` if the connection was closed instead.
     pub(crate) fn receive(&mut self, head_only: bool) -> Option<Answer> {
         let mut line = String::new();
         if self.0.read_line(&mut line).ok()? == 0 {
@@ -77,7 +77,7 @@ impl Connection {
     }
 }
 
-/// The bytes of a request.
+/// Returns the bytes of a request.
 pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> Vec<u8> {
     let mut request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
     for (name, value) in headers {

@@ -24,8 +24,8 @@ fn context(enabled: bool, value: &str) -> Context {
     Context { enabled, value: value.to_owned(), split: None }
 }
 
-/// Flags `banner` ("plain", or "gold" where the trait plan is "pro", or "mine" for somebody), `dark mode` (off),
-/// `limit` (an integer, `revision`), and `secret` for server keys.
+/// An environment with the flags `banner` ("plain", or "gold" if the trait `plan` is "pro", or "mine" for the identity
+/// `somebody`), `dark mode` (disabled), `limit` (the integer `revision`), and `secret` for server keys.
 pub(crate) fn environment(name: &str, client_key: &str, revision: u32) -> Environment {
     let pro = Condition {
         property: 0,
@@ -64,7 +64,7 @@ pub(crate) fn written(revision: u32) -> Written {
     write(&environment("shop", CLIENT_KEY, revision), 1_000_000).unwrap()
 }
 
-/// The same with its identity overrides in files of their own, and enough of them.
+/// The same environment with enough identity overrides to store them in files of their own.
 pub(crate) fn sharded(revision: u32, overrides: u32) -> Written {
     let mut environment = environment("shop", CLIENT_KEY, revision);
     for number in 0..overrides {
@@ -76,7 +76,7 @@ pub(crate) fn sharded(revision: u32, overrides: u32) -> Written {
     write(&environment, 10_000).unwrap()
 }
 
-/// What the environment's flags are for a client.
+/// Expected answer with the environment's flags for a client.
 pub(crate) fn client_flags(revision: u32) -> String {
     let flags = [
         r#"{"feature":{"id":1,"name":"banner","type":"STANDARD"},"enabled":true,"feature_state_value":"plain"}"#,

@@ -1,20 +1,20 @@
-//! Clients that mean no good, many at once.
+//! Many hostile clients at once.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
-/// Bytes that the kernel keeps for each of them: the test's own memory is to be bounded, too.
+/// Size in bytes of the kernel's send buffer of each connection, so that the test's own memory is bounded, too.
 const SEND_BUFFER: usize = 64 * 1024;
 
 /// Connections that all send the same bytes, and never read.
 pub(crate) struct Flood<'a> {
     bytes: &'a [u8],
-    /// With how much of the bytes has been sent.
+    /// Streams with the number of bytes that each has sent.
     streams: Vec<(TcpStream, usize)>,
 }
 
 impl<'a> Flood<'a> {
-    /// Opens so many, and has each of them send as much as is taken at once.
+    /// Opens `count` connections, each of which sends as much as the server accepts at once.
     pub(crate) fn of(address: SocketAddr, count: usize, bytes: &'a [u8]) -> Flood<'a> {
         let mut flood = Flood { bytes, streams: Vec::new() };
         for _ in 0..count {
@@ -23,9 +23,9 @@ impl<'a> Flood<'a> {
         flood
     }
 
-    /// Opens one more.
+    /// Opens another connection.
     pub(crate) fn add(&mut self, address: SocketAddr) {
-        // Whoever is closed while it connects or sends has been refused, as it may be.
+        // The server may refuse a connection by closing it while it connects or sends.
         let Ok(stream) = TcpStream::connect(address) else { return };
         stream.set_nonblocking(true).unwrap();
         socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER).unwrap();
@@ -34,7 +34,7 @@ impl<'a> Flood<'a> {
         self.push_from(last);
     }
 
-    /// Has all of them send what is taken by now.
+    /// Continues to send on all connections, as much as the server accepts now.
     pub(crate) fn push(&mut self) {
         self.push_from(0);
     }
@@ -47,7 +47,7 @@ impl<'a> Flood<'a> {
         }
     }
 
-    /// Number of those that the server has not closed. Their answers are read on the way.
+    /// Number of connections that the server has not closed. Reads and discards their answers.
     pub(crate) fn open(&mut self) -> usize {
         let is_open = |(stream, _): &mut (TcpStream, usize)| {
             let mut bytes = [0; 4096];

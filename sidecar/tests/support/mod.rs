@@ -1,4 +1,4 @@
-//! What the tests share: kubelet's volume writer, a small environment, a server, and a client.
+//! Support for the tests: kubelet's volume writer, a small environment, a server, and a client.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 

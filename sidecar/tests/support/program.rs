@@ -1,4 +1,4 @@
-//! The program itself, as a process.
+//! The sidecar as a process.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Lines};
@@ -8,22 +8,22 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
 use super::client::Connection;
 
-/// A sidecar that serves; it ends with this value.
+/// A running sidecar, which ends with this value.
 pub(crate) struct Program {
     child: Child,
     pub(crate) data: SocketAddr,
     pub(crate) admin: SocketAddr,
     said: Vec<String>,
-    /// Read to its end only when it has ended: it says little.
+    /// Read to its end only after the process has ended, because it is short.
     log: Lines<BufReader<ChildStderr>>,
 }
 
-/// The program over a directory of snapshots, on ports that are free.
+/// Command of the program over a directory of snapshots, on free ports.
 pub(crate) fn sidecar(snapshots: &Path) -> Command {
     sidecar_by(&[], snapshots)
 }
 
-/// The same, started by another program.
+/// The same command, started by another program.
 pub(crate) fn sidecar_by(starter: &[&str], snapshots: &Path) -> Command {
     let mut words = starter.iter().map(OsStr::new).chain([OsStr::new(env!("CARGO_BIN_EXE_remora-sidecar"))]);
     let mut command = Command::new(words.next().unwrap());
@@ -48,7 +48,7 @@ impl Program {
         Program { child, data, admin, said, log }
     }
 
-    /// Ends it, and returns what it has said.
+    /// Kills the process, and returns its log lines.
     pub(crate) fn stop(mut self) -> Vec<String> {
         let _ = self.child.kill();
         let mut said = std::mem::take(&mut self.said);
@@ -56,18 +56,18 @@ impl Program {
         said
     }
 
-    /// Tells it to end, and waits until it has.
+    /// Sends SIGTERM, and waits until the process has ended.
     pub(crate) fn terminate(&mut self) -> ExitStatus {
         assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
         self.child.wait().unwrap()
     }
 
-    /// True while it has not ended.
+    /// True while the process runs.
     pub(crate) fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// What the kernel says of its memory, in bytes: a line of `/proc/PID/status`.
+    /// A line of `/proc/PID/status`: memory of the process in bytes.
     pub(crate) fn memory(&self, line: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let value = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':')).unwrap();

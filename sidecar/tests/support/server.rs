@@ -18,7 +18,7 @@ pub(crate) struct Running {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Starts a server over a directory, on ports that are free.
+/// Starts a server over a directory, on free ports.
 pub(crate) fn start(snapshots: &Path, change: impl FnOnce(&mut Options)) -> Running {
     let mut options = Options::new(snapshots.to_owned());
     options.listen.set_port(0);
@@ -43,7 +43,7 @@ pub(crate) fn start(snapshots: &Path, change: impl FnOnce(&mut Options)) -> Runn
 }
 
 impl Running {
-    /// Ends it, and returns how long that took.
+    /// Stops the server, and returns how long that took.
     pub(crate) fn stop(mut self) -> Duration {
         let began = Instant::now();
         self.stop.take().unwrap().send(()).unwrap();
@@ -51,7 +51,7 @@ impl Running {
         began.elapsed()
     }
 
-    /// Waits until a metric has a value that is as it should be.
+    /// Waits until the value of a metric fulfills a condition.
     pub(crate) fn await_metric(&self, line: &str, holds: impl Fn(f64) -> bool) {
         await_condition(line, || self.metric(line).is_some_and(&holds));
     }
@@ -63,7 +63,7 @@ impl Running {
     }
 }
 
-/// Looks until something holds; panics when it takes absurdly long.
+/// Waits until a condition holds. Panics after 30 s.
 pub(crate) fn await_condition(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {

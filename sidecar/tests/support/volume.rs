@@ -1,11 +1,11 @@
-//! A directory that is written as kubelet writes a volume.
+//! A directory that is written in the way of kubelet's volumes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of the test's own, removed at its end.
+/// A temporary directory, which is removed at the end of the test.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -21,7 +21,7 @@ impl Directory {
         &self.0
     }
 
-    /// The volume of an environment in this directory.
+    /// Creates the volume of an environment in this directory.
     pub(crate) fn volume(&self, environment: &str) -> Volume {
         let path = self.0.join(environment);
         fs::create_dir_all(&path).unwrap();
@@ -35,7 +35,7 @@ impl Drop for Directory {
     }
 }
 
-/// Kubelet's atomic writer: a new directory, a link that is renamed, the old directory removed.
+/// Writes as kubelet's atomic writer does: creates a new directory, renames the link, and removes the old directory.
 pub(crate) struct Volume {
     pub(crate) path: PathBuf,
     generation: u64,

@@ -1,4 +1,4 @@
-//! The limit: a server of the same HTTP library with the same settings that reads the body and returns bytes from
+//! The reference server: uses the same HTTP library with the same settings, reads the body, and returns bytes from
 //! memory. `limit ADDRESS STATUS BYTES TAG`; a tag that is not empty is sent as the `ETag`.
 
 use anyhow::Context as _;

@@ -1,6 +1,6 @@
-//! Takes each path that matters once, for a profiler that counts instructions. `paths DIRECTORY` prints their names in
-//! the order in which they are taken; [`measured`] is what the profiler looks for. Before it is measured, a path is
-//! taken twice, so that buffers have grown.
+//! Runs each important path once, for a profiler that counts instructions. `paths DIRECTORY` prints the names of the
+//! paths in the order in which they run; the profiler counts within [`measured`]. Each path runs twice before it is
+//! measured, so that its buffers have grown.
 
 use std::hint::black_box;
 use std::io::Write as _;
@@ -12,11 +12,11 @@ use remora_bench::profile::Profile;
 use remora_bench::snapshots::{give_traits, read};
 use remora_snapshot::{Role, Snapshot, Subject, files};
 
-/// What is counted: everything in here. Not inlined, so that there is something to be found by its name.
+/// Runs a path that is counted. Never inlined, so that the profiler finds the function by its name.
 #[inline(never)]
 fn measured(path: &mut dyn FnMut()) {
     path();
-    // A call at the very end would become a jump, and nobody would see this function's end.
+    // A call at the very end would become a jump, and the profiler would not see the end of this function.
     black_box(());
 }
 
@@ -37,13 +37,13 @@ fn main() -> anyhow::Result<()> {
     for profile in ["plain", "official", "medium"] {
         let snapshot = paths.snapshot(profile)?;
         paths.identify(&format!("identities {profile}"), &snapshot, 2_000_000)?;
-        // The same of somebody whose cohort was not here before.
+        // The same for an identity whose cohort has no cached answer.
         let identifier = Profile::identifier(2_000_000);
         paths.ask(&format!("put together {profile}"), &snapshot, &identifier, |subject, out| {
             snapshot.write_flags(subject, Role::Client, out);
         })?;
     }
-    // An identity's own flag in an environment without segments: the difference to `plain` is the override.
+    // An identity override in an environment without segments: the difference from `plain` is the cost of the override.
     let overrides = paths.snapshot("overrides")?;
     paths.identify("override hit", &overrides, 17)?;
     paths.identify("override miss", &overrides, 2_000_000)?;
@@ -63,7 +63,7 @@ fn main() -> anyhow::Result<()> {
         paths.take(&format!("operator {operator}"), ask, |subject, out| {
             snapshot.write_flags(subject, Role::Client, out);
         })?;
-        // All conditions held, or it was not this operator that was counted.
+        // If a condition did not match, another operator would have been counted.
         let out = String::from_utf8_lossy(&paths.out);
         ensure!(out.contains("\"matched\""), "{operator}: {out}");
     }
@@ -75,14 +75,15 @@ impl Paths {
         read(&self.directory.join(profile))
     }
 
-    /// An identity and its traits, to the answer. What its cohort has is kept by then, as two came before.
+    /// Measures a path from an identity and its traits to the answer. The cohort's part is cached by then, because the
+    /// path has run twice.
     fn identify(&mut self, name: &str, snapshot: &Snapshot<Vec<u8>>, number: usize) -> anyhow::Result<()> {
         self.ask(name, snapshot, &Profile::identifier(number), |subject, out| {
             black_box(snapshot.finish_with_flags(subject, Role::Client, out));
         })
     }
 
-    /// An identity and its traits, and what is written for them.
+    /// Measures a path from an identity and its traits to the output of `write`.
     fn ask(
         &mut self,
         name: &str,
@@ -101,7 +102,7 @@ impl Paths {
         )
     }
 
-    /// Takes a path three times; the last one counts, without its preparation.
+    /// Runs a path three times. Only the last run counts, without its preparation.
     fn take(
         &mut self,
         name: &str,
@@ -124,7 +125,7 @@ impl Paths {
         Ok(())
     }
 
-    /// Reads a snapshot's files: everything in them is checked.
+    /// Reads a snapshot's files, and checks everything in them.
     fn load(&self, profile: &str) -> anyhow::Result<()> {
         let data = data(&self.directory.join(profile));
         let core = std::fs::read(data.join(files::CORE))?;

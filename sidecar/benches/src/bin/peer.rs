@@ -1,5 +1,5 @@
-//! `peer DOCUMENT DIRECTORY`: microseconds an evaluation of an identity takes with Flagsmith's published engine, and with
-//! ours. Theirs has its context prepared, and gives results; ours gives the answer's bytes.
+//! `peer DOCUMENT DIRECTORY`: microseconds per evaluation of an identity with Flagsmith's published engine, and with
+//! the snapshot's. The former has its context prepared and returns results; the latter returns the answer's bytes.
 
 use std::hint::black_box;
 use std::io::Write as _;
@@ -47,7 +47,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The median of how long one takes.
+/// Returns the median duration of an evaluation in microseconds.
 fn microseconds(mut evaluate: impl FnMut(&str) -> anyhow::Result<usize>) -> anyhow::Result<f64> {
     let start = Instant::now();
     let mut times = Vec::new();

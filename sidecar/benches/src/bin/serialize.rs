@@ -1,4 +1,4 @@
-//! Flagsmith's published way to hand out the environment's document: it is parsed once, and serialized for each request.
+//! Flagsmith's published way to serve the environment's document: it is parsed once, and serialized for each request.
 //! `serialize ADDRESS DOCUMENT`.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn main() -> anyhow::Result<()> {
     let (address, document) = (next()?, next()?);
     let document: Arc<Value> = Arc::new(serde_json::from_slice(&std::fs::read(document)?)?);
     serve(&address, move || {
-        // A value that was parsed can be serialized.
+        // Serializing a parsed value cannot fail.
         let body = serde_json::to_vec(&*document).unwrap_or_default();
         let mut response = Response::new(Whole(body.into()));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

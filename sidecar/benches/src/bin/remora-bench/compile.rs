@@ -1,4 +1,4 @@
-//! The operator's part: time and memory to compile, and bytes that are published.
+//! Measures the operator: time and memory of a compilation, and the size of the published files.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,8 +17,7 @@ use super::Profiles;
 
 const TIMES: usize = 11;
 
-/// Compiles one document in a process of its own, and says how long it took and what memory was needed: milliseconds,
-/// then kilobytes.
+/// Compiles one document in a process of its own, and prints the time in milliseconds and the peak memory in kilobytes.
 pub(super) fn once(path: &Path) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(path)?;
     let since = Instant::now();

@@ -1,4 +1,5 @@
-//! The environment's document, as SDKs in local evaluation fetch it, beside a server that serializes it for each request.
+//! Measures the environment's document, as SDKs in local evaluation fetch it, against a server that serializes it for
+//! each request.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use super::Programs;
 use super::ratios::on_core;
 
 const ROUNDS: usize = 5;
-/// Long enough for several of the slower side.
+/// Long enough for several requests of the slower side.
 const TURN: Duration = Duration::from_secs(1);
 
 fn request(coding: &str) -> Vec<u8> {
@@ -28,7 +29,7 @@ fn request(coding: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A sidecar that serves a profile's document, which is `document` and has so many bytes compressed.
+/// A sidecar that serves a profile's document: `document` as text, and `stored` as its compressed size in bytes.
 pub(super) struct Served {
     pub(super) server: Server,
     directory: PathBuf,
@@ -46,18 +47,18 @@ impl Served {
         Ok(Self { server: answering(Server::sidecar(sidecar, &directory)?)?, directory, document, stored })
     }
 
-    /// Fetching it compressed, and inflated; the latter has to be the document.
+    /// Returns requests for the document, compressed and inflated. The inflated one must have the document's length.
     pub(super) fn exchanges(&self) -> anyhow::Result<[Exchange; 2]> {
         let stored = self.stored as usize;
         let compressed = checked(&self.server, request("gzip, deflate"), 200, |body| body.len() == stored)?;
         let inflated = checked(&self.server, request("identity"), 200, |body| {
-            // What Flagsmith makes up anew is replaced by as many characters.
+            // Members that Flagsmith generates anew are replaced by as many characters, so only the length is compared.
             body.len() == self.document.len()
         })?;
         Ok([compressed, inflated])
     }
 
-    /// Its memory after it sent many of both.
+    /// Memory of the sidecar after it has sent many documents in both forms.
     fn memory(&self) -> anyhow::Result<Memory> {
         for exchange in self.exchanges()? {
             let sent = Load::connect(self.server.address)?.run(&[exchange], Pace::Closed, TURN, || ())?;
@@ -67,7 +68,7 @@ impl Served {
     }
 }
 
-/// A server that answers with a document, once it does.
+/// Waits until a server answers with the document.
 fn answering(mut server: Server) -> anyhow::Result<Server> {
     server.wait(&request("identity"), 200, Instant::now())?;
     Ok(server)
@@ -115,11 +116,12 @@ pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, place
     ensure!(small.private > 0, "the kernel tells no memory");
     let beside = format!("{} kB with {bytes} bytes, {} kB with the smallest profile's", large.private, small.private);
     let grown = (large.private as f64 - small.private as f64) / 1e3;
-    // Eight connections are sent it inflated at once: each has a window and what HTTP buffers, whatever the document's size.
+    // Eight connections receive it inflated at the same time. Each has a window and HTTP's buffers, whatever the
+    // document's size.
     table.line("private memory for a document, beyond a small one's", Target::Below(1.0), "MB", grown, "", &beside)
 }
 
-/// How many bytes the other server sends.
+/// Returns the size in bytes of the other server's document.
 fn length_of(server: &Server) -> anyhow::Result<usize> {
     Ok(remora_bench::load::ask(server.address, &request("identity"))?.body.len())
 }

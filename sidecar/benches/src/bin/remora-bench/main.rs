@@ -1,4 +1,4 @@
-//! Prints what Remora costs, as a table. `make bench` builds what is measured and runs this.
+//! Prints the cost of Remora as a table. `make bench` builds the measured programs and runs this one.
 
 mod compile;
 mod documents;
@@ -19,7 +19,7 @@ use remora_bench::profile::{LIST, MEDIUM, PLAIN, WIDE, official};
 use remora_bench::server::leave_the_servers_core;
 use remora_bench::table::{Table, Target};
 
-/// The programs that are measured, built as they are shipped.
+/// Paths of the measured programs, built as they are shipped.
 struct Programs {
     sidecar: PathBuf,
     limit: PathBuf,
@@ -27,10 +27,10 @@ struct Programs {
     serialize: PathBuf,
 }
 
-/// The profiles that are measured.
+/// The measured profiles.
 struct Profiles {
     plain: Prepared,
-    /// Without identity overrides, and with more and more of them; the list at the end.
+    /// Profiles with a growing number of identity overrides, starting at none. The last one has the list.
     official: Vec<Prepared>,
     wide: Prepared,
     medium: Prepared,

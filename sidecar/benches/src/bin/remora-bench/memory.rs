@@ -1,4 +1,4 @@
-//! Memory: what the sidecar has for itself, and what is in memory because of it.
+//! Measures the sidecar's private and resident memory.
 
 use std::io::Write;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use remora_bench::table::{Table, Target};
 use super::ratios::{IDENTITIES, sidecar};
 use super::{Profiles, Programs};
 
-/// Requests between two looks at the resident memory.
+/// Number of requests between two measurements of the resident memory.
 const MANY: usize = 1_000_000;
 
 fn load(server: &Server, exchanges: &[Exchange], requests: usize) -> anyhow::Result<()> {

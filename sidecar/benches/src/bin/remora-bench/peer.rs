@@ -1,4 +1,4 @@
-//! The engine that Flagsmith publishes, evaluating the same documents in the same process as ours.
+//! Measures Flagsmith's published engine against the snapshot's: the same documents in the same process.
 
 use std::io::Write;
 use std::path::Path;

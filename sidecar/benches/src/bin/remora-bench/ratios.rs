@@ -1,4 +1,4 @@
-//! Requests a second, over those of bare hyper.
+//! Measures requests per second, relative to bare hyper.
 
 use std::io::Write;
 use std::path::Path;
@@ -15,26 +15,26 @@ use remora_bench::turns::{Ratio, Side, take};
 
 use super::{Profiles, Programs};
 
-/// Each time with other pages.
+/// Number of starts of each server. The placement of its pages differs each time.
 const STARTS: usize = 11;
 const ROUNDS: usize = 5;
 const TURN: Duration = Duration::from_millis(80);
-/// So many identities ask.
+/// Number of identities that requests are for.
 pub(super) const IDENTITIES: usize = 1024;
 
-/// A sidecar over a profile, once it answers.
+/// Starts a sidecar with a profile, and waits until it answers.
 pub(super) fn sidecar(programs: &Programs, prepared: &Prepared) -> anyhow::Result<Server> {
     prepared.serve(&programs.sidecar)
 }
 
-/// The same requests for a bare hyper server, which answers all of them with the mean number of bytes.
+/// Returns the same requests for a bare hyper server, which answers all of them with the mean number of bytes.
 pub(super) fn plain(exchanges: &[Exchange]) -> Vec<Exchange> {
     let sum: usize = exchanges.iter().map(|exchange| exchange.length).sum();
     let length = sum / exchanges.len().max(1);
     exchanges.iter().map(|exchange| Exchange { length, ..exchange.clone() }).collect()
 }
 
-/// That bare hyper server, once it answers.
+/// Starts that bare hyper server, and waits until it answers.
 pub(super) fn limit(programs: &Programs, plain: &[Exchange], tag: &str) -> anyhow::Result<Server> {
     let first = plain.first().context("there is nothing to ask")?;
     let mut server = Server::limit(&programs.limit, first.status, first.length, tag)?;
@@ -42,7 +42,7 @@ pub(super) fn limit(programs: &Programs, plain: &[Exchange], tag: &str) -> anyho
     Ok(server)
 }
 
-/// The sidecar beside bare hyper.
+/// The sidecar compared with bare hyper.
 struct Beside {
     ratio: Ratio,
     ours: f64,
@@ -83,7 +83,7 @@ impl Beside {
     }
 }
 
-/// The ratio by the servers' own time.
+/// Describes the ratio by the servers' own time.
 pub(super) fn on_core(ratio: &Ratio) -> String {
     let again = match (ratio.again, ratio.spoiled) {
         (0, _) => String::new(),
@@ -97,7 +97,7 @@ fn spread((least, most): (f64, f64)) -> String {
     format!("{least:.3} .. {most:.3}")
 }
 
-/// `identities/`, on the profiles with a target of their own.
+/// Measures `identities/` on the profiles with a target of their own.
 pub(super) fn identities<W: Write>(
     table: &mut Table<W>,
     programs: &Programs,
@@ -106,7 +106,7 @@ pub(super) fn identities<W: Write>(
     let with_overrides = profiles.official.iter().find(|prepared| prepared.profile.identities == 8_700);
     let rows = [
         (Some(&profiles.plain), Some(0.9)),
-        // One person who repeats the same request: told beside the population's figures, which have the targets.
+        // One person who repeats the same request: printed beside the population's results, which have the targets.
         (profiles.official.first(), None),
         (with_overrides, None),
         (Some(&profiles.medium), None),
@@ -120,7 +120,8 @@ pub(super) fn identities<W: Write>(
     Ok(())
 }
 
-/// `identities/`, asked by a population. The target is of the time on the core, which other processes take nothing from.
+/// Measures `identities/` for a population. The target is for the time on the core, which other processes do not
+/// affect.
 pub(super) fn population<W: Write>(table: &mut Table<W>, programs: &Programs, place: &Path) -> anyhow::Result<()> {
     for (profile, least) in [(POPULATED, 0.80), (POPULATED_OVERRIDES, 0.80), (POPULATED_MEDIUM, 0.78)] {
         let prepared = Prepared::new(profile, place)?;
@@ -136,7 +137,7 @@ pub(super) fn population<W: Write>(table: &mut Table<W>, programs: &Programs, pl
     Ok(())
 }
 
-/// `identities/`, with more and more identity overrides, over none.
+/// Measures `identities/` with more and more identity overrides, relative to none.
 pub(super) fn size<W: Write>(table: &mut Table<W>, programs: &Programs, profiles: &Profiles) -> anyhow::Result<()> {
     let asked = |prepared: &Prepared| prepared.identities(&sidecar(programs, prepared)?, IDENTITIES);
     let exchanges = profiles.official.iter().map(asked).collect::<anyhow::Result<Vec<_>>>()?;
@@ -157,7 +158,7 @@ pub(super) fn size<W: Write>(table: &mut Table<W>, programs: &Programs, profiles
     Ok(())
 }
 
-/// Everything else that is asked.
+/// Measures all other endpoints.
 pub(super) fn others<W: Write>(table: &mut Table<W>, programs: &Programs, profiles: &Profiles) -> anyhow::Result<()> {
     let official = profiles.official.first().context("a profile is missing")?;
     let flags = checked(&sidecar(programs, official)?, to("GET", "/api/v1/flags/", "", ""), 200, |body| {
@@ -189,7 +190,7 @@ pub(super) fn others<W: Write>(table: &mut Table<W>, programs: &Programs, profil
     flat(table, what, "no evaluation: ", programs, [(&profiles.medium, &medium), (&profiles.plain, &plain)])
 }
 
-/// What costs the same on a profile as on another.
+/// Measures requests whose cost should not depend on the profile.
 fn flat<W: Write>(
     table: &mut Table<W>,
     what: &str,
@@ -205,7 +206,8 @@ fn flat<W: Write>(
     table.line(what, Target::Near(0.05), "", ratio.median, &spread(ratio.spread), &beside)
 }
 
-/// One flag after another, each for another identity, and each overridden by all segments.
+/// Returns requests for one flag each: every request has another flag and another identity, and all segments override
+/// the flag.
 pub(super) fn single(server: &Server) -> anyhow::Result<Vec<Exchange>> {
     (0..50)
         .map(|number| {
@@ -218,7 +220,7 @@ pub(super) fn single(server: &Server) -> anyhow::Result<Vec<Exchange>> {
         .collect()
 }
 
-/// All flags, for somebody who has them already, and their tag.
+/// Returns a request for all flags with the current entity tag, and the tag.
 pub(super) fn known(server: &Server) -> anyhow::Result<(Exchange, String)> {
     let body = context_body(&Profile::identifier(3_000_000));
     let all = ask(server.address, &to("POST", "/ofrep/v1/evaluate/flags", "", &body))?;

@@ -1,4 +1,4 @@
-//! From exec to the first correct answer.
+//! Measures the time from exec to the first correct answer.
 
 use std::io::Write;
 use std::time::Instant;

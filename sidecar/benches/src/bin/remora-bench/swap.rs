@@ -1,4 +1,4 @@
-//! New revisions under full load.
+//! Measures new revisions under full load.
 
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -19,15 +19,14 @@ use super::ratios::{IDENTITIES, sidecar};
 
 const ROUNDS: usize = 5;
 const TURN: Duration = Duration::from_secs(1);
-/// Far more often than anybody publishes.
+/// Interval between two revisions, far shorter than in production.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// An environment's directory with the same files twice, each in a directory of their own: what kubelet renames `..data`
-/// to.
+/// An environment's directory with two copies of the same files. Swapping them renames `..data`, as kubelet does.
 pub(super) struct Volume {
     path: PathBuf,
     names: [PathBuf; 2],
-    /// How often one took the other's place.
+    /// Number of swaps so far.
     pub(super) swaps: usize,
 }
 
@@ -81,7 +80,7 @@ pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, place
     }
     let swaps = volume.swaps;
     ensure!(swaps > 0, "nothing was swapped");
-    // That they were taken up, the sidecar says.
+    // The sidecar's own count proves that it served the swapped files.
     let reloads = reloads(&server).context("the sidecar's count of swaps")?;
     ensure!(reloads * 2 >= swaps, "of {swaps} swaps {reloads} were taken up");
     let beside = format!("{requests} requests, {swaps} swaps, {reloads} taken up");
@@ -92,7 +91,7 @@ pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, place
     table.line("p99 with swaps over p99 without", Target::Below(1.5), "", median(ratios.into_iter()), &spread, &beside)
 }
 
-/// How often the sidecar looked at what was swapped.
+/// Number of checks of the swapped volume, by the sidecar's metrics.
 pub(super) fn reloads(server: &Server) -> anyhow::Result<usize> {
     let answer = ask(server.admin, &to("GET", "/metrics", "", ""))?;
     let text = String::from_utf8(answer.body)?;

@@ -1,4 +1,4 @@
-//! Latencies at half of the rate that the server can have at most, beside bare hyper at half of its own.
+//! Measures latencies at half of the server's highest rate, beside bare hyper at half of its own.
 
 use std::io::Write;
 use std::time::Duration;
@@ -19,7 +19,7 @@ struct Side<'a> {
     exchanges: &'a [Exchange],
     load: Load,
     half: f64,
-    /// p50, p99, p99.9 of each round.
+    /// p50, p99 and p99.9 of each round in microseconds.
     quantiles: Vec<[f64; 3]>,
 }
 

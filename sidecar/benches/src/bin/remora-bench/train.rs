@@ -1,8 +1,8 @@
-//! Asks a sidecar that was built to record what it does for all that people ask: so much of each, in the same order
-//! each time, whatever it takes. `make profile` runs this.
+//! Trains a sidecar that was built to record its profile: sends a fixed number of requests of each kind, always in the
+//! same order. `make profile` runs this.
 //!
-//! How much of what is asked is how much the compiler cares for it. What is not asked at all it takes for rare where
-//! other ways of the same function were taken, so that everything is asked a little, every operator included.
+//! The compiler optimizes a path for the share of requests that take it. It treats a path without requests as rare if
+//! other paths of the same function had some, so every path gets a few requests, every operator included.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,14 +23,14 @@ use super::documents::Served;
 use super::ratios::{known, single};
 use super::swap::{Volume, reloads};
 
-/// So many identities ask.
+/// Number of identities that requests are for.
 const IDENTITIES: usize = 512;
-/// How often the admin port is asked, for each environment.
+/// Number of requests to the admin port for each environment.
 const LOOKS: usize = 20;
 const SWAPS: usize = 5;
 
-/// Starts the sidecar over one environment after another, and asks it. Each time it ends by itself, and has then written
-/// what it did to where `LLVM_PROFILE_FILE` says.
+/// Starts the sidecar with one environment after another, and sends requests. Each process exits by itself, and then
+/// writes its profile to `LLVM_PROFILE_FILE`.
 pub(super) fn ask(sidecar: &Path, place: &Path) -> anyhow::Result<()> {
     for profile in [PLAIN, official("official", 0), official("official+8700", 8_700), MEDIUM] {
         let prepared = Prepared::new(profile, place)?;
@@ -65,7 +65,7 @@ pub(super) fn ask(sidecar: &Path, place: &Path) -> anyhow::Result<()> {
     revisions(sidecar, place)
 }
 
-/// What applications ask, and how often.
+/// Returns the requests of applications, and the number of times that each group is sent.
 fn everyday(prepared: &Prepared, server: &Server) -> anyhow::Result<Vec<(Vec<Exchange>, usize)>> {
     let by = |asking| prepared.identities_by(asking, server, IDENTITIES);
     let one = |request, status, is_good: &dyn Fn(&[u8]) -> bool| -> anyhow::Result<Vec<Exchange>> {
@@ -106,7 +106,7 @@ fn everyday(prepared: &Prepared, server: &Server) -> anyhow::Result<Vec<(Vec<Exc
     ])
 }
 
-/// Conditions of one operator alone.
+/// Sends requests that evaluate conditions of one operator only.
 fn conditions(sidecar: &Path, operator: &str, place: &Path) -> anyhow::Result<()> {
     let place = place.join(operator);
     directory::write(&place, ENVIRONMENT, &compiled(&operators::document(operator), files::MAX_FILE_BYTES)?)?;
@@ -118,7 +118,7 @@ fn conditions(sidecar: &Path, operator: &str, place: &Path) -> anyhow::Result<()
     server.end()
 }
 
-/// A revision that takes another's place, and again.
+/// Swaps revisions several times.
 fn revisions(sidecar: &Path, place: &Path) -> anyhow::Result<()> {
     let prepared = Prepared::new(official("swapped", 750), place)?;
     let mut volume = Volume::twice(&prepared)?;

@@ -1,8 +1,8 @@
-//! The end-to-end part: what surrounds Remora in a real cluster, and the means to look at it there.
+//! End-to-end tests: the programs around Remora in a real cluster, and the means to observe it there.
 //!
 //! - [`upstream`]: a stub of Flagsmith's API, to be run in a pod or inside a test.
-//! - [`app`]: an application that asks its flags on localhost.
-//! - [`harness`]: namespaces, waiting, helm, a pod's ports: what the cases in `tests/` are written with.
+//! - [`app`]: an application that requests its flags on localhost.
+//! - [`harness`]: the test harness of the cases in `tests/`: namespaces, waiting, helm, pod ports.
 #![cfg_attr(
     test,
     allow(

@@ -1,11 +1,11 @@
-//! The two programs that run beside Remora in a test cluster, in one image: the upstream's stub, and an application.
+//! The two programs that run beside Remora in a test cluster, in one image: the upstream stub and the application.
 
 use clap::{Parser, Subcommand};
 use remora_e2e::app::{self, App};
 use remora_e2e::upstream::{Options, Upstream};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What runs beside Remora in a test cluster.
+/// Programs that run beside Remora in a test cluster.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -27,7 +27,7 @@ async fn main() -> anyhow::Result<()> {
     match Arguments::parse().program {
         Program::Upstream(options) => {
             let upstream = Upstream::start(&options).await?;
-            // As the first process of a container it gets no signal that it does not ask for.
+            // The first process of a container receives SIGTERM only if it installs a handler.
             let mut told = signal(SignalKind::terminate())?;
             tokio::select! {
                 ended = upstream.run() => ended,

@@ -1,4 +1,4 @@
-//! One request over one fresh connection, never repeated: what the first line of an application would do.
+//! Sends one request over one fresh connection and never repeats it, as the first line of an application would.
 
 use std::time::{Duration, Instant};
 
@@ -14,39 +14,39 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::AbortHandle;
 
 const LONGEST: Duration = Duration::from_secs(5);
-/// News may take as long as a volume does.
+/// Longest wait for an event: a kubelet may take this long to update a pod's volume.
 const LONGEST_SILENCE: Duration = Duration::from_secs(120);
 
-/// What came back.
+/// Answer to one request.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Reply {
-    /// The status code.
+    /// Status code.
     pub status: u16,
-    /// The headers in their order.
+    /// Headers in the order received.
     pub headers: Vec<(String, String)>,
-    /// The body as text.
+    /// Body as text.
     pub body: String,
-    /// From the connection's beginning to the body's end.
+    /// Time in microseconds from opening the connection to the end of the body.
     pub micros: u64,
 }
 
 impl Reply {
-    /// The body as JSON.
+    /// Parses the body as JSON.
     ///
     /// # Errors
     ///
-    /// When it is none.
+    /// Returns an error if the body is not JSON.
     pub fn json(&self) -> anyhow::Result<serde_json::Value> {
         serde_json::from_str(&self.body).with_context(|| format!("no JSON with status {}: {}", self.status, self.body))
     }
 }
 
-/// Sends the request to the host and port in its address.
+/// Sends the request to the host and port of its URL.
 pub(super) async fn ask(request: Request<Bytes>) -> anyhow::Result<Reply> {
     ask_by(None, request).await
 }
 
-/// Sends the request by a socket in the file system, or else to the host and port in its address.
+/// Sends the request over a Unix domain socket, or to the host and port of its URL if `socket` is `None`.
 pub(super) async fn ask_by(socket: Option<&str>, request: Request<Bytes>) -> anyhow::Result<Reply> {
     let uri = request.uri().clone();
     let whole = tokio::time::timeout(LONGEST, send(socket, request));
@@ -56,7 +56,7 @@ pub(super) async fn ask_by(socket: Option<&str>, request: Request<Bytes>) -> any
         .with_context(|| format!("asking {uri}"))
 }
 
-/// Listens to a stream of events until there is one with data, and returns it.
+/// Reads an event stream up to the first event with data, and returns that event.
 pub(super) async fn listen(request: Request<Bytes>) -> anyhow::Result<String> {
     let (response, connection) = connect(None, request).await?;
     anyhow::ensure!(response.status() == 200, "status {}", response.status());
@@ -95,7 +95,7 @@ async fn send(socket: Option<&str>, request: Request<Bytes>) -> anyhow::Result<R
     })
 }
 
-/// A POST of JSON.
+/// Builds a POST request with a JSON body.
 pub(super) fn post(url: &str, key: Option<&str>, body: &serde_json::Value) -> anyhow::Result<Request<Bytes>> {
     let mut request = Request::builder().method(Method::POST).uri(url).header("Content-Type", "application/json");
     if let Some(key) = key {
@@ -104,7 +104,7 @@ pub(super) fn post(url: &str, key: Option<&str>, body: &serde_json::Value) -> an
     request.body(Bytes::from(body.to_string())).with_context(|| format!("not an address: {url}"))
 }
 
-/// The answer's head, and the task that brings the rest.
+/// Returns the response head and the task that drives the connection.
 async fn connect(
     socket: Option<&str>,
     mut request: Request<Bytes>,

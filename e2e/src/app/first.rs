@@ -1,4 +1,4 @@
-//! The application's first line: its flags, asked once.
+//! The application's first requests: its flags, requested once.
 
 use anyhow::{Context as _, ensure};
 use jiff::Timestamp;
@@ -7,38 +7,38 @@ use serde_json::json;
 
 use super::ask::{Reply, ask, post};
 
-/// What the application wants to know.
+/// Flag and identity that the application asks for, and the addresses of both APIs.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Question {
-    /// The flag to ask for through OFREP.
+    /// Flag to evaluate over OFREP.
     #[arg(long)]
     pub flag: String,
-    /// The environment's client-side key, which the Flagsmith dialect wants.
+    /// Client-side key of the environment, which the Flagsmith API requires.
     #[arg(long)]
     pub environment_key: String,
-    /// Send the key through OFREP too, which a pod with several environments needs.
+    /// Send the key over OFREP too, which a pod with several environments needs.
     #[arg(long)]
     pub key_for_ofrep: bool,
-    /// For whom.
+    /// Identifier of the identity to evaluate for.
     #[arg(long, default_value = "someone")]
     pub identifier: String,
-    /// Where OFREP is spoken. The webhook sets it.
+    /// Base URL of OFREP. The webhook sets it.
     #[arg(long, env = "OFREP_ENDPOINT")]
     pub ofrep: String,
-    /// Where Flagsmith's API is spoken. The webhook sets it.
+    /// Base URL of the Flagsmith API. The webhook sets it.
     #[arg(long, env = "FLAGSMITH_API_URL")]
     pub flagsmith: String,
 }
 
 impl Question {
-    /// The flag's evaluation through OFREP.
+    /// Evaluates the flag over OFREP.
     pub(super) async fn ofrep(&self) -> anyhow::Result<Reply> {
         let url = format!("{}/ofrep/v1/evaluate/flags/{}", self.ofrep.trim_end_matches('/'), self.flag);
         let key = self.key_for_ofrep.then_some(self.environment_key.as_str());
         accepted(ask(post(&url, key, &json!({"context": {"targetingKey": self.identifier}}))?).await?)
     }
 
-    /// All flags of the identity, in Flagsmith's dialect.
+    /// Requests all flags of the identity over the Flagsmith API.
     async fn flagsmith(&self) -> anyhow::Result<Reply> {
         let url = format!("{}/identities/", self.flagsmith.trim_end_matches('/'));
         accepted(
@@ -54,20 +54,20 @@ fn accepted(reply: Reply) -> anyhow::Result<Reply> {
     Ok(reply)
 }
 
-/// The answers to the first two requests of the process.
+/// Answers to the first two requests of the process.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct First {
-    /// When the process asked.
+    /// Time of the first request.
     pub at: Timestamp,
-    /// OFREP's answer.
+    /// Answer over OFREP.
     pub ofrep: Reply,
-    /// The answer in Flagsmith's dialect.
+    /// Answer of the Flagsmith API.
     pub flagsmith: Reply,
 }
 
 impl First {
-    /// Asks both, once each.
+    /// Sends both requests, once each.
     pub(super) async fn ask(question: &Question) -> anyhow::Result<Self> {
         let at = Timestamp::now();
         let ofrep = question.ofrep().await.context("the first request, through OFREP")?;

@@ -1,17 +1,19 @@
 //! An application that reads its flags from localhost before it does anything else.
 //!
-//! It asks once, without a retry: if the sidecar is not there when an application's first line runs, it fails, and so does the
-//! case that runs it. Then it ends (`once`: a Job's work) or serves what it learned (`serve`):
+//! The application sends each request once, without a retry: if the sidecar does not serve when the application's first
+//! line runs, the application fails, and the case that runs it fails too. It then exits (`once`, the work of a Job) or
+//! serves its results (`serve`):
 //!
 //! | request | answer |
 //! |---|---|
-//! | `GET /first` | the answers to the first requests, and when they were asked |
-//! | `GET /watch` | the history of the flag's answer, asked every 50 ms |
-//! | any `/ask?method=M&path=P` | what localhost answers to that request, with the body and the environment key of this one |
-//! | `GET /kill?process=NAME` | ends a process of the pod, as a crash would |
-//! | `GET /memory?process=NAME` | the memory lines of its `/proc/…/status` |
+//! | `GET /first` | the answers to the first requests, and the time of the requests |
+//! | `GET /watch` | the history of the flag's answer, requested every 50 ms |
+//! | any `/ask?method=M&path=P` | localhost's answer to that request, with the body and the environment key of this one |
+//! | `GET /kill?process=NAME` | kills a process of the pod, as a crash would |
+//! | `GET /memory?process=NAME` | the memory lines of the process's `/proc/…/status` |
 //!
-//! At termination it goes on asking for a while, for that is when a sidecar may be gone too early, and fails if one request did.
+//! At termination the application continues to send requests for a while, because a sidecar could stop too early then.
+//! It fails if one of these requests fails.
 
 mod ask;
 mod first;
@@ -26,12 +28,12 @@ pub use first::{First, Question};
 pub use serve::Serve;
 pub use watch::{Change, Failure, History};
 
-/// What the application does with its flags.
+/// Mode of the application.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum App {
-    /// Ask once, print the answers, end.
+    /// Send the first requests, print the answers, exit.
     Once(Question),
-    /// Ask once, print the answers, then serve them and more until the end.
+    /// Send the first requests, print the answers, then serve them and poll until termination.
     Serve(Serve),
 }
 
@@ -39,7 +41,7 @@ pub enum App {
 ///
 /// # Errors
 ///
-/// When a request failed: the first, or one that was made at the end.
+/// Returns an error if a first request failed, or a request during termination.
 pub async fn run(app: &App) -> anyhow::Result<()> {
     match app {
         App::Once(question) => first(question).await.map(drop),

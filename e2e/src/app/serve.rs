@@ -1,4 +1,4 @@
-//! The application's own port, and its end.
+//! The application's own HTTP port, and its shutdown.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -21,18 +21,18 @@ use super::first::{First, Question};
 use super::process;
 use super::watch::{History, Watch};
 
-/// How `serve` serves.
+/// Options of the `serve` mode.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Serve {
     #[command(flatten)]
     pub(super) question: Question,
-    /// The application's own port.
+    /// Address of the application's own port.
     #[arg(long, default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
-    /// Milliseconds for which it goes on asking after it was told to terminate.
+    /// Time in milliseconds for which polling continues after the termination signal.
     #[arg(long, default_value_t = 0)]
     linger: u64,
-    /// A file that gets the history's counts at the end; kubelet puts it into the pod's status.
+    /// File that receives the history's counts at exit; the kubelet copies it into the pod's status.
     #[arg(long, default_value = "/dev/termination-log")]
     last_words: std::path::PathBuf,
 }
@@ -58,7 +58,7 @@ impl IntoResponse for Failed {
 }
 
 impl Serve {
-    /// Serves and asks until it is told to terminate, and then asks on for the time of `linger`.
+    /// Serves and polls until the termination signal, then polls for the time of `linger`.
     pub(super) async fn run(&self, first: First) -> anyhow::Result<()> {
         let listener =
             TcpListener::bind(self.listen).await.with_context(|| format!("cannot listen on {}", self.listen))?;
@@ -103,10 +103,10 @@ struct Target {
     path: String,
     #[serde(default)]
     method: Option<String>,
-    /// A socket in the file system, instead of the address.
+    /// Path of a Unix domain socket to use instead of the host and port.
     #[serde(default)]
     socket: Option<String>,
-    /// The event that was heard last, of a stream.
+    /// ID of the last event received, for event streams.
     #[serde(default)]
     last: Option<String>,
 }
@@ -130,7 +130,7 @@ async fn forward(
     Ok(Json(ask_by(target.socket.as_deref(), request()?).await?))
 }
 
-/// The next event of a stream.
+/// Returns the next event of a stream.
 async fn hear(State(known): State<Arc<Known>>, Query(target): Query<Target>) -> Result<String, Failed> {
     let url = format!("{}{}", known.question.ofrep.trim_end_matches('/'), target.path);
     let mut request = Request::get(url);

@@ -1,4 +1,4 @@
-//! The history of an answer: asked every 50 ms, kept when it changed.
+//! History of a flag's answer: polled every 50 ms, recorded when it changes.
 
 use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,45 +11,45 @@ use tokio::time::MissedTickBehavior;
 use super::first::Question;
 
 const EVERY: Duration = Duration::from_millis(50);
-/// Of the failures' texts; the count goes on.
+/// Maximum number of recorded failures; the count of failures is not limited.
 const MOST_TEXTS: usize = 100;
 
-/// An answer that differs from the one before it.
+/// Answer that differs from the one before it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Change {
-    /// When it was seen first.
+    /// Time at which the application first received this answer.
     pub at: Timestamp,
-    /// OFREP's body.
+    /// Body of the OFREP response.
     pub answer: serde_json::Value,
 }
 
-/// A request that got no answer.
+/// Request without an answer.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Failure {
-    /// When.
+    /// Time of the failure.
     pub at: Timestamp,
-    /// What happened.
+    /// Error message.
     pub error: String,
 }
 
-/// All that the polling saw.
+/// Results of all polls.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct History {
-    /// How many requests were made.
+    /// Number of requests.
     pub asked: u64,
-    /// How many of them failed.
+    /// Number of failed requests.
     pub failed: u64,
-    /// The first of those that failed.
+    /// First failures, at most `MOST_TEXTS`.
     pub failures: Vec<Failure>,
-    /// The answers, each when it was new.
+    /// Answers that differ from the one before, oldest first.
     pub changes: Vec<Change>,
-    /// Whether the last request failed.
+    /// True if the last request failed.
     #[serde(default, skip)]
     failing: bool,
 }
 
 impl History {
-    /// Takes an outcome up; returns what is worth a line in the log.
+    /// Records an outcome. Returns a log line if the outcome is worth one.
     fn note(&mut self, at: Timestamp, outcome: anyhow::Result<serde_json::Value>) -> Option<String> {
         self.asked += 1;
         match outcome {
@@ -75,7 +75,7 @@ impl History {
     }
 }
 
-/// A history that grows as long as its future is polled.
+/// History that grows while its future is polled.
 #[derive(Clone, Default)]
 pub(super) struct Watch(Arc<Mutex<History>>);
 
@@ -84,7 +84,7 @@ impl Watch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks until it is dropped.
+    /// Polls until the future is dropped.
     pub(super) async fn follow(&self, question: &Question) {
         let mut ticks = tokio::time::interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! The applications that a case runs, and what they are told.
+//! Applications that a case runs, and their answers.
 
 use std::time::Duration;
 
@@ -17,22 +17,22 @@ use super::wait::{CAP, eventually, until};
 use super::workload::App;
 
 impl Case {
-    /// Runs the application as a bare pod and waits until it is Ready.
+    /// Runs the application as a bare pod and waits until the pod is Ready.
     ///
     /// # Errors
     ///
-    /// When the pod is refused or does not become Ready.
+    /// Returns an error if the pod is refused or does not become Ready.
     pub async fn pod(&self, app: &App) -> anyhow::Result<PodPort> {
         self.create_pod(app).await?;
         self.ready(app.name()).await?;
         Ok(self.port(app.name(), 8080))
     }
 
-    /// Runs the application as a bare pod and leaves it to its fate.
+    /// Creates the application as a bare pod, without waiting for it.
     ///
     /// # Errors
     ///
-    /// When the pod is refused.
+    /// Returns an error if the pod is refused.
     pub async fn create_pod(&self, app: &App) -> anyhow::Result<()> {
         self.apply(app.pod(&self.cluster.e2e_image(), &self.client_key(), "serve")).await?;
         Ok(())
@@ -42,7 +42,7 @@ impl Case {
     ///
     /// # Errors
     ///
-    /// When it does not become so.
+    /// Returns an error if the pod does not become Ready in time.
     pub async fn ready(&self, pod: &str) -> anyhow::Result<()> {
         until(&self.api::<Pod>(), pod, "the pod is Ready", CAP, is_ready).await?;
         Ok(())
@@ -52,7 +52,7 @@ impl Case {
     ///
     /// # Errors
     ///
-    /// When it does not.
+    /// Returns an error if the container does not start in time.
     pub async fn started(&self, pod: &str, container: &str) -> anyhow::Result<()> {
         let runs = |pod: &Pod| {
             let status = pod.status.clone().unwrap_or_default();
@@ -65,11 +65,11 @@ impl Case {
         Ok(())
     }
 
-    /// Makes a Deployment of the application and leaves it to its fate.
+    /// Creates a Deployment of the application, without waiting for it.
     ///
     /// # Errors
     ///
-    /// When it is refused.
+    /// Returns an error if the Deployment is refused.
     pub async fn create_deployment(&self, app: &App, replicas: u32) -> anyhow::Result<()> {
         self.apply(app.deployment(&self.cluster.e2e_image(), &self.client_key(), replicas)).await?;
         Ok(())
@@ -79,7 +79,7 @@ impl Case {
     ///
     /// # Errors
     ///
-    /// When they do not become so.
+    /// Returns an error if the pods do not become Ready in time.
     pub async fn deployment(&self, app: &App, replicas: u32) -> anyhow::Result<Vec<PodPort>> {
         self.create_deployment(app, replicas).await?;
         let wanted = i32::try_from(replicas)?;
@@ -91,11 +91,11 @@ impl Case {
         Ok(pods.iter().map(|pod| self.port(pod, 8080)).collect())
     }
 
-    /// Has all pods of a Deployment made anew, as `kubectl rollout restart` does, and waits until only the new ones are there.
+    /// Replaces all pods of a Deployment, as `kubectl rollout restart` does, and waits until only new pods exist.
     ///
     /// # Errors
     ///
-    /// When they do not become available, or the old ones do not go.
+    /// Returns an error if the new pods do not become available or the old pods do not disappear in time.
     pub async fn restart(&self, app: &App) -> anyhow::Result<Vec<PodPort>> {
         let api: Api<Deployment> = self.api();
         api.restart(app.name()).await?;
@@ -111,11 +111,11 @@ impl Case {
         Ok(names.map(|pod| self.port(&pod, 8080)).collect())
     }
 
-    /// Runs the application as a Job of so many pods at once and waits until it is complete.
+    /// Runs the application as a Job with this number of parallel pods and waits until the Job is complete.
     ///
     /// # Errors
     ///
-    /// When one of them failed.
+    /// Returns an error if a pod of the Job fails.
     pub async fn job(&self, app: &App, pods: u32) -> anyhow::Result<()> {
         self.apply(app.job(&self.cluster.e2e_image(), &self.client_key(), pods)).await?;
         let api: Api<Job> = self.api();
@@ -132,14 +132,14 @@ impl Case {
         Ok(())
     }
 
-    /// Runs the application as a CronJob and waits until a Job of its was complete.
+    /// Runs the application as a CronJob and waits until one of its Jobs is complete.
     ///
     /// # Errors
     ///
-    /// When none was.
+    /// Returns an error if no Job completes in time.
     pub async fn cron_job(&self, app: &App) -> anyhow::Result<()> {
         self.apply(app.cron_job(&self.cluster.e2e_image(), &self.client_key())).await?;
-        // It begins at the next full minute.
+        // The first Job starts at the next full minute.
         let (api, cap): (Api<CronJob>, _) = (self.api(), 3 * CAP);
         until(&api, app.name(), "a Job of the CronJob completed", cap, |job| {
             job.status.as_ref().is_some_and(|status| status.last_successful_time.is_some())
@@ -148,24 +148,24 @@ impl Case {
         Ok(())
     }
 
-    /// A port of a pod.
+    /// Returns a port of a pod.
     #[must_use]
     pub fn port(&self, pod: &str, port: u16) -> PodPort {
         PodPort::new(self.cluster.client.clone(), &self.namespace, pod, port)
     }
 
-    /// Waits until OFREP's answer to the application satisfies `condition`.
+    /// Waits until the application's OFREP answer satisfies `condition`.
     ///
     /// # Errors
     ///
-    /// When it does not; the history is in the error.
+    /// Returns an error if no answer satisfies it in time; the error holds the history.
     pub async fn answer(
         &self,
         app: &PodPort,
         what: &str,
         condition: impl Fn(&Value) -> bool,
     ) -> anyhow::Result<Timestamp> {
-        // Longer than kubelet takes without being nudged: 60 to 90 seconds.
+        // The kubelet takes 60 to 90 seconds to update a volume without a pod notification; the limit is longer.
         let cap = Duration::from_secs(120);
         let seen = eventually(what, cap, async || {
             let history: crate::app::History = app.get("/watch").await?;
@@ -176,12 +176,12 @@ impl Case {
         seen.await
     }
 
-    /// Patches an annotation of the pods that a selector finds, as anybody could: kubelet then writes their volumes at once,
-    /// instead of within 90 seconds. For cases that are not about the time an update takes.
+    /// Patches an annotation of the pods that a selector matches, as any user could. The kubelet then updates their
+    /// volumes at once instead of within 90 seconds. For cases that do not test the delay of an update.
     ///
     /// # Errors
     ///
-    /// What the API server says.
+    /// Returns the API server's error.
     pub async fn poke(&self, selector: &str) -> anyhow::Result<()> {
         let api: Api<Pod> = self.api();
         let patch =

@@ -1,4 +1,4 @@
-//! One case: a namespace, and what one does in it.
+//! A test case: a namespace, and the operations on it.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
@@ -17,23 +17,23 @@ use super::shared_upstream::SharedUpstream;
 use super::turn::Turn;
 use super::wait::{CAP, until};
 
-/// A namespace of its own, and the means to fill it.
+/// A case's own namespace, and access to the cluster and the upstream.
 #[derive(Clone)]
 pub struct Case {
-    /// The cluster.
+    /// Cluster that the case runs on.
     pub cluster: Cluster,
-    /// The namespace.
+    /// Name of the namespace.
     pub namespace: String,
-    /// The upstream that all cases share.
+    /// Upstream that all cases share.
     pub upstream: SharedUpstream,
     client_key: Option<String>,
 }
 
-/// Runs a case side by side with others, with Remora installed.
+/// Runs a case in parallel with others, with Remora installed.
 ///
 /// # Errors
 ///
-/// What the case failed with, or what kept it from running. Its panic goes on as a panic.
+/// Returns the case's error, or the error of its setup. A panic of the case is resumed.
 pub async fn with_namespace<C>(case: C) -> anyhow::Result<()>
 where
     C: AsyncFnOnce(Case) -> anyhow::Result<()>,
@@ -43,7 +43,7 @@ where
     run(case, turn).await
 }
 
-/// Runs a case while no other runs, because it takes parts of Remora away. It finds Remora installed.
+/// Runs a case while no other case runs, because it removes parts of Remora. Remora is installed when the case starts.
 ///
 /// # Errors
 ///
@@ -54,12 +54,12 @@ where
 {
     let turn = Turn::alone().await?;
     prepare().await?;
-    // The case before may have failed between taking something away and bringing it back.
+    // The previous case may have failed after it removed a part and before it restored it.
     Release::of(&Cluster::connect().await?).install().await?;
     run(case, turn).await
 }
 
-/// Installs Remora and the upstream, once for all cases of a test program, from the images as they are now.
+/// Installs Remora and the upstream, once per test program, from the current images.
 async fn prepare() -> anyhow::Result<()> {
     static PREPARED: OnceCell<Result<(), String>> = OnceCell::const_new();
     let prepared = PREPARED.get_or_init(async || {
@@ -97,7 +97,7 @@ where
         say(&format!("kept: kubectl -n {namespace} get all,fenv,cm"));
     } else {
         let deleted = namespaces.delete(&namespace, &DeleteParams::background()).await;
-        // A case may be about the end of its namespace.
+        // A case may have deleted its own namespace.
         if !matches!(&deleted, Err(kube::Error::Api(status)) if status.is_not_found()) {
             deleted?;
         }
@@ -107,26 +107,26 @@ where
 }
 
 impl Case {
-    /// The server-side key under which the upstream has this case's document.
+    /// Returns the server-side key of this case's document at the upstream.
     #[must_use]
     pub fn server_key(&self) -> String {
         format!("ser.{}", self.namespace)
     }
 
-    /// The client-side key that this case's documents have.
+    /// Returns the client-side key of this case's documents.
     #[must_use]
     pub fn client_key(&self) -> String {
         self.client_key.clone().unwrap_or_else(|| format!("client-{}", self.namespace))
     }
 
-    /// The same case over a document that has a client-side key already.
+    /// Returns the same case with the client-side key of an existing document.
     #[must_use]
     pub fn with_client_key(mut self, key: &str) -> Self {
         self.client_key = Some(key.to_owned());
         self
     }
 
-    /// Pods, ConfigMaps or whatever else of the namespace.
+    /// Returns the API of one kind of objects in the namespace.
     #[must_use]
     pub fn api<K>(&self) -> Api<K>
     where
@@ -136,7 +136,7 @@ impl Case {
         Api::namespaced(self.cluster.client.clone(), &self.namespace)
     }
 
-    /// The namespace's FeatureEnvironments, as one sees them without knowing their types.
+    /// Returns the API of the namespace's FeatureEnvironments, without their Rust type.
     #[must_use]
     pub fn environments(&self) -> Api<DynamicObject> {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("remora.dev", "v1alpha1", "FeatureEnvironment"));
@@ -147,7 +147,7 @@ impl Case {
     ///
     /// # Errors
     ///
-    /// When the API server refuses it.
+    /// Returns an error if the API server refuses the object.
     pub async fn apply(&self, mut object: Value) -> anyhow::Result<DynamicObject> {
         object["metadata"]["namespace"] = json!(self.namespace);
         self.cluster.apply(&object).await

@@ -1,4 +1,4 @@
-//! The cluster that `KUBECONFIG` names, and what is known about it beforehand.
+//! The cluster that `KUBECONFIG` names, and the names that the tests use in it.
 
 use std::io::Write as _;
 
@@ -11,32 +11,32 @@ use serde_json::{Value, json};
 
 use super::pod_http::PodPort;
 
-/// The namespace that Remora is installed into.
+/// Namespace that Remora is installed in.
 pub const SYSTEM: &str = "remora-system";
-/// On every namespace that the tests make.
+/// Label on every namespace that the tests create.
 pub(super) const LABEL: &str = "remora.dev/e2e";
 const MANAGER: &str = "remora-e2e";
 
-/// A client, and the names of the images.
+/// Cluster client, and the names of the images.
 #[derive(Clone)]
 pub struct Cluster {
-    /// The client, with all the rights of whoever runs the tests.
+    /// Client with all permissions of the user who runs the tests.
     pub client: Client,
     prefix: String,
     tag: String,
 }
 
 impl Cluster {
-    /// Connects. A cluster that is not there is a failure, never a reason to skip.
+    /// Connects to the cluster. An unreachable cluster is a failure, never a reason to skip.
     ///
     /// # Errors
     ///
-    /// When there is no cluster to be reached; it says how to get one.
+    /// Returns an error if no cluster is reachable; the error says how to start one.
     pub async fn connect() -> anyhow::Result<Self> {
         let hint =
             "no cluster to test on: run `make cluster-up images` and `source e2e/cluster/env.sh`, or set KUBECONFIG";
         let mut config = Config::infer().await.context(hint)?;
-        // A case that waits says how long; fifteen repetitions behind its back would only hide what it saw.
+        // Each case states how long it waits. Fifteen hidden retries would only mask the result.
         config.default_retry = false;
         let client = Client::try_from(config).context(hint)?;
         client.apiserver_version().await.context(hint)?;
@@ -48,35 +48,35 @@ impl Cluster {
         })
     }
 
-    /// The repository of one of our images, without its tag.
+    /// Returns the repository of one of the project's images, without the tag.
     #[must_use]
     pub fn repository(&self, name: &str) -> String {
         format!("{}/{name}", self.prefix)
     }
 
-    /// The tag of our images.
+    /// Returns the tag of the project's images.
     #[must_use]
     pub fn tag(&self) -> &str {
         &self.tag
     }
 
-    /// The image of the application and the upstream.
+    /// Returns the image of the application and the upstream.
     #[must_use]
     pub fn e2e_image(&self) -> String {
         format!("{}:{}", self.repository("remora-e2e"), self.tag)
     }
 
-    /// A port of one of Remora's own pods.
+    /// Returns a port of one of Remora's own pods.
     #[must_use]
     pub fn system_port(&self, pod: &str, port: u16) -> PodPort {
         PodPort::new(self.client.clone(), SYSTEM, pod, port)
     }
 
-    /// Applies an object that says of itself what and where it is.
+    /// Applies an object that states its kind, name and namespace.
     ///
     /// # Errors
     ///
-    /// When it does not, or the API server refuses it; its words are in the error.
+    /// Returns an error if one of these is missing, or the API server's error with its message.
     pub async fn apply(&self, object: &Value) -> anyhow::Result<DynamicObject> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         let (kind, name) = (
@@ -94,7 +94,7 @@ impl Cluster {
         applied.with_context(|| format!("{kind} {name} was refused"))
     }
 
-    /// Makes the namespace ours, or refuses one that is somebody else's.
+    /// Creates the namespace, or refuses one that the tests do not own.
     pub(super) async fn own_namespace(&self, name: &str, role: &str) -> anyhow::Result<()> {
         let api: Api<Namespace> = Api::all(self.client.clone());
         if let Some(found) = api.get_opt(name).await? {
@@ -112,11 +112,11 @@ impl Cluster {
         Ok(())
     }
 
-    /// The names of the pods that a selector finds.
+    /// Returns the names of the pods that a selector matches.
     ///
     /// # Errors
     ///
-    /// What the API server says.
+    /// Returns the API server's error.
     pub async fn pods(&self, namespace: &str, selector: &str) -> anyhow::Result<Vec<String>> {
         let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.client.clone(), namespace);
         let found = api.list_metadata(&ListParams::default().labels(selector)).await?;
@@ -124,7 +124,7 @@ impl Cluster {
     }
 }
 
-/// Says something to whoever runs the tests, also when the case succeeds.
+/// Prints a line for the person who runs the tests, also if the case succeeds.
 pub fn say(line: &str) {
     let _nobody_listens = writeln!(std::io::stderr(), "e2e: {line}");
 }

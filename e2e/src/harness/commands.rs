@@ -1,10 +1,10 @@
-//! The commands that people read: in code blocks of the documents, and between backticks.
+//! Commands in the documentation: in code blocks, and between backticks.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// What people read who use Remora, work on it, or are called at night.
+/// Documents for users, developers and operators on call.
 const DOCUMENTS: [&str; 9] = [
     "README.md",
     "charts/remora/README.md",
@@ -16,37 +16,37 @@ const DOCUMENTS: [&str; 9] = [
     "sidecar/README.md",
     "sidecar/profile/README.md",
 ];
-/// What a command begins with.
+/// First words that mark a line as a command.
 const PROGRAMS: [&str; 8] = ["cargo", "curl", "helm", "kubectl", "make", "remora-operator", "remora-sidecar", "source"];
 
-/// A command as it is written somewhere.
+/// Command that a document shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The document, from the root of the repository.
+    /// Path of the document from the root of the repository.
     pub document: &'static str,
     /// The command in one line, without a comment.
     pub text: String,
 }
 
 impl Command {
-    /// Its first word.
+    /// Returns the first word of the command.
     #[must_use]
     pub fn program(&self) -> &str {
         self.text.split(' ').next().unwrap_or_default()
     }
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 #[must_use]
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// All commands of all documents.
+/// Returns all commands of all documents.
 ///
 /// # Errors
 ///
-/// When a document cannot be read.
+/// Returns an error if a document cannot be read.
 pub fn documented() -> anyhow::Result<Vec<Command>> {
     let mut commands = Vec::new();
     for document in DOCUMENTS {
@@ -75,7 +75,7 @@ fn commands_of(text: &str) -> Vec<String> {
             None => line.strip_prefix("    "),
         };
         let Some(begun) = block else {
-            // Of programs alone, or with a subcommand, it is only told.
+            // A program's name alone, or with a subcommand only, is a mention and not a command to run.
             let told = line.split('`').skip(1).step_by(2).filter(|told| is_command(told));
             commands.extend(
                 told.filter(|told| told.starts_with("make ") || told.split(' ').count() > 2).map(str::to_owned),

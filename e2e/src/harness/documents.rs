@@ -1,4 +1,4 @@
-//! The document that most cases serve: small enough to read, with one of everything that a case looks at.
+//! The document that most cases serve: small enough to read, with one example of everything that a case needs.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -11,8 +11,9 @@ fn state(id: i64, name: &str, enabled: bool, value: &Value) -> Value {
     })
 }
 
-/// An environment with the flags `checkout` (off, `"classic"`; on, `"express"` for `plan` = `pro`) and `banner` (on,
-/// `"Welcome"`), and with `overrides` identities `user-0`, `user-1`, … for whom `banner` is off and says their number.
+/// Returns an environment with the flags `checkout` (off, `"classic"`; on, `"express"` for `plan` = `pro`) and `banner`
+/// (on, `"Welcome"`), and with `overrides` identities `user-0`, `user-1`, … For these, `banner` is off and its value
+/// contains the identity's number.
 #[must_use]
 pub fn storefront(client_key: &str, overrides: usize) -> Value {
     let mut express = state(101, "checkout", true, &json!("express"));

@@ -1,4 +1,4 @@
-//! What a failed case leaves for its reader: everything of its namespace, and the operator's last words.
+//! Diagnostics of a failed case: all objects of its namespace, and the last log lines of the operator.
 
 use std::fmt::{Display, Write as _};
 
@@ -8,7 +8,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 
 use super::cluster::{Cluster, SYSTEM, say};
 
-/// Writes it all. What cannot be had is said instead: the case's own failure matters more.
+/// Prints the diagnostics. If a part cannot be read, the dump says so: the case's own failure matters more.
 pub(super) async fn dump(cluster: &Cluster, namespace: &str) {
     let mut text = String::new();
     environments(cluster, namespace, &mut text).await;
@@ -19,7 +19,7 @@ pub(super) async fn dump(cluster: &Cluster, namespace: &str) {
     say(&format!("state of namespace {namespace} and of {SYSTEM}:\n{text}"));
 }
 
-/// A `String` takes every line.
+/// Appends a line; writing to a `String` cannot fail.
 fn line(text: &mut String, line: impl Display) {
     let _ = writeln!(text, "{line}");
 }

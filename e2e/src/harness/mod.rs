@@ -1,19 +1,20 @@
-//! What the cases in `tests/` are written with.
+//! Test harness of the cases in `tests/`.
 //!
-//! A case begins with [`with_namespace`]: it gets a namespace of its own, an installed Remora and an upstream that serves its
-//! documents; it waits on conditions, never for a time; and when it fails, it says what the cluster looked like. Everything
-//! goes through the API server, so a case runs on any cluster that `KUBECONFIG` names.
+//! A case begins with [`with_namespace`]: it gets its own namespace, an installed Remora and an upstream that serves
+//! its documents. A case waits on conditions, never for a fixed time, and prints the state of the cluster when it
+//! fails. All access goes through the API server, so a case runs on any cluster that `KUBECONFIG` names.
 //!
 //! | variable | meaning |
 //! |---|---|
 //! | `KUBECONFIG` | the cluster |
-//! | `REMORA_IMAGE_PREFIX`, `REMORA_IMAGE_TAG` | where the images are (`remora.local`, `dev`) |
+//! | `REMORA_IMAGE_PREFIX`, `REMORA_IMAGE_TAG` | registry prefix and tag of the images (`remora.local`, `dev`) |
 //! | `REMORA_PREVIOUS_CHART`, `REMORA_PREVIOUS_TAG` | the chart of the version before, and the tag of its images beside the others (`previous`); `e2e/cluster/previous.sh` sets both |
-//! | `REMORA_E2E_CREATIONS` | how many pods ask for a sidecar while certificates rotate (2000); from 10000 on, to the end of a rotation |
-//! | `REMORA_E2E_KEEP` | set: a case's namespace stays |
-//! | `REMORA_CONFORMANCE_DIR` | a real document and a real server's answers to it |
+//! | `REMORA_E2E_CREATIONS` | number of pod creations while certificates rotate (2000); from 10000 on, until a rotation ends |
+//! | `REMORA_E2E_KEEP` | if set, a case's namespace is kept |
+//! | `REMORA_CONFORMANCE_DIR` | directory with a real document and a real server's answers to it |
 //!
-//! Between runs the installation and the upstream stay, for whoever wants to look. This removes all that was ever made:
+//! The installation and the upstream stay between runs, so that they can be inspected. These commands remove everything
+//! that the tests created:
 //!
 //! ```sh
 //! helm uninstall remora --namespace remora-system

@@ -1,4 +1,4 @@
-//! Cargo, run by a test that cargo runs.
+//! Runs cargo from a test that cargo runs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,8 +6,9 @@ use std::sync::LazyLock;
 
 use anyhow::Context as _;
 
-/// Takes from a command what cargo tells a test of its own package: a cargo that is run with it would see other
-/// circumstances than one that is run by hand, and build some crates anew (ring, and all that stand on it), each time.
+/// Removes the variables that cargo sets for a test of its own package. With them, a nested cargo would see another
+/// environment than a cargo that is run by hand, and would rebuild some crates (ring and all crates that depend on it)
+/// each time.
 pub fn forget_package(command: &mut Command) -> &mut Command {
     for (name, _) in std::env::vars_os() {
         let told = name.to_str().unwrap_or_default();
@@ -18,11 +19,11 @@ pub fn forget_package(command: &mut Command) -> &mut Command {
     command
 }
 
-/// A program of the workspace, built as this test was.
+/// Returns the path of a program of the workspace, built with the profile of this test.
 ///
 /// # Errors
 ///
-/// When it does not build; cargo has said why.
+/// Returns an error if the build fails; cargo prints the cause.
 pub fn program(name: &str) -> anyhow::Result<PathBuf> {
     static BUILT: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| build().map_err(|error| format!("{error:#}")));
     let path = BUILT.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?.join(name);
@@ -30,7 +31,7 @@ pub fn program(name: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Builds the programs, and tells where they are.
+/// Builds the programs and returns their directory.
 fn build() -> anyhow::Result<PathBuf> {
     let test = std::env::current_exe()?;
     let directory = test.parent().and_then(Path::parent).context("a test is in target/PROFILE/deps")?;

@@ -1,4 +1,4 @@
-//! A pod's port, reached through the API server: works on every cluster, from wherever the tests run.
+//! HTTP to a pod's port through the API server, which works on every cluster and from any place that the tests run in.
 
 use anyhow::Context as _;
 use http::{Method, Request};
@@ -18,21 +18,21 @@ pub struct PodPort {
     base: String,
 }
 
-/// What a pod answered.
+/// Answer of a pod.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The status code.
+    /// Status code.
     pub status: u16,
-    /// The body.
+    /// Body as text.
     pub body: String,
 }
 
 impl Answer {
-    /// The body as JSON, if the answer was a success.
+    /// Parses the body as JSON if the status is a success.
     ///
     /// # Errors
     ///
-    /// When it was none, or no such JSON.
+    /// Returns an error if the status is not a success or the body is not the expected JSON.
     pub fn json<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         anyhow::ensure!((200..300).contains(&self.status), "status {}: {}", self.status, self.body);
         serde_json::from_str(&self.body).with_context(|| format!("not the JSON that was expected: {}", self.body))
@@ -44,17 +44,17 @@ impl PodPort {
         Self { client, pod: pod.to_owned(), base: format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy") }
     }
 
-    /// The pod's name.
+    /// Returns the name of the pod.
     #[must_use]
     pub fn pod(&self) -> &str {
         &self.pod
     }
 
-    /// Sends a request and returns the answer, whatever its status.
+    /// Sends a request and returns the answer, whatever its status is.
     ///
     /// # Errors
     ///
-    /// When the API server cannot be reached.
+    /// Returns an error if the API server cannot be reached.
     pub async fn send(
         &self,
         method: Method,
@@ -76,42 +76,42 @@ impl PodPort {
         Ok(Answer { status, body: String::from_utf8_lossy(&body).into_owned() })
     }
 
-    /// GETs a path as text; an error unless it was a success.
+    /// Sends a GET request and returns the body as text.
     ///
     /// # Errors
     ///
-    /// When it was none.
+    /// Returns an error if the status is not a success.
     pub async fn text(&self, path: &str) -> anyhow::Result<String> {
         let answer = self.send(Method::GET, path, &[], "").await?;
         anyhow::ensure!(answer.status == 200, "{path}: status {}: {}", answer.status, answer.body);
         Ok(answer.body)
     }
 
-    /// GETs a path as JSON.
+    /// Sends a GET request and returns the body as JSON.
     ///
     /// # Errors
     ///
-    /// When it is none.
+    /// Returns an error if the status is not a success or the body is not the expected JSON.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         self.send(Method::GET, path, &[], "").await?.json().with_context(|| path.to_owned())
     }
 
-    /// PUTs JSON and expects a success.
+    /// Sends a PUT request with a JSON body.
     ///
     /// # Errors
     ///
-    /// When it was refused; the refusal's words are in the error.
+    /// Returns an error if the status is not a success; the error holds the body of the answer.
     pub async fn put(&self, path: &str, body: &Value) -> anyhow::Result<()> {
         let answer = self.send(Method::PUT, path, &[("content-type", "application/json")], &body.to_string()).await?;
         anyhow::ensure!(answer.status == 200, "PUT {path}: status {}: {}", answer.status, answer.body);
         Ok(())
     }
 
-    /// What localhost answers inside the pod, asked by the application.
+    /// Asks the application to send a request to localhost inside the pod, and returns the answer.
     ///
     /// # Errors
     ///
-    /// When the application got no answer.
+    /// Returns an error if the application receives no answer.
     pub async fn ask(
         &self,
         method: Method,
@@ -128,7 +128,7 @@ impl PodPort {
     }
 }
 
-/// A byte of a query parameter's value.
+/// Percent-encodes a byte of a query parameter's value, if needed.
 fn escaped(byte: u8) -> String {
     if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
         char::from(byte).to_string()

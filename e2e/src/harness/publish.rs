@@ -1,4 +1,4 @@
-//! What a case publishes, and what becomes of it.
+//! Secrets and FeatureEnvironments that a case creates, and the objects and conditions that result.
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -12,11 +12,11 @@ use super::shared_upstream::SharedUpstream;
 use super::wait::{CAP, until};
 
 impl Case {
-    /// A Secret with an environment key that Remora may read.
+    /// Creates a Secret with an environment key, labelled so that Remora may read it.
     ///
     /// # Errors
     ///
-    /// When the API server refuses it.
+    /// Returns an error if the API server refuses the Secret.
     pub async fn secret(&self, name: &str, key: &str) -> anyhow::Result<()> {
         let metadata = json!({"name": name, "labels": {"remora.dev/environment-key": "true"}});
         self.apply(
@@ -26,29 +26,29 @@ impl Case {
         Ok(())
     }
 
-    /// A FeatureEnvironment with a source, polled every second so that nobody waits.
+    /// Creates a FeatureEnvironment with this source and an interval of one second, so that cases do not wait long.
     ///
     /// # Errors
     ///
-    /// When the API server refuses it.
+    /// Returns an error if the API server refuses the FeatureEnvironment.
     pub async fn environment(&self, name: &str, source: Value) -> anyhow::Result<()> {
         let spec = json!({"source": source, "refresh": {"interval": "1s", "timeout": "5s"}});
         self.apply(json!({"apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment", "metadata": {"name": name}, "spec": spec})).await?;
         Ok(())
     }
 
-    /// The source that polls the shared upstream with the key of the Secret `flagsmith`.
+    /// Returns the source that polls the shared upstream with the key of the Secret `flagsmith`.
     #[must_use]
     pub fn flagsmith(&self) -> Value {
         json!({"flagsmith": {"apiUrl": SharedUpstream::api_url(), "environmentKeySecretRef": {"name": "flagsmith"}}})
     }
 
-    /// What most cases begin with: the storefront's document at the upstream, its Secret, the FeatureEnvironment `storefront`
-    /// over it, and that one Ready.
+    /// Sets up what most cases need: the storefront document at the upstream, its Secret and the FeatureEnvironment
+    /// `storefront`. Waits until that is Ready.
     ///
     /// # Errors
     ///
-    /// When it does not become Ready.
+    /// Returns an error if the FeatureEnvironment does not become Ready in time.
     pub async fn storefront(&self) -> anyhow::Result<()> {
         self.upstream.serve(&self.server_key(), &storefront(&self.client_key(), 3)).await?;
         self.secret("flagsmith", &self.server_key()).await?;
@@ -56,11 +56,12 @@ impl Case {
         self.condition("storefront", "Ready", "True", None).await
     }
 
-    /// Waits until a FeatureEnvironment's condition has a status and, if one is named, a reason, for its present generation.
+    /// Waits until a condition of a FeatureEnvironment has this status, and this reason if one is given, for the
+    /// current generation.
     ///
     /// # Errors
     ///
-    /// When it does not come to that; its status is in the error.
+    /// Returns an error if the condition does not become so in time; the error holds the object's status.
     pub async fn condition(
         &self,
         environment: &str,
@@ -82,12 +83,12 @@ impl Case {
         Ok(())
     }
 
-    /// Changes a flag upstream (`{"enabled":…,"value":…}`) and waits until the environment's next revision is published;
-    /// returns when the flag was changed.
+    /// Changes a flag upstream (`{"enabled":…,"value":…}`) and waits until the environment's next revision is
+    /// published. Returns the time of the change.
     ///
     /// # Errors
     ///
-    /// When no new revision comes.
+    /// Returns an error if no new revision is published in time.
     pub async fn flip(&self, environment: &str, flag: &str, change: &Value) -> anyhow::Result<Timestamp> {
         let revision = |environment: &DynamicObject| environment.data.pointer("/status/revision").cloned();
         let before = revision(&self.environments().get(environment).await?);
@@ -98,21 +99,21 @@ impl Case {
         Ok(at)
     }
 
-    /// The core ConfigMap of an environment.
+    /// Returns the core ConfigMap of an environment.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// Returns an error if there is none.
     pub async fn core(&self, environment: &str) -> anyhow::Result<ConfigMap> {
         let api: Api<ConfigMap> = self.api();
         api.get(&published(environment, "core")).await.context("the core's ConfigMap")
     }
 
-    /// Waits until the core ConfigMap of an environment satisfies `condition`; it may be absent meanwhile.
+    /// Waits until the core ConfigMap of an environment satisfies `condition`; it may be absent until then.
     ///
     /// # Errors
     ///
-    /// When it does not come to that.
+    /// Returns an error if it does not satisfy the condition in time.
     pub async fn core_until(
         &self,
         environment: &str,
@@ -123,7 +124,7 @@ impl Case {
     }
 }
 
-/// The object that carries a file of an environment, in the format of today.
+/// Returns the name of the object that holds a file of an environment in the current format.
 #[must_use]
 pub fn published(environment: &str, file: &str) -> String {
     format!("remora-{environment}-v2-{file}")

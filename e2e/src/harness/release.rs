@@ -1,4 +1,4 @@
-//! Remora's Helm release, by the real helm.
+//! Remora's Helm release, managed by the real `helm` program.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -21,42 +21,42 @@ const NAME: &str = "remora";
 const PREVIOUS: &str = "run `e2e/cluster/previous.sh cargo test ...`, which brings the version before to upgrade from";
 const CAP: Duration = Duration::from_secs(120);
 
-/// The release in [`SYSTEM`].
+/// Helm release in [`SYSTEM`].
 #[derive(Clone)]
 pub struct Release {
     cluster: Cluster,
 }
 
 impl Release {
-    /// The release of this cluster, installed or not.
+    /// Returns the release of this cluster, installed or not.
     #[must_use]
     pub fn of(cluster: &Cluster) -> Self {
         Self { cluster: cluster.clone() }
     }
 
-    /// Installs the chart, or upgrades to it, and waits until it serves.
+    /// Installs or upgrades the chart and waits until it serves.
     ///
     /// # Errors
     ///
-    /// What helm says.
+    /// Returns helm's error.
     pub async fn install(&self) -> anyhow::Result<()> {
         self.install_with(&json!({})).await
     }
 
-    /// The same with more values, which stand in place of whole members of the usual ones.
+    /// Does the same with additional values. Each top-level value replaces the usual one.
     ///
     /// # Errors
     ///
-    /// What helm says.
+    /// Returns helm's error.
     pub async fn install_with(&self, more: &Value) -> anyhow::Result<()> {
         self.install_chart(&CHART, self.cluster.tag(), more).await
     }
 
-    /// Installs the chart and the images of the version before.
+    /// Installs the chart and the images of the previous version.
     ///
     /// # Errors
     ///
-    /// What helm says; and where that version is not at hand.
+    /// Returns helm's error, or an error if the previous version is not available.
     pub async fn install_previous(&self) -> anyhow::Result<()> {
         let variable = |name| std::env::var(name).with_context(|| format!("{name} is not set: {PREVIOUS}"));
         let (chart, tag) = (variable("REMORA_PREVIOUS_CHART")?, variable("REMORA_PREVIOUS_TAG")?);
@@ -75,7 +75,7 @@ impl Release {
         }
         self.helm(&["upgrade", "--install", NAME, chart, "--wait", "--timeout", "2m", "--values", "-"], &values)
             .await?;
-        // Helm is content with one replica, and those of before answer while they end: with the values of before.
+        // Helm waits for one replica only, and pods of the previous installation answer with its values until they end.
         let cluster = &self.cluster;
         eventually("only what was installed now runs", CAP, async || {
             let deployments: Api<Deployment> = Api::namespaced(cluster.client.clone(), SYSTEM);
@@ -88,12 +88,12 @@ impl Release {
         .await
     }
 
-    /// Uninstalls the release and waits until its objects are gone, also the lease of its controller: the next one would wait
-    /// until that runs out.
+    /// Uninstalls the release and waits until its objects are deleted, including the controller's lease: the next
+    /// controller would wait until that expires.
     ///
     /// # Errors
     ///
-    /// What helm says; and if something stays.
+    /// Returns helm's error, or an error if an object remains.
     pub async fn uninstall(&self) -> anyhow::Result<()> {
         self.helm(&["uninstall", NAME, "--ignore-not-found", "--wait", "--timeout", "2m"], &Value::Null).await?;
         eventually("the lease went with the release", CAP, async || {
@@ -102,7 +102,7 @@ impl Release {
         .await
     }
 
-    /// The same for whatever another run, of perhaps another version, left behind.
+    /// Does the same for what an earlier run, perhaps of another version, installed.
     pub(super) async fn clear(&self) -> anyhow::Result<()> {
         self.helm(&["uninstall", NAME, "--ignore-not-found", "--wait", "--timeout", "2m"], &Value::Null).await?;
         self.leases().delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
@@ -113,12 +113,12 @@ impl Release {
         Api::namespaced(self.cluster.client.clone(), SYSTEM)
     }
 
-    /// Takes the operator away, controller and webhook, as an outage would: what it made stays, its pods go.
-    /// [`Self::install`] brings it back.
+    /// Removes the operator, controller and webhook, as an outage would: the objects that it created stay, its pods are
+    /// deleted. [`Self::install`] restores it.
     ///
     /// # Errors
     ///
-    /// When it does not go.
+    /// Returns an error if the pods are not deleted in time.
     pub async fn stop(&self) -> anyhow::Result<()> {
         let cluster = &self.cluster;
         let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), SYSTEM);
@@ -158,7 +158,7 @@ impl Release {
     }
 }
 
-/// Does every replica run as it should by now, and no other one?
+/// True if every replica is updated and available, and no other replica exists.
 pub(super) fn is_rolled_out(deployment: &Deployment) -> bool {
     let wanted = deployment.spec.replicas;
     deployment.status.as_ref().is_some_and(|status| {

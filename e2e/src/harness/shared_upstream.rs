@@ -1,4 +1,4 @@
-//! The upstream in the cluster, one for all cases: each has a key, and with it a document and faults, of its own.
+//! The upstream in the cluster, shared by all cases: each case has its own key, with its own document and faults.
 
 use std::time::Duration;
 
@@ -17,43 +17,43 @@ const NAMESPACE: &str = "remora-e2e";
 const HOST: &str = "upstream.remora-e2e.svc";
 const CAP: Duration = Duration::from_secs(60);
 
-/// The origins that the operator is allowed to ask: HTTP, HTTPS, and a port on which nobody listens.
+/// Returns the origins that the operator may request: HTTP, HTTPS, and a port without a listener.
 pub(super) fn origins() -> [String; 3] {
     [format!("http://{HOST}:8000"), format!("https://{HOST}:8443"), format!("http://{HOST}:8009")]
 }
 
-/// The stub's pod.
+/// Pod of the stub.
 #[derive(Clone)]
 pub struct SharedUpstream {
     control: PodPort,
 }
 
 impl SharedUpstream {
-    /// `spec.source.flagsmith.apiUrl` for plain HTTP.
+    /// Returns the value of `spec.source.flagsmith.apiUrl` for plain HTTP.
     #[must_use]
     pub fn api_url() -> String {
         format!("http://{HOST}:8000/api/v1/")
     }
 
-    /// The same for HTTPS, by a certificate of [`Self::authority`].
+    /// Returns the same for HTTPS, with a certificate of [`Self::authority`].
     #[must_use]
     pub fn api_url_tls() -> String {
         format!("https://{HOST}:8443/api/v1/")
     }
 
-    /// `spec.source.flagsmith.realtime.url`.
+    /// Returns the value of `spec.source.flagsmith.realtime.url`.
     #[must_use]
     pub fn realtime_url() -> String {
         format!("http://{HOST}:8000/")
     }
 
-    /// An allowed address where nobody listens.
+    /// Returns an allowed address without a listener.
     #[must_use]
     pub fn api_url_nobody() -> String {
         format!("http://{HOST}:8009/api/v1/")
     }
 
-    /// Starts it anew, from the image as it is now.
+    /// Restarts the upstream from the current image.
     pub(super) async fn deploy(cluster: &Cluster) -> anyhow::Result<()> {
         cluster.own_namespace(NAMESPACE, "upstream").await?;
         let labels = json!({"app": "upstream"});
@@ -86,7 +86,7 @@ impl SharedUpstream {
         Ok(())
     }
 
-    /// The one that was deployed.
+    /// Returns the upstream that is already deployed.
     pub(super) async fn connect(cluster: &Cluster) -> anyhow::Result<Self> {
         let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), NAMESPACE);
         let found = pods.list(&ListParams::default().labels("app=upstream")).await?;
@@ -96,20 +96,20 @@ impl SharedUpstream {
         Ok(Self { control })
     }
 
-    /// The certificate of the authority behind the HTTPS side.
+    /// Returns the certificate of the CA that signed the HTTPS certificate.
     ///
     /// # Errors
     ///
-    /// When the stub is not to be reached.
+    /// Returns an error if the stub cannot be reached.
     pub async fn authority(&self) -> anyhow::Result<String> {
         self.control.text("/ca.pem").await
     }
 
-    /// Serves a document to those who have the key.
+    /// Serves a document to requests with this key.
     ///
     /// # Errors
     ///
-    /// When the stub refuses it.
+    /// Returns an error if the stub refuses the document.
     pub async fn serve(&self, key: &str, document: &Value) -> anyhow::Result<()> {
         self.control.put(&format!("/environments/{key}"), document).await
     }
@@ -118,7 +118,7 @@ impl SharedUpstream {
     ///
     /// # Errors
     ///
-    /// When the stub refuses it.
+    /// Returns an error if the stub refuses the change.
     pub async fn change(&self, key: &str, flag: &str, change: &Value) -> anyhow::Result<()> {
         self.control.put(&format!("/environments/{key}/flags/{flag}"), change).await
     }
@@ -127,7 +127,7 @@ impl SharedUpstream {
     ///
     /// # Errors
     ///
-    /// When the stub refuses it.
+    /// Returns an error if the stub refuses the settings.
     pub async fn set(&self, key: &str, settings: &Value) -> anyhow::Result<()> {
         self.control.put(&format!("/environments/{key}/settings"), settings).await
     }
@@ -136,16 +136,16 @@ impl SharedUpstream {
     ///
     /// # Errors
     ///
-    /// When the stub refuses them.
+    /// Returns an error if the stub refuses the faults.
     pub async fn fail(&self, key: &str, faults: &Value) -> anyhow::Result<()> {
         self.control.put(&format!("/environments/{key}/faults"), faults).await
     }
 
-    /// The requests that bore the key.
+    /// Returns the requests with this key.
     ///
     /// # Errors
     ///
-    /// When the stub is not to be reached.
+    /// Returns an error if the stub cannot be reached.
     pub async fn requests(&self, key: &str) -> anyhow::Result<Vec<Seen>> {
         self.control.get(&format!("/requests?key={key}")).await
     }

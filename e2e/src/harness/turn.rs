@@ -1,14 +1,14 @@
-//! Whose turn it is: most cases run side by side, some need the whole cluster for themselves.
+//! Access to the cluster: most cases run in parallel, some need the whole cluster exclusively.
 
 use std::fs::File;
 
 use anyhow::Context as _;
 
-/// Held for as long as a case runs. A file's lock, so that it also holds between test programs.
+/// Access that a case holds while it runs. The lock is on a file, so it also applies between test programs.
 pub(super) struct Turn(#[expect(dead_code, reason = "dropping it gives the turn back")] File);
 
 impl Turn {
-    /// Waits until no case has the cluster for itself.
+    /// Waits until no case has exclusive access.
     pub(super) async fn shared() -> anyhow::Result<Self> {
         Self::take(File::lock_shared).await
     }

@@ -1,4 +1,4 @@
-//! Waiting for something to be so, with a cap and a name, so that a failure says what never came.
+//! Waits for conditions with a time limit and a description, so that a failure says which condition was not met.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -9,16 +9,16 @@ use kube::api::Api;
 use kube::runtime::wait::await_condition;
 use serde::de::DeserializeOwned;
 
-/// For what a cluster does in seconds, on a machine that is busy.
+/// Time limit for operations that take a cluster seconds, on a busy machine.
 pub(super) const CAP: Duration = Duration::from_secs(60);
-/// Between two questions to something that cannot be watched, such as a program's own port.
+/// Interval between two checks of something that cannot be watched, such as a program's own port.
 const BETWEEN: Duration = Duration::from_millis(100);
 
-/// Watches the object until `condition` holds for it, and returns it.
+/// Watches the object until it satisfies `condition`, and returns it.
 ///
 /// # Errors
 ///
-/// When the cap passed; the object's last status is in the error.
+/// Returns an error if the time limit passes; the error holds the object's last status.
 pub async fn until<K>(
     api: &Api<K>,
     name: &str,
@@ -42,11 +42,11 @@ where
     anyhow::bail!("{name}: not so within {cap:?}: {what}; last seen: {last}")
 }
 
-/// Asks until the answer is `Some`, and returns it. An error of the asking is an answer that is not there yet.
+/// Calls `ask` until it returns `Some`, and returns that value. An error of `ask` counts as "not yet".
 ///
 /// # Errors
 ///
-/// When the cap passed; the last error of the asking is in the error.
+/// Returns an error if the time limit passes; the error holds the last error of `ask`.
 pub async fn eventually<T, F>(what: &str, cap: Duration, mut ask: impl FnMut() -> F) -> anyhow::Result<T>
 where
     F: Future<Output = anyhow::Result<Option<T>>>,

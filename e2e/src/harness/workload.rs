@@ -1,8 +1,8 @@
-//! The application's manifests: as a bare pod, a Deployment, a Job.
+//! Manifests of the application: bare pod, Deployment, Job and CronJob.
 
 use serde_json::{Value, json};
 
-/// An application that is to be run in a case's namespace.
+/// Application to run in a case's namespace.
 #[derive(Clone, Debug)]
 pub struct App {
     name: String,
@@ -18,7 +18,7 @@ pub struct App {
 }
 
 impl App {
-    /// An application that asks for the flag `checkout` and is not injected.
+    /// Returns an application that asks for the flag `checkout` and is not injected.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl App {
         }
     }
 
-    /// Asks for injection with these environments.
+    /// Requests injection with these environments.
     #[must_use]
     pub fn inject(self, environments: &str) -> Self {
         self.annotate("remora.dev/inject", environments)
@@ -48,62 +48,62 @@ impl App {
         self
     }
 
-    /// Asks for another flag.
+    /// Sets the flag to ask for.
     #[must_use]
     pub fn flag(mut self, flag: &str) -> Self {
         flag.clone_into(&mut self.flag);
         self
     }
 
-    /// Says through OFREP too which environment it means.
+    /// Sends the environment's key over OFREP too.
     #[must_use]
     pub fn asking_with_key(mut self) -> Self {
         self.key_for_ofrep = true;
         self
     }
 
-    /// Goes on asking for so long after it was told to terminate.
+    /// Continues to poll for this many milliseconds after the termination signal.
     #[must_use]
     pub fn linger(mut self, millis: u64) -> Self {
         self.linger_millis = millis;
         self
     }
 
-    /// Sees the sidecar's process, and may end it.
+    /// Shares the pod's process namespace, so that the application can see and kill the sidecar's process.
     #[must_use]
     pub fn seeing_processes(mut self) -> Self {
         self.sees_processes = true;
         self
     }
 
-    /// Is what a namespace of the `restricted` Pod Security Standard takes.
+    /// Meets the `restricted` Pod Security Standard.
     #[must_use]
     pub fn restricted(mut self) -> Self {
         self.restricted = true;
         self
     }
 
-    /// Is what such a namespace takes, as a user that the platform assigned to the whole pod.
+    /// Meets the `restricted` standard, with a user that the platform assigned to the whole pod.
     #[must_use]
     pub fn as_user(mut self, user: u64) -> Self {
         self.user = Some(user);
         self.restricted()
     }
 
-    /// Has other resources than few requests and no limits.
+    /// Sets the resources, in place of small requests without limits.
     #[must_use]
     pub fn resources(mut self, resources: Value) -> Self {
         self.resources = resources;
         self
     }
 
-    /// Its name.
+    /// Returns the name of the application.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The metadata and specification of a pod.
+    /// Returns the metadata and specification of a pod.
     fn template(&self, image: &str, client_key: &str, mode: &str) -> Value {
         let mut container = json!({
             "name": "app", "image": image, "imagePullPolicy": "IfNotPresent",
@@ -123,7 +123,7 @@ impl App {
             container["readinessProbe"] = json!({"httpGet": {"path": "/first", "port": 8080}, "periodSeconds": 1});
         }
         if self.sees_processes {
-            // Root of the container, to be allowed to end a process of the sidecar's user.
+            // Root in the container may kill a process of the sidecar's user.
             container["securityContext"] = json!({"runAsUser": 0});
         }
         if self.restricted {
@@ -151,7 +151,7 @@ impl App {
         })
     }
 
-    /// A pod of its own.
+    /// Returns the manifest of a bare pod.
     pub(super) fn pod(&self, image: &str, client_key: &str, mode: &str) -> Value {
         let mut pod = self.template(image, client_key, mode);
         pod["apiVersion"] = json!("v1");
@@ -161,7 +161,7 @@ impl App {
         pod
     }
 
-    /// A Deployment.
+    /// Returns the manifest of a Deployment.
     pub(super) fn deployment(&self, image: &str, client_key: &str, replicas: u32) -> Value {
         json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": self.name},
@@ -173,7 +173,7 @@ impl App {
         })
     }
 
-    /// A CronJob whose Job runs every minute, and of which only one is kept.
+    /// Returns the manifest of a CronJob that runs a Job every minute and keeps only one.
     pub(super) fn cron_job(&self, image: &str, client_key: &str) -> Value {
         let job = self.job(image, client_key, 1);
         json!({
@@ -182,7 +182,7 @@ impl App {
         })
     }
 
-    /// A Job in which nothing is tried twice.
+    /// Returns the manifest of a Job without retries.
     pub(super) fn job(&self, image: &str, client_key: &str, pods: u32) -> Value {
         let mut template = self.template(image, client_key, "once");
         template["spec"]["restartPolicy"] = json!("Never");

@@ -1,16 +1,16 @@
-//! What the API would answer to a request: decided here, without a socket.
+//! Answers of the API to requests, decided without a socket.
 
 use super::date;
 use super::document::Document;
 
-/// A response, before anything goes wrong with it.
+/// Response before a fault is applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The status code.
+    /// Status code.
     pub status: u16,
-    /// Headers but for the length, which the writer knows.
+    /// Headers without `Content-Length`, which the writer adds.
     pub headers: Vec<(&'static str, String)>,
-    /// The body; a 304 has none.
+    /// Body; empty for a 304.
     pub body: String,
 }
 
@@ -19,7 +19,7 @@ impl Answer {
         Self { status, headers: vec![("Content-Type", "application/json".to_owned())], body: body.into() }
     }
 
-    /// A refusal as the Django REST framework words it: always 403, never 401.
+    /// Returns a refusal in the form of the Django REST framework: always 403, never 401.
     pub(super) fn forbidden(detail: &str) -> Self {
         Self::json(403, format!(r#"{{"detail":"{detail}"}}"#))
     }
@@ -38,14 +38,14 @@ impl Answer {
     }
 }
 
-/// The parts of a document request that decide its answer.
+/// Parts of a document request that decide its answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Conditions<'a> {
     pub(super) if_modified_since: Option<&'a str>,
     pub(super) page_id: Option<&'a str>,
 }
 
-/// The answer to a document request whose key is good.
+/// Answers a document request with a valid key.
 pub(super) fn document(
     document: &Document,
     page_size: Option<usize>,
@@ -53,7 +53,7 @@ pub(super) fn document(
 ) -> anyhow::Result<Answer> {
     let updated_at = document.updated_at();
     let last_modified = ("Last-Modified", date::write(updated_at));
-    // Whole seconds: a second change within the second of the first one is hidden, as it is by the real API.
+    // The comparison is in whole seconds: a second change within the same second is not visible, as in the real API.
     if conditions.if_modified_since.and_then(date::read).is_some_and(|since| since >= updated_at.as_second()) {
         return Ok(Answer { status: 304, headers: vec![last_modified], body: String::new() });
     }
@@ -77,7 +77,8 @@ pub(super) fn document(
     Ok(answer)
 }
 
-/// The first override of the page that a cursor names. Cursors are opaque to clients; the last part of ours is a number.
+/// Returns the index of the first override of the page that a cursor names. Cursors are opaque to clients; the last
+/// part of the stub's cursors is a number.
 fn start_of(document: &Document, page_id: Option<&str>) -> Option<usize> {
     let Some(page_id) = page_id else {
         return Some(0);

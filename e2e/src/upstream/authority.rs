@@ -1,4 +1,4 @@
-//! A certificate authority that lives as long as the stub, and the certificate that it signed.
+//! A CA that lives as long as the stub, and the certificate that it signed.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::TlsAcceptor;
 
-/// The authority's certificate, and a server configuration with a certificate of its own.
+/// CA certificate, and a TLS server configuration with a certificate that the CA signed.
 pub struct Authority {
     pem: String,
     acceptor: TlsAcceptor,
 }
 
 impl Authority {
-    /// An authority, and a certificate for `localhost`, the loopback addresses and `names`.
+    /// Creates a CA, and a certificate for `localhost`, the loopback addresses and `names`.
     ///
     /// # Errors
     ///
-    /// When a name is neither a DNS name nor an address.
+    /// Returns an error if a name is neither a DNS name nor an address.
     pub fn new(names: &[String]) -> anyhow::Result<Self> {
         let mut authority = CertificateParams::default();
         authority.distinguished_name.push(DnType::CommonName, "Remora's upstream stub");
@@ -42,13 +42,13 @@ impl Authority {
         Ok(Self { pem: authority.pem(), acceptor: TlsAcceptor::from(Arc::new(config)) })
     }
 
-    /// The authority's certificate.
+    /// Returns the CA certificate as PEM.
     #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// Accepts TLS with the certificate.
+    /// Returns an acceptor of TLS connections with the certificate.
     #[must_use]
     pub fn acceptor(&self) -> TlsAcceptor {
         self.acceptor.clone()

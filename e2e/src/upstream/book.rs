@@ -1,4 +1,4 @@
-//! What the stub knows: documents by server key, how to fail, and which requests came.
+//! Scenario store of the stub: documents by server key, scripted faults, and the log of requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,38 +14,38 @@ use super::fault::{Fault, Scripted};
 use super::head::Head;
 
 const DOCUMENT: &str = "/api/v1/environment-document/";
-/// Of the log: a test that reads more than this reads it oftener.
+/// Maximum number of entries of the log. A test with more requests reads the log more often.
 const LONGEST_LOG: usize = 10_000;
 
-/// A request that came to the public side.
+/// Request to the public side.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Seen {
-    /// When it came.
+    /// Time of arrival.
     pub at: Timestamp,
-    /// Its path.
+    /// Path of the request.
     pub path: String,
-    /// Its query, as it came.
+    /// Query of the request, as received.
     pub query: String,
-    /// Its `X-Environment-Key`.
+    /// Value of `X-Environment-Key`.
     pub key: Option<String>,
-    /// Its `If-Modified-Since`.
+    /// Value of `If-Modified-Since`.
     pub if_modified_since: Option<String>,
-    /// Whether it came through TLS.
+    /// True if the request came over TLS.
     pub tls: bool,
-    /// The status that was, or would have been, answered.
+    /// Status of the answer, or the status that the answer had before a fault replaced it.
     pub status: u16,
-    /// Whether a scripted fault took the answer's place.
+    /// True if a scripted fault replaced the answer.
     pub faulty: bool,
 }
 
-/// How an environment is served, apart from its document. A member that is absent has its default.
+/// Settings of an environment, apart from its document. An absent member has its default.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Settings {
-    /// Identity overrides on a page; absent: all, as a self-hosted API does.
+    /// Number of identity overrides per page. Absent: all on one page, as a self-hosted API does.
     pub page_size: Option<usize>,
-    /// Whether its organisation is over its plan: 403.
+    /// True if the environment's organisation is over its plan: requests get 403.
     pub blocked: bool,
 }
 
@@ -86,15 +86,15 @@ pub struct Book(Mutex<Pages>);
 
 impl Book {
     fn pages(&self) -> MutexGuard<'_, Pages> {
-        // A panic while holding the lock leaves values whole: every change is one assignment.
+        // A panic while the lock is held leaves consistent values: every change is one assignment.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves `document` to those who have `server_key`, in place of what it got before; settings and faults stay.
+    /// Serves `document` to requests with `server_key`, in place of an earlier one; settings and faults stay.
     ///
     /// # Errors
     ///
-    /// When the key does not start with `ser.`, or the text is no document.
+    /// Returns an error if the key does not start with `ser.`, or the text is not a document.
     pub fn put(&self, server_key: &str, document: &str) -> anyhow::Result<()> {
         anyhow::ensure!(server_key.starts_with("ser."), "a server-side key starts with `ser.`: {server_key}");
         let document = Document::parse(document, Timestamp::now())?;
@@ -110,7 +110,7 @@ impl Book {
         Ok(())
     }
 
-    /// Forgets the key: requests with it are refused as those with an unknown one.
+    /// Removes the key: requests with it are refused like requests with an unknown key.
     pub fn remove(&self, server_key: &str) {
         self.pages().environments.remove(server_key);
     }
@@ -129,11 +129,11 @@ impl Book {
         )
     }
 
-    /// Changes a feature's state, and `updated_at` with it.
+    /// Changes the state of a feature, and `updated_at` with it.
     ///
     /// # Errors
     ///
-    /// When there is no such key or no such feature.
+    /// Returns an error if the key or the feature does not exist.
     pub fn change_flag(&self, server_key: &str, feature: &str, change: &FlagChange) -> anyhow::Result<()> {
         self.change(server_key, |environment| {
             environment.document.change_flag(feature, change, Timestamp::now())?;
@@ -142,11 +142,11 @@ impl Book {
         })
     }
 
-    /// Sets how the environment is served. A page size of nothing is refused.
+    /// Replaces the settings of an environment.
     ///
     /// # Errors
     ///
-    /// When there is no such key, or a page would hold nothing.
+    /// Returns an error if the key does not exist or the page size is 0.
     pub fn set(&self, server_key: &str, settings: Settings) -> anyhow::Result<()> {
         anyhow::ensure!(settings.page_size != Some(0), "pageSize: a page holds at least 1 override");
         self.change(server_key, |environment| {
@@ -155,11 +155,11 @@ impl Book {
         })
     }
 
-    /// Scripts what goes wrong with the next document requests, in place of what was scripted before.
+    /// Scripts faults for the next document requests, in place of the earlier script.
     ///
     /// # Errors
     ///
-    /// When there is no such key.
+    /// Returns an error if the key does not exist.
     pub fn script(&self, server_key: &str, faults: impl IntoIterator<Item = Scripted>) -> anyhow::Result<()> {
         self.change(server_key, |environment| {
             environment.faults = faults.into_iter().filter(|scripted| scripted.times != Some(0)).collect();
@@ -167,14 +167,14 @@ impl Book {
         })
     }
 
-    /// The requests that came, oldest first; with a key, those that bore it.
+    /// Returns the requests, oldest first; with a key, only the requests with that key.
     #[must_use]
     pub fn log(&self, server_key: Option<&str>) -> Vec<Seen> {
         let pages = self.pages();
         pages.log.iter().filter(|seen| server_key.is_none() || seen.key.as_deref() == server_key).cloned().collect()
     }
 
-    /// Answers a request to the public side and logs it. The fault, if one is due, is for the writer to commit.
+    /// Answers a request to the public side and logs it. The writer applies the returned fault, if any.
     pub(super) fn answer(&self, head: &Head, tls: bool) -> anyhow::Result<(Answer, Option<Fault>)> {
         let key = head.header("x-environment-key");
         let mut pages = self.pages();
@@ -226,7 +226,7 @@ impl Book {
         Ok((answer, fault))
     }
 
-    /// Follows `updated_at` of the environment with this client-side key.
+    /// Watches `updated_at` of the environment with this client-side key.
     pub(super) fn follow(&self, client_key: &str) -> Option<watch::Receiver<Timestamp>> {
         let pages = self.pages();
         let environment =

@@ -1,17 +1,18 @@
-//! The control side: what a test says to the stub.
+//! The control side: how a test controls the stub.
 //!
-//! | request | body | what |
+//! | request | body | effect |
 //! |---|---|---|
-//! | `GET /healthz` | | 200 once it serves |
-//! | `GET /ca.pem` | | the authority of the TLS side's certificate |
+//! | `GET /healthz` | | 200 when the stub serves |
+//! | `GET /ca.pem` | | the CA of the TLS side's certificate |
 //! | `PUT /environments/{server key}` | a document | serves it |
-//! | `DELETE /environments/{server key}` | | forgets the key |
+//! | `DELETE /environments/{server key}` | | removes the key |
 //! | `PUT`, `PATCH /environments/{server key}/flags/{feature}` | `{"enabled":…,"value":…}` | changes a flag |
 //! | `PUT /environments/{server key}/settings` | `{"pageSize":…,"blocked":…}` | sets both |
 //! | `PUT /environments/{server key}/faults` | `[{"fault":{"kind":…},"times":…}]` | scripts faults; `[]` ends them |
 //! | `GET /requests?key={server key}` | | the log of requests |
 //!
-//! A flag can be changed by `PUT` because `kubectl replace --raw` can send that through the API server, and `PATCH` it cannot.
+//! A flag can be changed by `PUT` because `kubectl replace --raw` can send a `PUT` through the API server, but not a
+//! `PATCH`.
 
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ impl IntoResponse for Refused {
 
 type Outcome = Result<Json<serde_json::Value>, Refused>;
 
-// What `kubectl replace --raw` prints has to be JSON, so a success is an empty object.
+// `kubectl replace --raw` prints only JSON, so a success is an empty object.
 fn done(result: anyhow::Result<()>) -> Outcome {
     Ok(result.map(|()| Json(json!({})))?)
 }

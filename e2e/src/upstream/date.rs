@@ -6,12 +6,12 @@ use jiff::tz::TimeZone;
 
 const FORM: &str = "%a, %d %b %Y %H:%M:%S GMT";
 
-/// `Sat, 21 Nov 2026 00:18:32 GMT`: whole seconds, rounded down.
+/// Formats an instant, such as `Sat, 21 Nov 2026 00:18:32 GMT`: whole seconds, rounded down.
 pub(super) fn write(instant: Timestamp) -> String {
     instant.strftime(FORM).to_string()
 }
 
-/// Whole seconds since the epoch, or `None` for anything but the form above, such as `+0000` instead of `GMT`.
+/// Parses whole seconds since the epoch. Returns `None` for any other form, such as `+0000` instead of `GMT`.
 pub(super) fn read(text: &str) -> Option<i64> {
     let civil = strtime::parse(FORM, text).ok()?.to_datetime().ok()?;
     Some(civil.to_zoned(TimeZone::UTC).ok()?.timestamp().as_second())

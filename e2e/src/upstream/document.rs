@@ -1,4 +1,4 @@
-//! A document as the stub holds it: what it changes is parsed, the rest stays as it came.
+//! Document as the stub stores it: the parts that it changes are parsed, the rest stays as received.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::ops::Range;
@@ -11,14 +11,14 @@ use serde_json::value::RawValue;
 
 use super::members::Members;
 
-/// A change of one feature's state in the environment. A member that is absent stays as it is.
+/// Change of one feature's state in the environment. An absent member leaves its part unchanged.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlagChange {
-    /// On or off.
+    /// True to turn the feature on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// The value; `null` is a value too.
+    /// New value; `null` is a value too.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub value: Option<Value>,
 }
@@ -27,7 +27,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
     Value::deserialize(deserializer).map(Some)
 }
 
-/// An environment document.
+/// Environment document.
 #[derive(Clone, Debug)]
 pub struct Document {
     members: Members,
@@ -38,11 +38,11 @@ pub struct Document {
 }
 
 impl Document {
-    /// Takes a document as Flagsmith emits it. One without `updated_at` is as old as `now`.
+    /// Parses a document as Flagsmith emits it. A document without `updated_at` gets `now`.
     ///
     /// # Errors
     ///
-    /// When it is no JSON object or lacks `api_key`.
+    /// Returns an error if the text is not a JSON object or has no `api_key`.
     pub fn parse(text: &str, now: Timestamp) -> anyhow::Result<Self> {
         let mut members: Members = serde_json::from_str(text).context("the document is no JSON object")?;
         let client_key = members.get("api_key").context("`api_key`")?.context("the document has no `api_key`")?;
@@ -58,25 +58,25 @@ impl Document {
         Ok(Self { members, overrides, id, client_key, updated_at })
     }
 
-    /// The environment's client-side key.
+    /// Returns the environment's client-side key.
     #[must_use]
     pub fn client_key(&self) -> &str {
         &self.client_key
     }
 
-    /// When it changed last.
+    /// Returns the time of the last change.
     #[must_use]
     pub fn updated_at(&self) -> Timestamp {
         self.updated_at
     }
 
-    /// How many identity overrides it has: what pages split.
+    /// Returns the number of identity overrides, which pages divide.
     #[must_use]
     pub fn overrides(&self) -> usize {
         self.overrides.len()
     }
 
-    /// The environment's number, which cursors bear.
+    /// Returns the environment's numeric ID, which cursors contain.
     #[must_use]
     pub fn id(&self) -> i64 {
         self.id
@@ -86,7 +86,7 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// When no feature has that name, or the document's shape is not Flagsmith's.
+    /// Returns an error if no feature has that name, or the document's shape is not Flagsmith's.
     pub fn change_flag(&mut self, name: &str, change: &FlagChange, now: Timestamp) -> anyhow::Result<()> {
         let mut states: Vec<Members> =
             self.members.get("feature_states")?.context("the document has no `feature_states`")?;
@@ -109,13 +109,14 @@ impl Document {
         anyhow::bail!("no feature `{name}` in the document; it has: {}", names.join(", "))
     }
 
-    /// Makes it look changed at `now`.
+    /// Sets the time of the last change to `now`.
     pub(super) fn touch(&mut self, now: Timestamp) -> anyhow::Result<()> {
         self.updated_at = now;
         Ok(self.members.set("updated_at", &emitted(now))?)
     }
 
-    /// The whole document with the identity overrides of `range`, each with a fresh `identity_uuid`, as the API does.
+    /// Returns the whole document with the identity overrides of `range`, each with a new `identity_uuid`, as the API
+    /// does.
     pub(super) fn page(&self, range: Range<usize>) -> anyhow::Result<String> {
         let mut page = self.members.clone();
         let mut overrides: Vec<Members> = self.overrides.get(range).unwrap_or_default().to_vec();
@@ -129,12 +130,12 @@ impl Document {
     }
 }
 
-/// An instant as Django writes it.
+/// Formats an instant as Django does.
 fn emitted(instant: Timestamp) -> String {
     instant.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00").to_string()
 }
 
-/// A version 4 UUID. The standard library's hash keys are random, and nothing here needs more than that.
+/// Returns a version 4 UUID. The standard library's hash keys are random, which is sufficient here.
 fn random_uuid() -> String {
     let half = || RandomState::new().build_hasher().finish();
     let (a, b) = (half(), half());

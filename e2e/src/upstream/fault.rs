@@ -1,70 +1,70 @@
-//! What can go wrong with an answer, on request.
+//! Faults that the stub applies to an answer on request.
 
 use serde::{Deserialize, Serialize};
 
-/// One way to fail. What is not named stays as it would have been.
+/// Kind of fault. Parts of the answer that a kind does not name stay unchanged.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Fault {
     /// Another status with another body.
     Status {
-        /// The status code.
+        /// Status code.
         code: u16,
-        /// The body; empty when absent.
+        /// Body; empty if absent.
         #[serde(default)]
         body: String,
-        /// The `Retry-After` header, seconds or a date.
+        /// Value of the `Retry-After` header, in seconds or as a date.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<String>,
     },
     /// A 200 whose body is this text, with the right length.
     Body {
-        /// The body.
+        /// Body of the answer.
         text: String,
     },
     /// A 200 whose body stops in the middle of the document, with the right length: broken JSON.
     BrokenJson,
-    /// The right answer, later.
+    /// The correct answer, delayed.
     Delay {
-        /// How much later.
+        /// Delay in milliseconds.
         millis: u64,
     },
-    /// The announced length is the whole body's, and the connection closes after this many bytes of it.
+    /// Announces the length of the whole body, and closes the connection after this many bytes of it.
     Truncate {
-        /// How many bytes of the body are sent.
+        /// Number of bytes of the body that are sent.
         bytes: usize,
     },
-    /// The connection is reset after this many bytes of the body; 0: before the first byte of the answer.
+    /// Resets the connection after this many bytes of the body; 0: before the first byte of the answer.
     Reset {
-        /// How many bytes of the body are sent.
+        /// Number of bytes of the body that are sent.
         bytes: usize,
     },
-    /// The announced length is off by this much, and the connection closes after the body.
+    /// Announces a wrong length, and closes the connection after the body.
     WrongLength {
-        /// Added to the true length.
+        /// Number that is added to the true length.
         by: i64,
     },
-    /// The right answer, so many bytes at a time.
+    /// The correct answer, in small pieces.
     Drip {
-        /// Bytes in a piece.
+        /// Size of a piece in bytes.
         bytes: usize,
-        /// Time between pieces.
+        /// Time between two pieces in milliseconds.
         millis: u64,
     },
     /// A redirect to another address.
     Redirect {
-        /// The `Location` header.
+        /// Value of the `Location` header.
         to: String,
     },
 }
 
-/// A fault, and for how many requests it holds.
+/// Fault, and the number of requests that it applies to.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scripted {
-    /// What happens.
+    /// Kind of fault.
     pub fault: Fault,
-    /// To how many requests; absent: until the faults are set anew.
+    /// Number of requests. Absent: all requests until the faults are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u32>,
 }

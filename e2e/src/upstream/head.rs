@@ -1,4 +1,4 @@
-//! The head of a request on the public side.
+//! Head of a request on the public side.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
@@ -14,17 +14,17 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// The header's value, if it is there once or more and is text.
+    /// Returns the value of the header's first occurrence, if there is one.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// The query parameter's value, as it stands in the target.
+    /// Returns the value of a query parameter, as written in the target.
     pub(super) fn parameter(&self, name: &str) -> Option<&str> {
         self.query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// Whether the client wants the connection closed after the answer.
+    /// True if the client asks to close the connection after the answer.
     pub(super) fn closes(&self) -> bool {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
@@ -50,7 +50,7 @@ impl Head {
     }
 }
 
-/// Reads the next request of a connection; `None` when the client closed it between two.
+/// Reads the next request of a connection. Returns `None` if the client closed it between two requests.
 pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> anyhow::Result<Option<Head>> {
     let mut bytes = Vec::new();
     loop {

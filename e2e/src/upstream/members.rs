@@ -1,7 +1,7 @@
-//! A JSON object that keeps what it does not look at: the order of its members, and the bytes of their values.
+//! JSON object that preserves the order of its members and the bytes of their values.
 //!
-//! A document goes through the stub as the server wrote it: numbers keep their notation and members their order, so the
-//! operator is tested with what it will meet.
+//! A document passes through the stub as the server wrote it: numbers keep their notation and members their order. The
+//! operator is thus tested with real input.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// An object's members in their order.
+/// Members of an object in their order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members(Vec<(String, Box<RawValue>)>);
 
@@ -21,7 +21,7 @@ impl Members {
         }
     }
 
-    /// Replaces the member where it stands, or adds it at the end.
+    /// Replaces the value of the member in its place, or adds the member at the end.
     pub(super) fn set(&mut self, name: &str, value: &impl Serialize) -> Result<(), serde_json::Error> {
         let value = to_raw_value(value)?;
         match self.0.iter_mut().find(|(member, _)| member == name) {

@@ -1,10 +1,10 @@
-//! An upstream that serves environment documents as Flagsmith's API does, and fails on request.
+//! Upstream that serves environment documents as Flagsmith's API does, and fails on request.
 //!
-//! Two sides. The *public* one is what an operator talks to: over HTTP and HTTPS, with the API's key check, its validators,
-//! its redirect, its pages and its event stream. The *control* one is what a test talks to: it puts documents, flips flags,
-//! scripts faults and reads which requests came.
+//! The stub has two sides. The operator uses the *public* side: HTTP and HTTPS, with the API's key check, validators,
+//! redirect, pages and event stream. A test uses the *control* side: it stores documents, flips flags, scripts faults
+//! and reads the log of requests.
 //!
-//! `remora-e2e upstream` runs it as a program; a Rust test starts it inside itself:
+//! `remora-e2e upstream` runs the stub as a program; a Rust test starts it in its own process:
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -40,25 +40,25 @@ pub use book::{Book, Seen, Settings};
 pub use document::{Document, FlagChange};
 pub use fault::{Fault, Scripted};
 
-/// Where the stub listens, and which names its certificate bears.
+/// Addresses of the stub, and the names of its certificate.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// The address of the plain public side.
+    /// Address of the public side over plain HTTP.
     #[arg(long, default_value = "0.0.0.0:8000")]
     pub http: SocketAddr,
-    /// The address of the public side behind TLS.
+    /// Address of the public side over TLS.
     #[arg(long, default_value = "0.0.0.0:8443")]
     pub https: SocketAddr,
-    /// The address of the control side.
+    /// Address of the control side.
     #[arg(long, default_value = "0.0.0.0:8001")]
     pub control: SocketAddr,
-    /// A DNS name or an address that the certificate is for; may be given several times.
+    /// DNS name or address that the certificate is valid for; repeatable.
     #[arg(long = "name", value_name = "NAME")]
     pub names: Vec<String>,
 }
 
 impl Options {
-    /// Three free ports on the loopback.
+    /// Returns options with three free ports on the loopback address.
     #[must_use]
     pub fn local() -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -66,7 +66,7 @@ impl Options {
     }
 }
 
-/// A running stub. It ends when this is dropped.
+/// Running stub. It stops when this value is dropped.
 pub struct Upstream {
     book: Arc<Book>,
     authority: Authority,
@@ -77,11 +77,11 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Makes a certificate, binds the three ports and serves them.
+    /// Creates a certificate, binds the three ports and serves them.
     ///
     /// # Errors
     ///
-    /// When a port cannot be bound or no certificate can be made for the names.
+    /// Returns an error if a port cannot be bound or no certificate can be created for the names.
     pub async fn start(options: &Options) -> anyhow::Result<Self> {
         let book = Arc::new(Book::default());
         let authority = Authority::new(&options.names)?;
@@ -102,47 +102,47 @@ impl Upstream {
         Ok(Self { book, authority, http: http_address, https: https_address, control: control_address, tasks })
     }
 
-    /// The documents, faults and requests, for a test in the same process.
+    /// Returns the scenario store, for a test in the same process.
     #[must_use]
     pub fn book(&self) -> &Book {
         &self.book
     }
 
-    /// The certificate of the authority that signed the TLS side's, as PEM.
+    /// Returns the PEM certificate of the CA that signed the TLS side's certificate.
     #[must_use]
     pub fn authority_pem(&self) -> &str {
         self.authority.pem()
     }
 
-    /// What goes into `spec.source.flagsmith.apiUrl`.
+    /// Returns the value of `spec.source.flagsmith.apiUrl`.
     #[must_use]
     pub fn api_url(&self) -> String {
         format!("http://{}/api/v1/", self.http)
     }
 
-    /// The same behind TLS.
+    /// Returns the same for TLS.
     #[must_use]
     pub fn api_url_tls(&self) -> String {
         format!("https://{}/api/v1/", self.https)
     }
 
-    /// The base of the event streams' addresses.
+    /// Returns the base URL of the event streams.
     #[must_use]
     pub fn realtime_url(&self) -> String {
         format!("http://{}/", self.http)
     }
 
-    /// Where the control side listens.
+    /// Returns the address of the control side.
     #[must_use]
     pub fn control_address(&self) -> SocketAddr {
         self.control
     }
 
-    /// Serves until one of the sides fails; they do not end by themselves.
+    /// Serves until a side fails; no side ends without a failure.
     ///
     /// # Errors
     ///
-    /// What the side failed with.
+    /// Returns the error of the failed side.
     pub async fn run(mut self) -> anyhow::Result<()> {
         match self.tasks.join_next().await {
             Some(ended) => ended.context("a side of the stub panicked")?,

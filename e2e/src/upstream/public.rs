@@ -1,4 +1,4 @@
-//! The public side: reads requests, writes answers byte by byte, so that an answer can be wrong on purpose.
+//! The public side: reads requests and writes answers byte by byte, so that an answer can be wrong on purpose.
 
 use std::fmt::Write as _;
 use std::io;
@@ -16,7 +16,7 @@ use super::book::Book;
 use super::fault::Fault;
 use super::head::{self, Head};
 
-/// A connection, plain or behind TLS, that can be reset.
+/// Connection, plain or over TLS, that can be reset.
 trait Connection: AsyncRead + AsyncWrite + Unpin + Send {
     fn socket(&self) -> &TcpStream;
 }
@@ -33,7 +33,7 @@ impl Connection for TlsStream<TcpStream> {
     }
 }
 
-/// Whether the connection serves another request.
+/// State of the connection after an answer: it serves another request, or closes.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
     GoOn,
@@ -44,7 +44,7 @@ pub(super) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, book:
     loop {
         let (socket, _) = listener.accept().await.context("the public side")?;
         let (tls, book) = (tls.clone(), book.clone());
-        // A client that goes away or speaks no HTTP ends its own connection and nothing else.
+        // A client that disconnects or does not speak HTTP ends only its own connection.
         tokio::spawn(async move {
             let _ended = match tls {
                 Some(tls) => match tls.accept(socket).await {
@@ -71,12 +71,13 @@ async fn converse(mut stream: impl Connection, tls: bool, book: &Book) -> anyhow
     Ok(stream.shutdown().await?)
 }
 
-/// The client-side key in the path of an event stream.
+/// Returns the client-side key in the path of an event stream.
 fn stream_key(head: &Head) -> Option<&str> {
     head.path.strip_prefix("/sse/environments/")?.strip_suffix("/stream")
 }
 
-/// Server-sent events: one whenever the document changes, and a comment now and then to keep the connection.
+/// Sends server-sent events: one for each change of the document, and comments at intervals to keep the connection
+/// open.
 async fn follow(stream: &mut impl Connection, client_key: &str, book: &Book) -> anyhow::Result<()> {
     let Some(mut changes) = book.follow(client_key) else {
         write(stream, Answer::not_found(), None, Then::Close).await?;
@@ -100,7 +101,7 @@ async fn follow(stream: &mut impl Connection, client_key: &str, book: &Book) -> 
     }
 }
 
-/// Writes the answer, or what the fault makes of it.
+/// Writes the answer, or the result of the fault.
 async fn write(stream: &mut impl Connection, mut answer: Answer, fault: Option<Fault>, then: Then) -> io::Result<Then> {
     let whole = answer.body.len();
     match fault {
@@ -176,7 +177,7 @@ fn head_of(answer: &Answer, length: usize, then: Then) -> String {
     for (name, value) in &answer.headers {
         let _ = write!(head, "{name}: {value}\r\n");
     }
-    // A 304 announces no length: it would be that of the document it does not send.
+    // A 304 announces no length: the length would be that of the document, which a 304 does not send.
     if answer.status != 304 {
         let _ = write!(head, "Content-Length: {length}\r\n");
     }

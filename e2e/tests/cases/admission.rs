@@ -1,11 +1,11 @@
-//! What the webhook says to pods that ask for something that cannot be.
+//! Answers of the webhook to pods with invalid requests.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use remora_e2e::harness::{App, Case, with_namespace};
 use serde_json::json;
 
-/// Creates a pod that never runs, and returns it, or the words with which it was refused.
+/// Creates a pod that never runs. Returns the pod, or the message of its refusal.
 async fn create(case: &Case, annotations: serde_json::Value) -> Result<Pod, String> {
     let pod = json!({
         "metadata": {"generateName": "asks-", "annotations": annotations},
@@ -45,7 +45,7 @@ async fn a_pod_of_a_missing_environment_is_admitted() -> anyhow::Result<()> {
     .await
 }
 
-/// A namespace that holds its pods to the strictest of the Pod Security Standards takes the sidecar too.
+/// A namespace that enforces the strictest Pod Security Standard admits the sidecar too.
 #[tokio::test]
 async fn a_restricted_namespace_takes_the_sidecar() -> anyhow::Result<()> {
     with_namespace(async |case| {

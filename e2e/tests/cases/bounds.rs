@@ -1,12 +1,12 @@
-//! Namespaces that bound what their pods may have, and pods that are particular about it: the sidecar is no reason to refuse
-//! or to degrade them.
+//! Namespaces that limit the resources or users of their pods, and pods with special requirements: the sidecar causes
+//! neither a refusal nor a degradation.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use remora_e2e::harness::{App, Case, with_namespace};
 use serde_json::{Value, json};
 
-/// Runs the application and has its first question answered.
+/// Runs the application and waits until its first request is answered.
 async fn answers(case: &Case, app: App) -> anyhow::Result<Pod> {
     case.storefront().await?;
     let running = case.pod(&app.inject("storefront")).await?;
@@ -28,8 +28,8 @@ async fn label(case: &Case, labels: Value, annotations: Value) -> anyhow::Result
     Ok(())
 }
 
-/// Every container must have limits there, and no less than a minimum: what the sidecar asks for by itself is too little, and
-/// the namespace says so once for all of its pods.
+/// The LimitRange requires limits and a minimum for every container. The sidecar's default requests are below the
+/// minimum, and an annotation of the namespace sets higher ones for all of its pods.
 #[tokio::test]
 async fn a_limit_range_takes_the_sidecar() -> anyhow::Result<()> {
     with_namespace(async |case| {
@@ -44,14 +44,15 @@ async fn a_limit_range_takes_the_sidecar() -> anyhow::Result<()> {
         let pod = answers(&case, App::new("bounded").resources(json!({}))).await?;
         let resources = sidecar(&pod)?["resources"].clone();
         anyhow::ensure!(resources["requests"]["memory"] == "16Mi", "{resources}");
-        // The range gave all others a limit before the webhook was asked, and so the sidecar brings its own.
+        // The LimitRange sets the limits of all other containers before the API server calls the webhook, so the
+        // sidecar states its own.
         anyhow::ensure!(resources["limits"]["cpu"] == "250m", "{resources}");
         Ok(())
     })
     .await
 }
 
-/// A quota that counts limits refuses every container without them.
+/// A ResourceQuota that counts limits refuses every container without limits.
 #[tokio::test]
 async fn a_quota_on_limits_takes_the_sidecar() -> anyhow::Result<()> {
     with_namespace(async |case| {
@@ -81,7 +82,7 @@ async fn a_guaranteed_pod_stays_guaranteed() -> anyhow::Result<()> {
     .await
 }
 
-/// As on platforms that give each namespace users of its own: nobody knows the user beforehand, neither image nor sidecar.
+/// Some platforms assign each namespace its own user IDs: neither the image nor the sidecar knows the user in advance.
 #[tokio::test]
 async fn an_assigned_user_in_a_restricted_namespace() -> anyhow::Result<()> {
     with_namespace(async |case| {
@@ -95,13 +96,13 @@ async fn an_assigned_user_in_a_restricted_namespace() -> anyhow::Result<()> {
     .await
 }
 
-/// A mistake in a namespace's annotation is told to whoever creates a pod there, with the namespace's name.
+/// The refusal of a pod names the namespace if the mistake is in the namespace's annotation.
 #[tokio::test]
 async fn a_namespaces_mistake_is_told_by_its_name() -> anyhow::Result<()> {
     with_namespace(async |case| {
         label(&case, json!({"remora.dev/e2e": "case"}), json!({"remora.dev/port": "80"})).await?;
         let said = format!("annotation remora.dev/port of namespace {} is \"80\"", case.namespace);
-        // The webhook hears of a namespace a moment after the API server.
+        // The webhook sees the change of a namespace shortly after the API server.
         remora_e2e::harness::eventually("the pod is refused", std::time::Duration::from_secs(60), async || {
             let refused = case.create_pod(&App::new("refused").inject("storefront")).await.err();
             match refused {

@@ -1,4 +1,5 @@
-//! What an upstream sends, and what a Secret holds, is repeated nowhere: a canary is put into both, and looked for everywhere.
+//! No output repeats an upstream's response or a Secret's content: both contain a canary, and the test searches every
+//! output for it.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 const CANARY: &str = "canary-5e0b";
 
-/// Answers that nobody wants, with the canary in body and header.
+/// Returns faulty answers with the canary in body and header.
 fn faults() -> Vec<Value> {
     let key_like = format!("ser.{CANARY}");
     vec![
@@ -25,7 +26,7 @@ fn faults() -> Vec<Value> {
     ]
 }
 
-/// Has the operator meet a fault, once.
+/// Makes the operator receive a fault once.
 async fn meet(case: &Case, key: &str, fault: &Value) -> anyhow::Result<()> {
     let before = case.upstream.requests(key).await?.len();
     case.upstream.fail(key, &json!([{"fault": fault}])).await?;
@@ -35,7 +36,7 @@ async fn meet(case: &Case, key: &str, fault: &Value) -> anyhow::Result<()> {
     .await
 }
 
-/// Everything that somebody other than the Secret's owner can read, by name.
+/// Returns everything that users other than the Secret's owner can read, by name.
 async fn everything(case: &Case) -> anyhow::Result<Vec<(String, String)>> {
     let mut all = Vec::new();
     let environment = case.environments().get("storefront").await?;
@@ -68,7 +69,7 @@ async fn a_canary_is_found_nowhere() -> anyhow::Result<()> {
         case.environment("storefront", case.flagsmith()).await?;
         case.condition("storefront", "Ready", "True", None).await?;
         for fault in faults() {
-            // From a good state each time, or the operator would ask ever more rarely.
+            // Each fault starts from a good state. Otherwise the operator's back-off would grow with each fault.
             case.upstream.fail(&key, &json!([])).await?;
             case.condition("storefront", "Fetched", "True", None).await?;
             meet(&case, &key, &fault).await?;
@@ -79,7 +80,7 @@ async fn a_canary_is_found_nowhere() -> anyhow::Result<()> {
         for (what, text) in &all {
             anyhow::ensure!(!text.contains(CANARY), "{CANARY} is in {what}: {text}");
         }
-        // They are the right places: what happened is in them.
+        // The search covers the right places: each contains a trace of the fault.
         for (what, sign) in [
             ("the FeatureEnvironment", "AuthenticationFailed"),
             ("the Events", "AuthenticationFailed"),

@@ -1,10 +1,10 @@
-//! What documents tell people to type into a cluster does what it says.
+//! The commands that documents show for a cluster have the effect that the documents state.
 
 use std::process::Stdio;
 
 use remora_e2e::harness::{Case, Command, documented, root, with_namespace};
 
-/// Runs a command in a shell, where kubectl looks at the case's namespace if it is not told otherwise.
+/// Runs a command in a shell in which kubectl uses the case's namespace by default.
 async fn run(case: &Case, command: &str) -> anyhow::Result<String> {
     let script = format!("kubectl() {{ command kubectl --namespace {} \"$@\"; }}\n{command}", case.namespace);
     let mut shell = tokio::process::Command::new("bash");
@@ -15,18 +15,18 @@ async fn run(case: &Case, command: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A command about somebody's environment, of this one.
+/// Replaces the names of the example environment by those of this case.
 fn about(case: &Case, command: &Command, revision: &str) -> String {
     let names = [("shop", case.namespace.as_str()), ("NAMESPACE", &case.namespace)];
     let names = names.into_iter().chain([("NAME", "storefront"), ("REVISION", revision), ("0123456789ab", revision)]);
     names.fold(command.text.clone(), |text, (written, meant)| text.replace(written, meant))
 }
 
-/// A command about the installation, which others use: rendered, checked by the API server, and not carried out. To
-/// install is only rendered, as there is one already.
+/// Adapts a command that changes the shared installation: it is rendered and checked by the API server, but not
+/// executed. An install command is only rendered, because a release exists already.
 fn tried(command: &Command) -> String {
     match command.text.strip_prefix("helm install ") {
-        // Where the oldest Kubernetes is that the chart is for.
+        // Version 1.30.0 is the oldest Kubernetes version that the chart supports.
         Some(install) => format!("helm template {install} --kube-version 1.30.0"),
         None => command.text.clone() + " --dry-run=server",
     }
@@ -50,7 +50,7 @@ async fn of_the_documents_work() -> anyhow::Result<()> {
             kinds[usize::from(command.program() == "helm")] += 1;
         }
         anyhow::ensure!(kinds.iter().all(|&count| count > 3), "kubectl and helm: {kinds:?} commands");
-        // The last of them went back to a revision, and this one is served.
+        // The last command rolls back to a revision, and the environment serves this revision.
         case.condition("storefront", "Published", "True", Some("Pinned")).await
     })
     .await

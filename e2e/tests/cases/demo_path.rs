@@ -1,12 +1,14 @@
-//! The path of the demo: a document upstream, an environment over it, an annotated Deployment, and a flag that is flipped.
+//! The path of the demo: a document upstream, an environment for it, an annotated Deployment, and a flag that is
+//! flipped.
 
 use k8s_openapi::api::core::v1::Pod;
 use remora_e2e::app::First;
 use remora_e2e::harness::{App, Case, PodPort, say, storefront, with_namespace};
 use serde_json::json;
 
-/// Flips the flag that the application asks for, three times, and says after how long it got another answer. Nobody
-/// hurries kubelet here; but by itself it looks after a pod that became Ready a moment ago, so the last times tell more.
+/// Flips the application's flag three times and prints the delay until the application receives a different answer. No
+/// pod notification triggers the kubelet here. The kubelet also checks a pod that became Ready a moment ago, so the
+/// last delays are the most meaningful.
 async fn flip(case: &Case, pods: &[PodPort], how: &str) -> anyhow::Result<()> {
     for pod in pods {
         let first: First = pod.get("/first").await?;
@@ -24,7 +26,7 @@ async fn flip(case: &Case, pods: &[PodPort], how: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The revision that the operator told a pod of.
+/// Returns the revision in the pod notification of a pod.
 async fn told(case: &Case, pod: &PodPort) -> anyhow::Result<Option<String>> {
     let pod = case.api::<Pod>().get(pod.pod()).await?;
     Ok(pod.metadata.annotations.and_then(|annotations| annotations.get("remora.dev/revision.storefront").cloned()))
@@ -47,7 +49,7 @@ async fn a_flag_flipped_upstream_arrives() -> anyhow::Result<()> {
     .await
 }
 
-/// Left alone, kubelet looks after a pod's volumes every 60 to 90 seconds.
+/// Without a pod notification, the kubelet checks a pod's volumes every 60 to 90 seconds.
 #[tokio::test]
 async fn a_flag_flipped_upstream_arrives_without_a_nudge() -> anyhow::Result<()> {
     with_namespace(async |case| {

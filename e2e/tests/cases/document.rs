@@ -1,9 +1,9 @@
-//! A document that is in the cluster already needs no server.
+//! A document in the cluster needs no server.
 
 use remora_e2e::harness::{App, Case, storefront, with_namespace};
 use serde_json::{Value, json};
 
-/// Serves the document from an object, and follows when the object changes.
+/// Serves the document from an object and follows changes of the object.
 async fn follow(case: Case, source: Value, object: impl Fn(&Value) -> Value) -> anyhow::Result<()> {
     let mut document = storefront(&case.client_key(), 1);
     case.apply(object(&document)).await?;

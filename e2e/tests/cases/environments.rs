@@ -1,4 +1,4 @@
-//! One sidecar for two environments: the key says which, and where only one is possible no key is needed.
+//! One sidecar for two environments: the key selects the environment. With a single environment, no key is needed.
 
 use http::Method;
 use remora_e2e::harness::{App, SharedUpstream, storefront, with_namespace};
@@ -18,7 +18,8 @@ async fn two_environments_are_told_apart_by_their_keys() -> anyhow::Result<()> {
         case.environment("backoffice", source).await?;
         case.condition("backoffice", "Ready", "True", None).await?;
 
-        // The application's own first question needs one environment: without a key OFREP cannot know which.
+        // Without a key, OFREP cannot select one of two environments, so the application sends the key with its first
+        // request.
         let app = case.pod(&App::new("shop").inject("storefront,backoffice").asking_with_key()).await?;
         for (key, banner) in [(case.client_key(), "Welcome"), (client_key, "Welcome back")] {
             let reply = app.ask(Method::GET, "/api/v1/flags/", Some(&key), None).await?;

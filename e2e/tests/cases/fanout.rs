@@ -1,4 +1,5 @@
-//! What a change costs the API server: so many bytes to so many kubelets, counted by watchers that ask as kubelets do.
+//! Cost of a change for the API server: bytes sent to kubelets, counted by watchers that send the same requests as
+//! kubelets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,17 +14,18 @@ use remora_e2e::harness::{Case, eventually, published, say, storefront, with_nam
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// Watchers of each object.
+/// Number of watchers of each object.
 const WATCHERS: u64 = 60;
-/// Pods that the figure is told for.
+/// Number of pods that the printed figure is scaled to.
 const PODS: u64 = 5_000;
-/// Identities with values of 18 kB each, which take a few objects.
+/// Number of identities with values of 18 kB each, which take a few objects.
 const IDENTITIES: usize = 100;
-/// What an event has beside the object's bytes: metadata, and how it came to be.
+/// Maximum number of bytes of an event beside the object's data: metadata, with managed fields.
 const METADATA: u64 = 8 << 10;
 const CAP: Duration = Duration::from_secs(60);
 
-/// The storefront with a value for each of many identities; `first` is the first one's.
+/// Returns the storefront document with a value for each of many identities; `first` is the value of the first
+/// identity.
 fn laden(case: &Case, first: &str) -> Value {
     let mut document = storefront(&case.client_key(), IDENTITIES);
     for (number, identity) in document["identity_overrides"].as_array_mut().into_iter().flatten().enumerate() {
@@ -33,14 +35,14 @@ fn laden(case: &Case, first: &str) -> Value {
     document
 }
 
-/// What came to one watcher.
+/// Data that one watcher received.
 #[derive(Default)]
 struct Received {
     bytes: AtomicU64,
     events: AtomicU64,
 }
 
-/// An object, and those who watch it.
+/// Object, and its watchers.
 struct Watched {
     name: String,
     carries: u64,
@@ -52,7 +54,7 @@ impl Watched {
         self.received.iter().map(|received| received.events.load(Ordering::Relaxed)).sum()
     }
 
-    /// Forgets what came, and returns how many bytes came to each.
+    /// Resets the counters and returns the number of bytes that each watcher received.
     fn take(&self) -> Vec<u64> {
         let take = |received: &Arc<Received>| {
             received.events.store(0, Ordering::Relaxed);
@@ -74,13 +76,13 @@ async fn watch(case: Case, name: String, version: String, received: Arc<Received
     while let Some(frame) = body.frame().await {
         let data = frame?.into_data().unwrap_or_default();
         received.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
-        // Each event ends with its line.
+        // Each event ends with a line feed.
         received.events.fetch_add(data.iter().filter(|byte| **byte == b'\n').count() as u64, Ordering::Relaxed);
     }
     anyhow::bail!("the watch of {name} ended")
 }
 
-/// What is published, without earlier revisions: what pods mount.
+/// Returns the published objects that pods mount, without earlier revisions.
 async fn objects(case: &Case) -> anyhow::Result<Vec<ConfigMap>> {
     let api: Api<ConfigMap> = case.api();
     let all = api.list(&ListParams::default().labels("remora.dev/environment=storefront")).await?.items;
@@ -105,8 +107,8 @@ async fn watched(case: &Case, tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow
     Ok(all)
 }
 
-/// Waits until every watcher of these objects has its event, and returns the bytes that came: the same to each of them, and
-/// none to anybody else.
+/// Waits until every watcher of the changed objects has its event, and returns the sum of the received bytes. Fails
+/// unless all watchers of an object received the same number of bytes, and watchers of other objects none.
 async fn cost(all: &[Watched], changed: impl Fn(&str) -> bool) -> anyhow::Result<u64> {
     eventually("everybody who watches what changed has heard of it", CAP, async || {
         let missing = all.iter().find(|watched| changed(&watched.name) && watched.events() < WATCHERS);
@@ -140,7 +142,7 @@ async fn change_costs_the_bytes_of_changed_objects_for_each_watcher() -> anyhow:
         let shards: Vec<&Watched> = all.iter().filter(|watched| watched.name != core).collect();
         anyhow::ensure!(shards.len() > 1, "there are only {} objects", all.len());
         let measuring = async {
-            // A flag of everybody: the core is written, and no other object.
+            // A change of the environment's own flag writes the core and no other object.
             case.flip("storefront", "checkout", &json!({"enabled": true, "value": "express"})).await?;
             let flag = cost(&all, |name| name == core).await?;
             let carried = all.iter().filter(|watched| watched.name == core).map(|watched| watched.carries).sum::<u64>();
@@ -150,7 +152,7 @@ async fn change_costs_the_bytes_of_changed_objects_for_each_watcher() -> anyhow:
                 "{flag} bytes came for {carried} bytes to {WATCHERS}"
             );
 
-            // An identity's own value: one object of overrides and the core, which names the revision.
+            // A change of an identity's own value writes one overrides object, and the core, which names the revision.
             let before = objects(&case).await?;
             case.upstream.serve(&case.server_key(), &laden(&case, "after")).await?;
             let changed = eventually("the changed value is published", CAP, async || {

@@ -1,4 +1,4 @@
-//! What is probably a mistake upstream changes nothing for pods until somebody confirms it.
+//! The guard holds back a probable upstream mistake from pods until someone confirms it.
 
 use kube::api::{Patch, PatchParams};
 use remora_e2e::harness::{App, storefront, with_namespace};

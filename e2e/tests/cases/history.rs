@@ -1,10 +1,10 @@
-//! Back to an earlier revision by one patch, and forth again: pods converge each time.
+//! Rollback to an earlier revision by one patch, and forward again: pods converge each time.
 
 use kube::api::{Patch, PatchParams};
 use remora_e2e::harness::{App, Case, with_namespace};
 use serde_json::{Value, json};
 
-/// As `kubectl patch fenv storefront --type merge --patch …`.
+/// Sets the pin, as `kubectl patch fenv storefront --type merge --patch …` does.
 async fn pin(case: &Case, revision: &str) -> anyhow::Result<()> {
     let patch = json!({"spec": {"pin": revision}});
     case.environments().patch("storefront", &PatchParams::default(), &Patch::Merge(&patch)).await?;

@@ -1,4 +1,4 @@
-//! An upstream behind a certificate of the company's own authority.
+//! An upstream with a certificate of a company's own CA.
 
 use remora_e2e::harness::{App, SharedUpstream, storefront, with_namespace};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Environments that are larger than what a pod's volume is prepared for, or than the pod has room for.
+//! Environments that are larger than a pod's volume layout or a pod's memory limit allows.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use kube::api::{DynamicObject, ListParams};
 use remora_e2e::harness::{App, Case, PodPort, eventually, published, say, storefront, until, with_namespace};
 use serde_json::{Value, json};
 
-/// Identities with values of 18 kB each: 9 MB of them, which take sixteen objects.
+/// Number of identities with values of 18 kB each: 9 MB in total, which take sixteen objects.
 const MANY: usize = 500;
 const CAP: Duration = Duration::from_secs(120);
 
-/// The storefront with a value for each of so many identities; no two are the same.
+/// Returns the storefront document with a distinct value for each of this many identities.
 fn laden(case: &Case, identities: usize) -> Value {
     let mut document = storefront(&case.client_key(), identities);
     for (number, identity) in document["identity_overrides"].as_array_mut().into_iter().flatten().enumerate() {
@@ -26,7 +26,7 @@ fn files(environment: &DynamicObject) -> Option<u64> {
     environment.data.pointer("/status/delivery/overridesFiles").and_then(Value::as_u64)
 }
 
-/// The beginning of the value that an identity has of its own, as the pod answers.
+/// Returns the beginning of an identity's own value, as the pod answers.
 async fn own_value(pod: &PodPort, key: &str, number: usize) -> anyhow::Result<Option<String>> {
     let reply = pod.ask(Method::GET, &format!("/api/v1/identities/?identifier=user-{number}"), Some(key), None).await?;
     let answer: Value = serde_json::from_str(&reply.body)?;
@@ -35,7 +35,8 @@ async fn own_value(pod: &PodPort, key: &str, number: usize) -> anyhow::Result<Op
     Ok(banner["feature_state_value"].as_str().and_then(|value| value.get(..6)).map(str::to_owned))
 }
 
-/// More objects are needed than the pods' volumes name: those go on with what they have, and are told of; new ones have all.
+/// The environment needs more objects than the volumes of running pods name. These pods keep what they have and are
+/// reported; new pods have everything.
 #[tokio::test]
 async fn overrides_that_outgrow_a_volume_need_a_restart() -> anyhow::Result<()> {
     with_namespace(async |case| {
@@ -58,7 +59,8 @@ async fn overrides_that_outgrow_a_volume_need_a_restart() -> anyhow::Result<()> 
 
         let after = case.pod(&App::new("after").inject("storefront")).await?;
         let key = case.client_key();
-        // A kubelet on a busy node may have seen some of the objects only, and look again later than the application waits.
+        // A kubelet on a busy node may read only some of the objects at first, and the next read may come later than
+        // the application's own wait.
         eventually("identities of all objects have their own values", CAP, async || {
             for number in (0..MANY).step_by(7) {
                 let own = own_value(&after, &key, number).await?;
@@ -76,7 +78,7 @@ async fn overrides_that_outgrow_a_volume_need_a_restart() -> anyhow::Result<()> 
                 && problem.contains("volumes without room for all overrides objects: 1 pod (before); 16 are")
         };
         until(&case.environments(), "storefront", "it is said which pod has to be restarted", CAP, told).await?;
-        // It has what it had, all of it.
+        // The pod keeps everything that it had.
         for number in 0..3 {
             let reply = before
                 .ask(Method::GET, &format!("/api/v1/identities/?identifier=user-{number}"), Some(&key), None)
@@ -88,9 +90,9 @@ async fn overrides_that_outgrow_a_volume_need_a_restart() -> anyhow::Result<()> 
     .await
 }
 
-/// The volume is a tmpfs as large as the pod's memory limits, and an update needs twice the snapshot: kubelet's first update
-/// fails, and what it mounts instead never reaches the running container. The pod is nudged again, and reported with what to do;
-/// a pod with more room follows.
+/// The volume is a tmpfs of the size of the pod's memory limits, and an update needs twice the snapshot's size. The
+/// kubelet's first update fails, and its later mount never reaches the running container. The operator notifies the pod
+/// again and reports it with the action to take; a pod with a higher limit follows.
 #[tokio::test]
 async fn a_pod_without_room_for_an_update_is_reported() -> anyhow::Result<()> {
     with_namespace(async |case| {

@@ -1,4 +1,4 @@
-//! The cases that can run side by side: each has a namespace, a key and a document of its own.
+//! Cases that run in parallel: each has its own namespace, key and document.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Somebody deletes what the operator published.
+//! A user deletes an object that the operator published.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams};
@@ -14,14 +14,14 @@ async fn a_deleted_config_map_comes_back_and_nobody_noticed() -> anyhow::Result<
         let before = case.core("storefront").await?;
         let api: Api<ConfigMap> = case.api();
         api.delete(&published("storefront", "core"), &DeleteParams::default()).await?;
-        // Kubelet is made to look while there is nothing, if it is quick enough, and after.
+        // The kubelet checks the volume while the object is missing, if it is fast enough, and again later.
         case.poke("app=shop").await?;
         let uid = before.metadata.uid;
         let again = case.core_until("storefront", "another one is there", |core| core.metadata.uid != uid).await?;
         anyhow::ensure!(again.binary_data == before.binary_data, "it came back with other bytes");
         case.poke("app=shop").await?;
 
-        // What is published after the return arrives too, and until then no request failed.
+        // A change after the restoration also arrives, and no request failed until then.
         case.flip("storefront", "checkout", &json!({"enabled": true, "value": "express"})).await?;
         case.poke("app=shop").await?;
         case.answer(&app, "checkout is express", |answer| answer["value"] == "express").await?;

@@ -1,11 +1,11 @@
-//! The upstream fails in every way it knows; what was published is served, to running pods and to new ones.
+//! The upstream fails in every way that the stub supports; running pods and new pods get the published flags.
 
 use remora_e2e::app::History;
 use remora_e2e::harness::{App, Case, eventually, with_namespace};
 use serde_json::json;
 use std::time::Duration;
 
-/// Waits until the operator met the fault that was scripted last.
+/// Waits until the operator received the last scripted fault.
 async fn met(case: &Case) -> anyhow::Result<()> {
     let key = case.server_key();
     let before = case.upstream.requests(&key).await?.len();

@@ -1,4 +1,4 @@
-//! A document that comes in pages: the overrides of the last page are served as those of the first, flag by flag and in the
+//! A document in pages: the overrides of the last page are served like those of the first, by flag requests and in the
 //! document for SDKs.
 
 use http::Method;
@@ -35,7 +35,7 @@ async fn are_followed_to_the_last() -> anyhow::Result<()> {
             );
         }
 
-        // SDKs in local evaluation get them all, too, from a volume as kubelet makes it.
+        // SDKs in local evaluation also get all overrides, from a volume that a kubelet wrote.
         let document = "/api/v1/environment-document/";
         let refused = app.ask(Method::GET, document, Some(&case.client_key()), None).await?;
         anyhow::ensure!(refused.status == 403, "{refused:?}");

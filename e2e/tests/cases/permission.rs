@@ -1,4 +1,4 @@
-//! What somebody could do who took over an account of the operator: each abuse is tried, and refused by the API server.
+//! Abuses that an attacker with a service account of the operator could try: the API server refuses each of them.
 
 use http::{Method, Request};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -8,7 +8,7 @@ use kube::api::Api;
 use remora_e2e::harness::{App, Case, published, with_namespace};
 use serde_json::{Value, json};
 
-/// One attempt.
+/// Request that must be refused.
 struct Abuse {
     what: &'static str,
     method: Method,
@@ -24,7 +24,7 @@ fn patch(what: &'static str, path: &str, body: Value) -> Abuse {
     Abuse { what, method: Method::PATCH, path: path.to_owned(), kind: MERGE, body }
 }
 
-/// By operations: only what is meant changes.
+/// Returns an abuse by JSON patch: only the named field changes.
 fn patch_by(what: &'static str, path: &str, body: Value) -> Abuse {
     Abuse { kind: "application/json-patch+json", ..patch(what, path, body) }
 }
@@ -44,7 +44,7 @@ impl Abuse {
         client.request_text(request.body(body).map_err(kube::Error::HttpError)?).await
     }
 
-    /// Refused, by role or by a policy about this account, and for no other reason.
+    /// Checks that a role or a policy about this account refuses the request, and that nothing else does.
     async fn is_refused(&self, client: &Client, account: &str) -> anyhow::Result<()> {
         match self.attempt(client).await {
             Ok(answer) => anyhow::bail!("{}: allowed: {answer}", self.what),
@@ -128,7 +128,7 @@ fn on_pods(pods: &str) -> Vec<Abuse> {
     ]
 }
 
-/// What is on everything that the controller writes.
+/// Returns the metadata of the objects that the controller writes.
 fn marks(name: &str) -> Value {
     let owner = json!({"apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment", "name": "storefront", "uid": "x", "controller": true});
     json!({"name": name, "labels": {"app.kubernetes.io/managed-by": "remora"}, "ownerReferences": [owner]})
@@ -236,7 +236,7 @@ fn elsewhere(namespace: &str) -> Vec<Abuse> {
     ]
 }
 
-/// What is there to be abused.
+/// Creates the objects that the abuses attack.
 async fn victims(case: &Case) -> anyhow::Result<()> {
     case.storefront().await?;
     case.pod(&App::new("victim").inject("storefront")).await?;
@@ -265,7 +265,7 @@ async fn the_controllers_account_is_good_for_nothing_else() -> anyhow::Result<()
             }
         }
         anyhow::ensure!(failures.is_empty(), "{}", failures.join("\n"));
-        // Fields that the API server keeps by itself: some of these are refused, and others have no effect.
+        // The API server protects these fields itself: it refuses some of the changes and ignores the others.
         for (field, value) in [
             ("name", json!("evil")),
             ("namespace", json!("evil")),
@@ -281,7 +281,7 @@ async fn the_controllers_account_is_good_for_nothing_else() -> anyhow::Result<()
         let after = case.api::<Pod>().get("victim").await?;
         let kept = |pod: &Pod| {
             let mut metadata = pod.metadata.clone();
-            // These change with its status, too.
+            // Both fields also change with the object's status.
             (metadata.resource_version, metadata.managed_fields) = (None, None);
             (metadata, pod.spec.clone())
         };
@@ -292,7 +292,7 @@ async fn the_controllers_account_is_good_for_nothing_else() -> anyhow::Result<()
         }
         let secret = Api::<Secret>::get(&case.api(), "remora-theirs").await?;
         anyhow::ensure!(secret.data.is_some_and(|data| data["x"].0 == b"theirs"), "the Secret was written");
-        // What it is there for.
+        // The controller may still write what it needs.
         let snapshot = json!({"apiVersion": "v1", "kind": "Secret", "metadata": marks(&published("storefront", "x")), "type": "remora.dev/snapshot"});
         create("a snapshot's Secret", &secrets, snapshot).attempt(&controller).await?;
         let nudge = json!({"metadata": {"annotations": {"remora.dev/revision.storefront": "0000 2"}}});
@@ -408,7 +408,7 @@ async fn webhook_account_may_write_its_authority_and_ca_bundle_only() -> anyhow:
             }
         }
         anyhow::ensure!(failures.is_empty(), "{}", failures.join("\n"));
-        // What it is there for.
+        // The webhook may still write its CA bundle.
         let registration = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/remora";
         let bundle = &registered["webhooks"][0]["clientConfig"]["caBundle"];
         let operations = json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]);

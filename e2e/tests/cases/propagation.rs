@@ -1,4 +1,4 @@
-//! How long a change takes from the upstream to the answers of twenty pods.
+//! Delay from a change upstream to the answers of twenty pods.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 const PODS: u32 = 20;
 const FLIPS: usize = 4;
-/// Seconds in which few pods have a change that nobody nudged their kubelets about.
+/// Delay in seconds within which few pods have a change without a pod notification.
 const UNHURRIED: f64 = 15.0;
 
-/// Flips a flag again and again; for each flip and pod, the seconds until the pod answered otherwise.
+/// Flips a flag repeatedly. Returns, for each flip and pod, the seconds until the pod's answer changed.
 async fn measure(case: &Case, pods: &[PodPort], how: &str) -> anyhow::Result<Vec<f64>> {
     let mut seconds = Vec::new();
     for number in 0..FLIPS {
@@ -25,7 +25,7 @@ async fn measure(case: &Case, pods: &[PodPort], how: &str) -> anyhow::Result<Vec
     Ok(seconds)
 }
 
-/// Waits until the status says that all pods serve the revision that is published.
+/// Waits until the status says that all pods serve the published revision.
 async fn followed(case: &Case) -> anyhow::Result<()> {
     let all = format!("all {PODS} pods are known to follow");
     until(&case.environments(), "storefront", &all, Duration::from_secs(60), |environment| {
@@ -37,8 +37,9 @@ async fn followed(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells how long it took, and holds half of the cases to what none reaches without a nudge: a kubelet comes by every 60 to
-/// 90 seconds. More would be said of the machine: one that is busy for a few seconds holds up twenty pods at once.
+/// Prints the delays and checks the median against a bound that no pod reaches without a pod notification: a kubelet
+/// checks volumes every 60 to 90 seconds. A stricter bound would measure the machine: a few busy seconds delay twenty
+/// pods at once.
 fn told(how: &str, seconds: &[f64]) -> anyhow::Result<()> {
     let at = |share: f64| seconds.get((seconds.len() as f64 * share) as usize).or(seconds.last()).copied();
     let (Some(median), Some(p95), Some(most)) = (at(0.5), at(0.95), seconds.last()) else {
@@ -74,7 +75,7 @@ async fn a_change_is_in_twenty_pods_within_seconds() -> anyhow::Result<()> {
     .await
 }
 
-/// What a stream never tells, polling finds; and a stream that breaks is opened again.
+/// Polling finds a change that the stream did not announce, and a broken stream is opened again.
 #[tokio::test]
 async fn a_stream_that_breaks_is_followed_again() -> anyhow::Result<()> {
     with_namespace(async |case| {

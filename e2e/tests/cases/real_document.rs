@@ -1,7 +1,8 @@
-//! A document that a real server made, through the whole path, against that server's own answers.
+//! A document of a real server goes through the whole path, and the answers are compared with that server's own
+//! answers.
 //!
-//! `REMORA_CONFORMANCE_DIR` names a directory with `environment.json`, `keys.json` and `flagsmith-api/`. Without it there is
-//! nothing to compare with, and the storefront's answers are compared with what its document says.
+//! `REMORA_CONFORMANCE_DIR` names a directory with `environment.json`, `keys.json` and `flagsmith-api/`. Without it,
+//! the test uses the storefront document and compares the answers with that document.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ fn read(path: &Path) -> anyhow::Result<Value> {
     serde_json::from_slice(&text).with_context(|| path.display().to_string())
 }
 
-/// Publishes a document and runs an application over it.
+/// Publishes a document and runs an application with it.
 async fn publish(case: &Case, document: &Value, flag: &str) -> anyhow::Result<PodPort> {
     case.upstream.serve(&case.server_key(), document).await?;
     case.secret("flagsmith", &case.server_key()).await?;
@@ -24,7 +25,7 @@ async fn publish(case: &Case, document: &Value, flag: &str) -> anyhow::Result<Po
     case.pod(&App::new("shop").inject("storefront").flag(flag)).await
 }
 
-/// What a request's answer says of each flag: name, enabled, value.
+/// Returns name, enabled state and value of each flag in an answer.
 fn told(flags: &Value) -> Vec<(Value, Value, Value)> {
     let flags = flags.as_array().map(Vec::as_slice).unwrap_or_default();
     flags
@@ -33,7 +34,7 @@ fn told(flags: &Value) -> Vec<(Value, Value, Value)> {
         .collect()
 }
 
-/// The same of a case's expectation.
+/// Returns the same from an expected answer.
 fn expected(flags: &Value) -> Vec<(Value, Value, Value)> {
     let flags = flags.as_array().map(Vec::as_slice).unwrap_or_default();
     flags.iter().map(|flag| (flag["name"].clone(), flag["enabled"].clone(), flag["value"].clone())).collect()
@@ -57,8 +58,8 @@ async fn is_answered_as_its_server_answers() -> anyhow::Result<()> {
     with_namespace(async move |case| compare(&case, document, &cases).await).await
 }
 
-/// The document's own keys would let cases see each other: the client key is part of what is hashed, so it stays, and only
-/// the server key is this case's.
+/// The document's own server key would be visible to other cases, so the case uses its own. The client key stays
+/// because the percentage hash includes it.
 async fn compare(case: &Case, document: Value, cases: &[(String, Value)]) -> anyhow::Result<()> {
     let client_key = document["api_key"].as_str().context("the document has no api_key")?.to_owned();
     let flag =
@@ -99,7 +100,7 @@ async fn compare(case: &Case, document: Value, cases: &[(String, Value)]) -> any
     Ok(())
 }
 
-/// Without a real server's answers: a segment, an override and a plain value of the storefront.
+/// Compares answers without a real server: a segment, an override and a plain value of the storefront.
 async fn own_document(case: Case) -> anyhow::Result<()> {
     say("REMORA_CONFORMANCE_DIR is not set: no real document, only the storefront's");
     let app = publish(&case, &storefront(&case.client_key(), 2), "checkout").await?;

@@ -1,14 +1,14 @@
-//! What cannot be published says why, in a condition's reason; and mending it is enough.
+//! A condition's reason says why an environment cannot be published; correcting the cause is sufficient.
 
 use remora_e2e::harness::{Case, SharedUpstream, storefront, with_namespace};
 use serde_json::{Value, json};
 
-/// The storefront's source with another server.
+/// Returns the storefront's source with another server.
 fn at(url: &str) -> Value {
     json!({"flagsmith": {"apiUrl": url, "environmentKeySecretRef": {"name": "flagsmith"}}})
 }
 
-/// A document upstream, which nothing asks for yet.
+/// Serves a document upstream that no environment uses yet.
 async fn serve(case: &Case) -> anyhow::Result<()> {
     case.upstream.serve(&case.server_key(), &storefront(&case.client_key(), 0)).await
 }
@@ -43,7 +43,7 @@ async fn a_missing_secret() -> anyhow::Result<()> {
     .await
 }
 
-/// A Secret whose owner did not say that Remora may have it is not read, and what it holds appears nowhere.
+/// A Secret without the owner's consent label is not read, and its content appears nowhere.
 #[tokio::test]
 async fn a_secret_without_consent() -> anyhow::Result<()> {
     with_namespace(async |case| {
@@ -98,7 +98,7 @@ async fn a_broken_document() -> anyhow::Result<()> {
     .await
 }
 
-/// What the schema can check, it refuses before anything runs, with what to write instead.
+/// The API server refuses what the schema can check, with a message that says what to write instead.
 #[tokio::test]
 async fn an_impossible_spec() -> anyhow::Result<()> {
     with_namespace(async |case| {

@@ -1,4 +1,4 @@
-//! What somebody takes away from a published object comes back, under the policy that limits the controller.
+//! The operator restores what a user removes from a published object, under the policy that limits the controller.
 
 use std::sync::LazyLock;
 use std::time::Duration;

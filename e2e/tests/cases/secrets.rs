@@ -1,4 +1,4 @@
-//! Snapshots in Secrets, and the way there from ConfigMaps while pods run.
+//! Snapshots in Secrets, and the switch from ConfigMaps while pods run.
 
 use std::sync::LazyLock;
 
@@ -20,7 +20,7 @@ async fn environment(case: &Case, delivery: &Value) -> anyhow::Result<()> {
     case.condition("storefront", "Published", "True", None).await
 }
 
-/// The kinds of objects that a pod mounts for the environment.
+/// Returns the numbers of ConfigMaps and Secrets that a pod mounts for the environment.
 async fn mounted(case: &Case, pod: &str) -> anyhow::Result<[usize; 2]> {
     let pod = serde_json::to_value(case.api::<Pod>().get(pod).await?)?;
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
@@ -51,7 +51,7 @@ async fn a_pod_is_served_from_secrets() -> anyhow::Result<()> {
         case.flip("storefront", "checkout", &flipped).await?;
         case.answer(&app, "the flipped flag", |answer| answer["value"] == "flipped").await?;
 
-        // Somebody deletes it: it is looked at once a minute.
+        // The operator checks for a deleted object once a minute.
         let api: Api<Secret> = case.api();
         api.delete(&CORE, &Default::default()).await?;
         let back = "the Secret is back";
@@ -63,7 +63,8 @@ async fn a_pod_is_served_from_secrets() -> anyhow::Result<()> {
     .await
 }
 
-/// A running pod mounts what it mounts; both it and those that come later follow, and it is said who has to be restarted.
+/// A running pod keeps its mounts. Both this pod and later ones follow changes, and the status reports the pods to
+/// restart.
 #[tokio::test]
 async fn from_config_maps_to_secrets_nobody_stays_behind() -> anyhow::Result<()> {
     with_namespace(async |case| {

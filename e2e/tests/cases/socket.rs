@@ -1,4 +1,4 @@
-//! A socket in the file system, for applications that would rather not use TCP.
+//! Unix domain socket, for applications that do not use TCP.
 
 use http::Method;
 use remora_e2e::harness::{App, with_namespace};

@@ -1,10 +1,10 @@
-//! The application's first request is answered, wherever and whenever it starts.
+//! The application's first request is answered, in any kind of workload and at any start order.
 
 use remora_e2e::app::First;
 use remora_e2e::harness::{App, with_namespace};
 
-/// None of fifty programs that ask once, at their first line, and never again, may fail; and the Job completes, though a
-/// sidecar runs in its pods.
+/// Fifty programs send one request each at their first line and never retry. No request may fail, and the Job completes
+/// although a sidecar runs in its pods.
 #[tokio::test]
 async fn in_fifty_pods_of_a_job() -> anyhow::Result<()> {
     with_namespace(async |case| {
@@ -36,7 +36,7 @@ async fn in_a_bare_pod() -> anyhow::Result<()> {
     .await
 }
 
-/// The pod comes first and its environment later: the application waits, and its first request is answered all the same.
+/// The pod exists before its environment: the application waits, and its first request is answered.
 #[tokio::test]
 async fn in_a_pod_that_is_older_than_its_environment() -> anyhow::Result<()> {
     with_namespace(async |case| {

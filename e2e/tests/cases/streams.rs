@@ -1,4 +1,4 @@
-//! Clients that listen hear of a changed flag, in either dialect.
+//! Clients with an event stream receive a changed flag in both APIs.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ async fn tell_of_a_changed_flag() -> anyhow::Result<()> {
         let app = case.pod(&App::new("shop").inject("storefront")).await?;
         let flagsmith = format!("/hear?path=/sse/environments/{}/stream", case.client_key());
         let hear = async |path: &str| app.text(path).await;
-        // Who comes for the first time is told what there is: from there on.
+        // A new client receives the current state first, and the test continues from that event.
         let current = hear(&flagsmith).await?;
         let id = current.lines().find_map(|line| line.strip_prefix("id: ")).context("an event has an identifier")?;
         let flagsmith = format!("{flagsmith}&last={id}");
         let flip = async || {
-            // They have to listen before there is something to hear.
+            // Both clients must be connected before the change.
             let sidecar = case.port(app.pod(), 4778);
             let both =
                 async || Ok(sidecar.text("/metrics").await?.contains("\nremora_sidecar_streams 2\n").then_some(()));

@@ -1,4 +1,4 @@
-//! A namespace is deleted while its flags are published: nobody fights for it.
+//! A namespace is deleted while its flags are published: the operator does not write against the deletion.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use remora_operator::publish::is_terminating;
 use serde_json::{Value, json};
 
 const CAP: Duration = Duration::from_secs(60);
-/// Lines of the operator's log about one namespace from its first to its last moment.
+/// Maximum number of lines in the operator's log about one namespace, from its creation to its deletion.
 const LINES: usize = 12;
 
-/// Holds an object while its namespace goes, or lets it go.
+/// Sets or clears a finalizer, which keeps an object while its namespace is deleted.
 async fn hold(case: &Case, holds: bool) -> anyhow::Result<()> {
     let finalizers = if holds { json!(["e2e.remora.dev/hold"]) } else { Value::Null };
     let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
@@ -40,7 +40,7 @@ async fn namespace_that_is_deleted_is_let_go_in_few_words() -> anyhow::Result<()
                 held.metadata.deletion_timestamp.is_some()
             })
             .await?;
-            // The API server's own words are those that the operator looks for.
+            // The operator recognizes the API server's own message.
             let map = json!({"metadata": {"name": "late"}, "data": {}});
             let refused = config_maps.create(&PostParams::default(), &serde_json::from_value(map)?).await;
             let Err(kube::Error::Api(status)) = refused else { anyhow::bail!("created in a namespace that is going") };

@@ -1,4 +1,4 @@
-//! The sidecar outlives the application.
+//! The sidecar runs longer than the application.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams};
 use remora_e2e::harness::{App, until, with_namespace};
 
-/// The application is told to terminate and goes on asking for two seconds; it ends with 1 if one request failed.
+/// After the termination signal, the application sends requests for two more seconds. It exits with 1 if a request
+/// failed.
 #[tokio::test]
 async fn requests_are_answered_to_the_very_end() -> anyhow::Result<()> {
     with_namespace(async |case| {

@@ -1,4 +1,4 @@
-//! The operator is gone, and with it the webhook: what runs goes on, and what restarts in its place comes back.
+//! The operator and its webhook are absent: running pods continue, and containers that restart in place recover.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use kube::api::Api;
 use remora_e2e::app::History;
 use remora_e2e::harness::{App, Release, alone_in_namespace, eventually, until};
 
-/// How often a container was restarted.
+/// Returns the restart count of a container.
 pub(super) fn restarts(pod: &Pod, container: &str) -> i32 {
     let status = pod.status.clone().unwrap_or_default();
     let all =
@@ -27,7 +27,7 @@ async fn the_operators_absence_leaves_everything_served_also_after_a_restart() -
         let release = Release::of(&case.cluster);
         release.stop().await?;
 
-        // The pod is not made anew, so no webhook is needed: its volume is there, and its sidecar starts from it.
+        // The pod is not recreated, so no webhook is needed: the volume exists, and the sidecar starts from it.
         app.text("/kill?process=remora-sidecar").await?;
         let (api, cap): (Api<Pod>, _) = (case.api(), Duration::from_secs(60));
         until(&api, app.pod(), "the sidecar was restarted", cap, |pod| restarts(pod, "remora") == 1).await?;
@@ -37,7 +37,7 @@ async fn the_operators_absence_leaves_everything_served_also_after_a_restart() -
         })
         .await?;
 
-        // An application that crashed asks its first question again, once.
+        // An application that restarts sends its first request again, once.
         app.text("/kill?process=remora-e2e").await.ok();
         until(&api, app.pod(), "the application was restarted", cap, |pod| restarts(pod, "app") == 1).await?;
         case.ready(app.pod()).await?;

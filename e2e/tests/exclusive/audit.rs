@@ -1,4 +1,5 @@
-//! Pods that were admitted without their sidecar: found, told, and replaced if the administrator said so.
+//! Pods that were admitted without their sidecar: the controller finds and reports them, and replaces them if the
+//! administrator allows it.
 
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use kube::api::{Api, ListParams};
 use remora_e2e::harness::{App, Case, PodPort, Release, alone_in_namespace, eventually};
 use serde_json::json;
 
-/// Two looks of the auditor, and some.
+/// Time for two scans of the auditor, with a margin.
 const CAP: Duration = Duration::from_secs(150);
 
-/// A line of the controller's metrics.
+/// Waits for a line in the controller's metrics.
 async fn metric(case: &Case, line: &str) -> anyhow::Result<()> {
     eventually(&format!("the controller says {line}"), CAP, async || {
         let text = controller(case).await?.text("/metrics").await?;
@@ -47,7 +48,7 @@ async fn pods_without_their_sidecar_are_told_and_replaced_only_on_request() -> a
         release.install_with(&lenient).await?;
         release.stop().await?;
         case.create_deployment(&App::new("shop").inject("storefront"), 1).await?;
-        // It has to be there still when somebody looks: without flags the application would end at once.
+        // The pod must still exist at the scan: without flags the application would exit at once.
         let spec =
             json!({"nodeSelector": {"no": "node"}, "containers": [{"name": "app", "image": case.cluster.e2e_image()}]});
         let metadata =
@@ -86,7 +87,7 @@ async fn pods_without_their_sidecar_are_told_and_replaced_only_on_request() -> a
             Ok((now.len() == 1 && now.iter().all(has_sidecar)).then_some(()))
         })
         .await?;
-        // Nobody would make another bare pod.
+        // No controller would recreate a bare pod.
         metric(&case, &format!("remora_injection_missing_pods{{namespace=\"{namespace}\"}} 1")).await?;
         anyhow::ensure!(pods(&case, "bare").await?.len() == 1, "the bare pod was taken away");
         release.install().await
@@ -94,7 +95,7 @@ async fn pods_without_their_sidecar_are_told_and_replaced_only_on_request() -> a
     .await
 }
 
-/// All of a cluster comes up at once: workloads are there before the webhook is, and wait for it.
+/// A whole cluster starts at once: workloads exist before the webhook does, and wait for it.
 #[tokio::test]
 async fn after_a_cold_start_every_pod_has_its_sidecar() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {

@@ -1,4 +1,4 @@
-//! Pods that ask for nothing: Remora must not be noticeable to them.
+//! Pods without the annotation: Remora must not change them.
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
@@ -6,7 +6,7 @@ use kube::api::{Api, PostParams};
 use remora_e2e::harness::{Case, Release, alone_in_namespace};
 use serde_json::{Value, json};
 
-/// A pod that never runs, with what a webhook could be tempted to touch.
+/// Returns a pod that never runs, with fields that a webhook could change.
 fn bystander(image: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -20,8 +20,8 @@ fn bystander(image: &str) -> Value {
     })
 }
 
-/// Creates it, as bytes and without going through any types, and returns what the API server made of it without what differs
-/// from one creation to the next.
+/// Creates the pod from untyped bytes, and returns the API server's result without the fields that differ between
+/// creations.
 async fn created(case: &Case) -> anyhow::Result<String> {
     let path = format!("/api/v1/namespaces/{}/pods", case.namespace);
     let body = bystander(&case.cluster.e2e_image()).to_string().into_bytes();
@@ -37,7 +37,7 @@ async fn created(case: &Case) -> anyhow::Result<String> {
     Ok(pod.to_string())
 }
 
-/// Once without Remora, once with it, once with its webhook down.
+/// The three states are: no Remora, Remora installed, and Remora with its webhook down.
 #[tokio::test]
 async fn pods_without_the_annotation_are_byte_identical() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
@@ -55,7 +55,7 @@ async fn pods_without_the_annotation_are_byte_identical() -> anyhow::Result<()> 
     .await
 }
 
-/// A pod that asks for flags does not start without them: it is refused, and told by whom.
+/// A pod that requests flags does not start without them: the API server refuses it and names the webhook.
 #[tokio::test]
 async fn annotated_pods_are_refused_while_the_webhook_is_down() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {

@@ -1,4 +1,4 @@
-//! The webhook's certificates change while pods are created, and no creation fails for it.
+//! The webhook's certificates change while pods are created, and no creation fails because of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use serde_json::json;
 
 const SECRET: &str = "remora-webhook-authority";
 const CAP: Duration = Duration::from_secs(60);
-/// A whole rotation: two minutes until everybody knows of the new authority, and some.
+/// Time for a whole rotation: two minutes until every party knows the new CA, with a margin.
 const ROTATION: Duration = Duration::from_secs(240);
-/// Creations under way at one time.
+/// Number of concurrent creations.
 const AT_ONCE: usize = 8;
 
-/// What the API server trusts.
+/// Returns the CA bundle that the API server trusts.
 async fn bundle(case: &Case) -> anyhow::Result<String> {
     let api: Api<MutatingWebhookConfiguration> = Api::all(case.cluster.client.clone());
     let registered = api.get("remora").await?.webhooks.unwrap_or_default();
@@ -26,7 +26,7 @@ async fn bundle(case: &Case) -> anyhow::Result<String> {
     Ok(String::from_utf8(bundle.unwrap_or_default().0)?)
 }
 
-/// The authority in the Secret, once it is another one than before and the API server trusts it, beside `before`.
+/// Returns the CA in the Secret when it differs from `before` and the API server trusts both.
 async fn healed(case: &Case, secrets: &Api<Secret>, before: &str) -> anyhow::Result<String> {
     eventually("there is another authority, and the API server trusts both", CAP, async || {
         let secret = secrets.get_opt(SECRET).await?;
@@ -39,7 +39,7 @@ async fn healed(case: &Case, secrets: &Api<Secret>, before: &str) -> anyhow::Res
     .await
 }
 
-/// The metrics of every webhook replica.
+/// Returns the metrics of every webhook replica.
 async fn metrics(case: &Case) -> anyhow::Result<Vec<String>> {
     let mut texts = Vec::new();
     for pod in case.cluster.pods(SYSTEM, "app.kubernetes.io/component=webhook").await? {
@@ -49,7 +49,7 @@ async fn metrics(case: &Case) -> anyhow::Result<Vec<String>> {
     Ok(texts)
 }
 
-/// When the certificate of each replica expires.
+/// Returns the expiry time of each replica's certificate.
 pub(super) async fn expiries(case: &Case) -> anyhow::Result<Vec<String>> {
     let key = "remora_webhook_certificate_expiry_timestamp_seconds ";
     let texts = metrics(case).await?;
@@ -57,7 +57,7 @@ pub(super) async fn expiries(case: &Case) -> anyhow::Result<Vec<String>> {
     texts.iter().map(|text| value(text).context("no expiry")).collect()
 }
 
-/// The times of all answers: how many took at most so many seconds.
+/// Returns the latency histogram of all answers: upper bounds in seconds, with cumulative counts.
 async fn times(case: &Case) -> anyhow::Result<Vec<(f64, u64)>> {
     let mut sums: Vec<(f64, u64)> = Vec::new();
     for text in metrics(case).await? {
@@ -74,7 +74,7 @@ async fn times(case: &Case) -> anyhow::Result<Vec<(f64, u64)>> {
     Ok(sums)
 }
 
-/// The bound below which so many of a hundred answers were.
+/// Returns the histogram bound that this percentage of answers is below.
 fn quantile(before: &[(f64, u64)], after: &[(f64, u64)], percent: u64) -> f64 {
     let grown = |place: usize| after[place].1 - before[place].1;
     let all = grown(after.len() - 1);
@@ -82,7 +82,7 @@ fn quantile(before: &[(f64, u64)], after: &[(f64, u64)], percent: u64) -> f64 {
     place.map_or(f64::INFINITY, |place| after[place].0)
 }
 
-/// Asks for pods until `done`, and returns the first refusal.
+/// Creates pods until `done`; returns the error of the first refusal.
 async fn ask(api: &Api<Pod>, pod: &Pod, count: &AtomicU64, done: &AtomicBool) -> anyhow::Result<()> {
     let parameters = PostParams { dry_run: true, ..PostParams::default() };
     while !done.load(Ordering::Relaxed) {

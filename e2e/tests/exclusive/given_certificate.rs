@@ -1,4 +1,4 @@
-//! The webhook with a certificate that somebody else makes and renews.
+//! The webhook with a certificate that an external party creates and renews.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use serde_json::json;
 use super::certificates::expiries;
 
 const SECRET: &str = "corporate";
-/// A kubelet brings it within a minute, the webhook looks every few seconds.
+/// A kubelet updates the file within a minute, and the webhook reads it every few seconds.
 const CAP: Duration = Duration::from_secs(120);
 
-/// An authority that has nothing to do with Remora.
+/// A CA that is independent of Remora.
 struct Corporation(CertifiedIssuer<'static, KeyPair>);
 
 impl Corporation {
@@ -29,7 +29,7 @@ impl Corporation {
         Ok(Self(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?))
     }
 
-    /// Signs a certificate for the webhook's Service that is valid until that year, with this key or a new one.
+    /// Signs a certificate for the webhook's Service that is valid until this year, with this key or a new one.
     fn sign(&self, year: i32) -> anyhow::Result<(String, KeyPair)> {
         let mut params = CertificateParams::new([format!("remora-webhook.{SYSTEM}.svc")])?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -46,7 +46,7 @@ async fn give(case: &Case, certificate: &str, key: &KeyPair) -> anyhow::Result<(
         "type": "kubernetes.io/tls", "stringData": data,
     });
     case.cluster.apply(&secret).await?;
-    // Kubelets look at the volumes of pods that change, and at others within a minute.
+    // Kubelets update the volumes of changed pods at once, and those of other pods within a minute.
     let api: Api<Pod> = Api::namespaced(case.cluster.client.clone(), SYSTEM);
     let poke = Patch::Merge(
         json!({"metadata": {"annotations": {"remora.dev-e2e/poked": jiff::Timestamp::now().to_string()}}}),
@@ -57,7 +57,7 @@ async fn give(case: &Case, certificate: &str, key: &KeyPair) -> anyhow::Result<(
     Ok(())
 }
 
-/// A pod gets its sidecar, from whichever replica is asked.
+/// Checks that a pod gets its sidecar, whichever replica answers.
 async fn injects(case: &Case) -> anyhow::Result<()> {
     let pod = json!({
         "metadata": {"generateName": "asks-", "annotations": {"remora.dev/inject": "storefront"}},
@@ -73,7 +73,7 @@ async fn injects(case: &Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Until when all replicas say that their certificate is valid, once they all say so and it is not `before`.
+/// Waits until all replicas report the same expiry time, different from `before`, and returns it.
 async fn renewed(case: &Case, before: Option<&str>) -> anyhow::Result<String> {
     eventually("every replica has the certificate that was given", CAP, async || {
         let mut all = expiries(case).await?;
@@ -97,7 +97,7 @@ async fn a_certificate_of_somebody_elses_is_served_and_renewed() -> anyhow::Resu
         injects(&case).await?;
         case.pod(&App::new("shop").inject("storefront")).await?.text("/first").await?;
 
-        // A key that does not go with its certificate changes nothing.
+        // A key that does not match its certificate changes nothing.
         let (_, other) = corporation.sign(2098)?;
         give(&case, &certificate, &other).await?;
         injects(&case).await?;
@@ -111,7 +111,7 @@ async fn a_certificate_of_somebody_elses_is_served_and_renewed() -> anyhow::Resu
         release.install().await?;
         let secrets: Api<Secret> = Api::namespaced(case.cluster.client.clone(), SYSTEM);
         secrets.delete(SECRET, &DeleteParams::default()).await?;
-        // The API server trusts the webhook's own authority again.
+        // The API server trusts the webhook's own CA again.
         eventually("pods get their sidecar again", CAP, async || Ok(injects(&case).await.ok())).await
     })
     .await

@@ -1,5 +1,5 @@
-//! Pods, and what has to become of them: those of `operator/tests/inject/`, and more that go to the bounds of every grammar,
-//! about which the code itself is asked.
+//! Pods and their expected outcome: those of `operator/tests/inject/`, and more at the limits of every grammar, for
+//! which the code itself gives the outcome.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use anyhow::Context as _;
 use remora_operator::injection::{Config, Decision, Place, decide, patch};
 use serde_json::{Value, json};
 
-/// A pod as somebody sends it.
+/// Pod as a user sends it.
 pub(super) struct Golden {
     pub(super) name: String,
     pub(super) pod: Value,
     pub(super) place: Spot,
-    /// The annotations of its namespace.
+    /// Annotations of the pod's namespace.
     pub(super) defaults: BTreeMap<String, String>,
     pub(super) becomes: Becomes,
 }
 
-/// Where it is sent to.
+/// Namespace that the pod is sent to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spot {
     Anywhere,
@@ -26,20 +26,20 @@ pub(super) enum Spot {
     Ours,
 }
 
-/// What has to become of it.
+/// Expected outcome.
 #[derive(Clone)]
 pub(super) enum Becomes {
     Pod { pod: Value, warnings: Vec<String> },
     Refused(String),
 }
 
-/// The namespace that messages name.
+/// Namespace in the expected messages.
 pub(super) const NAMESPACE: &str = "shop";
 
 pub(super) const REPOSITORY: &str = "example.org/remora-sidecar";
 pub(super) const TAG: &str = "1.0.0";
 
-/// The pods of the golden table.
+/// Returns the pods of the golden table.
 pub(super) fn table() -> anyhow::Result<Vec<Golden>> {
     let directory: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "operator", "tests", "inject"].iter().collect();
     let mut table = Vec::new();
@@ -62,7 +62,7 @@ pub(super) fn table() -> anyhow::Result<Vec<Golden>> {
             Some(message) => Becomes::Refused(message.to_owned()),
             None => Becomes::Pod {
                 pod: outcome.get("pod").unwrap_or(&pod).clone(),
-                // In the system's namespaces nobody of ours is asked, so nobody warns.
+                // In system namespaces the API server calls neither webhook nor policy, so there are no warnings.
                 warnings: if place == Spot::Anywhere { warnings(&outcome) } else { Vec::new() },
             },
         };
@@ -82,7 +82,8 @@ fn warnings(outcome: &Value) -> Vec<String> {
     many.chain([&outcome["warning"]]).filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Every annotation with good and bad values, and pods whose other containers have resources of all sorts.
+/// Returns pods with valid and invalid values of every annotation, and with many kinds of resources in their other
+/// containers.
 pub(super) fn bounds() -> anyhow::Result<Vec<Golden>> {
     let values: &[(&str, &[&str])] = &[
         (
@@ -178,7 +179,7 @@ pub(super) fn bounds() -> anyhow::Result<Vec<Golden>> {
             pods.push((format!("{key} {value:?}"), pod));
         }
     }
-    // As much as an annotation has room for: the API server is not kept busy by it.
+    // These values fill the maximum size of annotations: they must not keep the API server busy.
     for (name, long) in
         [("commas", ",".repeat(200_000)), ("spaces", " ".repeat(200_000) + "a"), ("names", "a,".repeat(100_000))]
     {
@@ -199,7 +200,7 @@ pub(super) fn bounds() -> anyhow::Result<Vec<Golden>> {
         .collect()
 }
 
-/// Pods by their other containers' resources and by what is asked for the sidecar.
+/// Returns pods by the resources of their other containers and of the sidecar.
 fn resources() -> Vec<(String, Value)> {
     let both = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
     let others = [

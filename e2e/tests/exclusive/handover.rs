@@ -1,4 +1,4 @@
-//! Two replicas of the controller, of which one works; it is killed while a flag changes.
+//! Two replicas of the controller, one of them active; the active one is killed during a change of a flag.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,10 +13,11 @@ use remora_e2e::app::History;
 use remora_e2e::harness::{App, Case, Release, SYSTEM, alone_in_namespace, eventually, published, say};
 use serde_json::json;
 
-/// The lease lasts half a minute; a busy machine takes its time besides.
+/// Time limit: the lease lasts half a minute, and a busy machine needs more time.
 pub(super) const CAP: Duration = Duration::from_secs(90);
 
-/// Every version of the core's ConfigMap that the watch sees, with its revision, until it is told to stop.
+/// Records every version of the core's ConfigMap that the watch receives, with its revision, until the future is
+/// dropped.
 pub(super) async fn versions(case: &Case, seen: &tokio::sync::Mutex<BTreeMap<String, String>>) -> anyhow::Result<()> {
     let config = watcher::Config::default().fields(&format!("metadata.name={}", published("storefront", "core")));
     let mut objects = watcher(case.api::<ConfigMap>(), config).default_backoff().applied_objects().boxed();
@@ -28,7 +29,7 @@ pub(super) async fn versions(case: &Case, seen: &tokio::sync::Mutex<BTreeMap<Str
     Ok(())
 }
 
-/// Asks the webhook for a sidecar, again and again; every time it gets one.
+/// Requests a sidecar from the webhook repeatedly; every request must succeed.
 async fn admissions(case: &Case, count: &AtomicUsize, ended: &AtomicBool) -> anyhow::Result<()> {
     let api: Api<Pod> = case.api();
     let dry = PostParams { dry_run: true, ..PostParams::default() };
@@ -45,7 +46,7 @@ async fn admissions(case: &Case, count: &AtomicUsize, ended: &AtomicBool) -> any
     Ok(())
 }
 
-/// Kills the leader in the moment of a change, and waits until the change has arrived and the other one has taken over.
+/// Kills the leader at the moment of a change, and waits until the change has arrived and the other replica leads.
 async fn hand_over(case: &Case) -> anyhow::Result<Duration> {
     let app = case.pod(&App::new("shop").inject("storefront")).await?;
     let leader = eventually("a replica holds the lease", CAP, async || case.cluster.leader().await).await?;
@@ -60,12 +61,12 @@ async fn hand_over(case: &Case) -> anyhow::Result<Duration> {
     )?;
     case.answer(&app, "checkout is express", |answer| answer["value"] == "express").await?;
     let took = began.elapsed();
-    // With its last breath the old one may have published the change and let the lease go.
+    // The old leader may have published the change and released the lease just before it died.
     eventually("the other replica holds the lease", CAP, async || {
         Ok(case.cluster.leader().await?.filter(|next| *next != leader))
     })
     .await?;
-    // The new one has had every occasion to write a second time.
+    // At this point, the new leader has had the opportunity to write a second time.
     let asked = case.upstream.requests(&key).await?.len();
     eventually("the new leader polls", CAP, async || {
         Ok((case.upstream.requests(&key).await?.len() >= asked + 3).then_some(()))

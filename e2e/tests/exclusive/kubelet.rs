@@ -1,4 +1,4 @@
-//! The kubelet crashes and comes back: pods are served all the while, and the changes of the meantime arrive.
+//! The kubelet crashes and restarts: pods are served throughout, and changes made during the outage arrive.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::absent::restarts;
 use super::node::Node;
 
 const CAP: Duration = Duration::from_secs(60);
-/// Answers of the application without a kubelet.
+/// Number of answers that the application must get without a kubelet.
 const ANSWERS: u64 = 40;
 
 #[tokio::test]

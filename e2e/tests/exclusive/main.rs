@@ -1,4 +1,4 @@
-//! The cases that take a part of Remora away, or put another in its place: one at a time, and none of the others meanwhile.
+//! Cases that remove or replace a part of Remora: they run one at a time, and never in parallel with other cases.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

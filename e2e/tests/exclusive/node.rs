@@ -1,5 +1,5 @@
-//! The machine of the local cluster, for the faults that no API server can bring about: processes that stop, and alarms of
-//! etcd. Each of them is undone whatever becomes of the case.
+//! Machine of the local cluster, for faults that the API server cannot cause: stopped processes, and alarms of etcd.
+//! Each fault is undone, whatever the result of the case is.
 
 use std::path::PathBuf;
 
@@ -9,17 +9,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-/// The local cluster's machine.
+/// Machine of the local cluster.
 pub(super) struct Node {
-    /// The directory of the cluster's state.
+    /// Directory of the cluster's state.
     run: PathBuf,
-    /// The client port of etcd.
+    /// Client port of etcd.
     etcd: String,
 }
 
 impl Node {
-    /// Finds the machine of the local cluster. On another cluster there is none: its machines are not the tests' to break, and
-    /// the case says that it was not tried.
+    /// Finds the machine of the local cluster. Returns `None` on another cluster, whose machines the tests must not
+    /// break, and prints that the case was skipped.
     pub(super) async fn local(case: &str) -> anyhow::Result<Option<Node>> {
         let facts = r#". "$0" && printf '%s\n' "$KUBECONFIG" "$REMORA_RUN" "$REMORA_ETCD_PORT""#;
         let script = root().join("e2e/cluster/env.sh");
@@ -38,7 +38,7 @@ impl Node {
         Ok(Some(Node { run: run.into(), etcd: format!("http://127.0.0.1:{etcd}") }))
     }
 
-    /// Ends one of the cluster's processes at once, as a crash would. [`Node::restore`] starts it again.
+    /// Kills one of the cluster's processes, as a crash would. [`Node::restore`] starts it again.
     pub(super) fn kill(&self, name: &str) -> anyhow::Result<()> {
         let path = self.run.join("pid").join(name);
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -46,7 +46,7 @@ impl Node {
         signal(pid.parse()?, Signal::KILL)
     }
 
-    /// Starts whatever does not run, and waits until the node is Ready.
+    /// Starts all processes that do not run, and waits until the node is Ready.
     pub(super) async fn restore(&self) -> anyhow::Result<()> {
         let output = Command::new("bash").arg(root().join("e2e/cluster/up.sh")).output().await?;
         let said = [output.stdout, output.stderr].concat();
@@ -54,7 +54,8 @@ impl Node {
         Ok(())
     }
 
-    /// Sets or clears the alarm that etcd sets itself when its quota is used up: all writes are refused until it is cleared.
+    /// Sets or clears the alarm that etcd raises when its quota is used up: etcd refuses all writes until it is
+    /// cleared.
     pub(super) async fn alarm(&self, is_set: bool) -> anyhow::Result<()> {
         let action = if is_set { "ACTIVATE" } else { "DEACTIVATE" };
         self.etcd("maintenance/alarm", &json!({"action": action, "memberID": "0", "alarm": "NOSPACE"})).await?;
@@ -65,7 +66,7 @@ impl Node {
     }
 
     async fn etcd(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
-        // reqwest asks for the process's provider, also where there is no TLS.
+        // reqwest requires the process's TLS provider, even without TLS.
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().no_proxy().build()?;
         let answer = client.post(format!("{}/v3/{path}", self.etcd)).json(body).send().await?;
@@ -73,12 +74,12 @@ impl Node {
     }
 }
 
-/// The process of a program in a pod, found by the pod's control group.
+/// Returns the ID of a program's process in a pod, found by the pod's cgroup.
 pub(super) fn process(pod_uid: &str, program: &str) -> anyhow::Result<i32> {
     let group = format!("pod{pod_uid}");
     for entry in std::fs::read_dir("/proc")?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // Processes end while they are looked at.
+        // Processes may exit during the search.
         let read = |file: &str| std::fs::read(entry.path().join(file)).unwrap_or_default();
         let is_there = String::from_utf8_lossy(&read("cgroup")).contains(&group);
         let command = read("cmdline");
@@ -95,7 +96,7 @@ fn signal(pid: i32, signal: Signal) -> anyhow::Result<()> {
     kill_process(pid, signal).with_context(|| format!("process {pid:?}"))
 }
 
-/// A process that is stopped for as long as this is held.
+/// Process that is stopped until this value is dropped.
 pub(super) struct Stopped(i32);
 
 impl Stopped {

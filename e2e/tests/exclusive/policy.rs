@@ -1,5 +1,5 @@
-//! Injection by admission policies, and that it does what the webhook does: both are held to the same pods, by dry runs
-//! through the API server, each installed in its turn.
+//! Injection by admission policies has the same effect as the webhook: dry runs through the API server check both
+//! against the same pods, one installation after the other.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::golden::{Becomes, Golden, NAMESPACE, REPOSITORY, Spot, TAG, bounds, t
 
 const CAP: Duration = Duration::from_secs(30);
 
-/// What the API server answers to a dry run.
+/// Answer of the API server to a dry run.
 struct Answer {
     status: u16,
     object: Value,
@@ -44,7 +44,7 @@ async fn dry_run(case: &Case, namespace: &str, pod: &Value) -> anyhow::Result<An
     Ok(Answer { status, object, warnings })
 }
 
-/// The words of a warning, without what the API server says about policies.
+/// Returns the text of a warning, without the prefix that the API server adds for policies.
 fn warning(header: &str) -> String {
     let text = header.strip_prefix("299 - \"").and_then(|text| text.strip_suffix('"')).unwrap_or(header);
     let text = text.replace("\\\"", "\"").replace("\\\\", "\\");
@@ -54,7 +54,7 @@ fn warning(header: &str) -> String {
     }
 }
 
-/// A pod without what differs between creations, and between namespaces.
+/// Removes what differs between creations and between namespaces.
 fn canonical(mut pod: Value) -> Value {
     let is_token = |item: &Value| item["name"].as_str().is_some_and(|name| name.starts_with("kube-api-access-"));
     for member in ["name", "generateName", "namespace", "uid", "creationTimestamp", "managedFields"] {
@@ -77,13 +77,13 @@ fn canonical(mut pod: Value) -> Value {
     pod
 }
 
-/// What a pod has to become, as the API server writes it: the pod that is expected is sent to where nobody changes it.
+/// Expected outcome for a pod, as the API server writes it: the expected pod is sent to a namespace without injection.
 struct Target {
     golden: Golden,
     pod: Option<Value>,
-    /// The API server's own, about both: a fraction of a byte, say.
+    /// The API server's own warnings about both pods, for example about a fraction of a byte.
     warnings: BTreeSet<String>,
-    /// The API server refuses the pod whatever we do.
+    /// True if the API server refuses the pod in any case.
     impossible: bool,
 }
 
@@ -108,7 +108,7 @@ async fn target(case: &Case, untouched: &str, golden: Golden) -> anyhow::Result<
     Ok(Target { golden, pod, warnings, impossible })
 }
 
-/// What is wrong with what becomes of a pod.
+/// Returns the difference between the actual and the expected outcome.
 async fn differs(case: &Case, target: &Target) -> anyhow::Result<Option<String>> {
     let namespace = match target.golden.place {
         Spot::Anywhere => &case.namespace,
@@ -126,7 +126,7 @@ async fn differs(case: &Case, target: &Target) -> anyhow::Result<Option<String>>
         }
         Becomes::Pod { warnings, .. } => {
             let mut said = answer.warnings;
-            // Only the webhook looks whether it exists.
+            // Only the webhook checks that the FeatureEnvironment exists.
             said.retain(|warning| {
                 !target.warnings.contains(warning) && !warning.starts_with("there is no FeatureEnvironment ")
             });
@@ -143,7 +143,7 @@ async fn differs(case: &Case, target: &Target) -> anyhow::Result<Option<String>>
     })
 }
 
-/// Waits until the pod becomes what it should.
+/// Waits until the pod's outcome is the expected one.
 async fn becomes(case: &Case, target: &Target) -> anyhow::Result<()> {
     eventually(&format!("{} becomes what it should", target.golden.name), CAP, async || {
         differs(case, target).await?.map_or(Ok(Some(())), |difference| Err(anyhow::anyhow!(difference)))
@@ -151,7 +151,7 @@ async fn becomes(case: &Case, target: &Target) -> anyhow::Result<()> {
     .await
 }
 
-/// Gives the namespace other annotations, and none of those before.
+/// Replaces the namespace's annotations.
 async fn annotate(case: &Case, before: &Value, annotations: &Value) -> anyhow::Result<()> {
     let mut all: serde_json::Map<_, _> =
         before.as_object().into_iter().flatten().map(|(key, _)| (key.clone(), Value::Null)).collect();
@@ -162,9 +162,9 @@ async fn annotate(case: &Case, before: &Value, annotations: &Value) -> anyhow::R
     Ok(())
 }
 
-/// Holds whatever is installed to all targets.
+/// Checks all targets against the current installation.
 async fn hold(case: &Case, targets: &[Target]) -> anyhow::Result<()> {
-    // The API server takes up each policy by itself, within a second or two: one pod for each of them.
+    // The API server activates each policy separately, within a second or two: one pod for each of them.
     let each = ["bad-annotation", "deployment", "host-network"];
     for target in targets.iter().filter(|target| each.contains(&target.golden.name.as_str())) {
         becomes(case, target).await?;
@@ -181,13 +181,13 @@ async fn hold(case: &Case, targets: &[Target]) -> anyhow::Result<()> {
         let annotations = json!(target.golden.defaults);
         annotate(case, &before, &annotations).await?;
         before = annotations;
-        // Namespaces are known from caches.
+        // Namespaces come from caches.
         becomes(case, target).await?;
     }
     annotate(case, &before, &json!({})).await
 }
 
-/// The values of a release that injects so.
+/// Returns the values of a release with this kind of injection.
 fn values(case: &Case, by: &str) -> Value {
     let operator = json!({"repository": case.cluster.repository("remora-operator"), "tag": case.cluster.tag()});
     let sidecar = json!({"repository": REPOSITORY, "tag": TAG});
@@ -217,7 +217,7 @@ async fn webhook_and_policies_make_the_same_of_every_pod() -> anyhow::Result<()>
             }
             let impossible: Vec<_> =
                 targets.iter().filter(|target| target.impossible).map(|target| target.golden.name.as_str()).collect();
-            // What no API server of today lets through to the webhook.
+            // No current API server passes these pods to the webhook.
             anyhow::ensure!(impossible == ["malformed", "unknown-fields"], "{impossible:?}");
             for by in ["AdmissionPolicy", "Webhook"] {
                 release.install_with(&values(&case, by)).await?;
@@ -241,7 +241,7 @@ async fn pods_get_their_flags_without_any_webhook() -> anyhow::Result<()> {
         case.storefront().await?;
         let release = Release::of(&case.cluster);
         let before = case.pod(&App::new("before").inject("storefront")).await?;
-        // The controller becomes ready with the first dry run that brings a pod its sidecar.
+        // The controller becomes ready with the first dry run that adds a sidecar to a pod.
         release.install_with(&json!({"injection": {"by": "AdmissionPolicy"}})).await?;
         let webhooks: Api<MutatingWebhookConfiguration> = Api::all(case.cluster.client.clone());
         anyhow::ensure!(webhooks.get_opt("remora").await?.is_none(), "there is a registration");
@@ -253,7 +253,7 @@ async fn pods_get_their_flags_without_any_webhook() -> anyhow::Result<()> {
 
         let app = case.pod(&App::new("shop").inject("storefront").restricted()).await?;
         app.text("/first").await?;
-        // What its volumes do not name is refused.
+        // The API server refuses settings that the pods' volumes do not support.
         for delivery in [json!({"as": "Secret"}), json!({"overridesSlots": 9})] {
             let patch = Patch::Merge(json!({"spec": {"delivery": delivery}}));
             let refused = case.environments().patch("storefront", &PatchParams::default(), &patch).await.err();

@@ -1,4 +1,4 @@
-//! Upgrading and uninstalling Remora under running pods.
+//! Upgrade and uninstallation of Remora while pods run.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::absent::restarts;
 
 const CAP: Duration = Duration::from_secs(120);
 
-/// The pods as they are known to everybody: which, and how often each container was restarted.
+/// Returns the identity of each pod, with the restart count of each container.
 async fn identities(case: &Case) -> anyhow::Result<Vec<String>> {
     let api: Api<Pod> = case.api();
     let mut identities = Vec::new();
@@ -43,7 +43,7 @@ async fn an_upgrade_changes_nothing_for_running_pods() -> anyhow::Result<()> {
         release.install_with(&json!({"logLevel": "debug"})).await?;
 
         anyhow::ensure!(identities(&case).await? == before, "pods were touched: {before:?}");
-        // The new operator works on what the old one left.
+        // The new operator continues with the objects of the old one.
         case.flip("storefront", "checkout", &json!({"enabled": true, "value": "express"})).await?;
         case.poke("app=shop").await?;
         for pod in &pods {
@@ -57,8 +57,8 @@ async fn an_upgrade_changes_nothing_for_running_pods() -> anyhow::Result<()> {
     .await
 }
 
-/// From the chart and the images of the version before, which published in another format: what runs goes on with what it has,
-/// also after a restart of its sidecar, until it is made anew; what is new follows.
+/// Upgrades from the chart and the images of the previous version, which published in another format. Running pods keep
+/// what they mount until they are recreated, also after a restart of their sidecar; new pods follow changes.
 #[tokio::test]
 async fn an_upgrade_from_the_previous_version_takes_over_what_is_there() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
@@ -89,7 +89,7 @@ async fn an_upgrade_from_the_previous_version_takes_over_what_is_there() -> anyh
         let of = |tag: &str| images.iter().filter(|image| image.ends_with(&format!(":{tag}"))).count();
         anyhow::ensure!((of(&old), of(new)) == (3, 1), "{images:?}");
 
-        // Those that were there before noticed nothing, and it is said who they are.
+        // Existing pods are not disturbed, and the status names them.
         case.poke("app=shop").await?;
         let names: Vec<&str> = pods.iter().map(PodPort::pod).collect();
         told(&case, "which pods have to be restarted", |problem| {
@@ -104,7 +104,7 @@ async fn an_upgrade_from_the_previous_version_takes_over_what_is_there() -> anyh
         anyhow::ensure!(before.iter().all(|pod| now.contains(pod)), "pods were touched: {before:?} became {now:?}");
         anyhow::ensure!(still(&case, &left).await?, "what was there is not as it was: {left:?}");
 
-        // An old sidecar that starts again finds what it can read.
+        // An old sidecar that restarts finds objects that it can read.
         let pod = pods.first().context("the Deployment has no pod")?;
         pod.text("/kill?process=remora-sidecar").await?;
         let api: Api<Pod> = case.api();
@@ -115,7 +115,7 @@ async fn an_upgrade_from_the_previous_version_takes_over_what_is_there() -> anyh
         })
         .await?;
 
-        // Made anew, all follow.
+        // After they are recreated, all pods follow.
         let pods = case.restart(&shop).await?;
         for pod in &pods {
             case.answer(pod, "checkout is classic", classic).await?;
@@ -131,7 +131,7 @@ async fn an_upgrade_from_the_previous_version_takes_over_what_is_there() -> anyh
     .await
 }
 
-/// Whom the version before injected follows it again; whom this one injected goes on with what it has.
+/// Pods that the previous version injected follow it again; pods that this version injected keep what they have.
 #[tokio::test]
 async fn back_to_the_previous_version_its_pods_follow_again() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
@@ -158,7 +158,7 @@ async fn back_to_the_previous_version_its_pods_follow_again() -> anyhow::Result<
     .await
 }
 
-/// The ConfigMaps that are published, by name and by version.
+/// Returns the published ConfigMaps, by name and resource version.
 async fn objects(case: &Case) -> anyhow::Result<Vec<(String, String)>> {
     let api: Api<ConfigMap> = case.api();
     let published = api.list_metadata(&ListParams::default().labels("app.kubernetes.io/managed-by=remora")).await?;
@@ -166,13 +166,13 @@ async fn objects(case: &Case) -> anyhow::Result<Vec<(String, String)>> {
     Ok(versions.map(|found| (found.name.unwrap_or_default(), found.resource_version.unwrap_or_default())).collect())
 }
 
-/// Are these there, and was none of them written?
+/// True if these objects still exist and none of them was written.
 async fn still(case: &Case, left: &[(String, String)]) -> anyhow::Result<bool> {
     let now = objects(case).await?;
     Ok(left.iter().all(|object| now.contains(object)))
 }
 
-/// Waits until the environment's status tells this of its pods.
+/// Waits until the environment's status says this about its pods.
 async fn told(case: &Case, what: &str, is_said: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     let what = format!("it is said {what}");
     until(&case.environments(), "storefront", &what, CAP, |environment| {
@@ -184,7 +184,7 @@ async fn told(case: &Case, what: &str, is_said: impl Fn(&str) -> bool) -> anyhow
     Ok(())
 }
 
-/// The images of the sidecars of all pods.
+/// Returns the sidecar images of all pods.
 async fn sidecars(case: &Case) -> anyhow::Result<Vec<String>> {
     let api: Api<Pod> = case.api();
     let pods = api.list(&ListParams::default()).await?;
@@ -205,7 +205,7 @@ async fn after_uninstalling_running_pods_are_served_and_new_ones_start_without()
         anyhow::ensure!(identities(&case).await? == before, "pods were touched: {before:?}");
         let history: History = app.get("/watch").await?;
         anyhow::ensure!(history.failed == 0 && history.changes.len() == 1, "{history:?}");
-        // Nothing that refuses pods is left behind: an annotated one is admitted, as it came.
+        // No leftover configuration refuses pods: an annotated pod is admitted without a change.
         let left = App::new("later").inject("storefront");
         case.create_pod(&left).await?;
         let api: Api<Pod> = case.api();

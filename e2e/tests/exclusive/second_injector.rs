@@ -1,4 +1,5 @@
-//! Another webhook that adds containers, volumes and variables, called by the API server before ours and after it.
+//! Another webhook that adds containers, volumes and variables, called by the API server before Remora's webhook and
+//! after it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -34,7 +35,8 @@ fn push_named(list: &mut Value, item: Value) {
     }
 }
 
-/// The pod's spec with a proxy beside the application, a step before it, and a volume and a variable for everybody: ours too.
+/// Adds to the pod's spec a proxy container, an init container, a volume, and a variable for every container, including
+/// the sidecar.
 fn meshed(mut spec: Value) -> Value {
     push_named(&mut spec["containers"], json!({"name": "mesh-proxy", "image": "mesh:1"}));
     push_named(&mut spec["initContainers"], json!({"name": "mesh-late", "image": "mesh:1"}));
@@ -62,7 +64,7 @@ async fn admit(request: Request<Incoming>, calls: &AtomicUsize) -> anyhow::Resul
     }))
 }
 
-/// A webhook on this machine, which the local cluster's API server shares.
+/// Webhook on this machine, which the local cluster's API server shares.
 struct Mesh {
     url: String,
     authority: String,
@@ -105,7 +107,7 @@ impl Mesh {
         Ok(Mesh { url, authority: authority.pem().to_owned(), calls, task })
     }
 
-    /// Webhooks are called in the order of their configurations' names.
+    /// Returns its registration. The API server calls webhooks in the order of their configurations' names.
     fn registration(&self, name: &str, namespace: &str) -> Value {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
@@ -121,7 +123,7 @@ impl Mesh {
     }
 }
 
-/// What the API server makes of a pod that would be created.
+/// Returns the API server's result of a dry-run creation of a pod.
 async fn created(case: &Case) -> anyhow::Result<Value> {
     let pod = json!({
         "metadata": {"name": "shop", "annotations": {"remora.dev/inject": "storefront", "remora.dev/unix-socket": "true"}},
@@ -140,7 +142,7 @@ fn names(list: &Value) -> Vec<&str> {
     list.as_array().into_iter().flatten().filter_map(|item| item["name"].as_str()).collect()
 }
 
-/// Without what differs from one creation to the next, and with lists by name: their order is that of the injectors.
+/// Removes what differs between creations, and sorts lists by name: their order depends on the order of the injectors.
 fn canonical(mut pod: Value) -> Value {
     let by_name = |list: &mut Value| {
         if let Some(list) = list.as_array_mut() {
@@ -158,7 +160,8 @@ fn canonical(mut pod: Value) -> Value {
     json!({"spec": pod["spec"], "labels": pod["metadata"]["labels"], "annotations": pod["metadata"]["annotations"]})
 }
 
-/// With the other webhook registered under this name: what becomes of a pod, and how often the other one was called.
+/// Registers the other webhook under this name. Returns the resulting pod, and the number of calls of the other
+/// webhook.
 async fn registered(case: &Case, mesh: &Mesh, name: &str) -> anyhow::Result<(Value, usize)> {
     let registrations: Api<MutatingWebhookConfiguration> = Api::all(case.cluster.client.clone());
     let made = case.cluster.apply(&mesh.registration(name, &case.namespace)).await;
@@ -209,7 +212,7 @@ async fn second_injector_before_and_after_ours_makes_the_same_pod() -> anyhow::R
         }
         let (before, after) = (canonical(before), canonical(after));
         anyhow::ensure!(before == after, "the mesh before us: {before}\nthe mesh after us: {after}");
-        // Each is called once more where the other has changed something after it, and that is the end of it.
+        // The API server calls each webhook once more if the other one changed something after it, and then stops.
         anyhow::ensure!((calls_before, calls_after) == (2, 2), "called {calls_before} and {calls_after} times");
         Ok(())
     })

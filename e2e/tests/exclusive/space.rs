@@ -1,4 +1,4 @@
-//! etcd's quota is used up: nothing can be written to the cluster, and the operator does not make it worse.
+//! etcd's quota is used up: all writes to the cluster fail, and the operator does not add to the load.
 
 use std::time::{Duration, Instant};
 
@@ -10,18 +10,19 @@ use serde_json::json;
 use super::node::Node;
 
 const CAP: Duration = Duration::from_secs(60);
-/// The interval of the case's environment is a second; with its jitter, nine tenths of one.
+/// Shortest interval in seconds: the case's environment has an interval of one second, and jitter reduces it to nine
+/// tenths.
 const LEAST_INTERVAL: f64 = 0.9;
 
-/// How many attempts to publish the API server refused, over all environments.
+/// Returns the number of publishing attempts that the API server refused, over all environments.
 async fn refused(controller: &PodPort) -> anyhow::Result<f64> {
     let line = r#"remora_controller_steps_total{step="publish",outcome="WriteFailed"} "#;
     let metrics = controller.text("/metrics").await?;
     Ok(metrics.lines().find_map(|candidate| candidate.strip_prefix(line)?.parse().ok()).unwrap_or_default())
 }
 
-/// While nothing can be written, a flag changes upstream; returns how often the controller tried to publish it, and in how
-/// many seconds.
+/// Changes a flag upstream while all writes fail. Returns the number of publishing attempts of the controller, and the
+/// time in seconds that they took.
 async fn without_space(case: &Case, app: &PodPort, leader: &str) -> anyhow::Result<(f64, f64)> {
     let controller = case.cluster.system_port(leader, 8080);
     let (began, before) = (Instant::now(), refused(&controller).await?);
@@ -53,7 +54,7 @@ async fn cluster_without_space_is_not_stormed_and_serves_and_recovers() -> anyho
         let tried = tried.await;
         node.alarm(false).await.context("etcd keeps its alarm")?;
         let (count, seconds) = tried?;
-        // Each fetch that brings something new is followed by an attempt, and attempts that fail by ever rarer ones.
+        // One attempt follows each fetch with a change, and retries after a failure follow a growing back-off.
         let most = seconds / LEAST_INTERVAL + (5.0 * seconds + 1.0).log2() + 2.0;
         say(&format!("without space, {count} attempts to publish in {seconds:.1} s"));
         anyhow::ensure!(count <= most, "{count} attempts in {seconds:.1} s are more than {most:.1}");

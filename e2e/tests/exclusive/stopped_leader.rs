@@ -1,5 +1,5 @@
-//! The leader's process is stopped beyond its lease and goes on: it finds an answer of its source in its hands that another
-//! leader has overtaken meanwhile.
+//! The leader's process is stopped for longer than its lease and then continues: it receives an answer of its source
+//! that another leader has overtaken in the meantime.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::absent::restarts;
 use super::handover::{CAP, versions};
 use super::node::{Node, Stopped, process};
 
-/// Longer than it takes to stop the process after its request was seen.
+/// Delay in milliseconds, longer than the time to stop the process after its request arrived.
 const ANSWERED_LATER_MILLIS: u64 = 5_000;
 
 async fn lease(case: &Case) -> anyhow::Result<Lease> {
@@ -22,13 +22,13 @@ async fn lease(case: &Case) -> anyhow::Result<Lease> {
     Ok(leases.get("remora-controller").await?)
 }
 
-/// Who holds the lease, and how often it changed hands.
+/// Returns the holder of the lease, and the number of its transitions.
 async fn term(case: &Case) -> anyhow::Result<(String, i32)> {
     let spec = lease(case).await?.spec.context("a lease without a spec")?;
     Ok((spec.holder_identity.unwrap_or_default(), spec.lease_transitions.unwrap_or_default()))
 }
 
-/// Stops the leader while the answer to its request is on the way: a document that has `"late"` in it.
+/// Stops the leader while the answer to its request is delayed: a document that contains `"late"`.
 async fn stop_in_mid_request(case: &Case, pid: i32) -> anyhow::Result<Stopped> {
     let key = case.server_key();
     for attempt in 0..5 {
@@ -40,7 +40,7 @@ async fn stop_in_mid_request(case: &Case, pid: i32) -> anyhow::Result<Stopped> {
         let asked = eventually("the leader asks", CAP, async || {
             Ok(case.upstream.requests(&key).await?.into_iter().skip(seen).find(|seen| seen.faulty))
         });
-        // A request between the two calls is answered that nothing is new.
+        // A request between the two calls gets a 304.
         if asked.await?.status == 200 {
             return Stopped::new(pid);
         }
@@ -56,7 +56,7 @@ async fn leader_that_was_stopped_beyond_its_lease_writes_nothing_more() -> anyho
         release.install_with(&json!({"controller": {"replicas": 2}})).await?;
         case.upstream.serve(&case.server_key(), &storefront(&case.client_key(), 3)).await?;
         case.secret("flagsmith", &case.server_key()).await?;
-        // It would give up waiting for an answer while it is stopped, were it not patient.
+        // With a short timeout, the stopped leader would give up on its request.
         let spec = json!({"source": case.flagsmith(), "refresh": {"interval": "2s", "timeout": "10m"}});
         let environment = json!({"apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment", "metadata": {"name": "storefront"}, "spec": spec});
         case.apply(environment).await?;
@@ -85,7 +85,7 @@ async fn leader_that_was_stopped_beyond_its_lease_writes_nothing_more() -> anyho
                 Ok(containers.into_iter().any(|container| restarts(&pod, &container.name) > 0).then_some(()))
             })
             .await?;
-            // It stands in line like everybody: the lease is renewed, and by the same one.
+            // The former leader waits for the lease like every replica: the same holder renews it.
             for _ in 0..2 {
                 let before = lease(&case).await?.metadata.resource_version;
                 eventually("the lease is renewed", CAP, async || {

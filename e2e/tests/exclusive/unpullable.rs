@@ -1,4 +1,5 @@
-//! A sidecar's image that no node can pull: those who asked for a sidecar wait, and kubelet says why; nobody else does.
+//! Sidecar image that no node can pull: pods with the annotation wait, and the kubelet reports the reason; other pods
+//! start.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use serde_json::json;
 
 const CAP: Duration = Duration::from_secs(60);
 
-/// Why the sidecar does not run yet.
+/// Returns the reason why the sidecar does not run yet.
 fn waits_for(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let sidecar = status.init_container_statuses.iter().flatten().find(|container| container.name == "remora")?;

@@ -1,4 +1,4 @@
-//! The application, run as a program beside something that answers like a sidecar. Needs no cluster.
+//! The application, run as a program beside a server that answers like a sidecar. Needs no cluster.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,7 +18,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
-/// A server that answers as a sidecar does and counts; its flag is on from the `flips`-th request on.
+/// Starts a server that answers as a sidecar does and counts requests; its flag is on from request number `flips`.
 async fn sidecar(flips: u32) -> (String, Arc<AtomicU32>) {
     let count = Arc::new(AtomicU32::new(0));
     let counted = count.clone();

@@ -1,4 +1,4 @@
-//! Whatever command a document tells people, it is tried: those about a cluster by the cases on one, all others here.
+//! Commands in the documentation: cases on a cluster run the commands about a cluster, and this test runs all others.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use remora_e2e::harness::{documented, program, root};
 
-/// Directories with the demo's document, as it is and changed.
+/// Directories with the demo's document, in its original and a changed form.
 struct Snapshots(PathBuf);
 
 impl Snapshots {
@@ -33,12 +33,12 @@ impl Snapshots {
 
 impl Drop for Snapshots {
     fn drop(&mut self) {
-        // What is left there is not worth another failure.
+        // A leftover directory does not justify another failure.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Runs a command at the root of the repository, and tells what it said.
+/// Runs a command at the root of the repository and returns its output.
 fn run(command: &str, path: &Path) -> String {
     let path = format!("{}:{}", path.display(), std::env::var("PATH").unwrap());
     let output = Command::new("bash").args(["-euc", command]).current_dir(root()).env("PATH", path).output().unwrap();
@@ -57,10 +57,10 @@ fn every_command_is_tried() {
     for command in &commands {
         let text = command.text.as_str();
         match command.program() {
-            // By tests/cases/commands.rs.
+            // `tests/cases/commands.rs` runs these.
             "kubectl" | "helm" => {}
             "make" => {
-                // Most take minutes, and some of them are what runs this: that make knows them has to do.
+                // Most targets take minutes, and some of them run this test: the check is only that make knows them.
                 run(&format!("make --dry-run {}", &text["make ".len()..]), &programs);
                 // Behind the target may be variables.
                 let known = text.split(' ').take_while(|word| !word.contains('=')).collect::<Vec<_>>().join(" ");

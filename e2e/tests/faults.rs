@@ -1,4 +1,4 @@
-//! The table of faults names tests that exist.
+//! The table of faults names only tests that exist.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,10 +10,10 @@ use std::fs;
 
 use remora_e2e::harness::root;
 
-/// Rows of the fault matrix.
+/// Number of rows of the fault matrix.
 const ROWS: usize = 55;
 
-/// A row of the table: its number, and the tests that it names as `path::function`.
+/// Row of the table: its number, and the tests that it names as `path::function`.
 struct Row<'a> {
     number: usize,
     holds: &'a str,
@@ -31,7 +31,7 @@ fn rows(table: &str) -> Vec<Row<'_>> {
     rows.collect()
 }
 
-/// Whether the source has a function of this name with an attribute that makes it a test.
+/// True if the source has a function of this name with a test attribute.
 fn has_test(source: &str, function: &str) -> bool {
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
     let is_it = |line: &str| {

@@ -1,4 +1,4 @@
-//! The operator under attack within the memory that the chart gives it: the real program in a cgroup of that size.
+//! The operator under attack within the chart's memory limits: the real program in a cgroup of that size.
 //!
 //! Needs root, for the cgroup; no cluster.
 #![allow(
@@ -27,14 +27,15 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 const CAP: Duration = Duration::from_secs(120);
 const SERVER: &str = "remora-webhook.remora-system.svc";
 
-/// A memory cgroup, of either version.
+/// Memory cgroup, version 1 or 2.
 struct Cgroup {
     directory: PathBuf,
     is_unified: bool,
 }
 
 impl Cgroup {
-    /// A new one below that of this process, or, as a unified one with processes can have none below it, at the top.
+    /// Creates a cgroup below that of this process. A version 2 cgroup with processes cannot have children, so the new
+    /// one is then at the top.
     fn new(limit: u64) -> anyhow::Result<Self> {
         let mounted = Path::new("/sys/fs/cgroup");
         let of_process = fs::read_to_string("/proc/self/cgroup")?;
@@ -59,7 +60,7 @@ impl Cgroup {
         Ok(Self { directory, is_unified })
     }
 
-    /// Bytes that the program has allocated and touched; files are not among them.
+    /// Returns the bytes that the program has allocated and touched, without file pages.
     fn allocated(&self) -> u64 {
         let key = if self.is_unified { "anon " } else { "total_rss " };
         let stat = fs::read_to_string(self.directory.join("memory.stat")).unwrap();
@@ -67,7 +68,7 @@ impl Cgroup {
     }
 }
 
-/// The program, which ends with the test.
+/// Running program, which ends with the test.
 struct Running {
     child: Child,
     cgroup: Cgroup,
@@ -87,7 +88,7 @@ impl Running {
     }
 }
 
-/// The memory that the chart gives a part of the operator.
+/// Returns the memory limit in the chart of a part of the operator.
 fn chart_limit(part: &str) -> u64 {
     let values: Value =
         serde_yaml::from_str(&fs::read_to_string(root().join("charts/remora/values.yaml")).unwrap()).unwrap();
@@ -95,7 +96,7 @@ fn chart_limit(part: &str) -> u64 {
     limit.strip_suffix("Mi").expect("a limit in Mi").parse::<u64>().unwrap() << 20
 }
 
-/// The variables of the chart's pods that say how the heap is kept.
+/// Returns the environment variables of the chart's pods that configure the heap.
 fn chart_heap() -> Vec<(String, String)> {
     let template = fs::read_to_string(root().join("charts/remora/templates/_pod.tpl")).unwrap();
     let lines: Vec<&str> = template.lines().map(str::trim).collect();
@@ -106,7 +107,7 @@ fn chart_heap() -> Vec<(String, String)> {
     heap.collect()
 }
 
-/// An API server with one namespace and no environment.
+/// Starts an API server with one namespace and no environment.
 async fn api_server() -> SocketAddr {
     async fn answer(uri: Uri) -> Response {
         if uri.query().is_some_and(|query| query.contains("watch=true")) {
@@ -169,7 +170,7 @@ async fn start() -> anyhow::Result<Bench> {
 
     let cgroup = Cgroup::new(chart_limit("webhook"))?;
     let procs = cgroup.directory.join("cgroup.procs");
-    // In the cgroup before it is the program, so that all of its memory counts.
+    // The shell joins the cgroup before it becomes the program, so that all of the program's memory counts.
     let mut command = Command::new("sh");
     command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(procs).arg(program);
     command.args(["run", "--no-controller", "--sidecar-image=sidecar:1", "--log-level=error"]);
@@ -188,7 +189,7 @@ async fn start() -> anyhow::Result<Bench> {
     Ok(bench)
 }
 
-/// A review of a pod, which is given as it stands.
+/// Returns an admission review with this pod.
 fn review(pod: &str) -> Bytes {
     let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -198,14 +199,14 @@ fn review(pod: &str) -> Bytes {
 
 const POD: &str = r#"{"metadata":{"annotations":{"remora.dev/inject":"storefront"}},"spec":{"containers":[{"name":"a"}],"x":[MORE]}}"#;
 
-/// A review of 8 MiB, nearly, that consists of this.
+/// Returns an admission review of almost 8 MiB that repeats this text.
 fn large(of: &str) -> Bytes {
     let count = ((8 << 20) - 1024) / (of.len() + 1);
     review(&POD.replace("MORE", &vec![of; count].join(",")))
 }
 
 impl Bench {
-    /// Status of an admin path, on a connection of its own as a kubelet's.
+    /// Returns the status of an admin path, over a new connection, as a kubelet's probe does.
     async fn probe(&self, path: &str) -> anyhow::Result<u16> {
         let mut stream = TcpStream::connect(self.admin).await?;
         stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes()).await?;
@@ -222,13 +223,13 @@ impl Bench {
         Ok((response.status().as_u16(), response.text().await?))
     }
 
-    /// A good review, which is always answered.
+    /// Sends a valid review, which must always be answered.
     async fn ask(&self) {
         let (status, text) = self.post(review(&POD.replace("MORE", ""))).await.expect("a good review is answered");
         assert!(status == 200 && text.contains("\"patchType\":\"JSONPatch\""), "{status} {text}");
     }
 
-    /// Neither part is shut out, and the program is still there.
+    /// Checks that both parts are reachable and that the program still runs.
     async fn works(&mut self) {
         self.running.is_alive();
         self.ask().await;
@@ -239,7 +240,8 @@ impl Bench {
         self.running.cgroup.allocated()
     }
 
-    /// Opens connections that send so much and no more; `works` every so often.
+    /// Opens connections that each send only these bytes, and checks `works` after every 500. Returns the largest
+    /// allocated memory in bytes.
     async fn flood(&mut self, to: SocketAddr, count: usize, addresses: usize, bytes: &[u8]) -> u64 {
         let (mut held, mut most) = (VecDeque::new(), 0);
         for number in 0..count {
@@ -247,7 +249,7 @@ impl Bench {
             let last = u8::try_from(2 + number % addresses).unwrap();
             socket.bind(SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
             let mut stream = socket.connect(to).await.unwrap();
-            // It may have been closed already, for the next one.
+            // The server may have closed the connection already, to make room for the next one.
             let _ = stream.write_all(bytes).await;
             held.push_back(stream);
             if held.len() > 3000 {
@@ -278,7 +280,7 @@ async fn operator_stays_within_the_charts_memory_and_gives_it_back() -> anyhow::
     let most = bench.flood(webhook, 3_000, 9, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await;
     say(&format!("3,000 connections of nine addresses: at most {} MiB", mib(most)));
 
-    // Each kind makes most of another thing: members, lists, numbers, one text, variables.
+    // Each kind stresses a different structure: members, lists, numbers, one string, variables.
     let text = format!("\"{}\"", "x".repeat(1 << 20));
     let variable = format!(r#"{{"name":"a","value":"{}"}}"#, "x".repeat(300));
     let kinds = [r#"{"":0}"#, "[]", "0", &text, &variable].map(large);
@@ -297,14 +299,15 @@ async fn operator_stays_within_the_charts_memory_and_gives_it_back() -> anyhow::
         if let Ok((400, text)) = &answer {
             assert!(text.contains("ended early"), "kind {}: {text}", number % kinds.len());
         }
-        // One that is refused before its body is read may be cut off while it sends: that is no status.
+        // A connection that is refused before its body is read may be reset while it sends, and then there is no
+        // status.
         *statuses.entry(answer.map_or(0, |(status, _)| status)).or_default() += 1;
     }
     bench.works().await;
     say(&format!("120 reviews of 8 MiB at once: at most {} MiB; answers {statuses:?}", mib(most)));
     assert!(statuses.keys().all(|status| [0, 200, 400, 408, 503].contains(status)), "{statuses:?}");
 
-    // What the heap keeps for the next time is part of it.
+    // Memory that the allocator retains for reuse counts too.
     eventually("the memory comes back", CAP, async || {
         let after = bench.allocated();
         anyhow::ensure!(after <= 4 * before, "{} MiB, before {} MiB", mib(after), mib(before));

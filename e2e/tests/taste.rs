@@ -1,4 +1,4 @@
-//! `make taste` as a newcomer has it: what it prints is run, and gets flags. Needs no cluster.
+//! `make taste` as a new user runs it: the commands that it prints return flags. Needs no cluster.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use remora_e2e::harness::forget_package;
 use serde_json::Value;
 
-/// Two ports in a row that are free.
+/// Returns the first of two adjacent free ports.
 fn port() -> u16 {
     (0..100)
         .find_map(|_| {
@@ -62,10 +62,10 @@ fn what_it_prints_gets_flags() {
     assert_eq!(answers[0][1]["feature_state_value"], "Welcome", "{}", answers[0]);
     assert_eq!(answers[1]["flags"][1]["value"], "Thank you for being with us", "{}", answers[1]);
 
-    // Ctrl-C, and nothing is left.
+    // After Ctrl-C, no process remains.
     let id = rustix::process::Pid::from_raw(taste.id().cast_signed()).unwrap();
     rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
     assert!(taste.wait().unwrap().success());
-    // Whoever still held its output would keep this waiting.
+    // A remaining process would hold the output open and block this line.
     assert!(printed.all(|line| !line.unwrap().contains("error")));
 }

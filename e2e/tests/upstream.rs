@@ -1,5 +1,5 @@
-//! The stub itself, over real sockets: it must fail exactly as it was told to, or the cases that lean on it prove nothing.
-//! Needs no cluster.
+//! The stub itself, over real sockets: it must fail exactly as scripted, or the cases that use it prove nothing. Needs
+//! no cluster.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

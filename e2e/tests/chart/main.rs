@@ -1,4 +1,4 @@
-//! What the chart renders to, by the real helm; no cluster is needed.
+//! Rendered output of the chart, by the real `helm` program; no cluster is needed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -19,7 +19,7 @@ fn chart() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "..", "charts", "remora"].iter().collect()
 }
 
-/// What a cluster has beyond what helm thinks that all have.
+/// APIs of a cluster in addition to those that helm assumes.
 const MORE: [&str; 1] = ["admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"];
 
 fn helm(arguments: &[&str], values: &Value) -> Output {
@@ -36,12 +36,12 @@ fn helm(arguments: &[&str], values: &Value) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// What `helm template` says to these values: text, or why not.
+/// Returns the output of `helm template` with these values, or its error.
 fn render_as(release: &str, values: &Value) -> Result<String, String> {
     render_on(&MORE, release, values)
 }
 
-/// The same on a cluster that has these APIs, too.
+/// Does the same for a cluster that has these additional APIs.
 fn render_on(more: &[&str], release: &str, values: &Value) -> Result<String, String> {
     let apis = more.iter().flat_map(|api| ["--api-versions", api]);
     let output = helm(&["template", release].into_iter().chain(apis).collect::<Vec<_>>(), values);
@@ -52,7 +52,7 @@ fn render_on(more: &[&str], release: &str, values: &Value) -> Result<String, Str
     }
 }
 
-/// The objects, by kind and name; of those in chosen namespaces, the last.
+/// Objects by kind and name; of an object in several namespaces, only the last is kept.
 type Objects = BTreeMap<(String, String), Value>;
 
 fn objects(text: &str) -> Objects {
@@ -76,7 +76,7 @@ fn render(values: &Value) -> Objects {
     objects(&render_as("remora", values).unwrap())
 }
 
-/// Values, and others that take precedence.
+/// Merges two sets of values; the second one takes precedence.
 fn merged(mut below: Value, above: &Value) -> Value {
     match (below.as_object_mut(), above.as_object()) {
         (Some(members), Some(others)) => {
@@ -90,7 +90,7 @@ fn merged(mut below: Value, above: &Value) -> Value {
     }
 }
 
-/// A value at the end of a path.
+/// Returns values with this value at the end of the path.
 fn at(path: &str, value: &Value) -> Value {
     path.rsplit('.').fold(value.clone(), |inner, key| Value::Object(Map::from_iter([(key.to_owned(), inner)])))
 }
@@ -194,7 +194,7 @@ fn the_registration_can_hurt_nobody_else() {
     assert_eq!(webhook["clientConfig"].get("caBundle"), None, "an upgrade would put it in place of the webhook's");
 }
 
-/// Without the webhook there is nothing of it, and the policies ask about the same pods.
+/// Without the webhook, none of its objects are rendered, and the policies match the same pods.
 #[test]
 fn policies_in_place_of_the_webhook() {
     let values = json!({"webhook": {"excludedNamespaces": ["payments"]}, "controller": {"namespaces": ["shop"]}});
@@ -293,7 +293,7 @@ fn permissions() {
             }
         }
     }
-    // Whatever is added here is added on purpose.
+    // Each new permission must be added here on purpose.
     let expected = "\
 ClusterRole remora-controller: get,list,watch featureenvironments 
 ClusterRole remora-controller: get,patch featureenvironments/status 
@@ -314,11 +314,12 @@ Role remora-webhook: create secrets
     assert_eq!(said, expected);
 }
 
-/// With a list of namespaces there is no right anywhere else, and nobody else's pods are asked about.
+/// With a list of namespaces, there are no permissions in other namespaces, and pods of other namespaces are not
+/// matched.
 #[test]
 fn chosen_namespaces_only() {
     let objects = render(&json!({"controller": {"namespaces": ["payments", "shop"]}}));
-    // Of the cluster, the namespaces themselves and nothing else.
+    // The only permission for the whole cluster is on namespaces themselves.
     assert_eq!(
         get(&objects, "ClusterRole", "remora-controller")["rules"],
         json!([{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"], "resourceNames": ["payments", "shop"]}])
@@ -357,7 +358,7 @@ fn chosen_namespaces_only() {
     assert!(selected.contains(&only), "{selected:?}");
 }
 
-/// Where pods are never injected, nothing is published either.
+/// The controller publishes nothing in namespaces where pods are never injected.
 #[test]
 fn nothing_is_published_where_nobody_is_injected() {
     let objects = render(&json!({"webhook": {"excludedNamespaces": ["payments", "kube-system"]}}));
@@ -369,7 +370,8 @@ fn nothing_is_published_where_nobody_is_injected() {
     assert_eq!(binding["validationActions"], json!(["Deny"]));
 }
 
-/// The webhook may create Secrets and change its registration only where it makes its certificates, and is limited there.
+/// The webhook may create Secrets and change its registration only if it creates its certificates itself, and policies
+/// limit both.
 #[test]
 fn webhook_account_is_limited_to_one_secret_and_one_field() {
     let policies = ["remora-webhook-authority", "remora-webhook-registration"];
@@ -382,7 +384,7 @@ fn webhook_account_is_limited_to_one_secret_and_one_field() {
         let binding = &get(&objects, "ValidatingAdmissionPolicyBinding", name)["spec"];
         assert_eq!(binding, &json!({"policyName": name, "validationActions": ["Deny"]}));
     }
-    // Every field of the webhook that is registered is compared, but the one that may change.
+    // The policy compares every field of the registered webhook, except the one that may change.
     let policy = get(&objects, "ValidatingAdmissionPolicy", policies[1]);
     let expression = policy["spec"]["validations"][0]["expression"].as_str().unwrap();
     let webhook = get(&objects, "MutatingWebhookConfiguration", "remora")["webhooks"][0].as_object().unwrap();
@@ -419,7 +421,7 @@ fn a_budget_only_where_a_replica_can_be_missed() {
     assert!(!render(&json!({"webhook": {"replicas": 1}})).contains_key(&budget));
 }
 
-/// What gets to the operator's pods, and what they get to.
+/// Network policies list the allowed peers of the operator's pods in both directions.
 #[test]
 fn networks_are_open_only_where_they_must_be() {
     let spec = |values: &Value, part: &str| {
@@ -490,7 +492,7 @@ fn releases_do_not_share_names() {
     }
 }
 
-/// What the webhook's part of the release may do with certificates, by who makes them.
+/// The permissions of the webhook's part of the release on certificates depend on who creates them.
 #[test]
 fn certificates_are_made_by_one_only() {
     let rights = |objects: &Objects| {
@@ -561,7 +563,7 @@ fn monitoring_comes_whole_where_it_is_asked_for() {
         assert!(["critical", "warning", "info"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{rule}");
     }
     let operator = get(&objects, "PodMonitor", "remora-operator");
-    // With the label of the pod in its place, environments could not be told apart.
+    // If the pod's label replaced the metric's own label, environments could not be distinguished.
     assert_eq!(operator["spec"]["podMetricsEndpoints"][0]["honorLabels"], true);
     get(&objects, "PodMonitor", "remora-sidecars");
     let plain = render(&json!({}));

@@ -1,4 +1,4 @@
-//! Every value of the chart: another one changes what is rendered, and the schema refuses what makes no sense.
+//! Every value of the chart: a different value changes the output, and the schema refuses invalid values.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{at, chart, merged, render_as};
 
-/// What a value needs beside it to do something.
+/// Returns the other values that a value requires to have an effect.
 fn beside(path: &str) -> Value {
     let pem = "-----BEGIN CERTIFICATE-----\n";
     let certificates = match path {
@@ -23,7 +23,7 @@ fn beside(path: &str) -> Value {
     json!({"webhook": {"certificates": certificates}})
 }
 
-/// Another value for each that there is.
+/// Returns a different value for each existing value.
 fn others() -> BTreeMap<&'static str, Value> {
     let labels = json!({"example.org/a": "b"});
     let digest = json!(format!("sha256:{}", "0".repeat(64)));
@@ -80,10 +80,10 @@ fn others() -> BTreeMap<&'static str, Value> {
     ])
 }
 
-/// The paths of all values that are no objects with members.
+/// Collects the paths of all values that are not objects with members.
 fn leaves(prefix: &str, value: &Value, found: &mut Vec<String>) {
     match value.as_object() {
-        // What users fill is a leaf, whatever its default holds.
+        // A value that users fill is a leaf, whatever its default contains.
         Some(members) if !members.is_empty() && !prefix.ends_with(".resources") => {
             for (key, value) in members {
                 let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };

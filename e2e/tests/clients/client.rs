@@ -1,4 +1,4 @@
-//! A client: a program in its own language that asks a sidecar what it is told to, and prints what it got.
+//! Client: a program in another language that sends requests to a sidecar as planned and prints the answers.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,10 +11,10 @@ use tokio::task::JoinHandle;
 
 use crate::sidecar::{PATIENCE, Sidecar};
 
-/// What a line with answers begins with: some SDKs print lines of their own.
+/// Prefix of a line with answers: some SDKs print lines of their own.
 const MARK: &str = "answers ";
 
-/// Where the packages of a language are, installed now if need be.
+/// Returns the directory with the packages of a language; installs them if necessary.
 async fn installed(language: &str) -> PathBuf {
     let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/install.sh");
     let output = Command::new(install).arg(language).stderr(Stdio::inherit()).output().await.unwrap();
@@ -22,7 +22,7 @@ async fn installed(language: &str) -> PathBuf {
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }
 
-/// An address that is taken, and at which nobody listens.
+/// Returns an address that is reserved but has no listener.
 fn nobody() -> (TcpSocket, String) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -30,20 +30,20 @@ fn nobody() -> (TcpSocket, String) {
     (socket, address)
 }
 
-/// A client that has printed its answers.
+/// Client that has printed its first answers.
 pub(crate) struct Client {
     path: String,
     child: Child,
     printed: Lines<BufReader<ChildStdout>>,
     complaints: JoinHandle<String>,
-    /// Open for as long as the client shall stay.
+    /// Standard input; open while the client must run.
     stdin: ChildStdin,
-    /// What it printed first.
+    /// First answers of the client.
     pub(crate) answers: Value,
 }
 
 impl Client {
-    /// Runs `clients/LANGUAGE/NAME`, beside a sidecar as injection has it, or without one.
+    /// Runs `clients/LANGUAGE/NAME`, with a sidecar configured as by injection, or without one.
     pub(crate) async fn run(path: &str, sidecar: Option<&Sidecar>, mut plan: Value) -> Client {
         let (language, name) = path.split_once('/').expect("a language and a name");
         let home = installed(language).await;
@@ -96,13 +96,13 @@ impl Client {
         client
     }
 
-    /// Has one that can do it ask once more, and tells what it printed.
+    /// Makes a client that supports it send its requests again, and returns the answers.
     pub(crate) async fn again(&mut self) -> Value {
         self.stdin.write_all(b"\n").await.unwrap();
         self.next_answers().await
     }
 
-    /// Waits for what it prints next.
+    /// Waits for the client's next answers.
     pub(crate) async fn next_answers(&mut self) -> Value {
         let Client { path, printed, complaints, .. } = self;
         let answers = async {
@@ -120,11 +120,11 @@ impl Client {
         }
     }
 
-    /// Lets it end, and tells what it printed first.
+    /// Lets the client exit, and returns its first answers.
     pub(crate) async fn finish(self) -> Value {
         let Client { mut child, mut printed, stdin, answers, .. } = self;
         drop(stdin);
-        // It may go on printing, until it ends.
+        // The client may continue to print until it exits.
         tokio::spawn(async move { while let Ok(Some(_)) = printed.next_line().await {} });
         let status = tokio::time::timeout(PATIENCE, child.wait()).await.expect("a client ends when it has answered");
         assert!(status.unwrap().success(), "it ends well");

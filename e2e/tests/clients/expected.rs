@@ -1,4 +1,4 @@
-//! What everybody has to answer: `clients/expected.json`, written by hand and held against Flagsmith's own engine.
+//! Expected answers of every client: `clients/expected.json`, written by hand and compared with Flagsmith's own engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::sidecar::Sidecar;
 
-/// Whose key is used.
+/// Kind of key that a client uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Client,
     Server,
 }
 
-/// Flags by name: whether each is enabled, and its value.
+/// Enabled state and value of each flag, by name.
 pub(crate) type Flags = BTreeMap<String, Value>;
 
 /// Flags of the environment, and of each subject.
@@ -22,13 +22,13 @@ pub(crate) type Flags = BTreeMap<String, Value>;
 pub(crate) struct Answers {
     pub(crate) environment: Flags,
     pub(crate) subjects: BTreeMap<String, Flags>,
-    /// Of a subject that is nobody, but has traits; none, where a client does not let one ask that.
+    /// Flags of a subject without an identifier but with traits; `None` if a client does not support that request.
     pub(crate) anonymous: Option<Flags>,
 }
 
 pub(crate) struct Expected(Value);
 
-/// A flag, its type, the code's default, and who asks.
+/// Flag, its type, the default in the code, and the subject.
 pub(crate) struct Question {
     pub(crate) asked: Value,
     answer: Value,
@@ -36,7 +36,7 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// What a provider answers, which may differ from what others do, with a reason.
+    /// Returns the expected answer of a provider. It may differ from other providers' answers for a stated reason.
     pub(crate) fn answer(&self, who: &str) -> &Value {
         self.unless.get(who).map_or(&self.answer, |unless| &unless["answer"])
     }
@@ -55,7 +55,7 @@ impl Expected {
         self.0[key].as_str().expect("a key")
     }
 
-    /// What clients are told to ask: everything here but the answers.
+    /// Returns the plan for clients: the whole file without the answers.
     pub(crate) fn plan(&self, role: Role) -> Value {
         let mut subjects = self.0["subjects"].clone();
         let mut anonymous = self.0["anonymous"].clone();
@@ -74,7 +74,7 @@ impl Expected {
         }
     }
 
-    /// What OFREP's providers are asked: a list of such questions.
+    /// Returns the named list of questions for OFREP providers.
     pub(crate) fn questions(&self, list: &str) -> Vec<Question> {
         let question = |row: &Value| {
             let mut asked = row.clone();
@@ -98,14 +98,14 @@ impl Expected {
     }
 }
 
-/// Reads the flags of one thing that was asked, as clients print them.
+/// Parses the flags of one request, as clients print them.
 pub(crate) fn flags(printed: &Value) -> Flags {
     let printed = printed.as_object().unwrap_or_else(|| panic!("these are no flags: {printed}"));
     printed.iter().map(|(name, flag)| (name.clone(), flag.clone())).collect()
 }
 
 impl Answers {
-    /// What a client printed.
+    /// Parses the answers that a client printed.
     pub(crate) fn printed(answers: &Value) -> Answers {
         let subjects = answers["identities"].as_object().unwrap_or_else(|| panic!("no identities: {answers}"));
         Answers {
@@ -115,7 +115,7 @@ impl Answers {
         }
     }
 
-    /// What the sidecar answers to plain requests.
+    /// Returns the sidecar's answers to plain requests.
     pub(crate) async fn over_http(sidecar: &Sidecar, expected: &Expected, role: Role) -> Answers {
         let headers = [("x-environment-key", expected.key(role))];
         let plan = expected.plan(role);
@@ -140,7 +140,7 @@ impl Answers {
         }
     }
 
-    /// The same with other names.
+    /// Returns the same answers with renamed flags.
     pub(crate) fn renamed(&self, name: impl Fn(&str) -> String) -> Answers {
         let rename = |flags: &Flags| flags.iter().map(|(flag, answer)| (name(flag), answer.clone())).collect();
         Answers {
@@ -150,7 +150,7 @@ impl Answers {
         }
     }
 
-    /// Fails with every flag that is another one.
+    /// Fails with a list of all flags that differ.
     pub(crate) fn assert_equal(&self, expected: &Answers) {
         let mut differences = String::new();
         let mut compare = |whose: &str, ours: Option<&Flags>, theirs: Option<&Flags>| {
@@ -175,7 +175,7 @@ impl Answers {
     }
 }
 
-/// Flags as Flagsmith's API lists them.
+/// Parses flags as Flagsmith's API lists them.
 fn listed(list: &Value) -> Flags {
     let list = list.as_array().unwrap_or_else(|| panic!("no list of flags: {list}"));
     let pair = |flag: &Value| {

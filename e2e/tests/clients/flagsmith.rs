@@ -6,7 +6,7 @@ use crate::client::Client;
 use crate::expected::{Answers, Expected, Role};
 use crate::sidecar::Sidecar;
 
-/// Runs a client beside a sidecar; its flags have to be what was expected and what plain requests get.
+/// Runs a client with a sidecar. Its flags must equal the expected flags and the flags of plain requests.
 async fn answers_of(path: &str, role: Role, name: impl Fn(&str) -> String) -> Value {
     let expected = Expected::read();
     let sidecar = Sidecar::start(&expected).await;
@@ -15,7 +15,7 @@ async fn answers_of(path: &str, role: Role, name: impl Fn(&str) -> String) -> Va
 
     let before = sidecar.answers("identities", "2xx").await;
     let client = Client::run(path, Some(&sidecar), expected.plan(role)).await;
-    // What it evaluated is counted, which no answer tells.
+    // The sidecar counts the evaluations that the client reports; no answer contains them.
     sidecar.await_answer("analytics", "2xx").await;
     let answers = client.finish().await;
     let asked = sidecar.answers("identities", "2xx").await - before;
@@ -43,7 +43,7 @@ async fn expectations_are_those_of_the_engine() {
     Answers::printed(&client.finish().await).assert_equal(&expected.answers(Role::Server));
 }
 
-/// Runs a client in local evaluation, which fetches the document and asks for nothing else.
+/// Runs a client in local evaluation, which fetches the document and sends no other request.
 async fn local_answers_of(path: &str, differ: impl FnOnce(&mut Answers)) -> Value {
     let expected = Expected::read();
     let sidecar = Sidecar::start(&expected).await;
@@ -68,7 +68,7 @@ async fn python_in_local_evaluation() {
     assert_eq!(answers["segments"], json!(["A third of everybody", "Business plans"]));
     let document = std::fs::read(crate::sidecar::document()).unwrap();
     let mut document: Value = serde_json::from_slice(&document).unwrap();
-    // Numbers stand in for what Flagsmith makes up anew at each answer.
+    // Numbers replace the UUIDs that Flagsmith generates anew for each answer.
     for (number, identity) in document["identity_overrides"].as_array_mut().unwrap().iter_mut().enumerate() {
         if let Some(uuid) = identity.get_mut("identity_uuid") {
             *uuid = format!("00000000-0000-8000-8000-{:012x}", number + 1).into();
@@ -79,7 +79,7 @@ async fn python_in_local_evaluation() {
 
 #[tokio::test]
 async fn node_in_local_evaluation() {
-    // Its engine finds a pattern anywhere; Flagsmith's API, and we, only at the start.
+    // This SDK's engine finds a pattern anywhere; Flagsmith's API and Remora find it only at the start.
     let differ = |wanted: &mut Answers| {
         let flags = wanted.subjects.get_mut("pattern not at the start").expect("a subject");
         flags.insert("Gift Cards".to_owned(), json!([true, "wallet"]));
@@ -93,22 +93,22 @@ async fn java_in_local_evaluation() {
         let mut differs = |subject: &str, flag: &str, answer: Value| {
             wanted.subjects.get_mut(subject).expect("a subject").insert(flag.to_owned(), answer);
         };
-        // Its engine finds a pattern anywhere, too, takes a trait without a value for a set one,
+        // This SDK's engine also finds a pattern anywhere, and treats a trait without a value as set.
         differs("pattern not at the start", "Gift Cards", json!([true, "wallet"]));
         differs("null", "consent_banner", json!([true, "short"]));
-        // and has another key for identities with overrides, so that they are in other parts of a percentage.
+        // It also has another key for identities with overrides, so that they are in other parts of a percentage split.
         differs("override of a split", "new_navigation", json!([false, null]));
     };
     local_answers_of("java/flagsmith/Local.java", differ).await;
 }
 
-/// How SDKs say the same, each in its own way.
+/// Representation of answers that differs between SDKs.
 struct Manner {
     /// A negative number.
     negative: Value,
-    /// That there is no such flag, without a default handler.
+    /// Answer for an unknown flag, without a default handler.
     unknown: Value,
-    /// That flags could not be fetched, without a default handler: the environment's, and an identity's.
+    /// Errors if flags cannot be fetched, without a default handler: for the environment, and for an identity.
     failures: [&'static str; 2],
 }
 
@@ -118,7 +118,7 @@ const PYTHON: fn() -> Manner = || Manner {
     failures: ["FlagsmithAPIError"; 2],
 };
 
-/// Runs an SDK for servers, and holds what it made of single flags and of failures.
+/// Runs a server-side SDK and checks its results for single flags and for failures.
 async fn is_served(path: &str, role: Role, manner: Manner) -> Value {
     let answers = answers_of(path, role, same).await;
     assert_eq!(answers["one"], json!([105, "max_items", true, 25, false]));
@@ -156,7 +156,7 @@ async fn python_with_a_server_key() {
 async fn node() {
     let manner = Manner {
         negative: json!(-1),
-        // It makes a flag up.
+        // This SDK invents a flag.
         unknown: Value::Null,
         failures: [
             "getEnvironmentFlags failed and no default flag handler was provided",
@@ -188,7 +188,7 @@ async fn browser() {
     let answers = answers_of("node/flagsmith_js.js", Role::Client, name).await;
     let anonymous = &Expected::read().plan(Role::Client)["anonymous"]["identifier"];
     assert_eq!(&answers["anonymous_is"], anonymous, "made from the traits, as Flagsmith makes it");
-    // Nobody, then somebody, then with a trait, then nobody again.
+    // No identity, then an identity, then the identity with a trait, then no identity again.
     assert_eq!(answers["changing"], json!(["bm25", "embeddings", 100, "bm25", 25]));
     assert_eq!(answers["object"], json!({"perMinute": 120, "burst": {"size": 20}, "tiers": ["a", "b"]}));
     assert_eq!(answers["unknown"], json!([false, null]));

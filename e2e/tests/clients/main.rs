@@ -1,5 +1,5 @@
-//! Flagsmith's SDKs and OpenFeature's providers, unmodified and in versions that are pinned in `clients/`, as clients of
-//! a sidecar that serves `clients/document.json`. Needs no cluster.
+//! Flagsmith's SDKs and OpenFeature's providers, unmodified and in versions that `clients/` pins, as clients of a
+//! sidecar that serves `clients/document.json`. Needs no cluster.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

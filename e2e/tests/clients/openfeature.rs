@@ -1,5 +1,5 @@
 //! OpenFeature's SDKs with their OFREP providers. None of these versions reads `OFREP_ENDPOINT` itself: each program
-//! hands its value on, and nothing else.
+//! passes its value to the provider, and changes nothing else.
 
 use std::convert::identity;
 
@@ -9,8 +9,8 @@ use crate::client::Client;
 use crate::expected::{Expected, Role};
 use crate::sidecar::Sidecar;
 
-/// Runs a client beside a sidecar; its answers have to be those of `expected.json`, where `who` is whom it makes
-/// exceptions for, as this provider understands them. And again where texts that are objects are told as objects.
+/// Runs a client with a sidecar. Its answers must be those of `expected.json`, with the exceptions for `who`, as this
+/// provider understands them. Repeats this with a sidecar that returns strings with JSON objects as objects.
 async fn answers_of(path: &str, who: &str, understood: impl Fn(Value) -> Value) -> Value {
     answers_to("ofrep_objects", &["--ofrep-object-flags", "object"], path, who, &understood).await;
     answers_to("ofrep", &[], path, who, &understood).await
@@ -56,7 +56,7 @@ async fn web() {
     let answers = answers_of("node/ofrep_web.js", "web", identity).await;
     assert_eq!(answers["metadata"], json!({"featureId": 105, "enabled": true}));
     assert_eq!(answers["server_key"], json!({"value": 40, "reason": "TARGETING_MATCH", "variant": ""}));
-    // What is wrong is in the client's status; of its flags it then says that there are none.
+    // The client's status holds the error; the provider then reports every flag as not found.
     for (what, status) in [("wrong_key", "FATAL"), ("server_down", "ERROR")] {
         let seen = json!({"status": status, "value": false, "reason": "ERROR", "error": "FLAG_NOT_FOUND"});
         assert_eq!(answers[what], seen, "{what}");
@@ -66,7 +66,7 @@ async fn web() {
 
 #[tokio::test]
 async fn rust() {
-    // This version says so, whatever the reason was.
+    // This version always reports `STATIC`, whatever the reason is.
     let reason = |mut answer: Value| {
         if answer.get("error").is_none() {
             answer["reason"] = "STATIC".into();

@@ -1,4 +1,4 @@
-//! Connections that clients keep and do not use: whoever closes them, the next request is answered, and at its first try.
+//! Idle connections that clients keep: whichever side closes them, the first try of the next request succeeds.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -11,20 +11,20 @@ use crate::client::Client;
 use crate::expected::{Expected, Role};
 use crate::sidecar::{Sidecar, eventually};
 
-/// How many connections a sidecar has open at most.
+/// Maximum number of open connections of a sidecar.
 const MOST: usize = 256;
 
-/// The ports of those who are connected to an address of IPv4, as the kernel lists them.
+/// Returns the client ports of connections to an IPv4 address, from the kernel's table.
 fn connected(address: SocketAddr) -> BTreeSet<u16> {
     let port = |column: &str| u16::from_str_radix(column.split_once(':')?.1, 16).ok();
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
-    // Theirs, ours, and the state, which is 01 while both sides are open.
+    // Columns: the two addresses and the state, which is 01 while both sides are open.
     rows.filter(|row| port(row[1]) == Some(address.port()) && row[3] == "01").filter_map(|row| port(row[2])).collect()
 }
 
-/// Runs a client that asks once, and again after its connection has been closed by the sidecar, which needs room. With
-/// `closes`, the client closes one by itself before that, when it was idle for as long as it likes.
+/// Runs a client that sends a request, and another one after the sidecar closed its connection to make room. With
+/// `closes`, the client first closes a connection itself, after its own idle time.
 async fn is_answered_at_once(path: &str, closes: bool) {
     let expected = Expected::read();
     let sidecar = Sidecar::start(&expected).await;
@@ -44,7 +44,7 @@ async fn is_answered_at_once(path: &str, closes: bool) {
 
     let mut others = Vec::new();
     while others.len() < MOST {
-        // One that never asked anything makes room before one that did.
+        // The sidecar closes connections without a request before those with one.
         let mut other = TcpStream::connect(address).await.unwrap();
         other.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         other.read_exact(&mut [0; 12]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Clients that are told of changes: they hear of a flag that is flipped, and ask only then.
+//! Clients with realtime updates: they receive the event of a flipped flag, and send requests only then.
 
 use serde_json::{Value, json};
 
@@ -6,10 +6,10 @@ use crate::client::Client;
 use crate::expected::{Expected, Role};
 use crate::sidecar::{Sidecar, document};
 
-/// The flag that is flipped; it has no value.
+/// The flag to flip; it has no value.
 const FLAG: &str = "dark_mode";
 
-/// The sample, changed just now: with the flag as it is told.
+/// Returns the sample document, changed now, with this state of the flag.
 fn changed(enabled: bool) -> Value {
     let mut document: Value = serde_json::from_slice(&std::fs::read(document()).unwrap()).unwrap();
     document["updated_at"] = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6f+00:00").to_string().into();
@@ -19,7 +19,7 @@ fn changed(enabled: bool) -> Value {
     document
 }
 
-/// Runs a client that tells of the flag as often as it changes. `route` is what it asks for its flags.
+/// Runs a client that prints the flag at each change. `route` is the route of its flag requests.
 async fn hears_of_changes(path: &str, role: Role, route: &str) {
     let expected = Expected::read();
     let sidecar = Sidecar::start(&expected).await;
@@ -33,7 +33,7 @@ async fn hears_of_changes(path: &str, role: Role, route: &str) {
         sidecar.publish(&expected, &changed(enabled)).await;
         assert_eq!(client.next_answers().await, json!({"flag": [enabled, null]}));
     }
-    // Once at the beginning, once when it began to listen, and once each time it was told: it does not poll.
+    // At most one request at the start, one when the stream opens, and one for each event: the client does not poll.
     let asked = sidecar.answers(route, "2xx").await;
     assert!((1..=2 + flips.len() as u64).contains(&asked), "{path} asked {asked} times");
     client.finish().await;

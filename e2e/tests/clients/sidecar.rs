@@ -1,4 +1,4 @@
-//! A sidecar that serves the sample document, as a process.
+//! Sidecar that serves the sample document, as a process.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use tokio::process::{Child, Command};
 
 use crate::expected::{Expected, Role};
 
-/// Longer than anything here takes on a busy machine.
+/// Time limit that is longer than any operation takes here on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn document() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/document.json")
 }
 
-/// Compiles a document to where a sidecar serves it from.
+/// Compiles a document into a directory that a sidecar serves.
 async fn compile(expected: &Expected, document: &Path, directory: &Path, choices: &[&str]) {
     let mut compile = Command::new(program("remora-operator").unwrap());
     compile.args(["compile", "--name", "production", "--environment-key", expected.key(Role::Server)]);
@@ -31,7 +31,7 @@ async fn compile(expected: &Expected, document: &Path, directory: &Path, choices
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 pub(crate) async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
     let wait = async {
         while !is_so().await {
@@ -45,18 +45,18 @@ pub(crate) struct Sidecar {
     child: Child,
     directory: PathBuf,
     http: reqwest::Client,
-    /// Where flags are, such as `http://127.0.0.1:4777`.
+    /// Base URL of the flag APIs, such as `http://127.0.0.1:4777`.
     pub(crate) data: String,
     admin: String,
 }
 
 impl Sidecar {
-    /// Compiles the document, and serves it on ports that are free.
+    /// Compiles the document and serves it on free ports.
     pub(crate) async fn start(expected: &Expected) -> Sidecar {
         Sidecar::start_with(expected, &[]).await
     }
 
-    /// The same, compiled with other choices.
+    /// Does the same with other compiler options.
     pub(crate) async fn start_with(expected: &Expected, choices: &[&str]) -> Sidecar {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("remora-clients-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -77,14 +77,14 @@ impl Sidecar {
             }
             said.push(line);
         };
-        // Nothing is logged per request, but a pipe that nobody empties would be a trap for who adds such a line.
+        // The sidecar logs nothing per request, but a full pipe would block it if such a line were added.
         tokio::spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
         Sidecar { child, directory, http, data, admin }
     }
 
-    /// Has it serve another document, as delivery does.
+    /// Publishes another document to the sidecar, as delivery does.
     pub(crate) async fn publish(&self, expected: &Expected, document: &Value) {
         let path = self.directory.with_extension("json");
         tokio::fs::write(&path, document.to_string()).await.unwrap();
@@ -92,7 +92,7 @@ impl Sidecar {
         tokio::fs::remove_file(&path).await.unwrap();
     }
 
-    /// Tells it to end, and waits until it has.
+    /// Stops the sidecar and waits until it has exited.
     pub(crate) async fn stop(mut self) {
         let id = self.child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())).expect("it runs");
         rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
@@ -100,34 +100,34 @@ impl Sidecar {
         assert!(status.unwrap().success(), "it ends well");
     }
 
-    /// How many answers it gave.
+    /// Returns the number of answers by route and status class.
     pub(crate) async fn answers(&self, route: &str, class: &str) -> u64 {
         self.metric(&format!("remora_sidecar_requests_total{{route=\"{route}\",status=\"{class}\"}}")).await
     }
 
-    /// A number among its metrics; none is zero.
+    /// Returns the value of a metric; a missing metric counts as zero.
     async fn metric(&self, name: &str) -> u64 {
         let page = self.http.get(format!("{}/metrics", self.admin)).send().await.unwrap().text().await.unwrap();
         let number = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
         page.lines().find_map(number).unwrap_or_default()
     }
 
-    /// Waits until it gave such an answer.
+    /// Waits until the sidecar gave such an answer.
     pub(crate) async fn await_answer(&self, route: &str, class: &str) {
         eventually(&format!("an answer {class} to {route}"), async || self.answers(route, class).await > 0).await;
     }
 
-    /// Waits until somebody listens.
+    /// Waits until a client has an open event stream.
     pub(crate) async fn await_listener(&self) {
         eventually("somebody who listens", async || self.metric("remora_sidecar_streams").await > 0).await;
     }
 
-    /// Where its answers come from.
+    /// Returns the address of the flag APIs.
     pub(crate) fn address(&self) -> SocketAddr {
         self.data.trim_start_matches("http://").parse().expect("an address")
     }
 
-    /// An answer to a plain request, which has to be JSON and 200.
+    /// Returns the answer to a plain request, which must be JSON with status 200.
     pub(crate) async fn ask(&self, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Value {
         let url = format!("{}{path}", self.data);
         let request = body.map_or_else(|| self.http.get(&url), |body| self.http.post(&url).json(body));
@@ -141,7 +141,7 @@ impl Sidecar {
 
 impl Drop for Sidecar {
     fn drop(&mut self) {
-        // What is left there is not worth another failure.
+        // A leftover directory does not justify another failure.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

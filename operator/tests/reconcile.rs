@@ -288,7 +288,7 @@ async fn a_restart_with_a_failing_source_changes_nothing() {
 
     let mut restarted = Operator::start(&cluster);
     let mut edited = object.clone();
-    edited["metadata"]["generation"] = json!(2); // so that it does not wait for its turn
+    edited["metadata"]["generation"] = json!(2); // a new generation is reconciled at once
     let (_, calls) = restarted.turn(edited.clone()).await;
     assert_eq!(calls, ["get flags", &format!("get {CORE}"), "list pods", "report", "event ConfigMapNotFound"]);
     assert_eq!(cluster.get(CORE), before);

@@ -1,4 +1,4 @@
-//! Snapshots in Secrets, and the way from one kind to the other.
+//! Snapshots in Secrets, and the change from one object kind to the other.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ pub(super) fn secret() -> Value {
     json!({"delivery": {"as": "Secret"}})
 }
 
-/// The object as the API server would have it after the last report.
+/// Returns the object as the API server has it after the last status report.
 pub(super) fn reported(cluster: &Cluster, generation: i64, spec: &Value) -> Value {
     let mut object = fenv(generation, spec);
     object["status"] = cluster.last_status();
     object
 }
 
-/// A pod that was admitted while the environment was of this kind.
+/// Returns a pod that was admitted while the environment used this object kind.
 pub(super) fn pod(carrier: Carrier) -> Value {
     let volume = Layout::new(carrier, 8, 0, 0).volume(&"storefront".parse().unwrap());
     json!({
@@ -67,7 +67,7 @@ async fn after_a_restart_the_secret_is_found_and_left() {
     assert!(calls.iter().all(|call| call.starts_with("get secret/")), "{calls:?}");
     assert_eq!(cluster.get(SECRET), before);
 
-    // Nor does it need its source.
+    // The reconciliation does not need the source either.
     cluster.take("flags");
     let mut edited = object;
     edited["metadata"]["generation"] = json!(2);
@@ -91,7 +91,8 @@ async fn somebody_elses_secret_is_not_touched() {
     assert_eq!(cluster.get(SECRET), before);
 }
 
-/// Both kinds carry the flags while a pod mounts the former one, also a change; then the former one goes.
+/// Both kinds hold the current flags, including a change, while a pod mounts the previous kind. Then the previous kind
+/// is deleted.
 #[tokio::test]
 async fn the_former_kind_is_kept_up_to_date_until_no_pod_mounts_it() {
     let cluster = Cluster::default();
@@ -120,7 +121,7 @@ async fn the_former_kind_is_kept_up_to_date_until_no_pod_mounts_it() {
     assert_ne!(content(CORE), before);
     assert_eq!(content(SECRET), content(CORE));
 
-    // A restart on the way knows of both, without its source.
+    // After a restart during the change, the operator knows both kinds without its source.
     let flags = cluster.take("flags").unwrap();
     let mut restarted = Operator::start_patient(&cluster, &[], Duration::ZERO);
     restarted.turn(reported(&cluster, 4, &edited)).await;
@@ -135,7 +136,7 @@ async fn the_former_kind_is_kept_up_to_date_until_no_pod_mounts_it() {
     assert_eq!(cluster.last_status()["delivery"], json!({"as": "Secret", "overridesFiles": 0}));
 }
 
-/// Who may not write Secrets goes on with what there is.
+/// An operator without permission to write Secrets continues with the existing objects.
 #[tokio::test]
 async fn a_kind_that_cannot_be_written_leaves_the_former_one() {
     let cluster = Cluster::default();

@@ -1,4 +1,4 @@
-//! An API server for exactly the calls that a reconciliation makes. It remembers them, and refuses what it is told to.
+//! API server for exactly the calls of a reconciliation. It records them, and refuses calls on request.
 
 use std::{
     collections::BTreeMap,
@@ -23,18 +23,18 @@ use serde_json::{Value, json};
 
 #[derive(Default)]
 struct State {
-    /// ConfigMaps by name, as they would be stored, and Secrets behind `secret/`.
+    /// Stored objects: ConfigMaps by name, and Secrets by name with the prefix `secret/`.
     objects: BTreeMap<String, Value>,
-    /// Pods that run.
+    /// Running pods.
     pods: Vec<Value>,
     version: u64,
     calls: Vec<String>,
     statuses: Vec<Value>,
-    /// Writes that succeed before all others fail.
+    /// Number of writes that succeed before all others fail.
     lives: Option<usize>,
-    /// Objects that may not be written, and the answer.
+    /// Objects whose writes are refused, with the answer.
     refused: BTreeMap<String, (u16, Value)>,
-    /// The answer to every write, whatever it is about.
+    /// Answer to every write, for all objects.
     refusal: Option<(u16, Value)>,
 }
 
@@ -126,7 +126,7 @@ impl Cluster {
         self.0.lock().unwrap().pods = pods;
     }
 
-    /// What was asked since the last time.
+    /// Returns the calls since the last call of this method.
     pub(super) fn calls(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap().calls)
     }
@@ -136,12 +136,12 @@ impl Cluster {
         self.0.lock().unwrap().config_map("PATCH", &name, object);
     }
 
-    /// Under another name than it has: Secrets have theirs behind `secret/`.
+    /// Stores an object under a given key: keys of Secrets have the prefix `secret/`.
     pub(super) fn put_as(&self, key: &str, object: &Value) {
         self.0.lock().unwrap().config_map("PATCH", key, object);
     }
 
-    /// As somebody else would make it.
+    /// Stores an object of another owner.
     pub(super) fn put_foreign(&self, name: &str) {
         let mut state = self.0.lock().unwrap();
         let object = json!({
@@ -161,7 +161,7 @@ impl Cluster {
         self.0.lock().unwrap().objects.get(name).cloned()
     }
 
-    /// The ConfigMaps that carry our label.
+    /// Returns the ConfigMaps with Remora's label.
     pub(super) fn ours(&self) -> Vec<Value> {
         let is_ours = |(name, object): &(&String, &Value)| {
             !name.starts_with("secret/") && object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "remora"
@@ -181,7 +181,7 @@ impl Cluster {
         );
     }
 
-    /// Refuses an object in the API server's own words.
+    /// Refuses writes of an object with the API server's own status.
     pub(super) fn refuse_with(&self, name: &str, code: u16, status: Value) {
         self.0.lock().unwrap().refused.insert(name.to_owned(), (code, status));
     }
@@ -191,7 +191,7 @@ impl Cluster {
         self.0.lock().unwrap().refusal = refusal;
     }
 
-    /// From the next but so many writes on, none arrives.
+    /// Lets this many further writes succeed, and fails all later ones.
     pub(super) fn die_after(&self, writes: usize) {
         self.0.lock().unwrap().lives = Some(writes);
     }
@@ -207,12 +207,12 @@ impl Cluster {
         self.0.lock().unwrap().statuses.last().cloned().expect("no status was written")
     }
 
-    /// How many statuses were written.
+    /// Returns the number of status writes.
     pub(super) fn statuses(&self) -> usize {
         self.0.lock().unwrap().statuses.len()
     }
 
-    /// The controller's watch, caught up with the cluster.
+    /// Updates the controller's watch to the state of the cluster.
     pub(super) fn observe(&self, writer: &mut Writer<PartialObjectMeta<ConfigMap>>) {
         writer.apply_watcher_event(&Event::Init);
         for object in self.ours() {
@@ -260,12 +260,12 @@ impl State {
     }
 }
 
-/// A store and who feeds it.
+/// Returns a store and its writer.
 pub(super) fn watch() -> (Objects, Writer<PartialObjectMeta<ConfigMap>>) {
     reflector::store()
 }
 
-/// A FeatureEnvironment whose document is in ConfigMap `flags`.
+/// Returns a FeatureEnvironment whose document is in the ConfigMap `flags`.
 pub(super) fn fenv(generation: i64, more: &Value) -> Value {
     let mut object = json!({
         "apiVersion": "remora.dev/v1alpha1",

@@ -1,5 +1,5 @@
-//! Upgrades over a change of the format: what another version published is neither written nor read, and stays while pods
-//! mount it.
+//! Upgrades with a change of the format: the operator neither writes nor reads objects of another version, and keeps
+//! them while pods mount them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,7 +12,8 @@ use super::{
     document, fenv, flags, is,
 };
 
-/// What is published becomes what another version published: under its names, in bytes that nobody here reads.
+/// Turns the published objects into those of another version: with its names, and with bytes that this version never
+/// reads.
 fn published_by_another(cluster: &Cluster, format: &str) -> BTreeMap<String, Value> {
     let (today, other) = (format!("-{FORMAT}-"), format!("-{format}-"));
     for key in cluster.names().into_iter().filter(|key| key.contains(&today)) {
@@ -37,12 +38,12 @@ fn writes(calls: &[String]) -> Vec<&String> {
     calls.iter().filter(|call| call.starts_with("patch ") || call.starts_with("delete ")).collect()
 }
 
-/// A pod that was admitted by a version of this format.
+/// Returns a pod that a version with this format admitted.
 fn pod_of(carrier: Carrier, format: &str) -> Value {
     serde_json::from_str(&pod(carrier).to_string().replace(&format!("-{FORMAT}-"), &format!("-{format}-"))).unwrap()
 }
 
-/// Two revisions, published by a version of this format, and the status that it left.
+/// Returns a cluster in which a version with this format published two revisions, and left its status.
 async fn cluster_of(format: &str, spec: &Value) -> (Cluster, BTreeMap<String, Value>) {
     let cluster = Cluster::default();
     let mut operator = Operator::start(&cluster);
@@ -67,7 +68,7 @@ async fn what_another_version_published_stays_while_pods_mount_it() {
         let core = if carrier == Carrier::Secret { format!("secret/{CORE}") } else { CORE.to_owned() };
         cluster.run(vec![pod_of(carrier, format), pod(carrier)]);
         let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
-        // It was well, and nothing is due; still it is published at once.
+        // The environment is ready and no interval has passed, but the operator publishes at once.
         let (_, calls) = operator.turn(reported(&cluster, 2, &spec)).await;
         assert_eq!(writes(&calls), [&format!("patch {core}")], "{calls:?}");
         let read: Vec<&String> = calls.iter().filter(|call| call.contains(&format!("-{format}-"))).collect();
@@ -81,7 +82,7 @@ async fn what_another_version_published_stays_while_pods_mount_it() {
 
         cluster.run(vec![pod(carrier)]);
         operator.turn(reported(&cluster, 3, &spec)).await;
-        // A copy in a Secret is not known to who did not write it, and goes with its owner.
+        // Only the version that wrote a copy in a Secret knows it; the copy is deleted with its owner.
         let gone =
             objects_in(&cluster, format).keys().all(|name| name.starts_with("secret/") && name.contains("-history-"));
         assert!(gone, "{:?}", cluster.names());
@@ -98,7 +99,7 @@ async fn it_stays_for_a_while_though_no_pod_is_seen() {
     assert_eq!(objects_in(&cluster, "v1"), left, "a pod may have been admitted a moment ago");
 }
 
-/// Also where the kind changes at the same time.
+/// The object kind can change at the same time.
 #[tokio::test]
 async fn another_kind_and_another_format_go_together() {
     let (cluster, left) = cluster_of("v1", &json!({})).await;
@@ -165,7 +166,7 @@ async fn a_document_that_shrank_is_held_back_all_the_same() {
     assert_eq!(cluster.last_status()["features"], 1);
 }
 
-/// New pods get nothing until the source answers, and the status says so; those that run keep what they mount.
+/// New pods get nothing until the source answers, and the status says so; running pods keep what they mount.
 #[tokio::test]
 async fn with_a_failing_source_it_is_said_who_is_served() {
     let (cluster, left) = cluster_of("v1", &json!({})).await;
@@ -190,7 +191,7 @@ async fn with_a_failing_source_it_is_said_who_is_served() {
     is(&cluster.last_status(), "Ready", ("True", "Published"));
 }
 
-/// A pin keeps what is newest away, so that is not what new pods get.
+/// A pin excludes the newest revision, so new pods do not get that one.
 #[tokio::test]
 async fn a_pin_that_names_what_only_another_version_has_publishes_nothing() {
     let (cluster, left) = cluster_of("v1", &json!({})).await;

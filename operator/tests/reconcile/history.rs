@@ -1,4 +1,4 @@
-//! Earlier revisions are kept, bounded, and gone back to.
+//! Earlier revisions are kept up to a limit, and a pin rolls back to them.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::{
     document, flags, is,
 };
 
-/// One feature that changes its name with every revision.
+/// Environment with one feature whose name changes with every revision.
 struct Story {
     cluster: Cluster,
     operator: Operator,
@@ -21,7 +21,7 @@ impl Story {
         Self { operator: Operator::start(&cluster), cluster, generation: 0 }
     }
 
-    /// A turn with this feature at the source, and this spec; returns its calls.
+    /// Reconciles with this feature at the source and this spec. Returns the calls.
     async fn turn(&mut self, feature: &str, spec: &Value) -> Vec<String> {
         self.cluster.put(&flags(&document(feature)));
         self.generation += 1;
@@ -44,14 +44,14 @@ impl Story {
         self.cluster.get(CORE).unwrap()["binaryData"].clone()
     }
 
-    /// What the status lists.
+    /// Returns the revisions that the status lists.
     fn history(&self) -> Vec<String> {
         let status = self.cluster.last_status();
         let history = status["history"].as_array().cloned().unwrap_or_default();
         history.iter().map(|past| past["revision"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// What the cluster has.
+    /// Returns the copies of earlier revisions in the cluster.
     fn kept(&self) -> Vec<String> {
         let names = self.cluster.names();
         names.iter().filter_map(|name| name.strip_prefix("remora-storefront-v2-history-")).map(str::to_owned).collect()
@@ -92,7 +92,7 @@ async fn no_more_is_kept_than_asked_for() {
     }
     assert_eq!(story.history(), [revisions[2].clone(), revisions[1].clone()]);
     assert_eq!(story.kept(), sorted(story.history().iter().map(|revision| format!("{revision}-core")).collect()));
-    // Less is enough: the rest goes.
+    // With a lower limit, the surplus is deleted.
     story.turn("d", &json!({"revisionHistoryLimit": 0})).await;
     assert!(story.history().is_empty() && story.kept().is_empty());
     story.turn("e", &json!({"revisionHistoryLimit": 0})).await;
@@ -117,12 +117,12 @@ async fn a_pin_goes_back_and_stays_until_it_is_taken_away() {
     is(&status, "Stale", ("False", "Pinned"));
     is(&status, "Fetched", ("True", "Synced"));
 
-    // What comes meanwhile waits, also over a restart.
+    // New documents wait while the pin is set, also after a restart.
     story.turn("c", &pinned).await;
     story.restart();
     story.turn("c", &pinned).await;
     assert_eq!((story.revision(), story.published()), (first.clone(), bytes.clone()));
-    // What somebody deletes is still restored, and a source that fails changes nothing.
+    // The operator still restores a deleted object, and a failing source changes nothing.
     story.cluster.take(CORE);
     story.turn("c", &pinned).await;
     assert_eq!(story.published(), bytes);

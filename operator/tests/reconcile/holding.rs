@@ -1,4 +1,4 @@
-//! What is probably a mistake is held back until it is confirmed, or until the source answers with something else.
+//! The guard holds back a probable mistake until it is confirmed, or until the source answers with another document.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use super::{
 const EARLIER: &str = "2026-11-20T00:00:00.100000+00:00";
 const LATER: &str = "2026-11-20T00:00:00.200000+00:00";
 
-/// An environment with so many features, whose values say when it was changed.
+/// Returns an environment with this many features, whose values contain the time of the change.
 fn document(features: usize, updated_at: &str) -> Value {
     let feature = |id: usize| {
         json!({
@@ -24,7 +24,7 @@ fn document(features: usize, updated_at: &str) -> Value {
     json!({"id": 1, "api_key": "client", "updated_at": updated_at, "project": {}, "feature_states": features})
 }
 
-/// As the API server would have it after the last report.
+/// Returns the object as the API server has it after the last status report.
 fn object(cluster: &Cluster, generation: i64, spec: &Value, confirmed: Option<&str>) -> Value {
     let mut object = fenv(generation, spec);
     object["status"] = cluster.last_status();
@@ -71,10 +71,10 @@ async fn a_document_that_shrank_waits_to_be_confirmed() {
             .contains("remora_environment_held{namespace=\"shop\",environment=\"storefront\"} 1")
     );
 
-    // Another revision is not what waits.
+    // The confirmation of another revision does not apply.
     let (_, calls) = operator.turn(object(&cluster, 2, &spec, Some("0123456789ab"))).await;
     assert!(calls.is_empty(), "{calls:?}");
-    // The right one needs no source.
+    // The confirmation of the held revision needs no source.
     let (_, calls) = operator.turn(object(&cluster, 2, &spec, Some(&revision))).await;
     assert!(!calls.contains(&"get flags".to_owned()) && calls.contains(&format!("patch {CORE}")), "{calls:?}");
     let status = cluster.last_status();
@@ -88,7 +88,7 @@ async fn a_document_that_shrank_waits_to_be_confirmed() {
             .unwrap()
             .contains("remora_environment_held{namespace=\"shop\",environment=\"storefront\"} 0")
     );
-    // Said once more, it changes nothing.
+    // A repeated confirmation changes nothing.
     let (_, calls) = operator.turn(object(&cluster, 2, &spec, Some(&revision))).await;
     assert!(calls.is_empty(), "{calls:?}");
 }
@@ -104,7 +104,7 @@ async fn what_was_published_is_known_after_a_restart() {
     restarted.turn(object(&cluster, 2, &spec, None)).await;
     is(&cluster.last_status(), "Published", ("False", "SuspiciousShrink"));
     assert_eq!(cluster.get(CORE), before);
-    // It is kept as it was, too.
+    // The operator restores the published objects unchanged.
     cluster.take(CORE);
     restarted.turn(object(&cluster, 2, &spec, None)).await;
     assert_eq!(cluster.get(CORE).unwrap()["binaryData"], before.as_ref().unwrap()["binaryData"]);
@@ -113,7 +113,7 @@ async fn what_was_published_is_known_after_a_restart() {
         before.as_ref().unwrap()["metadata"]["annotations"]
     );
 
-    // And so is what was confirmed meanwhile.
+    // An operator after another restart publishes the confirmed revision.
     let revision = held(&cluster);
     Operator::start(&cluster).turn(object(&cluster, 3, &spec, Some(&revision))).await;
     is(&cluster.last_status(), "Published", ("True", "Published"));
@@ -174,7 +174,7 @@ async fn an_older_document_does_not_replace_a_newer_one() {
     Operator::start_with(&cluster, &origins).turn(fenv(1, &spec)).await;
     let before = cluster.get(CORE);
 
-    // Also not with an operator that only has what the first one wrote down.
+    // The check also works in an operator that only has the first one's published objects.
     upstream.serve(&document(3, EARLIER));
     let mut operator = Operator::start_with(&cluster, &origins);
     operator.turn(object(&cluster, 2, &spec, None)).await;
@@ -185,12 +185,12 @@ async fn an_older_document_does_not_replace_a_newer_one() {
     assert!(said.contains("2026-11-20T00:00:00.1Z") && said.contains("2026-11-20T00:00:00.2Z"), "{said}");
     assert_eq!(cluster.get(CORE), before);
 
-    // The cache has caught up.
+    // The upstream's cache has caught up.
     let mut newer = document(3, "2026-11-20T00:00:01+00:00");
     upstream.serve(&newer);
     operator.turn(object(&cluster, 3, &spec, None)).await;
     is(&cluster.last_status(), "Published", ("True", "Published"));
-    // As old as what is published is not older.
+    // A document with the same age as the published one is not older.
     newer["feature_states"][0]["enabled"] = json!(false);
     upstream.serve(&newer);
     operator.turn(object(&cluster, 4, &spec, None)).await;
@@ -209,7 +209,7 @@ async fn a_source_that_was_set_back_on_purpose_is_confirmed() {
     operator.turn(object(&cluster, 2, &spec, Some(&revision))).await;
     is(&cluster.last_status(), "Published", ("True", "Published"));
     assert_eq!(cluster.last_status()["revision"], revision);
-    // From here on time goes on, also for an operator that was not there.
+    // From here on, the guard compares with the confirmed document, also in a new operator.
     upstream.serve(&document(3, "2026-11-20T00:00:00.150000+00:00"));
     Operator::start_with(&cluster, &origins).turn(object(&cluster, 3, &spec, Some(&revision))).await;
     is(&cluster.last_status(), "Published", ("True", "Published"));

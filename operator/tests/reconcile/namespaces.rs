@@ -1,4 +1,4 @@
-//! With chosen namespaces, nothing is asked of any other.
+//! With a list of namespaces, the operator sends no request about any other namespace.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,7 @@ use remora_operator::{
 use serde_json::json;
 use tokio::sync::watch;
 
-/// Paths of lists, with an API server that has nothing to list.
+/// Returns the paths of list requests to an API server without objects.
 async fn listed(namespaces: &[&str], count: usize) -> BTreeSet<String> {
     let _installed_already = rustls::crypto::ring::default_provider().install_default();
     let paths = Arc::new(Mutex::new(BTreeSet::new()));

@@ -1,4 +1,4 @@
-//! The cluster or the source fails for a while: what is published stays, attempts become rarer, and all of it recovers.
+//! Outages of the cluster or the source: the published objects stay, retries back off, and everything recovers.
 
 use std::{
     sync::{Arc, Mutex},
@@ -15,12 +15,12 @@ use tokio::{
 
 use super::{CORE, Cluster, Operator, document, fenv, flags, is, reported};
 
-/// What the API server answers to every write while etcd has its alarm.
+/// The API server's message for every write while etcd has its alarm.
 const NO_SPACE: &str = "etcdserver: mvcc: database space exceeded";
-/// The default interval, which is also the longest wait between two attempts, give or take a tenth.
+/// Default interval, which is also the longest wait between two attempts, within a tenth.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// The time after which a reconciliation wants to be repeated. `Action` keeps it to itself and shows it to debuggers only.
+/// Returns the requeue time of a reconciliation. `Action` keeps it private, so it is parsed from the debug output.
 fn wait(action: &Action) -> Duration {
     let text = format!("{action:?}");
     let number = text.split(['(', ')']).nth(1).unwrap_or_else(|| panic!("no time in {text}"));
@@ -35,7 +35,7 @@ fn wait(action: &Action) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// Reconciles while every attempt fails, and returns how long each reconciliation waits for the next one.
+/// Reconciles while every attempt fails. Returns each reconciliation's wait until the next one.
 async fn waits(operator: &mut Operator, object: &Value, attempts: u32) -> Vec<Duration> {
     let mut waits = Vec::new();
     for _ in 0..attempts {
@@ -44,12 +44,12 @@ async fn waits(operator: &mut Operator, object: &Value, attempts: u32) -> Vec<Du
     waits
 }
 
-/// The `n`th wait is at least a fifth of `2^n` seconds, until the interval is reached.
+/// Checks that wait `n` is at least a fifth of `2^n` seconds, until the interval is reached.
 fn assert_backs_off(waits: &[Duration]) {
     for (n, wait) in waits.iter().enumerate() {
         let ceiling = Duration::from_secs(1 << n.min(16));
         let least = if ceiling < INTERVAL { ceiling.mul_f64(0.2) } else { INTERVAL.mul_f64(0.9) };
-        // A moment passes between the decision and the answer.
+        // A short time passes between the decision and the answer.
         assert!(*wait + Duration::from_millis(100) >= least, "attempt {n} waits {wait:?}: {waits:?}");
     }
 }
@@ -66,11 +66,11 @@ async fn cluster_without_space_is_written_to_ever_more_rarely_and_recovers() {
     cluster.put(&flags(&document("b")));
     cluster.refuse_writes(Some((500, json!({"status": "Failure", "message": NO_SPACE, "code": 500}))));
     let mut edited = object.clone();
-    edited["metadata"]["generation"] = json!(2); // so that the source is read at once
+    edited["metadata"]["generation"] = json!(2); // a new generation reads the source at once
     assert_backs_off(&waits(&mut operator, &edited, 10).await);
     assert_eq!((cluster.get(CORE), cluster.statuses()), (before.clone(), statuses));
 
-    // One attempt to publish and one to report a turn: nothing else is written.
+    // One attempt to publish and one to report the status: the operator writes nothing else.
     let (_, calls) = operator.turn(edited.clone()).await;
     assert_eq!(calls, [format!("patch {CORE}"), "report".to_owned()]);
     let metrics = operator.metrics.text().unwrap();
@@ -82,13 +82,13 @@ async fn cluster_without_space_is_written_to_ever_more_rarely_and_recovers() {
         assert!(metrics.contains(line), "no {line} in:\n{metrics}");
     }
 
-    // Where only ConfigMaps are refused, the status says so.
+    // If only ConfigMaps are refused, the status says so.
     cluster.refuse_writes(None);
     cluster.refuse(CORE, 500, NO_SPACE);
     operator.turn(edited.clone()).await;
     is(&cluster.last_status(), "Published", ("False", "WriteFailed"));
     is(&cluster.last_status(), "Ready", ("True", "LastGood"));
-    // The source was read while no status could be written.
+    // The operator read the source while no status could be written.
     is(&cluster.last_status(), "Fetched", ("True", "Synced"));
     assert!(cluster.last_status().to_string().contains(NO_SPACE));
 
@@ -99,20 +99,20 @@ async fn cluster_without_space_is_written_to_ever_more_rarely_and_recovers() {
     assert!(wait(&action) > Duration::from_secs(10), "there is nothing left to repeat: {action:?}");
 }
 
-/// A status that could not be written is not forgotten: it is written when that is possible, without anything new to say.
+/// A status that could not be written is kept: the operator writes it as soon as possible, even without a change.
 #[tokio::test]
 async fn status_that_could_not_be_written_is_written_later() {
     let cluster = Cluster::default();
     let mut operator = Operator::start(&cluster);
     cluster.refuse_writes(Some((500, json!({"status": "Failure", "message": NO_SPACE, "code": 500}))));
-    // There is no document to read.
+    // The document does not exist.
     operator.turn(fenv(1, &json!({}))).await;
     cluster.refuse_writes(None);
     let (_, calls) = operator.turn(fenv(1, &json!({}))).await;
     assert_eq!(calls, ["report", "event ConfigMapNotFound"], "it was read a second time");
     is(&cluster.last_status(), "Accepted", ("False", "ConfigMapNotFound"));
 
-    // Suspension stops all work, but not what is owed.
+    // Suspension stops all work except a pending status write.
     cluster.refuse_writes(Some((500, json!({"status": "Failure", "message": NO_SPACE, "code": 500}))));
     let suspended = fenv(2, &json!({"suspend": true}));
     let (action, _) = operator.turn(suspended.clone()).await;
@@ -124,7 +124,7 @@ async fn status_that_could_not_be_written_is_written_later() {
     assert_eq!(action, Action::await_change());
 }
 
-/// What the API server answers to whoever creates something in a namespace that is being deleted.
+/// Returns the API server's answer to a creation in a namespace that is being deleted.
 fn terminating() -> Value {
     json!({
         "kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403,
@@ -141,7 +141,7 @@ async fn terminating_namespace_is_left_alone_more_and_more() {
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
     operator.turn(fenv(1, &json!({}))).await;
-    // The namespace's contents go one after another: first what is published, then the FeatureEnvironment.
+    // Kubernetes deletes the namespace's objects one by one: first the published objects, then the FeatureEnvironment.
     cluster.take(CORE);
     cluster.refuse_with(CORE, 403, terminating());
     let object = reported(&cluster, 1);
@@ -161,12 +161,12 @@ async fn terminating_namespace_is_left_alone_more_and_more() {
     let mut all = vec![first];
     all.extend(waits(&mut operator, &object, 8).await);
     assert_backs_off(&all);
-    // The same again is no news, for nobody.
+    // A repetition of the same state causes no status write and no Event.
     let (_, calls) = operator.turn(object).await;
     assert!(calls.iter().all(|call| call.ends_with(CORE)), "{calls:?}");
 }
 
-/// How an answer's length is told.
+/// Framing of an answer's body.
 #[derive(Clone, Copy, Debug)]
 enum Framing {
     Length,
@@ -174,7 +174,7 @@ enum Framing {
     Close,
 }
 
-/// Answers with the beginning of a document, and then closes the connection or resets it.
+/// Server that sends the beginning of a document, and then closes or resets the connection.
 struct Cutting {
     origin: Origin,
     script: Arc<Mutex<(Framing, String, usize, bool)>>,
@@ -195,7 +195,7 @@ impl Cutting {
                 let (framing, body, cut, reset) = scripted.lock().unwrap().clone();
                 let answer = framed(framing, &body);
                 let beginning = &answer[..cut.min(answer.len())];
-                // A client that has seen enough may be gone already.
+                // A client that has read enough may have disconnected already.
                 let _ = connection.write_all(beginning).await;
                 if reset {
                     connection.set_zero_linger().unwrap();
@@ -242,7 +242,7 @@ async fn document_that_is_cut_off_leaves_last_good_published() {
 
     let mut generation = 1;
     for framing in [Framing::Length, Framing::Chunks, Framing::Close] {
-        // Behind the last brace, what is missing is the framing's own end.
+        // After the last brace, only the end of the framing is missing.
         let last = framed(framing, &document("b").to_string()).len();
         for share in [0, 20, 60, 80, 95, 100] {
             let cut = (last * share / 100).min(last - 1);
@@ -265,7 +265,7 @@ async fn document_that_is_cut_off_leaves_last_good_published() {
     assert_ne!(cluster.get(CORE).unwrap()["binaryData"], before["binaryData"]);
 }
 
-/// An environment that outgrows what an object holds is refused whole, said, and published again when it fits.
+/// An environment that outgrows an object is refused as a whole, reported, and published again when it fits.
 #[tokio::test]
 async fn document_grown_beyond_an_object_leaves_last_good_published() {
     let cluster = Cluster::default();

@@ -1,4 +1,4 @@
-//! Documents that are too much for the compiler: their environment says so, and nobody else notices.
+//! Documents that exceed the compiler's limits: their environment reports it, and no other environment is affected.
 
 use std::{
     convert::Infallible,
@@ -30,7 +30,7 @@ use super::{
 };
 
 const LONG: Duration = Duration::from_secs(60);
-/// Compiles, but for the environment `bad`.
+/// Script that compiles every environment except `bad`.
 const DISPATCH: &str = "\
     cat > $directory/$$\n\
     if grep -q '\"environment\":\"bad\"' $directory/$$; then\n\
@@ -46,7 +46,7 @@ fn operator(cluster: &Cluster, directory: &Path, text: &str) -> Operator {
     Operator::start_compiling(cluster, &[], LONG, compiler)
 }
 
-/// A FeatureEnvironment whose document is the end of its compiler.
+/// Returns a FeatureEnvironment whose document makes its compiler fail.
 fn bad() -> Value {
     let mut object = fenv(1, &json!({}));
     object["metadata"]["name"] = json!("bad");
@@ -109,7 +109,7 @@ async fn last_good_snapshot_stays_published_when_child_ends_badly() {
     assert_eq!(cluster.get(&core).unwrap(), before);
 }
 
-/// An API server that has one Lease, and counts how often it is renewed.
+/// Returns an API server with one Lease that counts renewals.
 fn leases(renewed: &Arc<Mutex<usize>>) -> Client {
     let (lease, renewed): (Arc<Mutex<Option<Value>>>, _) = (Arc::default(), Arc::clone(renewed));
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -153,7 +153,7 @@ async fn lease_and_other_environments_go_on_while_child_spins() {
     let spinning = tokio::spawn(reconcile(of(bad()), Arc::clone(&operator.context)));
     until("the child did not start", || directory.join("began").exists()).await;
 
-    // What is published is looked after at once, and what is new is published as soon as it is its turn.
+    // Published objects are checked at once; a new document is published when the compiler is free.
     let before = cluster.take(CORE).unwrap();
     operator.turn(reported(&cluster, 1)).await;
     assert_eq!(cluster.get(CORE).unwrap()["binaryData"], before["binaryData"]);
@@ -164,7 +164,7 @@ async fn lease_and_other_environments_go_on_while_child_spins() {
     let count = *renewed.lock().unwrap();
     until("the lease was not renewed", || *renewed.lock().unwrap() > count).await;
     assert!(!spinning.is_finished() && !keeping.is_finished(), "it does not spin any more");
-    // Deleted while its own document waits for the compiler.
+    // The object is deleted while its own document waits for the compiler.
     cluster.take(CORE);
     cluster.observe(&mut operator.writer);
     until("what is published did not come back", || cluster.get(CORE).is_some()).await;

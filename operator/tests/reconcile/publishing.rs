@@ -1,4 +1,4 @@
-//! The publisher alone: snapshots of several objects.
+//! The publisher alone: snapshots with several objects.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ async fn only_what_changed_is_written() {
         desk.publish(&snapshot("2", &[("core", "d"), ("overrides-00", "x"), ("overrides-01", "z")])).await;
     assert_eq!(written.unwrap(), 2);
     assert_eq!(calls, ["patch remora-a-v2-overrides-01", "patch remora-a-v2-core"]);
-    // Also by somebody who remembers nothing.
+    // The result is the same for a publisher without its write cache.
     desk.ledger = Ledger::default();
     let (written, calls) =
         desk.publish(&snapshot("2", &[("core", "d"), ("overrides-00", "x"), ("overrides-01", "z")])).await;
@@ -163,7 +163,7 @@ async fn earlier_revisions_share_what_did_not_change() {
     assert_eq!(desk.publisher.restore(&owner(), &past(&first)).await.unwrap().as_ref(), Some(&first));
     assert_eq!(desk.publisher.restore(&owner(), &past(&second)).await.unwrap().as_ref(), Some(&second));
 
-    // What one of them still needs stays.
+    // Objects that another revision still needs stay.
     desk.cluster.observe(&mut desk.writer);
     desk.publisher.forget(&owner(), &[past(&first)], &[past(&second)]).await.unwrap();
     assert_eq!(desk.cluster.names().len(), 2);
@@ -179,7 +179,7 @@ async fn copies_are_no_part_of_what_is_published() {
     desk.publisher.archive(&owner(), &first, &desk.ledger).await.unwrap();
     desk.cluster.observe(&mut desk.writer);
     assert_eq!(desk.publisher.recover(&owner()).await.unwrap(), Some((first.clone(), None)));
-    // A copy that no record tells of is surplus.
+    // A copy without a record is surplus.
     let (_, calls) = desk.publish(&first).await;
     assert_eq!(calls, ["delete remora-a-v2-history-1-core"]);
 }
@@ -196,7 +196,7 @@ async fn secrets_are_found_again_by_their_numbers() {
     desk.publisher.publish(&secrets, &first, None, &mut desk.ledger).await.unwrap();
     assert_eq!(desk.cluster.names().len(), 17);
 
-    // Another process, for which only two are needed.
+    // Another process, for which two overrides objects are enough.
     let mut other = Desk { cluster: desk.cluster.clone(), ..Desk::new(Duration::ZERO) };
     let (objects, writer) = watch();
     other.publisher = Publisher::new(other.cluster.client(), objects, Duration::ZERO);
@@ -212,7 +212,8 @@ async fn secrets_are_found_again_by_their_numbers() {
     assert_eq!(other.cluster.names().len(), 3);
 }
 
-/// Killed after any write, whoever comes next brings it to the same end, and no core ever tells of what is not there.
+/// The publisher is killed after any write: its successor reaches the same end state, and no core ever names a missing
+/// object.
 #[tokio::test]
 async fn killed_at_any_step_the_next_one_ends_it() {
     let names: Vec<String> = (0..4).map(files::overrides).collect();

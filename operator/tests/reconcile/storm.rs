@@ -10,7 +10,7 @@ use super::{Cluster, Operator, document, fenv, upstream::Upstream};
 
 const ENVIRONMENTS: usize = 60;
 
-/// All environments, each as often as a controller may look at it, until `is_over`.
+/// Reconciles all environments repeatedly, as often as a controller may, until `is_over`.
 async fn turns(operator: &mut Operator, objects: &[Value], is_over: impl Fn(&Cluster, usize) -> bool) {
     for round in 0.. {
         operator.cluster.observe(&mut operator.writer);
@@ -44,13 +44,14 @@ async fn storm_of_server_errors_is_met_with_few_requests_and_ends_for_all_when_s
     let mut operator = Operator::start_with(&cluster, std::slice::from_ref(&upstream.origin));
     turns(&mut operator, &objects, |_, round| round == 30).await;
     let asked = upstream.asked();
-    // As many as ask one server at a time, and one now and then; without a circuit each environment asks several times.
+    // Expected are the concurrent requests to one server and occasional probes. Without a circuit breaker, each
+    // environment would send several.
     assert!((3..ENVIRONMENTS / 2).contains(&asked), "{asked} requests");
     assert!(cluster.ours().is_empty());
 
     upstream.fail(false);
     let well = turns(&mut operator, &objects, |cluster, _| cluster.ours().len() == ENVIRONMENTS);
     tokio::time::timeout(Duration::from_secs(120), well).await.expect("it did not end for all");
-    // One request for each environment, and those that tried when it was ill.
+    // One request for each environment, and those of environments that tried during the failure.
     assert!(upstream.asked() - asked <= ENVIRONMENTS + 3, "{} requests", upstream.asked() - asked);
 }

@@ -1,4 +1,4 @@
-//! A server that answers with what it is given, to whoever asks.
+//! Server that answers every request with the current body.
 
 use std::sync::{
     Arc, Mutex,
@@ -40,7 +40,7 @@ impl Upstream {
         Self { origin, body, asked, fails }
     }
 
-    /// One with two pages, which changes between them until it has done so this many times.
+    /// Starts a server with two pages that changes the document between them, until it has done so this many times.
     pub(super) async fn paged(rests_after: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let origin = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -66,7 +66,7 @@ impl Upstream {
         Self { origin, body: Arc::default(), asked, fails: Arc::default() }
     }
 
-    /// Answers with HTTP 500 from now on, or no more.
+    /// Switches between HTTP 500 and normal answers.
     pub(super) fn fail(&self, fails: bool) {
         self.fails.store(fails, Ordering::SeqCst);
     }
@@ -79,7 +79,7 @@ impl Upstream {
         *self.body.lock().unwrap() = document.to_string();
     }
 
-    /// A spec that reads from here.
+    /// Returns a spec with this server as the source.
     pub(super) fn spec(&self) -> Value {
         let url = format!("{}/api/v1/", self.origin);
         json!({"source": {"flagsmith": {"apiUrl": url, "environmentKeySecretRef": {"name": "flagsmith"}}}})

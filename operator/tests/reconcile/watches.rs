@@ -1,4 +1,4 @@
-//! Watches that break, as they do, and lists of a cache that lags behind: nothing is written twice because of it.
+//! Broken watches, and lists from a cache that lags behind: nothing is written twice because of them.
 
 use std::{
     convert::Infallible,
@@ -22,11 +22,11 @@ use tokio::sync::watch;
 
 use super::{CORE, Cluster, compiler, document, fenv, flags, is};
 
-/// Lists of our ConfigMaps, of which the second is as if nothing had been published.
+/// Counter of lists of Remora's ConfigMaps. The second list is empty, as if nothing were published.
 #[derive(Clone, Default)]
 struct Lists(Arc<Mutex<usize>>);
 
-/// An API server whose watches all end at once, as their version is too old.
+/// Returns an API server whose watches all end at once, because their resource version is too old.
 fn client(cluster: &Cluster, lists: &Lists) -> Client {
     let (cluster, lists) = (cluster.clone(), lists.clone());
     let service = tower::service_fn(move |request: Request<Body>| {

@@ -1,4 +1,4 @@
-//! Programs that stand in for the compiler's child.
+//! Programs that replace the compiler's child process.
 
 use std::{
     fs,
@@ -8,10 +8,10 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// The operator itself, whose child is the real one.
+/// Path of the operator's own binary, whose child is the real compiler.
 pub(crate) const OPERATOR: &str = env!("CARGO_BIN_EXE_remora-operator");
 
-/// A directory that nobody else has.
+/// Returns a new directory that no other test uses.
 pub(crate) fn directory() -> PathBuf {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -21,9 +21,11 @@ pub(crate) fn directory() -> PathBuf {
     directory
 }
 
-/// A shell script in `directory`, which finds the operator as `$operator` and its directory as `$directory`.
+/// Writes a shell script into `directory`. The script gets the operator's path as `$operator` and its directory as
+/// `$directory`.
 ///
-/// A shell writes it: a file that this process has open for writing cannot be run by others that it starts meanwhile.
+/// A shell writes the file: a file that this process has open for writing cannot be executed by children that it starts
+/// in the meantime.
 pub(crate) fn script(directory: &Path, text: &str) -> PathBuf {
     let path = directory.join("script");
     let mut shell = Command::new("/bin/sh")

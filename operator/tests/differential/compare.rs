@@ -1,4 +1,5 @@
-//! Ours and theirs: a case goes the way of every document, and what comes out is held against the engine's answer.
+//! Comparison of both engines: a case takes the way of every document, and the result is compared with Flagsmith's
+//! answer.
 
 use remora_operator::compile::document;
 use remora_operator::compile::prune::{Rules, prune};
@@ -8,7 +9,7 @@ use remora_snapshot::{Role, Snapshot, Subject, TraitValue};
 use super::json::Json;
 use super::oracle::{Answer, Flag, OfIdentity};
 
-/// The document as it is served.
+/// Compiles the document as it is served.
 pub(crate) fn compiled(document: &str, rules: &Rules, mode: Mode) -> Result<Compiled, String> {
     let document = document::parse(document.as_bytes()).map_err(|error| error.to_string())?;
     let options =
@@ -27,7 +28,7 @@ pub(crate) fn snapshot(compiled: &Compiled) -> Snapshot<&[u8]> {
     snapshot
 }
 
-/// Makes the subject the identity of a case.
+/// Sets the subject to the identity of a case.
 pub(crate) fn identify(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, identity: &Json) {
     subject.clear();
     snapshot.identify(subject, identity.get("identifier").and_then(Json::text).unwrap());
@@ -48,7 +49,7 @@ pub(crate) fn identify(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, identi
     }
 }
 
-/// What we make of each flag.
+/// Returns Remora's evaluation of each flag.
 pub(crate) fn flags(snapshot: &Snapshot<&[u8]>, subject: &mut Subject) -> Vec<Flag> {
     let flag = |told: remora_snapshot::Explanation| {
         (told.feature, told.enabled, told.value, told.reason, told.variant.unwrap_or_else(|| "null".to_owned()))
@@ -56,7 +57,7 @@ pub(crate) fn flags(snapshot: &Snapshot<&[u8]>, subject: &mut Subject) -> Vec<Fl
     snapshot.explain(subject).into_iter().map(flag).collect()
 }
 
-/// The percentage of an identity's key in a split with a seed, as it is printed.
+/// Returns the percentage of an identity's key in a split with this seed, as it is printed.
 pub(crate) fn percentage(seed: &str, key: &str) -> String {
     let seed = Json::from(seed);
     let document = format!(
@@ -71,7 +72,8 @@ pub(crate) fn percentage(seed: &str, key: &str) -> String {
     format!("{:?}", snapshot.explain(&mut subject)[0].percentage.unwrap())
 }
 
-/// Where our answers are others than the engine's; `Err` if the case is none, as nothing is served then.
+/// Returns the differences to the engine's answers. Returns `Err` if the case is invalid, because Remora then serves
+/// nothing.
 pub(crate) fn differences(case: &Json, theirs: &Answer) -> Result<Vec<String>, String> {
     let document = case.get("document").unwrap().to_string();
     let compiled_all = compiled(&document, &everything(), Mode::AllSegments)?;
@@ -105,7 +107,7 @@ pub(crate) fn differences(case: &Json, theirs: &Answer) -> Result<Vec<String>, S
             if body != wanted.as_bytes() {
                 differ(format!("{identity}: the body for {role:?}"), &String::from_utf8_lossy(&body), wanted);
             }
-            // Who comes again and again shares what is kept.
+            // Repeated requests share the cached answer.
             body.push(b'}');
             for time in 0..3 {
                 let mut finished = Vec::new();

@@ -1,4 +1,4 @@
-//! The segments of a [`Maker`]: rules in rules, and what conditions ask.
+//! The segments of a [`Maker`]: nested rules, and the values of conditions.
 
 use fastrand::Rng;
 
@@ -86,7 +86,7 @@ impl Maker<'_> {
             "IN" => self.members(),
             "PERCENTAGE_SPLIT" if self.random.u8(..5) > 0 => match self.random.u8(..3) {
                 0 => self.random.u8(..101).to_string().as_str().into(),
-                // That of an identity to the bit, or its neighbour.
+                // The exact percentage of an identity, or one of its neighbouring floats.
                 1 => {
                     let exact: f64 = self.exact(&segment.to_string()).parse().unwrap();
                     let near = f64::from_bits(exact.to_bits().wrapping_add_signed(self.random.i64(-1..2)));
@@ -230,7 +230,7 @@ impl Maker<'_> {
     }
 }
 
-/// `$.root.name.field`, the name in one of the ways in which it can be written.
+/// Returns the path `$.root.name.field`, with the name in one of its possible notations.
 fn path(random: &mut Rng, root: &str, name: &str, field: &str) -> String {
     let is_simple = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_' || !c.is_ascii())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii());

@@ -1,4 +1,4 @@
-//! Environments and identities at random, small ones in which everything can meet everything.
+//! Random environments and identities: small, so that all features of the format can occur together.
 
 use std::ops::Range;
 
@@ -78,20 +78,20 @@ const IDENTIFIERS: &[&str] = &[
     "[1]",
 ];
 
-/// One environment that is being made.
+/// Environment under construction.
 pub(crate) struct Maker<'r> {
     pub(super) random: &'r mut Rng,
     pub(super) key: String,
     pub(super) features: Vec<String>,
     pub(super) segments: Vec<i64>,
     pub(super) identifiers: Vec<String>,
-    /// What conditions ask for and traits have.
+    /// Texts that occur both in conditions and in traits.
     pub(super) vocabulary: Vec<String>,
     pub(super) patterns: Vec<Pattern>,
     pub(super) depends_on_flags: bool,
 }
 
-/// A document, and so many identities to ask it for.
+/// Returns a document and this many identities to evaluate.
 pub(crate) fn case(random: &mut Rng, identities: Range<usize>) -> Json {
     let key = pick(random, &["e", "env", "größe", "7", "QjgYur4LQTwe5HpvbvhpzK"]).to_owned();
     let mut features = distinct(random, FEATURES, 7);
@@ -109,12 +109,12 @@ pub(crate) fn case(random: &mut Rng, identities: Range<usize>) -> Json {
         Maker { random, key, features, segments, identifiers, vocabulary, patterns: Vec::new(), depends_on_flags };
     let document = if once_in(maker.random, 6) { maker.of_patterns() } else { maker.document() };
     let identities: Vec<Json> = (0..maker.random.usize(identities)).map(|_| maker.identity()).collect();
-    // The other ways of answering without an identity take as long to compile as everything else.
+    // The other modes without an identity take as long to compile as everything else.
     let other_modes = once_in(maker.random, 8);
     map([("document", document), ("identities", identities.into()), ("other_modes", other_modes.into())])
 }
 
-/// Globs to include and to exclude, of which some match.
+/// Returns include and exclude globs, of which some match.
 pub(crate) fn globs(random: &mut Rng, document: &Json) -> [Vec<String>; 2] {
     let names: Vec<&str> = document
         .get("feature_states")
@@ -161,8 +161,8 @@ impl Maker<'_> {
         self.around(states, segments)
     }
 
-    /// Patterns and nothing else: each of a few segments asks one of the one trait, as what matches is interesting, not
-    /// what is served then.
+    /// Returns a document with patterns only: each of a few segments tests a single trait, because the subject is the
+    /// matching and not the served values.
     fn of_patterns(&mut self) -> Json {
         self.features = (0..self.random.usize(3..9)).map(|number| format!("f{number}")).collect();
         self.identifiers = vec!["user_1".to_owned()];
@@ -182,7 +182,8 @@ impl Maker<'_> {
                 ("feature_states", vec![self.plain_state(feature, true)].into()),
             ]));
         }
-        // All of them are asked of each text: none may be longer than loops in loops can be asked of within their budget.
+        // Each text is matched against all patterns, so the length limit is the lowest of all patterns: nested loops on
+        // longer texts exceed their step budget.
         let longest = self.patterns.iter().map(|pattern| pattern.longest).min().unwrap_or_default();
         self.patterns.iter_mut().for_each(|pattern| pattern.longest = longest);
         self.around(states, segments)
@@ -239,7 +240,7 @@ impl Maker<'_> {
         ])
     }
 
-    /// A feature's state, in the environment or in a segment.
+    /// Returns a feature's state, in the environment or in a segment.
     pub(super) fn state(&mut self, feature: usize, of_segment: bool) -> Json {
         let kind = pick(self.random, &["STANDARD", "MULTIVARIATE"]);
         let uuid = format!("uuid-{}", self.random.u8(..));
@@ -361,7 +362,7 @@ impl Maker<'_> {
         map([("identifier", identifier.as_str().into()), ("traits", traits)])
     }
 
-    /// Where one of the identities is in a split, to the bit.
+    /// Returns the exact percentage of one of the identities in a split.
     pub(super) fn exact(&mut self, seed: &str) -> String {
         let identifier = &self.identifiers[self.random.usize(..self.identifiers.len())];
         super::compare::percentage(seed, &format!("{}_{identifier}", self.key))
@@ -376,7 +377,7 @@ impl Maker<'_> {
 pub(super) fn typed_word(maker: &mut Maker<'_>) -> Json {
     let word = maker.word();
     let token = typed(maker.random, &word);
-    // A number beyond all is none in our reading.
+    // Remora reads a number out of range as no number.
     if matches!(&token, Json::Token(token) if token.parse::<f64>().is_ok_and(f64::is_infinite)) {
         null()
     } else {

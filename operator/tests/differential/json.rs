@@ -1,21 +1,21 @@
-//! JSON as it is written: numbers keep their spelling, members their order.
+//! JSON that preserves its text: numbers keep their notation, and members their order.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::value::RawValue;
 
-/// A value whose parts can be taken away one by one.
+/// Value whose parts can be removed one by one.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Json {
-    /// `null`, `true`, `false` or a number, by its token.
+    /// `null`, `true`, `false` or a number, as its token.
     Token(String),
     Text(String),
     List(Vec<Json>),
     Map(Vec<(String, Json)>),
 }
 
-/// The text of a value as a tree.
+/// Parses a text into a tree.
 pub(crate) fn read(text: &str) -> Json {
     match text.trim().as_bytes()[0] {
         b'"' => Json::Text(serde_json::from_str(text).unwrap()),

@@ -1,14 +1,14 @@
-//! Making a case that differs as small as can be, so that people see what it is about.
+//! Reduction of a case with a difference to a minimal one that a person can understand.
 
 use super::json::Json;
 
-/// Takes away what can be taken away while `differs` still holds.
+/// Removes as many parts as possible while `differs` returns true.
 pub(crate) fn minimize(mut case: Json, mut differs: impl FnMut(&Json) -> bool) -> Json {
     let mut tries = 6000;
     loop {
         let mut smaller = false;
         let mut number = 0;
-        // By number: what is behind a part that was taken away has its number then.
+        // Parts are counted by number: after a removal, the next part has the removed part's number.
         while let Some(candidate) = without(&case, number) {
             if tries == 0 {
                 return case;
@@ -27,7 +27,8 @@ pub(crate) fn minimize(mut case: Json, mut differs: impl FnMut(&Json) -> bool) -
     }
 }
 
-/// The value without its `number`th part: an item, a member, or a character of a text.
+/// Returns the value without its part `number`: an item, a member, or a character of a text. Returns `None` if there is
+/// no such part.
 fn without(value: &Json, number: usize) -> Option<Json> {
     let mut left = number;
     let mut value = value.clone();

@@ -9,17 +9,17 @@ use serde::Deserialize;
 
 use super::json::Json;
 
-/// The process. Requests may be sent ahead of their answers, so that both sides work at the same time.
+/// Python process. Requests may be sent before earlier answers arrive, so that both sides work in parallel.
 pub(crate) struct Oracle {
     process: Child,
     requests: Option<ChildStdin>,
     replies: Receiver<String>,
 }
 
-/// Enabled, value, reason and variant of a flag, values as JSON.
+/// Name, enabled state, value, reason and variant of a flag; values as JSON.
 pub(crate) type Flag = (String, bool, String, String, String);
 
-/// What it says of a document.
+/// Answer of the engine for a document.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Answer {
     pub(crate) identities: Vec<OfIdentity>,
@@ -31,7 +31,7 @@ pub(crate) struct Answer {
 #[derive(Debug, Deserialize)]
 pub(crate) struct OfIdentity {
     pub(crate) flags: Vec<Flag>,
-    /// For a client key and for a server key.
+    /// Response bodies for a client key and for a server key.
     pub(crate) bodies: [String; 2],
 }
 
@@ -56,7 +56,7 @@ impl Oracle {
             .unwrap_or_else(|error| panic!("{python}: {error}"));
         let output = BufReader::new(process.stdout.take().unwrap());
         let (sender, replies) = channel();
-        // Read by a thread, or both processes could wait for the other to read.
+        // A thread reads the output. Otherwise each process could wait for the other to read.
         std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         Self { requests: process.stdin.take(), process, replies }
     }
@@ -66,7 +66,7 @@ impl Oracle {
         writeln!(requests, "{case}").and_then(|()| requests.flush()).expect("the Python process has ended");
     }
 
-    /// The answer to the first request that has none yet, or what was raised.
+    /// Returns the answer to the oldest unanswered request, or the error that the engine raised.
     pub(crate) fn receive(&mut self) -> Result<Answer, String> {
         let line = self.replies.recv().expect("the Python process has ended");
         match serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")) {

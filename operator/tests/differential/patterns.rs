@@ -1,39 +1,39 @@
-//! Regular expressions in Python's syntax, and texts made to match them, or nearly.
+//! Random regular expressions in Python's syntax, with texts that match or almost match.
 
 use fastrand::Rng;
 
 use super::values::{once_in, pick};
 
-/// A part of a pattern.
+/// Part of a pattern.
 enum Part {
-    /// How it is written, and characters that it may stand for.
+    /// Item of one character: its notation, and characters that it may match.
     One(String, Vec<char>),
-    /// Nothing is consumed.
+    /// Assertion that consumes nothing.
     Place(String),
     Sequence(Vec<Part>),
     Alternatives(Vec<Part>),
     Repeated(Box<Part>, String, usize, usize),
-    /// A group with its opening; the number if it keeps what it matched.
+    /// Group with its opening; the number is set if the group captures.
     Group(String, Option<usize>, Box<Part>),
     Again(String, usize),
     If(String, Box<Part>, Box<Part>),
 }
 
-/// A pattern that texts can be made for.
+/// Pattern that sample texts can be generated for.
 pub(crate) struct Pattern {
     pub(crate) text: String,
     root: Part,
-    /// Texts with more characters could take more steps than our search has.
+    /// Maximum length of a text in characters. Longer texts could exceed the step budget of Remora's search.
     pub(crate) longest: usize,
 }
 
 struct Writer<'r> {
     random: &'r mut Rng,
-    /// Groups that are closed, by number, with their names.
+    /// Names of closed groups, by number.
     groups: Vec<Option<String>>,
     closed: Vec<usize>,
     alphabet: Vec<char>,
-    /// May there be loops in loops, and more than two loops? Our search is bounded, and these take many steps.
+    /// True if nested loops, and more than two loops, are allowed. Remora's search is bounded, and these take many steps.
     nests: bool,
     loops: usize,
     is_nested: bool,
@@ -183,7 +183,7 @@ impl Writer<'_> {
         Part::Group(opening, None, Box::new(content))
     }
 
-    /// Something of one width.
+    /// Returns a part of fixed width.
     fn fixed(&mut self, depth: u8) -> Part {
         match self.random.u8(..8) {
             0 => Part::Alternatives(vec![self.one(), self.one()]),
@@ -214,7 +214,7 @@ impl Writer<'_> {
         };
         let text = match self.groups.get(number - 1) {
             Some(Some(name)) if self.random.bool() => format!("(?P={name})"),
-            // Behind the number, digits would be read with it.
+            // The empty group separates the number from digits that may follow.
             _ => format!("\\{number}(?:)"),
         };
         Part::Again(text, number)
@@ -262,7 +262,8 @@ impl Writer<'_> {
             self.loops += 1;
             self.is_nested |= inner > 0;
         }
-        // Over groups, Python's own possessive repetitions can fail (SystemError); cases have those that do not.
+        // Python's own possessive repetitions of capturing groups can fail (SystemError), so cases use only those that
+        // do not.
         let modes = if part.captures() { &["", "", "", "", "?", "?"][..] } else { &["", "", "", "", "?", "?", "+"] };
         let mode = pick(self.random, modes);
         Part::Repeated(Box::new(part), format!("{text}{mode}"), least, most)
@@ -270,7 +271,7 @@ impl Writer<'_> {
 }
 
 impl Part {
-    /// How deep loops without a bound nest.
+    /// Returns the nesting depth of loops without an upper bound.
     fn loops(&self) -> usize {
         match self {
             Self::One(..) | Self::Place(_) | Self::Again(..) => 0,
@@ -284,7 +285,7 @@ impl Part {
         }
     }
 
-    /// Does it have groups that keep what they match?
+    /// True if the part contains capturing groups.
     fn captures(&self) -> bool {
         match self {
             Self::One(..) | Self::Place(_) | Self::Again(..) => false,
@@ -326,7 +327,7 @@ impl Part {
         }
     }
 
-    /// A text that it may match.
+    /// Appends a text that may match the part.
     fn sample(&self, random: &mut Rng, groups: &mut Vec<String>, out: &mut String) {
         match self {
             Self::One(_, characters) => {
@@ -350,7 +351,7 @@ impl Part {
                     groups.resize(groups.len().max(*number), String::new());
                     groups[number - 1] = out[start..].to_owned();
                 }
-                // What is looked for may come behind, too; what must not be there seldom should.
+                // The text of a positive lookaround may stay or go; the text of a negative one is removed.
                 if opening.contains('!') || (opening.contains('=') && random.bool()) {
                     out.truncate(start);
                 }
@@ -362,7 +363,7 @@ impl Part {
 }
 
 impl Pattern {
-    /// One with loops in loops, which is asked of its own samples only; or without.
+    /// Returns a pattern. With `nests`, it may have nested loops and must only be matched against its own samples.
     pub(crate) fn new(random: &mut Rng, nests: bool) -> Self {
         let alphabet = pick(random, ALPHABETS).chars().collect();
         let flags = match random.u8(..8) {
@@ -380,7 +381,7 @@ impl Pattern {
         Self { text, root, longest }
     }
 
-    /// A text that may match.
+    /// Returns a text that may match.
     pub(crate) fn sample(&self, random: &mut Rng) -> String {
         let mut text = String::new();
         self.root.sample(random, &mut Vec::new(), &mut text);

@@ -1,15 +1,15 @@
-//! Texts and numbers, most of them where two languages could come to disagree.
+//! Texts and numbers, chosen mostly where two languages could disagree.
 
 use fastrand::Rng;
 
 use super::json::{Json, null};
 
-/// One of several.
+/// Picks one of several values.
 pub(crate) fn pick<'a, T: ?Sized>(random: &mut Rng, of: &[&'a T]) -> &'a T {
     of[random.usize(..of.len())]
 }
 
-/// Once in so many times.
+/// Returns true once in this many calls, on average.
 pub(crate) fn once_in(random: &mut Rng, times: usize) -> bool {
     random.usize(..times) == 0
 }
@@ -225,7 +225,7 @@ const WORDS: &[&str] = &[
     "σ",
 ];
 
-/// Any text.
+/// Returns any text.
 pub(crate) fn text(random: &mut Rng) -> String {
     match random.u8(..12) {
         0..=3 => pick(random, NUMBERS).to_owned(),
@@ -238,12 +238,12 @@ pub(crate) fn text(random: &mut Rng) -> String {
     }
 }
 
-/// A version, which can be compared with [`versions`].
+/// Returns a version that is comparable with [`versions`].
 pub(crate) fn version(random: &mut Rng) -> String {
     pick(random, VERSIONS).to_owned()
 }
 
-/// A float as JSON spells it; every text of this kind is a number.
+/// Returns a float in JSON notation; every such text is a number.
 pub(crate) fn float(random: &mut Rng) -> String {
     let float = match random.u8(..5) {
         0 => f64::from_bits(random.u64(..)),
@@ -260,14 +260,14 @@ pub(crate) fn float(random: &mut Rng) -> String {
     }
 }
 
-/// Is it a number as JSON spells it, and one that can be computed with?
+/// True if the text is a number in JSON notation with a finite value.
 pub(crate) fn is_number(text: &str) -> bool {
     serde_json::from_str::<serde_json::Number>(text).is_ok()
         && !text.starts_with(char::is_whitespace)
         && !text.ends_with(char::is_whitespace)
 }
 
-/// A text as the value of a trait or flag: as it is, or as the number, boolean or null that it looks like.
+/// Returns a text as the value of a trait or flag: unchanged, or as the number, boolean or null that it looks like.
 pub(crate) fn typed(random: &mut Rng, text: &str) -> Json {
     if random.bool() {
         return text.into();
@@ -281,7 +281,7 @@ pub(crate) fn typed(random: &mut Rng, text: &str) -> Json {
     }
 }
 
-/// A feature's value.
+/// Returns a feature's value.
 pub(crate) fn scalar(random: &mut Rng) -> Json {
     let text = text(random);
     match random.u8(..8) {
@@ -293,7 +293,7 @@ pub(crate) fn scalar(random: &mut Rng) -> Json {
     }
 }
 
-/// An array of anything, as an `IN` has it in its text; sometimes a malformed one.
+/// Returns the text of an array of arbitrary members, as the operator `IN` accepts it; sometimes malformed.
 pub(crate) fn array_text(random: &mut Rng, vocabulary: &[String]) -> String {
     fn member(random: &mut Rng, vocabulary: &[String], depth: u8) -> String {
         let text = &vocabulary[random.usize(..vocabulary.len())];

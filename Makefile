@@ -1,13 +1,13 @@
-# What one can do here. Everything works on a bare Debian machine with Rust, Go and root.
+# Tasks for developers. Each works on a bare Debian machine with Rust, Go and root.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test check unit e2e bench record images cluster-up cluster-down
 
 STEP := e2e/cluster/part.sh
-# For example CARGO_FLAGS=--locked.
+# Example: CARGO_FLAGS=--locked.
 export CARGO_FLAGS ?=
 
-help: ## Say what one can do here
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "demo, test and e2e bring up a local one-node Kubernetes (as root; its programs are built once into"
@@ -15,14 +15,14 @@ help: ## Say what one can do here
 	@echo "REMORA_IMAGE_TAG, default dev) to where that cluster can pull the three images from; helm and kubectl"
 	@echo "have to be on PATH. Nothing is then started here, and there nothing outside own namespaces is touched."
 
-demo: ## Watch Remora work, from nothing to a flag that is flipped; the cluster stays up
+demo: ## Show Remora from installation to a flipped flag on a cluster; the cluster keeps running
 	@$(STEP) demo e2e/cluster/with.sh e2e/demo.sh
 
 .PHONY: taste
-taste: ## Flags on localhost without a cluster: compile a sample, serve it, and say what to try
+taste: ## Serve a sample document on localhost without a cluster, and print commands to try
 	@e2e/taste.sh
 
-test: ## Prove everything: format, lints, tests, and the whole path on a cluster, gone afterwards if it was not there
+test: ## Run all checks: format, lints, tests, and the whole path on a cluster (removed afterwards if it is new)
 	@$(MAKE) --no-print-directory check unit fuzz e2e
 
 check: ## Check format and lints
@@ -36,42 +36,42 @@ unit: ## Run the tests that need no cluster
 e2e: ## Run the tests that need a cluster
 	@$(STEP) "tests on a cluster" e2e/cluster/with.sh --restore e2e/cluster/previous.sh cargo test $(CARGO_FLAGS) -p remora-e2e --no-fail-fast -- --test-threads 6
 
-bench: ## Measure Remora beside bare hyper and Flagsmith's engine, and print the table (PART=population: only that)
+bench: ## Measure Remora against bare hyper and Flagsmith's engine, and print a table (PART=population: only that part)
 	@$(STEP) "bench" sidecar/benches/run.sh $(PART)
 
-record: ## Write anew how many instructions each path takes, which the tests compare with
+record: ## Record again the instruction count of each path, which the tests compare with
 	@e2e/cluster/packages.sh
 	@$(STEP) "instructions" env REMORA_RECORD=yes cargo test $(CARGO_FLAGS) -p remora-bench --test instructions
 
 .PHONY: profile
-profile: ## Record anew how the sidecar runs, which it is built by for shipping: minutes, and any machine will do
+profile: ## Record again the sidecar's profile for release builds; takes minutes, on any machine
 	@$(STEP) "the sidecar's profile" sidecar/profile/record.sh
 
 .PHONY: fuzz
-fuzz: ## Look for inputs that break a property: each target of e2e/fuzz for MINUTES minutes, 1 if not said
+fuzz: ## Search for inputs that break a property: run each target of e2e/fuzz for MINUTES minutes (default: 1)
 	@e2e/cluster/packages.sh
 	@$(STEP) "fuzz targets" e2e/fuzz/run.sh $(or $(MINUTES),1) $(TARGETS)
 
 .PHONY: fuzz-engine
-fuzz-engine: ## Compare answers with those of Flagsmith's own engine for SECONDS seconds, 600 if not said
+fuzz-engine: ## Compare answers with those of Flagsmith's own engine for SECONDS seconds (default: 600)
 	@$(STEP) "Flagsmith's engine and ours" env REMORA_DIFFERENTIAL_SECONDS=$(or $(SECONDS),600) \
 	  cargo test $(CARGO_FLAGS) --release -p remora-operator --test differential -- --nocapture random
 
 .PHONY: swaps
-swaps: ## Swap a snapshot under load SWAPS times, a million if not said, and hold every answer to what was published
+swaps: ## Swap a snapshot under load SWAPS times (default: 1000000), and check every answer against the published flags
 	@$(PART) "swaps under load" env REMORA_SWAPS=$(or $(SWAPS),1000000) \
 	  cargo test $(CARGO_FLAGS) -p remora-sidecar --test follow -- --nocapture swapping_under_load
 
 .PHONY: rotation
-rotation: ## Rotate the webhook's certificates under 10,000 pods that ask for their sidecar, and tell how long answers took
+rotation: ## Rotate the webhook's certificates during 10,000 pod creations, and print the answer times
 	@$(STEP) "certificates under load" env REMORA_E2E_CREATIONS=10000 e2e/cluster/with.sh --restore \
 	  cargo test $(CARGO_FLAGS) -p remora-e2e --test exclusive -- --nocapture certificates
 
 images: ## Build the programs and load their images into the local cluster
 	@$(STEP) images e2e/cluster/images.sh
 
-cluster-up: ## Bring up the local cluster; it says how to use it
+cluster-up: ## Start the local cluster, and print how to use it
 	@$(STEP) "local cluster" e2e/cluster/up.sh
 
-cluster-down: ## End the local cluster and remove its state; what was built for it stays in ~/.cache/remora
+cluster-down: ## Stop the local cluster and remove its state; its programs stay in ~/.cache/remora
 	@e2e/cluster/down.sh --purge

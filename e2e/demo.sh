@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# demo.sh: Remora at work in the cluster that KUBECONFIG names, step by step, each one checked. `make demo` brings up a
-# cluster and calls this; with one at hand (and its images: REMORA_IMAGE_PREFIX, REMORA_IMAGE_TAG) call it by itself.
-# Touches the namespaces remora-system and remora-demo, and no others.
+# demo.sh: shows Remora in the cluster that KUBECONFIG names, step by step, and checks each step. `make demo` starts a
+# cluster and calls this script; with an existing cluster (and its images: REMORA_IMAGE_PREFIX, REMORA_IMAGE_TAG), call
+# it directly. It changes only the namespaces remora-system and remora-demo.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -15,13 +15,13 @@ bold= plain=
 if [ -t 1 ]; then bold=$'\e[1m' plain=$'\e[0m'; fi
 
 began=$(date +%s%N)
-elapsed() { # [SINCE [UNTIL]]: seconds since then, or since the beginning
+elapsed() { # [SINCE [UNTIL]]: prints the seconds since SINCE, or since the start
   local hundredths=$(((${2:-$(date +%s%N)} - ${1:-$began}) / 10000000))
   printf '%d.%02d' $((hundredths / 100)) $((hundredths % 100))
 }
 step() { printf '\n%s%6s s  %s%s\n' "$bold" "$(elapsed)" "$*" "$plain"; }
 note() { printf '           %s\n' "$*"; }
-show() { # COMMAND...: as one would type it, and what it prints
+show() { # COMMAND...: prints the command as a user would type it, and its output
   note "\$ $*"
   "$@" | sed 's/^/           /'
 }
@@ -31,7 +31,7 @@ fail() {
   kubectl -n "$system" logs --all-containers --prefix --tail 40 --selector app.kubernetes.io/name=remora >&2 || true
   exit 1
 }
-eventually() { # SECONDS WHAT COMMAND...: until the command succeeds; says every ten seconds that it waits
+eventually() { # SECONDS WHAT COMMAND...: waits until the command succeeds; prints a line every ten seconds
   local end=$((SECONDS + $1)) next=$((SECONDS + 10)) what=$2
   shift 2
   until "$@" >/dev/null 2>&1; do
@@ -43,7 +43,7 @@ eventually() { # SECONDS WHAT COMMAND...: until the command succeeds; says every
     sleep 0.5
   done
 }
-own() { # NAMESPACE: makes it, or refuses one that is somebody else's
+own() { # NAMESPACE: creates it, or refuses a namespace that the demo does not own
   if kubectl get namespace "$1" >/dev/null 2>&1; then
     [ -n "$(kubectl get namespaces --selector "$label,kubernetes.io/metadata.name=$1" --output name)" ] ||
       fail "the namespace $1 is not the demo's (no label $label): use a cluster without it"
@@ -52,7 +52,7 @@ own() { # NAMESPACE: makes it, or refuses one that is somebody else's
     kubectl label namespace "$1" "$label=demo" >/dev/null
   fi
 }
-upstream() { # PATH FILE: tells the stub something
+upstream() { # PATH FILE: sends a file to the stub's control side
   kubectl replace --raw "/api/v1/namespaces/$namespace/services/upstream:control/proxy$1" -f "$2" >/dev/null
 }
 apply() { sed "s|E2E_IMAGE|$prefix/remora-e2e:$tag|" "demo/$1" | kubectl -n "$namespace" apply -f - | sed 's/^/           /'; }

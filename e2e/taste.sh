@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Flags on localhost, without a cluster: compiles the demo's document (or the one that is named), serves it until Ctrl-C,
-# and says what to try. REMORA_PORT is the port, 4777 if not said; health and metrics are on the next one.
+# Serves flags on localhost without a cluster: compiles the demo's document (or the given one), serves it until Ctrl-C,
+# and prints commands to try. REMORA_PORT is the port (default: 4777); health and metrics are on the next port.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . e2e/cluster/say.sh

@@ -1,6 +1,6 @@
-# The configuration files of the cluster's processes: sourced by up.sh.
+# Configuration files of the cluster's processes: sourced by up.sh.
 
-# write FILE: standard input becomes FILE. A file that says the same already is not touched: kube-proxy ends when
+# write FILE: writes standard input to FILE. A file with the same content is not touched, because kube-proxy exits when
 # its configuration is rewritten.
 write() {
   mkdir -p "$(dirname "$1")"
@@ -33,8 +33,8 @@ EOF
     }
 }
 EOF
-  # Connection tracking limits are the host's: zeros leave them alone. A Service follows its pods within the sync
-  # period, a second by default: too long for tests that begin when a pod is Ready.
+  # Connection tracking limits belong to the host: zeros leave them unchanged. A Service follows its pods within the
+  # sync period; the default of a second is too long for tests that begin when a pod is Ready.
   write "$REMORA_CONF/kube-proxy.yaml" <<EOF
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
@@ -50,8 +50,8 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 EOF
 }
 
-# Without CAP_SYS_RESOURCE (a machine in a sandbox) no process may protect itself from the kernel's memory killer,
-# so nothing here asks for it.
+# Without CAP_SYS_RESOURCE (in a sandbox), no process may protect itself from the kernel's OOM killer, so no component
+# requests that.
 configure_containerd() {
   write "$REMORA_CONF/containerd.toml" <<EOF
 version = 2
@@ -84,8 +84,8 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 EOF
 }
 
-# Images are never collected, as there is no registry to pull them from again; and a full disk of the developer's
-# is no reason to evict pods.
+# Images are never garbage-collected, because there is no registry to pull them from again, and a full disk of the
+# developer must not evict pods.
 configure_kubelet() {
   write "$REMORA_CONF/kubelet.yaml" <<EOF
 apiVersion: kubelet.config.k8s.io/v1beta1

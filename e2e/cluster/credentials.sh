@@ -1,8 +1,8 @@
-# Certificates, tokens and kubeconfigs of the local cluster: sourced by up.sh. Made once for a cluster's life.
+# Certificates, tokens and kubeconfigs of the local cluster: sourced by up.sh. They are created once per cluster.
 
 new_key() { openssl ecparam -name prime256v1 -genkey -noout -out "$REMORA_PKI/$1.key"; }
 
-# new_certificate NAME SUBJECT EXTENSION...: signed by the cluster's authority.
+# new_certificate NAME SUBJECT EXTENSION...: creates a certificate signed by the cluster's CA.
 new_certificate() {
   local name=$1 subject=$2
   shift 2
@@ -18,7 +18,7 @@ new_authority() {
   openssl req -x509 -new -key "$REMORA_PKI/ca.key" -subj /CN=remora-local-cluster -days 3650 -out "$REMORA_PKI/ca.crt"
 }
 
-# new_token NAME USER GROUP: a line of the API server's token file, and the token in a file of its own.
+# new_token NAME USER GROUP: adds a line to the API server's token file, and writes the token to its own file.
 new_token() {
   local token
   token=$(openssl rand -hex 20)
@@ -48,7 +48,7 @@ new_credentials() {
   )
 }
 
-# kubeconfig NAME FILE
+# kubeconfig NAME FILE: writes a kubeconfig.
 kubeconfig() {
   write "$2" <<EOF
 apiVersion: v1

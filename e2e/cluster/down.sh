@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Ends the local cluster and gives back what it took from the machine. With --purge its state goes too (objects,
-# images, certificates, logs); without, the next up.sh finds it again.
-set -uo pipefail # and not -e: what cannot be undone is no reason to leave the rest
+# Stops the local cluster and returns what it took from the machine. --purge also deletes its state (objects, images,
+# certificates, logs); without --purge, the next up.sh uses that state again.
+set -uo pipefail # without -e: a failed step must not prevent the later ones
 cd "$(dirname "$0")" || exit 1
 . ./env.sh
 . ./say.sh
@@ -16,7 +16,7 @@ if [ -z "${REMORA_LOCKED-}" ]; then # up.sh calls this with its own lock held
   flock "$lock"
 fi
 
-# First those that would start pods again. None of them has anything to lose by a sudden end.
+# Processes that would start pods again stop first. None of them loses data on SIGKILL.
 for name in kubelet kube-scheduler kube-controller-manager kube-proxy coredns; do stop "$name" KILL; done
 
 node=
@@ -33,7 +33,7 @@ if [ -e "$REMORA_RUN/host" ]; then
     ctr containers list -q | xargs -r ctr containers delete >/dev/null 2>&1 || true
   fi
   stop containerd TERM
-  # A shim outlives its containerd when that had died before: ours are those that name our socket.
+  # A shim outlives a containerd that died earlier: the cluster's shims are those with its socket in the command line.
   for process in /proc/[0-9]*; do
     if { tr '\0' '\n' <"$process/cmdline" | grep -qxF "$CONTAINERD_ADDRESS"; } 2>/dev/null; then
       case $(readlink "$process/exe") in */containerd-shim-*) kill -s KILL "${process#/proc/}" || true ;; esac
@@ -45,7 +45,7 @@ if [ -e "$REMORA_RUN/host" ]; then
   done
   rm -rf "$REMORA_RUN"/{kubelet/pods,containerd-state,pod-logs,addresses}
 fi
-stop kube-apiserver KILL # asked politely, it would wait a minute for open watches
+stop kube-apiserver KILL # on SIGTERM it would wait a minute for open watches
 stop etcd TERM
 
 left=

@@ -1,9 +1,9 @@
-# The facts of the local cluster, in one place. Source it (bash) to use the cluster:
+# Settings of the local cluster, in one place. Source this file (bash) to use the cluster:
 #   source e2e/cluster/env.sh && kubectl get pods -A
 REMORA_CLUSTER_SOURCE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 REMORA_CLUSTER=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/remora/cluster
 
-# Programs are kept by the hash of what they are built from; all state of a cluster is in one directory.
+# Programs are stored by the hash of their sources; all state of a cluster is in one directory.
 REMORA_BUILD=$REMORA_CLUSTER/$(cd "$REMORA_CLUSTER_SOURCE" && find build.sh go -type f -print0 | sort -z |
   xargs -0 sha256sum | sha256sum | cut -c 1-16)
 REMORA_BIN=$REMORA_BUILD/bin
@@ -13,8 +13,8 @@ REMORA_LOG=$REMORA_RUN/log
 REMORA_PKI=$REMORA_RUN/pki
 REMORA_CONF=$REMORA_RUN/conf
 
-# Everything listens on the bridge's own address or on loopback, on ports that a usual Kubernetes does not
-# take, so that a machine with a cluster of its own keeps it.
+# All processes listen on the bridge's own address or on loopback, on ports that Kubernetes does not normally use, so
+# that another cluster on the machine is not affected.
 REMORA_NODE=remora
 REMORA_BRIDGE=remora0
 REMORA_NODE_IP=10.213.0.1
@@ -30,12 +30,12 @@ REMORA_ETCD_PORT=16379
 REMORA_ETCD_PEER_PORT=16380
 REMORA_CGROUP=remora
 
-# Where images come from: these names, unless somebody else's cluster pulls them from a registry.
+# Registry prefix of the images: this default, unless another cluster pulls them from a registry.
 export REMORA_IMAGE_PREFIX=${REMORA_IMAGE_PREFIX:-remora.local}
 export REMORA_IMAGE_TAG=${REMORA_IMAGE_TAG:-dev}
 
 export KUBECONFIG=$REMORA_RUN/admin.kubeconfig
 export KUBECACHEDIR=$REMORA_RUN/kubectl-cache
 export CONTAINERD_ADDRESS=$REMORA_RUN/containerd.sock CONTAINERD_NAMESPACE=k8s.io
-# Not every root's shell looks into the sbin directories.
+# The PATH of some root shells lacks the sbin directories.
 case ":$PATH:" in *":$REMORA_BIN:"*) ;; *) export PATH=$REMORA_BIN:$PATH:/usr/sbin:/sbin ;; esac

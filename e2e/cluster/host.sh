@@ -1,11 +1,11 @@
-# What the cluster needs of the machine itself, and gives back: sourced by up.sh and down.sh.
-# $REMORA_RUN/host says that something was taken; it holds the kernel settings as they were.
+# Changes to the machine that the cluster needs, and their reversal: sourced by up.sh and down.sh. The file
+# $REMORA_RUN/host exists if a change was made; it contains the previous kernel settings.
 
-# The kubelet sets the first four as it likes them. Without the last, the answer of a Service's pod would go to a
-# neighbour on the bridge under the pod's address instead of the Service's.
+# The kubelet sets the first four to its own values. Without the last one, an answer of a Service's pod to a neighbour
+# on the bridge would come from the pod's address instead of the Service's.
 REMORA_SETTINGS=(vm.overcommit_memory kernel.panic kernel.panic_on_oops net.ipv4.ip_forward net.bridge.bridge-nf-call-iptables)
 
-# refuse_when_taken: fails when something else is where the cluster would go.
+# refuse_when_taken: fails if another program uses the cluster's ports, link, addresses or nftables table.
 refuse_when_taken() {
   local port holder network=${REMORA_NODE_IP%.*.*}.0.0/15 route
   for port in "$REMORA_ETCD_PORT" "$REMORA_ETCD_PEER_PORT" "$REMORA_API_PORT" "$REMORA_KUBELET_PORT" \
@@ -13,14 +13,14 @@ refuse_when_taken() {
     holder=$(ss -Hltnp "sport = :$port")
     [ -z "$holder" ] || fail "port $port, which the local cluster would use, is taken: $holder"
   done
-  [ ! -e "$REMORA_RUN/host" ] || return 0 # what follows is our own, of before
+  [ ! -e "$REMORA_RUN/host" ] || return 0 # the items below are the cluster's own, from an earlier start
   ! ip link show "$REMORA_BRIDGE" >/dev/null 2>&1 || fail "there is a link $REMORA_BRIDGE already, and it is not ours: ip link del $REMORA_BRIDGE"
   route=$(ip -4 route show root "${REMORA_NODE_IP%.*}.0/24"; ip -4 route show root "$REMORA_SERVICE_CIDR")
   [ -z "$route" ] || fail "addresses that the local cluster would use are routed elsewhere: $route"
   ! nft list table ip kube-proxy >/dev/null 2>&1 || fail "another cluster's kube-proxy keeps its rules in the nftables table kube-proxy; two cannot share it"
 }
 
-# cgroup_roots: where control groups are mounted, a line for each hierarchy. Version 1 has many, and beside them one
+# cgroup_roots: prints the mount point of each cgroup hierarchy, one per line. Version 1 has many, and beside them one
 # of version 2 that runc uses as well.
 cgroup_roots() {
   awk '{ for (i = 7; $i != "-"; i++); if ($(i + 1) ~ /^cgroup2?$/) print $5 }' /proc/self/mountinfo
@@ -29,7 +29,7 @@ cgroup_roots() {
 prepare_host() {
   local root module
   for module in br_netfilter overlay; do
-    modprobe "$module" 2>/dev/null || true # a kernel may have them built in
+    modprobe "$module" 2>/dev/null || true # they may be built into the kernel
   done
   [ -e /proc/sys/net/bridge ] || fail "the kernel has no br_netfilter: Services would not work"
   [ -e "$REMORA_RUN/host" ] || sysctl -e "${REMORA_SETTINGS[@]}" >"$REMORA_RUN/host"
@@ -47,7 +47,7 @@ drop_service_rules() {
   for family in ip ip6; do nft delete table "$family" kube-proxy 2>/dev/null || true; done
 }
 
-# pod_processes: the ids of all processes in pods, as each hierarchy has them.
+# pod_processes: prints the IDs of all processes in pods, from each hierarchy.
 pod_processes() {
   local root
   for root in $(cgroup_roots); do
@@ -55,8 +55,8 @@ pod_processes() {
   done | sort -un
 }
 
-# release_host: everything goes that prepare_host, the kubelet, containerd and the network plugins made outside our
-# own directory.
+# release_host: removes everything that prepare_host, the kubelet, containerd and the network plugins created outside
+# the cluster's own directory.
 release_host() {
   local root mounted result remaining socket
   for mounted in $(awk -v under="$REMORA_RUN/" 'index($5, under) == 1 { print $5 }' /proc/self/mountinfo | sort -r); do
@@ -67,7 +67,7 @@ release_host() {
   done
   ip link delete "$REMORA_BRIDGE" 2>/dev/null || true
   drop_service_rules
-  for _ in {1..50}; do # a group is busy until its last process is quite dead
+  for _ in {1..50}; do # a cgroup is busy until its last process has exited completely
     remaining=
     for root in $(cgroup_roots); do
       find "$root/$REMORA_CGROUP" -depth -type d -exec rmdir {} \; 2>/dev/null || true
@@ -76,7 +76,8 @@ release_host() {
     [ -n "$remaining" ] || break
     sleep 0.1
   done
-  # The network plugins remember each attachment as NETWORK-CONTAINER-INTERFACE; the loopback's name is not ours alone.
+  # The network plugins record each attachment as NETWORK-CONTAINER-INTERFACE; the loopback network's name may belong to
+  # another cluster too.
   for result in /var/lib/cni/results/remora-*-eth0; do
     result=${result##*/remora-}
     rm -f /var/lib/cni/results/*-"${result%-eth0}"-*
@@ -85,14 +86,14 @@ release_host() {
   for socket in /var/lib/kubelet/device-plugins/kubelet.sock /run/containerd/s/*; do
     if [ -S "$socket" ] && [ -z "$(ss -Hlx src "$socket")" ]; then rm -f "$socket"; fi
   done
-  # Directories with names that cannot be chosen; another cluster's are not empty.
+  # The names of these directories are fixed; those of another cluster are not empty and stay.
   rmdir /var/lib/cni/results /var/lib/cni /var/log/containers /var/lib/kubelet/device-plugins /var/lib/kubelet \
     /run/containerd/s /run/containerd 2>/dev/null || true
   sysctl -qep "$REMORA_RUN/host" || true
   rm -f "$REMORA_RUN/host"
 }
 
-# what_is_left: says what should be gone after release_host and is not.
+# what_is_left: prints what release_host should have removed and did not.
 what_is_left() {
   local name root
   for name in "${REMORA_PROCESSES[@]}"; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # images.sh [SOURCE TAG]
-# Builds Remora's programs, packs them into images and gives them to the local cluster; with SOURCE, the operator and the
-# sidecar of another version, whose source is there. Cargo decides what to build, the images' digests what to load. Whoever
-# has a container engine can use operator/Dockerfile and sidecar/Dockerfile.
+# Builds Remora's programs, packs them into images and loads them into the local cluster. With SOURCE, the operator and
+# the sidecar come from that directory with another version's source. Cargo decides what to build, the images' digests
+# decide what to load. With a container engine, operator/Dockerfile and sidecar/Dockerfile can be used instead.
 set -euo pipefail
 source=${1-} tag=${2:-dev}
 cd "$(dirname "$0")"
@@ -12,15 +12,15 @@ cd "$(dirname "$0")"
 
 [ -S "$CONTAINERD_ADDRESS" ] || fail "the local cluster is not up: make cluster-up"
 target=$(rustc -vV | sed -n 's/^host: //p')
-# Static programs need no file of a distribution beside them. Only with --target are these flags kept from the build's
-# own helpers, which must be able to load procedural macros.
+# Static programs need no files of a distribution. Only with --target does cargo not apply these flags to build scripts
+# and procedural macros, which must be dynamically loadable.
 given=${RUSTFLAGS-}
 export RUSTFLAGS="$given -C target-feature=+crt-static"
 
 progress() { crates "$1"; }
 cd ../..
-# The sidecar is what people run beside each of their pods: built as it is shipped. The others are built to be ready
-# soon: optimized, as the operator compiles automata, but without optimization across crates.
+# Users run the sidecar beside each of their pods, so it is built as for a release. The others are built for a short
+# build time: optimized, because the operator compiles automata, but without optimization across crates.
 shipped=$(RUSTFLAGS=$given sidecar/profile/flags.sh ${source:+"$source"})
 build=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 built=$build/$target
@@ -41,7 +41,8 @@ cd "$OLDPWD"
 
 for program in "${programs[@]}"; do
   name=${program#*/}
-  # As static as we think? A program that asks for a loader would not start in an image without files.
+  # A program that needs a dynamic loader would not start in an image without files, so this checks that the program is
+  # static.
   ! readelf -l "$built/$program" 2>/dev/null | grep -q 'INTERP' || fail "$built/$program is not static"
   e2e/cluster/import.sh "$name:$tag" "/$name" "$built/$program:/$name"
 done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # import.sh NAME:TAG ENTRYPOINT SOURCE:/destination...
-# Packs files into the image remora.local/NAME:TAG and gives it to the local cluster's containerd, unless it has it.
+# Packs files into the image remora.local/NAME:TAG and loads it into the local cluster's containerd, unless it exists
+# there.
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./env.sh

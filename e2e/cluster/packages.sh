@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # packages.sh [PACKAGE:SIGN...]
-# Installs the Debian packages that building, testing and the local cluster need, and these; only those that are missing.
+# Installs the Debian packages that building, testing and the local cluster need, and the given ones, if they are
+# missing.
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./say.sh
 PATH=$PATH:/usr/sbin:/sbin
 
-# package:a file of it, or a program of it that may as well come from elsewhere
+# Format: package:FILE, where FILE is a file of the package, or a program that may also come from another source.
 wanted=(
   ca-certificates:/etc/ssl/certs/ca-certificates.crt
   containerd:containerd
@@ -37,7 +38,7 @@ for entry in "${wanted[@]}"; do
     *) command -v "$sign" >/dev/null || missing+=("${entry%%:*}") ;;
   esac
 done
-# Static programs link libc.a, which no program on PATH gives away.
+# Static programs link libc.a; no program on PATH shows that it exists.
 [ -n "$(find /usr/lib -maxdepth 2 -name libc.a -print -quit)" ] || missing+=(libc6-dev)
 [ ${#missing[@]} -gt 0 ] || exit 0
 

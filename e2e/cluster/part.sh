@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# part.sh NAME COMMAND...: runs the command between two lines that say what it is and how long it took.
+# part.sh NAME COMMAND...: runs the command, and prints a line with the name before it and a line with its duration
+# after it.
 set -u
 name=$1
 shift

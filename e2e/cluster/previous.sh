@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # previous.sh COMMAND...
-# Runs a command with REMORA_PREVIOUS_CHART and REMORA_PREVIOUS_TAG set: the chart and the images of the version before, from
-# which tests upgrade to this one. Both come out of the repository's history, and are kept in the build directory.
+# Runs a command with REMORA_PREVIOUS_CHART and REMORA_PREVIOUS_TAG set: the chart and the images of the previous
+# version, from which tests upgrade to this one. Both come from the repository's history and are stored in the build
+# directory.
 set -euo pipefail
 cd "$(dirname "$0")"
 given=${KUBECONFIG-}
@@ -9,7 +10,7 @@ given=${KUBECONFIG-}
 . ./say.sh
 [ $# -gt 0 ] || fail "usage: previous.sh COMMAND..."
 
-# The chart's version before, as people may have it. After a release: the release.
+# Commit of the chart's previous version that users may have installed. After a release: the release.
 commit=679630019f13bcf23538ad776c15b845a61c993e
 export REMORA_PREVIOUS_TAG=previous
 
@@ -18,7 +19,7 @@ build=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 source=$build/previous/$commit
 export REMORA_PREVIOUS_CHART=$source/charts/remora
 if [ ! -e "$source" ]; then
-  # Also where the checkout belongs to somebody else than who tests.
+  # Works even if the checkout belongs to another user than the one who runs the tests.
   history() { git -c safe.directory='*' "$@"; }
   is_there() { history rev-parse --quiet --verify "$commit^{commit}" >/dev/null; }
   if ! is_there && [ "$(history rev-parse --is-shallow-repository)" = true ]; then
@@ -32,7 +33,7 @@ if [ ! -e "$source" ]; then
   mv "$unpacked" "$source"
 fi
 
-# On somebody's cluster its images come from the registry, as all do.
+# On an external cluster, these images come from the registry, like all others.
 if [ -n "$given" ] && [ "$given" != "$KUBECONFIG" ]; then
   export KUBECONFIG=$given
 else

@@ -1,19 +1,18 @@
-# Starting and stopping the cluster's processes: sourced by up.sh and down.sh.
-# A process is remembered as its id and the moment it started, so that an id that the kernel gave to
-# somebody else in the meantime is never taken for ours.
+# Start and stop of the cluster's processes: sourced by up.sh and down.sh. A process is recorded with its ID and its
+# start time, so that an ID that the kernel reused for another process is not mistaken for it.
 
 REMORA_PROCESSES=(kubelet kube-proxy coredns kube-scheduler kube-controller-manager kube-apiserver etcd containerd)
 
-# birth PID: state and start time of a process; nothing when there is none, or when it is dead and not yet reaped.
+# birth PID: prints state and start time of a process; prints nothing if it does not exist, or is a zombie.
 birth() {
   local stat
   { stat=$(<"/proc/$1/stat"); } 2>/dev/null || return 1
-  # The name, in parentheses, may hold anything: count the fields after it.
+  # The name, in parentheses, may contain any character, so fields are counted after it.
   read -ra stat <<<"${stat##*) }"
   [ "${stat[0]}" != Z ] && [ "${stat[0]}" != X ] && echo "${stat[19]}"
 }
 
-# alive NAME
+# alive NAME: succeeds if the process runs.
 alive() {
   local pid born
   [ -s "$REMORA_RUN/pid/$1" ] || return 1
@@ -21,7 +20,7 @@ alive() {
   [ "$(birth "$pid")" = "$born" ]
 }
 
-# start NAME COMMAND...: unless it runs already. It keeps neither our terminal nor our lock.
+# start NAME COMMAND...: starts the process unless it runs. It inherits neither the terminal nor the lock.
 start() {
   local name=$1 pid
   shift
@@ -32,7 +31,7 @@ start() {
   echo "$pid $(birth "$pid")" >"$REMORA_RUN/pid/$name"
 }
 
-# stop NAME SIGNAL
+# stop NAME SIGNAL: sends the signal to the process and waits until it has ended.
 stop() {
   local pid
   if alive "$1"; then

@@ -1,23 +1,23 @@
-# How the scripts here talk: sourced by them.
+# Output functions of the scripts: sourced by them.
 
-# fail MESSAGE: ends the script.
+# fail MESSAGE: prints the message and ends the script.
 fail() {
   printf 'error: %s\n' "$*" >&2
   exit 1
 }
 
-# say MESSAGE: with the seconds since the script began.
+# say MESSAGE: prints the message with the seconds since the script began.
 say() { printf '%4ds  %s\n' "$SECONDS" "$*"; }
 
-# crates LOG: how far cargo came.
+# crates LOG: prints cargo's progress.
 crates() {
   local last
   last=$(grep -E '^ +(Compiling|Downloaded|Downloading)' "$1" | tail -n 1)
   printf '%s' "${last:+, $(grep -c '^ *Compiling' "$1") crates; at $(awk '{ print $2 }' <<<"$last")}"
 }
 
-# slowly WHAT LOG COMMAND...: runs the command with its output in LOG, and tells every ten seconds that it is at
-# work and how far it came: `progress LOG`, where a script defines it. A failure shows the end of the log.
+# slowly WHAT LOG COMMAND...: runs the command with its output in LOG, and prints every ten seconds that it runs, with
+# its progress from `progress LOG` if the script defines that. After a failure, prints the end of the log.
 slowly() {
   local what=$1 log=$2 began=$SECONDS pid next
   shift 2

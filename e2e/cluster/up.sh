@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings up the local one-node cluster, as root. What runs already is left alone, so it may be called at any time.
+# Starts the local one-node cluster, as root. Running processes stay untouched, so the script may be called at any time.
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./env.sh
@@ -17,7 +17,8 @@ mkdir -p "$REMORA_CLUSTER"
 exec {lock}>"$REMORA_CLUSTER/lock"
 flock "$lock"
 
-# What a running cluster was made from. One made from other files is ended, with all that is in it.
+# Hash of the files that a running cluster was created from. A cluster from other files is removed with all its
+# contents.
 made=$(cat env.sh host.sh credentials.sh configuration.sh up.sh | sha256sum | cut -c 1-16)-${REMORA_BUILD##*/}
 running=
 for name in "${REMORA_PROCESSES[@]}"; do
@@ -46,13 +47,13 @@ prepare_host
 
 etcd=http://127.0.0.1:$REMORA_ETCD_PORT
 peer=http://127.0.0.1:$REMORA_ETCD_PEER_PORT
-# No fsync: this data is not worth a disk's patience.
+# No fsync: this data need not survive a crash, and the disk may be slow.
 start etcd "$REMORA_BIN/etcd" --name remora --data-dir "$REMORA_RUN/etcd" --unsafe-no-fsync --log-level warn \
   --listen-client-urls "$etcd" --advertise-client-urls "$etcd" \
   --listen-peer-urls "$peer" --initial-advertise-peer-urls "$peer" --initial-cluster "remora=$peer"
 
-# Aggregator routing: calls to webhooks go straight to the pod, without kube-proxy between. InternalIP: logs and exec
-# would look for the node's name in a DNS that does not know it. MutatingAdmissionPolicy is a beta of this release.
+# Aggregator routing: calls to webhooks go directly to the pod, without kube-proxy. InternalIP: otherwise logs and exec
+# would look up the node's name in a DNS that does not know it. MutatingAdmissionPolicy is a beta API in this release.
 start kube-apiserver "$REMORA_BIN/kube-apiserver" \
   --etcd-servers="$etcd" \
   --bind-address="$REMORA_NODE_IP" --advertise-address="$REMORA_NODE_IP" --secure-port="$REMORA_API_PORT" \
@@ -74,7 +75,7 @@ eventually 30 "containerd answers" ctr version
 ./import.sh pause:1 /pause "$REMORA_TOOLS/pause:/pause"
 
 eventually 60 "API server is ready" kubectl get --raw /readyz
-# The default rate limit of the controller manager makes its own start take seconds.
+# With the default rate limit, the controller manager's own start takes seconds.
 start kube-controller-manager "$REMORA_BIN/kube-controller-manager" \
   --kubeconfig="$REMORA_CONF/kube-controller-manager.kubeconfig" --use-service-account-credentials \
   --leader-elect=false --secure-port=0 --profiling=false --kube-api-qps=1000 --kube-api-burst=1000 \
@@ -86,7 +87,7 @@ start kube-scheduler "$REMORA_BIN/kube-scheduler" --kubeconfig="$REMORA_CONF/kub
 start kubelet "$REMORA_BIN/kubelet" --config="$REMORA_CONF/kubelet.yaml" --kubeconfig="$REMORA_CONF/kubelet.kubeconfig" \
   --root-dir="$REMORA_RUN/kubelet" --cert-dir="$REMORA_PKI" \
   --hostname-override="$REMORA_NODE" --node-ip="$REMORA_NODE_IP"
-# kube-proxy trusts chains that a dead one left behind, even emptied ones: it begins with none.
+# kube-proxy trusts chains that an earlier instance left, even emptied ones, so it starts with none.
 alive kube-proxy || drop_service_rules
 start kube-proxy "$REMORA_BIN/kube-proxy" --config="$REMORA_CONF/kube-proxy.yaml"
 start coredns "$REMORA_BIN/coredns" "$REMORA_CONF/Corefile"

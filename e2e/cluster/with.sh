@@ -2,9 +2,9 @@
 # with.sh [--restore] COMMAND...
 # Runs a command with KUBECONFIG, REMORA_IMAGE_PREFIX and REMORA_IMAGE_TAG set, and helm and kubectl on PATH.
 #
-# Without KUBECONFIG that is the local cluster, brought up, with images of the programs as they are now; --restore
-# ends it afterwards, if it was not up before. With KUBECONFIG set to somebody's cluster it is that one: nothing is
-# started here, and its images come from the registry that REMORA_IMAGE_PREFIX names.
+# Without KUBECONFIG, the script starts the local cluster and builds images of the current programs; --restore removes
+# the cluster afterwards if it did not run before. With KUBECONFIG set to an external cluster, the script starts nothing
+# and uses that cluster; its images come from the registry that REMORA_IMAGE_PREFIX names.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/say.sh"
@@ -19,7 +19,7 @@ given=${KUBECONFIG-} prefix=${REMORA_IMAGE_PREFIX-}
 . "$here/env.sh"
 if [ -n "$given" ] && [ "$given" != "$KUBECONFIG" ]; then
   export KUBECONFIG=$given
-  # remora.local is what env.sh sets; no registry has that name.
+  # remora.local is the default of env.sh; no registry has that name.
   { [ -n "$prefix" ] && [ "$prefix" != remora.local ]; } || fail "KUBECONFIG names a cluster ($given): set REMORA_IMAGE_PREFIX (and REMORA_IMAGE_TAG) to where it can" \
     "pull remora-operator, remora-sidecar and remora-e2e from, or unset KUBECONFIG to use a local cluster"
   for program in helm kubectl; do

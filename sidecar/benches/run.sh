@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh [table|population|documents]
-# Builds the programs as they are shipped, measures them (default: everything), and prints a table.
+# Builds the programs as for a release, measures them (default: all benchmarks), and prints a table.
 set -euo pipefail
 case ${1:-table} in table | population | documents) ;; *) echo "usage: run.sh [table|population|documents]" >&2; exit 2 ;; esac
 cd "$(dirname "$0")/../.."
@@ -10,7 +10,8 @@ cd "$(dirname "$0")/../.."
 [ "$(nproc)" -ge 2 ] || fail "two cores are needed: one for the server, one for its load"
 target=$(rustc -vV | sed -n 's/^host: //p')
 built=$(realpath -m "${CARGO_TARGET_DIR:-target}")/$target
-# The same as in images: static, and only with --target are these flags kept from the build's own helpers.
+# As in the images: static, and only with --target does cargo not apply these flags to build scripts and procedural
+# macros.
 shipped=$(sidecar/profile/flags.sh)
 export RUSTFLAGS="${RUSTFLAGS-} -C target-feature=+crt-static"
 mkdir -p "$built"
@@ -23,7 +24,7 @@ slowly "bare hyper" "$log" cargo build ${CARGO_FLAGS-} --target "$target" --prof
   --no-default-features --bin limit --bin serialize
 slowly "flagsmith-flag-engine" "$log" cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-bench \
   --no-default-features --features peer --bin peer
-# Optimized across crates the operator would take minutes longer, and not compile documents faster.
+# Optimization across crates would add minutes to the operator's build and not compile documents faster.
 slowly "remora-bench" "$log" cargo build ${CARGO_FLAGS-} --target "$target" "${quick[@]}" -p remora-bench --bin remora-bench
 
 place=$(mktemp -d)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # fits.sh LOG [TARGET]
-# Says how much of the sidecar's profile is of functions that are others by now, from the log of its build: the compiler
-# names those that branch otherwise than recorded, with the counts that are lost. Fails where that is too much.
+# Computes, from the log of the sidecar's build, the share of its profile whose functions have changed: the compiler
+# names functions with other branches than recorded, with the lost counts. Fails if the share is too large.
 set -euo pipefail
 here=$(dirname "$0")
 . "$here/../../e2e/cluster/say.sh"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Records how the sidecar runs, for the compiler to lay it out by, and writes the profile of this machine's target anew.
+# Records a sidecar run for the compiler's profile-guided optimization, and rewrites the profile of this machine's
+# target.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . e2e/cluster/say.sh
@@ -9,7 +10,7 @@ cd "$(dirname "$0")/../.."
 target=$(rustc -vV | sed -n 's/^host: //p')
 llvm=$(rustc -vV | sed -n 's/^LLVM version: //p')
 major=${llvm%%.*}
-# What rustc's own distribution has, if it was installed (rustup component add llvm-tools), or else Debian's.
+# The tool of rustc's own distribution if it is installed (rustup component add llvm-tools), otherwise Debian's.
 merge=$(rustc --print sysroot)/lib/rustlib/$target/bin/llvm-profdata
 if [ ! -x "$merge" ]; then
   merge=llvm-profdata-$major
@@ -21,7 +22,7 @@ build=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 mkdir -p "$build/$target"
 log=$build/$target/profile.log
 progress() { crates "$1"; }
-# In a directory of its own, so that nobody takes this program for the one that is shipped.
+# A separate directory prevents this program from being mistaken for the release build.
 slowly "remora-sidecar that records" "$log" env CARGO_TARGET_DIR="$build/profile" \
   RUSTFLAGS="${RUSTFLAGS-} -C target-feature=+crt-static -C profile-generate" \
   cargo build ${CARGO_FLAGS-} --target "$target" --profile ship -p remora-sidecar

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of a Python that has Flagsmith's engine. It is made once, in the user's cache, for each content of
-# requirements.txt; nothing is skipped: what is missing is said, and the exit status tells.
+# Prints the path of a Python with Flagsmith's engine. The environment is created once per content of requirements.txt,
+# in the user's cache. Nothing is skipped: a missing dependency is printed and gives a failure status.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -17,7 +17,8 @@ if [ ! -x "$home/bin/python" ]; then
     [ "$(id -u)" = 0 ] || fail "this python3 cannot make virtual environments: please install python3-venv (or run this as root)"
     { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3-venv; } >&2
   fi
-  # Made beside its place and moved there, so that it is whole or not there; whoever comes second keeps the first.
+  # The environment is built beside its final path and then moved, so that it is complete or absent; a concurrent second
+  # run keeps the first one's.
   mkdir -p "$(dirname "$home")"
   new=$(mktemp -d "$home.XXXXXX")
   trap 'rm -rf "$new"' EXIT

@@ -62,7 +62,7 @@ fn every_command_is_tried() {
             "make" => {
                 // Most targets take minutes, and some of them run this test: the check is only that make knows them.
                 run(&format!("make --dry-run {}", &text["make ".len()..]), &programs);
-                // Behind the target may be variables.
+                // Variables may follow the target.
                 let known = text.split(' ').take_while(|word| !word.contains('=')).collect::<Vec<_>>().join(" ");
                 assert!(
                     known == "make help"
@@ -78,7 +78,7 @@ fn every_command_is_tried() {
             "source" => {
                 run(text, &programs);
             }
-            // By the test of that package, which replays every file there is.
+            // The test of that package replays every file of its corpus.
             "cargo" if text.starts_with("cargo run -p remora-fuzz -- ") => {
                 let file = text.rsplit(' ').next().unwrap_or_default();
                 assert!(root().join(file).is_file(), "{text}");

@@ -47,7 +47,7 @@ where
 ///
 /// # Errors
 ///
-/// As [`with_namespace`].
+/// Returns the same errors as [`with_namespace`].
 pub async fn alone_in_namespace<C>(case: C) -> anyhow::Result<()>
 where
     C: AsyncFnOnce(Case) -> anyhow::Result<()>,

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `KUBECONFIG` | the cluster |
 //! | `REMORA_IMAGE_PREFIX`, `REMORA_IMAGE_TAG` | registry prefix and tag of the images (`remora.local`, `dev`) |
-//! | `REMORA_PREVIOUS_CHART`, `REMORA_PREVIOUS_TAG` | the chart of the version before, and the tag of its images beside the others (`previous`); `e2e/cluster/previous.sh` sets both |
+//! | `REMORA_PREVIOUS_CHART`, `REMORA_PREVIOUS_TAG` | chart of the previous version, and the tag of its images under the same prefix (`previous`); `e2e/cluster/previous.sh` sets both |
 //! | `REMORA_E2E_CREATIONS` | number of pod creations while certificates rotate (2000); from 10000 on, until a rotation ends |
 //! | `REMORA_E2E_KEEP` | if set, a case's namespace is kept |
 //! | `REMORA_CONFORMANCE_DIR` | directory with a real document and a real server's answers to it |

@@ -46,7 +46,7 @@ fn operator(cluster: &Cluster, directory: &Path, text: &str) -> Operator {
     Operator::start_compiling(cluster, &[], LONG, compiler)
 }
 
-/// Returns a FeatureEnvironment whose document makes its compiler fail.
+/// Returns the FeatureEnvironment `bad`, which gets the test's own behaviour in place of the compiler.
 fn bad() -> Value {
     let mut object = fenv(1, &json!({}));
     object["metadata"]["name"] = json!("bad");

@@ -10,8 +10,8 @@ cd "$(dirname "$0")/../.."
 [ "$(nproc)" -ge 2 ] || fail "two cores are needed: one for the server, one for its load"
 target=$(rustc -vV | sed -n 's/^host: //p')
 built=$(realpath -m "${CARGO_TARGET_DIR:-target}")/$target
-# As in the images: static, and only with --target does cargo not apply these flags to build scripts and procedural
-# macros.
+# The flags are those of the images: static, and only with --target does cargo not apply these flags to build scripts
+# and procedural macros.
 shipped=$(sidecar/profile/flags.sh)
 export RUSTFLAGS="${RUSTFLAGS-} -C target-feature=+crt-static"
 mkdir -p "$built"

@@ -96,7 +96,7 @@ async fn java_in_local_evaluation() {
         // This SDK's engine also finds a pattern anywhere, and treats a trait without a value as set.
         differs("pattern not at the start", "Gift Cards", json!([true, "wallet"]));
         differs("null", "consent_banner", json!([true, "short"]));
-        // The SDK also uses another key for identities with overrides, so that they are in other parts of a percentage split.
+        // The SDK hashes another key for identities with overrides: they are in other parts of a percentage split.
         differs("override of a split", "new_navigation", json!([false, null]));
     };
     local_answers_of("java/flagsmith/Local.java", differ).await;

@@ -33,7 +33,7 @@ struct Writer<'r> {
     groups: Vec<Option<String>>,
     closed: Vec<usize>,
     alphabet: Vec<char>,
-    /// True if nested loops, and more than two loops, are allowed. Remora's search is bounded, and these take many steps.
+    /// True if nested loops, and more than two loops, are allowed. They take many steps of Remora's bounded search.
     nests: bool,
     loops: usize,
     is_nested: bool,

@@ -391,7 +391,8 @@ fn webhook_account_is_limited_to_one_secret_and_one_field() {
     for field in webhook.keys().filter(|field| !["name", "clientConfig"].contains(&field.as_str())) {
         assert!(expression.contains(&format!("now.?{field} == was.?{field}")), "{field}");
     }
-    let certificates = json!({"source": "Secret", "secretName": "mine", "caBundle": "x"});
+    let certificates =
+        json!({"source": "Secret", "secretName": "mine", "caBundle": "-----BEGIN CERTIFICATE-----\nx\n"});
     let given = render(&json!({"webhook": {"certificates": certificates}}));
     assert!(policies.iter().all(|name| !given.contains_key(&("ValidatingAdmissionPolicy".to_owned(), (*name).into()))));
 }

@@ -1,8 +1,9 @@
-//! The snapshot: a Flagsmith environment, compiled to bytes that are evaluated where they lie.
+//! The snapshot format: a Flagsmith environment compiled to bytes that are evaluated in place.
 //!
-//! The operator writes it once a change ([`write()`]), the sidecar reads it once a change ([`Snapshot::read`]) and evaluates
-//! it on every request. This crate is the treaty between the two: both use it, and neither uses the other. It does no
-//! input or output, starts nothing, has no `unsafe`, and depends on a hash function and on registers of four numbers.
+//! The operator writes a snapshot once per change ([`write()`]). The sidecar reads it once per change
+//! ([`Snapshot::read`]) and evaluates it on every request. This crate is the contract between the two: both depend on
+//! it, and neither depends on the other. The crate does no input or output, starts no threads or tasks, has no
+//! `unsafe`, and depends on a hash function and on a safe SIMD library.
 //!
 //! ```
 //! use remora_snapshot::model::{Context, Environment, Feature};
@@ -22,178 +23,343 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What it is made for
+//! # Overview
 //!
-//! - **Nothing is parsed and nothing is copied.** A reader checks everything once, in one linear pass, and from then on
-//!   follows offsets. Whatever the bytes are, that pass and every evaluation after it end without a panic, and without
-//!   reading outside: each access is checked again when it is made.
-//! - **Answers are there already.** The flag objects of Flagsmith's dialect are stored up to their value, the whole array
-//!   of defaults as one run; an evaluation copies runs and pieces, and serializes nothing. For the few sets of segments that
-//!   are asked for again and again, not even that: a reader keeps what it put together for them, up to four times 64 KiB.
-//! - **Segments are found by an index** of the values that they compare with: a look-up a trait says for 64 segments at
-//!   once which of them are left. What it cannot say is asked by **programs** of typed conditions whose jumps only go forward ([`automaton`] and [`backtrack`] have the
-//!   regular expressions). **Identity overrides are a hash table**, whose look-up does not depend on its size.
-//! - **The same environment gives the same bytes.** The time of a publication is not in them.
+//! A core file, and the path of a request for all flags of an identity through it:
 //!
-//! # The files
+//! ```text
+//!  offset 0   +--------------------------------------------------------------------+
+//!             | header, 64 bytes: magic, version, length, checksum, revision, key  |
+//!         64  +--------------------------------------------------------------------+
+//!             | section table: (offset, length) of each of the 39 sections         |
+//!        376  +--------------------------------------------------------------------+
+//!             |                                                                    |
+//!  request:   |  trait names, slots, derived, literals                             |
+//!  traits ----|--> (1) put each trait's value into its slot; derive other slots    |
+//!             |         |                                                          |
+//!             |  blocks, columns, marks, listed, joints, finds, wants, moduli      |
+//!             |    (2) segment index: per block of 64 segments, AND one 64-bit     |
+//!             |        word per slot and per modulo rule -> candidates             |
+//!             |         |                                                          |
+//!             |  shares                                                            |
+//!             |    (3) hash the percentage rules of the remaining candidates       |
+//!             |         |                                                          |
+//!             |  segments, code, big integers, members, patterns, programs         |
+//!             |    (4) run the candidate's residual program: accept or reject      |
+//!             |         |                                                          |
+//!             |  claiming, claims                                                  |
+//!             |    (5) set the bits of the claims of each matching segment         |
+//!             |         |                                                          |
+//!  request:   |  overrides (or a separate overrides file), feature ids             |
+//!  identifier |    (6) hash the identifier, look up the identity override.         |
+//!  -----------|-->     Precedence: identity override, claims in row order, default |
+//!             |         |                                                          |
+//!             |  answers, bounds, runs, ranks, edges, ranked, features, contexts,  |
+//!             |  splits, variants, blob                                            |
+//!  response   |    (7) copy byte ranges of the default answer and of the runs that |
+//!  <----------|---     won; assemble features with variants from their pieces      |
+//!             +--------------------------------------------------------------------+
+//! ```
 //!
-//! A snapshot is one *core* file, up to [`files::OVERRIDES_SLOTS`] *overrides* files, and, where the environment's document
-//! is served, up to [`files::DOCUMENT_SLOTS`] files with it ([`files`] has their names). All numbers are little-endian.
-//! All kinds begin with the same header of 64 bytes:
+//! Example: feature `limit` is 42 by default, and segment `beta` (trait `plan` equals `"pro"`) overrides it with 50.
+//! The request sends the trait `plan` = `"pro"`. (1) `trait names` maps `plan` to slot 0. (2) The one block has one
+//! column, for slot 0. Its hash table in `listed` has a row for the token of `pro`, whose word has bit 0 set. (3) The
+//! block has no percentage rules. (4) The segment's entry is 2³²−1: the index decides the segment completely, so it
+//! matches. (5) The segment's only row in `claiming` sets the bit of claim 0. (6) The identity has no override, so
+//! claim 0 decides feature 0. (7) The claim's run has edges: the reader copies the stored object of `limit` with the
+//! value 50 between `[` and `]`.
 //!
-//! | offset | bytes | what |
+//! # Design
+//!
+//! - **The reader parses nothing and copies nothing.** It validates the file once, in one linear pass, and follows
+//!   offsets from then on. For every input, that pass and each later evaluation end without a panic and without access
+//!   outside of the file: each access is checked again when it is made.
+//! - **Answers are stored, not serialized.** The flag objects of Flagsmith's dialect are stored up to their value, and
+//!   the array of all defaults is stored as one run. An evaluation copies runs and pieces. For the few sets of segments
+//!   that are requested again and again it does not even do that: a reader caches their assembled answers, up to four
+//!   times 64 KiB.
+//! - **An index finds the segments.** It indexes the values that conditions compare with. One look-up per trait says
+//!   for 64 segments at once which of them can still match. **Programs** of typed conditions, whose jumps only go
+//!   forward, evaluate the rest ([`automaton`] and [`backtrack`] define the regular expressions).
+//! - **Identity overrides are a hash table.** The cost of a look-up does not depend on the table's size.
+//! - **The same environment gives the same bytes.** The time of a publication is not part of them.
+//!
+//! # Why not FlatBuffers or rkyv
+//!
+//! General formats describe typed objects. This format describes the tables that one program reads. One linear pass
+//! validates each file: offsets, UTF-8, jump targets, automata, and the rule that ranges of rows do not overlap where
+//! overlap would make work quadratic. A schema's verifier knows only the first two. Validation and evaluation are safe
+//! Rust, and this crate forbids `unsafe`; rows are decoded from bytes, so alignment does not matter. The indexes fit
+//! this program: bit words of 64 segments, breakpoints, hash tables with a fixed probing order, combined automata; a
+//! general format would store them as opaque byte arrays. The bytes are deterministic, because the revision and the
+//! checksums depend on them. Rows have a fixed size and no padding, vtables or pointers: a ConfigMap holds one
+//! megabyte, and no byte of it serves a schema.
+//!
+//! # Glossary
+//!
+//! Terms of this specification, with the names of rows and sections in the code.
+//!
+//! | term | meaning |
+//! |---|---|
+//! | answer (`Answer`, `bounds`) | the JSON array of all flags, as one byte range of the blob, and the offset of each feature's object in it |
+//! | backtracking program ([`backtrack`]) | a compiled regular expression that an automaton cannot express or would be too large for |
+//! | block (`Block`) | the index of 64 consecutive segments; each segment is one bit of every word, the first segment is the lowest bit |
+//! | candidate | a segment whose bit is still set after the look-ups of the index |
+//! | claim (`Claim`) | an override mask: up to 64 consecutive features that one segment overrides, one bit each. A matching segment claims them; the first claim of a feature decides it |
+//! | claiming | the list of claims of each segment, as row numbers in *claims* |
+//! | cohort | the identities whose matching segments have the same claims; the reader caches one answer for each of the most frequent cohorts |
+//! | column (`Column`) | an attribute index: maps the value of one slot to the candidates of one block |
+//! | context (`Context`) | one state of a feature: enabled or not, value, split |
+//! | core | the file with everything except identity overrides that do not fit into it, and the document |
+//! | derivation | the rule that gives a slot a value if the request has no trait of its name |
+//! | digest | 64 bits that identify what a flag is: id, state and value |
+//! | document | the environment document that the operator compiled, for SDKs that evaluate locally |
+//! | edge (`Edge`) | the offset of one feature's stored object within a run |
+//! | find (`Find`) | the accept set of one automaton state: the patterns found when it is reached, and at the end of the text |
+//! | fingerprint | 128 bits that identify the environment, and the key of all keyed hashes |
+//! | gap | a position in a cohort's cached answer at which the flag depends on the identity |
+//! | group | the set of values that identities with equal overrides share in an overrides file |
+//! | head, tail | the constant bytes of a flag object before its state, and from its state on |
+//! | joint (`Joint`) | a combined DFA: up to 64 patterns on one slot, compiled to one automaton |
+//! | label (`Label`) | the key of a name in a hash table: its length and two 64-bit numbers |
+//! | listed (`Listed`) | exact matches: the hash table of a column from tokens to candidates |
+//! | mark (`Mark`) | a breakpoint: a value in the order of its type, the candidates at it, and the candidates between it and the next breakpoint. In an overrides file, a mark is one bit of a bucket's filter |
+//! | member (`Member`) | one value of an `IN` list that the index does not cover |
+//! | modulus (`Modulus`) | a modulo rule: divisor and remainder |
+//! | overrides file, shard | a file with identity overrides, for the identifiers whose hash has certain leading bits |
+//! | program (`code`) | the residual conditions of a segment: the conditions that the index does not evaluate |
+//! | rank (`Rank`) | the priority of a segment's override among all overrides of the feature; 0 is the strongest |
+//! | ranked (`Ranked`) | the overrides of a feature, strongest first |
+//! | revision ([`Revision`]) | the name of the content of all files of a snapshot |
+//! | run (`Run`) | an override run: consecutive features that one segment overrides, with their ranks and stored objects |
+//! | section | one table or byte range of a file |
+//! | seed | the bytes that are hashed before the identity's key, or before a slot's value, to get a percentage |
+//! | share (`Share`) | a percentage rule: the segment matches if the hash of a slot's value is at or below a threshold |
+//! | slot (`Slot`) | a numbered property that conditions read: a trait, or a derived value |
+//! | span (`Span`) | offset and length, 4 bytes each; in the blob unless another section is named |
+//! | split (`Split`) | the variants of a context |
+//! | token (`Token`) | the 12-byte key of a text in a set: the text itself if it has at most eleven bytes, else its keyed hash |
+//! | want (`Want`) | a predicate of a segment on the patterns of a joint: any of some patterns is found, or any of others is not |
+//!
+//! # Files
+//!
+//! A snapshot is one *core* file, up to [`files::OVERRIDES_SLOTS`] *overrides* files, and, if the environment's
+//! document is served, up to [`files::DOCUMENT_SLOTS`] *document* files ([`files`] has their names). All numbers are
+//! little-endian unless stated otherwise. All kinds of files begin with the same header of 64 bytes:
+//!
+//! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 8 | `REMORA`, 0x1A, then `C` for a core, `O` for overrides, `D` for a document |
-//! | 8 | 2 | format major, 2: a reader refuses every other than its own |
-//! | 10 | 2 | format minor: minors only add, a reader ignores what it does not know |
-//! | 12 | 4 | required features: a reader refuses bits that it does not have (none are defined yet) |
-//! | 16 | 8 | length of the file |
-//! | 24 | 16 | checksum of everything behind it: SipHash-1-3-128 with a key of zeros |
-//! | 40 | 8 | core: the revision, 48 bits of a hash over the checksums of all files |
+//! | 0 | 8 | magic: `REMORA`, 0x1A, then `C` for a core, `O` for overrides, `D` for a document |
+//! | 8 | 2 | format major, 2: a reader refuses every major but its own |
+//! | 10 | 2 | format minor: a new minor only adds, and a reader ignores what it does not know |
+//! | 12 | 4 | required features: a reader refuses a file with bits that it does not know (none are defined yet) |
+//! | 16 | 8 | length of the file in bytes |
+//! | 24 | 16 | checksum of all bytes after this field: SipHash-1-3-128 with a key of zeros |
+//! | 40 | 8 | core only: the revision, 48 bits of a hash over the checksums of all files |
 //! | 48 | 16 | fingerprint of the environment: SipHash-2-4-128 of its client key, and the key of all keyed hashes |
 //!
 //! ## The core
 //!
-//! Behind the header is the section table: offset and length (4 bytes each) of each section, in this order. A section is
-//! a table of rows of fixed size, except those that say *bytes*. A *span* is an offset into the blob and a length.
+//! The section table follows the header: offset and length (4 bytes each) of each section, in the order below. A
+//! section is a table of rows of fixed size, except sections marked *bytes*. The writer starts each section at a
+//! multiple of eight bytes, after up to seven zero bytes; a reader does not depend on this. A *span* is an offset into
+//! the blob and a length. A range of rows is stored as its first row and its number of rows (4 bytes each). The *bit*
+//! of a segment is its bit in the words of its block.
 //!
-//! | section | row | what |
+//! | section | row bytes | content |
 //! |---|---|---|
 //! | blob | bytes | UTF-8: names, keys, values as JSON, pieces of answers |
-//! | features | 56 | id, spans (name, head of Flagsmith's object, head and tail of OFREP's), default context, first and number of rows in *ranked*, flags (server keys only 1, targeted 2, not served 4) |
-//! | feature names | 4 | a hash table (linear probing from the *label* on, a power of two): one more than the feature's row, 0 is free |
-//! | feature ids | 12 | id and row, sorted by id |
-//! | split features | 4 | features whose default has variants |
-//! | answers | 20 | four: without identity for client and server keys, then the defaults for both; each a span, its first row in *bounds*, and the sum of the digests of the features in it |
-//! | bounds | 4 | where each feature's object begins in an answer, and where the last one ends |
-//! | contexts | 24 | what a feature can be: the rest of Flagsmith's object from its state on, with a comma (span), one more than its row in *splits* or 0, enabled (1), digest (8) |
-//! | splits | 16 | seed of the hash (span), first and number of rows in *variants* |
+//! | features | 56 | id (8), spans (name, head of Flagsmith's object, head and tail of OFREP's object), default context, range of rows in *ranked*, flags (1: server keys only, 2: targeted, 4: not served) |
+//! | feature names | 4 | a hash table (linear probing from the *label* on, size a power of two): the feature's row plus 1; 0 is a free row |
+//! | feature ids | 12 | Flagsmith's id (8) and row of a feature, sorted by id |
+//! | split features | 4 | rows of the features whose default has variants |
+//! | answers | 20 | four rows: without identity for client and for server keys, then the defaults for client and for server keys. Each row: span, first row in *bounds*, sum of the digests of the features in it (8) |
+//! | bounds | 4 | offset of each feature's object in an answer, and the end of the last object |
+//! | contexts | 24 | one state of a feature: the rest of Flagsmith's object from its state on, with a comma (span), row in *splits* plus 1 or 0, enabled (1), digest (8) |
+//! | splits | 16 | seed of the hash (span), range of rows in *variants* |
 //! | variants | 40 | upper limit in percent (f64), value, name as JSON or empty, weight as text (spans), digest (8) |
-//! | segments | 28 | name, entry in *code* of what the index does not answer, first and number of rows in *claiming*, flags (needs no identity 1), Flagsmith's id |
-//! | blocks | 32 | the index of 64 segments, a bit each: those that have rules (8), first and number of rows in *columns*, in *moduli* and in *shares* |
-//! | columns | 128 | what a slot's value says of a block: see below |
-//! | moduli | 32 | divisor, remainder (f64), the segment's bit (8), slot, 1 if the segment wants another remainder |
-//! | shares | 32 | threshold in percent (f64), seed of the hash (span), the segment's bit (8), slot, 1 if the segment wants those above the threshold; sorted by segment |
-//! | marks | 24 | a value (8), the segments that are left at it (8), and those left between it and the next (8) |
-//! | listed | 20 | hash tables, one a column (linear probing, a power of two or none): the token of a member of sets (12), the segments that are left with it (8). A free row has 7f twelve times, and what is left of texts in no set |
-//! | joints | 32 | up to 64 patterns as one automaton, a bit each, whose matching states are those in which something is found: offset and length in *programs*, first and number of rows in *finds* and in *wants*, those that are looked for in numbers, too (8) |
-//! | finds | 16 | by state: the patterns that are found when it is reached (8), and when the text ends in it (8) |
-//! | wants | 32 | what a segment wants: any of these patterns to be found (8), or any of these not to be (8), its bit (8), 1 if it wants neither of it (8) |
-//! | claiming | 4 | rows in *claims* |
-//! | claims | 16 | features in one run that a segment overrides: which of 64 in a row, a bit each (8), which 64, row in *runs*. Of the claims of a feature, the first is the strongest: a segment has several for the same 64 where features have their segments in different orders |
-//! | runs | 16 | features in a row that a segment overrides: the first of them, first and number of rows in *ranks*, first row in *edges* or 2³²−1 |
-//! | ranks | 2 | the rank of the segment's override among those of the feature; 2¹⁶−1: there is none |
-//! | edges | 12 | one more than there are ranks in the run: where in the blob Flagsmith's object of the feature begins, which is where that before it ends (with a comma; empty: the feature is hidden), and by how much the digests of the features before it differ from those of their defaults (8). A run in which features have variants or are not for every key has none |
+//! | segments | 28 | name (span), entry of the program in *code*, range of rows in *claiming*, flags (1: needs no identity), Flagsmith's id |
+//! | blocks | 32 | the index of 64 segments: bits of the segments that exist and have rules (8), ranges of rows in *columns*, in *moduli* and in *shares* |
+//! | columns | 128 | attribute index of one slot for one block: see below |
+//! | moduli | 32 | modulo rule: divisor, remainder (f64), the segment's bit (8), slot, 1 if the rule is negated |
+//! | shares | 32 | percentage rule: threshold in percent (f64), seed of the hash (span), the segment's bit (8), slot, 1 if the rule is negated (a percentage above the threshold matches); sorted by segment |
+//! | marks | 24 | breakpoint: a value (8), the candidates at it (8), the candidates between it and the next breakpoint (8) |
+//! | listed | 20 | exact matches: one hash table per column (linear probing, size a power of two, or no rows): token of a member of sets (12), candidates for it (8). A free row has 0x7f in all twelve token bytes, and the candidates for texts in no set |
+//! | joints | 32 | combined DFA of up to 64 patterns, one bit each: offset and length in *programs*, ranges of rows in *finds* and in *wants*, patterns that are also searched in numbers (8). Its matching states are the states in which a pattern is found |
+//! | finds | 16 | per state: the patterns found when the state is reached (8), and when the text ends in it (8) |
+//! | wants | 32 | predicate of a segment: any of these patterns is found (8), or any of these is not found (8), the segment's bit (8), 1 if the predicate is negated (8) |
+//! | claiming | 4 | row in *claims* |
+//! | claims | 16 | override mask: the features of one run that a segment overrides, as one bit for each of 64 consecutive features (8), the number of the 64, row in *runs*. The first claim of a feature is the strongest. A segment has several claims for the same 64 features if features order their segments differently |
+//! | runs | 16 | consecutive features that a segment overrides: the first feature, range of rows in *ranks*, first row in *edges* or 2³²−1 (no edges) |
+//! | ranks | 2 | rank of the segment's override among the overrides of the feature; 2¹⁶−1: the segment does not override this feature |
+//! | edges | 12 | one row more than the run has ranks: offset in the blob of Flagsmith's object of the feature, which is also the end of the previous object (with its comma; an empty object means that the feature is hidden), and the sum of the digests of the features before it minus the sum of their defaults' digests (8). A run has no edges if one of its features has variants or is not for every key |
 //! | ranked | 8 | the overrides of one feature, strongest first: segment, context |
-//! | code | 40 | operator (1), flags (1), slot (2), next if true, next if false, operand, left (8), right (8), text (span) |
-//! | slots | 16 | name of the trait, derivation, argument |
-//! | trait names | 24 | a hash table from names to slots: first and last number of the name's *label* (8 each), its length, one more than the slot |
-//! | derived | 4 | slots that are more than a trait |
-//! | big integers | 12 | 1 if it is below zero, digits (span) |
-//! | members | 12 | the token of a member, sorted within a set |
-//! | patterns | 12 | kind (automaton 0, backtracking 1), offset and length in *programs* |
-//! | programs | bytes | automata of *joints*, then those and the programs of *patterns* |
-//! | keys | 20 | hash of an API key (16), role (client 0, server 1) |
-//! | origin | 20 | one row: environment's name, client key, flags (hide disabled flags 1; without identity: segments that need none 2, all segments 4; the document is served 8; to OpenFeature, booleans answer whether they are enabled 16, disabled flags their value 32, and texts that are JSON objects are objects 64; in the second byte one more than the leading hash bits that choose the overrides file, 0: the core has them all) |
+//! | code | 40 | instruction: operator (1), flags (1), slot (2), next if true, next if false, operand, left (8), right (8), text (span) |
+//! | slots | 16 | name of the trait (span), derivation, argument |
+//! | trait names | 24 | a hash table from names to slots: first and last number of the name's *label* (8 each), its length, the slot plus 1 (0 is a free row) |
+//! | derived | 4 | slots that have a derivation |
+//! | big integers | 12 | 1 if negative, digits (span) |
+//! | members | 12 | token of a member, sorted within a set |
+//! | patterns | 12 | kind (0: automaton, 1: backtracking), offset and length in *programs* |
+//! | programs | bytes | the automata of *joints*, then the automata and programs of *patterns* |
+//! | keys | 20 | hash of an API key (16), role (0: client, 1: server) |
+//! | origin | 20 | one row: environment's name, client key (spans), flags: see below |
 //! | literals | 8 | constants that conditions read, as JSON (span) |
-//! | notes | bytes | what people should know, a line each |
-//! | overrides | bytes | an overrides file with all of them, also where there are none; empty: they do not fit, and are in files of their own |
+//! | notes | bytes | warnings for people, one per line |
+//! | overrides | bytes | an overrides file with all identity overrides, even if there are none; empty: they do not fit, and are in separate files |
 //!
-//! The *index* answers what segments ask of single slots: every condition, list of alternatives or exclusion that must hold
-//! of one slot whatever else does, except for sets of more than 64 members or with integers beyond 64 bits, patterns that
-//! need backtracking or are too many for one automaton, numbers and versions that are not small, and moduli and percentages
-//! that are alternatives to something else. To a segment belongs who is left in all columns, moduli and shares of its
-//! block, and is accepted by its program, which has the rest. Shares come last, as hashing is what takes longest. A column
-//! is, each a word with a bit a segment unless said otherwise:
+//! The flags of *origin*:
 //!
-//! | bytes | what is left |
+//! | bit | meaning |
 //! |---|---|
-//! | 4, 4 | the slot; one more than the row in *joints*, or zero |
-//! | 8, 8, 8 | where the slot is not set; where it is `false`; where it is `true` |
-//! | 8, 8 | where it is not a number (NaN); where it is a text that is no version |
-//! | 8, 4, 4 | below the first *mark* of texts (their point is a span), and the first and the number of those marks |
-//! | 8, 4, 4 | the same of versions (21 bits a number) |
-//! | 8, 4, 4 | the same of integers |
-//! | 8, 4, 4 | the same of floats |
-//! | 8, 4, 4 | where it is a text in no set, and the first and the number of rows in *listed* |
+//! | 1 | answers hide disabled flags |
+//! | 2 | without an identity, segments that need no identity apply |
+//! | 4 | without an identity, all segments apply |
+//! | 8 | the document is served |
+//! | 16 | OFREP returns for a boolean flag if it is enabled, instead of its value |
+//! | 32 | OFREP returns the value of a disabled flag |
+//! | 64 | OFREP returns a string that holds a JSON object as an object |
+//! | second byte | number of leading hash bits that choose the overrides file, plus 1; 0: the core has all overrides |
 //!
-//! What is left is what all look-ups leave that the value's type has: texts, versions, sets and patterns for a text;
-//! integers and patterns for an integer; floats and patterns for a float. To equal a text is to be in a set of one; the
-//! integers of sets are among the *marks* of integers.
+//! ### The segment index
 //!
-//! The *token* of a member of a set are its length (1) and its bytes, if they are at most eleven, and else its keyed hash with
-//! the highest bit of the first byte set.
+//! The index evaluates requirements on single slots: each condition, list of alternatives or exclusion that must hold
+//! of one slot, independent of all other conditions. It does not cover:
 //!
-//! A program begins at its segment's entry. Where to go on is a row of *code* with a greater number, or 2³²−1: the subject
-//! belongs to the segment, or 2³²−2: it does not. The operators, from 0: `EQUAL`, `NOT_EQUAL`, `GREATER_THAN`,
-//! `GREATER_THAN_INCLUSIVE`, `LESS_THAN`, `LESS_THAN_INCLUSIVE`, `CONTAINS`, `NOT_CONTAINS`, `REGEX`, `MODULO`, `IN`,
-//! `PERCENTAGE_SPLIT`, `IS_SET`, `IS_NOT_SET`.
+//! - sets of more than 64 members, or with integers beyond 64 bits,
+//! - patterns that need backtracking, or that are too many for one automaton,
+//! - numbers and versions that are not small,
+//! - modulo and percentage rules that are alternatives to another condition.
 //!
-//! What a condition compares with stands in its row. Comparisons have the value in every type that the left side can have:
-//! as text, as a boolean (flag 2: true), as an integer in *left* (flag 4) or in *big integers* (flag 8), as a float in
-//! *right* (flag 16), as a version without its `:semver` in the text (flag 32), of which that of three plain numbers has
-//! major and minor number in *left*, 32 bits each, and the patch number in *right* (flag 64). Flag 1 says that the slot may
-//! have to be read of a flag. `REGEX` has a row of *patterns* as operand, `MODULO` divisor and remainder (f64), `IN` first
-//! row (low) and number (high) of its *members* in *left*, `PERCENTAGE_SPLIT` the threshold (f64) and the seed's offset
-//! (low) and length (high).
+//! An identity matches a segment if every column, modulo rule and percentage rule of the segment's block keeps the
+//! segment's bit, and the segment's program, which has all other conditions, accepts the identity. Percentage rules
+//! come last, because hashing takes the longest. A row of *columns* has these fields. Fields of 8 bytes are words of
+//! candidates, one bit per segment:
 //!
-//! A *digest* stands for what a flag is: 64 bits of SipHash-1-3-128 with a key of zeros over its id (8), its state (1) and
-//! its value. A sum of them, modulo 2⁶⁴, says who got the same flags.
+//! | bytes | field |
+//! |---|---|
+//! | 4, 4 | slot; row in *joints* plus 1, or 0 |
+//! | 8, 8, 8 | candidates if the slot is not set; if it is `false`; if it is `true` |
+//! | 8, 8 | candidates if the value is not a number (NaN); if it is a text that is no version |
+//! | 8, 4, 4 | candidates below the first breakpoint (row of *marks*) of texts, whose point is a span; range of these breakpoints |
+//! | 8, 4, 4 | the same for versions (the point has 21 bits per number) |
+//! | 8, 4, 4 | the same for integers |
+//! | 8, 4, 4 | the same for floats |
+//! | 8, 4, 4 | candidates if the value is a text in no set; range of rows in *listed* |
 //!
-//! A slot's value is that of the trait with its name. Without such a trait it is derived: 0 not at all, 1 the identifier,
-//! 2 the identity's key (client key, underscore, identifier), 3 another slot with a smaller number, 4 a literal, 5 a
-//! member of another flag's result (feature in 24 bits, member above: enabled, value, variant, reason, name, id).
+//! The candidates of a column are the bitwise AND of all look-ups that exist for the value's type: texts, versions,
+//! sets and patterns for a text; integers and patterns for an integer; floats and patterns for a float. Equality with a
+//! text is a set of one member. The integers of sets are breakpoints of integers.
 //!
-//! A *label* are two numbers for a name. Of a name of up to sixteen bytes they are its first and its last eight bytes; if it
-//! has less than eight, four; if it has less than four, all in the first, read as one big-endian number. Of a longer name the
-//! first is a hash: beginning with zero, for every whole eight bytes *f*(hash xor bytes, A). *f*(*a*, *b*) are both halves of
-//! their product, 64 bits each, xor'ed; A is 0x6a09e667f3bcc909, B is 0xbb67ae8584caa73b. Probing begins at
-//! *f*(first xor A, last xor B xor length), modulo the table's size; for a token at *f*(its first eight bytes xor A, its last
-//! four xor B), both read as big-endian numbers.
+//! The *token* of a member of a set is its length (1 byte) and its bytes if it has at most eleven bytes. Otherwise it
+//! is the member's keyed hash, with the highest bit of the first byte set.
+//!
+//! ### Programs
+//!
+//! A program begins at its segment's entry. An entry and both next fields are a row of *code*, 2³²−1 (accept: the
+//! identity belongs to the segment) or 2³²−2 (reject: it does not). A next row is always greater than the instruction's
+//! own row. The operators, from 0: `EQUAL`, `NOT_EQUAL`, `GREATER_THAN`, `GREATER_THAN_INCLUSIVE`, `LESS_THAN`,
+//! `LESS_THAN_INCLUSIVE`, `CONTAINS`, `NOT_CONTAINS`, `REGEX`, `MODULO`, `IN`, `PERCENTAGE_SPLIT`, `IS_SET`,
+//! `IS_NOT_SET`.
+//!
+//! An instruction stores the value that it compares with. Comparisons store that value in every type that the left side
+//! can have:
+//!
+//! | flag | meaning |
+//! |---|---|
+//! | 1 | the slot may have to be resolved from a flag |
+//! | 2 | the value as a boolean is true |
+//! | 4 | the value is also an integer, in *left* |
+//! | 8 | the value is also an integer beyond 64 bits, in the row *operand* of *big integers* |
+//! | 16 | the value is also a float, in *right* |
+//! | 32 | the value is a version, in *text* without its `:semver` |
+//! | 64 | the version is three plain numbers: major and minor in *left*, 32 bits each, and patch in *right* |
+//!
+//! *text* is always the value as a text. The other operators use these fields:
+//!
+//! - `REGEX`: *operand* is a row of *patterns*.
+//! - `MODULO`: *left* is the divisor and *right* the remainder (f64).
+//! - `IN`: *left* is the first row (low half) and the number of rows (high half) of its *members*.
+//! - `PERCENTAGE_SPLIT`: *left* is the threshold (f64), *right* the offset (low half) and length (high half) of the
+//!   seed.
+//!
+//! ### Slots and derivations
+//!
+//! A slot has the value of the trait with its name. Without such a trait its derivation gives the value:
+//!
+//! | derivation | value |
+//! |---|---|
+//! | 0 | none, the slot is not set |
+//! | 1 | the identifier |
+//! | 2 | the identity's key (client key, underscore, identifier) |
+//! | 3 | the value of the slot *argument*, which has a smaller number |
+//! | 4 | the literal *argument* |
+//! | 5 | a member of another flag's result: *argument* has the feature in the lower 24 bits and the member above them (0 enabled, 1 value, 2 variant, 3 reason, 4 name, 5 id; 6 is any other member, which is never set) |
+//!
+//! ### Digests
+//!
+//! A *digest* identifies what a flag is: 64 bits of SipHash-1-3-128 with a key of zeros over its id (8), its state (1)
+//! and its value. Two answers with equal sums of digests, modulo 2⁶⁴, have the same flags.
+//!
+//! ### Labels and hash tables
+//!
+//! A *label* is the length of a name and two numbers, first and last. For a name of up to sixteen bytes they are its
+//! first and its last eight bytes; for fewer than eight bytes, its first and last four, each read as one little-endian
+//! number. For fewer than four bytes, first is all bytes read as one big-endian number, and last is zero. For more than
+//! sixteen bytes, last is the last eight bytes, and first is a hash: it starts as zero, and for every whole eight bytes
+//! from the start, as a little-endian number, it becomes *f*(hash xor number, A). *f*(*a*, *b*) is the xor of both
+//! halves, 64 bits each, of the product of *a* and *b*. A is 0x6a09e667f3bcc909, B is 0xbb67ae8584caa73b.
+//!
+//! Probing for a label starts at *f*(first xor A, last xor B xor length), modulo the table's size. Probing for a token
+//! starts at *f*(its first eight bytes xor A, its last four xor B), both read as big-endian numbers.
 //!
 //! ## Overrides
 //!
-//! Behind the header: which leading hash bits the file is for and how many (4 bytes each), then the section table.
+//! After the header: the leading hash bits that the file is for, the number of these bits (4 bytes each), then the
+//! section table.
 //!
-//! | section | row | what |
+//! | section | row bytes | content |
 //! |---|---|---|
-//! | directory | 4 | by the next leading bits of the hash: the first entry (upper 17 bits), and the marks of all entries of this bucket (15 bits); a power of two and one |
-//! | entries | 16 | hash of the identifier (12), group; sorted |
-//! | groups | 4 | where each group begins in *items*, and where the last one ends |
+//! | directory | 4 | one bucket per value of the next leading bits of the hash: its first entry (upper 17 bits), and the marks of all its entries (lower 15 bits). The number of rows is a power of two plus 1 |
+//! | entries | 16 | hash of the identifier (12), group; sorted by hash |
+//! | groups | 4 | first row of each group in *items*, and the end of the last group |
 //! | items | 16 | Flagsmith's id of the feature (8), value as JSON (offset; length in 24 bits, the highest bit: enabled) |
 //! | blob | bytes | values as JSON |
 //!
-//! The mark of a hash is one of fifteen bits: its last 4 bytes, a big-endian number, times 15, divided by 2^32. Most identities
-//! have no overrides, and a mark that is missing says so without a look at the entries.
+//! The mark of a hash is one of fifteen bits: the number of the bit is the hash's last 4 bytes, as a big-endian number,
+//! times 15, divided by 2³². Most identities have no overrides, and a missing mark says so without access to the
+//! entries.
 //!
-//! Identities with equal overrides share a group. Features are named by Flagsmith's ids, so a file that is a revision
-//! older than its core is right by itself, only staler. A file that is divided otherwise than the core says counts only
-//! where the right one is missing: it is left over, or the others are on their way. The hash is 96 bits of SipHash-2-4-128 under the fingerprint: no
-//! identifier is stored, but who has the file can try identifiers.
+//! Identities with equal overrides share a group. Items name features by Flagsmith's ids, so a file that is one
+//! revision older than its core is still correct, only stale. A file with another number of leading bits than the core
+//! states is used only if the file with the right number is missing: it is a leftover of an earlier revision, or the
+//! other files have not arrived yet. The hash is 96 bits of SipHash-2-4-128 with the fingerprint as key. The file
+//! stores no identifiers, but a person who has the file can test guessed identifiers.
 //!
 //! ## The document
 //!
-//! The document that the operator compiled, for SDKs that evaluate by themselves: one gzip stream of one member whose header
-//! has no optional fields, cut into parts. Behind the header:
+//! The document that the operator compiled, for SDKs that evaluate locally: one gzip stream with one member, whose
+//! header has no optional fields, cut into parts. After the header:
 //!
-//! | offset | bytes | what |
+//! | offset | bytes | field |
 //! |---|---|---|
-//! | 64 | 4 | which part this is, from 0 |
-//! | 68 | 4 | how many there are |
-//! | 72 | 16 | name of the document: SipHash-1-3-128 with a key of zeros of the whole stream |
-//! | 88 | 8 | bytes of the document |
-//! | 96 | 8 | bytes of the stream |
+//! | 64 | 4 | number of this part, from 0 |
+//! | 68 | 4 | number of parts |
+//! | 72 | 16 | name of the document: SipHash-1-3-128 of the whole stream with a key of zeros |
+//! | 88 | 8 | length of the uncompressed document in bytes |
+//! | 96 | 8 | length of the stream in bytes |
 //! | 104 | | this part of the stream, up to the end of the file |
 //!
-//! Only parts with one name are a document. It may be a revision older than its core. Unlike the other files it has
-//! identifiers in it: nobody but the bearer of a server key may see it.
+//! Parts belong to the same document only if their names are equal. The document may be one revision older than its
+//! core. Unlike the other files it contains identifiers: only a caller with a server key may read it.
 //!
-//! # What validation guarantees
+//! # Guarantees of validation
 //!
-//! After [`Snapshot::read`]: every span lies in the blob at whole characters, every row that is referred to exists, every
-//! jump goes forward, every automaton and every program stays within itself. The reading is linear in the file's bytes:
-//! where reading a range takes time, no two rows have the same range. Nothing is guaranteed of what the values mean; the
-//! checksum tells damage, not malice. So an evaluation has a budget ([`MAX_STEPS`]), and an answer a length ([`MAX_ANSWER`]).
+//! After [`Snapshot::read`], every span lies in the blob at character boundaries, every row that another row refers to
+//! exists, every jump goes forward, and every automaton and every program stays within its bytes. Validation is linear
+//! in the file's bytes: where reading a range takes time, no two rows have the same range. Validation guarantees
+//! nothing about the meaning of the values; the checksum detects damage, not malice. Therefore each evaluation has a
+//! budget ([`MAX_STEPS`]), and an answer has a maximum length ([`MAX_ANSWER`]).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]

@@ -1,4 +1,4 @@
-//! The format: how a snapshot lies in its files, and the reader that checks it. The crate's documentation is the specification.
+//! The format: layout of the files, and the reader that validates them. The crate's documentation is the specification.
 pub(crate) mod document;
 pub(crate) mod error;
 pub mod files;

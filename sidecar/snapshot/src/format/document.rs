@@ -1,4 +1,4 @@
-//! The environment's document: compressed bytes, in one file or in parts that belong together.
+//! The environment's document: compressed bytes in one file, or in several parts.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use crate::format::{
 };
 use crate::values::{hash::Fingerprint, rows::Row};
 
-/// A gzip header without optional fields.
+/// Length in bytes of a gzip header without optional fields.
 const GZIP_HEADER: usize = 10;
-/// A checksum and a length.
+/// Length in bytes of a gzip trailer: a checksum and a length.
 const GZIP_TRAILER: usize = 8;
 
-/// The document of an environment, validated but for what the compression hides.
+/// The document of an environment. Everything is validated except the compressed content.
 #[derive(Debug, Clone)]
 pub struct Document<B> {
     parts: Vec<B>,
@@ -25,10 +25,10 @@ pub struct Document<B> {
 }
 
 impl<B: AsRef<[u8]>> Document<B> {
-    /// How many files a document has, of which this is the first.
+    /// Returns the number of files of the document whose first file this is.
     ///
     /// # Errors
-    /// If it is no part of a document, or not its first.
+    /// The bytes are not a valid part of a document, or not its first part.
     pub fn count(first: &[u8]) -> Result<usize, ReadError> {
         let (_, part) = read_part(first)?;
         if part.index != 0 {
@@ -37,7 +37,7 @@ impl<B: AsRef<[u8]>> Document<B> {
         Ok(part.number as usize)
     }
 
-    /// Puts the parts together. They must be all of one document, in order, and of the environment of the core.
+    /// Combines the parts of a document. They must belong to one document and to the core's environment, in order.
     pub(crate) fn read(parts: Vec<B>, fingerprint: Fingerprint) -> Result<Self, ReadError> {
         let mut about = None;
         let mut stored = 0;
@@ -67,11 +67,11 @@ impl<B: AsRef<[u8]>> Document<B> {
         Ok(document)
     }
 
-    /// Around the compressed bytes there is what gzip wants, and nothing that has to be skipped with care.
+    /// Checks the gzip frame around the compressed bytes: the fixed header without optional fields, and the length.
     fn check_frame(&self) -> Result<(), ReadError> {
-        // Either end may be cut through by the end of a file.
+        // A file boundary may cut through either end.
         let bytes = || self.parts.iter().flat_map(|part| share(part.as_ref()));
-        let length = (self.about.length as u32).to_be_bytes(); // gzip has the lower 32 bits of it, backwards
+        let length = (self.about.length as u32).to_be_bytes(); // gzip stores the lower 32 bits; reversed here
         let header = bytes().take(4).eq(&[0x1f, 0x8b, 8, 0]);
         let trailer = bytes().rev().take(4).eq(&length);
         if header && trailer && self.about.stored >= (GZIP_HEADER + GZIP_TRAILER) as u64 {
@@ -81,33 +81,33 @@ impl<B: AsRef<[u8]>> Document<B> {
         }
     }
 
-    /// How many bytes the document has.
+    /// Length of the uncompressed document in bytes.
     pub fn length(&self) -> u64 {
         self.about.length
     }
 
-    /// How many bytes it has as it is stored, a gzip stream.
+    /// Length of the stored gzip stream in bytes.
     pub fn stored(&self) -> u64 {
         self.about.stored
     }
 
-    /// Names the content: equal documents have equal names.
+    /// Name of the content: equal documents have equal names.
     pub fn name(&self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.about.name;
         u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
 
-    /// The files that it is in.
+    /// The files that contain the document.
     pub fn files(&self) -> &[B] {
         &self.parts
     }
 
-    /// Where the gzip stream goes on in a file: the whole of it is all of these, in order.
+    /// Returns the range of the gzip stream within a file. The ranges of all files, in order, are the whole stream.
     pub fn range(&self, file: usize) -> Option<Range<usize>> {
         Some(DOCUMENT_START..self.parts.get(file)?.as_ref().len())
     }
 
-    /// The same without the frame of gzip: a deflate stream.
+    /// Returns the deflate stream within a file: the same bytes without the gzip header and trailer.
     pub fn deflated(&self, file: usize) -> Option<&[u8]> {
         let bytes = self.parts.get(file)?.as_ref();
         let before: u64 = self.parts.iter().take(file).map(|part| share(part.as_ref()).len() as u64).sum();
@@ -118,7 +118,7 @@ impl<B: AsRef<[u8]>> Document<B> {
     }
 }
 
-/// The bytes of the document in one file.
+/// Returns the bytes of the gzip stream in one file.
 fn share(file: &[u8]) -> &[u8] {
     file.get(DOCUMENT_START..).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The header that all kinds of files begin with.
+//! The header that every file begins with.
 
 use crate::{
     ReadError, Revision,
@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-/// What the header of either kind of file says.
+/// The header fields that a reader keeps after validation.
 pub(crate) struct Header {
     pub(crate) revision: Revision,
     pub(crate) fingerprint: Fingerprint,
@@ -78,7 +78,7 @@ pub(crate) fn read_header(
     Ok(Header { revision: Revision(u64::from_le_bytes(revision)), fingerprint: Fingerprint(fingerprint) })
 }
 
-/// A section must lie within the file.
+/// Returns the bytes of a section, which must lie within the file.
 pub(crate) fn span_of(bytes: &[u8], span: Span, index: usize) -> Result<&[u8], ReadError> {
     if span.within(bytes) {
         Ok(span.of(bytes))

@@ -1,24 +1,24 @@
-//! Where things are in the bytes: the header, the sections, and the rows of each table.
+//! Layout of the files: the header, the sections, and the rows of each table.
 //!
-//! Both sides use these types: the writer encodes rows, the reader decodes them in place. The crate's documentation has
-//! the same as tables for people.
+//! The writer encodes these rows, and the reader decodes them in place. The crate's documentation describes the same
+//! layout in tables.
 
 use crate::format::model::Comparison;
 use crate::values::hash::Label;
 use crate::values::rows::{Row, Span};
 
-/// A reader refuses every other major. Where rows change, this does, too: names of published objects carry it, so that
-/// running sidecars keep what they can read.
+/// Major version of the format. A reader refuses every other major. It changes whenever rows change: the names of
+/// published objects contain it, so that running sidecars keep objects that they can read.
 pub const FORMAT_MAJOR: u16 = 2;
-/// Minors only add: a reader ignores what it does not know of a higher one.
+/// Minor version of the format. Minors only add: a reader ignores what it does not know of a higher minor.
 pub const FORMAT_MINOR: u16 = 0;
-/// The required-feature bits that this reader has.
+/// The required-feature bits that this reader supports.
 pub(crate) const SUPPORTED_FEATURES: u32 = 0;
 
 pub(crate) const CORE_MAGIC: [u8; 8] = *b"REMORA\x1aC";
 pub(crate) const DOCUMENT_MAGIC: [u8; 8] = *b"REMORA\x1aD";
 
-/// The bytes before the checksum's end are not under the checksum.
+/// Offset of the first byte under the checksum. The checksum ends here.
 pub(crate) const CHECKED_FROM: usize = 40;
 pub(crate) const HEADER: usize = 64;
 
@@ -66,15 +66,15 @@ pub(crate) enum Section {
     Overrides,
 }
 
-/// How many sections there are.
+/// Number of sections.
 pub(crate) const SECTIONS: usize = Section::Overrides as usize + 1;
 pub(crate) const CORE_START: usize = HEADER + SECTIONS * 8;
 
-/// Where the bytes of a document begin in its file, behind the header and the [`Part`].
+/// Offset of the document's bytes in a document file, after the header and the [`Part`].
 pub(crate) const DOCUMENT_START: usize = HEADER + 40;
 
-/// Reads the fields of a row one after another. Rows are short and their sizes are constants, so a field beyond the end
-/// is a fault of this file alone; it reads as zero.
+/// Reads the fields of a row in order. Row sizes are constants, so a field beyond the end is a fault of this module
+/// only; it reads as zero.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -119,7 +119,7 @@ impl Fields<'_> {
     }
 }
 
-/// Writes the fields of a row one after another.
+/// Writes the fields of a row in order.
 struct Pen<const N: usize> {
     bytes: [u8; N],
     at: usize,
@@ -142,7 +142,7 @@ impl<const N: usize> Pen<N> {
     }
 }
 
-/// `row!` declares a row: its fields in the order in which they are stored, and its size, which is checked.
+/// `row!` declares a row: its fields in stored order, and its size, which is checked at compile time.
 macro_rules! row {
     ($(#[$doc:meta])* $name:ident, $size:literal, { $($(#[$field_doc:meta])* $field:ident: $kind:tt),+ $(,)? }) => {
         $(#[$doc])*
@@ -174,7 +174,7 @@ macro_rules! row {
     (@take $fields:ident, $kind:tt) => { $fields.$kind() };
 }
 
-// Behind the macro, which it uses.
+// These modules use the macro, so they must follow it.
 mod index;
 mod overrides;
 
@@ -184,7 +184,7 @@ pub(crate) use overrides::{
 };
 
 row!(
-    /// A feature, in the order of the answers.
+    /// A feature. Rows have the order of features in answers.
     Feature, 56, {
         id: i64,
         name: span,
@@ -194,7 +194,7 @@ row!(
         ofrep_head: span,
         /// `,"metadata":{"featureId":1,"enabled":`
         ofrep_tail: span,
-        /// What it is when nothing overrides it.
+        /// Row in `Contexts` of its default.
         context: u32,
         /// Its first row in `Ranked`.
         ranked: u32,
@@ -203,40 +203,40 @@ row!(
     }
 );
 
-/// Not for client keys.
+/// Feature flag: hidden from client keys.
 pub(crate) const SERVER_ONLY: u32 = 1;
-/// Some segment or identity overrides it: its reason is `DEFAULT`, not `STATIC`.
+/// Feature flag: a segment or an identity overrides the feature, so its reason is `DEFAULT` instead of `STATIC`.
 pub(crate) const TARGETED: u32 = 2;
-/// Only there for conditions that read it.
+/// Feature flag: not part of answers. Only conditions read it.
 pub(crate) const UNSERVED: u32 = 4;
 
 row!(
-    /// What a feature can be: by default, or by the override of a segment.
+    /// One state of a feature: its default, or the override of a segment.
     Context, 24, {
         /// The rest of Flagsmith's object: `true,"feature_state_value":VALUE},`
         tail: span,
-        /// One more than the row in `Splits`; zero: it has no variants.
+        /// Row in `Splits` plus 1; zero: no variants.
         split: u32,
-        /// 1: the flag is enabled.
+        /// 1 if the flag is enabled.
         enabled: u32,
-        /// See [`crate::values::hash::digest_of`].
+        /// Digest of the flag, see [`crate::values::hash::digest_of`].
         digest: u64,
     }
 );
 
-/// What stands between the head of a flag object and its value.
+/// The bytes between the head of a flag object and its value.
 #[inline(always)]
 pub(crate) const fn state(enabled: bool) -> &'static [u8] {
     if enabled { b"true,\"feature_state_value\":" } else { b"false,\"feature_state_value\":" }
 }
-/// What stands behind its value.
+/// The bytes after the value of a flag object.
 pub(crate) const END: &[u8] = b"},";
 
 impl Context {
     pub(crate) fn is_enabled(self) -> bool {
         self.enabled != 0
     }
-    /// The value as JSON.
+    /// Returns the value as JSON.
     pub(crate) fn value(self, blob: &[u8]) -> &[u8] {
         let tail = self.tail.of(blob);
         tail.get(state(self.is_enabled()).len()..tail.len().saturating_sub(END.len())).unwrap_or_default()
@@ -244,123 +244,125 @@ impl Context {
 }
 
 row!(
-    /// A multivariate context: its seed is the first id of the hash.
+    /// The variants of a context. The seed is the first id of the hash.
     Split, 16, { seed: span, variants: u32, length: u32 }
 );
 row!(
-    /// Chosen when `start <= percentage < limit`, where `start` is the limit of the row before (or zero).
+    /// A variant, chosen if `start <= percentage < limit`. `start` is the limit of the previous row, or zero.
     Variant, 40, {
         limit: f64,
         value: span,
-        /// As JSON; empty: it has none.
+        /// Name as JSON; empty: no name.
         key: span,
         weight: span,
-        /// As in `Context`.
+        /// Digest of the flag, as in `Context`.
         digest: u64,
     }
 );
 row!(
     Segment, 28, {
         name: span,
-        /// Where its program begins in `Code`, or [`ACCEPT`] or [`REJECT`].
+        /// Entry of its program in `Code`, or [`ACCEPT`] or [`REJECT`].
         entry: u32,
-        /// Its rows in `Claiming`, each of which is a row in `Claims`.
+        /// First row in `Claiming`. Each row there is a row of `Claims`.
         claims: u32,
         claims_length: u32,
         flags: u32,
-        /// Its id in Flagsmith, for people. Evaluation does not use it.
+        /// Flagsmith's id, for people. Evaluation does not use it.
         id: u32,
     }
 );
-/// All of its conditions read the environment or flags: no identity is needed to decide it.
+/// Segment flag: all conditions read the environment or flags, so the segment needs no identity.
 pub(crate) const IDENTITY_FREE: u32 = 1;
 
 row!(
-    /// Features that a segment overrides. What claims them in an earlier row is stronger.
+    /// Override mask: features that a segment overrides. Claims in earlier rows are stronger.
     Claim, 16, {
-        /// Those of 64 in a row, a bit each.
+        /// One bit for each of 64 consecutive features.
         features: u64,
-        /// Which 64.
+        /// Number of the 64 features.
         block: u32,
-        /// The run that they are in.
+        /// Row in `Runs` of the run with these features.
         run: u32,
     }
 );
 row!(
-    /// Features in a row that a segment overrides, if not every one of them.
+    /// Override run: consecutive features of which a segment overrides all or some.
     Run, 16, {
-        /// The first of them.
+        /// Row of the first feature.
         feature: u32,
-        /// A rank for each, in `Ranks`.
+        /// Rows in `Ranks`, one per feature.
         ranks: span,
-        /// The first row in `Edges`, of which there is one more than features; or [`NO_EDGES`].
+        /// First row in `Edges`, which has one row more than the run has features; or [`NO_EDGES`].
         edges: u32,
     }
 );
-/// Some of the features have variants or are not for everybody: their objects are not known.
+/// The run has no edges: one of its features has variants or is not for every key, so its object is not constant.
 pub(crate) const NO_EDGES: u32 = u32::MAX;
 row!(
-    /// Where the object of a run's feature begins, and the one before it ends.
+    /// Offset of the object of a feature in a run, which is also the end of the previous object.
     Edge, 12, {
-        /// In the blob. An object has a comma behind it; that of a feature that is hidden is empty.
+        /// Offset in the blob. An object ends with a comma. The object of a hidden feature is empty.
         at: u32,
-        /// By how much the digests of all features before it differ from those of their defaults.
+        /// Sum of the digests of all features before it, minus the sum of the digests of their defaults.
         difference: u64,
     }
 );
 row!(
-    /// How strong a segment's override of a feature is: `Ranked` has it at the feature's first row plus this.
+    /// Rank of a segment's override. Its row in `Ranked` is the feature's first row plus the rank.
     Rank, 2, { rank: u16 }
 );
-/// There is none. Weaker than every rank.
+/// The segment does not override the feature. Weaker than every rank.
 pub(crate) const NO_RANK: u16 = u16::MAX;
-/// The ranks that segments can have: one more is left for what an identity has itself.
+/// Number of ranks available to segments. One more is reserved for an identity's own override.
 pub(crate) const RANKS: usize = NO_RANK as usize - 1;
 row!(
-    /// The overrides of one feature, strongest first.
+    /// An override of a feature. The rows of a feature are sorted, the strongest first.
     Ranked, 8, { segment: u32, context: u32 }
 );
 row!(
-    /// One condition, and where to go on. What it compares with stands in the row: most conditions read nothing else.
+    /// One condition, and the next instruction for either result. The row stores the value to compare with, so most
+    /// conditions read nothing else.
     Instruction, 40, {
         operator: u8,
         flags: u8,
         slot: u16,
         on_true: u32,
         on_false: u32,
-        /// A row in `BigIntegers` or in `Patterns`.
+        /// Row in `BigIntegers` or in `Patterns`.
         operand: u32,
-        /// An integer or the major and minor number of a version; a divisor, a threshold (`f64`); the first and the
-        /// number of members in a set (`u32`).
+        /// An integer, or major and minor of a version; a divisor or a threshold (`f64`); the first row and the number
+        /// of members of a set (two `u32`).
         left: u64,
-        /// A float or the patch number of a version; a remainder (`f64`); the seed of a percentage (a span).
+        /// A float, or patch of a version; a remainder (`f64`); the seed of a percentage (span).
         right: u64,
         text: span,
     }
 );
-/// The slot may have to be resolved from another flag.
+/// Instruction flag: the slot may have to be resolved from another flag.
 pub(crate) const READS_FLAG: u8 = 1;
-/// As a boolean, the value is true.
+/// Instruction flag: the value as a boolean is true.
 pub(crate) const IS_TRUE: u8 = 2;
-/// The value is an integer of 64 bits as well, in `left`.
+/// Instruction flag: the value is also an integer of 64 bits, in `left`.
 pub(crate) const HAS_INTEGER: u8 = 4;
-/// It is one that does not fit into 64 bits, in `BigIntegers`.
+/// Instruction flag: the value is also an integer beyond 64 bits, in `BigIntegers`.
 pub(crate) const HAS_BIG_INTEGER: u8 = 8;
-/// It is a float as well, in `right`.
+/// Instruction flag: the value is also a float, in `right`.
 pub(crate) const HAS_FLOAT: u8 = 16;
-/// It ends in `:semver`, and `text` is without that.
+/// Instruction flag: the value ends in `:semver`, which `text` does not contain.
 pub(crate) const IS_SEMVER: u8 = 32;
-/// The version is three numbers of at most nine digits, in `left` and `right` as [`crate::values::semver::Plain`] has them.
+/// Instruction flag: the version is three numbers of at most nine digits, stored in `left` and `right` like
+/// [`crate::values::semver::Plain`].
 pub(crate) const IS_PLAIN: u8 = 64;
 pub(crate) const ACCEPT: u32 = u32::MAX;
 pub(crate) const REJECT: u32 = u32::MAX - 1;
 
 row!(
-    /// What a condition can read. A trait with the slot's name comes first; else the slot is derived.
+    /// A property that conditions read: the trait with the slot's name, or the derived value if there is no such trait.
     Slot, 16, { name: span, derivation: u32, argument: u32 }
 );
 row!(
-    /// Where a trait's name is found: the numbers of its [`Label`], and one more than its slot.
+    /// A row of the hash table of trait names: the numbers of the [`Label`], and the slot plus 1.
     TraitName, 24, { first: u64, last: u64, length: u32, slot: u32 }
 );
 impl TraitName {
@@ -372,7 +374,7 @@ impl TraitName {
 pub(crate) const PLAIN: u32 = 0;
 pub(crate) const IDENTIFIER: u32 = 1;
 pub(crate) const IDENTITY_KEY: u32 = 2;
-/// Argument: another slot, with a smaller number.
+/// Argument: another slot with a smaller number.
 pub(crate) const SAME_AS: u32 = 3;
 /// Argument: a row in `Literals`.
 pub(crate) const CONSTANT: u32 = 4;
@@ -382,7 +384,7 @@ pub(crate) const FLAG: u32 = 5;
 row!(
     /// An integer that does not fit into 64 bits.
     BigInteger, 12, {
-        /// 1: it is below zero.
+        /// 1 if negative.
         negative: u32,
         digits: span,
     }
@@ -392,45 +394,46 @@ pub(crate) const AUTOMATON: u32 = 0;
 pub(crate) const BACKTRACKING: u32 = 1;
 row!(Key, 20, { hash: hash128, role: u32 });
 row!(
-    /// A whole answer.
+    /// A complete answer.
     Answer, 20, {
         body: span,
         bounds: u32,
-        /// The sum of the digests of the features in it.
+        /// Sum of the digests of its features.
         digest: u64,
     }
 );
 row!(
-    /// The environment: the only row of its table.
+    /// The environment. Its table has one row.
     Origin, 20, { name: span, client_key: span, flags: u32 }
 );
-/// Flags that are evaluated as disabled are left out of answers.
+/// Origin flag: answers omit flags that are evaluated as disabled.
 pub(crate) const HIDE_DISABLED: u32 = 1;
-/// Without an identity, segments apply that need none.
+/// Origin flag: without an identity, the segments apply that need no identity.
 pub(crate) const IDENTITY_FREE_SEGMENTS: u32 = 2;
-/// Without an identity, all segments apply. With neither bit, none does.
+/// Origin flag: without an identity, all segments apply. Without this flag and [`IDENTITY_FREE_SEGMENTS`], none
+/// applies.
 pub(crate) const ALL_SEGMENTS: u32 = 4;
-/// The environment's document is served.
+/// Origin flag: the environment's document is served.
 pub(crate) const SERVES_DOCUMENT: u32 = 8;
-/// To OpenFeature, a flag whose value is a boolean answers whether it is enabled.
+/// Origin flag: OFREP returns for a flag with a boolean value if the flag is enabled, instead of the value.
 pub(crate) const OFREP_BOOLEANS_ENABLED: u32 = 16;
-/// To OpenFeature, a disabled flag answers its value.
+/// Origin flag: OFREP returns the value of a disabled flag.
 pub(crate) const OFREP_DISABLED_VALUES: u32 = 32;
-/// To OpenFeature, a text that is a JSON object is told as one.
+/// Origin flag: OFREP returns a string that holds a JSON object as an object.
 pub(crate) const OFREP_OBJECTS: u32 = 64;
 row!(
-    /// A constant that a condition can read, as a JSON token.
+    /// A constant that a condition reads, as a JSON token.
     Literal, 8, { token: span }
 );
 row!(FeatureId, 12, { id: i64, feature: u32 });
 row!(
-    /// Which part of which document a file has: the only row of its kind, and right behind the header.
+    /// Number and document of the part in a document file. The only row of its kind, directly after the header.
     Part, 40, { index: u32, number: u32, name: hash128, length: u64, stored: u64 }
 );
 row!(Word, 4, { word: u32 });
 row!(Member, 12, { token: hash96 });
 
-/// What an instruction asks. The numbers are the format's.
+/// The operator of an instruction. The numbers are part of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operator {
     Equal,

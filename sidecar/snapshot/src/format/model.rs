@@ -1,7 +1,7 @@
-//! What the writer is given: an environment whose meaning is settled, in values.
+//! Input of the writer: an environment whose meaning is resolved to values.
 //!
-//! Everything that takes judgement (what a property refers to, what a string is as a number, which automaton a regular
-//! expression is) is decided before; the writer only lays it out.
+//! Every interpretation happens before the writer: the target of a property, the numeric value of a string, the
+//! automaton of a regular expression. The writer only lays out the result.
 
 mod members;
 
@@ -9,95 +9,95 @@ use std::sync::Arc;
 
 pub use members::{Members, MembersBuilder, TooLong};
 
-/// A value as one JSON token or text: `null`, `true`, `42`, `"x"`.
+/// A value as one JSON token: `null`, `true`, `42`, `"x"`.
 pub type Json = String;
 
 /// An environment, ready to be written.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
-    /// The name that the operator knows it by.
+    /// Name of the environment in the operator.
     pub name: String,
-    /// Flagsmith's client key: it is hashed together with identifiers.
+    /// Flagsmith's client key. It is hashed together with identifiers.
     pub client_key: String,
-    /// Keys that may see server-only features. Only their hashes are stored.
+    /// Keys with access to server-only features. Only their hashes are stored.
     pub server_keys: Vec<String>,
-    /// In the order of the answers.
+    /// Features in the order of the answers.
     pub features: Vec<Feature>,
-    /// In the order of the document: the first of two equal priorities wins.
+    /// Segments in the order of the document: the first of two equal priorities wins.
     pub segments: Vec<Segment>,
-    /// What conditions read.
+    /// Properties that conditions read.
     pub properties: Vec<Property>,
-    /// One an identifier.
+    /// Identity overrides, at most one per identifier.
     pub identity_overrides: Vec<IdentityOverride>,
-    /// Leave flags out whose evaluated state is disabled.
+    /// True if answers omit flags whose evaluated state is disabled.
     pub hide_disabled: bool,
-    /// What the answer without an identity applies.
+    /// Segments that apply to the answer without an identity.
     pub environment_flags: EnvironmentFlags,
-    /// How flags are told to OpenFeature.
+    /// Options of OFREP answers.
     pub ofrep: Ofrep,
-    /// What people should know of it, a line each.
+    /// Warnings for people, one line each.
     pub notes: Vec<String>,
-    /// The document itself, where it is served.
+    /// The document itself, if it is served.
     pub document: Option<Compressed>,
 }
 
 /// A document, compressed with gzip.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compressed {
-    /// A gzip stream of one member, whose header has no optional fields.
+    /// A gzip stream with one member, whose header has no optional fields.
     pub gzip: Vec<u8>,
-    /// How many bytes the document has.
+    /// Length of the uncompressed document in bytes.
     pub length: u64,
 }
 
-/// How flags are told to OpenFeature, where there is a choice.
+/// Options of OFREP answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ofrep {
-    /// A flag whose value is a boolean.
+    /// Value of a boolean flag.
     pub boolean_flags: BooleanFlags,
-    /// A disabled flag that has a value.
+    /// Value of a disabled flag that has a value.
     pub disabled_flags: DisabledFlags,
-    /// A flag whose value is a text that is a JSON object.
+    /// Value of a flag whose value is a string that holds a JSON object.
     pub object_flags: ObjectFlags,
 }
 
-/// What a flag whose value is a boolean answers.
+/// How OFREP returns a flag whose value is a boolean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BooleanFlags {
-    /// Its value.
+    /// As the value.
     #[default]
     Value,
-    /// Whether it is enabled, as Flagsmith's own provider does unless it is told otherwise.
+    /// As the enabled state, which is the default of Flagsmith's own provider.
     Enabled,
 }
 
-/// What a disabled flag that has a value answers.
+/// How OFREP returns a disabled flag that has a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DisabledFlags {
-    /// Nothing: the application's own default counts.
+    /// Without a value: the application uses its own default.
     #[default]
     CodeDefault,
-    /// Its value all the same.
+    /// As the value.
     Value,
 }
 
-/// What a flag whose value is a text that is a JSON object answers.
+/// How OFREP returns a flag whose value is a string that holds a JSON object. Other strings are always strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ObjectFlags {
-    /// The text.
+    /// As the string.
     #[default]
     Text,
-    /// The object.
+    /// As the parsed object.
     Object,
 }
 
-/// What `GET flags/` applies.
+/// Segments that apply to `GET flags/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EnvironmentFlags {
-    /// No segments: Flagsmith's API.
+    /// No segments, like Flagsmith's API.
     #[default]
     Plain,
-    /// Segments whose conditions all read the environment or flags: Flagsmith's engine crate 0.7.
+    /// Segments whose conditions all read the environment or flags, like Flagsmith's engine crate 0.7.
     IdentityFree,
     /// All segments, without an identity: Flagsmith's edge proxy.
     AllSegments,
@@ -108,63 +108,63 @@ pub enum EnvironmentFlags {
 pub struct Feature {
     /// Flagsmith's id.
     pub id: i64,
-    /// Its name, as in the document.
+    /// Name, as in the document.
     pub name: String,
-    /// `STANDARD` or `MULTIVARIATE`; only told, it does not change the evaluation.
+    /// `STANDARD` or `MULTIVARIATE`. Answers contain it; evaluation ignores it.
     pub kind: String,
-    /// In answers at all; else it is only there for conditions that read it.
+    /// True if answers contain the feature. Otherwise only conditions read it.
     pub served: bool,
-    /// Not shown to client keys.
+    /// True if the feature is hidden from client keys.
     pub server_only: bool,
-    /// What it is when nothing overrides it.
+    /// State without overrides.
     pub default: Context,
 }
 
-/// One state that a feature can have.
+/// One state of a feature.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// On or off.
+    /// Enabled or disabled.
     pub enabled: bool,
-    /// Its value; the control value where there are variants.
+    /// Value; the control value if there are variants.
     pub value: Json,
-    /// Its variants.
+    /// Variants, if any.
     pub split: Option<Split>,
 }
 
 /// The variants of a context.
 #[derive(Debug, Clone)]
 pub struct Split {
-    /// The first id of the hash.
+    /// First id of the hash.
     pub seed: String,
-    /// In the order in which percentages are handed out.
+    /// Variants, in the order in which percentages are assigned.
     pub variants: Vec<Variant>,
 }
 
-/// One outcome of a split.
+/// One variant of a split.
 #[derive(Debug, Clone)]
 pub struct Variant {
-    /// Its share in percent.
+    /// Weight in percent.
     pub weight: f64,
-    /// The share as it is printed in a reason.
+    /// Weight as printed in a reason.
     pub weight_text: String,
-    /// Its value.
+    /// Value of the variant.
     pub value: Json,
-    /// Its name.
+    /// Name of the variant.
     pub key: Option<String>,
 }
 
-/// A segment and what it overrides.
+/// A segment and its overrides.
 #[derive(Debug, Clone)]
 pub struct Segment {
-    /// Flagsmith's id, as text: it is hashed.
+    /// Flagsmith's id as text, because it is hashed.
     pub id: String,
-    /// Its name.
+    /// Name of the segment.
     pub name: String,
-    /// All of these must match; without any, it never does.
+    /// Rules, all of which must match. A segment without rules never matches.
     pub rules: Vec<Rule>,
-    /// What it overrides.
+    /// Overrides of the segment.
     pub overrides: Vec<Override>,
-    /// All its conditions read the environment or flags.
+    /// True if all conditions read the environment or flags.
     pub identity_free: bool,
 }
 
@@ -173,31 +173,32 @@ pub struct Segment {
 pub struct Override {
     /// Index in [`Environment::features`].
     pub feature: usize,
-    /// The lowest wins; none loses against any.
+    /// Priority. The lowest wins; no priority loses against any.
     pub priority: Option<f64>,
-    /// What the feature then is.
+    /// State of the feature under this override.
     pub context: Context,
 }
 
-/// How a rule joins its parts. It joins conditions and sub-rules apart, by the same junction, and needs both.
+/// How a rule combines its parts. It combines conditions and sub-rules separately, each with this junction, and both
+/// must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Junction {
-    /// Every part.
+    /// Every part holds.
     All,
-    /// At least one part.
+    /// At least one part holds.
     Any,
-    /// No part.
+    /// No part holds.
     None,
 }
 
-/// A rule. Without conditions and sub-rules it matches.
+/// A rule. A rule without conditions and sub-rules matches.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// How its parts are joined.
+    /// How the rule combines its parts.
     pub junction: Junction,
-    /// Its own conditions.
+    /// Conditions of the rule itself.
     pub conditions: Vec<Condition>,
-    /// Its sub-rules.
+    /// Sub-rules.
     pub rules: Vec<Rule>,
 }
 
@@ -206,16 +207,16 @@ pub struct Rule {
 pub struct Condition {
     /// Index in [`Environment::properties`].
     pub property: usize,
-    /// What is asked of it.
+    /// Test of the property's value.
     pub test: Test,
 }
 
-/// The question of a condition.
+/// The test of a condition.
 #[derive(Debug, Clone)]
 pub enum Test {
-    /// Known without looking.
+    /// A known result.
     Constant(bool),
-    /// `EQUAL` and its like.
+    /// `EQUAL` and the other comparisons.
     Compare(Comparison, Comparand),
     /// `CONTAINS`.
     Contains(Comparand),
@@ -223,18 +224,18 @@ pub enum Test {
     NotContains(Comparand),
     /// `REGEX`.
     Matches(Pattern),
-    /// `MODULO`; neither is NaN and the divisor is not zero.
+    /// `MODULO`. Neither number is NaN, and the divisor is not zero.
     Modulo {
-        /// Divided by this,
+        /// Divisor of the value.
         divisor: f64,
-        /// this must remain.
+        /// Required remainder.
         remainder: f64,
     },
     /// `IN`.
     In(Members),
-    /// `PERCENTAGE_SPLIT`; the segment's id is hashed with the property.
+    /// `PERCENTAGE_SPLIT`. The segment's id is hashed with the property.
     Percentage {
-        /// At most this.
+        /// Maximum percentage, inclusive.
         threshold: f64,
     },
     /// `IS_SET`.
@@ -243,7 +244,7 @@ pub enum Test {
     IsNotSet,
 }
 
-/// An order that is asked for.
+/// The operator of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
     /// `EQUAL`
@@ -260,58 +261,58 @@ pub enum Comparison {
     LessOrEqual,
 }
 
-/// A condition's value in each type that the left side may have. A type that it cannot be cast to makes any comparison
-/// with a left side of that type false.
+/// A condition's value in each type that the left side may have. If it cannot be cast to a type, every comparison with
+/// a left side of that type is false.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Comparand {
-    /// As a boolean.
+    /// The value as a boolean.
     pub boolean: bool,
-    /// As an integer, in canonical digits.
+    /// The value as an integer, in canonical digits.
     pub integer: Option<String>,
-    /// As a float.
+    /// The value as a float.
     pub float: Option<f64>,
-    /// As a string; without its suffix where `semver`.
+    /// The value as a string, without its suffix if `semver`.
     pub text: String,
-    /// It ended in `:semver`.
+    /// True if the value ended in `:semver`.
     pub semver: bool,
 }
 
-/// A regular expression, compiled. Conditions with the same pattern share the bytes.
+/// A compiled regular expression. Conditions with the same pattern share its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Pattern {
-    /// An automaton, in the format of the module `automaton`.
+    /// An automaton in the format of the module `automaton`.
     Automaton(Arc<[u8]>),
     /// A program for the backtracking engine, in the format of the module `backtrack`.
     Backtracking(Arc<[u8]>),
 }
 
-/// Something that conditions read: the trait of this name if it is set, else what it is derived from.
+/// A property that conditions read: the trait of this name if it is set, otherwise the derived value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Property {
-    /// The property as the condition has it; `None`: no trait can stand in for it.
+    /// The property as the condition names it. `None`: no trait can replace the derived value.
     pub name: Option<String>,
-    /// What it is without such a trait.
+    /// Value without such a trait.
     pub derivation: Derivation,
 }
 
-/// What a property is when no trait has its name.
+/// Value of a property without a trait of its name.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Derivation {
-    /// Nothing: it is not set.
+    /// Not set.
     Plain,
     /// The identity's identifier.
     Identifier,
     /// The identity's key: client key, underscore, identifier.
     IdentityKey,
-    /// Another property, with a smaller index (`$.identity.traits.x` is `x`).
+    /// The value of another property with a smaller index (`$.identity.traits.x` is `x`).
     SameAs(usize),
-    /// A constant of the environment: a JSON token.
+    /// A constant of the environment, as a JSON token.
     Constant(Json),
     /// A member of another flag's result.
     Flag {
         /// Index in [`Environment::features`].
         feature: usize,
-        /// Which member.
+        /// Member of the result.
         field: FlagField,
     },
 }
@@ -331,16 +332,16 @@ pub enum FlagField {
     Name = 4,
     /// `metadata.id`
     Id = 5,
-    /// Anything else, which is never set. The flag is resolved nevertheless, and that may close a cycle.
+    /// Any other member, which is never set. The flag is resolved nevertheless, which may close a cycle.
     Other = 6,
 }
 
-/// What one identity has instead.
+/// The override of one identity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IdentityOverride {
-    /// Whose. It is stored as a hash.
+    /// Identifier of the identity. It is stored as a hash.
     pub identifier: String,
-    /// At most one a feature.
+    /// Flags of the override, at most one per feature.
     pub flags: Vec<IdentityFlag>,
 }
 
@@ -349,8 +350,8 @@ pub struct IdentityOverride {
 pub struct IdentityFlag {
     /// Flagsmith's id of the feature.
     pub feature: i64,
-    /// On or off.
+    /// Enabled or disabled.
     pub enabled: bool,
-    /// The value.
+    /// Value of the flag.
     pub value: Json,
 }

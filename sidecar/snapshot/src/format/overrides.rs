@@ -1,4 +1,4 @@
-//! Identity overrides: finding what one identifier has instead, and in which file.
+//! Identity overrides: finds the file and the override of an identifier.
 
 use crate::ReadError;
 use crate::format::{
@@ -12,22 +12,22 @@ use crate::values::{
     rows::{Span, Table},
 };
 
-/// Where the origin's flags say how files divide the overrides.
+/// Position of the division in the origin's flags.
 const DIVISION: u32 = 8;
 
-/// The origin's flags, with how many leading hash bits choose the overrides file.
+/// Returns the origin's flags with the number of leading hash bits that choose the overrides file.
 pub(crate) fn tell(flags: u32, bits: u32) -> u32 {
     flags | (bits + 1) << DIVISION
 }
 
-/// How many leading hash bits choose the overrides file. None where the core has all overrides, or was written by a version
-/// that does not say.
+/// Returns the number of leading hash bits that choose the overrides file. `None` if the core has all overrides, or if
+/// its writer's version did not state the number.
 fn told(flags: u32) -> Option<u32> {
     let bits = (flags >> DIVISION & 0xff).checked_sub(1)?;
     (bits <= files::OVERRIDES_SLOTS.trailing_zeros()).then_some(bits)
 }
 
-/// Overrides files by their slots, of one revision or of several.
+/// Overrides files by slot. They may belong to several revisions.
 #[derive(Debug)]
 pub(crate) struct Shards<B>([Option<B>; files::OVERRIDES_SLOTS]);
 
@@ -36,7 +36,7 @@ impl<B: AsRef<[u8]>> Shards<B> {
         Self([const { None }; files::OVERRIDES_SLOTS])
     }
 
-    /// Takes a file of the environment with this fingerprint, in the place of the one that is in its slot.
+    /// Validates a file of the environment with this fingerprint, and replaces the file in its slot.
     pub(crate) fn attach(&mut self, file: B, fingerprint: Fingerprint) -> Result<(), ReadError> {
         let slot = Overrides::validate(file.as_ref(), fingerprint)?;
         *self.0.get_mut(slot).ok_or(ReadError::UnknownSlot(slot))? = Some(file);
@@ -47,18 +47,19 @@ impl<B: AsRef<[u8]>> Shards<B> {
         self.0.iter().flatten().map(|file| file.as_ref().len()).sum()
     }
 
-    /// The files that the core with these flags tells of. Others are left over from a revision that had more or fewer.
+    /// Returns the files that match the core's division. Other files are leftovers of a revision with more or fewer
+    /// files.
     pub(crate) fn belonging(&self, flags: u32) -> impl Iterator<Item = Overrides<'_>> {
         let told = told(flags);
         self.each().filter(move |file| told.is_none_or(|bits| file.bits == bits))
     }
 
-    /// How many files the core with these flags tells of.
+    /// Returns the number of files that the core states.
     pub(crate) fn expected(flags: u32) -> Option<usize> {
         told(flags).map(|bits| 1 << bits)
     }
 
-    /// Whether there is a file for every identifier, if only one of another revision.
+    /// Returns true if every identifier has a file, even if only of another revision.
     pub(crate) fn cover(&self, flags: u32) -> bool {
         const { assert!(files::OVERRIDES_SLOTS == u64::BITS as usize, "a bit for each of the narrowest files") };
         let run = |file: Overrides<'_>| {
@@ -68,8 +69,8 @@ impl<B: AsRef<[u8]>> Shards<B> {
         told(flags).is_none() || self.each().fold(0, |covered, file| covered | run(file)) == u64::MAX
     }
 
-    /// What the identifier with this hash has instead: by the file that the core tells of. Where that is not here, one that
-    /// is divided otherwise may have it: files come one after another.
+    /// Finds the override of an identifier by its hash. The file that the core states decides. If it is missing, a file
+    /// of another division may have the override, because files arrive one after another.
     pub(crate) fn find(&self, flags: u32, hash: &Hash96) -> Option<(Table<'_, Item, 16>, &[u8])> {
         let right = told(flags).and_then(|bits| {
             let file = Overrides::of(self.0.get(leading(hash, 0, bits) as usize)?.as_ref()?.as_ref());
@@ -99,7 +100,7 @@ pub(crate) struct Overrides<'a> {
 }
 
 impl<'a> Overrides<'a> {
-    /// Of bytes that were validated before.
+    /// Creates the tables of validated bytes.
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         let section = |which: OverridesSection| place(bytes, HEADER + 8, which as usize).of(bytes);
         let Span { start: index, length: bits } = place(bytes, HEADER, 0);
@@ -114,12 +115,12 @@ impl<'a> Overrides<'a> {
         }
     }
 
-    /// How many identifiers it has.
+    /// Number of identifiers in the file.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// What the identifier with this hash has instead.
+    /// Finds the override of an identifier by its hash.
     pub(crate) fn find(&self, hash: &Hash96) -> Option<Table<'a, Item, 16>> {
         if leading(hash, 0, self.bits) != self.index {
             return None;
@@ -133,7 +134,7 @@ impl<'a> Overrides<'a> {
         Some(self.items.range(first, end.saturating_sub(first)))
     }
 
-    /// Everybody, by the hash of the identifier.
+    /// Iterates over all identifiers, as hashes, with their overrides.
     pub(crate) fn each(self) -> impl Iterator<Item = (Hash96, Table<'a, Item, 16>)> {
         self.entries.iter().filter_map(move |entry| {
             let (first, end) = (self.groups.get(entry.group)?.word, self.groups.get(entry.group + 1)?.word);
@@ -141,7 +142,7 @@ impl<'a> Overrides<'a> {
         })
     }
 
-    /// Validates an overrides file of the environment with this fingerprint, and tells its slot.
+    /// Validates an overrides file of the environment with this fingerprint, and returns its slot.
     pub(crate) fn validate(bytes: &'a [u8], fingerprint: Fingerprint) -> Result<usize, ReadError> {
         let header = read_header(bytes, OVERRIDES_MAGIC, "REMORA<SUB>O", OVERRIDES_START)?;
         if header.fingerprint != fingerprint {
@@ -178,7 +179,7 @@ impl<'a> Overrides<'a> {
     }
 }
 
-/// Bounds must not go down, nor beyond what they divide.
+/// Checks that bounds ascend and do not exceed the number of rows that they divide.
 fn ascending(part: &'static str, bounds: impl Iterator<Item = u32>, limit: usize) -> Result<(), ReadError> {
     let mut last = 0;
     for (index, bound) in bounds.enumerate() {
@@ -194,7 +195,7 @@ pub(crate) fn value_of(item: Item) -> Span {
     Span { start: item.value, length: item.value_length & crate::format::layout::LENGTH_MASK }
 }
 
-/// `count` bits of a hash, after the first `skip` ones; both together are at most 64.
+/// Returns `count` bits of a hash after the first `skip` bits. `skip + count` is at most 64.
 pub(crate) fn leading(hash: &Hash96, skip: u32, count: u32) -> u32 {
     let [a, b, c, d, e, f, g, h, ..] = *hash;
     let word = u64::from_be_bytes([a, b, c, d, e, f, g, h]);

@@ -1,4 +1,4 @@
-//! Reading: the header, and one linear pass over everything that a table refers to.
+//! Reading: validates the header, and in one linear pass everything that rows refer to.
 
 use std::cell::Cell;
 
@@ -44,8 +44,8 @@ pub(crate) fn read_core(bytes: &[u8]) -> Result<Header, ReadError> {
     Ok(header)
 }
 
-/// The rows or bytes that ranges may have together, so that work on all of them is linear: where a table's rows have
-/// ranges of another table, no two of them have the same.
+/// Number of rows or bytes available to ranges, so that work on all ranges is linear: where a table's rows refer to
+/// ranges of another table, the ranges must not overlap.
 struct Total(Cell<usize>);
 
 impl Total {
@@ -53,7 +53,7 @@ impl Total {
         Self(Cell::new(all))
     }
 
-    /// Takes one more range in. False: some of them overlap.
+    /// Counts one more range. Returns false if the ranges exceed the total, which means that some overlap.
     fn has_room_for(&self, length: u32) -> bool {
         let left = self.0.get().checked_sub(length as usize);
         self.0.set(left.unwrap_or(0));
@@ -66,7 +66,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Every row of a table holds.
+    /// Checks every row of a table. `problem` returns the problem of a row, if any.
     fn each<R: Row<N>, const N: usize>(
         &self,
         part: &'static str,
@@ -81,7 +81,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The span lies within the blob, at whole characters. The blob as a whole is UTF-8, which is checked once.
+    /// Returns true if the span lies within the blob at character boundaries. The blob as a whole is checked for UTF-8
+    /// once.
     fn is_text(&self, span: Span) -> bool {
         let is_boundary = |at: u32| self.view.blob.get(at as usize).is_none_or(|byte| byte & 0xc0 != 0x80);
         span.within(self.view.blob) && is_boundary(span.start) && is_boundary(span.start + span.length)
@@ -136,8 +137,7 @@ impl Check<'_> {
         self.names("feature name", view.feature_names(), view.features().len(), |row| row.word)
     }
 
-    /// The size of a table of names is a power of two, and its entries exist.
-    /// A table of names, whose rows have one more than what they are of.
+    /// Checks a hash table of names: its size is a power of two, and the targets of its rows, stored plus 1, exist.
     fn names<R: Row<N>, const N: usize>(
         &self,
         part: &'static str,
@@ -198,7 +198,7 @@ impl Check<'_> {
             () if !check.is_text(row.seed) => Some("its seed is outside or no UTF-8"),
             () => None,
         })?;
-        // Marks follow each other, and so do sets, so that checking all of them is linear.
+        // Marks of different columns must follow each other, and so must sets, so that checking all of them is linear.
         let (end, last) = (Cell::new(0), Cell::new(0));
         self.each("column", view.columns(), |check, _, row| {
             let exists = |marks: Span| {
@@ -228,7 +228,7 @@ impl Check<'_> {
                 () => None,
             }
         })?;
-        // Ranks and edges follow each other, too.
+        // Ranks and edges of different runs must follow each other, too.
         let (end, last) = (Cell::new(0), Cell::new(0));
         self.each("run", view.runs(), |check, _, Run { feature, ranks, edges }| {
             let follows = ranks.start == end.get() && view.ranks().has(ranks.start, ranks.length);
@@ -303,7 +303,7 @@ impl Check<'_> {
         self.each("big integer", view.big_integers(), |check, _, row| {
             (!check.is_text(row.digits)).then_some("its digits are outside or no UTF-8")
         })?;
-        // Programs follow each other, so that checking all of them is linear.
+        // Programs must follow each other, so that checking all of them is linear.
         let end = Cell::new(0);
         let follows = |program: Span| {
             let follows = program.within(view.programs()) && program.start >= end.get();
@@ -352,7 +352,7 @@ impl Check<'_> {
             (!check.is_text(row.token)).then_some("its token is outside or no UTF-8")
         })?;
         self.names("trait name", view.trait_names(), view.slots().len(), |row| row.slot)?;
-        // Names are different, and each of them is in the blob once: only then is reading all of them linear.
+        // Names must be distinct, and each must be in the blob once. Otherwise reading all of them is not linear.
         let names = Total::of(view.blob.len());
         self.each("trait name", view.trait_names(), |_, _, row| {
             let slot = view.slots().get(row.slot.checked_sub(1)?)?;

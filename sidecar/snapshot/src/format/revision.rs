@@ -1,8 +1,8 @@
-//! The name of a snapshot's content.
+//! The revision: the name of a snapshot's content.
 
 use std::fmt;
 
-/// Names the content of a snapshot: equal content has an equal revision. Twelve hexadecimal digits.
+/// Name of a snapshot's content: equal content has an equal revision. Displayed as twelve hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Revision(pub(crate) u64);
 

@@ -1,4 +1,4 @@
-//! A snapshot's tables, borrowed from its bytes for the time of one request.
+//! The tables of a core file, borrowed for one request.
 
 use crate::budget::Budget;
 use crate::format::layout::{
@@ -12,13 +12,13 @@ use crate::values::{
     rows::{Row, Span, Table},
 };
 
-/// How many rows of a table of names are looked at for each step that is charged. Most names are at their first place.
+/// Rows of a name table that a look-up visits per charged step. Most names are in their first row.
 const FREE_PROBES: u32 = 4;
 
-/// Names up to this length, in bytes, are compared without a charge.
+/// Maximum length in bytes of a name that is compared without a charge.
 const SHORT: usize = 128;
 
-/// A core for the time of one request. A table is looked for when it is asked for: no request needs all of them.
+/// A core, borrowed for one request. Each table is located when it is used: no request uses all of them.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     bytes: &'a [u8],
@@ -27,7 +27,7 @@ pub(crate) struct View<'a> {
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// `tables!` names the tables. Every access to a row is checked against the table's length.
+/// `tables!` defines an accessor per table. Every access to a row is checked against the table's length.
 macro_rules! tables {
     ($($name:ident: $section:ident of $row:ident, $size:literal;)+) => {
         impl<'a> View<'a> {
@@ -78,7 +78,7 @@ tables! {
     literals: Literals of Literal, 8;
 }
 
-/// Where the sections of a core are.
+/// Positions of the sections of a core.
 pub(crate) type Places = [Span; SECTIONS];
 
 /// Reads the section table of a core.
@@ -86,7 +86,7 @@ pub(crate) fn places(bytes: &[u8]) -> Places {
     std::array::from_fn(|number| place(bytes, HEADER, number))
 }
 
-/// One entry of a section table.
+/// Reads one entry of a section table.
 pub(crate) fn place(bytes: &[u8], table: usize, number: usize) -> Span {
     let at = table + number * 8;
     match bytes.get(at..at + 8) {
@@ -118,7 +118,7 @@ impl<'a> View<'a> {
         self.section(Section::Notes)
     }
 
-    /// An overrides file, or nothing.
+    /// Bytes of the embedded overrides file; empty if there is none.
     pub(crate) fn overrides(&self) -> &'a [u8] {
         self.section(Section::Overrides)
     }
@@ -132,22 +132,22 @@ impl<'a> View<'a> {
         span.of(self.blob)
     }
 
-    /// What a text to be hashed begins with. The reader has checked that it is in the blob.
+    /// Returns the first part of a text to hash. The reader has checked that the span is in the blob.
     pub(crate) fn head(&self, span: Span) -> Head<'a> {
         Head::of(self.blob.get(span.start as usize..).unwrap_or_default(), span.length as usize)
     }
 
-    /// The text of a span; the reader has checked that it is UTF-8 where this is asked.
+    /// Returns the text of a span. The reader has checked that all spans used as text are UTF-8.
     pub(crate) fn text(&self, span: Span) -> &'a str {
         std::str::from_utf8(self.bytes(span)).unwrap_or_default()
     }
 
-    /// The split of a context, if it has one.
+    /// Returns the split of a context, if it has one.
     pub(crate) fn split(&self, context: Context) -> Option<Split> {
         self.splits().get(context.split.checked_sub(1)?)
     }
 
-    /// The feature of this name.
+    /// Finds a feature by name.
     pub(crate) fn feature_named(&self, name: &[u8], budget: &Budget) -> Option<u32> {
         let is = |word: &Word| {
             self.features().get(word.word.wrapping_sub(1)).is_some_and(|row| self.is(row.name, name, budget))
@@ -155,7 +155,7 @@ impl<'a> View<'a> {
         Self::probe(self.feature_names(), Label::of(name), budget, |word| word.word, is)
     }
 
-    /// The slot of this name.
+    /// Finds a slot by name.
     #[inline(always)]
     pub(crate) fn slot_named(&self, name: &[u8], budget: &Budget) -> Option<u32> {
         if name.len() > Label::WHOLE {
@@ -175,15 +175,15 @@ impl<'a> View<'a> {
         Self::probe(self.trait_names(), label, budget, |row| row.slot, is)
     }
 
-    /// Whether a span is this name. The budget is charged for long ones.
+    /// Returns true if the span is this name. Long names are charged to the budget.
     fn is(&self, span: Span, name: &[u8], budget: &Budget) -> bool {
         span.length as usize == name.len()
             && (name.len() <= SHORT || budget.spend_on_lookup(1 + name.len() / SHORT))
             && self.bytes(span) == name
     }
 
-    /// Linear probing among rows that have one more than what they are of, or zero. A table that is full of other names ends
-    /// after one round, and where many names have one place, the budget is charged.
+    /// Finds a row by linear probing. `of` returns the row's target plus 1, or zero for a free row. A full table
+    /// without the name ends the search after one round, and long probing is charged to the budget.
     #[inline(always)]
     fn probe<R: Row<N>, const N: usize>(
         table: Table<'a, R, N>,
@@ -207,7 +207,7 @@ impl<'a> View<'a> {
         None
     }
 
-    /// The feature with Flagsmith's id.
+    /// Finds a feature by Flagsmith's id.
     pub(crate) fn feature_with_id(&self, id: i64) -> Option<u32> {
         let (mut low, mut high) = (0_u32, u32::try_from(self.feature_ids().len()).ok()?);
         while low < high {

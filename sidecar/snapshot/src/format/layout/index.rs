@@ -1,40 +1,41 @@
-//! The rows of the index of segments.
+//! The rows of the segment index.
 
 use super::{Fields, Pen};
 use crate::values::rows::{Row, Span};
 
-/// How many segments a block of the index has, and of how many features in a row a claim is: the bits of a word.
+/// Number of segments in a block of the index, and number of features that a claim can cover: the bits of a word.
 pub(crate) const BLOCK: usize = u64::BITS as usize;
 
 row!(
-    /// The index of so many segments, one bit each, the first one lowest.
+    /// The index of [`BLOCK`] segments, one bit each. The first segment is the lowest bit.
     Block, 32, {
-        /// Those that there are, and that have rules.
+        /// The segments that exist and have rules.
         all: u64,
-        /// Its rows in `Columns`,
+        /// Rows in `Columns`.
         columns: span,
-        /// in `Moduli`,
+        /// Rows in `Moduli`.
         moduli: span,
-        /// and in `Shares`.
+        /// Rows in `Shares`.
         shares: span,
     }
 );
 row!(
-    /// What the value of one slot says of the segments of a block. Each word has the segments that are left with such a
-    /// value; each span the rows in `Marks` where that changes, and the word before it is what holds below the first.
+    /// Attribute index: maps the value of one slot to the candidates of a block. Each word holds the candidates for one
+    /// kind of value. Each span is a range of breakpoints in `Marks`, and the word before it holds the candidates below
+    /// the first.
     Column, 128, {
         slot: u32,
-        /// One more than the row in `Joints`; zero: no patterns are asked for.
+        /// Row in `Joints` plus 1; zero: no patterns.
         joint: u32,
-        /// There is no value.
+        /// Candidates if the slot has no value.
         unset: u64,
-        /// It is `false`.
+        /// Candidates if the value is `false`.
         no: u64,
-        /// It is `true`.
+        /// Candidates if the value is `true`.
         yes: u64,
-        /// It is not a number.
+        /// Candidates if the value is NaN.
         unordered: u64,
-        /// It is a text that is no version.
+        /// Candidates if the value is a text that is no version.
         unversioned: u64,
         below_texts: u64,
         texts: span,
@@ -44,78 +45,78 @@ row!(
         integers: span,
         below_floats: u64,
         floats: span,
-        /// It is in none of the sets.
+        /// Candidates if the value is a text in none of the sets.
         unlisted: u64,
         /// A hash table in `Listed`.
         listed: span,
     }
 );
 row!(
-    /// A segment asks for a remainder.
+    /// A modulo rule of a segment.
     Modulus, 32, {
         divisor: f64,
         remainder: f64,
-        /// The segment's bit.
+        /// Bit of the segment.
         segment: u64,
         slot: u32,
-        /// 1: it wants another one.
+        /// 1 if the rule is negated: another remainder is required.
         negated: u32,
     }
 );
 row!(
-    /// A segment asks for a share of all identities, or of what a slot may hold. Sorted by segment.
+    /// A percentage rule of a segment, over the identity's key or another slot. Sorted by segment.
     Share, 32, {
-        /// The percentage is at most this.
+        /// Maximum percentage, inclusive.
         threshold: f64,
-        /// What is hashed before the value.
+        /// Bytes that are hashed before the value.
         seed: span,
-        /// The segment's bit.
+        /// Bit of the segment.
         segment: u64,
         slot: u32,
-        /// 1: it wants the others.
+        /// 1 if the rule is negated: percentages above the threshold match.
         negated: u32,
     }
 );
 row!(
-    /// Patterns that are looked for together, a bit each.
+    /// Combined DFA of patterns, one bit per pattern.
     Joint, 32, {
-        /// An automaton in `Programs`, whose matching states are those in which something is found.
+        /// Automaton in `Programs`. Its matching states are the states in which a pattern is found.
         program: span,
-        /// Its rows in `Finds`, one a state.
+        /// Rows in `Finds`, one per state.
         finds: span,
-        /// Its rows in `Wants`.
+        /// Rows in `Wants`.
         wants: span,
-        /// The patterns that are looked for in numbers, too.
+        /// The patterns that are also searched in numbers.
         automata: u64,
     }
 );
 row!(
-    /// What is found in a text when a state is reached,
+    /// Accept set of a state: the patterns that are found when it is reached.
     Find, 16, {
         here: u64,
-        /// and when the text ends in it.
+        /// The patterns that are found when the text ends in the state.
         at_end: u64,
     }
 );
 row!(
-    /// What a segment wants of the patterns: any of some to be found, or any of others not to be.
+    /// Predicate of a segment on the patterns: any of `found` is found, or any of `lacking` is not found.
     Want, 32, {
         found: u64,
         lacking: u64,
-        /// The segment's bit.
+        /// Bit of the segment.
         segment: u64,
-        /// 1: neither of it.
+        /// 1 if the predicate is negated.
         negated: u64,
     }
 );
 row!(
-    /// A value at which segments come or go.
+    /// Breakpoint: a value at which the candidates change.
     Mark, 24, {
         /// A text (span), a version ([`crate::values::semver::Packed`]), an `i64` or an `f64`.
         point: u64,
-        /// The segments that are left at this value,
+        /// Candidates at this value.
         at: u64,
-        /// and between it and the next one.
+        /// Candidates between this value and the next breakpoint.
         above: u64,
     }
 );

@@ -1,40 +1,40 @@
-//! The members of a set, in one text: lists of a million short members occur, and a string each would take sixty bytes.
+//! The members of a set, in one text: sets of a million short members occur, and a string per member takes sixty bytes.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The members of a set, each once, in the order of their bytes. Copies share the text.
+/// The distinct members of a set, in the order of their bytes. Clones share the text.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Members(Arc<Joined>);
 
 #[derive(Clone, PartialEq, Eq, Default)]
 struct Joined {
     text: String,
-    /// Where each member ends; it begins where the one before ends.
+    /// End of each member. A member begins where the previous one ends.
     ends: Vec<u32>,
 }
 
-/// Members with more than 2³² bytes in all.
+/// Error: the members have more than 2³² bytes in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the members of a set have more than 4 GiB")]
 pub struct TooLong;
 
-/// Collects members: their text, then [`MembersBuilder::end_member`].
+/// Builds [`Members`]: append the text of a member, then call [`MembersBuilder::end_member`].
 #[derive(Default)]
 pub struct MembersBuilder {
-    /// The text of the members so far, and of the one that is being written.
+    /// Text of the finished members and of the current one.
     pub text: String,
     ends: Vec<u32>,
 }
 
 impl MembersBuilder {
-    /// Where the member begins that is being written.
+    /// Returns the start of the current member in the text.
     #[must_use]
     pub fn start(&self) -> usize {
         self.ends.last().map_or(0, |end| *end as usize)
     }
 
-    /// Ends the member that is being written.
+    /// Ends the current member.
     ///
     /// # Errors
     /// [`TooLong`] if the text has more than 2³² bytes.
@@ -43,14 +43,14 @@ impl MembersBuilder {
         Ok(())
     }
 
-    /// Sorts the members and leaves out those that are there twice.
+    /// Sorts the members and removes duplicates.
     #[must_use]
     pub fn finish(self) -> Members {
         let all = Joined { text: self.text, ends: self.ends };
         if all.iter().is_sorted_by(|a, b| a < b) {
             return Members(Arc::new(all));
         }
-        let mut order: Vec<u32> = (0..all.ends.len() as u32).collect(); // at most as many as bytes and one, see `end_member`
+        let mut order: Vec<u32> = (0..all.ends.len() as u32).collect(); // count is at most bytes + 1, see `end_member`
         order.sort_unstable_by_key(|number| all.get(*number));
         order.dedup_by_key(|number| all.get(*number));
         let mut sorted = Joined { text: String::new(), ends: Vec::with_capacity(order.len()) };
@@ -77,7 +77,7 @@ impl Joined {
 }
 
 impl Members {
-    /// The set of these members.
+    /// Creates the set of these members.
     ///
     /// # Errors
     /// [`TooLong`] if they have more than 2³² bytes in all.
@@ -96,13 +96,13 @@ impl Members {
         self.0.ends.len()
     }
 
-    /// True if there are none.
+    /// True if the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.ends.is_empty()
     }
 
-    /// The members in the order of their bytes.
+    /// Iterates over the members in the order of their bytes.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter()
     }

@@ -1,4 +1,4 @@
-//! Which override of each flag wins.
+//! Evaluation: decides which override of each flag wins.
 pub(crate) mod choose;
 pub(crate) mod evaluation;
 pub(crate) mod resolve;

@@ -1,5 +1,5 @@
-//! Choosing what decides each feature: what segments override is claimed for them, the strongest first and 64 features at
-//! once, and what is left is what it is by default.
+//! Decides all features: segments claim the features that they override, the strongest claim first and up to 64
+//! features at once. Features without a claim keep their default.
 
 use crate::budget::Undecided;
 use crate::evaluate::{
@@ -14,35 +14,35 @@ use crate::values::{
     rows::Table,
 };
 
-/// What decides each feature that is not simply its default.
+/// The decision for every feature that does not simply have its default.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
-    /// A bit a row of `Claims`: the subject belongs to its segment.
+    /// One bit per row of `Claims`: the subject belongs to its segment.
     claims: Vec<u64>,
     blocks: Vec<Features>,
 }
 
-/// 64 features in a row, a bit each.
+/// 64 consecutive features, one bit each.
 #[derive(Debug, Clone)]
 pub(crate) struct Features {
-    /// Something decides them.
+    /// Features that are decided.
     decided: u64,
-    /// With them begin those that something decides.
+    /// Features at which a sequence with one owner begins.
     starts: u64,
-    /// What decides those that begin here; elsewhere, whatever was there before.
+    /// Owner of the sequence that begins at a feature. Elsewhere the entry is stale.
     owners: [Owner; BLOCK],
 }
 
-/// What decides features in a row.
+/// The source that decides consecutive features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// Nothing: they are what they are by default.
+    /// The default.
     Default,
-    /// The segment of this row of `Runs`.
+    /// A segment, by its row in `Runs`.
     Run(u32),
-    /// The identity has its own.
+    /// The identity's own override.
     Individual,
-    /// A condition has read them.
+    /// A result that a condition has read.
     Resolved,
 }
 
@@ -57,14 +57,14 @@ impl Choice {
         }
     }
 
-    /// The subject belongs to the segment that has this row of `Claims`.
+    /// Records that the subject belongs to the segment with this row of `Claims`.
     fn hold(&mut self, claim: u32) {
         if let Some(word) = self.claims.get_mut(claim as usize / 64) {
             *word |= 1 << (claim % 64);
         }
     }
 
-    /// This decides those of these features that nothing has claimed before.
+    /// Assigns the owner to those of the features that are not decided yet.
     #[inline(always)]
     fn claim(&mut self, block: u32, features: u64, owner: Owner) {
         let Some(block) = self.blocks.get_mut(block as usize) else { return };
@@ -80,12 +80,12 @@ impl Choice {
         }
     }
 
-    /// The same of one feature.
+    /// Assigns the owner to one feature, unless it is decided.
     pub(crate) fn claim_one(&mut self, feature: u32, owner: Owner) {
         self.claim(feature / BLOCK as u32, 1 << (feature % BLOCK as u32), owner);
     }
 
-    /// Lets what is claimed decide, the stronger first.
+    /// Decides features by the recorded claims, in row order, which is the strongest first.
     fn decide(&mut self, claims: Table<'_, Claim, 16>) {
         for number in 0..self.claims.len() {
             let mut left = self.claims.get(number).copied().unwrap_or(0);
@@ -98,18 +98,18 @@ impl Choice {
         }
     }
 
-    /// Does anything decide it?
+    /// Returns true if the feature is decided.
     fn decides(&self, feature: u32) -> bool {
         let block = self.blocks.get(feature as usize / BLOCK);
         block.is_some_and(|block| block.decided >> (feature % BLOCK as u32) & 1 != 0)
     }
 
-    /// What the subject has claims to, as a key to those who have the same.
+    /// Returns the bits of the subject's claims, which identify its cohort.
     pub(crate) fn claims(&self) -> &[u64] {
         &self.claims
     }
 
-    /// What decides a feature.
+    /// Returns the owner of a feature.
     fn owner(&self, feature: u32) -> Owner {
         let (number, bit) = (feature as usize / BLOCK, feature % BLOCK as u32);
         let decided = self.blocks.get(number).filter(|block| block.decided >> bit & 1 != 0);
@@ -119,15 +119,14 @@ impl Choice {
         })
     }
 
-    /// The features, 64 by 64: the first of them, and what decides them.
+    /// Iterates over the features in blocks of 64: the first feature of the block, and the decisions.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (u32, &Features)> {
         (0_u32..).step_by(BLOCK).zip(&self.blocks)
     }
 }
 
 impl Features {
-    /// Those whose answers may differ from the default, as runs with one owner: the first, the one behind the last, and
-    /// who.
+    /// Iterates over the decided features as sequences with one owner: first feature, end (exclusive), owner.
     pub(crate) fn owned(&self) -> impl Iterator<Item = (u32, u32, Owner)> {
         let mut starts = self.starts;
         let ends = self.starts | !self.decided;
@@ -138,7 +137,7 @@ impl Features {
             loop {
                 starts &= starts - 1;
                 next = (ends & u64::MAX << 1 << next).trailing_zeros();
-                // What one run claims twice lies together nevertheless.
+                // Two claims of one run may be adjacent; they are one sequence.
                 if starts.trailing_zeros() != next || self.owners.get(next as usize) != Some(&owner) {
                     return Some((first, next, owner));
                 }
@@ -148,13 +147,13 @@ impl Features {
 }
 
 impl Evaluation<'_> {
-    /// Chooses for all features; the result is in `subject.choice`.
+    /// Decides all features. The result is in `subject.choice`.
     pub(crate) fn choose(&self, subject: &mut Subject) {
         self.hold(subject);
         self.decide_all(subject);
     }
 
-    /// Finds out which claims the subject has.
+    /// Determines the claims of the subject.
     pub(crate) fn hold(&self, subject: &mut Subject) {
         let view = &self.view;
         subject.choice.clear(view.features().len(), view.claims().len());
@@ -180,7 +179,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Lets them decide.
+    /// Decides all features by the claims that [`Self::hold`] has determined.
     pub(crate) fn decide_all(&self, subject: &mut Subject) {
         let view = &self.view;
         resolve::settle(subject);
@@ -195,14 +194,14 @@ impl Evaluation<'_> {
         let splits = view.split_features();
         if subject.identified && splits.len() > 0 {
             self.find_places(subject);
-            // Their default is not one object, so that it is not copied with its neighbours.
+            // Their default is not one stored object, so it must not be copied together with its neighbours.
             for feature in splits.iter() {
                 subject.choice.claim_one(feature.word, Owner::Default);
             }
         }
     }
 
-    /// Finds out where the subject is in the splits of all defaults that decide, hashed together.
+    /// Computes the subject's place in the splits of all defaults that apply, hashed in batches.
     fn find_places(&self, subject: &mut Subject) {
         let (view, unasked) = (&self.view, std::mem::take(&mut subject.unasked));
         let mut places = std::mem::take(&mut subject.default_places);
@@ -227,13 +226,13 @@ impl Evaluation<'_> {
         subject.default_places = places;
     }
 
-    /// A feature whose default is split, and the split.
+    /// Returns a feature whose default has a split, and the split.
     pub(crate) fn default_split(&self, row: u32) -> Option<(u32, Split)> {
         let Word { word: number } = self.view.split_features().get(row)?;
         self.split(number, Winner::Default).map(|(.., split)| (number, split))
     }
 
-    /// A feature, what it is by this, and the split in which the identity decides, if it does.
+    /// Returns a feature, its context under `winner`, and the context's split, if it has one.
     pub(crate) fn split(&self, number: u32, winner: Winner) -> Option<(Feature, Context, Split)> {
         let feature = self.view.features().get(number)?;
         let context = match winner {
@@ -245,7 +244,7 @@ impl Evaluation<'_> {
         Some((feature, context, self.view.split(context)?))
     }
 
-    /// Where the subject is in the split of a feature's default, if that was found out.
+    /// Returns the subject's place in the split of a feature's default, if it has been computed.
     pub(crate) fn place_in_split(&self, subject: &Subject, number: u32) -> Option<f64> {
         let features = self.view.split_features();
         let row = features.partition_point(|feature| feature.word < number);
@@ -253,7 +252,7 @@ impl Evaluation<'_> {
         (features.get(row)?.word == number).then_some(place)
     }
 
-    /// What was chosen for a feature.
+    /// Returns the decision for a feature.
     pub(crate) fn chosen(&self, subject: &Subject, feature: u32) -> Winner {
         let view = &self.view;
         let winner = match subject.choice.owner(feature) {
@@ -268,12 +267,12 @@ impl Evaluation<'_> {
         winner.unwrap_or(Winner::Default)
     }
 
-    /// Does the subject belong to a segment that the index leaves?
+    /// Returns true if the subject belongs to a candidate segment.
     #[inline(always)]
     fn includes(&self, subject: &mut Subject, segment: &Segment) -> bool {
         let hits = subject.resolution.cycle_hits;
         let matched = self.applies(segment) && self.accepts(subject, segment.entry);
-        // A verdict that was reached by cutting a cycle of flags is no verdict.
+        // A result that depends on cutting a cycle of flags does not count.
         matched && subject.resolution.cycle_hits == hits
     }
 }

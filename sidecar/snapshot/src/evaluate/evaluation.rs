@@ -1,4 +1,4 @@
-//! One evaluation: an environment, a subject, and what the subject has for itself.
+//! One evaluation: an environment, and the identity override of the subject.
 
 use crate::budget::Undecided;
 use crate::evaluate::{
@@ -13,7 +13,7 @@ use crate::format::{
 use crate::segments::{condition, index::place_of};
 use crate::values::rows::{Row, Table};
 
-/// What an evaluation reads. What it writes is in the [`Subject`].
+/// The inputs of an evaluation. The results are stored in the [`Subject`].
 #[derive(Clone, Copy)]
 pub(crate) struct Evaluation<'a> {
     pub(crate) view: View<'a>,
@@ -28,19 +28,19 @@ pub(crate) struct Individual<'a> {
     pub(crate) blob: &'a [u8],
 }
 
-/// What decides a feature.
+/// The source of a feature's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Winner {
-    /// Nothing overrides it.
+    /// The default: no override applies.
     Default,
-    /// The override of a segment, by its rank among those of the feature.
+    /// The override of a segment, by its rank among the overrides of the feature.
     Segment(u16),
     /// The identity's own override, by its row.
     Individual(u32),
 }
 
 impl<'a> Evaluation<'a> {
-    /// Does the subject belong to the segment?
+    /// Returns true if the subject belongs to the segment.
     pub(crate) fn is_in(&self, subject: &mut Subject, segment: u32) -> bool {
         self.view.segments().get(segment).is_some_and(|row| {
             if !subject.budget.spend(1) {
@@ -55,7 +55,7 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    /// Does the segment count for who asks?
+    /// Returns true if the segment applies to requests of this scope.
     #[inline(always)]
     pub(crate) fn applies(&self, segment: &Segment) -> bool {
         match self.scope {
@@ -65,15 +65,15 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Runs a segment's program, which asks what the index does not know.
+    /// Runs a segment's residual program, which evaluates the conditions that the index does not cover.
     ///
-    /// A program that is undecided accepts nothing, whatever it negates.
+    /// An undecided program accepts nothing, even if it negates a condition.
     ///
-    /// It ends because every jump goes forward; that is asked for here again, so that it does not rest on the reader's
-    /// validation alone.
+    /// The program ends because every jump goes forward. This is checked here again, so that termination does not
+    /// depend on the reader's validation alone.
     pub(crate) fn accepts(&self, subject: &mut Subject, entry: u32) -> bool {
         if entry == ACCEPT {
-            return true; // most segments are in the index as a whole
+            return true; // the index decides most segments completely
         }
         let code = self.view.code();
         let mut at = entry;
@@ -97,19 +97,19 @@ impl<'a> Evaluation<'a> {
         at == ACCEPT
     }
 
-    /// The subject's own override of a feature.
+    /// Returns the subject's own override of a feature.
     pub(crate) fn individually(&self, feature: &Feature) -> Option<Winner> {
         let items = self.individual?.items;
         let row = items.partition_point(|item| item.feature < feature.id);
         items.get(row).filter(|item| item.feature == feature.id).map(|_| Winner::Individual(row))
     }
 
-    /// The segments that override a feature, strongest first.
+    /// Returns the overrides of a feature by segments, strongest first.
     pub(crate) fn ranked(&self, feature: &Feature) -> Table<'a, Ranked, 8> {
         self.view.ranked().range(feature.ranked, feature.ranked_length)
     }
 
-    /// What decides one feature, by asking only the segments that override it.
+    /// Decides one feature by evaluating only the segments that override it.
     pub(crate) fn decide(&self, subject: &mut Subject, feature: &Feature) -> Winner {
         if let Some(winner) = self.individually(feature) {
             return winner;

@@ -1,5 +1,5 @@
-//! Conditions that read other flags (`$.flags.<name>.<field>`): results are resolved when they are first read, and a
-//! cycle is cut where it closes, as Flagsmith's engine 11 does it.
+//! Conditions that read other flags (`$.flags.<name>.<field>`): a result is resolved when it is first read, and a cycle
+//! is cut where it closes, like in Flagsmith's engine 11.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,30 +12,32 @@ use crate::format::{layout::FLAG, model::FlagField};
 use crate::render::answer::Outcome;
 use crate::values::number::Integer;
 
-/// How many bytes take as long as the look-up of a flag's result.
+/// Charge for the look-up of a flag's result, in bytes that take as long to scan.
 const LOOK_UPS: usize = 32;
 
-/// How long a chain of flags may be. The operator reports longer ones; here the flag at its end is not set.
+/// Maximum length of a chain of flags. The operator reports longer chains; here the flag at the end of a longer chain
+/// is not set.
 pub const MAX_CHAIN: usize = 64;
 
-/// How many flags one evaluation resolves for conditions; those after that are not set. Where flags read each other in a
-/// cycle, one may be resolved once for each way to it, and there can be more ways than any evaluation has time for.
+/// Maximum number of flags that one evaluation resolves for conditions; later ones are not set. If flags read each
+/// other in a cycle, a flag may be resolved once per path to it, and the number of paths may exceed the time of any
+/// evaluation.
 const MAX_RESOLUTIONS: u32 = 1 << 14;
 
-/// What was resolved in this evaluation.
+/// The resolved flags of one evaluation.
 #[derive(Debug, Default)]
 pub(crate) struct Resolution {
-    /// Results that conditions have read. They stand, also where evaluating in another order would give others.
+    /// Results that conditions have read. They are final, even if another order of evaluation would give other results.
     resolved: HashMap<u32, Winner>,
-    /// Features being resolved, outermost first.
+    /// Features that are being resolved, outermost first.
     resolving: Vec<u32>,
-    /// Features found to be in a cycle.
+    /// Features that are part of a cycle.
     cyclic: HashSet<u32>,
-    /// Verdicts on segments that were needed on the way.
+    /// Segment matches that were computed during resolution.
     verdicts: HashMap<u32, bool>,
-    /// How often a cycle was cut.
+    /// Number of cut cycles.
     pub(crate) cycle_hits: u32,
-    /// How often a flag was resolved.
+    /// Number of resolved flags.
     resolutions: u32,
 }
 
@@ -49,7 +51,7 @@ impl Resolution {
         self.resolutions = 0;
     }
 
-    /// Has a condition read a flag?
+    /// Returns true if a condition has read a flag.
     pub(crate) fn has_results(&self) -> bool {
         !self.resolved.is_empty() || !self.cyclic.is_empty()
     }
@@ -58,13 +60,13 @@ impl Resolution {
         !self.cyclic.is_empty() && self.cyclic.contains(&feature)
     }
 
-    /// What a feature was resolved to.
+    /// Returns the result of a feature, if it is resolved.
     pub(crate) fn result(&self, feature: u32) -> Option<Winner> {
         self.resolved.get(&feature).copied()
     }
 }
 
-/// Does any slot of this environment read a flag?
+/// Returns true if any slot of this environment reads a flag.
 pub(crate) fn is_needed(evaluation: &Evaluation<'_>) -> bool {
     evaluation
         .view
@@ -73,7 +75,7 @@ pub(crate) fn is_needed(evaluation: &Evaluation<'_>) -> bool {
         .any(|word| evaluation.view.slots().get(word.word).is_some_and(|slot| slot.derivation == FLAG))
 }
 
-/// Lets the results that conditions read stand in the choice, whatever else claims them.
+/// Makes the results that conditions have read the decision, before any other claim.
 pub(crate) fn settle(subject: &mut Subject) {
     let Subject { choice, resolution, .. } = subject;
     for feature in resolution.resolved.keys() {
@@ -81,7 +83,7 @@ pub(crate) fn settle(subject: &mut Subject) {
     }
 }
 
-/// The value of a slot that is derived from a flag.
+/// Returns the value of a slot that is derived from a flag.
 #[inline(never)]
 pub(crate) fn flag(evaluation: &Evaluation<'_>, subject: &mut Subject, slot: u16) -> Value {
     let Some(slot) = evaluation.view.slots().get(u32::from(slot)).filter(|slot| slot.derivation == FLAG) else {
@@ -93,7 +95,7 @@ pub(crate) fn flag(evaluation: &Evaluation<'_>, subject: &mut Subject, slot: u16
     }
     let Some(winner) = subject.resolution.result(feature) else { return Value::Null };
     let Some(outcome) = Outcome::of(evaluation, subject, feature, winner) else { return Value::Null };
-    // What is read is copied.
+    // The value is copied, so its length is charged.
     if !subject.budget.scan(LOOK_UPS + outcome.length(&evaluation.view)) {
         return Value::Null;
     }
@@ -140,7 +142,8 @@ fn resolve(evaluation: &Evaluation<'_>, subject: &mut Subject, feature: u32) {
     }
 }
 
-/// Asks every segment that overrides the feature, in the document's order: which cycles are cut depends on it.
+/// Evaluates every segment that overrides the feature, in the document's order, because the order decides which cycles
+/// are cut.
 fn strongest(evaluation: &Evaluation<'_>, subject: &mut Subject, feature: u32) -> Winner {
     let Some(row) = evaluation.view.features().get(feature) else { return Winner::Default };
     if !subject.budget.spend(1 + row.ranked_length as usize) {
@@ -152,8 +155,8 @@ fn strongest(evaluation: &Evaluation<'_>, subject: &mut Subject, feature: u32) -
     let mut best: Option<u16> = None;
     for own in overrides.chunk_by(|(one, _), (next, _)| one == next) {
         let Some((segment, strongest)) = own.first().copied() else { continue };
-        // A segment that overrides the feature twice is asked twice: the second time, the cycle may have been cut already.
-        // With a match, all of its overrides count.
+        // A segment that overrides the feature twice is evaluated twice: the second time, the cycle may already be cut.
+        // If it matches, all of its overrides count.
         for _ in own {
             if is_in(evaluation, subject, segment) {
                 best = Some(best.map_or(strongest, |held| held.min(strongest)));
@@ -170,7 +173,7 @@ fn is_in(evaluation: &Evaluation<'_>, subject: &mut Subject, segment: u32) -> bo
     let hits = subject.resolution.cycle_hits;
     let verdict = evaluation.is_in(subject, segment);
     if subject.resolution.cycle_hits != hits {
-        return false; // not kept: another way to it may not close a cycle
+        return false; // not stored: another path may not close a cycle
     }
     subject.resolution.verdicts.insert(segment, verdict);
     verdict

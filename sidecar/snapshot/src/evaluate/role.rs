@@ -1,21 +1,21 @@
-//! What a key may see.
+//! Permissions of a key.
 
-/// Which kind of key a request came with.
+/// Kind of the API key of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// A client key: no server-only features.
+    /// A client key: server-only features are hidden.
     Client = 0,
-    /// A server key (`ser.…`): everything.
+    /// A server key (`ser.…`): all features are visible.
     Server = 1,
 }
 
-/// Which segments apply.
+/// The segments that apply to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// None of them.
+    /// No segments.
     None,
-    /// Those that need no identity to be decided.
+    /// Segments that need no identity.
     IdentityFree,
-    /// All of them.
+    /// All segments.
     All,
 }

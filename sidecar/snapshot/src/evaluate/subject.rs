@@ -1,4 +1,4 @@
-//! Who asks: an identity and its traits, in buffers that are used again for the next request.
+//! The subject of an evaluation: an identity and its traits, in buffers that later requests reuse.
 
 use crate::budget::{Budget, Undecided};
 use crate::format::{
@@ -11,60 +11,60 @@ use crate::values::{
     semver::{self, Plain},
 };
 
-/// A trait's value as it was sent.
+/// A trait's value as sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TraitValue<'a> {
-    /// Takes the trait away.
+    /// Removes the trait.
     Null,
     /// A boolean.
     Bool(bool),
-    /// A JSON number without point and exponent, of any size.
+    /// A JSON number without fraction and exponent, of any size.
     Integer(&'a str),
     /// Any other JSON number.
     Float(f64),
-    /// A string. One that looks like a number is compared as a number.
+    /// A string. A string that looks like a number is compared as a number.
     String(&'a str),
 }
 
-/// The identity and the traits of one request, bound to the slots of one snapshot. Keep it for the next request: after
-/// the first few, nothing is allocated any more.
+/// The identity and the traits of one request, bound to the slots of one snapshot. Reuse it for the next request: after
+/// the first few requests it does not allocate memory any more.
 #[derive(Debug, Default)]
 pub struct Subject {
     pub(crate) identified: bool,
     pub(crate) identifier: String,
-    /// The identity's key where it is not made of the client key and the identifier.
+    /// The identity's key, if it is not built from the client key and the identifier.
     pub(crate) own_key: Option<String>,
-    /// By slot.
+    /// Values by slot.
     values: Vec<Value>,
     /// The texts that values refer to.
     texts: String,
-    /// What the values are among the members of sets, by slot, where that was asked for.
+    /// Tokens of the values by slot, if they were computed.
     tokens: Vec<Option<Token>>,
-    /// The text that was last read as a version, and what it is.
+    /// The text that was last read as a version, and the version.
     version: Option<(Stretch, Option<Plain>)>,
-    /// The segments that are left by the index, by block, where that was asked for.
+    /// Candidates of the index by block, if they were computed.
     pub(crate) candidates: Vec<Option<u64>>,
-    /// By split feature: where the subject is in the split of its default, if that is known (else NaN).
+    /// The subject's place in the split of each split feature's default; NaN if it has not been computed.
     pub(crate) default_places: Vec<f64>,
-    /// The rows of those splits that are not asked for yet.
+    /// Rows of the splits whose place has not been requested yet.
     pub(crate) unasked: std::ops::Range<u32>,
-    /// The flags that the subject may have and others of its cohort have not.
+    /// Flags that depend on the identity, so other identities of the cohort may have other values.
     pub(crate) gaps: Vec<crate::render::cohort::Gap>,
-    /// By gap: where the subject is in its split.
+    /// The subject's place in the split of each gap.
     pub(crate) gap_places: Vec<f64>,
-    /// Where its percentages are found out.
+    /// Buffers of the batch hashing.
     pub(crate) hashing: Option<Box<crate::values::percentage::Texts>>,
-    /// Where values that are no texts are printed.
+    /// Buffer for printing values that are no texts.
     pub(crate) scratch: String,
-    /// What the request may still take.
+    /// Remaining budget of the request.
     pub(crate) budget: Budget,
-    /// The memory of searches by backtracking.
+    /// Memory of backtracking searches.
     pub(crate) room: crate::regex::backtrack::Room,
     pub(crate) choice: crate::evaluate::choose::Choice,
     pub(crate) resolution: crate::evaluate::resolve::Resolution,
 }
 
-/// A run of [`Subject::texts`]: where it starts, and in the upper half where it ends.
+/// A range of [`Subject::texts`]: the start in the lower half, the end in the upper half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stretch(u64);
 
@@ -75,21 +75,21 @@ impl Stretch {
     }
 }
 
-/// A value after coercion, by which conditions compare. Whichever it is, it is two integers: then it stays in registers,
-/// and what was just written to memory by halves is not waited for to be read as a whole.
+/// A coerced value, as conditions compare it. Every variant is two integers: values stay in registers, and a read never
+/// waits for two partial writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Value {
     Null,
     False,
     True,
     Integer(i64),
-    /// Does not fit into an `i64`: its digits, behind its sign if it is below zero.
+    /// An integer beyond `i64`: its digits, with a leading `-` if negative.
     BigInteger(Stretch),
     Float(Float),
     Text(Stretch),
 }
 
-/// A float, by its bits.
+/// A float, as its bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Float(u64);
 
@@ -112,13 +112,13 @@ impl From<bool> for Value {
 }
 
 impl Subject {
-    /// Forgets the request, and keeps the room. The next request has a whole budget.
+    /// Clears the request, keeps the allocated buffers, and resets the budget.
     pub fn clear(&mut self) {
         self.budget.reset();
         self.forget();
     }
 
-    /// Forgets the identity and its traits within a request: what they took of its budget stays taken.
+    /// Clears the identity and its traits within a request. Charged steps stay charged.
     pub fn forget(&mut self) {
         self.identified = false;
         self.identifier.clear();
@@ -129,13 +129,13 @@ impl Subject {
         self.version = None;
     }
 
-    /// The steps that the last evaluation took of [`crate::MAX_STEPS`], the look-ups of traits included. More than there are
-    /// says that the budget was used up.
+    /// Number of steps of [`crate::MAX_STEPS`] that the last evaluation took, including the look-ups of traits. A
+    /// number beyond the maximum means that the budget was exhausted.
     pub fn steps(&self) -> u64 {
         self.budget.taken()
     }
 
-    /// Makes room for the slots of a snapshot, once a request.
+    /// Resizes the values to the slots of a snapshot, once per request.
     #[inline(always)]
     pub(crate) fn fit(&mut self, slots: usize) {
         if self.values.len() != slots {
@@ -164,13 +164,14 @@ impl Subject {
         }
     }
 
-    /// The token of a slot's value among the members of sets, if it was kept.
+    /// Returns the stored token of a slot's value.
     #[inline(always)]
     pub(crate) fn token_of(&self, slot: u16) -> Option<Token> {
         self.tokens.get(usize::from(slot)).copied().flatten()
     }
 
-    /// Many sets ask for the same few values: each is made a token once a request.
+    /// Stores the token of a slot's value. Many sets contain the same few values, so each token is computed once per
+    /// request.
     pub(crate) fn keep_token(&mut self, slot: u16, token: Token) {
         if self.tokens.len() < self.values.len() {
             self.tokens.resize(self.values.len(), None);
@@ -190,7 +191,7 @@ impl Subject {
         self.values.get(usize::from(slot)).is_none_or(|value| matches!(value, Value::Null))
     }
 
-    /// What Flagsmith's engine takes a string for.
+    /// Coerces a string like Flagsmith's engine.
     pub(crate) fn coerced(&mut self, text: &str) -> Value {
         match coerce(text) {
             Coerced::Integer(integer) => self.integer(integer),
@@ -233,14 +234,14 @@ impl Subject {
         self.texts.get(stretch.range()).unwrap_or_default()
     }
 
-    /// The same, where it is compared as bytes.
+    /// Returns the bytes of a text, for comparisons of bytes.
     #[inline(always)]
     pub(crate) fn bytes(&self, stretch: Stretch) -> &[u8] {
         self.texts.as_bytes().get(stretch.range()).unwrap_or_default()
     }
 
-    /// How many bytes are looked through where a value is searched; where it is printed first, as many as that takes as
-    /// long as.
+    /// Returns the number of bytes to scan for a search in a value. For a value that is printed first, it is an
+    /// equivalent charge.
     #[inline(always)]
     pub(crate) fn length_of(&self, value: Value) -> usize {
         const FLOAT: usize = 256;
@@ -251,7 +252,7 @@ impl Subject {
         }
     }
 
-    /// A text as a version; many conditions ask for the same one.
+    /// Reads a text as a version. The last result is cached, because many conditions read the same text.
     pub(crate) fn version(&mut self, text: Stretch) -> Option<Plain> {
         match self.version {
             Some((read, version)) if read == text => version,
@@ -263,7 +264,7 @@ impl Subject {
         }
     }
 
-    /// How many bytes the identity's key has.
+    /// Returns the length of the identity's key in bytes.
     #[inline(always)]
     pub(crate) fn key_length(&self, view: &View<'_>) -> usize {
         match &self.own_key {
@@ -272,7 +273,7 @@ impl Subject {
         }
     }
 
-    /// The identity's key, which is hashed for a split, in pieces.
+    /// Returns the identity's key in pieces. Splits hash it.
     pub(crate) fn key<'s>(&'s self, view: &View<'s>) -> [&'s [u8]; 3] {
         match &self.own_key {
             Some(key) => [key.as_bytes(), b"", b""],
@@ -280,7 +281,8 @@ impl Subject {
         }
     }
 
-    /// The key that is made of the client key and the identifier. What has a `_` looks like no number.
+    /// Builds the key from the client key and the identifier. A text with `_` does not look like a number, so it is not
+    /// coerced.
     fn made_key(&mut self, view: &View<'_>) -> Value {
         let start = self.texts.len();
         self.texts.extend([view.text(view.origin().client_key), "_", &self.identifier]);
@@ -289,8 +291,8 @@ impl Subject {
 }
 
 impl View<'_> {
-    /// Gives every derived slot its value, except where a trait of that name was sent, and except those that depend on
-    /// a flag, which are resolved when they are read. Call it once, after the traits.
+    /// Sets every derived slot, except slots whose trait was sent, and slots that depend on a flag, which are resolved
+    /// when they are read. Call it once, after the traits are set.
     pub(crate) fn begin(&self, subject: &mut Subject) {
         let slots = self.slots();
         subject.fit(slots.len());
@@ -300,7 +302,7 @@ impl View<'_> {
                 continue;
             }
             if !subject.budget.scan(self.work_of(subject, slot)) {
-                // The slot stays unset, and no segment matches any more.
+                // The slot stays unset, and no further segment matches.
                 subject.budget.note(Undecided::Others);
                 return;
             }
@@ -330,7 +332,7 @@ impl View<'_> {
         }
     }
 
-    /// How many bytes are read to derive a slot's value.
+    /// Returns the number of bytes to read to derive a slot's value.
     fn work_of(&self, subject: &Subject, slot: Slot) -> usize {
         match slot.derivation {
             IDENTIFIER | IDENTITY_KEY if subject.identified => subject.key_length(self),
@@ -341,7 +343,7 @@ impl View<'_> {
 }
 
 impl Subject {
-    /// The value of a JSON token that the writer made; strings are coerced as traits are.
+    /// Returns the value of a JSON token that the writer made. Strings are coerced like traits.
     pub(crate) fn token(&mut self, token: &str) -> Value {
         match token {
             "true" => Value::True,

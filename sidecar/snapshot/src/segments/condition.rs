@@ -1,7 +1,8 @@
-//! One condition: the operators over every type that the left side can have.
+//! One condition: the operators for every type of the left side.
 //!
-//! The rules are those of Flagsmith's Python engine: the condition's value is cast to the type of the left side, and a
-//! failed cast makes the condition false, whatever the operator. What Python answers with an exception is false too.
+//! The rules are the rules of Flagsmith's Python engine: the condition's value is cast to the type of the left side,
+//! and a failed cast makes the condition false, whatever the operator. A condition for which Python raises an exception
+//! is false, too.
 
 use std::cmp::Ordering;
 
@@ -26,19 +27,20 @@ use crate::values::{
     semver::{self, Version},
 };
 
-/// A condition as it is stored. It is passed on like this, and decoded where it is needed, so that the few fields that a
+/// A condition as stored. It is passed in this form and decoded where it is needed, so that the few fields that a
 /// comparison reads stay in registers.
 pub(crate) type Stored = [u8; 40];
 
-/// Texts up to this length, in bytes, are compared within the step that each condition is charged.
+/// Texts up to this length, in bytes, are compared within the step that is charged for each condition.
 const SHORT: usize = 128;
 
-/// How often versions and numbers are read from one end to the other, until it is known how two of them stand.
+/// Number of passes over a text that comparing versions or numbers is charged for.
 pub(crate) const READINGS: usize = 4;
 
-/// Whether the condition holds of the value. Comparisons are decided here; what takes longer anyway is a call.
+/// Returns true if the condition holds for the value. Comparisons are decided inline; operators that take longer are a
+/// call.
 ///
-/// What it returns counts only if the budget has steps left and was not interrupted: [`Evaluation::accepts`] sees to that.
+/// The result counts only if the budget has steps left and was not interrupted, which [`Evaluation::accepts`] checks.
 ///
 /// [`Evaluation::accepts`]: crate::evaluate::evaluation::Evaluation::accepts
 #[inline(always)]
@@ -70,7 +72,7 @@ pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, stored: &Stored, val
             if left == right {
                 EQUAL
             } else if condition.operator <= Operator::NotEqual as u8 {
-                GREATER // or less: nobody asks
+                GREATER // or LESS: only equality matters here
             } else {
                 relation_of(left.cmp(right)) // UTF-8 sorts by bytes as Python sorts by code points
             }
@@ -80,7 +82,7 @@ pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, stored: &Stored, val
     relation & accepted != 0
 }
 
-/// Is a comparison fulfilled where the left side stands like this to the value?
+/// Returns true if this relation of the left side to the value fulfils the comparison.
 pub(crate) fn accepts(operator: u8, relation: u8) -> bool {
     relation & accepted(operator) != 0
 }
@@ -90,14 +92,14 @@ fn accepted(operator: u8) -> u8 {
     ACCEPTED.get(usize::from(operator)).copied().unwrap_or_default()
 }
 
-/// Which relations of the left side to the value fulfil each of the comparisons, the first six operators.
+/// The relations of the left side to the value that fulfil each of the comparisons, which are the first six operators.
 const ACCEPTED: [u8; 6] = [EQUAL, LESS | GREATER | UNORDERED, GREATER, GREATER | EQUAL, LESS, LESS | EQUAL];
 
-/// How the left side stands to the condition's value; zero: that cannot be cast to its type.
+/// Relation of the left side to the condition's value. Zero: the value cannot be cast to the left side's type.
 const LESS: u8 = 1;
 const EQUAL: u8 = 2;
 const GREATER: u8 = 4;
-/// One of them is a NaN.
+/// At least one of both is NaN.
 pub(crate) const UNORDERED: u8 = 8;
 
 #[inline(always)]
@@ -109,7 +111,7 @@ pub(crate) fn relation_of(order: Ordering) -> u8 {
     }
 }
 
-/// The comparisons that are seldom: versions, and integers of more than 64 bits.
+/// Decides the rare comparisons: versions, and integers of more than 64 bits.
 #[inline(never)]
 fn relation(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value) -> u8 {
     let condition = Instruction::decode(stored);
@@ -138,7 +140,7 @@ fn relation(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Valu
     integer(subject, value).map_or(0, |left| relation_of(left.cmp(&right)))
 }
 
-/// The operators that do not compare. Most of them look through a text, or hash one.
+/// Evaluates the operators that do not compare. Most of them search or hash a text.
 #[inline(never)]
 fn search(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value) -> bool {
     let condition = Instruction::decode(stored);
@@ -190,8 +192,9 @@ fn integer<'s>(subject: &'s Subject, value: Value) -> Option<Integer<'s>> {
     }
 }
 
-/// Only strings contain. Where the value ends in `:semver` the left side is read as a version first, and a version
-/// contains what equals its prerelease or its build metadata: Python iterates over its parts.
+/// Evaluates `CONTAINS`, which only strings can fulfil. If the value ends in `:semver`, the left side is first read as
+/// a version. A version contains a text that equals its prerelease or its build metadata, because Python iterates over
+/// the version's parts.
 fn contains(view: &View<'_>, subject: &Subject, condition: &Instruction, value: Value) -> bool {
     let Value::Text(text) = value else { return false };
     if condition.flags & IS_SEMVER == 0 {
@@ -202,7 +205,7 @@ fn contains(view: &View<'_>, subject: &Subject, condition: &Instruction, value: 
         .is_some_and(|version| version.prerelease == Some(part) || version.build == Some(part))
 }
 
-/// Whether a text begins with what a pattern accepts. `None` if its search is undecided.
+/// Returns true if a prefix of the text matches the pattern. `None` if the search is undecided.
 fn matches(view: &View<'_>, operand: u32, text: &str, budget: &Budget, room: &mut Room) -> Option<bool> {
     let Some(pattern) = view.patterns().get(operand) else { return Some(false) };
     let program = pattern.program.of(view.programs());
@@ -213,7 +216,7 @@ fn matches(view: &View<'_>, operand: u32, text: &str, budget: &Budget, room: &mu
     }
 }
 
-/// Floored modulo, as Python's: the result has the sign of the divisor.
+/// Computes the floored modulo like Python: the result has the sign of the divisor.
 pub(crate) fn modulo(subject: &Subject, divisor: f64, remainder: f64, value: Value) -> bool {
     let (left, whole_left) = match value {
         Value::Null => return false,
@@ -226,13 +229,13 @@ pub(crate) fn modulo(subject: &Subject, divisor: f64, remainder: f64, value: Val
             None => return false,
         },
     };
-    // That of floats is a loop; most are whole numbers, whose remainder is one instruction and the same.
+    // The remainder of floats is a loop. Most values are whole numbers, whose remainder is one instruction and equal.
     if let (Some(left), Some(divisor)) = (whole_left, whole(divisor))
         && let Some(rest) = floored_remainder(left, divisor)
     {
         return rest as f64 == remainder;
     }
-    // The remainder of floats takes a step a bit of their quotient.
+    // The remainder of floats takes one step per bit of their quotient.
     let exponent = |float: f64| float.to_bits() >> 52 & 0x7ff;
     if !subject.budget.scan(exponent(left).saturating_sub(exponent(divisor)) as usize) {
         return false;
@@ -244,7 +247,7 @@ pub(crate) fn modulo(subject: &Subject, divisor: f64, remainder: f64, value: Val
     divisor != 0.0 && rest == remainder
 }
 
-/// Up to here every whole number is a float.
+/// Every whole number up to here is exact as a float.
 const EXACT: u64 = 1 << 53;
 
 fn whole(float: f64) -> Option<i64> {
@@ -252,7 +255,7 @@ fn whole(float: f64) -> Option<i64> {
     (whole as f64 == float && whole.unsigned_abs() <= EXACT).then_some(whole)
 }
 
-/// `None`: it is not known to be that of the same numbers as floats, or there is none.
+/// Returns the floored remainder. `None` if there is none, or if it may differ from the remainder of the floats.
 fn floored_remainder(left: i64, divisor: i64) -> Option<i64> {
     let rest = if left.unsigned_abs() <= EXACT { left.checked_rem(divisor)? } else { return None };
     Some(if rest != 0 && (rest < 0) != (divisor < 0) { rest + divisor } else { rest })
@@ -267,7 +270,8 @@ fn is_in(view: &View<'_>, subject: &mut Subject, condition: &Instruction, value:
     has_token(view.members().range(start, length), wanted)
 }
 
-/// Is this the token of a member of a sorted set? Most are told apart by one number, which is compared without a branch.
+/// Returns true if a sorted set has the token. The first number decides most look-ups, and is compared without a
+/// branch.
 #[inline(always)]
 fn has_token(members: Table<'_, Member, 12>, wanted: (u64, u32)) -> bool {
     let numbers_of = |member: Member| numbers(&member.token);
@@ -280,15 +284,15 @@ fn has_token(members: Table<'_, Member, 12>, wanted: (u64, u32)) -> bool {
     }
 }
 
-/// The numbers of a value's token among the members of sets.
+/// Returns the token of a value as numbers.
 #[inline(always)]
 pub(crate) fn token_of(view: &View<'_>, subject: &mut Subject, slot: u16, value: Value, keeps: bool) -> (u64, u32) {
     let short = if let Value::Text(text) = value { short_token(subject.bytes(text)) } else { None };
     short.unwrap_or_else(|| numbers(&long_token_of(view, subject, slot, value, keeps)))
 }
 
-/// The same of what is printed or hashed for it. It is kept for its slot, unless what is read there may be something else
-/// the next time.
+/// Returns the token of a value that is printed or hashed first. It is stored for the slot if `keeps` is set, which
+/// excludes slots whose value may differ at the next read.
 #[inline(never)]
 fn long_token_of(view: &View<'_>, subject: &mut Subject, slot: u16, value: Value, keeps: bool) -> Token {
     let kept = if keeps { subject.token_of(slot) } else { None };
@@ -299,7 +303,7 @@ fn long_token_of(view: &View<'_>, subject: &mut Subject, slot: u16, value: Value
     })
 }
 
-/// Python's `str` of a value, with the budget that what is done with it takes from.
+/// Passes Python's `str` of a value to `then`, with the budget to charge.
 pub(crate) fn with_text<T>(subject: &mut Subject, value: Value, then: impl FnOnce(&str, &Budget) -> T) -> T {
     use std::fmt::Write;
     if let Value::Text(text) = value {

@@ -1,4 +1,4 @@
-//! Which segments are left, by what is known of the values of single slots: one look-up a slot, whatever the number of
+//! The segment index: computes the candidates of a block with one look-up per slot, independent of the number of
 //! conditions.
 
 use std::cmp::Ordering;
@@ -22,8 +22,8 @@ use crate::values::{
 };
 
 impl Evaluation<'_> {
-    /// The segments of a block to which the subject may belong, a bit each, as far as it is known without hashing who it
-    /// is. Those that ask for no share and whose program accepts at once it belongs to.
+    /// Returns the candidates of a block, one bit each, before percentage rules. A candidate without percentage rules
+    /// and without a residual program is a match.
     pub(crate) fn candidates(&self, subject: &mut Subject, block: usize) -> u64 {
         if let Some(kept) = subject.candidates.get(block).copied().flatten() {
             return kept;
@@ -43,7 +43,7 @@ impl Evaluation<'_> {
         let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
         let columns = view.columns().range(block.columns.start, block.columns.length);
         let mut left = block.all;
-        // What takes longer than the look at an unset slot charges more.
+        // Work beyond the check of an unset slot is charged separately.
         subject.budget.spend(1 + columns.len() / UNSET_COLUMNS_A_STEP);
         for column in columns.each_stored() {
             left &= of_value(view, subject, column);
@@ -64,13 +64,13 @@ impl Evaluation<'_> {
         }
         if !subject.budget.spend(0) {
             subject.budget.note(Undecided::Others);
-            return 0; // none of the block is decided
+            return 0; // no segment of the block is decided
         }
         left
     }
 
-    /// Those of these segments of a block that are left by the shares that they ask for. What is hashed together has room
-    /// for more: it finds out where the subject is in the splits of defaults that are next.
+    /// Applies the percentage rules of a block to the candidates `asking`, and returns the remaining ones. The batch
+    /// hashing has free lanes, which compute the subject's place in the splits of the next defaults.
     pub(crate) fn shares(&self, subject: &mut Subject, block: usize, asking: u64) -> u64 {
         let view = &self.view;
         let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
@@ -103,7 +103,7 @@ impl Evaluation<'_> {
                 continue;
             }
             match value {
-                Value::Null => tell(Asked::Share(stored), f64::INFINITY), // it has no share
+                Value::Null => tell(Asked::Share(stored), f64::INFINITY), // an unset slot has no percentage
                 value => with_text(subject, value, |text, _| {
                     let whose = Whose::Slot(share.slot);
                     percentages.ask(Asked::Share(stored), seed, whose, [text.as_bytes(), b"", b""], &mut tell);
@@ -120,7 +120,7 @@ impl Evaluation<'_> {
                 break;
             }
             if !percentages.ask(Asked::Split(row), seed, Whose::Identity, ids, &mut tell) {
-                break; // it is work by itself, as the others will be, which may not be needed
+                break; // a text outside of the batch is separate work, which later splits may not need
             }
         }
         subject.hashing = Some(percentages.tell(&mut tell));
@@ -132,36 +132,37 @@ impl Evaluation<'_> {
     }
 }
 
-/// How many columns whose slots are unset one step passes.
+/// Number of columns with unset slots per charged step.
 const UNSET_COLUMNS_A_STEP: usize = 4;
 
-/// How many percentage rules of segments that are not asked for one step passes.
+/// Number of percentage rules of segments that are no candidates per charged step.
 const SHARES_A_STEP: usize = 8;
 
-/// How many rows of what patterns decide one step passes.
+/// Number of `Wants` rows per charged step.
 const WANTS_A_STEP: usize = 8;
 
-/// How many occupied rows of a hash table one step passes.
+/// Number of occupied rows of a hash table per charged step.
 const PROBES_A_STEP: u32 = 16;
 
-/// How many bytes take as long as the look-ups of one value: among the ordered points of each type, and in a hash table.
+/// Charge for the look-ups of one value, among the breakpoints of its type and in a hash table, in bytes that take as
+/// long to scan.
 const LOOK_UPS: usize = 32;
 
-/// What is asked for.
+/// Purpose of a percentage.
 #[derive(Clone, Copy)]
 enum Asked<'a> {
-    /// A share, as it is stored.
+    /// A percentage rule, as stored.
     Share(&'a [u8; Share::SIZE]),
     /// The split of a default, by its row.
     Split(u32),
 }
 
-/// The block of a segment, and its bit there.
+/// Returns the block of a segment and its bit in the block.
 pub(crate) fn place_of(segment: u32) -> (usize, u64) {
     (segment as usize / BLOCK, 1 << (segment as usize % BLOCK))
 }
 
-/// What is left with the value that a column's slot has. Most slots of most requests have none.
+/// Returns the candidates of a column for its slot's value. Most slots are unset in most requests.
 #[inline(always)]
 fn of_value(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE]) -> u64 {
     let slot = Column::decode(stored).slot as u16; // the reader checks that the slot exists
@@ -174,7 +175,8 @@ fn of_value(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE])
     }
 }
 
-/// The same where it is no text. The column is decoded late, so that only what is asked for is read of it.
+/// Returns the candidates for a value that is no text. The column is decoded late, so that only the needed fields are
+/// read.
 #[inline(never)]
 fn of_other(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE], slot: u16) -> u64 {
     let column = || Column::decode(stored);
@@ -201,16 +203,16 @@ fn of_other(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE],
         }
         value @ Value::BigInteger(digits) => {
             let column = column();
-            // Beyond everything that is compared with.
+            // A big integer is beyond every breakpoint.
             let standing = if subject.bytes(digits).starts_with(b"-") { Ordering::Greater } else { Ordering::Less };
             scale(view, column.below_integers, column.integers, |_| standing)
                 & joint(view, subject, column.joint, value)
         }
-        Value::Text(_) => 0, // it is one
+        Value::Text(_) => 0, // handled by `of_text`
     }
 }
 
-/// The same of a text.
+/// Returns the candidates for a text.
 #[inline(never)]
 fn of_text(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE], slot: u16, text: Stretch) -> u64 {
     let (column, bytes) = (Column::decode(stored), subject.bytes(text));
@@ -232,7 +234,7 @@ fn of_text(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE], 
         & joint(view, subject, column.joint, value)
 }
 
-/// What is left by a version that is no packed one, or by none at all.
+/// Returns the candidates for a text that is a version beyond the packed ones, or no version.
 #[inline(never)]
 fn of_rare_version(view: &View<'_>, budget: &Budget, stored: &[u8; Column::SIZE], text: &[u8]) -> u64 {
     if !budget.scan(READINGS * text.len()) {
@@ -245,7 +247,8 @@ fn of_rare_version(view: &View<'_>, budget: &Budget, stored: &[u8; Column::SIZE]
     }
 }
 
-/// What is left with a value, by how the points stand to it.
+/// Returns the candidates for a value by binary search among breakpoints. `standing` compares a breakpoint to the
+/// value.
 #[inline(always)]
 fn scale(view: &View<'_>, below: u64, marks: Span, standing: impl Fn(u64) -> Ordering) -> u64 {
     if marks.length == 0 {
@@ -260,7 +263,8 @@ fn scale(view: &View<'_>, below: u64, marks: Span, standing: impl Fn(u64) -> Ord
     }
 }
 
-/// What is left with a text, by what it equals: a hash table, whose free rows have what is left of all others.
+/// Returns the candidates for a text by exact match: a hash table whose free rows hold the candidates of all other
+/// texts.
 #[inline(always)]
 fn listed(view: &View<'_>, subject: &mut Subject, unlisted: u64, members: Span, slot: u16, value: Value) -> u64 {
     let Some(last) = members.length.checked_sub(1) else { return unlisted };
@@ -277,10 +281,10 @@ fn listed(view: &View<'_>, subject: &mut Subject, unlisted: u64, members: Span, 
             return member.at;
         }
     }
-    unlisted // not reached: the reader has seen a free row
+    unlisted // not reached: the reader has checked that a row is free
 }
 
-/// What is left with a value, by the patterns that are found in it.
+/// Returns the candidates for a value by the patterns found in it.
 #[inline(always)]
 fn joint(view: &View<'_>, subject: &mut Subject, joint: u32, value: Value) -> u64 {
     joint.checked_sub(1).map_or(u64::MAX, |row| wanted(view, subject, row, value))

@@ -1,4 +1,4 @@
-//! The writer: from the model to the bytes of each file. The same model gives the same bytes.
+//! The writer: turns the model into the bytes of each file. The same model gives the same bytes.
 
 mod answers;
 mod blob;
@@ -29,73 +29,73 @@ use crate::values::hash::{Fingerprint, checksum};
 /// One file of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// What it is called ([`files`]).
+    /// Name of the file ([`files`]).
     pub name: String,
-    /// What is in it.
+    /// Content of the file.
     pub bytes: Vec<u8>,
 }
 
 /// A written snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Names the content of all files.
+    /// Revision: the name of the content of all files.
     pub revision: Revision,
-    /// The core first, then overrides files and parts of the document, if any.
+    /// The core, then overrides files and parts of the document, if any.
     pub files: Vec<File>,
 }
 
-/// Why an environment cannot be written.
+/// Reason why an environment cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// More of something than the format counts.
+    /// More of something than the format can count.
     #[error("{count} {what}; a snapshot holds at most {limit}")]
     TooMany {
-        /// Of what.
+        /// Description of the counted items.
         what: &'static str,
-        /// How many there are.
+        /// Number of items.
         count: usize,
-        /// How many there may be.
+        /// Maximum number of items.
         limit: usize,
     },
-    /// The flags and segments alone are too much for one object.
+    /// Flags, segments and values alone exceed one object.
     #[error(
         "flags, segments and values take {bytes} bytes or more, and one object holds {limit}: \
          leave features out with spec.prune.features, or shorten values and IN lists"
     )]
     CoreTooLarge {
-        /// What those that were written so far take.
+        /// Size of the parts written so far, in bytes.
         bytes: usize,
-        /// What there is.
+        /// Maximum size of an object, in bytes.
         limit: usize,
     },
-    /// The document does not fit into all slots together.
+    /// The document exceeds all document slots together.
     #[error(
         "the document takes {bytes} bytes when it is compressed, and {slots} objects of {limit} bytes hold less: \
          leave features or identity overrides out with spec.prune, or set spec.serve.environmentDocument to false"
     )]
     DocumentTooLarge {
-        /// What it takes.
+        /// Size of the compressed document in bytes.
         bytes: usize,
-        /// Into how many objects.
+        /// Number of objects.
         slots: usize,
-        /// Of which size.
+        /// Maximum size of an object, in bytes.
         limit: usize,
     },
-    /// The identity overrides do not fit into all slots together.
+    /// The identity overrides exceed all overrides slots together.
     #[error(
         "{count} identity overrides take {bytes} bytes, and {slots} objects of {limit} bytes hold less: drop them with spec.prune.identityOverrides, or use segments"
     )]
     OverridesTooLarge {
-        /// How many.
+        /// Number of identity overrides.
         count: usize,
-        /// What they take.
+        /// Size of the identity overrides in bytes.
         bytes: usize,
-        /// Into how many objects.
+        /// Number of objects.
         slots: usize,
-        /// Of which size.
+        /// Maximum size of an object, in bytes.
         limit: usize,
     },
-    /// What was written does not read back: a fault of this crate.
+    /// The written snapshot does not read back, which is a fault of this crate.
     #[error("the written snapshot does not read back: {0}")]
     Unreadable(#[from] ReadError),
 }
@@ -103,7 +103,7 @@ pub enum WriteError {
 /// Writes an environment into files of at most `limit` bytes each.
 ///
 /// # Errors
-/// Where something is more than the format or `limit` holds; see [`WriteError`].
+/// Something exceeds the format or `limit`; see [`WriteError`].
 pub fn write(environment: &Environment, limit: usize) -> Result<Written, WriteError> {
     let fingerprint = Fingerprint::of(&environment.client_key);
     let mut tables = core::Tables::of(environment, fingerprint, limit)?;
@@ -113,7 +113,7 @@ pub fn write(environment: &Environment, limit: usize) -> Result<Written, WriteEr
         EnvironmentFlags::IdentityFree | EnvironmentFlags::AllSegments => evaluated(&tables, environment, &plain)?,
     };
 
-    // Also where there are none: then files that are left over from a revision that had some do not count.
+    // An empty file is embedded as well, so that leftover files of an earlier revision do not count.
     let everybody = overrides::Everybody::of(&environment.identity_overrides, fingerprint);
     let mut core = match everybody.may_fit(limit) {
         true => tables.lay_out(environment, &answers, &plain, &everybody.whole()?)?,
@@ -142,7 +142,7 @@ pub fn write(environment: &Environment, limit: usize) -> Result<Written, WriteEr
     Ok(Written { revision, files: written })
 }
 
-/// The environment's answers by evaluation without an identity: that is a constant, and the evaluator itself says which.
+/// Computes the answers without an identity by evaluation. They are constant, and the evaluator itself computes them.
 fn evaluated(
     tables: &core::Tables,
     environment: &Environment,
@@ -153,7 +153,7 @@ fn evaluated(
     let snapshot = Snapshot::read(bytes)?;
     let mut subject = Subject::default();
     let evaluation = snapshot.evaluation(&mut subject);
-    // Once for all features: a segment that overrides thousands of them is asked once.
+    // One evaluation for all features: a segment that overrides thousands of them is evaluated once.
     evaluation.choose(&mut subject);
     let mut items = |role| {
         let count = environment.features.len() as u32; // at most u16::MAX
@@ -170,7 +170,7 @@ fn evaluated(
     Ok(answers::Answers { client: answers::join(items(Role::Client)), server: answers::join(items(Role::Server)) })
 }
 
-/// Writes the header of a file whose first [`HEADER`] bytes are still empty, but for its revision and checksum.
+/// Writes the header of a file, whose first [`HEADER`] bytes are still empty, except for its revision and checksum.
 fn head(bytes: &mut [u8], magic: [u8; 8], fingerprint: Fingerprint) {
     let length = bytes.len() as u64;
     let fields: [(usize, &[u8]); 5] = [
@@ -191,7 +191,7 @@ fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
     }
 }
 
-/// Gives the core its revision, which covers the other files, and its checksum.
+/// Writes the core's revision, which covers the other files, and its checksum.
 fn seal<'a>(core: &mut [u8], others: impl IntoIterator<Item = &'a Vec<u8>>) -> Revision {
     let mut content = checksum(core.get(CHECKED_FROM..).unwrap_or_default()).to_vec();
     for file in others {
@@ -203,7 +203,7 @@ fn seal<'a>(core: &mut [u8], others: impl IntoIterator<Item = &'a Vec<u8>>) -> R
     revision
 }
 
-/// Writes the checksum.
+/// Writes the checksum of a file.
 fn check(bytes: &mut [u8]) {
     let sum = checksum(bytes.get(CHECKED_FROM..).unwrap_or_default());
     put(bytes, CHECKED_FROM - 16, &sum);

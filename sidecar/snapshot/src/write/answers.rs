@@ -1,4 +1,4 @@
-//! The answers that do not depend on the request, whole.
+//! The complete answers that do not depend on the request.
 
 use crate::format::{
     layout::{END, state},
@@ -6,23 +6,24 @@ use crate::format::{
 };
 use crate::values::{hash::digest_of, json};
 
-/// `[item,item,...]`, and where the item of each feature begins; the last bound is the closing bracket.
+/// `[item,item,...]`, and the offset of each feature's item. The last bound is the closing bracket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) body: Vec<u8>,
     pub(super) bounds: Vec<usize>,
-    /// The sum of the digests of the features in it.
+    /// Sum of the digests of its features.
     pub(super) digest: u64,
 }
 
-/// The answer for each kind of key.
+/// The answers for both kinds of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answers {
     pub(super) client: Answer,
     pub(super) server: Answer,
 }
 
-/// Joins one item a feature (empty: left out) and its digest to an array. An item's range takes in the comma behind it.
+/// Joins one item per feature (empty if omitted) and its digest to an array. The range of an item includes the comma
+/// after it.
 pub(super) fn join(items: Vec<(Vec<u8>, u64)>) -> Answer {
     let mut body = vec![b'['];
     let mut bounds = Vec::with_capacity(items.len() + 1);
@@ -46,7 +47,7 @@ pub(super) fn join(items: Vec<(Vec<u8>, u64)>) -> Answer {
     Answer { body, bounds, digest: sum }
 }
 
-/// Every feature by its default.
+/// Builds the answers in which every feature has its default.
 pub(super) fn plain(environment: &Environment) -> Answers {
     let answer = |server: bool| {
         join(
@@ -72,12 +73,12 @@ fn item(feature: &Feature, context: &Context) -> (Vec<u8>, u64) {
     (item, digest_of(feature.id, context.enabled, context.value.as_bytes()))
 }
 
-/// The rest of a flag object of Flagsmith's dialect, and a comma.
+/// Returns the rest of a flag object of Flagsmith's dialect from its state on, with a comma.
 pub(super) fn flagsmith_tail(context: &Context) -> Vec<u8> {
     [state(context.enabled), context.value.as_bytes(), END].concat()
 }
 
-/// The flag object of Flagsmith's dialect up to its state.
+/// Returns the flag object of Flagsmith's dialect up to its state.
 pub(super) fn flagsmith_head(feature: &Feature) -> Vec<u8> {
     let mut head = format!("{{\"feature\":{{\"id\":{},\"name\":", feature.id);
     json::write_string(&feature.name, &mut head);
@@ -87,14 +88,14 @@ pub(super) fn flagsmith_head(feature: &Feature) -> Vec<u8> {
     head.into_bytes()
 }
 
-/// The flag object of OFREP up to its value.
+/// Returns the flag object of OFREP up to its value.
 pub(super) fn ofrep_head(feature: &Feature) -> Vec<u8> {
     let mut head = String::from("{\"key\":");
     json::write_string(&feature.name, &mut head);
     head.into_bytes()
 }
 
-/// The flag object of OFREP from its metadata.
+/// Returns the flag object of OFREP from its metadata on, up to its state.
 pub(super) fn ofrep_tail(feature: &Feature) -> Vec<u8> {
     format!(",\"metadata\":{{\"featureId\":{},\"enabled\":", feature.id).into_bytes()
 }

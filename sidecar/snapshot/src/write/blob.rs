@@ -1,4 +1,4 @@
-//! The blob: every run of bytes that a table refers to, each distinct one once.
+//! The blob: every byte range that a table refers to. Interned ranges are stored once.
 
 use std::collections::HashMap;
 
@@ -8,17 +8,17 @@ use crate::values::rows::Span;
 pub(super) struct Blob {
     pub(super) bytes: Vec<u8>,
     known: HashMap<Box<[u8]>, Span>,
-    /// The size of the object that it has to fit into.
+    /// Maximum size of the object in bytes.
     limit: usize,
 }
 
 impl Blob {
-    /// An empty one, for an object of so many bytes.
+    /// Creates an empty blob for an object of at most `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self { bytes: Vec::new(), known: HashMap::new(), limit }
     }
 
-    /// The place of these bytes, which may be shared with equal ones.
+    /// Returns the span of these bytes. Equal bytes may share a span.
     pub(super) fn intern(&mut self, bytes: &[u8]) -> Result<Span, WriteError> {
         if let Some(span) = self.known.get(bytes) {
             return Ok(*span);
@@ -28,9 +28,9 @@ impl Blob {
         Ok(span)
     }
 
-    /// The place of these bytes, right behind those before.
+    /// Appends these bytes directly after the previous ones, and returns their span.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<Span, WriteError> {
-        // Refused here and not when everything is written: a long text that is in many objects would fill the memory before.
+        // Refused here and not at the end: a long text in many objects would otherwise fill the memory first.
         within(self.bytes.len() + bytes.len(), self.limit)?;
         let span = Span { start: offset(self.bytes.len())?, length: offset(bytes.len())? };
         self.bytes.extend_from_slice(bytes);
@@ -38,14 +38,14 @@ impl Blob {
     }
 }
 
-/// Refuses a core whose parts are already larger than the whole may be.
+/// Refuses a core whose parts are already larger than the limit.
 pub(super) fn within(bytes: usize, limit: usize) -> Result<(), WriteError> {
     if bytes > limit { Err(WriteError::CoreTooLarge { bytes, limit }) } else { Ok(()) }
 }
 
-/// A length or index as the format stores it.
+/// Returns a length or index as the format stores it.
 pub(super) fn offset(value: usize) -> Result<u32, WriteError> {
-    // Two below the largest are taken by ACCEPT and REJECT.
+    // ACCEPT and REJECT are the two largest values.
     let limit = u32::MAX as usize - 2;
     u32::try_from(value).ok().filter(|_| value <= limit).ok_or(WriteError::TooMany {
         what: "bytes or rows",
@@ -54,7 +54,7 @@ pub(super) fn offset(value: usize) -> Result<u32, WriteError> {
     })
 }
 
-/// A value's length and whether the flag is enabled, in one word.
+/// Encodes a value's length and the state of the flag in one word.
 pub(super) fn value_length(length: u32, enabled: bool) -> Result<u32, WriteError> {
     use crate::format::layout::{ENABLED, LENGTH_MASK};
     if length > LENGTH_MASK {

@@ -1,5 +1,5 @@
-//! Segments as programs: each condition knows where to go on when it holds and when it does not, and every jump goes
-//! forward, so a program ends. The nesting of rules is gone.
+//! Programs of segments: each condition has a next instruction for true and for false, and every jump goes forward, so
+//! a program ends. The nesting of rules is flattened.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use crate::values::{
     semver,
 };
 
-/// The tables that programs refer to, as they are stored.
+/// The tables that programs refer to, as stored.
 #[derive(Default)]
 pub(super) struct Operands {
     pub(super) big_integers: Vec<u8>,
@@ -27,14 +27,15 @@ pub(super) struct Operands {
     pub(super) patterns: Vec<u8>,
     pub(super) programs: Vec<u8>,
     known_patterns: HashMap<model::Pattern, u32>,
-    /// The same by address and length: conditions with one pattern share its bytes, which are not hashed each time.
+    /// Rows by address and length: conditions with the same pattern share its bytes, which are then not hashed each
+    /// time.
     shared_patterns: HashMap<(usize, usize), u32>,
-    /// How many conditions were written once more ([`MOST_COPIES`]).
+    /// Number of conditions that were written a second time ([`MOST_COPIES`]).
     copies: usize,
 }
 
-/// How many conditions may be written once more ([`Program::read`]). Nested rules would be written as often as the third
-/// power of their depth.
+/// Maximum number of conditions written a second time ([`Program::read`]). Nested rules would otherwise be written as
+/// often as the third power of their depth.
 const MOST_COPIES: usize = 1 << 16;
 
 impl Operands {
@@ -44,7 +45,7 @@ impl Operands {
     }
 }
 
-/// Where to go on: the end, or an instruction, counted from the end of the program while it is built.
+/// The next instruction: the end, or an instruction, counted from the end of the program while it is built.
 #[derive(Clone, Copy)]
 enum Label {
     Accept,
@@ -52,21 +53,21 @@ enum Label {
     Behind(usize),
 }
 
-/// One segment's program, last instruction first.
+/// The program of one segment, last instruction first.
 struct Program<'a> {
     instructions: Vec<(Instruction, Label, Label)>,
     segment: &'a str,
-    /// May the order of conditions be changed? Not where reading one can have an effect (a cycle of flags).
+    /// True if conditions may be reordered: no condition reads a flag, which can have an effect in a cycle of flags.
     reorder: bool,
     reads_flag: &'a dyn Fn(&Condition) -> bool,
-    /// How many rules around this one have their sub-rules written twice.
+    /// Number of enclosing rules whose sub-rules are written twice.
     doubled: u32,
     fingerprint: Fingerprint,
     operands: &'a mut Operands,
     blob: &'a mut Blob,
 }
 
-/// Appends the program of rules, all of which must match, to `code` and returns its entry.
+/// Appends the program of rules, all of which must match, to `code`, and returns its entry.
 pub(super) fn write(
     segment: &str,
     rules: &[Rule],
@@ -107,7 +108,7 @@ pub(super) fn write(
 }
 
 impl Program<'_> {
-    /// Conditions first, then sub-rules; each part by the same junction, and both must hold.
+    /// Writes conditions, then sub-rules. Both use the rule's junction, and both must hold.
     fn rule(&mut self, rule: &Rule, on_true: Label, on_false: Label) -> Result<Label, WriteError> {
         let rules: Vec<&Rule> = rule.rules.iter().collect();
         let then = self.join(rule.junction, &rules, on_true, on_false, Self::rule)?;
@@ -119,8 +120,9 @@ impl Program<'_> {
         self.join(rule.junction, &conditions, then, otherwise, Self::condition)
     }
 
-    /// Flagsmith's engine asks sub-rules also where the conditions have decided. That is seen only where they read flags
-    /// in a cycle, so only those are written once more, not at any depth, and not more than [`MOST_COPIES`].
+    /// Writes the sub-rules a second time where the conditions have already decided: Flagsmith's engine evaluates them
+    /// there, too. This is visible only if they read flags in a cycle, so only such sub-rules are written again, up to
+    /// a depth, and at most [`MOST_COPIES`] conditions.
     fn read(&mut self, rule: &Rule, rules: &[&Rule], then: Label) -> Result<Label, WriteError> {
         const DEEPEST: u32 = 3;
         if rule.conditions.is_empty() || self.doubled >= DEEPEST || !any_condition(&rule.rules, self.reads_flag) {
@@ -148,7 +150,7 @@ impl Program<'_> {
         if parts.is_empty() {
             return Ok(on_true);
         }
-        // What is left to do when none of the parts so far has decided.
+        // The next instruction if none of the parts so far has decided.
         let mut rest = if junction == Junction::Any { on_false } else { on_true };
         for each in parts.iter().rev() {
             rest = match junction {
@@ -162,7 +164,7 @@ impl Program<'_> {
 
     fn condition(&mut self, condition: &Condition, on_true: Label, on_false: Label) -> Result<Label, WriteError> {
         let mut instruction = match &condition.test {
-            // Reading a flag can close a cycle, also where the answer is known.
+            // Reading a flag can close a cycle, even if the result is known.
             Test::Constant(false) if (self.reads_flag)(condition) => self.set(&model::Members::default())?,
             Test::Constant(holds) => return Ok(if *holds { on_true } else { on_false }),
             Test::Compare(comparison, comparand) => self.comparand(Operator::of(*comparison), comparand)?,
@@ -218,7 +220,7 @@ impl Program<'_> {
         }
         if comparand.semver {
             row.flags |= IS_SEMVER;
-            // What is a version is no number, whose place it takes.
+            // A version takes the place of a number: a text is never both.
             if let Some([left, right]) = semver::plain(comparand.text.as_bytes())
                 && row.flags & (HAS_INTEGER | HAS_FLOAT) == 0
             {
@@ -263,7 +265,7 @@ impl Program<'_> {
     }
 }
 
-/// A condition that is not filled in yet.
+/// Creates an instruction without operands.
 fn plain(operator: Operator) -> Instruction {
     Instruction { operator: operator as u8, ..Instruction::default() }
 }
@@ -276,7 +278,7 @@ fn push<const N: usize>(table: &mut Vec<u8>, row: &impl Row<N>) -> Result<u32, W
     offset(index)
 }
 
-/// Is there such a condition anywhere in the rules?
+/// Returns true if `holds` is true for any condition in the rules.
 pub(super) fn any_condition(rules: &[Rule], holds: &dyn Fn(&Condition) -> bool) -> bool {
     rules.iter().any(|rule| rule.conditions.iter().any(holds) || any_condition(&rule.rules, holds))
 }
@@ -285,7 +287,7 @@ fn conditions_in(rules: &[Rule]) -> usize {
     rules.iter().map(|rule| rule.conditions.len() + conditions_in(&rule.rules)).sum()
 }
 
-/// Cheap questions are asked first.
+/// Returns the cost of a test. Cheap tests are evaluated first.
 fn cost(test: &Test) -> u8 {
     match test {
         Test::Constant(_) => 0,

@@ -1,5 +1,5 @@
-//! What a segment asks of single slots, whatever else it asks: the part of its rules that the index answers. The rest is
-//! left to its program.
+//! Conjuncts: the part of a segment's rules that the index evaluates, because it must hold of a single slot independent
+//! of other rules. The segment's program has the rest.
 
 use std::cmp::Ordering;
 
@@ -13,65 +13,66 @@ use crate::values::{
     semver::{self, Packed},
 };
 
-/// Larger sets stay in programs: there a member is not stored once a block of segments.
+/// Maximum number of members of an indexed set. Larger sets stay in programs, which do not repeat members per block of
+/// segments.
 const LARGEST_SET: usize = 64;
 
-/// Something that must hold of one slot: one of some questions, or none of them.
+/// A requirement on one slot: at least one of some questions holds, or none of them if negated.
 pub(super) struct Conjunct<'a> {
     pub(super) property: usize,
     pub(super) family: Family,
     pub(super) questions: Vec<Question<'a>>,
     pub(super) negated: bool,
-    /// Where it came from.
+    /// Conditions that the conjunct replaces.
     conditions: &'a [Condition],
 }
 
 impl Conjunct<'_> {
-    /// The rule that asks the same, for a program.
+    /// Returns the equivalent rule, for a program.
     pub(super) fn to_rule(&self) -> Rule {
         let junction = if self.negated { Junction::None } else { Junction::Any };
         Rule { junction, conditions: self.conditions.to_vec(), rules: Vec::new() }
     }
 }
 
-/// How texts are looked up to answer a question.
+/// The kind of look-up that answers a question for a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
-    /// By their order.
+    /// Order of texts.
     Texts,
-    /// By their order as versions.
+    /// Order of versions.
     Versions,
-    /// By their token: whether they equal something, or one of a set.
+    /// Token: equality with a text or a member of a set.
     Sets,
-    /// By walking through them.
+    /// Search for patterns.
     Patterns,
 }
 
-/// A question whose answer depends on where a value stands among a few others.
+/// A question that the position of a value among a few other values answers.
 pub(super) enum Question<'a> {
-    /// Is there a value, or is there none?
+    /// The slot has a value (`true`), or has none (`false`).
     Set(bool),
-    /// How does it compare?
+    /// The comparison with these values holds.
     Compare(Operator, Places<'a>),
-    /// Is it one of these?
+    /// The value is one of these.
     In(Members),
-    /// Is this found in it?
+    /// The pattern is found in the value.
     Has(Pattern<'a>),
-    /// Is it a text in which this is not found?
+    /// The value is a text in which the pattern is not found.
     Lacks(Pattern<'a>),
 }
 
-/// What is looked for in a text.
+/// A pattern that is searched in a text.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Pattern<'a> {
-    /// These bytes, anywhere in a text; numbers have none.
+    /// These bytes, anywhere in a text. Numbers are not searched.
     Part(&'a [u8]),
-    /// What an automaton matches, also in a number.
+    /// An automaton. Numbers are searched, too.
     Automaton(&'a [u8]),
 }
 
 impl<'a> Pattern<'a> {
-    /// Whether it is an automaton, and its bytes.
+    /// Returns true for an automaton, and the bytes.
     fn parts(self) -> (bool, &'a [u8]) {
         match self {
             Self::Part(part) => (false, part),
@@ -86,7 +87,7 @@ impl<'a> Pattern<'a> {
 }
 
 impl Ord for Pattern<'_> {
-    /// Conditions with one pattern share its bytes, which can be a hundred thousand: those are not compared.
+    /// Compares addresses first: conditions with one pattern share its bytes, up to a hundred thousand of them.
     fn cmp(&self, other: &Self) -> Ordering {
         let ((kind, bytes), (other_kind, other_bytes)) = (self.parts(), other.parts());
         kind.cmp(&other_kind)
@@ -108,13 +109,13 @@ impl PartialEq for Pattern<'_> {
 
 impl Eq for Pattern<'_> {}
 
-/// A set, by the type of what is looked for in it: a number is in it if its digits are.
+/// A set, by the type of the value: a number is a member if its digits are.
 pub(super) struct Members {
     pub(super) tokens: Vec<Token>,
     pub(super) integers: Vec<i64>,
 }
 
-/// What a comparison compares with, by the type of the left side.
+/// The compared value of a condition, by the type of the left side.
 pub(super) struct Places<'a> {
     pub(super) token: Token,
     pub(super) boolean: bool,
@@ -124,23 +125,23 @@ pub(super) struct Places<'a> {
     pub(super) version: Option<Packed>,
 }
 
-/// Something that must hold, or must not, of one slot, and is computed from its value.
+/// A requirement on one slot that is computed from its value.
 pub(super) struct Computed {
     pub(super) property: usize,
     pub(super) of: Computation,
     pub(super) negated: bool,
 }
 
-/// What is computed.
+/// A computation on a value.
 #[derive(Clone, Copy)]
 pub(super) enum Computation {
-    /// Its remainder.
+    /// Modulo rule.
     Modulo { divisor: f64, remainder: f64 },
-    /// Its hash.
+    /// Percentage rule.
     Percentage { threshold: f64 },
 }
 
-/// Takes out of a segment's rules what the index can answer.
+/// Extracts from a segment's rules the part that the index evaluates.
 pub(super) struct Taking<'a> {
     pub(super) fingerprint: Fingerprint,
     pub(super) conjuncts: Vec<Conjunct<'a>>,
@@ -148,12 +149,12 @@ pub(super) struct Taking<'a> {
 }
 
 impl<'a> Taking<'a> {
-    /// Takes from rules all of which must match, and returns what is left of them.
+    /// Extracts from rules that must all match, and returns the remaining rules.
     pub(super) fn take(&mut self, rules: &'a [Rule]) -> Vec<Rule> {
         rules.iter().filter_map(|rule| self.take_of(rule)).collect()
     }
 
-    /// Of one rule that must match; nothing left of it: the index has it all.
+    /// Extracts from one rule that must match. `None`: the index evaluates the complete rule.
     fn take_of(&mut self, rule: &'a Rule) -> Option<Rule> {
         let (conditions, rules) = match rule.junction {
             Junction::All => (self.take_each(&rule.conditions, false), self.take(&rule.rules)),
@@ -161,7 +162,7 @@ impl<'a> Taking<'a> {
             Junction::Any => {
                 let conditions =
                     if self.take_as_one(&rule.conditions, false) { Vec::new() } else { rule.conditions.clone() };
-                // One of one is all of them.
+                // With one sub-rule, any and all are the same.
                 let rules = if rule.rules.len() == 1 { self.take(&rule.rules) } else { rule.rules.clone() };
                 (conditions, rules)
             }
@@ -174,7 +175,8 @@ impl<'a> Taking<'a> {
         conditions.chunks(1).filter(|one| !self.take_as_one(one, negated)).flatten().cloned().collect()
     }
 
-    /// Conditions of which one must hold, or none: if all ask the same slot, and texts are looked up alike.
+    /// Extracts conditions of which one must hold, or none if negated. All must read the same slot and use the same
+    /// kind of look-up.
     fn take_as_one(&mut self, conditions: &'a [Condition], negated: bool) -> bool {
         let Some(property) = conditions.first().map(|condition| condition.property) else { return false };
         if let [Condition { test, .. }] = conditions
@@ -193,7 +195,7 @@ impl<'a> Taking<'a> {
             family = match (family, of) {
                 (family, of) if of.is_none() || family == of => family,
                 (None, of) => of,
-                // What equals something may as well be found by its order.
+                // An equality can also be answered by the order of texts.
                 (Some(Family::Texts), Some(Family::Sets)) if is_equality(&question) => family,
                 (Some(Family::Sets), Some(Family::Texts)) if questions.iter().all(is_equality) => of,
                 _ => return false,
@@ -201,7 +203,7 @@ impl<'a> Taking<'a> {
             questions.push(question);
         }
         let family = family.unwrap_or(Family::Texts);
-        // Patterns are looked for in what is set anyway.
+        // Patterns are searched in set values only, so a test for a set value does not fit.
         if family == Family::Patterns && questions.iter().any(|question| matches!(question, Question::Set(_))) {
             return false;
         }
@@ -209,12 +211,12 @@ impl<'a> Taking<'a> {
         true
     }
 
-    /// A test as the index can answer it; without a family, every text has the same answer.
+    /// Returns a test as a question of the index. Without a family, every text has the same answer.
     fn question(&self, test: &'a Test) -> Option<(Option<Family>, Question<'a>)> {
         match test {
             Test::IsSet => Some((None, Question::Set(true))),
             Test::IsNotSet => Some((None, Question::Set(false))),
-            // Every percentage is below.
+            // Every percentage is below 100.
             Test::Percentage { threshold } if *threshold >= 100.0 => Some((None, Question::Set(true))),
             Test::In(members) if members.len() <= LARGEST_SET => {
                 Some((Some(Family::Sets), Question::In(self.members(members)?)))
@@ -240,7 +242,7 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// Sets with integers beyond 64 bits stay in programs.
+    /// Returns the members of a set. `None`: sets with integers beyond 64 bits stay in programs.
     fn members(&self, members: &model::Members) -> Option<Members> {
         let mut integers = Vec::new();
         for member in members.iter() {
@@ -254,7 +256,8 @@ impl<'a> Taking<'a> {
         Some(Members { tokens, integers })
     }
 
-    /// Versions that are more than three small numbers, integers beyond 64 bits and what is not a number stay in programs.
+    /// Returns the compared values. `None`: versions that are not three small numbers, integers beyond 64 bits, and NaN
+    /// stay in programs.
     fn places(&self, comparand: &'a Comparand) -> Option<Places<'a>> {
         let version = semver::pack(comparand.text.as_bytes()).filter(|_| comparand.semver);
         let integer = match comparand.integer.as_deref().map(Integer::parse) {
@@ -274,12 +277,12 @@ impl<'a> Taking<'a> {
     }
 }
 
-/// Is it answered by what a value equals, and not by a set?
+/// Returns true if equality of the value answers the question, without a set.
 fn is_equality(question: &Question<'_>) -> bool {
     matches!(question, Question::Set(_) | Question::Compare(Operator::Equal | Operator::NotEqual, _))
 }
 
-/// What a test computes. That every percentage is at most 100 need not be.
+/// Returns the computation of a test. A threshold of 100 needs none: every percentage is below it.
 fn computation(test: &Test) -> Option<Computation> {
     match test {
         Test::Modulo { divisor, remainder } => Some(Computation::Modulo { divisor: *divisor, remainder: *remainder }),

@@ -27,20 +27,20 @@ use crate::values::{
     rows::{Row, Span},
 };
 
-/// Everything of a core but its answers and overrides, which are only known when this can be evaluated.
+/// A core without its answers and overrides, which are known only after evaluation with these tables.
 pub(super) struct Tables {
     sections: [Vec<u8>; SECTIONS],
     blob: Vec<u8>,
     fingerprint: Fingerprint,
 }
 
-/// The tables while they grow.
+/// The tables while they are built.
 struct Builder {
     blob: Blob,
     contexts: Rows<Context, 24>,
     splits: Rows<Split, 16>,
     variants: Rows<Variant, 40>,
-    /// The size of the object.
+    /// Maximum size of the object in bytes.
     limit: usize,
 }
 
@@ -68,7 +68,7 @@ impl<R: Row<N>, const N: usize> Rows<R, N> {
 }
 
 impl Tables {
-    /// The tables of a core that may have `limit` bytes.
+    /// Builds the tables of a core of at most `limit` bytes.
     pub(super) fn of(environment: &Environment, fingerprint: Fingerprint, limit: usize) -> Result<Self, WriteError> {
         let most = usize::from(u16::MAX);
         for (what, count) in [("features", environment.features.len()), ("segments", environment.segments.len())] {
@@ -154,7 +154,7 @@ impl Tables {
         Ok(Self { sections, blob: builder.blob.bytes, fingerprint })
     }
 
-    /// Says that the overrides are in files of their own, which so many leading bits of the hash choose.
+    /// Records that the overrides are in separate files, which this number of leading hash bits chooses.
     pub(super) fn tell_division(&mut self, bits: u32) {
         if let Some(bytes) = self.sections.get_mut(Section::Origin as usize)
             && let Some(row) = bytes.first_chunk()
@@ -164,7 +164,7 @@ impl Tables {
         }
     }
 
-    /// The whole file but for its revision and checksum.
+    /// Lays out the complete file, except for its revision and checksum.
     pub(super) fn lay_out(
         &self,
         environment: &Environment,
@@ -221,7 +221,7 @@ impl Tables {
 }
 
 impl Builder {
-    /// Adds a context, whose tail may be there as the end of an object; where its row is.
+    /// Adds a context and returns its row. The context's tail may reuse the end of a stored object.
     fn context(&mut self, feature: i64, context: &model::Context, object: Span) -> Result<u32, WriteError> {
         let digest = |value: &str| digest_of(feature, context.enabled, value.as_bytes());
         let tail = flagsmith_tail(context);
@@ -307,7 +307,7 @@ impl Builder {
         })
     }
 
-    /// The segments, what they target, their programs, and the index of them.
+    /// Builds the segments, their programs, and the index.
     fn segments(
         &mut self,
         environment: &Environment,
@@ -324,7 +324,7 @@ impl Builder {
         let (mut segments, mut code) = (Rows::<Segment, 28>::default(), Vec::new());
         let (mut asked, mut rest) = (Vec::new(), Vec::new());
         for segment in &environment.segments {
-            // Reading a flag can have an effect, so nothing is taken out of what does.
+            // Reading a flag can have an effect, so segments that read flags are not indexed.
             let mut taking = Taking { fingerprint, conjuncts: Vec::new(), computed: Vec::new() };
             rest.push(match code::any_condition(&segment.rules, &reads_flag) {
                 true => segment.rules.clone(),
@@ -356,7 +356,7 @@ impl Builder {
         Ok(([segments.bytes, code], index))
     }
 
-    /// The slots, those that are derived from something else than a trait, and the constants among them.
+    /// Builds the slots, the list of derived slots, and the literals.
     fn slots(&mut self, environment: &Environment) -> Result<[Vec<u8>; 3], WriteError> {
         let (mut slots, mut derived, mut literals) =
             (Rows::<Slot, 16>::default(), Rows::<Word, 4>::default(), Rows::<Literal, 8>::default());
@@ -408,7 +408,7 @@ impl Builder {
     }
 }
 
-/// The features whose answer depends on the identity even when nothing overrides them.
+/// Returns the features whose answer depends on the identity even without overrides.
 fn split_features(features: &[model::Feature]) -> Vec<u8> {
     let split = features.iter().zip(0_u32..).filter(|(feature, _)| feature.default.split.is_some());
     split.flat_map(|(_, index)| index.to_le_bytes()).collect()
@@ -424,7 +424,8 @@ fn feature_ids(features: &[model::Feature]) -> Result<Vec<u8>, WriteError> {
     Ok(ids.iter().flat_map(FeatureId::encode).collect())
 }
 
-/// A table of names for linear probing: rows of a label and one more than the index of the name; all zero: free.
+/// Builds a hash table of names with linear probing. A row has the label and the index of the name plus 1; all zero is
+/// free.
 fn names<'a, R: Row<N> + Default, const N: usize>(
     names: impl ExactSizeIterator<Item = Option<&'a str>>,
     row: impl Fn(Label, u32) -> R,

@@ -11,7 +11,7 @@ use crate::values::{
     rows::Row,
 };
 
-/// Divides the document into as few files as hold it.
+/// Divides the document into the smallest number of files that hold it.
 pub(super) fn divide(
     document: &Compressed,
     fingerprint: Fingerprint,

@@ -1,9 +1,9 @@
-//! The free rows of a hash table with linear probing, found without walking over those that are taken: names can be chosen
-//! so that all of them begin at one row.
+//! The free rows of a hash table with linear probing, found without visiting every occupied row: names can be chosen so
+//! that all of them probe from one row.
 
 /// The free rows of a table whose size is a power of two and which is never full.
 pub(super) struct FreeRows {
-    /// By row: itself if it is free, or else a row where the search goes on.
+    /// Links by row: the row itself if it is free, otherwise a row from which the search continues.
     next: Vec<u32>,
     #[cfg(test)]
     pub(super) steps: usize,
@@ -19,13 +19,13 @@ impl FreeRows {
         }
     }
 
-    /// Takes the first free row from `start` on, around the end.
+    /// Takes the first free row from `start` on, wrapping around the end.
     pub(super) fn take(&mut self, start: usize) -> usize {
         let Some(last) = self.next.len().checked_sub(1) else { return 0 };
         let next = |rows: &Self, row: usize| rows.next.get(row).map_or(0, |next| *next as usize);
         let mut row = start & last;
         while next(self, row) != row {
-            // Halves the way for those who come after.
+            // Halves the path for later searches.
             let further = next(self, next(self, row));
             if let Some(place) = self.next.get_mut(row) {
                 *place = further as u32;

@@ -1,5 +1,5 @@
-//! The index of segments: for each slot, which segments are left with which of its values. It is made of the very
-//! comparisons that programs make, asked of the places where values can stand between those that are compared with.
+//! The writer of the segment index: for each slot, the candidates per value. It uses the same comparisons as programs,
+//! and applies them to the values and the intervals between the values that conditions compare with.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use crate::values::{
     rows::{Row, Span},
 };
 
-/// The index's tables, as they are stored.
+/// The tables of the index, as stored.
 #[derive(Default)]
 pub(super) struct Index {
     pub(super) blocks: Vec<u8>,
@@ -35,27 +35,27 @@ pub(super) struct Index {
     pub(super) wants: Vec<u8>,
 }
 
-/// How many steps joining the patterns of all slots may take: less than a second. The patterns of the slots that come after
-/// that stay in programs.
+/// Maximum number of steps for combining the patterns of all slots, which take less than a second. Patterns of later
+/// slots stay in programs.
 const MOST_JOINT_WORK: u64 = 1 << 26;
 
-/// How many bytes the joined patterns of all slots may take: half of an object. The others stay in programs.
+/// Maximum size in bytes of the combined patterns of all slots: half of an object. Other patterns stay in programs.
 const MOST_JOINT_BYTES: usize = 512 << 10;
 
-/// What the index has no room for, by the segment that asks it.
+/// Rules for which the index has no room, with the row of their segment.
 pub(super) type Returned = Vec<(usize, Rule)>;
 
-/// What a segment asks of single slots.
+/// The requirements of one segment on single slots.
 pub(super) struct Asked<'a> {
-    /// What its percentages are hashed with.
+    /// Seed of the segment's percentages.
     pub(super) seed: &'a str,
-    /// It has no rules, and nobody belongs to it.
+    /// True if the segment has no rules, so that no identity matches it.
     pub(super) is_empty: bool,
     pub(super) conjuncts: Vec<Conjunct<'a>>,
     pub(super) computed: Vec<Computed>,
 }
 
-/// Makes the index of all segments, in their order. Automata are appended to `programs`.
+/// Builds the index of all segments, in their order, and appends automata to `programs`.
 pub(super) fn write(
     segments: &[Asked<'_>],
     blob: &mut Blob,
@@ -97,18 +97,19 @@ pub(super) fn write(
     Ok((index, returned))
 }
 
-/// How many rows a hash table of so many members has: a quarter of them at least is free, so that probing is short.
+/// Returns the number of rows of a hash table for this number of members. At least a quarter is free, so that probing
+/// is short.
 fn room(members: usize) -> usize {
     if members == 0 { 0 } else { (members + members.div_ceil(3)).next_power_of_two() }
 }
 
-/// What the segments of a block, a bit each, ask of one slot.
+/// The requirements of the segments of a block, one bit each, on one slot.
 #[derive(Default)]
 pub(super) struct Conjuncts<'a>(Vec<(u64, &'a Conjunct<'a>)>);
 
-/// How texts can be looked up in; other values are what they are in all families.
+/// All families of text look-ups. Values of other types have the same result in all families.
 const ALL: &[Family] = &[Family::Texts, Family::Versions, Family::Sets, Family::Patterns];
-/// What numbers are asked by their order; the rest of it is asked of texts that are made of them.
+/// Families that numbers answer by their order. Patterns search the printed number.
 const ORDERED: &[Family] = &[Family::Texts, Family::Versions, Family::Sets];
 
 impl<'a> Conjuncts<'a> {
@@ -116,7 +117,7 @@ impl<'a> Conjuncts<'a> {
         self.0.push((segment, conjunct));
     }
 
-    /// The segments that are left where questions are answered like this.
+    /// Returns the candidates, given the result of each question.
     fn left(&self, families: &[Family], holds: impl Fn(&Question<'a>) -> bool) -> u64 {
         self.of(families).fold(u64::MAX, |left, (bit, conjunct)| {
             let is_left = conjunct.questions.iter().any(&holds) != conjunct.negated;
@@ -124,8 +125,8 @@ impl<'a> Conjuncts<'a> {
         })
     }
 
-    /// The segments that are left with a value that is in no set, and stands like this to what is compared with. Without
-    /// a relation, that cannot be cast to its type.
+    /// Returns the candidates for a value that is in no set and has this relation to the compared values. `None` as
+    /// relation: the compared value cannot be cast to the value's type.
     fn left_compared(&self, families: &[Family], relation: impl Fn(&Places<'a>) -> Option<u8>) -> u64 {
         self.left(families, |question| match question {
             Question::Set(set) => *set,
@@ -136,15 +137,15 @@ impl<'a> Conjuncts<'a> {
         })
     }
 
-    /// The segments that are left of those that look for patterns with a boolean, which is printed like this.
+    /// Returns the candidates of pattern questions for a boolean, which is printed as `text`.
     fn left_printed(&self, text: &[u8]) -> u64 {
         self.left(&[Family::Patterns], |question| match question {
             Question::Has(Pattern::Automaton(program)) => automaton::matches(program, text),
-            _ => false, // it is no text
+            _ => false, // a boolean is no text
         })
     }
 
-    /// Joins the patterns that are asked for, as many conjuncts as have room; the others are taken out, and returned.
+    /// Combines the patterns of as many conjuncts as have room. The other conjuncts are removed and returned as rules.
     fn join(&mut self, room: usize, work: &Work) -> (Option<Joined>, Vec<(u64, Rule)>) {
         let mut returned = Vec::new();
         loop {
@@ -169,7 +170,7 @@ impl<'a> Conjuncts<'a> {
         }
     }
 
-    /// The patterns that are asked for, once each.
+    /// Returns the distinct patterns.
     fn patterns(&self) -> Vec<Pattern<'a>> {
         let patterns: BTreeSet<Pattern<'a>> = self
             .questions(&[Family::Patterns])
@@ -236,7 +237,7 @@ impl Index {
             (conjuncts, ORDERED),
             |places| places.float,
             |_| &[],
-            |a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal), // none of them is a NaN
+            |a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal), // NaN is excluded before
             |float| Ok(float.to_bits()),
         )?;
         let (unlisted, listed) = self.sets(conjuncts)?;
@@ -261,7 +262,7 @@ impl Index {
         })
     }
 
-    /// The marks of one type of values, and what is left below the first.
+    /// Writes the breakpoints of one type of values, and returns the candidates below the first.
     fn scale<'a, T: Copy>(
         &mut self,
         (conjuncts, families): (&Conjuncts<'a>, &[Family]),
@@ -281,7 +282,7 @@ impl Index {
         points.sort_by(&order);
         points.dedup_by(|a, b| order(a, b) == Ordering::Equal);
         let before = |of: &T| points.partition_point(|other| order(other, of) == Ordering::Less);
-        // Where a value stands: 0 below the first point, 1 at it, 2 above it, 3 at the next.
+        // Position of a value: 0 below the first point, 1 at it, 2 above it, 3 at the next.
         let mut sweep = Sweep::new(conjuncts, families, |question, turns| match question {
             Question::Set(set) => *set,
             Question::Compare(operator, places) => place(places).is_some_and(|point| {
@@ -312,9 +313,9 @@ impl Index {
         Ok((below, marks))
     }
 
-    /// The texts that are asked for, and what is left of all others.
+    /// Writes the exact matches of texts, and returns the candidates for all other texts.
     fn sets(&mut self, conjuncts: &Conjuncts<'_>) -> Result<(u64, Span), WriteError> {
-        // Nobody asks whether another text is less or greater.
+        // Questions of this family are equalities, so the order of another text does not matter.
         let other = |operator: Operator| accepts(operator as u8, relation_of(Ordering::Greater));
         let mut sweep = Sweep::new(conjuncts, &[Family::Sets], |question, turns| match question {
             Question::Set(set) => *set,
@@ -330,7 +331,7 @@ impl Index {
             Question::Has(_) | Question::Lacks(_) => false,
         });
         let unlisted = sweep.left;
-        // Also texts at which nothing turns are listed.
+        // Texts without a change of candidates are listed as well.
         let mut members: Vec<Token> = Vec::new();
         for question in conjuncts.questions(&[Family::Sets]) {
             match question {
@@ -354,7 +355,7 @@ impl Index {
         Ok((unlisted, span))
     }
 
-    /// The patterns of one slot; one more than their row.
+    /// Writes the combined patterns of one slot, and returns their row plus 1, or 0.
     fn joint(
         &mut self,
         conjuncts: &Conjuncts<'_>,

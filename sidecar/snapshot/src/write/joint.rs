@@ -1,5 +1,5 @@
-//! Patterns that are looked for together: the automata of all of them as one, so that a text is walked through once,
-//! however many ask for something in it.
+//! Combined DFA: the automata of all patterns of a slot as one, so that a text is scanned once, independent of the
+//! number of patterns.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -9,15 +9,15 @@ use crate::format::layout::Find;
 use crate::regex::automaton::{self, Walk};
 use crate::values::rows::Row;
 
-/// How large a table may grow, in steps. Where patterns have little in common, the states of one are multiplied by those
-/// of the other.
+/// Maximum number of transitions of a table. If patterns have little in common, the states of one are multiplied by the
+/// states of the other.
 const MOST_STEPS: usize = 1 << 15;
-/// How many steps it takes to find out whether a state is known.
+/// Charge for looking up a state, in steps.
 const LOOK_UP: u64 = 8;
-/// A bit each.
+/// Maximum number of patterns, one bit each.
 pub(super) const MOST_PATTERNS: usize = u64::BITS as usize;
 
-/// Steps that are left for joining patterns.
+/// Remaining steps for combining patterns.
 pub(super) struct Work(Cell<u64>);
 
 impl Work {
@@ -34,7 +34,7 @@ impl Work {
     }
 }
 
-/// The automaton, and what is found in its states.
+/// The automaton and the accept sets of its states.
 pub(super) struct Joint {
     pub(super) program: Vec<u8>,
     pub(super) finds: Vec<Find>,
@@ -47,7 +47,7 @@ impl Joint {
     }
 }
 
-/// One pattern, to be walked.
+/// One pattern, ready to be stepped through.
 enum Walker<'a> {
     Part { part: &'a [u8], fallback: Vec<usize> },
     Automaton(Walk<'a>),
@@ -61,7 +61,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Where it begins, and whether it is found there.
+    /// Returns the start state, and true if the pattern is found there.
     fn start(&self) -> (u32, bool) {
         match self {
             Self::Part { part, .. } => (0, part.is_empty()),
@@ -69,7 +69,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Bytes of one class make no difference.
+    /// Returns the class of a byte. Bytes of one class have the same transitions.
     fn class(&self, byte: u8) -> u32 {
         match self {
             Self::Part { part, .. } if part.contains(&byte) => u32::from(byte) + 1,
@@ -78,8 +78,8 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// The next state, and whether it is found there. It goes on as if it were not, so that what was found once does
-    /// not multiply states.
+    /// Returns the next state, and true if the pattern is found there. The state continues as if the pattern were not
+    /// found, so that found patterns do not multiply states.
     fn step(&self, state: u32, byte: u8, work: &Work) -> (u32, bool) {
         work.take(1);
         match self {
@@ -109,7 +109,8 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// How much of a part is still there behind each of its bytes, when the next byte is another (Knuth, Morris and Pratt).
+/// Returns the failure function of Knuth, Morris and Pratt: for each byte, the length of the prefix that still matches
+/// if the next byte differs.
 fn fallback(part: &[u8]) -> Vec<usize> {
     let mut fallback: Vec<usize> = Vec::with_capacity(part.len());
     let mut kept = 0;
@@ -123,19 +124,19 @@ fn fallback(part: &[u8]) -> Vec<usize> {
     fallback
 }
 
-/// A state of all patterns, and what is found when it is reached.
+/// The states of all patterns, and the patterns that are found when this state is reached.
 type State = (Vec<u32>, u64);
 
-/// Joins patterns; `None`: they are too many to be one, or it takes more work than is left.
+/// Combines patterns. `None` if they are too many for one automaton, or if the work exceeds the remaining steps.
 pub(super) fn join(patterns: &[Pattern<'_>], work: &Work) -> Option<Joint> {
     if patterns.len() > MOST_PATTERNS || work.is_done() {
         return None;
     }
     let walkers: Vec<Walker<'_>> = patterns.iter().map(|pattern| Walker::of(*pattern)).collect::<Option<_>>()?;
-    // Each pattern is looked at once a byte value.
+    // Each pattern is read once, and classified for each of 256 byte values.
     work.take(patterns.iter().map(|pattern| pattern.length() as u64).sum::<u64>() + 256 * patterns.len() as u64);
     let mut classes = [0_u8; 256];
-    // One byte of each class.
+    // One representative byte per class.
     let mut bytes = Vec::new();
     let mut known: BTreeMap<Vec<u32>, u8> = BTreeMap::new();
     for (byte, class) in (0..=u8::MAX).zip(&mut classes) {
@@ -156,7 +157,8 @@ pub(super) fn join(patterns: &[Pattern<'_>], work: &Work) -> Option<Joint> {
         });
         (states.collect(), found)
     };
-    // State 0 is the dead one, in which nothing more will be found: parts may be found anywhere.
+    // State 0 is the dead state, in which no pattern can be found any more. A part can be found anywhere, so it never
+    // dies.
     let may_die = walkers.iter().all(|walker| matches!(walker, Walker::Automaton(_)));
     let start = state_of(&mut |_, walker| walker.start());
     let mut numbers = HashMap::from([(start.clone(), 1_u16)]);
@@ -188,7 +190,7 @@ pub(super) fn join(patterns: &[Pattern<'_>], work: &Work) -> Option<Joint> {
             };
             row.push(number);
         }
-        row.push(u16::try_from(at).ok()?); // nobody goes there: what is found at the end is told by state
+        row.push(u16::try_from(at).ok()?); // never taken: accept sets at the end are stored per state
         table.push(row);
     }
     let mut finds = vec![Find::default()];
@@ -199,7 +201,7 @@ pub(super) fn join(patterns: &[Pattern<'_>], work: &Work) -> Option<Joint> {
         });
         Find { here: *here, at_end }
     }));
-    // Those in which something is found come last: they are the matching ones.
+    // States in which a pattern is found come last: they are the matching states.
     let mut order: Vec<u16> = (0..u16::try_from(table.len()).ok()?).collect();
     let is_found = |state: &u16| finds.get(usize::from(*state)).is_some_and(|find| find.here != 0);
     order.sort_by_key(is_found);
@@ -222,7 +224,7 @@ pub(super) fn join(patterns: &[Pattern<'_>], work: &Work) -> Option<Joint> {
 mod tests {
     use super::*;
 
-    /// Which patterns are found in a text.
+    /// Returns the patterns that are found in a text.
     fn found(joint: &Joint, text: &str) -> u64 {
         automaton::validate(&joint.program).unwrap();
         let mut found = 0;

@@ -1,4 +1,4 @@
-//! Overrides files: a hash table from identifiers to what they have instead.
+//! The writer of overrides files: a hash table from identifiers to overrides.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::values::{
     rows::{Row, Span},
 };
 
-/// How many entries a bucket of the directory has on average.
+/// Average number of entries in a bucket of the directory.
 const BUCKET: usize = 4;
 
-/// Everybody by the hash of the identifier, sorted, so that the overrides of each file are next to each other.
+/// All identities, sorted by the hash of the identifier, so that the overrides of each file are adjacent.
 pub(super) struct Everybody<'a> {
     fingerprint: Fingerprint,
     sorted: Vec<(Hash96, Vec<&'a IdentityFlag>)>,
@@ -38,25 +38,25 @@ impl<'a> Everybody<'a> {
         Self { fingerprint, sorted }
     }
 
-    /// Whether all of them can be in so many bytes at all.
+    /// Returns false if the entries alone exceed one file of `limit` bytes.
     pub(super) fn may_fit(&self, limit: usize) -> bool {
         self.sorted.len() * 16 <= limit.min(Bucket::MOST_ENTRIES * 16)
     }
 
-    /// All in one file.
+    /// Writes all overrides into one file.
     pub(super) fn whole(&self) -> Result<Vec<u8>, WriteError> {
         write(&self.sorted, self.fingerprint, 0, 0)
     }
 
-    /// In as few files as hold them, a power of two, by the leading bits of the hash: a changed identity changes one file,
-    /// and a new one moves no other. Returns how many bits, too.
+    /// Writes the overrides into the smallest number of files that hold them, a power of two, and returns the number of
+    /// leading hash bits that choose the file. A changed identity changes one file, and a new identity moves no other.
     pub(super) fn divided(&self, limit: usize) -> Result<(u32, Vec<Vec<u8>>), WriteError> {
-        // A file of this size has no more entries than its directory can tell apart.
+        // A file of this size has no more entries than its directory can address.
         let limit = limit.min(Bucket::MOST_ENTRIES * 16);
         let mut bytes = 0;
         for bits in 0..=OVERRIDES_SLOTS.trailing_zeros() {
             let last = bits == OVERRIDES_SLOTS.trailing_zeros();
-            // Whoever's entries alone are too many need not be tried.
+            // Skip a number of files that the entries alone exceed.
             if !last && self.sorted.len() * 16 > limit << bits {
                 continue;
             }
@@ -83,7 +83,7 @@ fn write(
     index: u32,
     bits: u32,
 ) -> Result<Vec<u8>, WriteError> {
-    // Groups in the order of their content, so that the bytes do not depend on the order of identities.
+    // Groups are sorted by content, so that the bytes do not depend on the order of identities.
     let mut groups: BTreeMap<&[&IdentityFlag], u32> = mine.iter().map(|(_, flags)| (flags.as_slice(), 0)).collect();
     for (number, group) in groups.values_mut().enumerate() {
         *group = number as u32; // at most as many as entries

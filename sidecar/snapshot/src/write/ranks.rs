@@ -1,11 +1,11 @@
-//! Which override of a feature is stronger: by feature, strongest first, and by segment, for the evaluation.
+//! Ranks of overrides: sorted by feature, strongest first, and by segment, for the evaluation.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::format::model::Segment;
 
-/// An override as it stands in the model.
+/// Position of an override in the model.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) segment: usize,
@@ -26,7 +26,8 @@ pub(super) struct Overrides {
 }
 
 impl Overrides {
-    /// The lowest priority wins, none is the highest; among equals the first in the document does.
+    /// Sorts overrides by priority. The lowest priority wins, no priority loses, and the first in the document wins
+    /// among equals.
     pub(super) fn of(segments: &[Segment], features: usize) -> Self {
         let mut by_feature = vec![Vec::new(); features];
         for (segment, content) in segments.iter().enumerate() {
@@ -39,14 +40,14 @@ impl Overrides {
         let by_feature = by_feature
             .into_iter()
             .map(|mut places: Vec<(f64, Place)>| {
-                places.sort_by(|(a, _), (b, _)| a.total_cmp(b)); // stable: the document's order stays among equals
+                places.sort_by(|(a, _), (b, _)| a.total_cmp(b)); // stable: equal priorities keep the document's order
                 places.into_iter().map(|(_, place)| place).collect()
             })
             .collect();
         Self { by_feature }
     }
 
-    /// By segment: the features that it overrides, in order, each by the strongest of its overrides.
+    /// Returns the features that each segment overrides, in order, each with the strongest of the segment's overrides.
     pub(super) fn by_segment(&self, segments: usize) -> Vec<Vec<Strongest>> {
         let mut by_segment: Vec<Vec<Strongest>> = vec![Vec::new(); segments];
         for (feature, places) in (0_u32..).zip(&self.by_feature) {
@@ -62,15 +63,15 @@ impl Overrides {
     }
 }
 
-/// Features that a segment overrides.
+/// Features that a segment overrides, at one position of the common order.
 pub(super) struct Layer {
     pub(super) segment: usize,
-    /// In order.
+    /// Sorted rows of features.
     pub(super) features: Vec<u32>,
 }
 
-/// The overrides of all features in one order, the stronger of a feature first. A segment is there more than once where
-/// features have their segments in different orders.
+/// Puts the overrides of all features into one common order, in which a feature's stronger override always comes first.
+/// A segment appears more than once if features order their segments differently.
 pub(super) fn layers(by_segment: &[Vec<Strongest>], features: usize) -> Vec<Layer> {
     let mut order = Order::of(by_segment, features);
     let mut layers = Vec::new();
@@ -82,15 +83,15 @@ pub(super) fn layers(by_segment: &[Vec<Strongest>], features: usize) -> Vec<Laye
     layers
 }
 
-/// What of the features' orders is left.
+/// The remaining overrides of each feature during the sort.
 struct Order {
-    /// By feature, the weakest first: rank and segment.
+    /// Rank and segment by feature, weakest first.
     left: Vec<Vec<(u16, usize)>>,
-    /// By segment: the features of which it is the strongest that is left.
+    /// Features by segment of which the segment has the strongest remaining override.
     ready: Vec<Vec<u32>>,
-    /// By segment: how many features have a stronger one that is left.
+    /// Number of features by segment that still have a stronger override.
     behind: Vec<usize>,
-    /// The segments by what they are behind, and what is no longer so.
+    /// Segments by the number of features that still have a stronger override. Entries may be stale.
     queue: BinaryHeap<Reverse<(usize, usize)>>,
 }
 
@@ -110,7 +111,8 @@ impl Order {
         order
     }
 
-    /// The segment that is behind in the fewest features, where it is not: so it comes again for as few as possible.
+    /// Returns the segment with the fewest blocked features, and its ready features. This keeps repetitions of segments
+    /// few.
     fn next(&mut self) -> Option<(usize, Vec<u32>)> {
         while let Some(Reverse((behind, segment))) = self.queue.pop() {
             let features = match self.behind.get(segment) {
@@ -124,7 +126,7 @@ impl Order {
         None
     }
 
-    /// The strongest segment of a feature that is left is ready for it.
+    /// Marks the segment of the strongest remaining override of a feature as ready for the feature.
     fn advance(&mut self, feature: u32) {
         if let Some((_, segment)) = self.left.get_mut(feature as usize).and_then(Vec::pop)
             && let (Some(ready), Some(behind)) = (self.ready.get_mut(segment), self.behind.get_mut(segment))
@@ -142,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// The layers of features that have these segments, strongest first.
+    /// Returns the layers of features that have these segments, strongest first.
     fn of(orders: &[&[usize]]) -> Vec<(usize, Vec<u32>)> {
         let mut by_segment = vec![Vec::new(); 5];
         for (feature, order) in (0..).zip(orders) {

@@ -1,4 +1,4 @@
-//! What segments override, in runs of features: how strong it is, and what is written where it wins.
+//! Override runs: the overrides of segments as consecutive features, with ranks and the objects to write.
 
 use std::collections::HashMap;
 
@@ -15,11 +15,11 @@ use crate::values::{
     rows::{Row, Span},
 };
 
-/// So many features in a row that a segment does not override do not end a run: they take no more room than the row of
-/// another one, and its last edge.
+/// Maximum number of consecutive features in a run that the segment does not override. They take no more bytes than the
+/// row of another run and its last edge.
 const GAP: u32 = 2;
 
-/// The overrides of the segments, one after another.
+/// The override runs of all segments.
 #[derive(Default)]
 pub(super) struct Runs {
     pub(super) rows: Vec<u8>,
@@ -27,18 +27,18 @@ pub(super) struct Runs {
     pub(super) edges: Vec<u8>,
     pub(super) claims: Vec<u8>,
     pub(super) claiming: Vec<u8>,
-    /// The rows of each segment in `claiming`.
+    /// Rows of each segment in `claiming`.
     pub(super) by_segment: Vec<Span>,
-    /// The runs of each segment: where it begins, and its row.
+    /// Runs of each segment: first feature and row.
     starts: Vec<Vec<(u32, u32)>>,
     objects: HashMap<Place, Span>,
 }
 
-/// An override whose object is known, whoever asks.
+/// An override whose object does not depend on the request.
 struct Whole {
-    /// With a comma; empty where the feature is hidden.
+    /// The object with a comma; empty if the feature is hidden.
     object: Vec<u8>,
-    /// The digest less that of the feature's default.
+    /// Digest minus the digest of the feature's default.
     difference: u64,
 }
 
@@ -71,7 +71,7 @@ impl Runs {
         Ok(runs)
     }
 
-    /// Adds the claims, the stronger first, and which of them each segment has.
+    /// Adds the claims, strongest first, and the list of claims of each segment.
     fn claim(&mut self, layers: &[Layer]) -> Result<(), WriteError> {
         let mut by_segment = vec![Vec::new(); self.starts.len()];
         for Layer { segment, features } in layers {
@@ -95,7 +95,7 @@ impl Runs {
         Ok(())
     }
 
-    /// The object of an override, where it is known; otherwise empty.
+    /// Returns the object of an override if it is constant, otherwise an empty span.
     pub(super) fn object(&self, place: Place) -> Span {
         self.objects.get(&place).copied().unwrap_or_default()
     }
@@ -135,7 +135,7 @@ impl Runs {
 }
 
 impl Whole {
-    /// Nothing is known where there are variants, or where not everybody may see the feature.
+    /// Returns `None` if the object is not constant: the context has variants, or the feature is not for every key.
     fn of(feature: &Feature, context: &Context, hides_disabled: bool) -> Option<Self> {
         if context.split.is_some() || feature.server_only || !feature.served {
             return None;

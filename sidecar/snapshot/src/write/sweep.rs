@@ -1,18 +1,18 @@
-//! Which segments are left as a value moves along a scale: only what changes from one place to the next is computed, so
-//! that many questions about many values cost their sum, and not their product.
+//! A sweep over the positions of a scale computes the candidates at each position. It computes only the changes between
+//! positions, so that many questions about many values cost their sum and not their product.
 
 use super::conjuncts::{Family, Question};
 use super::index::Conjuncts;
 use crate::format::layout::BLOCK;
 
-/// The conjuncts of a block, at one place of a scale of `P`.
+/// The conjuncts of a block, at one position of a scale of `P`.
 pub(super) struct Sweep<P> {
     conjuncts: Vec<State>,
-    /// By segment: how many of its conjuncts do not hold.
+    /// Number of conjuncts that do not hold, by segment.
     failing: [u32; BLOCK],
-    /// The segments all of whose conjuncts hold.
+    /// Candidates: the segments whose conjuncts all hold.
     pub(super) left: u64,
-    /// By place: the conjunct, and by how many more or fewer of its questions hold from there on.
+    /// Changes sorted by position: the conjunct, and the change of the number of its questions that hold from there on.
     turns: Vec<(P, u32, i32)>,
     next: usize,
     #[cfg(test)]
@@ -22,18 +22,18 @@ pub(super) struct Sweep<P> {
 struct State {
     segment: usize,
     negated: bool,
-    /// How many of the questions hold.
+    /// Number of questions that hold.
     holding: i32,
 }
 
-/// Where the answers of one conjunct turn.
+/// The changes of one conjunct.
 pub(super) struct Turns<'a, P> {
     turns: &'a mut Vec<(P, u32, i32)>,
     conjunct: u32,
 }
 
 impl<P> Turns<'_, P> {
-    /// An answer turns from one to another.
+    /// Records a change of an answer at a position.
     pub(super) fn turn(&mut self, place: P, from: bool, to: bool) {
         if from != to {
             self.turns.push((place, self.conjunct, i32::from(to) - i32::from(from)));
@@ -42,7 +42,7 @@ impl<P> Turns<'_, P> {
 }
 
 impl<P: Ord + Copy> Sweep<P> {
-    /// Before the first place. `first` is the answer of a question there, and tells where it turns.
+    /// Starts before the first position. `first` returns the answer of a question there, and records its changes.
     pub(super) fn new<'a>(
         conjuncts: &Conjuncts<'a>,
         families: &[Family],
@@ -70,7 +70,7 @@ impl<P: Ord + Copy> Sweep<P> {
         sweep
     }
 
-    /// Moves on to a place, and returns the segments that are left there. Places come in their order.
+    /// Advances to a position and returns the candidates there. Positions must ascend.
     pub(super) fn advance(&mut self, place: P) -> u64 {
         while let Some((next, conjunct, change)) = self.turns.get(self.next).copied()
             && next <= place
@@ -81,7 +81,7 @@ impl<P: Ord + Copy> Sweep<P> {
         self.left
     }
 
-    /// The segments that are left at a place alone, where turns hold for their own place only.
+    /// Returns the candidates at a single position, if changes apply to their own position only.
     pub(super) fn at(&mut self, place: P) -> u64 {
         let start = self.turns.partition_point(|(other, ..)| *other < place);
         let turns =
@@ -114,7 +114,7 @@ impl<P: Ord + Copy> Sweep<P> {
         }
     }
 
-    /// One more conjunct of a segment fails, or one fewer.
+    /// Counts one failing conjunct of a segment more or less.
     fn fail(&mut self, segment: usize, one_more: bool) {
         let Some(count) = self.failing.get_mut(segment) else { return };
         *count = if one_more { *count + 1 } else { count.saturating_sub(1) };

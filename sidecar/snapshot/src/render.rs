@@ -1,4 +1,4 @@
-//! Answers as bytes: Flagsmith's dialect and OFREP.
+//! Rendering: answers as bytes, in Flagsmith's dialect and as OFREP.
 pub(crate) mod answer;
 pub(crate) mod cohort;
 pub(crate) mod finish;

@@ -1,4 +1,4 @@
-//! What a feature is for a subject, and Flagsmith's way of writing it: pieces that were prepared, joined.
+//! Results of features, and their rendering in Flagsmith's dialect by joining prepared pieces.
 
 use std::ops::Range;
 
@@ -27,41 +27,41 @@ pub(crate) struct Outcome<'a> {
     pub(crate) feature: Feature,
     pub(crate) winner: Winner,
     pub(crate) enabled: bool,
-    /// JSON.
+    /// Value as JSON.
     pub(crate) value: &'a [u8],
     pub(crate) split: Bucket<'a>,
     /// See [`digest_of`].
     pub(crate) digest: u64,
-    /// The segment that decided, by its row.
+    /// Row of the segment that decided.
     pub(crate) segment: Option<u32>,
     cyclic: bool,
-    /// There is a split, but nobody to be in it.
+    /// True if the context has a split and the request has no identity.
     unsplit: bool,
 }
 
-/// Where in a split the subject is.
+/// The subject's place in a split.
 pub(crate) enum Bucket<'a> {
-    /// There is none, or no identity.
+    /// The context has no split, or the request has no identity.
     None,
-    /// In none of the variants.
+    /// No variant: the control value.
     Control { percentage: f64 },
-    /// In a variant.
+    /// A variant.
     Variant { percentage: f64, key: &'a [u8], weight: &'a [u8] },
 }
 
-/// The longest answer, in bytes. One that is longer was not put together to its end, and must not be sent.
+/// Maximum length of an answer in bytes. A longer answer is incomplete and must not be sent.
 ///
-/// A value is in a snapshot once, however many features have it, so that an answer can be longer than its snapshot.
+/// A snapshot stores a value once, however many features have it, so an answer can be longer than its snapshot.
 pub const MAX_ANSWER: usize = 16 * 1024 * 1024;
 
-/// How many variants one step passes.
+/// Number of variants per charged step.
 const VARIANTS_A_STEP: usize = 8;
 
-/// `"control"`, as JSON.
+/// `"control"` as JSON.
 const CONTROL: &[u8] = b"\"control\"";
 
 impl<'a> Outcome<'a> {
-    /// The result of a feature that was decided. Inlined, as most of it is not read where flags are only written.
+    /// Returns the result of a decided feature. Inlined, because callers that only render flags read few of its fields.
     #[inline(always)]
     pub(crate) fn of(evaluation: &Evaluation<'a>, subject: &Subject, number: u32, winner: Winner) -> Option<Self> {
         let view = evaluation.view;
@@ -108,7 +108,7 @@ impl<'a> Outcome<'a> {
         Some(outcome)
     }
 
-    /// How many bytes the longest of the texts has that a condition can read of it, at most.
+    /// Returns an upper bound for the length in bytes of any text that a condition can read from the result.
     pub(crate) fn length(&self, view: &View<'_>) -> usize {
         let segment = self.segment.and_then(|segment| view.segments().get(segment));
         let bucket = match self.split {
@@ -121,17 +121,17 @@ impl<'a> Outcome<'a> {
             + segment.map_or(0, |row| row.name.length as usize)
     }
 
-    /// May a request with this role see it?
+    /// Returns true if a request with this role may see the feature.
     pub(crate) fn is_visible(&self, view: &View<'_>, role: Role) -> bool {
         view.visibility(role).sees(&self.feature, self.enabled)
     }
 
-    /// Would an identity decide between variants, and is there none?
+    /// Returns true if an identity is needed to choose between variants, and the request has none.
     pub(crate) fn needs_identity(&self) -> bool {
         self.enabled && self.unsplit
     }
 
-    /// The variant's name as JSON.
+    /// Returns the variant's name as JSON.
     pub(crate) fn variant_json(&self) -> Option<&'a [u8]> {
         match self.split {
             Bucket::None => None,
@@ -140,7 +140,7 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// The reason as Flagsmith's engine 11 words it.
+    /// Returns the reason in the words of Flagsmith's engine 11.
     pub(crate) fn reason(&self, view: &View<'_>) -> String {
         if self.cyclic {
             return "ERROR; code=CIRCULAR_DEPENDENCY".to_owned();
@@ -162,7 +162,7 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// The reason as OpenFeature knows it.
+    /// Returns the reason of OpenFeature.
     pub(crate) fn openfeature_reason(&self) -> &'static str {
         match (self.enabled, self.cyclic, &self.split, self.winner) {
             (_, true, ..) => "ERROR",
@@ -173,17 +173,17 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// Appends Flagsmith's flag object, and a comma.
+    /// Appends Flagsmith's flag object and a comma.
     fn write(&self, view: &View<'_>, out: &mut Vec<u8>) {
         write_object(view.bytes(self.feature.flagsmith_head), self.enabled, self.value, out);
     }
 }
 
-/// Appends Flagsmith's object of a feature that has this head, and a comma.
+/// Appends Flagsmith's object of a feature with this head, and a comma.
 #[inline(always)]
 pub(crate) fn write_object(head: &[u8], enabled: bool, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(head);
-    // Constants each, so that they are written and not copied.
+    // Two constants, so that the compiler writes them without a copy of variable length.
     match enabled {
         true => out.extend_from_slice(state(true)),
         false => out.extend_from_slice(state(false)),
@@ -192,7 +192,7 @@ pub(crate) fn write_object(head: &[u8], enabled: bool, value: &[u8], out: &mut V
     out.extend_from_slice(END);
 }
 
-/// Where in a split the subject is, and the value that it has there. Not inlined: splits are few.
+/// Returns the subject's place in a split, and the value and digest there. Not inlined, because splits are few.
 #[inline(never)]
 fn bucket<'a>(
     view: &View<'a>,
@@ -224,7 +224,7 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
     write_array(evaluation, subject, role, out)
 }
 
-/// The same, once everything is chosen.
+/// Appends the array of all flags after all features are decided, and returns the sum of their digests.
 pub(crate) fn write_array(evaluation: &Evaluation<'_>, subject: &Subject, role: Role, out: &mut Vec<u8>) -> u64 {
     out.push(b'[');
     let mut array = Array { out, last: Last::Bracket };
@@ -247,33 +247,33 @@ pub(crate) fn write_array(evaluation: &Evaluation<'_>, subject: &Subject, role: 
 
 /// A part of the array of all flags.
 pub(crate) enum Part<'a> {
-    /// Of features in a row, there in one piece.
+    /// Consecutive features that are stored as one byte range.
     Objects(Objects<'a>),
-    /// Of a feature whose object is not there in one piece, or may be hidden.
+    /// A feature whose object is not stored as one byte range, or may be hidden.
     One(u32),
 }
 
-/// The objects of features in a row, in one piece.
+/// The objects of consecutive features, stored as one byte range.
 pub(crate) struct Objects<'a> {
     features: Range<u32>,
-    /// Where they are in the blob.
+    /// Byte range in the blob.
     span: Span,
-    /// By how much their digests differ from those of the defaults.
+    /// Sum of their digests, minus the sum of the defaults' digests.
     difference: u64,
     last: Last,
     edges: Edges<'a>,
 }
 
-/// Where objects begin.
+/// Offsets of objects.
 #[derive(Clone, Copy)]
 enum Edges<'a> {
-    /// Those of the defaults, by feature.
+    /// Offsets of the defaults, by feature.
     Default { body: Span, bounds: Table<'a, Word, 4> },
-    /// Those of a run, from the row of the first one on.
+    /// Offsets of a run, from the row of the part's first feature on.
     Run { edges: Table<'a, Edge, 12>, row: u32 },
 }
 
-/// Tells what the array of all flags is made of, once everything is chosen.
+/// Passes the parts of the array of all flags to `take`, after all features are decided.
 #[inline(always)]
 pub(crate) fn each_part<'a>(view: &View<'a>, subject: &Subject, role: Role, mut take: impl FnMut(Part<'a>)) {
     let (body, bounds, _) = view.default_answer(role);
@@ -310,7 +310,7 @@ pub(crate) fn each_part<'a>(view: &View<'a>, subject: &Subject, role: Role, mut 
 }
 
 impl Edges<'_> {
-    /// Where the object of a feature begins; `first` is the first one of the part.
+    /// Returns the edge of a feature. `first` is the first feature of the part.
     #[inline(always)]
     fn at(&self, first: u32, feature: u32) -> Edge {
         match self {
@@ -330,7 +330,7 @@ impl Edges<'_> {
 }
 
 impl Objects<'_> {
-    /// Appends them; by how much their digests differ from those of the defaults.
+    /// Appends the objects, and returns the sum of their digests minus the defaults'.
     #[inline(always)]
     pub(crate) fn write(&self, view: &View<'_>, array: &mut Array<'_>) -> u64 {
         if self.span.length > 0 {
@@ -339,12 +339,12 @@ impl Objects<'_> {
         self.difference
     }
 
-    /// Where each of them begins, and by how much the digests of those before it differ from those of the defaults: from
-    /// the first one on. A comma is always before that.
+    /// Iterates over the edges of the objects, relative to the first one: the offset, and the difference of digests of
+    /// the objects before it. A comma is always before the offset.
     pub(crate) fn edges(&self) -> impl Iterator<Item = Edge> {
         let first = self.features.start;
         let start = self.edges.at(first, first);
-        // What is hidden behind the last object begins behind the comma that is put there if something follows.
+        // A hidden feature after the last object starts after the comma that is added if an object follows.
         let comma = u32::from(self.last == Last::Object && self.span.length > 0);
         self.features.clone().map(move |feature| {
             let Edge { at, difference } = self.edges.at(first, feature);
@@ -357,29 +357,29 @@ impl Objects<'_> {
     }
 }
 
-/// An array, as it is put together. What was copied last is not read again: that would wait for the copy.
+/// An array under construction. `last` avoids reading the bytes that were copied last, which would wait for the copy.
 pub(crate) struct Array<'a> {
     pub(crate) out: &'a mut Vec<u8>,
     pub(crate) last: Last,
 }
 
-/// What an array ends with so far.
+/// The current end of an array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Last {
     Bracket,
     Comma,
-    /// The last one of the prepared array has no comma behind it.
+    /// An object without a comma after it, as at the end of the prepared array.
     Object,
 }
 
 impl Array<'_> {
-    /// Whether nothing more is to be appended.
+    /// Returns true if the array exceeds [`MAX_ANSWER`], so that nothing more is appended.
     #[inline(always)]
     pub(crate) fn is_too_long(&self) -> bool {
         self.out.len() > MAX_ANSWER
     }
 
-    /// Where more objects go, which are to end like this.
+    /// Returns the output for more objects, which will end with `last`.
     #[inline(always)]
     pub(crate) fn go_on(&mut self, last: Last) -> &mut Vec<u8> {
         self.separate();
@@ -387,7 +387,7 @@ impl Array<'_> {
         self.out
     }
 
-    /// Puts a comma behind the last object if there is none.
+    /// Adds a comma after the last object if it has none.
     #[inline(always)]
     pub(crate) fn separate(&mut self) {
         if self.last == Last::Object {
@@ -396,7 +396,7 @@ impl Array<'_> {
         }
     }
 
-    /// Takes away the comma that nothing follows.
+    /// Removes the comma after the last object.
     pub(crate) fn close(&mut self) {
         if self.last == Last::Comma {
             self.out.pop();
@@ -406,7 +406,7 @@ impl Array<'_> {
 }
 
 impl Run {
-    /// The objects of some features in it. `None` where they are not known.
+    /// Returns the objects of some features of the run. `None` if they are not constant.
     #[inline(always)]
     fn part<'a>(&self, edges: Table<'a, Edge, 12>, first: u32, next: u32) -> Option<Objects<'a>> {
         let row = self.edges.checked_add(first.wrapping_sub(self.feature))?;
@@ -418,7 +418,8 @@ impl Run {
     }
 }
 
-/// Appends a flag that is not there in one piece, or may be hidden, if the role sees it; by how much its digest differs.
+/// Appends a flag that is not stored as one byte range or may be hidden, if the role sees it. Returns its digest minus
+/// the default's digest.
 #[inline(never)]
 pub(crate) fn write_outcome(
     evaluation: &Evaluation<'_>,
@@ -441,8 +442,8 @@ pub(crate) fn write_outcome(
     }
 }
 
-/// Appends one flag object, of what decides the feature, and returns its digest; nothing and zero where the role does not
-/// see it.
+/// Appends one flag object and returns its digest. Appends nothing and returns zero if the role does not see the
+/// feature.
 pub(crate) fn write_item(
     evaluation: &Evaluation<'_>,
     subject: &mut Subject,
@@ -454,7 +455,7 @@ pub(crate) fn write_item(
     match Outcome::of(evaluation, subject, feature, winner) {
         Some(outcome) if outcome.is_visible(&evaluation.view, role) => {
             outcome.write(&evaluation.view, out);
-            out.pop(); // nothing follows
+            out.pop(); // nothing follows the object
             outcome.digest
         }
         _ => 0,
@@ -462,10 +463,10 @@ pub(crate) fn write_item(
 }
 
 impl<'a> Evaluation<'a> {
-    /// What decides one feature.
+    /// Decides one feature.
     pub(crate) fn winner(&self, subject: &mut Subject, feature: u32) -> Winner {
         if crate::evaluate::resolve::is_needed(self) {
-            // What a cycle of flags gives depends on the order of all segments.
+            // The result of a cycle of flags depends on the order of all segments, so all features are decided.
             self.choose(subject);
             return self.chosen(subject, feature);
         }
@@ -473,12 +474,12 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// What a role sees of an environment.
+/// Visibility of features for a role.
 #[derive(Clone, Copy)]
 pub(crate) struct Visibility {
     /// Features with any of these flags are hidden.
     hidden: u32,
-    /// Disabled ones are.
+    /// True if disabled features are hidden.
     hides_disabled: bool,
 }
 
@@ -494,7 +495,7 @@ impl<'a> View<'a> {
         Visibility { hidden, hides_disabled: self.origin().flags & HIDE_DISABLED != 0 }
     }
 
-    /// The variant of a split that is at this place. `None`: no variant is.
+    /// Returns the variant of a split at this place. `None` stands for the control value.
     pub(crate) fn variant(&self, subject: &Subject, split: Split, place: f64) -> Option<Variant> {
         if !subject.budget.spend(split.length as usize / VARIANTS_A_STEP) {
             subject.budget.note(Undecided::Others);
@@ -507,18 +508,18 @@ impl<'a> View<'a> {
         })
     }
 
-    /// What a feature that is not overridden adds to the sum of digests.
+    /// Returns what a feature adds to the sum of digests by default.
     pub(crate) fn default_digest(&self, visibility: Visibility, feature: &Feature) -> u64 {
         let default = self.contexts().get(feature.context).unwrap_or_default();
         if visibility.sees(feature, default.is_enabled()) { default.digest } else { 0 }
     }
 
-    /// The prepared array of an evaluation in which nothing is overridden, and the sum of its digests.
+    /// Returns the prepared array of all defaults, and the sum of its digests.
     pub(crate) fn default_answer(&self, role: Role) -> (Span, Table<'a, Word, 4>, u64) {
         self.answer(2 + role as u32)
     }
 
-    /// The answer without an identity.
+    /// Returns the answer without an identity.
     pub(crate) fn environment_answer(&self, role: Role) -> (&'a [u8], Table<'a, Word, 4>) {
         let (body, bounds, _) = self.answer(role as u32);
         (self.bytes(body), bounds)

@@ -1,5 +1,5 @@
-//! Cohorts: who belong to the same segments have the same flags, but for splits and what somebody has alone. For the few
-//! cohorts that ask again and again, those are kept as they were put together: nothing is chosen and copied again.
+//! Cohorts: identities that match the same segments have the same flags, except for splits and identity overrides. The
+//! assembled answers of the few most frequent cohorts are cached, so that nothing is decided and copied again.
 
 mod splits;
 
@@ -12,61 +12,62 @@ use crate::evaluate::{
 };
 use splits::SplitFlag;
 
-/// How many cohorts are kept.
+/// Number of cached cohorts.
 const KEPT: usize = 4;
 
-/// How much memory one of them may take: as much as its answer has bytes, sixteen for each feature, and some for each gap.
+/// Maximum memory of a cached cohort in bytes: the bytes of its answer, sixteen per feature, and some per gap.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// What is behind the last flag.
+/// The bytes after the last flag.
 pub(crate) const END: &[u8] = b"]}";
 
-/// To gather one more piece takes the system as long as to copy this much.
+/// Minimum size of a shared part in bytes: gathering one more piece takes the system as long as copying this much.
 const LEAST_BYTES: usize = 2 * 1024;
 
-/// What all of a cohort have in common.
+/// The answer that all identities of a cohort share.
 #[derive(Debug, Default)]
 pub(crate) struct Cohort {
-    /// The array of flags without its opening bracket, and the brace of the object around it. What is in the gaps is missing.
+    /// The array of flags without its opening bracket, and the brace of the enclosing object. Flags in gaps are
+    /// missing.
     pub(crate) bytes: Vec<u8>,
-    /// Where the object of each feature begins; and behind the last one.
+    /// Start of each feature's object, and the end of the last one.
     pub(crate) starts: Vec<Start>,
-    /// The flags that depend on the identity, in order.
+    /// Flags that depend on the identity, in order.
     pub(crate) gaps: Vec<Gap>,
-    /// Those of them that are splits.
+    /// The gaps that are splits.
     splits: Vec<SplitFlag>,
-    /// The sum of the digests, as if all in the gaps were what they are by default.
+    /// Sum of the digests, as if every flag in a gap had its default.
     pub(crate) digest: u64,
 }
 
-/// Where a flag begins, and the one before it ends.
+/// Start of a flag, which is also the end of the previous one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Start {
-    /// In the bytes.
+    /// Offset in the bytes.
     pub(crate) at: usize,
-    /// By how much the digests of all flags before it differ from those of their defaults.
+    /// Sum of the digests of all flags before it, minus the sum of the digests of their defaults.
     pub(crate) difference: u64,
 }
 
-/// A flag that others of the cohort need not have.
+/// Gap: a flag that may differ within the cohort.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gap {
-    /// Its row.
+    /// Row of the feature.
     pub(crate) feature: u32,
     pub(crate) own: Own,
 }
 
-/// What decides a flag that others need not have.
+/// The source of a flag that may differ within the cohort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Own {
     /// The identity's own override, by its row.
     Override(u32),
-    /// The identity, between the variants of this split of the cohort.
+    /// The identity's place in this split of the cohort.
     Split(u32),
 }
 
 impl Cohort {
-    /// Leaves a gap for a feature, if the identity decides it between variants; tells whether it did.
+    /// Adds a gap for a feature, and returns true, if the identity's place in a split decides it.
     pub(crate) fn leave(&mut self, evaluation: &Evaluation<'_>, role: Role, feature: u32, winner: Winner) -> bool {
         let Some(flag) = SplitFlag::of(evaluation, role, feature, winner) else { return false };
         self.gaps.push(Gap { feature, own: Own::Split(self.splits.len() as u32) });
@@ -74,7 +75,7 @@ impl Cohort {
         true
     }
 
-    /// Gives back room that is not needed.
+    /// Releases unused capacity.
     pub(crate) fn shrink_to_fit(&mut self) {
         self.bytes.shrink_to_fit();
         self.starts.shrink_to_fit();
@@ -82,35 +83,35 @@ impl Cohort {
         self.splits.shrink_to_fit();
     }
 
-    /// A split of the cohort.
+    /// Returns a split of the cohort.
     pub(crate) fn split(&self, number: u32) -> Option<&SplitFlag> {
         self.splits.get(number as usize)
     }
 
-    /// How much memory it takes.
+    /// Size of the cohort in bytes of memory.
     fn size(&self) -> usize {
         let gaps = size_of_val(self.gaps.as_slice()) + size_of_val(self.splits.as_slice());
         self.bytes.len() + size_of_val(self.starts.as_slice()) + gaps
     }
 
-    /// Where the last object ends.
+    /// Offset of the end of the last object.
     pub(crate) fn end(&self) -> usize {
         self.bytes.len().saturating_sub(END.len())
     }
 
-    /// Where a flag of the cohort is, and by how much its digest differs from that of the default.
+    /// Returns the range of a flag, and its digest minus the default's digest.
     pub(crate) fn flag(&self, feature: u32) -> (Range<usize>, u64) {
         let start = |row| self.starts.get(row as usize).copied().unwrap_or_default();
         let (start, end) = (start(feature), start(feature.saturating_add(1)));
         (start.at..end.at, end.difference.wrapping_sub(start.difference))
     }
 
-    /// The longest part that somebody with these gaps has in one piece, if it is long enough to be sent from where it is.
+    /// Returns the longest range without a gap, or an empty range if it is too short to be sent in place.
     fn longest(&self, gaps: &[Gap]) -> Range<usize> {
         let (mut longest, mut from) = (0..0, 0);
         for gap in gaps {
             let (flag, _) = self.flag(gap.feature);
-            // The comma behind the last object may have to be taken away, and what is shared stays as it is.
+            // The comma after the last object may have to be removed, and shared bytes cannot change.
             let stretch = from..flag.start.saturating_sub(1);
             if stretch.len() > longest.len() {
                 longest = stretch;
@@ -124,7 +125,7 @@ impl Cohort {
     }
 }
 
-/// A part of an answer that others have as well, kept as long as this is.
+/// A part of an answer that a cohort shares. Its bytes stay valid as long as this value exists.
 #[derive(Debug, Clone)]
 pub struct Shared {
     cohort: Arc<Cohort>,
@@ -132,13 +133,13 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// What those have who have no flags of their own.
+    /// Creates the shared part for identities without overrides.
     pub(crate) fn of(cohort: Cohort) -> Self {
         let part = cohort.longest(&cohort.gaps);
         Self { cohort: Arc::new(cohort), part }
     }
 
-    /// What is left of it to somebody with these gaps.
+    /// Returns the shared part for identities with these gaps.
     pub(crate) fn between(self, gaps: &[Gap]) -> Self {
         Self { part: self.cohort.longest(gaps), ..self }
     }
@@ -147,7 +148,7 @@ impl Shared {
         &self.cohort
     }
 
-    /// Which of the cohort's bytes.
+    /// Returns the range in the cohort's bytes.
     pub(crate) fn part(&self) -> Range<usize> {
         self.part.clone()
     }
@@ -159,16 +160,16 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
-/// The cohorts that are kept, each at a place that its segments say.
+/// The cached cohorts. The hash of a cohort's key chooses its place.
 #[derive(Debug, Default)]
 pub(crate) struct Cohorts(Mutex<[Place; KEPT]>);
 
 #[derive(Debug, Default)]
 struct Place {
     kept: Option<Kept>,
-    /// Who was here last, of those that are not kept: a hash of its key.
+    /// Hash of the last key that was looked up here and is not cached.
     last: Option<u64>,
-    /// Who has too long an answer.
+    /// Hash of a key whose answer is too large to be cached.
     refused: Option<u64>,
 }
 
@@ -179,7 +180,7 @@ struct Kept {
     shared: Shared,
 }
 
-/// Who belongs to a cohort: who may see the same, and has the same claims ([`crate::evaluate::choose`]).
+/// Key of a cohort: the role and the bits of the claims ([`crate::evaluate::choose`]).
 #[derive(Clone, Copy)]
 pub(crate) struct Key<'a> {
     pub(crate) role: Role,
@@ -187,7 +188,7 @@ pub(crate) struct Key<'a> {
 }
 
 impl Key<'_> {
-    /// By splitmix64.
+    /// Hashes the key by splitmix64.
     fn hash(self) -> u64 {
         self.claims.iter().fold(self.role as u64, |hash, claims| {
             let mixed = (hash.rotate_left(1) ^ claims).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -196,26 +197,27 @@ impl Key<'_> {
     }
 }
 
-/// What is known of a cohort.
+/// Result of a look-up.
 pub(crate) enum Found {
-    /// Its flags are kept.
+    /// The cohort is cached.
     Kept(Shared),
-    /// It was here before, and should be kept.
+    /// The cohort was looked up before, and should be cached.
     Again,
-    /// Nothing.
+    /// The cohort is not cached.
     Nothing,
 }
 
 impl Cohorts {
-    /// Looks for a cohort.
+    /// Looks up a cohort.
     pub(crate) fn find(&self, key: Key<'_>) -> Found {
         let hash = key.hash();
-        // Nobody waits: who finds it locked puts the answer together.
+        // Never waits: if the lock is taken, the caller assembles the answer.
         let Ok(mut places) = self.0.try_lock() else { return Found::Nothing };
         let Some(place) = places.get_mut((hash >> 32) as usize % KEPT) else { return Found::Nothing };
         match &place.kept {
             Some(kept) if kept.role == key.role && *kept.claims == *key.claims => {
-                // Others have to come twice in a row, so that two of equal right do not drive each other out.
+                // Another cohort must come twice in a row to take the place, so that two equally frequent ones do not
+                // evict each other.
                 place.last = None;
                 Found::Kept(kept.shared.clone())
             }
@@ -228,7 +230,7 @@ impl Cohorts {
         }
     }
 
-    /// Keeps what a cohort has, if it is not too much.
+    /// Caches a cohort's answer, unless it is too large.
     pub(crate) fn keep(&self, key: Key<'_>, shared: &Shared) {
         let hash = key.hash();
         let Ok(mut places) = self.0.try_lock() else { return };
@@ -254,7 +256,7 @@ mod tests {
     fn who_comes_twice_in_a_row_is_kept_and_stays() {
         let cohorts = Cohorts::default();
         let key = |claims| Key { role: Role::Client, claims };
-        // Places are few: some of these share one.
+        // There are fewer places than keys, so some keys share a place.
         let keys: Vec<[u64; 1]> = (0..64).map(|number| [number]).collect();
         for claims in &keys {
             assert!(matches!(cohorts.find(key(claims)), Found::Nothing), "it was not here before");
@@ -285,7 +287,7 @@ mod tests {
     #[test]
     fn the_longest_stretch_leaves_a_comma_behind() {
         let long = LEAST_BYTES * 2;
-        // Flags of these lengths, the numbered ones missing.
+        // Flags of these lengths, with gaps at the given features.
         let part = |lengths: &[usize], gaps: &[u32]| {
             let mut cohort = Cohort::default();
             let starts = lengths.iter().scan(0, |sum, length| Some(std::mem::replace(sum, *sum + length)));

@@ -1,5 +1,5 @@
-//! The end of an object whose last member is the array of all flags, of which a part need not be copied: what all of a
-//! cohort have is sent from where it is kept.
+//! Renders the end of an object whose last member is the array of all flags. A part of the array need not be copied:
+//! bytes that a whole cohort shares are sent from the cache.
 
 use std::ops::Range;
 
@@ -14,16 +14,16 @@ use crate::render::{
     cohort::{Cohort, Cohorts, END, Found, Gap, Key, Own, Shared, Start},
 };
 
-/// What came of it.
+/// Result of rendering the end of an object.
 #[derive(Debug)]
 pub struct Flags {
-    /// As [`write_flags`](crate::Snapshot::write_flags) returns it.
+    /// Digest, as [`write_flags`](crate::Snapshot::write_flags) returns it.
     pub digest: u64,
-    /// A part that was not copied, and the place in the output where it belongs.
+    /// The part that was not copied, and its offset in the output.
     pub shared: Option<(usize, Shared)>,
 }
 
-/// Appends the array of all flags and the brace behind it, but for a part that others have as well.
+/// Appends the array of all flags and the closing brace, except for a shared part.
 pub(crate) fn finish_with_flags(
     evaluation: &Evaluation<'_>,
     subject: &mut Subject,
@@ -32,7 +32,7 @@ pub(crate) fn finish_with_flags(
     out: &mut Vec<u8>,
 ) -> Flags {
     evaluation.hold(subject);
-    // What was read by a condition depends on more than claims.
+    // A flag that a condition has read depends on more than claims.
     let has_cohort = subject.identified && !subject.resolution.has_results();
     let found = if has_cohort { cohorts.find(Key { role, claims: subject.choice.claims() }) } else { Found::Nothing };
     match found {
@@ -53,7 +53,7 @@ pub(crate) fn finish_with_flags(
     }
 }
 
-/// What all have who have the subject's claims, and nothing of their own.
+/// Renders the answer that every identity with the subject's claims shares, without identity overrides.
 fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> Cohort {
     let view = &evaluation.view;
     let (default, _, digest) = view.default_answer(role);
@@ -89,7 +89,7 @@ fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> C
         });
     });
     array.close();
-    // The last object has no comma behind it, whatever is missing there or hidden.
+    // The last object has no comma after it, even if a gap or a hidden flag follows.
     let end = bytes.len();
     starts.push(Start { at: end, difference });
     starts.iter_mut().for_each(|start| start.at = start.at.min(end));
@@ -99,7 +99,7 @@ fn put_together(evaluation: &Evaluation<'_>, subject: &Subject, role: Role) -> C
     cohort
 }
 
-/// Appends what a cohort has in common, but for the part that is not copied, and what the subject has in the gaps.
+/// Appends a cohort's answer, except for the part that is not copied, and the subject's flags in the gaps.
 fn fill(
     evaluation: &Evaluation<'_>,
     subject: &mut Subject,
@@ -162,7 +162,7 @@ fn fill(
 }
 
 impl Individual<'_> {
-    /// Adds the flags that are the identity's own to those that are missing anyway, in place of those.
+    /// Adds the identity's own flags to the gaps, in place of gaps of the same features.
     fn add_to(&self, gaps: &mut Vec<Gap>, view: &View<'_>) {
         let own = self.items.iter().zip(0..).filter_map(|(item, row)| {
             Some(Gap { feature: view.feature_with_id(item.feature)?, own: Own::Override(row) })

@@ -1,10 +1,10 @@
-//! OFREP's way of writing a feature.
+//! Renders flags as OFREP.
 //!
-//! A feature with a value answers the value, one without answers whether it is enabled. A disabled feature with a value
-//! has none: the application's own default is used. An environment may choose otherwise in these, and have texts that
-//! are JSON objects told as objects (`model::Ofrep`). Where there are no variants, the variant is empty rather than
-//! absent: absent is right as well, but openfeature-provider-ofrep 0.3.0 (Python) then gives the default instead of the
-//! value.
+//! A feature with a value returns the value; a feature without a value returns if it is enabled. A disabled feature
+//! with a value returns no value, and the application uses its own default. An environment may choose otherwise, and
+//! may return strings that hold JSON objects as objects (`model::Ofrep`). Without variants, the variant is empty and
+//! not absent: absent is correct as well, but openfeature-provider-ofrep 0.3.0 (Python) then returns the default
+//! instead of the value.
 
 mod object;
 
@@ -13,18 +13,18 @@ use crate::evaluate::{evaluation::Evaluation, role::Role, subject::Subject};
 use crate::format::layout::{OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS};
 use crate::render::answer::{MAX_ANSWER, Outcome};
 
-/// What came of asking for one flag.
+/// Result of a request for one flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfrepFlag {
-    /// It was appended.
+    /// The flag was appended.
     Written,
-    /// There is none that the role sees.
+    /// The role sees no such flag.
     Unknown,
-    /// Its value is chosen by percentages of identities, and there is no identity.
+    /// Percentages of identities choose the value, and the request has no identity.
     NeedsTargetingKey,
 }
 
-/// Appends one flag, if it can be told.
+/// Appends one flag, if it can be returned.
 pub(crate) fn write_flag(
     evaluation: &Evaluation<'_>,
     subject: &mut Subject,
@@ -45,7 +45,7 @@ pub(crate) fn write_flag(
     }
 }
 
-/// Appends all flags that the role sees, joined by commas, and returns the sum of their digests.
+/// Appends all flags that the role sees, separated by commas, and returns the sum of their digests.
 pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
     evaluation.choose(subject);
     let mut first = true;
@@ -66,7 +66,7 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
     digest
 }
 
-/// Whether the budget allows to look for an object in a value. Beyond it, a text stays a text.
+/// Returns true if the budget allows to search a value for an object. Otherwise a string stays a string.
 fn is_affordable(subject: &Subject, value: &[u8]) -> bool {
     let affordable = subject.budget.scan(value.len());
     if !affordable {

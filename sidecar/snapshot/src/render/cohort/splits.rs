@@ -1,4 +1,5 @@
-//! The flags of a cohort between whose variants the identity decides: what does not depend on it is looked up before.
+//! Splits of a cohort: flags for which the identity's place decides between variants. Everything else about them is
+//! looked up in advance.
 
 use super::{Cohort, Gap, Own};
 use crate::budget::Undecided;
@@ -17,21 +18,21 @@ use crate::values::{
     rows::Span,
 };
 
-/// One of them.
+/// A flag with a split.
 #[derive(Debug)]
 pub(crate) struct SplitFlag {
-    /// What its object begins with.
+    /// Head of the flag's object.
     head: Span,
     context: Context,
     split: Split,
-    /// Its row, if it is a default.
+    /// Row of the default's split, if the split is a default.
     default: Option<u32>,
-    /// Its part of the sum of digests by default.
+    /// Digest of the feature's default, as part of the sum of digests.
     digest: u64,
 }
 
 impl SplitFlag {
-    /// What decides a feature, if that is the identity between variants, and the role sees them.
+    /// Returns the flag if a split decides the feature, and the role sees it.
     pub(super) fn of(evaluation: &Evaluation<'_>, role: Role, number: u32, winner: Winner) -> Option<Self> {
         let (view, visibility) = (&evaluation.view, evaluation.view.visibility(role));
         let (feature, context, split) = evaluation.split(number, winner)?;
@@ -44,7 +45,7 @@ impl SplitFlag {
         Some(Self { head: feature.flagsmith_head, context, split, default, digest })
     }
 
-    /// Appends what it is at this place in its split; by how much its digest differs from that of the default.
+    /// Appends the flag at this place in its split, and returns its digest minus the default's digest.
     pub(crate) fn write(&self, view: &View<'_>, subject: &Subject, place: f64, array: &mut Array<'_>) -> u64 {
         let (value, digest) = match view.variant(subject, self.split, place) {
             Some(variant) => (view.bytes(variant.value), variant.digest),
@@ -56,7 +57,7 @@ impl SplitFlag {
 }
 
 impl Cohort {
-    /// Where the subject is in the splits of these gaps, by gap, in the room that is given.
+    /// Returns the subject's place in the split of each gap, in the memory of `room`.
     pub(crate) fn places(
         &self,
         gaps: &[Gap],

@@ -1,15 +1,16 @@
-//! Texts that are JSON objects, for environments that tell them as objects.
+//! Strings that hold JSON objects, for environments that return them as objects.
 //!
-//! What is appended stands in an answer beside other flags, so it has to be JSON for the strictest of clients: without
-//! lone surrogates, numbers beyond a double, or more nesting than their parsers take. Any other text stays a text.
+//! The appended object is part of an answer with other flags, so it must be valid JSON for the strictest client:
+//! without lone surrogates, numbers beyond a double, or more nesting than parsers accept. Any other string stays a
+//! string.
 
-/// How deep objects and lists may be in each other.
+/// Maximum nesting of objects and lists.
 const DEPTH: u32 = 64;
 
-/// Appends the object that a JSON string holds, and tells whether there is one; if not, nothing is appended.
+/// Appends the object that a JSON string holds, and returns true. Returns false and appends nothing if it holds none.
 pub(super) fn append(token: &[u8], out: &mut Vec<u8>) -> bool {
     let Some(text) = token.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) else { return false };
-    // An object, or white space before it; nothing else is looked at any further.
+    // An object, or white space before it. Other texts are not examined further.
     if !matches!(text, [b'{' | b' ' | b'\\', ..]) {
         return false;
     }
@@ -21,7 +22,7 @@ pub(super) fn append(token: &[u8], out: &mut Vec<u8>) -> bool {
     found
 }
 
-/// Appends what the inside of a JSON string stands for, as `json::write_string` writes it.
+/// Appends the unescaped content of a JSON string as `json::write_string` writes it.
 fn unescape(mut text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     while let Some(at) = text.iter().position(|&byte| byte == b'\\') {
         let (plain, escape) = text.split_at(at);
@@ -31,7 +32,7 @@ fn unescape(mut text: &[u8], out: &mut Vec<u8>) -> Option<()> {
             [_, b'r', rest @ ..] => (b'\r', rest),
             [_, b't', rest @ ..] => (b'\t', rest),
             [_, byte @ (b'"' | b'\\' | b'/'), rest @ ..] => (*byte, rest),
-            // The other escapes are control characters, which are in no JSON.
+            // The other escapes are control characters, which JSON does not allow.
             _ => return None,
         };
         out.push(byte);
@@ -50,7 +51,7 @@ fn is_object(text: &[u8]) -> bool {
     }
 }
 
-/// Passes over JSON; what is none is `None`.
+/// Scans JSON. `None` stands for invalid JSON.
 struct Scanner<'a> {
     rest: &'a [u8],
 }
@@ -131,7 +132,7 @@ impl Scanner<'_> {
         match self.next()? {
             b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(()),
             b'u' => match self.unit()? {
-                // Half a character, with its other half behind it.
+                // A high surrogate, which must be followed by a low surrogate.
                 0xd800..=0xdbff => {
                     self.take(b'\\')?;
                     self.take(b'u')?;
@@ -144,7 +145,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// The four digits of `\u`.
+    /// Reads the four digits of `\u`.
     fn unit(&mut self) -> Option<u32> {
         (0..4).try_fold(0, |unit, _| Some(unit << 4 | char::from(self.next()?).to_digit(16)?))
     }

@@ -1,3 +1,4 @@
-//! Regular expressions, searched in place: automata, and bounded backtracking for what no automaton can do.
+//! Regular expressions, executed in place: automata, and bounded backtracking for patterns that no automaton can
+//! express.
 pub mod automaton;
 pub mod backtrack;

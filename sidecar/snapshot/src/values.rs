@@ -1,4 +1,4 @@
-//! What Python and Flagsmith mean by values: numbers, versions, hashes, percentages, JSON strings.
+//! Values as Python and Flagsmith define them: numbers, versions, hashes, percentages, JSON strings.
 pub(crate) mod hash;
 pub mod json;
 pub(crate) mod md5;

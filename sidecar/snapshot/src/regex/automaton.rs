@@ -1,6 +1,6 @@
-//! Searching a deterministic automaton in place.
+//! Execution of a deterministic automaton (DFA) in place.
 //!
-//! | bytes | what |
+//! | bytes | field |
 //! |---|---|
 //! | 4 | number of states |
 //! | 4 | number of classes, the last of which is the end of the text |
@@ -9,15 +9,15 @@
 //! | 256 | class of each byte |
 //! | 2 × states × classes | the next state |
 //!
-//! A state is named by where its row begins in the table, which so has at most 2¹⁶ entries: a step is an addition and one
-//! look-up. State 0 is the dead state. A search begins at the text's start and succeeds as soon as a matching state is
-//! reached, so it takes one step a byte at the most.
+//! The name of a state is the offset of its row in the table, which therefore has at most 2¹⁶ entries: a step is one
+//! addition and one look-up. State 0 is the dead state. A search begins at the text's start and succeeds as soon as it
+//! reaches a matching state, so it takes at most one step per byte.
 
 const HEADER: usize = 16 + 256;
-/// As many as there are names for.
+/// Maximum number of entries: the number of possible names.
 const MOST_ENTRIES: u64 = 1 << 16;
 
-/// Does the text begin with what the automaton accepts?
+/// Returns true if a prefix of the text matches.
 pub(crate) fn matches(program: &[u8], text: &[u8]) -> bool {
     run(program, text).unwrap_or(false)
 }
@@ -43,8 +43,8 @@ fn run(program: &[u8], text: &[u8]) -> Option<bool> {
     Some(next(table, state, end as usize)? >= accepting)
 }
 
-/// Walks through a whole text, and shows the number of each matching state on the way, the first and the last one included.
-/// It ends early in the dead state.
+/// Runs over a whole text and passes the number of each matching state to `show`, including the first and the last one.
+/// It ends early in the dead state. Returns the number of the last state.
 #[inline(always)]
 pub(crate) fn walk(program: &[u8], text: &[u8], mut show: impl FnMut(u32)) -> Option<u32> {
     let [_, classes, start, accepting] = header(program)?;
@@ -72,7 +72,7 @@ fn next(table: &[[u8; 2]], state: u32, class: usize) -> Option<u32> {
     Some(u32::from(u16::from_le_bytes(*next)))
 }
 
-/// An automaton, to be walked step by step by who writes others.
+/// A step-by-step execution, for building combined automata.
 pub(crate) struct Walk<'a> {
     class_of: &'a [u8; 256],
     table: &'a [[u8; 2]],
@@ -88,7 +88,7 @@ impl<'a> Walk<'a> {
         Some(Self { class_of, table: table.as_chunks::<2>().0, classes, start, accepting })
     }
 
-    /// Where it begins; the dead state, and true, where everything matches.
+    /// Returns the start state. Returns the dead state and true if every text matches.
     pub(crate) fn start(&self) -> (u32, bool) {
         self.settled(self.start)
     }
@@ -97,12 +97,12 @@ impl<'a> Walk<'a> {
         self.class_of.get(usize::from(byte)).copied().map_or(0, u32::from)
     }
 
-    /// The next state, and whether the text matches, whatever follows; then nothing is left to be found.
+    /// Returns the next state. Returns the dead state and true if the text matches, whatever follows.
     pub(crate) fn step(&self, state: u32, byte: u8) -> (u32, bool) {
         self.settled(self.next(state, self.class(byte)))
     }
 
-    /// Does a text match that ends here?
+    /// Returns true if a text that ends in this state matches.
     pub(crate) fn matches_at_end(&self, state: u32) -> bool {
         self.next(state, self.classes.saturating_sub(1)) >= self.accepting
     }
@@ -123,7 +123,7 @@ fn header(program: &[u8]) -> Option<[u32; 4]> {
     Some([word(0)?, word(1)?, word(2)?, word(3)?])
 }
 
-/// What is wrong with a program, if anything.
+/// Validates a program, and returns its problem, if any.
 pub(crate) fn validate(program: &[u8]) -> Result<(), &'static str> {
     let [states, classes, start, accepting] = header(program).ok_or("it has no header")?;
     let rest = program.get(16..).and_then(|rest| rest.split_first_chunk::<256>());
@@ -148,7 +148,7 @@ pub(crate) fn validate(program: &[u8]) -> Result<(), &'static str> {
 /// Writes an automaton.
 ///
 /// `next` has, for each state, the next state for each class; the last class is the end of the text. State 0 must lead
-/// only to itself, and every state from `accepting` on matches. States times classes are 2¹⁶ at the most.
+/// only to itself, and every state from `accepting` on matches. States times classes are at most 2¹⁶.
 #[must_use]
 pub fn write(classes: &[u8; 256], start: u32, accepting: u32, next: &[Vec<u16>]) -> Vec<u8> {
     let width = next.first().map_or(0, Vec::len);
@@ -158,7 +158,7 @@ pub fn write(classes: &[u8; 256], start: u32, accepting: u32, next: &[Vec<u16>])
         program.extend_from_slice(&u32::try_from(word).unwrap_or(u32::MAX).to_le_bytes());
     }
     program.extend_from_slice(classes);
-    // Where a name has no room, the table has too many entries, and is refused when it is read.
+    // A name that does not fit means that the table has too many entries; reading such a program refuses it.
     let name = |state: &u16| u16::try_from(row(usize::from(*state))).unwrap_or(u16::MAX);
     program.extend(next.iter().flatten().flat_map(|state| name(state).to_le_bytes()));
     program

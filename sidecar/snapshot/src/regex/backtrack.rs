@@ -1,10 +1,11 @@
-//! Running a regular expression that no automaton can do: look-around, back-references, Unicode word boundaries.
+//! Execution of regular expressions that no automaton can express: look-around, back-references, Unicode word
+//! boundaries.
 //!
-//! A program is searched in place by backtracking with Python's preferences, from the text's start. A search ends when it
-//! has taken [`MAX_STEPS`], when it keeps [`MAX_TRAIL`] ways open, or when the budget of its request
-//! ([`crate::MAX_STEPS`]) is used up. It is undecided then: the segment that asks does not match.
+//! The search backtracks with Python's preferences, from the text's start. It ends undecided when it has taken
+//! [`MAX_STEPS`], when its trail has [`MAX_TRAIL`] entries, or when the budget of its request ([`crate::MAX_STEPS`]) is
+//! used up. The segment of an undecided search does not match.
 //!
-//! | bytes | what |
+//! | bytes | field |
 //! |---|---|
 //! | 4 | number of instructions |
 //! | 4 | number of slots for positions |
@@ -14,66 +15,66 @@
 use crate::budget::Budget;
 use crate::values::rows::{Row, Table};
 
-/// How many steps one search may take: half of what its request may take, so that one pattern does not use up what all
-/// others need.
+/// Maximum number of steps of one search: half of the steps of its request, so that one pattern does not use up the
+/// budget of all others.
 pub const MAX_STEPS: u32 = crate::MAX_STEPS / 2;
 
-/// How many ways one search may keep open: 768 KiB of memory.
+/// Maximum number of entries in the trail of one search: 768 KiB of memory.
 pub const MAX_TRAIL: usize = 1 << 15;
 
-/// How many characters, saved positions or bytes one step passes over where an instruction passes over several.
+/// Number of characters, saved positions or bytes per charged step, for instructions that pass over several.
 const A_STEP: usize = 8;
 
-/// How deep look-around and atomic groups may nest.
+/// Maximum nesting of look-around and atomic groups.
 pub const MAX_NESTING: u32 = 32;
 
-/// How many positions a program may keep: two a group, one a loop.
+/// Maximum number of position slots of a program: two per group, one per loop.
 pub const MAX_SLOTS: usize = 512;
 
-/// One instruction. The numbers in brackets are its operands.
+/// One instruction. The operands are described in parentheses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Instruction {
-    /// The program, or the part of it that a group is, has matched.
+    /// The program, or the part of it that is a group, has matched.
     Match,
-    /// This character.
+    /// Matches this character.
     Character(char),
-    /// One of the ranges (first row, count).
+    /// Matches a character in one of the ranges (first row, count).
     Set(u32, u32),
-    /// Try the first, and if that fails the second.
+    /// Tries the first place; if that fails, the second.
     Split(u32, u32),
-    /// Go there.
+    /// Continues at the place.
     Jump(u32),
-    /// Keep the position in a slot.
+    /// Saves the position in a slot.
     Save(u32),
-    /// Go on unless nothing was consumed since the slot was saved; then go there.
+    /// Continues unless nothing was consumed since the slot was saved; then continues at the place (slot, place).
     Advanced(u32, u32),
-    /// At the text's start.
+    /// Matches at the text's start.
     Start,
-    /// At the text's end.
+    /// Matches at the text's end.
     End,
-    /// At the end, or before a newline at the end.
+    /// Matches at the end, or before a newline at the end.
     EndOrNewline,
-    /// After a newline or at the start.
+    /// Matches after a newline or at the start.
     LineStart,
-    /// Before a newline or at the end.
+    /// Matches before a newline or at the end.
     LineEnd,
-    /// Between a character of the set and one outside (first row, count).
+    /// Matches between a character in the set and one outside of it (first row, count).
     Boundary(u32, u32),
-    /// Not there.
+    /// Matches where [`Self::Boundary`] does not (first row, count).
     NoBoundary(u32, u32),
-    /// What the group (its first slot) matched, again; the second operand: ignoring case.
+    /// Matches the text of a group again (first slot of the group; true: ignoring case).
     Backreference(u32, bool),
-    /// If the group (its first slot) has matched go on, else go there.
+    /// Continues if the group has matched, otherwise at the place (first slot of the group, place).
     IfGroup(u32, u32),
-    /// What follows up to the place must match from here; go on there.
+    /// Look-ahead: the instructions up to the place must match from here. Continues at the place.
     Ahead(u32),
-    /// It must not.
+    /// Negative look-ahead: the instructions up to the place must not match from here.
     NotAhead(u32),
-    /// What follows up to the place must match so many characters before (place, width).
+    /// Look-behind: the instructions up to the place must match `width` characters before (place, width).
     Behind(u32, u32),
-    /// It must not.
+    /// Negative look-behind: the instructions up to the place must not match there (place, width).
     NotBehind(u32, u32),
-    /// What follows up to the place matches once, and is not tried again.
+    /// Atomic group: the instructions up to the place match once, and are not retried.
     Atomic(u32),
 }
 
@@ -185,7 +186,7 @@ pub fn write(instructions: &[Instruction], slots: u32, ranges: &[(char, char)]) 
     program
 }
 
-/// A program's parts.
+/// The parts of a program.
 #[derive(Clone, Copy)]
 struct Program<'a> {
     instructions: Table<'a, Triple, 12>,
@@ -224,7 +225,7 @@ impl<'a> Program<'a> {
     }
 }
 
-/// What is wrong with a program, if anything.
+/// Validates a program, and returns its problem, if any.
 pub(crate) fn validate(bytes: &[u8]) -> Result<(), &'static str> {
     use Instruction::{
         Advanced, Ahead, Atomic, Backreference, Behind, Boundary, IfGroup, Jump, NoBoundary, NotAhead, NotBehind, Save,
@@ -256,14 +257,14 @@ pub(crate) fn validate(bytes: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The memory of searches, used again by the next one.
+/// The memory of searches, reused by the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     slots: Vec<Option<usize>>,
     trail: Vec<Trail>,
 }
 
-/// Whether the text begins with what the program accepts. `None` if the search is undecided.
+/// Returns true if a prefix of the text matches the program. `None` if the search is undecided.
 pub(crate) fn matches(bytes: &[u8], text: &str, budget: &Budget, room: &mut Room) -> Option<bool> {
     let Some(program) = Program::of(bytes) else { return Some(false) };
     let Room { slots, trail } = room;
@@ -272,7 +273,7 @@ pub(crate) fn matches(bytes: &[u8], text: &str, budget: &Budget, room: &mut Room
     trail.clear();
     let most = MAX_STEPS.min(budget.left());
     let mut search = Search { program, text, slots, trail, steps: most, undecided: false };
-    // The slots were cleared.
+    // Clearing the slots is charged.
     let found = search.spend(1 + program.slots.min(MAX_SLOTS) / A_STEP).and_then(|()| search.run(0, 0, 0)).is_some();
     budget.spend((most - search.steps) as usize);
     (!search.undecided).then_some(found)
@@ -283,13 +284,13 @@ struct Search<'a> {
     text: &'a str,
     slots: &'a mut Vec<Option<usize>>,
     trail: &'a mut Vec<Trail>,
-    /// Those that are left.
+    /// Remaining steps.
     steps: u32,
-    /// The search ends, at every level of nesting.
+    /// True if the search is undecided, which ends it at every level of nesting.
     undecided: bool,
 }
 
-/// What to undo or to try when the current way fails.
+/// An entry of the trail: something to undo or to try if the current path fails.
 #[derive(Debug)]
 enum Trail {
     Try { place: u32, at: usize },
@@ -297,7 +298,7 @@ enum Trail {
 }
 
 impl Search<'_> {
-    /// Takes steps. `None` ends the search: there are not so many left.
+    /// Charges steps. `None` ends the search, because too few steps remain.
     #[inline(always)]
     fn spend(&mut self, steps: usize) -> Option<()> {
         match u32::try_from(steps).ok().and_then(|steps| self.steps.checked_sub(steps)) {
@@ -309,14 +310,14 @@ impl Search<'_> {
         }
     }
 
-    /// Ends the search, undecided.
+    /// Ends the search as undecided.
     #[cold]
     fn give_up<T>(&mut self) -> Option<T> {
         self.undecided = true;
         None
     }
 
-    /// Runs from a place and a position to a `Match`, and tells where that is.
+    /// Runs from a place and a position to a `Match`, and returns the position there.
     fn run(&mut self, place: u32, at: usize, nesting: u32) -> Option<usize> {
         let floor = self.trail.len();
         let (mut place, mut at) = (place, at);
@@ -329,7 +330,7 @@ impl Search<'_> {
                 match next {
                     Next::Go(next_place, next_at) => (place, at) = (next_place, next_at),
                     Next::Done => {
-                        // The ways that were not tried are given up; what was saved stays, to be undone by the caller.
+                        // Untried alternatives are dropped; saved positions stay, so that the caller can undo them.
                         self.spend((self.trail.len() - floor) / A_STEP + 1)?;
                         let mut kept = floor;
                         for index in floor..self.trail.len() {
@@ -345,13 +346,13 @@ impl Search<'_> {
                 continue;
             }
             if self.undecided {
-                return None; // that is no way that fails
+                return None; // the search is undecided: no alternative is tried
             }
             (place, at) = self.back(floor)?;
         }
     }
 
-    /// The last way that was not tried yet, with everything undone that came after.
+    /// Returns the last untried alternative, and undoes everything after it.
     fn back(&mut self, floor: usize) -> Option<(u32, usize)> {
         while self.trail.len() > floor {
             match self.trail.pop()? {
@@ -423,14 +424,14 @@ impl Search<'_> {
                 self.spend(2 * set_steps(count))?;
                 go_on(self.is_boundary(first, count, at))
             }
-            // Python: in an empty text there is no boundary, and no place without one either.
+            // Python: an empty text has neither a boundary nor a place without one.
             Instruction::NoBoundary(first, count) => {
                 self.spend(2 * set_steps(count))?;
                 go_on(!self.text.is_empty() && !self.is_boundary(first, count, at))
             }
             Instruction::Backreference(slot, ignore_case) => {
                 let (start, end) = (self.slot(slot)?, self.slot(slot.saturating_add(1))?);
-                // Two cases of a character are compared one by one.
+                // Case-insensitive characters are compared one by one.
                 self.spend(end.saturating_sub(start) / if ignore_case { 1 } else { A_STEP })?;
                 let length = again(self.text.get(start..end)?, self.text.get(at..)?, ignore_case)?;
                 Some(Next::Go(place + 1, at + length))
@@ -453,7 +454,7 @@ impl Search<'_> {
         }
     }
 
-    /// Runs the part of the program behind a place.
+    /// Runs the part of the program after a place.
     fn part(&mut self, place: u32, at: usize, nesting: u32) -> Option<usize> {
         if nesting >= MAX_NESTING {
             return self.give_up();
@@ -465,7 +466,7 @@ impl Search<'_> {
         at.is_some_and(|at| self.part(place, at, nesting).is_some())
     }
 
-    /// Like `look`, the other way round, and whatever was saved is undone; `None` when the budget is used up.
+    /// Negates `look`, and undoes every saved position. `None` if the search is undecided.
     fn look_not(&mut self, place: u32, at: Option<usize>, nesting: u32) -> Option<bool> {
         let floor = self.trail.len();
         let found = self.look(place, at, nesting);
@@ -487,8 +488,8 @@ impl Search<'_> {
     }
 }
 
-/// The steps that a look at a set takes beside the one of its instruction: those that halve many ranges. The sets of
-/// Unicode's classes have some hundreds.
+/// Returns the extra steps of a set test: binary search among many ranges. Unicode classes have some hundreds of
+/// ranges.
 fn set_steps(ranges: u32) -> usize {
     usize::from(ranges > 1024)
 }
@@ -498,7 +499,7 @@ enum Next {
     Done,
 }
 
-/// How many bytes of `text` repeat `what`, if it does.
+/// Returns the number of bytes of `text` that repeat `what`. `None` if it does not.
 fn again(what: &str, text: &str, ignore_case: bool) -> Option<usize> {
     if !ignore_case {
         return text.starts_with(what).then_some(what.len());
@@ -548,7 +549,7 @@ mod tests {
         assert!(!run(&program, 0, &[('a', 'z')], "1"));
     }
 
-    /// (a|a)*b, exponential for a backtracking engine.
+    /// `(a|a)*b`, exponential for a backtracking engine.
     const EXPONENTIAL: [Instruction; 8] =
         [Split(1, 6), Split(2, 4), Character('a'), Jump(0), Character('a'), Jump(0), Character('b'), Match];
 
@@ -562,7 +563,7 @@ mod tests {
 
     #[test]
     fn search_that_keeps_too_many_ways_open_is_undecided_at_once() {
-        // Two ways a character: the last character is never reached.
+        // Two alternatives per character: the search does not reach the last character.
         let (found, steps) = search(&EXPONENTIAL, 0, &[], &"a".repeat(MAX_TRAIL));
         assert_eq!(found, None);
         assert!(steps <= 4 * MAX_TRAIL as u64, "{steps}");
@@ -570,7 +571,7 @@ mod tests {
 
     #[test]
     fn search_that_is_undecided_within_a_negation_is_undecided() {
-        // (?!(a|a)*b), whose search ends within the look-around, where a failure would be a success.
+        // `(?!(a|a)*b)`: the search ends within the look-around, where a failure would be a success.
         let place = |instruction| match instruction {
             Split(a, b) => Split(a + 1, b + 1),
             Jump(a) => Jump(a + 1),
@@ -587,7 +588,7 @@ mod tests {
     #[test]
     fn steps_are_charged_for_what_one_instruction_passes_over() {
         let text = "a".repeat(2000);
-        // (a*?)\1$ takes the half of the text at once.
+        // `(a*?)\1$` compares half of the text at once.
         let whole = [Save(0), Split(4, 2), Character('a'), Jump(1), Save(1), Backreference(0, false), End, Match];
         let (found, steps) = search(&whole, 2, &[], &text);
         assert_eq!(found, Some(true));

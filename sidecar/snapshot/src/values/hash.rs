@@ -1,20 +1,20 @@
-//! The hashes of the format: the keyed hash of secrets and identifiers, names, and the checksum.
+//! The hashes of the format: keyed hashes of secrets and identifiers, labels of names, tokens, and checksums.
 
 use std::hash::Hasher as _;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher13, SipHasher24};
 
-/// Says which environment a file belongs to, and is the key of its keyed hashes. It is derived from the environment's
-/// client key, so a re-created resource for the same environment gives the same bytes.
+/// Identifies the environment of a file, and is the key of its keyed hashes. It is derived from the environment's
+/// client key, so that a re-created resource for the same environment gives the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Fingerprint(pub(crate) [u8; 16]);
 
-/// The keyed hash of an identifier: 96 bits, so that among 2^20 of them a collision is not to be
-/// expected (2^-57), and finding an identifier that collides with a given one takes about 2^76 tries.
+/// Keyed hash of an identifier. It has 96 bits: a collision among 2^20 identifiers has a probability of 2^-57, and
+/// finding an identifier that collides with a given one takes about 2^76 tries.
 pub(crate) type Hash96 = [u8; 12];
 
 impl Fingerprint {
-    /// The fingerprint of the environment with this client key.
+    /// Returns the fingerprint of the environment with this client key.
     #[must_use]
     pub(crate) fn of(client_key: &str) -> Self {
         Self(SipHasher24::new_with_key(b"remora/snapshot1").hash(client_key.as_bytes()).as_bytes())
@@ -29,8 +29,8 @@ impl Fingerprint {
         [a, b, c, d, e, f, g, h, i, j, k, l]
     }
 
-    /// The token of an `IN` member: what is short stands for itself, its length first; of what is longer it is the hash, with
-    /// its highest bit set. So most requests hash nothing for their sets.
+    /// Returns the token of an `IN` member. A short member is stored itself, after its length. The token of a longer
+    /// member is its hash with the highest bit set. Therefore most requests hash nothing for sets.
     pub(crate) fn token(&self, member: &[u8]) -> Token {
         match short_token(member) {
             Some((upper, lower)) => {
@@ -47,19 +47,19 @@ impl Fingerprint {
     }
 }
 
-/// What stands for a member of sets.
+/// The 12-byte key of a member of sets.
 pub(crate) type Token = [u8; 12];
 
-/// Where the linear probing for a token begins.
+/// Returns the first row that linear probing for a token visits, modulo the table's size.
 #[inline(always)]
 pub(crate) fn bucket_of((upper, lower): (u64, u32)) -> u32 {
     fold(upper ^ MULTIPLIERS[0], u64::from(lower) ^ MULTIPLIERS[1]) as u32
 }
 
-/// No member's token: it is neither short nor long.
+/// Token of a free row. It equals no member's token: its first byte is neither a short length nor a long member's.
 pub(crate) const NO_TOKEN: Token = [0x7f; 12];
 
-/// The numbers of the token of what is short.
+/// Returns the token of a short member as numbers. `None` for a member of more than eleven bytes.
 #[inline(always)]
 pub(crate) fn short_token(member: &[u8]) -> Option<(u64, u32)> {
     let (upper, lower) = member.split_at_checked(7).unwrap_or((member, &[]));
@@ -69,20 +69,20 @@ pub(crate) fn short_token(member: &[u8]) -> Option<(u64, u32)> {
     Some((length << 56 | word(upper) << (8 * (7 - upper.len())), (word(lower) << (8 * missing)) as u32))
 }
 
-/// A token as numbers, which sort as its bytes do.
+/// Returns a token as numbers, which sort like its bytes.
 #[inline(always)]
 pub(crate) fn numbers(token: &Token) -> (u64, u32) {
     let [a, b, c, d, e, f, g, h, i, j, k, l] = *token;
     (u64::from_be_bytes([a, b, c, d, e, f, g, h]), u32::from_be_bytes([i, j, k, l]))
 }
 
-/// The checksum of a file's bytes after the checksum itself.
+/// Returns the checksum of a file's bytes after the checksum field.
 pub(crate) fn checksum(bytes: &[u8]) -> [u8; 16] {
     SipHasher13::new().hash(bytes).as_bytes()
 }
 
-/// What a flag is, in a number: 64 bits of a hash over its id, its state and its value. The sum over the flags of an
-/// answer says which flags somebody has got, whoever they are; the differences to the defaults are added up on a request.
+/// Returns the digest of a flag: 64 bits of a hash over its id, its state and its value. The sum of digests over an
+/// answer identifies the flags that an identity got. Requests add up the differences to the defaults.
 pub(crate) fn digest_of(feature: i64, enabled: bool, value: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new();
     hasher.write(&feature.to_le_bytes());
@@ -91,14 +91,15 @@ pub(crate) fn digest_of(feature: i64, enabled: bool, value: &[u8]) -> u64 {
     hasher.finish128().h1
 }
 
-/// A name in a few numbers, by which it is looked up. Of up to [`Label::WHOLE`] bytes they tell everything, and a name that is
-/// asked for is not compared byte by byte. The tables are ours, so no key is needed.
+/// Label of a name: its key in hash tables. For a name of up to [`Label::WHOLE`] bytes the label contains the complete
+/// name, so no bytes are compared. The operator writes the tables, so no secret key is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Label {
     pub(crate) length: u32,
-    /// The first eight bytes of a whole name, or four, or all three; else a hash of those before the last ones.
+    /// The first eight bytes of a short name, or the first four, or all of at most three; for a longer name, a hash of
+    /// its words.
     pub(crate) first: u64,
-    /// The last eight bytes, or four, or none.
+    /// The last eight bytes, or the last four, or zero.
     pub(crate) last: u64,
 }
 
@@ -107,7 +108,7 @@ impl Label {
 
     #[inline(always)]
     pub(crate) fn of(name: &[u8]) -> Self {
-        let length = name.len() as u32; // only told apart by it where it is at most WHOLE
+        let length = name.len() as u32; // truncation is harmless: names beyond WHOLE are also compared by bytes
         let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
         let half = |bytes: &[u8; 4]| u64::from(u32::from_le_bytes(*bytes));
         let (first, last) = match (name.first_chunk(), name.last_chunk()) {
@@ -124,17 +125,17 @@ impl Label {
         Self { length, first, last }
     }
 
-    /// Where the linear probing for the name begins.
+    /// Returns the first row that linear probing for the name visits, modulo the table's size.
     #[inline(always)]
     pub(crate) fn bucket(self) -> u32 {
         fold(self.first ^ MULTIPLIERS[0], self.last ^ MULTIPLIERS[1] ^ u64::from(self.length)) as u32
     }
 }
 
-/// The fractions of the square roots of two and three, made odd.
+/// The fractional parts of the square roots of two and three, made odd.
 const MULTIPLIERS: [u64; 2] = [0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b];
 
-/// Both halves of a product in one: each of its bits depends on many of those of the factors.
+/// Combines both halves of a product: each bit of the result depends on many bits of the factors.
 #[inline(always)]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);

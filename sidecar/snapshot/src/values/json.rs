@@ -1,4 +1,5 @@
-//! JSON strings: writing them as the edge proxy does (raw UTF-8, only what must be escaped), and reading our own.
+//! JSON strings: writing them like the edge proxy (raw UTF-8, minimal escapes), and reading strings that the writer
+//! made.
 
 use std::fmt::Write;
 
@@ -29,7 +30,7 @@ pub fn write_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// Appends what a JSON string that [`write_string`] made stands for; `None` if it is not one.
+/// Appends the content of a JSON string that [`write_string`] made. `None` if it is not one.
 pub(crate) fn read_string(token: &str, out: &mut String) -> Option<()> {
     let mut rest = token.strip_prefix('"')?.strip_suffix('"')?;
     while let Some((plain, behind)) = rest.split_once('\\') {

@@ -1,4 +1,4 @@
-//! MD5 (RFC 1321), which Flagsmith's percentages are made of. It says nothing of secrets here; it has to be this one.
+//! MD5 (RFC 1321), on which Flagsmith's percentages are based. It protects no secrets here; compatibility requires it.
 
 mod batch;
 
@@ -6,13 +6,13 @@ use std::ops::{BitAnd, BitOr, BitXor, Not};
 
 pub(crate) use batch::{Batch, Head, Tail};
 
-/// How many texts a batch has room for.
+/// Maximum number of texts in a batch.
 pub(crate) const LANES: usize = 16;
 
-/// How far each step rotates, by round and by step modulo four.
+/// Rotation of each step in bits, by round and by step modulo four.
 const SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
 
-/// The whole part of 2³² × |sin(step + 1)|, by round, four by four.
+/// Integer part of 2³² × |sin(step + 1)|, by round, in groups of four.
 const SINES: [[[u32; 4]; 4]; 4] = [
     [
         [0xd76a_a478, 0xe8c7_b756, 0x2420_70db, 0xc1bd_ceee],
@@ -40,7 +40,7 @@ const SINES: [[[u32; 4]; 4]; 4] = [
     ],
 ];
 
-/// What steps compute with: a number, or one of each of several texts that are hashed together.
+/// Operand of a step: one number, or one number of each of several texts that are hashed together.
 trait Word: Copy + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self> + Not<Output = Self> {
     fn plus(self, other: Self) -> Self;
     fn plus_constant(self, constant: u32) -> Self;
@@ -62,9 +62,9 @@ impl Word for u32 {
     }
 }
 
-/// Sixteen steps of one round, four by four: behind those, everyone has its name again. Each step waits for `b`, which is of
-/// the one before it: all else is added first. Written out, the rounds would be far more code, and from one request to the
-/// next the rest of the work drives so much out of the processor's first cache.
+/// Runs the sixteen steps of a round in groups of four, after which each variable has its original role again. Each
+/// step depends on `b` of the previous one, so all other terms are added first. The groups are a loop because unrolled
+/// rounds are far more code, and the other work of a request evicts much of it from the processor's first cache.
 macro_rules! round {
     ($state:ident, $words:ident, $sines:ident, $round:literal, $function:ident, $stride:literal, $first:literal) => {{
         let [mut a, mut b, mut c, mut d] = $state;
@@ -82,36 +82,36 @@ macro_rules! round {
     };
 }
 
-/// What each step of the first round adds to a sum. As for the other rounds, a function and no closure: of those, compilers
-/// leave the larger ones where they are.
+/// Adds the function of the first round to a sum. The four are functions because compilers do not inline larger
+/// closures.
 #[inline(always)]
 fn first<W: Word>(sum: W, b: W, c: W, d: W) -> W {
     sum.plus(d ^ (b & (c ^ d)))
 }
 
-/// The same of the second; its halves have no bit in common.
+/// Adds the function of the second round to a sum. Its two halves have no bit in common.
 #[inline(always)]
 fn second<W: Word>(sum: W, b: W, c: W, d: W) -> W {
     sum.plus(c & !d).plus(b & d)
 }
 
-/// The same of the third.
+/// Adds the function of the third round to a sum.
 #[inline(always)]
 fn third<W: Word>(sum: W, b: W, c: W, d: W) -> W {
     sum.plus(b ^ (c ^ d))
 }
 
-/// The same of the fourth.
+/// Adds the function of the fourth round to a sum.
 #[inline(always)]
 fn fourth<W: Word>(sum: W, b: W, c: W, d: W) -> W {
     sum.plus(c ^ (b | !d))
 }
 
-/// The state after a block.
+/// Returns the state after a block.
 #[inline(always)]
 fn mix<W: Word>(before: [W; 4], words: &[W; 16]) -> [W; 4] {
-    // Compilers add what they know to be constant last, when all steps wait for it; and loops of a known length they write
-    // out.
+    // Compilers add known constants last, when every step waits for the sum, and unroll loops of a known length.
+    // `black_box` prevents both.
     let sines: [&[[u32; 4]]; 4] =
         std::hint::black_box(&SINES).each_ref().map(|round| std::hint::black_box(round.as_slice()));
     let mut state = before;
@@ -126,10 +126,10 @@ fn mix<W: Word>(before: [W; 4], words: &[W; 16]) -> [W; 4] {
 /// The state before the first block.
 const START: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
 
-/// A digest.
+/// An MD5 digest.
 pub(crate) type Digest = [u8; 16];
 
-/// A state as a digest.
+/// Returns a state as a digest.
 fn bytes(state: [u32; 4]) -> Digest {
     let mut digest = [0; 16];
     for (place, byte) in digest.iter_mut().zip(state.map(u32::to_le_bytes).as_flattened()) {
@@ -138,11 +138,11 @@ fn bytes(state: [u32; 4]) -> Digest {
     digest
 }
 
-/// A text that is hashed as it comes in pieces.
+/// Streaming MD5 of a text that arrives in pieces.
 pub(crate) struct Md5 {
     state: [u32; 4],
     block: [u8; 64],
-    /// Bytes so far.
+    /// Length in bytes so far.
     length: u64,
 }
 
@@ -187,7 +187,7 @@ impl Md5 {
         bytes(self.state)
     }
 
-    /// Mixes a full block in.
+    /// Processes a full block.
     fn mix(&mut self) {
         let mut words = [0_u32; 16];
         for (word, bytes) in words.iter_mut().zip(self.block.as_chunks::<4>().0) {
@@ -201,7 +201,7 @@ impl Md5 {
 mod tests {
     use super::*;
 
-    /// The digest of a text that comes in pieces of this size.
+    /// Returns the digest of a text that arrives in pieces of this size.
     fn digest(text: &[u8], piece: usize) -> String {
         let mut md5 = Md5::new();
         text.chunks(piece).for_each(|piece| md5.write(piece));

@@ -1,27 +1,28 @@
-//! Numbers as Python has them: integers of any size, and what strings and floats look like.
+//! Numbers as Python defines them: integers of any size, coercion of strings, and the text of floats.
 
 use std::cmp::Ordering;
 use std::fmt::Write;
 
-/// An integer of any size. A `Big` one does not fit into an `i64` and has its digits without leading zeros.
+/// An integer of any size. A `Big` integer does not fit into an `i64`, and its digits have no leading zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Integer<'a> {
-    /// One that fits.
+    /// An integer that fits into an `i64`.
     Small(i64),
-    /// One that does not.
+    /// An integer that does not fit into an `i64`.
     Big {
-        /// Below zero?
+        /// True if negative.
         negative: bool,
         /// Decimal digits of the magnitude.
         digits: &'a str,
     },
 }
 
-/// So many digits fit into an `i64`, whichever they are.
+/// Maximum number of digits that always fit into an `i64`.
 const SURELY_SMALL: usize = 18;
 
 impl<'a> Integer<'a> {
-    /// Reads `-?[0-9]+`; leading zeros mean nothing. Not inlined: conditions rarely come here, and would take its room.
+    /// Reads `-?[0-9]+` and ignores leading zeros. Not inlined, because conditions rarely call it, and it would enlarge
+    /// them.
     #[must_use]
     #[inline(never)]
     pub fn parse(text: &'a str) -> Option<Self> {
@@ -51,7 +52,7 @@ impl<'a> Integer<'a> {
         Some(Self::Big { negative, digits: digits.trim_start_matches('0') })
     }
 
-    /// The nearest `f64`, or `None` where Python's conversion overflows.
+    /// Returns the nearest `f64`. `None` if Python's conversion overflows.
     pub(crate) fn to_f64(self) -> Option<f64> {
         match self {
             Self::Small(small) => Some(small as f64),
@@ -96,12 +97,12 @@ impl Ord for Integer<'_> {
     }
 }
 
-/// Compares digits without leading zeros.
+/// Compares digits without leading zeros by value.
 pub(crate) fn by_magnitude(a: &[u8], b: &[u8]) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 
-/// What a string trait is taken for: Flagsmith's engine reads number-like strings as numbers before it compares.
+/// The coerced value of a string trait: Flagsmith's engine reads number-like strings as numbers before it compares.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Coerced<'a> {
     Integer(Integer<'a>),
@@ -109,10 +110,10 @@ pub(crate) enum Coerced<'a> {
     Text,
 }
 
-/// The most digits that Python converts to an integer; with more it raises.
+/// Maximum number of digits that Python converts to an integer; it raises an exception for more.
 const MOST_DIGITS: usize = 4300;
 
-/// `-?[0-9]+` is an integer, `-?[0-9]+\.[0-9]+` a float, anything else stays a string.
+/// Coerces a string: `-?[0-9]+` is an integer, `-?[0-9]+\.[0-9]+` a float, anything else stays a string.
 pub(crate) fn coerce(text: &str) -> Coerced<'_> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if !digits.as_bytes().first().is_some_and(u8::is_ascii_digit) {
@@ -129,7 +130,7 @@ pub(crate) fn coerce(text: &str) -> Coerced<'_> {
 }
 
 /// Appends Python's `repr` of a float: the shortest digits that read back as the same number, with an exponent of at
-/// least two digits below 1e-4 and from 1e16.
+/// least two digits below 1e-4 and from 1e16 on.
 pub fn write_float(float: f64, out: &mut String) {
     if float.is_nan() {
         out.push_str("nan");
@@ -165,8 +166,8 @@ pub fn write_float(float: f64, out: &mut String) {
     let _ = write!(out, "{:02}", exponent.unsigned_abs());
 }
 
-/// Of two shortest forms that are equally near (which takes 16 digits) Python takes the one that ends evenly, as rounding to
-/// so many digits does.
+/// Returns the shortest form that Python chooses. If two shortest forms are equally near, which takes 16 digits, Python
+/// chooses the one with an even last digit, like rounding to this number of digits does.
 fn evenly(float: f64, shortest: Digits) -> Digits {
     let mantissa = shortest.as_str().split('e').next().unwrap_or_default();
     let behind_point = mantissa.split_once('.').map_or(0, |(_, behind)| behind.len());
@@ -177,7 +178,7 @@ fn evenly(float: f64, shortest: Digits) -> Digits {
     }
 }
 
-/// `first.rest` times ten to the `exponent`, written out, with at least one digit behind the point.
+/// Appends `first.rest` times ten to the power of `exponent` in positional notation, with at least one decimal.
 fn positional(first: &str, rest: &str, exponent: i32, out: &mut String) {
     if exponent < 0 {
         out.push_str("0.");
@@ -203,7 +204,7 @@ fn positional(first: &str, rest: &str, exponent: i32, out: &mut String) {
     }
 }
 
-/// A small text on the stack.
+/// A short text on the stack.
 #[derive(Default)]
 struct Digits {
     bytes: [u8; 32],

@@ -1,12 +1,13 @@
-//! Where somebody is in a split or a share, in percent: Flagsmith's hash of a few ids.
+//! Percentages: Flagsmith's hash of a few ids, which gives the place of an identity in a split or for a percentage
+//! rule.
 
 use crate::values::md5::{Batch, Digest, Head, LANES, Md5, Tail};
 
-/// Flagsmith's hashed percentage of a list of ids, at least 0 and below 100. The list has commas between the ids, and may
-/// come in any pieces.
+/// Returns Flagsmith's hashed percentage of a list of ids, at least 0 and below 100. The ids are separated by commas,
+/// and the list may come in any pieces.
 ///
-/// It is hashed with MD5; the digest, an unsigned big-endian number, modulo 9999, over 9998, times 100, all in `f64`. The one
-/// residue that gives exactly 100 is hashed again with the whole list once more.
+/// The percentage is the MD5 digest as an unsigned big-endian number, modulo 9999, over 9998, times 100, all in `f64`.
+/// The one residue that gives exactly 100 is hashed again, with the whole list repeated once more.
 pub(crate) fn percentage(list: &[&[u8]]) -> f64 {
     for repetitions in 1_u32.. {
         let mut md5 = Md5::new();
@@ -23,7 +24,7 @@ pub(crate) fn percentage(list: &[&[u8]]) -> f64 {
     0.0 // Not reached: 2^32 residues of 9998 in a row.
 }
 
-/// The place of an identity in a split that is undecided: in no variant, so that the split gives its control value.
+/// Place of an identity in an undecided split: in no variant, so the split gives its control value.
 pub(crate) const UNDECIDED: f64 = f64::INFINITY;
 
 fn below_one_hundred(digest: Digest) -> Option<f64> {
@@ -31,40 +32,40 @@ fn below_one_hundred(digest: Digest) -> Option<f64> {
     (residue != 9998).then(|| f64::from(residue) / 9998.0 * 100.0)
 }
 
-/// Percentages that are asked for by `T`, a few of which are hashed together.
+/// Percentages requested with a key of type `T`. Several are hashed together.
 pub(crate) struct Percentages<T> {
     texts: Box<Texts>,
     asked: [Option<T>; LANES],
-    /// Whose was asked for last.
+    /// Source of the last request.
     last: Option<Whose>,
 }
 
-/// Room for what is hashed together. It is a few kilobytes, and kept from one request to the next.
+/// Buffers of the batch hashing: a few kilobytes, reused by later requests.
 #[derive(Debug)]
 pub(crate) struct Texts {
     batch: Batch,
-    /// What of the one who is asked for is hashed.
+    /// The common end of the hashed texts: the ids of the last source.
     tail: Tail,
 }
 
-/// Whose percentages are asked for. The same, the same ids: they are read once.
+/// Source of the hashed ids. Consecutive requests with the same source read the ids once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// The identity's, by its key.
+    /// The identity's key.
     Identity,
-    /// By the value of a slot.
+    /// The value of a slot.
     Slot(u32),
 }
 
 impl<T: Copy> Percentages<T> {
-    /// Nothing is asked for yet.
+    /// Creates an empty collection of requests in the given buffers.
     pub(crate) fn within(room: Option<Box<Texts>>) -> Self {
         let texts = room.unwrap_or_else(|| Box::new(Texts { batch: Batch::new(), tail: Tail::new() }));
         Self { texts, asked: [None; LANES], last: None }
     }
 
-    /// Asks for one more, of a seed, a comma and the ids, which may come in any pieces; `tell` is told of those that are
-    /// known. Returns whether it is hashed together with others; what is long is not.
+    /// Requests the percentage of a seed, a comma and the ids, which may come in any pieces. Passes percentages that
+    /// are known to `tell`. Returns true if it is hashed together with others; long texts are not.
     pub(crate) fn ask(
         &mut self,
         by: T,
@@ -93,12 +94,12 @@ impl<T: Copy> Percentages<T> {
         true
     }
 
-    /// Is there anything that is not told yet, and therefore room for more that costs little?
+    /// Returns true if requests are pending, so that more requests cost little.
     pub(crate) fn has_begun(&self) -> bool {
         self.texts.batch.len() > 0
     }
 
-    /// Tells of all that are not told yet, and gives the room back.
+    /// Passes all pending percentages to `tell`, and returns the buffers.
     pub(crate) fn tell(mut self, tell: &mut impl FnMut(T, f64)) -> Box<Texts> {
         self.tell_those(tell);
         self.texts
@@ -111,7 +112,7 @@ impl<T: Copy> Percentages<T> {
             batch.hash();
         }
         for (lane, by) in self.asked.iter().enumerate().take(count) {
-            // One is as fast by itself.
+            // A single text is as fast without the batch.
             let together = (count > 1).then(|| batch.digest(lane)).flatten().and_then(below_one_hundred);
             if let Some(by) = by {
                 tell(*by, together.unwrap_or_else(|| percentage(&[batch.text(lane)])));
@@ -121,7 +122,7 @@ impl<T: Copy> Percentages<T> {
     }
 }
 
-/// The digest as a number, modulo 9999, by halves: a 128-bit division is slow.
+/// Returns the digest as a number modulo 9999. It is computed by halves, because a 128-bit division is slow.
 fn residue(digest: Digest) -> u16 {
     const HIGH: u64 = u64::MAX % 9999 + 1; // 2^64 mod 9999
     let number = u128::from_be_bytes(digest);
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn percentages_that_are_asked_for_together_are_those_that_are_asked_for_alone() {
         let long = [b'x'; 150];
-        // The second has to be hashed again, and long ones do not wait for others.
+        // The second is hashed again, and long ones do not wait for others.
         let keys: [&[u8]; 6] = [b"", b"env_u32291", b"env_somebody,else", &long, &long[..60], &long[..117]];
         for count in 0..30 {
             let asked: Vec<(usize, &[u8])> = (0..count).map(|number| (number, keys[number * 7 % keys.len()])).collect();

@@ -1,6 +1,6 @@
-//! Tables of rows of fixed size, decoded when they are asked for.
+//! Tables of rows of fixed size, decoded on access.
 
-/// A run of bytes in a blob.
+/// Offset and length of a byte range, or of a range of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -13,7 +13,7 @@ impl Span {
         blob.get(start..start.saturating_add(self.length as usize)).unwrap_or_default()
     }
 
-    /// As one word of an instruction.
+    /// Returns the span as one word of a row.
     pub(crate) fn to_word(self) -> u64 {
         u64::from(self.length) << 32 | u64::from(self.start)
     }
@@ -30,13 +30,13 @@ impl Span {
 
 /// A row of fixed size.
 pub(crate) trait Row<const N: usize>: Sized + Copy {
-    /// Its bytes.
+    /// Size in bytes.
     const SIZE: usize = N;
     fn encode(&self) -> [u8; N];
     fn decode(bytes: &[u8; N]) -> Self;
 }
 
-/// A table: rows of fixed size, decoded when they are asked for.
+/// A table of rows of fixed size, decoded on access.
 #[derive(Clone, Copy)]
 pub(crate) struct Table<'a, R, const N: usize> {
     rows: &'a [[u8; N]],
@@ -51,12 +51,12 @@ impl<'a, R: Row<N>, const N: usize> Table<'a, R, N> {
     pub(crate) fn get(&self, index: u32) -> Option<R> {
         self.rows.get(index as usize).map(R::decode)
     }
-    /// A row as it is stored.
+    /// Returns a row as stored.
     #[inline(always)]
     pub(crate) fn stored(&self, index: u32) -> Option<&'a [u8; N]> {
         self.rows.get(index as usize)
     }
-    /// All rows as they are stored.
+    /// Iterates over all rows as stored.
     #[inline(always)]
     pub(crate) fn each_stored(self) -> impl Iterator<Item = &'a [u8; N]> {
         self.rows.iter()
@@ -69,7 +69,7 @@ impl<'a, R: Row<N>, const N: usize> Table<'a, R, N> {
         let start = start as usize;
         Self { rows: self.rows.get(start..start.saturating_add(length as usize)).unwrap_or_default(), ..*self }
     }
-    /// How many rows come before the first for which it does not hold, where those that hold come first.
+    /// Returns the number of rows for which `holds` is true. All of these rows must precede the others.
     #[inline(always)]
     pub(crate) fn partition_point(&self, mut holds: impl FnMut(R) -> bool) -> u32 {
         self.rows.partition_point(|row| holds(R::decode(row))) as u32

@@ -1,21 +1,21 @@
-//! Semantic versions: strict SemVer 2, compared by precedence, so without their build metadata.
+//! Semantic versions: strict SemVer 2, compared by precedence, which ignores build metadata.
 
 use std::cmp::Ordering;
 
 use crate::values::number::by_magnitude;
 
-/// A version in its pieces; numbers are kept as digits because they have no largest one.
+/// The parts of a version. Numbers are digits, because SemVer has no largest number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version<'a> {
     numbers: [&'a [u8]; 3],
-    /// What stands behind `-`, or nothing.
+    /// Text after `-`, if any.
     pub prerelease: Option<&'a [u8]>,
-    /// What stands behind `+`, or nothing.
+    /// Text after `+`, if any.
     pub build: Option<&'a [u8]>,
 }
 
 impl<'a> Version<'a> {
-    /// Reads `MAJOR.MINOR.PATCH[-PRERELEASE][+BUILD]`; leading zeros are errors in numbers, as is a `v` before them.
+    /// Reads `MAJOR.MINOR.PATCH[-PRERELEASE][+BUILD]`. Leading zeros in numbers and a leading `v` are errors.
     #[must_use]
     pub fn parse(text: &'a [u8]) -> Option<Self> {
         let (text, build) = split_at_byte(text, b'+');
@@ -33,7 +33,7 @@ impl<'a> Version<'a> {
         .then_some(version)
     }
 
-    /// Precedence by SemVer 2, section 11.
+    /// Compares by precedence (SemVer 2, section 11).
     #[must_use]
     pub fn precedence(&self, other: &Self) -> Ordering {
         for (a, b) in self.numbers.iter().zip(other.numbers) {
@@ -51,17 +51,17 @@ impl<'a> Version<'a> {
     }
 }
 
-/// How two versions stand to each other; `None` unless both are versions.
+/// Compares two versions. `None` unless both texts are versions.
 #[must_use]
 pub fn compare(left: &[u8], right: &[u8]) -> Option<Ordering> {
     Some(Version::parse(left)?.precedence(&Version::parse(right)?))
 }
 
-/// A version of three numbers of at most nine digits and nothing behind them, as most are: major and minor number, 32
-/// bits each, and the patch number. They sort as versions do.
+/// A version of three numbers of at most nine digits without further parts, as most versions are: major and minor, 32
+/// bits each, and patch. Plain versions sort like versions.
 pub(crate) type Plain = [u64; 2];
 
-/// Reads one, in one pass.
+/// Reads a plain version in one pass.
 pub(crate) fn plain(text: &[u8]) -> Option<Plain> {
     let mut numbers = [0_u64; 3];
     let mut rest = text;
@@ -91,7 +91,7 @@ pub(crate) type Packed = u64;
 
 const PACKED_BITS: u32 = 21;
 
-/// Packs a version, if it can be.
+/// Packs a version. `None` if it is not plain or too large.
 pub(crate) fn pack(text: &[u8]) -> Option<Packed> {
     let [left, patch] = plain(text)?;
     let numbers = [left >> 32, left & u64::from(u32::MAX), patch];
@@ -99,16 +99,17 @@ pub(crate) fn pack(text: &[u8]) -> Option<Packed> {
     fits.then(|| numbers.iter().fold(0, |packed, number| packed << PACKED_BITS | number))
 }
 
-/// Where a version stands among packed ones: its numbers, and whether it is a release.
+/// Position of any version among packed ones: its numbers, and true if it is a release.
 pub(crate) type Standing = ([u64; 3], bool);
 
-/// The standing of a packed version.
+/// Returns the position of a packed version.
 pub(crate) fn unpack(packed: Packed) -> Standing {
     let number = |place: u32| packed >> (place * PACKED_BITS) & ((1 << PACKED_BITS) - 1);
     ([number(2), number(1), number(0)], true)
 }
 
-/// The standing of any version. Numbers beyond 64 bits are above all packed ones, as their largest stand-in is.
+/// Returns the position of any version. Numbers beyond 64 bits become the largest number, which is above all packed
+/// ones.
 pub(crate) fn standing(text: &[u8]) -> Option<Standing> {
     let version = Version::parse(text)?;
     let number =

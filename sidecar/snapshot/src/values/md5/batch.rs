@@ -1,11 +1,11 @@
-//! A few short texts that are hashed together: processors compute with eight or sixteen numbers as fast as with one. Which
-//! of their instructions there are is looked up where it runs.
+//! Batch hashing of short texts: a processor computes with eight or sixteen numbers as fast as with one. The available
+//! instructions are detected at run time.
 
 use fearless_simd::{Level, Simd, SimdBase, SimdFrom, dispatch, u32x4, u32x8, u32x16};
 
 use super::{Digest, LANES, START, Word, bytes, mix};
 
-/// `word!` lets steps compute with these.
+/// `word!` implements [`Word`] for SIMD types.
 macro_rules! word {
     ($($several:ident)+) => {
         $(
@@ -28,19 +28,19 @@ macro_rules! word {
 }
 word!(u32x8 u32x16);
 
-/// What any processor is asked to compute with at once.
+/// Number of lanes that every supported processor computes with at once.
 const HALF: usize = LANES / 2;
 
-/// What two blocks have room for.
+/// Size of two blocks in bytes.
 const ROOM: usize = 128;
 
-/// The longest text: behind it come a bit and its length.
+/// Maximum length of a text in bytes: a byte with one bit and a length of eight bytes follow it.
 const LONGEST: usize = ROOM - 9;
 
-/// How many bytes the first block has room for.
+/// Maximum length in bytes of a text that fits into the first block.
 const FIRST: usize = 64 - 9;
 
-/// What several texts end with, and what MD5 has behind it but for the length.
+/// The common end of several texts, and MD5's padding without the length.
 #[derive(Debug)]
 pub(crate) struct Tail {
     bytes: [u8; ROOM],
@@ -48,12 +48,12 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// An empty one.
+    /// Creates an empty tail.
     pub(crate) fn new() -> Self {
         Self { bytes: [0; ROOM], length: 0 }
     }
 
-    /// Becomes a comma and these pieces. If they are too long, it fits behind nothing.
+    /// Sets the tail to a comma and these pieces. If they are too long, no text can have this tail.
     pub(crate) fn set(&mut self, pieces: [&[u8]; 3]) {
         (self.bytes, self.length) = ([0; ROOM], ROOM);
         let [comma, rest @ ..] = &mut self.bytes;
@@ -61,7 +61,7 @@ impl Tail {
         let mut rest = rest.as_mut_slice();
         for piece in pieces {
             if piece.is_empty() {
-                continue; // of three pieces, two often are: that is faster than to copy nothing
+                continue; // often two of three are empty: faster than an empty copy
             }
             let Some((place, behind)) = rest.split_at_mut_checked(piece.len()) else { return };
             place.copy_from_slice(piece);
@@ -74,7 +74,7 @@ impl Tail {
     }
 }
 
-/// What a text begins with: the first bytes of a longer run, so that short ones are copied in one move.
+/// The start of a text: the first bytes of a longer byte range, so that short heads are copied in one move.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Head<'a> {
     run: &'a [u8],
@@ -82,7 +82,7 @@ pub(crate) struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// As many bytes, or fewer if there are.
+    /// Creates the head of at most `length` bytes of `run`.
     pub(crate) fn of(run: &'a [u8], length: usize) -> Self {
         Self { run, length: length.min(run.len()) }
     }
@@ -92,16 +92,16 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Heads that are not longer are copied in one move, and what came along is written over.
+/// Maximum length in bytes of heads that are copied in one move; surplus bytes are overwritten.
 const SHORT: usize = 16;
 
-/// A text, and room for what is moved with it. Aligned as the largest numbers are, so that they are read from one line of
-/// the cache.
+/// A text, with room for the surplus of moves. Aligned like the largest SIMD registers, so that each read touches one
+/// cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
 struct Text([u8; 2 * ROOM]);
 
-/// Texts to be hashed.
+/// Texts to hash.
 #[derive(Debug)]
 pub(crate) struct Batch {
     texts: [Text; LANES],
@@ -115,7 +115,7 @@ impl Batch {
         Self { texts: [Text([0; 2 * ROOM]); LANES], lengths: [0; LANES], states: [[[0; LANES]; 4]; 2], count: 0 }
     }
 
-    /// Adds a text, if it is not too long and there is room.
+    /// Adds a text. Returns false if it is too long, or if the batch is full.
     #[inline(always)]
     pub(crate) fn add(&mut self, head: Head<'_>, tail: &Tail) -> bool {
         let (Some(Text(text)), Some(place)) = (self.texts.get_mut(self.count), self.lengths.get_mut(self.count)) else {
@@ -150,7 +150,7 @@ impl Batch {
         self.count = 0;
     }
 
-    /// A text that was added.
+    /// Returns an added text.
     pub(crate) fn text(&self, lane: usize) -> &[u8] {
         let (Some(Text(text)), Some(length)) = (self.texts.get(lane), self.lengths.get(lane)) else { return &[] };
         text.get(..*length).unwrap_or_default()
@@ -164,7 +164,7 @@ impl Batch {
         dispatch!(Level::new(), simd => mix_all(simd, texts, *count, blocks, states));
     }
 
-    /// The digest of a text, once it is hashed.
+    /// Returns the digest of a text, after [`Self::hash`].
     pub(crate) fn digest(&self, lane: usize) -> Option<Digest> {
         let [first, second] = &self.states;
         let [a, b, c, d] = if *self.lengths.get(lane)? > FIRST { second } else { first };
@@ -175,12 +175,12 @@ impl Batch {
 /// The states of all texts after the first block and after the second.
 type States = [[[u32; LANES]; 4]; 2];
 
-/// Finds the states of the first texts, after as many blocks. Blocks are a loop: its steps are in the processor's cache when
-/// they come to the second.
+/// Computes the states of the first `count` texts after `blocks` blocks. The blocks are a loop, so that the code of the
+/// steps is in the processor's cache for the second block.
 #[inline(always)]
 fn mix_all<S: Simd>(simd: S, texts: &[Text; LANES], count: usize, blocks: usize, states: &mut States) {
-    // For a few, half the numbers are faster: there is less to turn around. Where all are not one register but two, each is
-    // computed with while the other waits; four have no room.
+    // For few texts, half of the lanes are faster, because fewer words are transposed. If all lanes take two registers,
+    // computing with one hides the latency of the other; four registers do not fit.
     if count > HALF && <S::u32s as SimdBase<S>>::LEN >= HALF {
         let (mut state, mut words) = (START.map(|word| u32x16::splat(simd, word)), [u32x16::splat(simd, 0); 16]);
         for (block, after) in states.iter_mut().enumerate().take(blocks) {
@@ -202,7 +202,7 @@ fn mix_all<S: Simd>(simd: S, texts: &[Text; LANES], count: usize, blocks: usize,
     }
 }
 
-/// Reads the words of a block of all texts. Where all are one register, they are turned around at once.
+/// Reads the words of a block of all texts. If all lanes fit into one register, they are transposed at once.
 #[inline(always)]
 fn read_all<S: Simd>(simd: S, texts: &[Text; LANES], block: usize, words: &mut [u32x16<S>; 16]) {
     if <S::u32s as SimdBase<S>>::LEN >= LANES {
@@ -229,8 +229,8 @@ fn read_half<S: Simd>(simd: S, texts: &[Text; HALF], block: usize, words: &mut [
     }
 }
 
-/// Four words of half of the texts. Those of four texts are turned around by themselves: nothing has to cross the middle of
-/// a register, which takes the longest.
+/// Reads four words of half of the texts. Each four texts are transposed separately, so that no word crosses the middle
+/// of a register, which takes the longest.
 #[inline(always)]
 fn words_of_half<S: Simd>(simd: S, texts: &[Text; HALF], number: usize) -> [u32x8<S>; 4] {
     let mut words = [u32x8::splat(simd, 0); 4];
@@ -242,7 +242,7 @@ fn words_of_half<S: Simd>(simd: S, texts: &[Text; HALF], number: usize) -> [u32x
     words
 }
 
-/// Four words of four texts.
+/// Reads four words of four texts.
 #[inline(always)]
 fn words_of_four<S: Simd>(simd: S, texts: &[Text; 4], number: usize) -> [u32x4<S>; 4] {
     let mut rows = [u32x4::splat(simd, 0); 4];
@@ -252,16 +252,16 @@ fn words_of_four<S: Simd>(simd: S, texts: &[Text; 4], number: usize) -> [u32x4<S
     turned(rows, |left, right| simd.interleave_u32x4(left, right).into())
 }
 
-/// `WORDS` words of a text, which is divided into as many each time: those with this number.
+/// Reads `WORDS` words of a text at position `number`, counted in groups of `WORDS`.
 #[inline(always)]
 fn words_of<const WORDS: usize>(Text(text): &Text, number: usize) -> [u32; WORDS] {
-    // There are as many: the remainder tells it to the compiler, which would ask for each.
+    // The words always exist. The remainder lets the compiler remove the bounds checks.
     let first = number * WORDS % (2 * ROOM / 4);
     let words = text.as_chunks::<4>().0.get(first..).and_then(|words| words.first_chunk::<WORDS>());
     words.copied().unwrap_or([[0; 4]; WORDS]).map(u32::from_le_bytes)
 }
 
-/// Rows become columns: as many as there are, of as many.
+/// Transposes a square matrix.
 #[inline(always)]
 fn turned<V: Copy, const N: usize>(mut rows: [V; N], interleaved: impl Fn(V, V) -> [V; 2]) -> [V; N] {
     for _ in 0..N.ilog2() {
@@ -283,7 +283,7 @@ mod tests {
         let ids: Vec<u8> = (0..LONGEST as u8).collect();
         let (mut batch, mut last) = (Batch::new(), Tail::new());
         for length in 1..=LONGEST {
-            // Of other lengths, used again, and not always full.
+            // Batches of other lengths, reused, and not always full.
             let some = [length, LONGEST + 1 - length, length / 2, FIRST + length % 3, 1, length / 3, LONGEST, 2];
             let lengths = [some, some.map(|length| LONGEST - length)].concat();
             let lengths: Vec<usize> = lengths.iter().map(|length| *length.max(&1)).take(1 + length % LANES).collect();
@@ -293,7 +293,7 @@ mod tests {
                 let (head, tail) = ids[..length - 1].split_at(length / 3);
                 let (start, end) = tail.split_at(tail.len() / 2);
                 last.set([start, b"", end]);
-                // Behind it is something else.
+                // Other bytes follow the head.
                 let run = [head, b"0123456789abcdefghij"].concat();
                 let run = if length % 3 == 0 { head } else { &run };
                 assert!(batch.add(Head::of(run, head.len()), &last));

@@ -1,46 +1,46 @@
-//! The budget of one request: how much work its evaluation may take, whatever the snapshot and the request hold.
+//! The budget of one request: limits the work of its evaluation for every snapshot and every request.
 //!
-//! Every part of an evaluation whose work is not a small constant charges the budget, in steps: one step of a backtracking
-//! search, or anything else that takes about as long. Work that is linear in the
-//! snapshot alone, such as the pass over all features, is bounded by the size of its files and is not charged.
+//! Every part of an evaluation that takes more than constant work charges the budget in steps. A step is one step of a
+//! backtracking search, or other work that takes about as long. Work that is linear in the snapshot alone, such as the
+//! pass over all features, is bounded by the size of the files and is not charged.
 //!
-//! What happens beyond the budget is the same everywhere: **a segment that is not decided yet does not match**, whether its
-//! rules are negated or not, and a split that is not decided yet gives its control value. Identity overrides apply, and
-//! there is always an answer.
+//! The result of an exhausted budget is the same everywhere: **an undecided segment does not match**, even if its rules
+//! are negated, and an undecided split gives its control value. Identity overrides apply, and a request always gets an
+//! answer.
 
 use std::cell::Cell;
 
 use crate::values::rows::Span;
 
-/// The steps that one request may take over all of its conditions: 8 ms of one core in the worst case that is known.
+/// Maximum number of steps of one request over all of its conditions: 8 ms of one core in the worst known case.
 pub const MAX_STEPS: u32 = 1 << 19;
 
-/// How many bytes one step passes over in a search: an automaton, a substring search, a hash, a parser.
+/// Number of bytes per step in a search: an automaton, a substring search, a hash, a parser.
 pub(crate) const BYTES_A_STEP: usize = 4;
 
-/// How many bytes one step hashes, and how many steps each hash takes beside.
+/// Number of hashed bytes per step, and number of steps that each hash takes in addition.
 const HASHED_BYTES_A_STEP: usize = 4;
 const STEPS_A_HASH: usize = 16;
 
-/// How many bytes one step compares or copies.
+/// Number of compared or copied bytes per step.
 const COPIED_BYTES_A_STEP: usize = 128;
 
-/// The steps that are left to a request.
+/// The remaining steps of a request.
 ///
-/// Cells, so that work is charged where it is done, while the texts that it reads are borrowed.
+/// The fields are cells, so that work is charged where it is done, while the texts that it reads are borrowed.
 #[derive(Debug)]
 pub struct Budget {
-    /// Below zero: the budget is used up, until the next evaluation.
+    /// Remaining steps. Below zero: the budget is exhausted, until the next evaluation.
     left: Cell<i64>,
-    /// The steps that were taken to find traits by their names, before the evaluation.
+    /// Steps taken before the evaluation, to find traits by their names.
     lookups: Cell<i64>,
-    /// The condition that is being decided is not: its segment does not match.
+    /// True if the current condition is undecided, so that its segment does not match.
     interrupted: Cell<bool>,
-    /// Something was left undecided.
+    /// The first undecided work, if any.
     overrun: Cell<Option<Undecided>>,
 }
 
-/// What was left undecided first.
+/// Undecided work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Undecided {
     /// The program of a segment, by its entry.
@@ -61,20 +61,20 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Starts a request.
+    /// Starts a request with a full budget.
     pub(crate) fn reset(&self) {
         self.lookups.set(0);
         self.start();
     }
 
-    /// Starts an evaluation of the request, which has what its traits left.
+    /// Starts an evaluation of the request, with the budget that the look-ups of its traits did not use.
     pub(crate) fn start(&self) {
         self.left.set(i64::from(MAX_STEPS) - self.lookups.get());
         self.interrupted.set(false);
         self.overrun.set(None);
     }
 
-    /// Charges steps, and tells whether the budget has them.
+    /// Charges steps. Returns false if the budget is exhausted.
     #[inline(always)]
     pub(crate) fn spend(&self, steps: usize) -> bool {
         let left = self.left.get() - steps as i64;
@@ -82,26 +82,26 @@ impl Budget {
         left >= 0 || self.exhausted()
     }
 
-    /// The budget is used up, and stays so. What was charged last is not done.
+    /// Marks the budget as exhausted. The work that was charged last is not done.
     #[cold]
     fn exhausted(&self) -> bool {
         self.left.set(-1);
         false
     }
 
-    /// Charges the search through so many bytes.
+    /// Charges a search through this number of bytes.
     #[inline(always)]
     pub(crate) fn scan(&self, bytes: usize) -> bool {
         self.spend(1 + bytes / BYTES_A_STEP)
     }
 
-    /// Charges a hash of a seed and of so many bytes, for a percentage.
+    /// Charges a hash of a seed and of this number of bytes, for a percentage.
     #[inline(always)]
     pub(crate) fn hash(&self, seed: Span, bytes: usize) -> bool {
         self.spend(STEPS_A_HASH + (seed.length as usize + bytes) / HASHED_BYTES_A_STEP)
     }
 
-    /// Charges the comparison or the copy of so many bytes.
+    /// Charges a comparison or a copy of this number of bytes.
     #[inline(always)]
     pub(crate) fn copy(&self, bytes: usize) -> bool {
         self.spend(1 + bytes / COPIED_BYTES_A_STEP)
@@ -113,23 +113,23 @@ impl Budget {
         self.lookups.get() <= i64::from(MAX_STEPS)
     }
 
-    /// The steps that are left, at least none.
+    /// Returns the remaining steps, or zero.
     pub(crate) fn left(&self) -> u32 {
         u32::try_from(self.left.get()).unwrap_or(0)
     }
 
-    /// Leaves the condition that is being decided undecided.
+    /// Marks the current condition as undecided.
     pub(crate) fn interrupt(&self) {
         self.interrupted.set(true);
     }
 
-    /// Tells once whether a condition was left undecided.
+    /// Returns true if a condition was undecided, and resets the mark.
     #[inline(always)]
     pub(crate) fn was_interrupted(&self) -> bool {
         self.interrupted.get() && self.interrupted.take()
     }
 
-    /// Notes what was left undecided; the first one counts.
+    /// Records undecided work. The first record counts.
     #[cold]
     pub(crate) fn note(&self, undecided: Undecided) {
         if self.overrun.get().is_none() {
@@ -137,13 +137,13 @@ impl Budget {
         }
     }
 
-    /// What was left undecided first, if anything was.
+    /// Returns the first undecided work, if any.
     #[inline(always)]
     pub(crate) fn overrun(&self) -> Option<Undecided> {
         self.overrun.get()
     }
 
-    /// The steps that the evaluation took, the look-ups of its traits included.
+    /// Returns the steps that the evaluation took, including the look-ups of its traits.
     pub(crate) fn taken(&self) -> u64 {
         u64::try_from(i64::from(MAX_STEPS) - self.left.get()).unwrap_or(0)
     }

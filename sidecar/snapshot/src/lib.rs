@@ -29,7 +29,7 @@
 //!
 //! ```text
 //!  offset 0   +--------------------------------------------------------------------+
-//!             | header, 64 bytes: magic, version, length, checksum, revision, key  |
+//!             | header, 64 bytes: magic, version, length, checksum, ...            |
 //!         64  +--------------------------------------------------------------------+
 //!             | section table: (offset, length) of each of the 39 sections         |
 //!        376  +--------------------------------------------------------------------+
@@ -88,7 +88,7 @@
 //!
 //! General formats describe typed objects. This format describes the tables that one program reads. One linear pass
 //! validates each file: offsets, UTF-8, jump targets, automata, and the rule that ranges of rows do not overlap where
-//! overlap would make work quadratic. A schema's verifier knows only the first two. Validation and evaluation are safe
+//! overlap would make work quadratic. A generated verifier knows only the first two. Validation and evaluation are safe
 //! Rust, and this crate forbids `unsafe`; rows are decoded from bytes, so alignment does not matter. The indexes fit
 //! this program: bit words of 64 segments, breakpoints, hash tables with a fixed probing order, combined automata; a
 //! general format would store them as opaque byte arrays. The bytes are deterministic, because the revision and the
@@ -102,7 +102,7 @@
 //! | term | meaning |
 //! |---|---|
 //! | answer (`Answer`, `bounds`) | the JSON array of all flags, as one byte range of the blob, and the offset of each feature's object in it |
-//! | backtracking program ([`backtrack`]) | a compiled regular expression that an automaton cannot express or would be too large for |
+//! | backtracking program ([`backtrack`]) | a compiled regular expression that no automaton can express: look-around, back-references, Unicode word boundaries |
 //! | block (`Block`) | the index of 64 consecutive segments; each segment is one bit of every word, the first segment is the lowest bit |
 //! | candidate | a segment whose bit is still set after the look-ups of the index |
 //! | claim (`Claim`) | an override mask: up to 64 consecutive features that one segment overrides, one bit each. A matching segment claims them; the first claim of a feature decides it |
@@ -118,7 +118,7 @@
 //! | find (`Find`) | the accept set of one automaton state: the patterns found when it is reached, and at the end of the text |
 //! | fingerprint | 128 bits that identify the environment, and the key of all keyed hashes |
 //! | gap | a position in a cohort's cached answer at which the flag depends on the identity |
-//! | group | the set of values that identities with equal overrides share in an overrides file |
+//! | group | the items of an overrides file that identities with equal overrides share |
 //! | head, tail | the constant bytes of a flag object before its state, and from its state on |
 //! | joint (`Joint`) | a combined DFA: up to 64 patterns on one slot, compiled to one automaton |
 //! | label (`Label`) | the key of a name in a hash table: its length and two 64-bit numbers |

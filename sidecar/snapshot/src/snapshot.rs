@@ -1,4 +1,4 @@
-//! A snapshot over its bytes, wherever they are.
+//! A snapshot, evaluated over its bytes in any kind of memory.
 
 pub(crate) mod describe;
 pub(crate) mod explain;
@@ -26,17 +26,17 @@ use crate::render::{
 };
 use crate::values::hash::{Fingerprint, checksum};
 
-/// The steps that it takes to find the feature of an item of an identity override.
+/// Steps that finding the feature of one item of an identity override takes.
 const STEPS_AN_ITEM: usize = 4;
 
-/// An evaluation whose budget did not suffice. Segments that it left undecided do not match.
+/// Reports that the budget of an evaluation was exhausted. Segments that it left undecided do not match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Overrun<'a> {
-    /// The name of the first segment that was left undecided; `None` if that was not a single one.
+    /// Name of the first undecided segment. `None` if the first undecided work was not a single segment.
     pub segment: Option<&'a str>,
 }
 
-/// A validated snapshot. `B` holds its bytes: a `Vec`, a mapped file.
+/// A validated snapshot. `B` owns its bytes, for example a `Vec` or a mapped file.
 #[derive(Debug)]
 pub struct Snapshot<B> {
     core: B,
@@ -48,10 +48,10 @@ pub struct Snapshot<B> {
 }
 
 impl<B: AsRef<[u8]>> Snapshot<B> {
-    /// Reads a core file. Everything that a table refers to is checked, once and in linear time; nothing is copied.
+    /// Reads a core file. Validates everything that rows refer to, once and in linear time, and copies nothing.
     ///
     /// # Errors
-    /// Any bytes that are not a core file of this format, each with what to do about it.
+    /// The bytes are not a core file of this format. Each error says what to do.
     pub fn read(core: B) -> Result<Self, ReadError> {
         let header = read_core(core.as_ref())?;
         Ok(Self {
@@ -64,75 +64,76 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         })
     }
 
-    /// Puts an overrides file beside the core. It may be of an older revision: it is right by itself, only staler.
+    /// Adds an overrides file to the core. The file may be of an older revision: it is consistent by itself, only
+    /// stale.
     ///
     /// # Errors
-    /// Bytes that are not an overrides file of this environment; the snapshot stays as it was.
+    /// The bytes are not an overrides file of this environment. The snapshot does not change.
     pub fn attach(&mut self, overrides: B) -> Result<(), ReadError> {
         self.shards.attach(overrides, self.fingerprint)
     }
 
-    /// How many overrides files the core tells of. None where it has all overrides itself, or was written by a version that
-    /// does not say; then any file counts.
+    /// Number of overrides files that the core states. `None` if the core has all overrides, or if its writer's version
+    /// did not state the number; then every file counts.
     pub fn overrides_files(&self) -> Option<usize> {
         Shards::<B>::expected(self.view().origin().flags)
     }
 
-    /// Whether nobody's overrides are missing: for every identifier there is a file, if only one of another revision.
+    /// Returns true if every identifier has a file for its overrides, even if only of another revision.
     pub fn is_whole(&self) -> bool {
         let view = self.view();
         !view.overrides().is_empty() || self.shards.cover(view.origin().flags)
     }
 
-    /// Whether the environment's document is served. It is in files of its own ([`Snapshot::document`]).
+    /// Returns true if the environment's document is served. It is in separate files ([`Snapshot::document`]).
     pub fn serves_document(&self) -> bool {
         self.view().origin().flags & SERVES_DOCUMENT != 0
     }
 
-    /// Reads the environment's document from its files, in order. As overrides, it may be of an older revision.
+    /// Reads the environment's document from its files, in order. Like overrides, it may be of an older revision.
     ///
     /// # Errors
-    /// Bytes that are not all the parts of one document of this environment.
+    /// The files are not all parts of one document of this environment.
     pub fn document(&self, files: Vec<B>) -> Result<Document<B>, ReadError> {
         Document::read(files, self.fingerprint)
     }
 
-    /// The name that the operator knows the environment by.
+    /// Name of the environment in the operator.
     pub fn environment(&self) -> &str {
         let view = self.view();
         view.text(view.origin().name)
     }
 
-    /// Names the content.
+    /// Revision: the name of the content.
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// How many features there are.
+    /// Number of features.
     pub fn features(&self) -> usize {
         self.view().features().len()
     }
 
-    /// How many segments there are.
+    /// Number of segments.
     pub fn segments(&self) -> usize {
         self.view().segments().len()
     }
 
-    /// How many identifiers have overrides of their own.
+    /// Number of identifiers with overrides.
     pub fn identity_overrides(&self) -> usize {
         self.overrides().map(|overrides| overrides.len()).sum()
     }
 
-    /// How many bytes it has in all.
+    /// Size of the core and the attached overrides files in bytes.
     pub fn bytes(&self) -> usize {
         self.core.as_ref().len() + self.shards.size()
     }
 
-    /// What a key may see: `None` if it is not a key of this environment.
+    /// Returns the role of an API key. `None` if it is not a key of this environment.
     pub fn role_of(&self, key: impl AsRef<[u8]>) -> Option<Role> {
         let (key, view) = (key.as_ref(), self.view());
-        // It is no secret: the pages of every browser have it.
+        // The client key is no secret, as every browser page contains it, so it needs no hash.
         if key == view.bytes(view.origin().client_key) {
             return Some(Role::Client);
         }
@@ -141,12 +142,12 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         Some(if found.role == Role::Server as u32 { Role::Server } else { Role::Client })
     }
 
-    /// The answer without an identity: the whole JSON array of flags.
+    /// Returns the answer without an identity: the complete JSON array of flags.
     pub fn flags(&self, role: Role) -> &[u8] {
         self.view().environment_answer(role).0
     }
 
-    /// One flag of the answer without an identity, as JSON; `None` if the role sees no such flag.
+    /// Returns one flag of the answer without an identity, as JSON. `None` if the role sees no such flag.
     pub fn flag(&self, role: Role, name: &str) -> Option<&[u8]> {
         let view = self.view();
         let feature = view.feature_named(name.as_bytes(), &Budget::default())?;
@@ -156,32 +157,33 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         (!item.is_empty()).then_some(item)
     }
 
-    /// Whether there is a feature of this name, whoever may see it. One budget is for all names of a request; when it is
-    /// used up, no name is found.
+    /// Returns true if a feature of this name exists, whether or not a role sees it. All look-ups of a request share
+    /// one budget. After it is exhausted, no name is found.
     pub fn has_feature(&self, name: &str, budget: &Budget) -> bool {
         self.view().feature_named(name.as_bytes(), budget).is_some()
     }
 
-    /// Gives the subject its identifier. Without one there is no identity, and what applies is what the environment says
-    /// ([`model::EnvironmentFlags`](crate::format::model::EnvironmentFlags)).
+    /// Sets the subject's identifier. Without an identifier there is no identity, and the environment decides which
+    /// segments apply ([`model::EnvironmentFlags`](crate::format::model::EnvironmentFlags)).
     pub fn identify(&self, subject: &mut Subject, identifier: &str) {
         subject.identified = true;
         subject.identifier.clear();
         subject.identifier.push_str(identifier);
     }
 
-    /// Gives the subject a key of its own, which is hashed instead of client key and identifier. Flagsmith's evaluation
-    /// context allows it; none of its SDKs sends one.
+    /// Sets the subject's own key, which is hashed instead of client key and identifier. Flagsmith's evaluation context
+    /// allows such a key; none of Flagsmith's SDKs sends one.
     pub fn set_key(&self, subject: &mut Subject, key: &str) {
         subject.own_key = Some(key.to_owned());
     }
 
-    /// Gives the subject a trait. The last of several with one name counts; traits that no condition reads cost nothing.
+    /// Sets a trait of the subject. The last of several with one name counts; traits that no condition reads cost
+    /// nothing.
     pub fn set_trait(&self, subject: &mut Subject, key: &str, value: TraitValue<'_>) {
         self.set_trait_with(subject, key, || value);
     }
 
-    /// The same, where it is some work to tell the value: that is only done where a condition reads the trait.
+    /// Sets a trait of the subject. Calls `value` only if a condition reads the trait.
     pub fn set_trait_with<'v>(&self, subject: &mut Subject, key: &str, value: impl FnOnce() -> TraitValue<'v>) {
         let slots = self.view().slots().len();
         if slots > 0
@@ -192,25 +194,25 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         }
     }
 
-    /// The slot of a trait that some condition reads. Not inlined, as it is called in a loop over traits.
+    /// Returns the slot of a trait that a condition reads. Not inlined, as it is called in a loop over traits.
     #[inline(never)]
     fn slot_of(&self, key: &str, budget: &Budget) -> Option<u32> {
         self.view().slot_named(key.as_bytes(), budget)
     }
 
-    /// Appends the JSON array of all flags for the subject, as Flagsmith's edge proxy writes it. Returns a digest of the
-    /// flags: equal for whoever got the same ones, in any revision and in either dialect.
+    /// Appends the JSON array of all flags for the subject, like Flagsmith's edge proxy. Returns a digest of the flags,
+    /// which is equal for equal flags in every revision and in both dialects.
     pub fn write_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
         answer::write_flags(&self.evaluation(subject), subject, role, out)
     }
 
-    /// Ends an object of which the array of all flags is the last member: the same array and the brace, but for a part that
-    /// others have as well, and that need not be copied.
+    /// Appends the end of an object whose last member is the array of all flags: the array and the closing brace,
+    /// except for a part that the cohort shares and that need not be copied.
     pub fn finish_with_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> Flags {
         finish::finish_with_flags(&self.evaluation(subject), subject, role, &self.cohorts, out)
     }
 
-    /// Appends one flag for the subject, as OFREP writes it, if it can be told.
+    /// Appends one flag for the subject as OFREP, if it can be returned.
     pub fn write_ofrep_flag(&self, subject: &mut Subject, role: Role, name: &str, out: &mut Vec<u8>) -> OfrepFlag {
         let feature = self.view().feature_named(name.as_bytes(), &subject.budget);
         let Some(feature) = feature else { return OfrepFlag::Unknown };
@@ -218,14 +220,14 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         ofrep::write_flag(&evaluation, subject, role, feature, out)
     }
 
-    /// Appends all flags for the subject, as OFREP writes them, joined by commas. Returns the digest that
-    /// [`Snapshot::write_flags`] has.
+    /// Appends all flags for the subject as OFREP, separated by commas. Returns the same digest as
+    /// [`Snapshot::write_flags`].
     pub fn write_ofrep_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
         ofrep::write_flags(&self.evaluation(subject), subject, role, out)
     }
 
-    /// What the last evaluation of the subject left undecided, if its budget did not suffice ([`crate::MAX_STEPS`],
-    /// [`crate::regex::backtrack::MAX_STEPS`]).
+    /// Returns the work that the subject's last evaluation left undecided, if its budget was exhausted
+    /// ([`crate::MAX_STEPS`], [`crate::regex::backtrack::MAX_STEPS`]).
     #[inline]
     pub fn overrun(&self, subject: &Subject) -> Option<Overrun<'_>> {
         subject.budget.overrun().map(|undecided| self.describe_overrun(undecided))
@@ -250,16 +252,16 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         self.fingerprint
     }
 
-    /// The files with the overrides that count.
+    /// Iterates over the overrides that count.
     pub(crate) fn overrides(&self) -> impl Iterator<Item = Overrides<'_>> {
         let view = self.view();
         let embedded = Some(view.overrides()).filter(|bytes| !bytes.is_empty());
-        // With all of them in the core, files are left over from a revision that had more.
+        // If the core has all overrides, files are leftovers of an earlier revision.
         let files = embedded.is_none().then(|| self.shards.belonging(view.origin().flags));
         embedded.map(Overrides::of).into_iter().chain(files.into_iter().flatten())
     }
 
-    /// Makes the subject ready to be evaluated, and looks up what it has for itself.
+    /// Prepares the subject for an evaluation, and looks up its identity override.
     pub(crate) fn evaluation(&self, subject: &mut Subject) -> Evaluation<'_> {
         let view = self.view();
         subject.budget.start();
@@ -295,7 +297,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     }
 }
 
-/// A short digest of any bytes, for validators of HTTP caches.
+/// Returns a 64-bit digest of any bytes, for validators of HTTP caches.
 #[must_use]
 pub fn digest(bytes: &[u8]) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = checksum(bytes);

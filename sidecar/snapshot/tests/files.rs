@@ -1,4 +1,4 @@
-//! What is written: the same bytes for the same environment, in as few files as hold them.
+//! Tests of the written files: the same bytes for the same environment, in the smallest number of files.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -27,7 +27,7 @@ fn the_same_environment_gives_the_same_bytes() {
     assert_ne!(written.revision, write(&sample::environment(99), usize::MAX).unwrap().revision);
 }
 
-/// Sidecars of before read what is written now.
+/// Sidecars of earlier versions must be able to read current files.
 #[test]
 fn the_bytes_are_those_of_their_major() {
     let written = write(&sample::environment(100), usize::MAX).unwrap();
@@ -132,11 +132,11 @@ fn what_only_conditions_read_is_in_no_answer() {
     }
 }
 
-/// The digest names the flags: it is the same for whoever got the same ones, and another for everybody else.
+/// Equal flags have equal digests, whoever gets them, and other flags have other digests.
 #[test]
 fn a_digest_stands_for_the_flags_and_nothing_else() {
     let mut environment = sample::environment(100);
-    // Somebody's own flag that is what everybody has.
+    // An identity override that equals the default.
     environment.identity_overrides[0].flags[0].feature = environment.features[2].id;
     environment.identity_overrides[0].flags[0].enabled = environment.features[2].default.enabled;
     environment.identity_overrides[0].flags[0].value = environment.features[2].default.value.clone();
@@ -163,7 +163,7 @@ fn a_digest_stands_for_the_flags_and_nothing_else() {
     }
 }
 
-/// A stream that nobody has to decompress: the frame of gzip around bytes that do not compress.
+/// Creates a stream that no test decompresses: the gzip frame around bytes that do not compress.
 fn compressed(bytes: usize) -> Compressed {
     let mut gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255];
     gzip.extend((0..bytes).map(|byte| (byte * 7) as u8));
@@ -175,7 +175,7 @@ fn compressed(bytes: usize) -> Compressed {
 #[test]
 fn a_document_is_divided_and_put_together() {
     let core = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
-    // The last size leaves three bytes of gzip's trailer to the last part.
+    // The last size leaves three bytes of the gzip trailer to the last part.
     for (size, parts) in [(0, 1), (100, 1), (core * 2, 3), (2 * (core - 104) - 15, 3)] {
         let document = compressed(size);
         let environment = Environment { document: Some(document.clone()), ..sample::environment(0) };
@@ -242,7 +242,7 @@ fn files_that_are_left_over_do_not_count() {
     }
 }
 
-/// The environment with its overrides in so many files.
+/// Writes the environment with its overrides in this number of files.
 fn divided(environment: &Environment, files: usize) -> Written {
     let core = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
     let mut limits = (core..core * 64).step_by(core / 8).map(|limit| write(environment, limit));
@@ -255,7 +255,7 @@ fn without_first(count: usize) -> Environment {
     environment
 }
 
-/// The same while files are fewer than before, but still of their own.
+/// Leftover files of a finer division do not count while overrides are still in separate files.
 #[test]
 fn files_that_are_left_over_from_a_finer_division_do_not_count() {
     let before = divided(&sample::environment(1_600), 8);
@@ -273,8 +273,8 @@ fn files_that_are_left_over_from_a_finer_division_do_not_count() {
     }
 }
 
-/// Files are written one after another, the core last: nobody's overrides are missing on the way from one division to
-/// another, while all files of one of them are there.
+/// Files are written one after another, the core last. Between two divisions no overrides are missing, as long as all
+/// files of one division exist.
 #[test]
 fn on_the_way_between_two_divisions_everybody_is_found() {
     let (coarse, fine) = (divided(&sample::environment(1_600), 2), divided(&sample::environment(1_600), 8));

@@ -1,5 +1,5 @@
-//! Whatever is missing in what a cohort shares, and wherever: the array of all flags is what it is when it is written as a
-//! whole.
+//! For every combination of gaps in a cohort's shared answer, the array of all flags equals the array that is written
+//! completely.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use remora_snapshot::{Role, Snapshot, Subject, write};
 
 const FEATURES: usize = 3;
 
-/// What a feature is by default, or for the segment.
+/// State of a feature by default, or by the segment's override.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     None,
@@ -21,7 +21,7 @@ enum State {
 }
 
 impl State {
-    /// Long enough that some parts are shared, and some are not.
+    /// Returns a context. Values are long enough that some parts are shared, and some are not.
     fn context(self, number: usize) -> Context {
         let value = |digit: usize| digit.to_string().repeat(if number == 1 { 9 } else { 2100 });
         let split = (self == State::Split).then(|| Split {
@@ -43,13 +43,14 @@ fn feature(number: usize, default: State) -> Feature {
     }
 }
 
-/// All of these, in so many places.
+/// Iterates over all combinations of these states in all places.
 fn each<const N: usize>(of: [State; N]) -> impl Iterator<Item = [State; FEATURES]> {
     let state = move |number: usize| of.get(number % N).copied().unwrap_or(State::None);
     (0..N.pow(FEATURES as u32)).map(move |number| [state(number), state(number / N), state(number / N / N)])
 }
 
-/// Everybody is in the segment; there is an identity for each choice of flags of its own, named after its number.
+/// Builds an environment in which every identity matches the segment. Each combination of identity overrides has an
+/// identity, named after its number.
 fn environment(defaults: [State; FEATURES], overrides: [State; FEATURES], hide_disabled: bool) -> Environment {
     let own = |(feature, state): (usize, State)| {
         let flag = IdentityFlag { feature: feature as i64, enabled: state == State::On, value: "1".to_owned() };
@@ -92,7 +93,7 @@ fn gaps_are_filled_wherever_they_are() {
             for hide_disabled in [false, true] {
                 let written = write(&environment(defaults, overrides, hide_disabled), 10_000_000).unwrap();
                 let snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();
-                // The first two put together what the others share; the last has no flags of its own.
+                // The first two requests assemble the shared answer; the last identity has no override.
                 for number in [0].into_iter().chain(0..=27) {
                     let mut subject = Subject::default();
                     snapshot.identify(&mut subject, &number.to_string());

@@ -1,4 +1,4 @@
-//! Bytes from a file are hostile: whatever they are, reading and evaluating them ends, and nothing panics.
+//! Bytes of a file are hostile: reading and evaluating any bytes ends, and nothing panics.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -6,7 +6,7 @@ mod sample;
 
 use remora_snapshot::{FORMAT_MAJOR, ReadError, Role, Snapshot, Subject, TraitValue, model, write};
 
-/// Asks everything there is to ask.
+/// Makes every kind of request.
 fn exercise(core: &[u8], overrides: &[&[u8]]) -> Result<usize, ReadError> {
     let mut snapshot = Snapshot::read(core)?;
     for file in overrides {
@@ -26,7 +26,7 @@ fn exercise(core: &[u8], overrides: &[&[u8]]) -> Result<usize, ReadError> {
             snapshot.set_trait(&mut subject, "plan", TraitValue::String(plan));
             snapshot.set_trait(&mut subject, "age", TraitValue::Integer("31"));
             snapshot.write_flags(&mut subject, role, &mut out);
-            // What others have as well is put together the second time, and used from then on.
+            // The second request assembles the shared answer, and later requests use it.
             for _ in 0..3 {
                 snapshot.finish_with_flags(&mut subject, role, &mut out);
             }
@@ -39,7 +39,7 @@ fn exercise(core: &[u8], overrides: &[&[u8]]) -> Result<usize, ReadError> {
     Ok(out.len())
 }
 
-/// The sample, with texts that are told as objects.
+/// Builds the sample environment with strings that are returned as objects.
 fn environment() -> model::Environment {
     let mut environment = sample::environment(3);
     environment.ofrep.object_flags = model::ObjectFlags::Object;
@@ -47,7 +47,7 @@ fn environment() -> model::Environment {
     environment
 }
 
-/// Makes the checksum right again, so that what is behind it is reached.
+/// Recomputes the checksum, so that the content after it is reached.
 fn sealed(mut file: Vec<u8>) -> Vec<u8> {
     if file.len() > 40 {
         let sum = siphasher::sip128::SipHasher13::new().hash(&file[40..]).as_bytes();

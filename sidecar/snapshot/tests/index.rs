@@ -1,5 +1,5 @@
-//! The index says what programs say: every segment is there twice, once as it is, and once in a form that the index does
-//! not take, and whoever belongs to one of the two belongs to the other.
+//! The index and programs agree: every segment exists twice, once as it is, and once in a form that the index does not
+//! cover. An identity that matches one of both matches the other.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -13,10 +13,10 @@ use remora_snapshot::model::{
 use remora_snapshot::{Decision, Snapshot, Subject, TraitValue, automaton, write};
 
 const PROPERTIES: usize = 4;
-/// Two blocks, and a third that is not full.
+/// Number of segments in each half. Both halves together are two full blocks, and a third that is not full.
 const SEGMENTS: usize = 75;
 
-/// Values that are near each other, in every type.
+/// Values that are close to each other, in every type.
 const VALUES: &[TraitValue<'static>] = &[
     TraitValue::Null,
     TraitValue::Bool(true),
@@ -59,7 +59,7 @@ fn comparand(random: &mut Random) -> Comparand {
     }
 }
 
-/// Matches what begins with `a`, or what is `2` to the end.
+/// Matches texts that begin with `a`, and the text `2`.
 fn pattern(random: &mut Random) -> Pattern {
     let mut classes = [0; 256];
     classes[usize::from(b'a')] = 1;
@@ -89,7 +89,7 @@ fn condition(random: &mut Random) -> Condition {
 
 fn rule(random: &mut Random, depth: usize) -> Rule {
     let junction = random.pick(&[Junction::All, Junction::Any, Junction::Any, Junction::None]);
-    // Alternatives often ask for one trait.
+    // Alternatives often read the same trait.
     let mut conditions: Vec<_> = (0..random.below(4)).map(|_| condition(random)).collect();
     if random.below(2) == 0 {
         let property = random.below(PROPERTIES);
@@ -99,7 +99,7 @@ fn rule(random: &mut Random, depth: usize) -> Rule {
     Rule { junction, conditions, rules }
 }
 
-/// The same, with an alternative that nobody has: alternatives are left to programs.
+/// Returns the rule with an alternative that never holds: alternatives stay in programs.
 fn for_a_program(rule: &Rule) -> Rule {
     let never = Condition { property: 0, test: Test::Constant(false) };
     let never = Rule { junction: Junction::All, conditions: vec![never], rules: Vec::new() };
@@ -110,8 +110,8 @@ fn context(value: &str) -> Context {
     Context { enabled: true, value: value.to_owned(), split: None }
 }
 
-/// Twice as many segments as features: the first half asks by the index, each for a feature of its own; the second half
-/// by programs, for features behind those.
+/// Builds an environment in which each segment overrides its own feature. The index evaluates the first half of the
+/// segments. The second half has the same rules in a form that programs evaluate.
 fn environment(random: &mut Random) -> Environment {
     let features = (0..2 * SEGMENTS).map(|number| Feature {
         id: number as i64,

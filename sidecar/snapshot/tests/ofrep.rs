@@ -1,11 +1,11 @@
-//! How flags are told to OpenFeature, with each choice that an environment has.
+//! OFREP answers for each option of an environment.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use remora_snapshot::model::{BooleanFlags, Context, DisabledFlags, Environment, Feature, ObjectFlags, Ofrep};
 use remora_snapshot::{Revision, Role, Snapshot, Subject, write};
 
-/// Flags by what they are and have: `on true` is enabled and has the value `true`.
+/// Flags by their name: `on true` is enabled and has the value `true`.
 const FLAGS: [&str; 11] = [
     "on null",
     "off null",
@@ -20,10 +20,10 @@ const FLAGS: [&str; 11] = [
     r#"on "[{}]""#,
 ];
 
-/// What of them holds objects, as texts.
+/// Values that hold objects, as strings.
 const TEXTS: &str = r#""{\"a\":[{}]}" none "[{}]""#;
 
-/// What each flag answers, and what the snapshot is called.
+/// Returns the OFREP answer for each flag, and the revision.
 fn answers(ofrep: Ofrep) -> (Vec<String>, Revision) {
     let feature = |(id, name): (i64, &&str)| {
         let (state, value) = name.split_once(' ').unwrap();

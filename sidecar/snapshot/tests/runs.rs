@@ -1,5 +1,5 @@
-//! What is written in runs is what is written one by one: the array of all flags has what each flag is when it alone is
-//! asked for, which reads no runs.
+//! Override runs agree with single flags: the array of all flags has the same flags as requests for one flag each,
+//! which read no runs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -12,13 +12,13 @@ use remora_snapshot::model::{
 };
 use remora_snapshot::{OfrepFlag, Role, Snapshot, Subject, TraitValue, write};
 
-/// More than a word of bits, and than a vector of ranks.
+/// Number of features: more than a word of bits, and more than a SIMD vector of ranks.
 const FEATURES: usize = 90;
 const SEGMENTS: usize = 9;
-/// So many of twenty have flags of their own.
+/// Number of identities, of twenty, that have overrides.
 const SPECIAL: usize = 6;
 
-/// One of `splits` has variants.
+/// Builds a context. One of `splits` contexts has variants.
 fn context(random: &mut Random, splits: usize) -> Context {
     let value = |random: &mut Random| random.below(1_000_000).to_string();
     let split = (random.below(splits) == 0).then(|| Split {
@@ -28,14 +28,15 @@ fn context(random: &mut Random, splits: usize) -> Context {
     Context { enabled: random.below(3) > 0, value: value(random), split }
 }
 
-/// Who has the trait that is named after a segment belongs to it; to some only half of them do.
+/// Builds a segment that identities match if they have the trait named after its number; for some segments, half of
+/// them.
 fn segment(random: &mut Random, number: usize, splits: usize) -> Segment {
     let mut conditions = vec![Condition { property: number, test: Test::IsSet }];
     if random.below(3) == 0 {
         conditions.push(Condition { property: SEGMENTS, test: Test::Percentage { threshold: 50.0 } });
     }
     let rules = vec![Rule { junction: Junction::All, conditions, rules: Vec::new() }];
-    // Some override everything, some a feature here and there, some a feature twice; some priorities are equal.
+    // Some override everything, some a few features, some a feature twice; some priorities are equal.
     let step = random.pick(&[1, 1, 2, 4, 12]);
     let mut overrides = Vec::new();
     let mut feature = random.below(20);
@@ -48,7 +49,7 @@ fn segment(random: &mut Random, number: usize, splits: usize) -> Segment {
     Segment { id: number.to_string(), name: number.to_string(), rules, overrides, identity_free: false }
 }
 
-/// Some have a few flags of their own, some every other one; at the ends, too.
+/// Builds an identity override: a few flags, or every other one, including the first and the last.
 fn special(random: &mut Random, person: usize) -> IdentityOverride {
     let step = random.pick(&[1, 2, 30, 80]);
     let mut features = vec![random.below(3)];
@@ -90,7 +91,7 @@ fn environment(random: &mut Random) -> Environment {
     }
 }
 
-/// The flag in Flagsmith's dialect, by what it is in OFREP's.
+/// Returns the flag in Flagsmith's dialect, built from its OFREP answer.
 fn alone(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, role: Role, number: usize) -> Option<String> {
     let mut flag = Vec::new();
     match snapshot.write_ofrep_flag(subject, role, &format!("f{number}"), &mut flag) {
@@ -105,8 +106,8 @@ fn alone(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, role: Role, number: 
     Some(format!(r#"{head},"enabled":{enabled},"feature_state_value":{value}}}"#))
 }
 
-/// The first time nothing is kept, the second time it is put together, from then on it is found.
-/// Tells whether a part of it need not be copied.
+/// Checks requests before the answer is cached, when it is assembled, and after that. Returns true if a part of it need
+/// not be copied.
 fn finished_alike(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, role: Role, expected: &str, digest: u64) -> bool {
     let mut is_shared = false;
     for time in 0..4 {
@@ -132,7 +133,7 @@ fn all_flags_are_what_each_is_alone() {
         let snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();
         for person in 0..20_usize {
             subject.clear();
-            // Some have names so long that they are hashed by themselves.
+            // Some names are so long that they are hashed separately.
             snapshot.identify(&mut subject, &format!("{person}{}", "y".repeat(person.saturating_sub(10) * 15)));
             for number in 0..SEGMENTS {
                 let value = random.pick(&[TraitValue::Null, TraitValue::Null, TraitValue::Bool(true)]);

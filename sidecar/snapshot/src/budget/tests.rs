@@ -1,5 +1,5 @@
-//! The worst requests that are known: snapshots of 1,000,000 bytes that are valid and hostile, asked with texts that are
-//! longer than a request may have. None takes more than the budget.
+//! The worst known requests: valid and hostile snapshots of 1,000,000 bytes, evaluated with texts longer than a request
+//! may have. None takes more than the budget.
 
 mod forged;
 
@@ -20,10 +20,10 @@ use crate::regex::backtrack::{self, Instruction as Step};
 use crate::values::{hash::Label, rows::Span};
 use forged::Core;
 
-/// A text that is as long as the body of a request.
+/// Length of a text as long as a request body.
 const LONG: usize = 1_000_000;
 
-/// Asks for all flags of an identity in each way, and for one flag. Returns whether something was left undecided.
+/// Requests all flags of an identity in each dialect, and one flag. Returns true if work was left undecided.
 fn asked(name: &str, snapshot: &Snapshot<Vec<u8>>, identifier: &str, traits: &[(&str, TraitValue<'_>)]) -> bool {
     let mut subject = Subject::default();
     let mut overrun = false;
@@ -49,7 +49,7 @@ fn asked(name: &str, snapshot: &Snapshot<Vec<u8>>, identifier: &str, traits: &[(
     overrun
 }
 
-/// Segments that override feature 0, all with one program.
+/// Adds segments that override feature 0, all with one program.
 fn segments(core: &mut Core, count: usize, entry: u32) {
     let name = core.text(b"segment");
     let segment = Segment { name, entry, ..Segment::default() };
@@ -62,7 +62,7 @@ fn segments(core: &mut Core, count: usize, entry: u32) {
     core.put(Section::Features, &features);
 }
 
-/// A slot for each of these names.
+/// Adds a slot for each of these names.
 fn slots(core: &mut Core, names: &[&str]) {
     let mut table = vec![TraitName::default(); (names.len() * 2).next_power_of_two()];
     let mut rows = Vec::new();
@@ -78,7 +78,7 @@ fn slots(core: &mut Core, names: &[&str]) {
     core.put(Section::TraitNames, &table);
 }
 
-/// A program of so many instructions, each of which leads to the next one, and the last one nowhere.
+/// Adds a program of `count` instructions, each of which leads to the next one; the last one rejects.
 fn program(core: &mut Core, count: usize, instruction: Instruction) {
     let row = |number: u32| {
         let next = if number as usize + 1 == count { REJECT } else { number + 1 };
@@ -91,7 +91,7 @@ fn operator(operator: Operator) -> Instruction {
     Instruction { operator: operator as u8, ..Instruction::default() }
 }
 
-/// Classes of bytes for an automaton: all bytes are of one.
+/// Byte classes of an automaton: all bytes have one class.
 const ONE_CLASS: [u8; 256] = [0; 256];
 
 #[test]
@@ -148,7 +148,7 @@ fn patterns_take_no_more_than_the_budget() {
         Step::Character('b'),
         Step::Match,
     ];
-    // Every character is looked for among many ranges.
+    // Every character is searched among many ranges.
     let many: Vec<(char, char)> = (0..20_000).filter_map(|at| char::from_u32(0x100 + at * 2)).map(|c| (c, c)).collect();
     let sets = [
         Step::Split(1, 6),
@@ -170,7 +170,7 @@ fn patterns_take_no_more_than_the_budget() {
         Step::Split(0, 7),
         Step::Match,
     ];
-    // Everything that was kept is passed over again on every level.
+    // Every level passes over all saved positions again.
     let mut nested: Vec<Step> = (1..32).map(|_| Step::Atomic(200)).collect();
     nested.extend([Step::Split(33, 36), Step::Save(0), Step::Character('a'), Step::Split(32, 36), Step::Match]);
     nested.resize(260, Step::Match);
@@ -237,7 +237,7 @@ fn numbers_take_no_more_than_the_budget() {
         core.put(Section::BigIntegers, &[BigInteger { negative: 0, digits: number }]);
         program(&mut core, 5_000, instruction);
         assert!(asked(name, &core.read(), "i", &[("t", value)]), "{name}");
-        // The same by the index, where a segment is asked no more once it is out.
+        // The same test as a rule of the index, which skips segments that are no candidates any more.
         let modulus = Modulus {
             divisor: f64::from_bits(instruction.left),
             remainder: 0.0,
@@ -325,7 +325,7 @@ fn columns_of_all_blocks_take_no_more_than_the_budget() {
             _ => {}
         }
         core.put(Section::Marks, &marks);
-        // Marks and sets are one column's: all others have none, behind them. All blocks have all columns.
+        // Marks and sets belong to one column: all other columns have none. All blocks have all columns.
         let at = |which: usize| match which.cmp(&with) {
             Ordering::Less => Span::default(),
             Ordering::Equal => range,
@@ -341,14 +341,14 @@ fn columns_of_all_blocks_take_no_more_than_the_budget() {
         let block = Block { all, columns: Span { start: 0, length: count }, ..Block::default() };
         core.put(Section::Blocks, &[block; 10_000_usize.div_ceil(64)]);
         asked(name, &core.read(), "i", &[("t", value)]);
-        // As many blocks as there can be, each with the one column that has something in it.
+        // The maximum number of blocks, each with the one column that has content.
         let block = Block { all, columns: Span { start: 0, length: 1 }, ..Block::default() };
         core.put(Section::Blocks, &[block; 10_000_usize.div_ceil(64)]);
         asked(name, &core.read(), "i", &[("t", value)]);
     }
 }
 
-/// Nothing, behind a range.
+/// Returns an empty range after a range.
 fn end(range: Span) -> Span {
     Span { start: range.start + range.length, length: 0 }
 }
@@ -370,7 +370,7 @@ fn percentages_take_no_more_than_the_budget() {
         core.put(Section::Shares, &(0..5_000).map(share).collect::<Vec<_>>());
         let shares = Span { start: 0, length: 5_000 };
         core.put(Section::Blocks, &[Block { all: u64::MAX, shares, ..Block::default() }; 64]);
-        // The same split decides all features, and has many variants that nobody is in.
+        // One split decides all features, and has many variants that match no identity.
         core.put(Section::Variants, &[Variant::default(); 3_000]);
         core.put(Section::Splits, &[Split { seed, variants: 0, length: 3_000 }]);
         let mut contexts: Vec<Context> = core.rows(Section::Contexts);
@@ -409,7 +409,7 @@ fn flags_that_read_each_other_take_no_more_than_the_budget() {
     core.put(Section::TraitNames, &[TraitName::default()]);
     core.put(Section::Derived, &(0..FEATURES as u32).map(|word| Word { word }).collect::<Vec<_>>());
     segments(&mut core, FEATURES, 0);
-    // Every flag is read by every other one.
+    // Every flag reads every other flag.
     let read = |slot: usize| {
         let next = if slot + 1 == FEATURES { REJECT } else { slot as u32 + 1 };
         Instruction {
@@ -450,12 +450,12 @@ fn names_that_have_one_place_take_no_more_than_the_budget() {
     snapshot.write_flags(&mut subject, Role::Client, &mut Vec::new());
     assert!(snapshot.overrun(&subject).is_some());
     assert!(subject.steps() <= u64::from(MAX_STEPS) + 1);
-    // The next request has a whole budget.
+    // The next request has a full budget.
     subject.clear();
     snapshot.set_trait(&mut subject, "t", TraitValue::Bool(true));
     snapshot.write_flags(&mut subject, Role::Client, &mut Vec::new());
     assert_eq!(snapshot.overrun(&subject), None);
-    // Features are looked for in the same way.
+    // Look-ups of features work the same way.
     let words = [Word { word: 1 }; 1 << 15];
     core.put(Section::FeatureNames, &words);
     let (snapshot, budget) = (core.read(), super::Budget::default());
@@ -469,7 +469,7 @@ fn answer_that_is_longer_than_the_most_is_not_put_together() {
     let mut core = Core::with_features(2_000);
     let value = core.text(format!("true,\"feature_state_value\":\"{}\"}},", "x".repeat(100_000)).as_bytes());
     let mut contexts: Vec<Context> = core.rows(Section::Contexts);
-    // A split of nothing: each feature is written by itself.
+    // A split without variants: each feature is written separately.
     core.put(Section::Splits, &[Split::default()]);
     contexts.iter_mut().for_each(|context| (context.tail, context.split) = (value, 1));
     core.put(Section::Contexts, &contexts);
@@ -490,7 +490,7 @@ fn answer_that_is_longer_than_the_most_is_not_put_together() {
 #[test]
 fn ranges_that_overlap_are_refused_so_that_validation_is_linear() {
     let refused = |core: &Core| Snapshot::read(core.bytes()).map(|_| ()).unwrap_err().to_string();
-    // Each name would be read again for each row.
+    // Each row would read the name again.
     let mut core = Core::with_features(1);
     let name = core.text(&[b'n'; 300_000]);
     let Label { first, last, length } = Label::of(&[b'n'; 300_000]);
@@ -498,7 +498,7 @@ fn ranges_that_overlap_are_refused_so_that_validation_is_linear() {
     let row = |number: u32| TraitName { first, last, length, slot: number + 1 };
     core.put(Section::TraitNames, &(0..1 << 12).map(row).collect::<Vec<_>>());
     assert!(refused(&core).contains("its name is another's"), "{}", refused(&core));
-    // Each request would go through all claims for each segment.
+    // Each request would visit all claims for each segment.
     let mut core = Core::with_features(1);
     segments(&mut core, 100, ACCEPT);
     let mut rows: Vec<Segment> = core.rows(Section::Segments);
@@ -512,7 +512,7 @@ fn ranges_that_overlap_are_refused_so_that_validation_is_linear() {
     rows.iter_mut().for_each(|row| row.claims_length = 2);
     core.put(Section::Segments, &rows);
     assert!(refused(&core).contains("what it overrides is another's"), "{}", refused(&core));
-    // So would a description for each feature.
+    // Each description of a feature would do the same.
     let mut core = Core::with_features(3);
     segments(&mut core, 100, ACCEPT);
     let mut features: Vec<Feature> = core.rows(Section::Features);

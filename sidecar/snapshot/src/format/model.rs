@@ -61,33 +61,33 @@ pub struct Ofrep {
     pub object_flags: ObjectFlags,
 }
 
-/// How OFREP returns a flag whose value is a boolean.
+/// OFREP result for a flag whose value is a boolean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BooleanFlags {
-    /// As the value.
+    /// The value.
     #[default]
     Value,
-    /// As the enabled state, which is the default of Flagsmith's own provider.
+    /// The enabled state, which is the default of Flagsmith's own provider.
     Enabled,
 }
 
-/// How OFREP returns a disabled flag that has a value.
+/// OFREP result for a disabled flag that has a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DisabledFlags {
-    /// Without a value: the application uses its own default.
+    /// No value: the application uses its own default.
     #[default]
     CodeDefault,
-    /// As the value.
+    /// The value, as for an enabled flag.
     Value,
 }
 
-/// How OFREP returns a flag whose value is a string that holds a JSON object. Other strings are always strings.
+/// OFREP result for a flag whose value is a string that holds a JSON object. Other strings are always strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ObjectFlags {
-    /// As the string.
+    /// The string.
     #[default]
     Text,
-    /// As the parsed object.
+    /// The parsed object.
     Object,
 }
 
@@ -179,7 +179,7 @@ pub struct Override {
     pub context: Context,
 }
 
-/// How a rule combines its parts. It combines conditions and sub-rules separately, each with this junction, and both
+/// Junction of a rule. A rule combines conditions and sub-rules separately, each with this junction, and both
 /// must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Junction {
@@ -194,7 +194,7 @@ pub enum Junction {
 /// A rule. A rule without conditions and sub-rules matches.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// How the rule combines its parts.
+    /// Junction of its parts.
     pub junction: Junction,
     /// Conditions of the rule itself.
     pub conditions: Vec<Condition>,

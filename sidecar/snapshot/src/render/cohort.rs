@@ -256,7 +256,7 @@ mod tests {
     fn who_comes_twice_in_a_row_is_kept_and_stays() {
         let cohorts = Cohorts::default();
         let key = |claims| Key { role: Role::Client, claims };
-        // There are fewer places than keys, so some keys share a place.
+        // Some keys share a place: the cache has fewer places than keys.
         let keys: Vec<[u64; 1]> = (0..64).map(|number| [number]).collect();
         for claims in &keys {
             assert!(matches!(cohorts.find(key(claims)), Found::Nothing), "it was not here before");

@@ -1,4 +1,4 @@
-//! What is in a snapshot, for people.
+//! The content of a snapshot, for people.
 
 use std::collections::HashMap;
 
@@ -10,18 +10,18 @@ use crate::format::{
     view::View,
 };
 
-/// What is in a snapshot.
+/// The content of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
-    /// In the order of the answers.
+    /// Features in the order of the answers.
     pub features: Vec<FeatureDescription>,
-    /// In the order in which ties are decided.
+    /// Segments in the order in which ties are decided.
     pub segments: Vec<SegmentDescription>,
-    /// Regular expressions that became automata.
+    /// Number of regular expressions compiled to automata.
     pub automata: usize,
-    /// Regular expressions that are searched by backtracking.
+    /// Number of regular expressions compiled to backtracking programs.
     pub backtracking: usize,
-    /// What the operator found worth telling.
+    /// Warnings of the operator.
     pub notes: Vec<String>,
 }
 
@@ -30,41 +30,41 @@ pub struct Description {
 pub struct FeatureDescription {
     /// Flagsmith's id.
     pub id: i64,
-    /// Its name.
+    /// Name of the feature.
     pub name: String,
-    /// By default.
+    /// Default state.
     pub enabled: bool,
-    /// By default, as JSON.
+    /// Default value as JSON.
     pub value: String,
-    /// What its default is split into.
+    /// Variants of the default.
     pub variants: Vec<VariantDescription>,
-    /// What segments make of it, the strongest first.
+    /// Overrides by segments, strongest first.
     pub overrides: Vec<OverrideDescription>,
-    /// Client keys do not see it.
+    /// True if the feature is hidden from client keys.
     pub server_only: bool,
-    /// Nobody sees it; conditions read it.
+    /// True if no answer contains the feature; only conditions read it.
     pub unserved: bool,
 }
 
-/// A part of a split.
+/// A variant of a split.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VariantDescription {
-    /// Its share in percent.
+    /// Weight in percent.
     pub weight: String,
-    /// Its value, as JSON.
+    /// Value as JSON.
     pub value: String,
 }
 
-/// What a segment makes of a feature.
+/// The override of a feature by a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OverrideDescription {
-    /// The segment's name.
+    /// Name of the segment.
     pub segment: String,
-    /// On or off.
+    /// Enabled or disabled.
     pub enabled: bool,
-    /// The value, as JSON.
+    /// Value as JSON.
     pub value: String,
-    /// What it is split into.
+    /// Variants of the override.
     pub variants: Vec<VariantDescription>,
 }
 
@@ -73,13 +73,13 @@ pub struct OverrideDescription {
 pub struct SegmentDescription {
     /// Flagsmith's id.
     pub id: u32,
-    /// Its name.
+    /// Name of the segment.
     pub name: String,
-    /// How many features it overrides.
+    /// Number of overrides of the segment.
     pub overrides: u32,
 }
 
-/// On or off, the value, and the variants.
+/// Returns state, value and variants of a context.
 fn context(view: &View<'_>, context: u32) -> (bool, String, Vec<VariantDescription>) {
     let context = view.contexts().get(context).unwrap_or_default();
     let split = context.split.checked_sub(1).and_then(|split| view.splits().get(split));
@@ -93,12 +93,12 @@ fn context(view: &View<'_>, context: u32) -> (bool, String, Vec<VariantDescripti
 }
 
 impl<B: AsRef<[u8]>> Snapshot<B> {
-    /// Whether both are of one environment, so that what they say of identities can be compared.
+    /// Returns true if both snapshots are of one environment, so that their identities can be compared.
     pub fn is_of_the_environment_of(&self, other: &Self) -> bool {
         self.fingerprint() == other.fingerprint()
     }
 
-    /// A digest of what each identity with overrides has, by a hash of its identifier.
+    /// Returns a digest of the override of each identity, by the hash of its identifier.
     pub fn identities(&self) -> HashMap<[u8; 12], u64> {
         let mut identities = HashMap::with_capacity(self.identity_overrides());
         for overrides in self.overrides() {
@@ -115,7 +115,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         identities
     }
 
-    /// Tells what is in the core.
+    /// Describes the content of the core.
     pub fn describe(&self) -> Description {
         let view = self.view();
         let features = view.features().iter().map(|row| {

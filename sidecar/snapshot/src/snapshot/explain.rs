@@ -1,43 +1,43 @@
-//! Why a feature is what it is for a subject, told by the evaluation itself.
+//! Explanations: the reason for each flag of a subject, as the evaluation itself determines it.
 
 use crate::Snapshot;
 use crate::Subject;
 use crate::evaluate::evaluation::Winner;
 use crate::render::answer::{Bucket, Outcome};
 
-/// What one feature is, and why.
+/// The result of one feature, and its reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explanation {
-    /// The feature's name.
+    /// Name of the feature.
     pub feature: String,
-    /// On or off.
+    /// Enabled or disabled.
     pub enabled: bool,
-    /// The value as JSON.
+    /// Value as JSON.
     pub value: String,
-    /// The reason as Flagsmith's engine words it.
+    /// Reason in the words of Flagsmith's engine.
     pub reason: String,
-    /// The variant's name, as JSON.
+    /// Name of the variant as JSON.
     pub variant: Option<String>,
-    /// What decided.
+    /// The source of the result.
     pub decision: Decision,
-    /// Where in the split the identity is, in percent.
+    /// Place of the identity in the split, in percent.
     pub percentage: Option<f64>,
-    /// Client keys do not see it.
+    /// True if the feature is hidden from client keys.
     pub server_only: bool,
 }
 
-/// What decided a feature.
+/// The source of a feature's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing overrides it.
+    /// No override applies.
     Default,
-    /// The identity has its own.
+    /// The identity's own override.
     IdentityOverride,
-    /// A segment's override.
+    /// The override of a segment.
     Segment {
-        /// The segment's name.
+        /// Name of the segment.
         name: String,
-        /// How many overrides of this feature are stronger, and did not match.
+        /// Number of stronger overrides of this feature, none of which matched.
         rank: u16,
     },
 }

@@ -1,4 +1,4 @@
-//! Numbers that are not random (splitmix64).
+//! Deterministic pseudo-random numbers (splitmix64).
 
 #![allow(clippy::indexing_slicing)]
 

@@ -1,4 +1,4 @@
-//! An environment with something of everything.
+//! A sample environment with every feature of the format.
 
 use remora_snapshot::backtrack::{self, Instruction};
 use remora_snapshot::model::{
@@ -27,7 +27,7 @@ fn text(text: &str) -> Comparand {
     Comparand { boolean: true, text: text.to_owned(), ..Comparand::default() }
 }
 
-/// Matches texts that begin with `a`.
+/// Compiles a pattern that matches texts that begin with `a`.
 fn automaton() -> Pattern {
     let mut classes = [0; 256];
     classes[usize::from(b'a')] = 1;
@@ -35,7 +35,7 @@ fn automaton() -> Pattern {
     Pattern::Automaton(remora_snapshot::automaton::write(&classes, 1, 2, &table).into())
 }
 
-/// Matches `(a+)b \1`.
+/// Compiles `(a+)b \1`.
 fn program() -> Pattern {
     use Instruction::{Backreference, Character, Match, Save, Set};
     let code = [
@@ -51,7 +51,7 @@ fn program() -> Pattern {
     Pattern::Backtracking(backtrack::write(&code, 2, &[(' ', ' ')]).into())
 }
 
-/// The sample, with so many identity overrides.
+/// Builds the sample environment with this number of identity overrides.
 pub(crate) fn environment(overrides: usize) -> Environment {
     let feature = |(index, name): (usize, &str), default: Context| Feature {
         id: index as i64 + 10,

@@ -1,4 +1,4 @@
-//! Snapshots whose tables are written by hand, with the header and the checksum that they need to be read.
+//! Forged snapshots: the tests write their tables, and this module writes a valid header and checksum.
 
 use crate::Snapshot;
 use crate::format::{
@@ -19,7 +19,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// An environment without segments, with so many features.
+    /// Creates an environment with `count` features and without segments.
     pub(super) fn with_features(count: usize) -> Self {
         let default = Context { enabled: true, value: "null".to_owned(), split: None };
         let feature = |number: usize| Feature {
@@ -42,7 +42,7 @@ impl Core {
         self.sections[section as usize] = rows.iter().flat_map(R::encode).collect();
     }
 
-    /// The rows of a table.
+    /// Returns the rows of a table.
     pub(super) fn rows<R: Row<N>, const N: usize>(&self, section: Section) -> Vec<R> {
         self.sections[section as usize].as_chunks().0.iter().map(R::decode).collect()
     }
@@ -60,7 +60,7 @@ impl Core {
         span
     }
 
-    /// The file.
+    /// Returns the bytes of the file.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut file = self.header.clone();
         let mut at = CORE_START as u32;
@@ -77,14 +77,14 @@ impl Core {
         file
     }
 
-    /// The snapshot, which is no larger than an object of a cluster can be.
+    /// Reads the snapshot, which must not be larger than an object of a cluster can be.
     pub(super) fn read(&self) -> Snapshot<Vec<u8>> {
         let bytes = self.bytes();
         assert!(bytes.len() <= 1_000_000, "{} bytes", bytes.len());
         Snapshot::read(bytes).unwrap()
     }
 
-    /// The keyed hashes of the snapshot.
+    /// Returns the fingerprint, the key of the snapshot's keyed hashes.
     pub(super) fn fingerprint(&self) -> Fingerprint {
         Fingerprint(self.header[48..].try_into().unwrap())
     }

@@ -156,7 +156,12 @@
 //! | 16 | 8 | length of the file in bytes |
 //! | 24 | 16 | checksum of all bytes after this field: SipHash-1-3-128 with a key of zeros |
 //! | 40 | 8 | core only: the revision, 48 bits of a hash over the checksums of all files |
-//! | 48 | 16 | fingerprint of the environment: SipHash-2-4-128 of its client key, and the key of all keyed hashes |
+//! | 48 | 16 | fingerprint of the environment: SipHash-2-4-128 of its client key with the key `remora/snapshot1`, and the key of all keyed hashes |
+//!
+//! The 16 bytes of a SipHash are its first and its second 64-bit half, each little-endian. The revision is the first
+//! six bytes, read as a big-endian number, of a checksum over checksums: the checksum of the core while its revision is
+//! still zero, then the checksum fields of the overrides files and of the document files. Keyed hashes are
+//! SipHash-2-4-128 with the fingerprint as key; a hash of 96 bits is its first twelve bytes.
 //!
 //! ## The core
 //!
@@ -219,7 +224,7 @@
 //! | 16 | OFREP returns for a boolean flag if it is enabled, instead of its value |
 //! | 32 | OFREP returns the value of a disabled flag |
 //! | 64 | OFREP returns a string that holds a JSON object as an object |
-//! | second byte | number of leading hash bits that choose the overrides file, plus 1; 0: the core has all overrides |
+//! | second byte | number of leading hash bits that choose the overrides file, plus 1; 0: the core has all overrides, or its writer's version did not state the number |
 //!
 //! ### The segment index
 //!
@@ -242,7 +247,7 @@
 //! | 8, 8, 8 | candidates if the slot is not set; if it is `false`; if it is `true` |
 //! | 8, 8 | candidates if the value is not a number (NaN); if it is a text that is no version |
 //! | 8, 4, 4 | candidates below the first breakpoint (row of *marks*) of texts, whose point is a span; range of these breakpoints |
-//! | 8, 4, 4 | the same for versions (the point has 21 bits per number) |
+//! | 8, 4, 4 | the same for versions (the point has 21 bits per number, the major number in the highest) |
 //! | 8, 4, 4 | the same for integers |
 //! | 8, 4, 4 | the same for floats |
 //! | 8, 4, 4 | candidates if the value is a text in no set; range of rows in *listed* |
@@ -298,8 +303,16 @@
 //!
 //! ### Digests
 //!
-//! A *digest* identifies what a flag is: 64 bits of SipHash-1-3-128 with a key of zeros over its id (8), its state (1)
-//! and its value. Two answers with equal sums of digests, modulo 2⁶⁴, have the same flags.
+//! A *digest* identifies what a flag is: the first half of SipHash-1-3-128 with a key of zeros over its id (8), its
+//! state (1) and its value as JSON. Answers with equal sums of digests, modulo 2⁶⁴, have the same flags, except for
+//! collisions.
+//!
+//! ### Percentages
+//!
+//! A percentage is the MD5 digest of the seed, a comma, and the identity's key (for a split) or the text of a slot's
+//! value (for a percentage rule). The digest, as an unsigned big-endian number, is taken modulo 9999, divided by 9998,
+//! and multiplied by 100, in f64. If the remainder is 9998, the whole text is hashed again, repeated once more after a
+//! comma. A percentage rule matches if the percentage is at most its threshold.
 //!
 //! ### Labels and hash tables
 //!

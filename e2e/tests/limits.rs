@@ -168,8 +168,7 @@ async fn start() -> anyhow::Result<Bench> {
     });
     fs::write(directory.join("kubeconfig"), kubeconfig.to_string())?;
 
-    let limit = chart_limit("webhook");
-    let cgroup = Cgroup::new(limit)?;
+    let cgroup = Cgroup::new(chart_limit("webhook"))?;
     let procs = cgroup.directory.join("cgroup.procs");
     // The shell joins the cgroup before it becomes the program, so that all of the program's memory counts.
     let mut command = Command::new("sh");
@@ -311,7 +310,7 @@ async fn operator_stays_within_the_charts_memory_and_gives_it_back() -> anyhow::
     // Memory that the allocator retains for reuse counts too: a quarter of the limit is left for it.
     eventually("the memory comes back", CAP, async || {
         let after = bench.allocated();
-        anyhow::ensure!(after <= limit / 4, "{} MiB, before {} MiB", mib(after), mib(before));
+        anyhow::ensure!(after <= chart_limit("webhook") / 4, "{} MiB, before {} MiB", mib(after), mib(before));
         Ok(Some(()))
     })
     .await?;

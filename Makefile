@@ -23,7 +23,7 @@ taste: ## Serve a sample document on localhost without a cluster, and print comm
 	@e2e/taste.sh
 
 test: ## Run all checks: format, lints, tests, and the whole path on a cluster (removed afterwards if it is new)
-	@$(MAKE) --no-print-directory check unit fuzz e2e
+	@$(MAKE) --no-print-directory check unit e2e
 
 check: ## Check format and lints
 	@$(STEP) "packages" e2e/cluster/packages.sh

@@ -109,6 +109,16 @@ pub enum Error {
         /// Name of the feature.
         feature: String,
     },
+    /// Two features have one id, by which identity overrides name their features.
+    #[error("{place}: feature {} has the id {id}, which another feature has already; give each feature an id of its own", quoted(.feature))]
+    Id {
+        /// Path of the feature state in the document.
+        place: String,
+        /// Name of the feature.
+        feature: String,
+        /// Id of both features.
+        id: i64,
+    },
     /// The original document cannot be written.
     #[error("the document cannot be written for SDKs in local evaluation: {0}")]
     Document(String),

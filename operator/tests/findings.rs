@@ -4,15 +4,19 @@
 
 use remora_operator::compile::document;
 use remora_operator::compile::prune::{Rules, prune};
-use remora_operator::compile::{Finding, Mode, Options, compile};
+use remora_operator::compile::{Compiled, Error, Finding, Mode, Options, compile};
 use serde_json::{Value, json};
 
 fn findings(segments: &Value, features: &Value, identities: &Value) -> Vec<Finding> {
+    compiled(segments, features, identities).unwrap().findings
+}
+
+fn compiled(segments: &Value, features: &Value, identities: &Value) -> Result<Compiled, Error> {
     let document = json!({"api_key": "k", "project": {"segments": segments}, "feature_states": features, "identity_overrides": identities});
     let document = document::parse(document.to_string().as_bytes()).unwrap();
     let pruned = prune(document, &Rules::new(&[], &[], false, false).unwrap());
     let options = Options { environment: "e", server_keys: &[], environment_flags: Mode::Plain, ..Options::default() };
-    compile(&pruned, &options).unwrap().findings
+    compile(&pruned, &options)
 }
 
 fn feature(id: u32, name: &str) -> Value {
@@ -42,6 +46,15 @@ fn what_cannot_be_evaluated_is_told_with_its_segment() {
         assert_eq!(found[0].subject, "segment \"odd\" (3)");
         assert!(found[0].message.contains(told), "{operator} {value}: {}", found[0].message);
     }
+}
+
+#[test]
+fn features_with_one_id_are_refused_with_the_place() {
+    let error = compiled(&json!([]), &json!([feature(1, "a"), feature(2, "b"), feature(1, "c")]), &json!([]));
+    let message = error.unwrap_err().to_string();
+    assert!(message.starts_with("feature_states[2]: feature \"c\" has the id 1,"), "{message}");
+    // The later state of a feature takes the place of the earlier one, as in Flagsmith's engine.
+    compiled(&json!([]), &json!([feature(1, "a"), feature(1, "a")]), &json!([])).unwrap();
 }
 
 #[test]

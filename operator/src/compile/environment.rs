@@ -96,9 +96,14 @@ const LONGEST_KIND: usize = 64;
 impl Work<'_> {
     fn features(&mut self, pruned: &Pruned, states: &[(usize, &FeatureState)]) -> Result<Vec<Feature>, Error> {
         let server_only: HashSet<i64> = pruned.document.project.server_key_only_feature_ids.iter().copied().collect();
+        let mut ids = HashSet::with_capacity(states.len());
         states
             .iter()
             .map(|(number, state)| {
+                if !ids.insert(state.feature.id) {
+                    let (place, feature) = (format!("feature_states[{number}]"), state.feature.name.clone());
+                    return Err(Error::Id { place, feature, id: state.feature.id });
+                }
                 if state.feature.kind.len() > LONGEST_KIND {
                     let feature = state.feature.name.clone();
                     return Err(Error::Kind { place: format!("feature_states[{number}]"), feature });

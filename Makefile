@@ -59,7 +59,7 @@ fuzz-engine: ## Compare answers with those of Flagsmith's own engine for SECONDS
 
 .PHONY: swaps
 swaps: ## Swap a snapshot under load SWAPS times (default: 1000000), and check every answer against the published flags
-	@$(PART) "swaps under load" env REMORA_SWAPS=$(or $(SWAPS),1000000) \
+	@$(STEP) "swaps under load" env REMORA_SWAPS=$(or $(SWAPS),1000000) \
 	  cargo test $(CARGO_FLAGS) -p remora-sidecar --test follow -- --nocapture swapping_under_load
 
 .PHONY: rotation

@@ -104,6 +104,6 @@ pub struct PastRevision {
 pub struct Finding {
     /// The segment, feature or identity that the finding is about.
     pub subject: String,
-    /// What is wrong and what to do.
+    /// The problem and its remedy.
     pub message: String,
 }

@@ -4,10 +4,10 @@ use std::{
     io,
     path::Path,
     process::{ExitStatus, Stdio},
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use std::os::unix::process::ExitStatusExt;
 use tokio::{
@@ -52,7 +52,7 @@ pub(super) async fn run(program: &Path, bounds: &Bounds, request: Request) -> Re
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let answer = async {
             let stdout = stdout.ok_or(BadAnswer::Incomplete)?;
-            frame::receive(stdout, |bytes| *place.lock().unwrap_or_else(PoisonError::into_inner) = bytes.to_vec()).await
+            frame::receive(stdout, |bytes| *place.lock() = bytes.to_vec()).await
         };
         let request = async {
             if let Some(stdin) = stdin {
@@ -85,7 +85,7 @@ pub(super) async fn run(program: &Path, bounds: &Bounds, request: Request) -> Re
     if let Some(stderr) = &mut child.stderr {
         let _ = timeout(ENDING, drain(stderr, &mut complaint)).await;
     }
-    let place = place.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let place = place.into_inner();
     let place = Place(shown(&String::from_utf8_lossy(&place)));
     Err(explain(ending, &String::from_utf8_lossy(&complaint), place, bounds))
 }

@@ -1,10 +1,8 @@
 //! Order of compilations: namespaces take turns, so that many documents of one namespace do not delay others.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Number of children at one time. The chart's memory limit includes the memory of this many.
@@ -41,7 +39,7 @@ impl Turns {
     }
 
     fn of(&self, namespace: &str) -> Arc<Semaphore> {
-        let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut namespaces = self.namespaces.lock();
         // Each permit keeps its semaphore alive, so a semaphore without another reference is not in use.
         namespaces.retain(|_, own| Arc::strong_count(own) > 1);
         Arc::clone(namespaces.entry(namespace.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(1))))
@@ -85,7 +83,7 @@ mod tests {
         for number in 0..100 {
             drop(turns.enter(&format!("n{number}")).await);
         }
-        assert!(turns.namespaces.lock().unwrap().len() <= 2);
+        assert!(turns.namespaces.lock().len() <= 2);
     }
 
     #[tokio::test]

@@ -3,10 +3,11 @@
 mod environment;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+    sync::{Arc, atomic::AtomicU64},
     time::Instant,
 };
 
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -96,7 +97,7 @@ impl Default for Metrics {
 impl Metrics {
     /// Registers metrics of another part, and returns what `register` returns.
     pub fn registry<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
-        register(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner))
+        register(&mut self.registry.lock())
     }
 
     /// Encodes all metrics as OpenMetrics text.
@@ -105,7 +106,7 @@ impl Metrics {
     /// If a metric cannot be encoded.
     pub fn text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
-        encode(&mut text, &self.registry.lock().unwrap_or_else(PoisonError::into_inner))?;
+        encode(&mut text, &self.registry.lock())?;
         Ok(text)
     }
 

@@ -15,13 +15,10 @@ mod memory;
 mod schedule;
 mod turn;
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use kube::{ResourceExt, core::DeserializeGuard, runtime::controller::Action};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 pub use self::{
@@ -84,7 +81,7 @@ impl Context {
     /// Returns the receiver of triggers for early reconciliations. The receiver can be taken once; a second call
     /// returns `None`.
     pub fn calls(&self) -> Option<mpsc::Receiver<Call>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.calls.lock().take()
     }
 }
 

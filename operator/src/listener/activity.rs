@@ -3,11 +3,12 @@
 use std::{
     io,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::Instant,
@@ -39,7 +40,7 @@ impl Activity {
     /// Returns the time at which the connection will have been idle or too slow for too long. The deadline may move
     /// later until then.
     pub(super) fn deadline(&self, limits: &Limits) -> Instant {
-        let state = self.state();
+        let state = self.state.lock();
         if state.under_way > 0 {
             // A request has its own time limit, so the next look comes after that.
             return Instant::now() + limits.request + Duration::from_millis(10);
@@ -53,36 +54,32 @@ impl Activity {
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        self.state().under_way > 0
+        self.state.lock().under_way > 0
     }
 
     /// Marks the connection as busy until the guard is dropped, also if the caller disconnects.
     pub(super) fn busy(self: &Arc<Self>) -> Busy {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.under_way += 1;
         state.head_since = None;
         Busy(Arc::clone(self))
     }
 
     fn read(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.under_way == 0 {
             state.head_since.get_or_insert_with(Instant::now);
         }
     }
 
     fn wrote<T>(&self, polled: &Poll<io::Result<T>>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match polled {
             Poll::Ready(_) => state.stuck_since = None,
             Poll::Pending => {
                 state.stuck_since.get_or_insert_with(Instant::now);
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,7 +88,7 @@ pub(super) struct Busy(Arc<Activity>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock();
         state.under_way -= 1;
         state.quiet_since = Instant::now();
     }

@@ -17,9 +17,10 @@ use std::{
     cmp::Reverse,
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tokio::{sync::Notify, task::AbortHandle};
 
 use super::Limits;
@@ -113,7 +114,7 @@ impl Places {
 
     /// Returns a place if one is free or another connection can be closed for it.
     pub(super) fn try_enter(self: &Arc<Self>, caller: Caller) -> Option<Place> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let id = state.tick();
         let connection = Connection { caller, since: id, useful: None, stage: Stage::Waiting, bytes: 0, task: None };
         state.connections.insert(id, connection);
@@ -130,7 +131,7 @@ impl Places {
 
     /// Aborts `task` when its connection loses its place.
     pub(super) fn ends_with_place(&self, id: u64, task: AbortHandle) {
-        match self.state().connections.get_mut(&id) {
+        match self.state.lock().connections.get_mut(&id) {
             Some(connection) => connection.task = Some(task),
             None => task.abort(),
         }
@@ -139,11 +140,7 @@ impl Places {
     /// Returns the number of connections.
     #[cfg(test)]
     fn count(&self) -> usize {
-        self.state().connections.len()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().connections.len()
     }
 }
 
@@ -157,7 +154,7 @@ impl Place {
     pub(super) async fn reserve(&self, bytes: usize) {
         loop {
             let changed = self.places.changed.notified();
-            if self.places.state().reserve(self.id, bytes, &self.places.limits) {
+            if self.places.state.lock().reserve(self.id, bytes, &self.places.limits) {
                 return;
             }
             changed.await;
@@ -166,7 +163,7 @@ impl Place {
 
     /// Marks the body as complete. No other caller can take the place before the answer is sent.
     pub(super) fn answering(&self) {
-        let mut state = self.places.state();
+        let mut state = self.places.state.lock();
         if let Some(connection) = state.connections.get_mut(&self.id) {
             connection.stage = match connection.stage {
                 Stage::Reading(lane) | Stage::Answering(lane) => Stage::Answering(lane),
@@ -177,7 +174,7 @@ impl Place {
 
     /// Releases the bytes of a request that is answered or given up. A useful answer makes the address known.
     pub(super) fn answered(&self, is_useful: bool) {
-        let mut state = self.places.state();
+        let mut state = self.places.state.lock();
         let now = state.tick();
         if let Some(connection) = state.connections.get_mut(&self.id) {
             connection.stage = Stage::Waiting;
@@ -196,7 +193,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.state().connections.remove(&self.id);
+        self.places.state.lock().connections.remove(&self.id);
         self.places.changed.notify_waiters();
     }
 }

@@ -4,11 +4,11 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use kube::core::ObjectMeta;
+use parking_lot::Mutex;
 use remora_snapshot::files;
 
 use super::{Error, Ledger, Publisher, object::Owner, write::Calls};
@@ -26,16 +26,16 @@ pub(super) struct Shelf(Mutex<HashMap<(String, String), BTreeMap<String, ObjectM
 
 impl Shelf {
     pub(super) fn get(&self, owner: &Owner, name: &str) -> Option<ObjectMeta> {
-        self.lock().get(&place(owner))?.get(name).cloned()
+        self.0.lock().get(&place(owner))?.get(name).cloned()
     }
 
     pub(super) fn all(&self, owner: &Owner) -> Vec<ObjectMeta> {
-        self.lock().get(&place(owner)).map(|objects| objects.values().cloned().collect()).unwrap_or_default()
+        self.0.lock().get(&place(owner)).map(|objects| objects.values().cloned().collect()).unwrap_or_default()
     }
 
     /// Caches the metadata of an object. `None` means that the object does not exist.
     pub(super) fn put(&self, owner: &Owner, name: &str, found: Option<ObjectMeta>) {
-        let mut places = self.lock();
+        let mut places = self.0.lock();
         let objects = places.entry(place(owner)).or_default();
         match found {
             Some(found) => objects.insert(name.to_owned(), found),
@@ -44,17 +44,12 @@ impl Shelf {
     }
 
     fn clear(&self, owner: &Owner) {
-        self.lock().remove(&place(owner));
+        self.0.lock().remove(&place(owner));
     }
 
     /// Drops the Secrets of deleted environments.
     pub(super) fn retain(&self, is_there: impl Fn(&str, &str) -> bool) {
-        self.lock().retain(|(namespace, environment), _| is_there(namespace, environment));
-    }
-
-    /// No operation under this lock can leave the map half changed, so a poisoned lock is usable.
-    fn lock(&self) -> MutexGuard<'_, HashMap<(String, String), BTreeMap<String, ObjectMeta>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().retain(|(namespace, environment), _| is_there(namespace, environment));
     }
 }
 

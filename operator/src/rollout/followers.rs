@@ -11,12 +11,10 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use kube::Client;
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 pub use self::ask::Asker;
@@ -90,13 +88,13 @@ impl Followers {
     /// the running observation; another subject of the same environment replaces it.
     pub fn attend(&self, subject: Subject) -> Option<Pods> {
         let key = (subject.namespace.clone(), subject.environment.to_string());
-        let mut attended = self.lock();
+        let mut attended = self.attended.lock();
         if attended.get(&key).is_none_or(|attended| attended.subject != subject) {
             let found = Arc::default();
             let task = tokio::spawn(attend(subject.clone(), Arc::clone(&self.means), Arc::clone(&found)));
             attended.insert(key.clone(), Attended { subject, found, task });
         }
-        attended.get(&key).and_then(|attended| lock(&attended.found).clone())
+        attended.get(&key).and_then(|attended| attended.found.lock().clone())
     }
 
     /// Counts the pods whose volume for the environment names objects of another kind or format.
@@ -116,20 +114,11 @@ impl Followers {
 
     /// Ends the observation of an environment.
     pub fn leave(&self, namespace: &str, name: &str) {
-        self.lock().remove(&(namespace.to_owned(), name.to_owned()));
+        self.attended.lock().remove(&(namespace.to_owned(), name.to_owned()));
     }
 
     /// Ends the observations of environments for which `is_there` (namespace, name, UID) is false.
     pub fn retain(&self, is_there: impl Fn(&str, &str, &str) -> bool) {
-        self.lock().retain(|(namespace, name), attended| is_there(namespace, name, &attended.subject.uid));
+        self.attended.lock().retain(|(namespace, name), attended| is_there(namespace, name, &attended.subject.uid));
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<(String, String), Attended>> {
-        lock(&self.attended)
-    }
-}
-
-/// Locks a mutex. A thread that panicked left no partial change, so a poisoned mutex is used as it is.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -155,10 +155,11 @@ async fn tell(pods: Api<Pod>, name: String, body: serde_json::Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use http::{Method, Request, Response};
     use kube::client::Body;
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::api::names::annotation;
@@ -196,7 +197,7 @@ mod tests {
         let path = parts.uri.path().to_owned();
         let answer = if parts.method == Method::PATCH {
             {
-                let mut counts = counts.lock().unwrap();
+                let mut counts = counts.lock();
                 counts.under_way += 1;
                 counts.most = counts.most.max(counts.under_way);
             }
@@ -204,12 +205,12 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             let name = path.rsplit('/').next().unwrap().to_owned();
-            let mut counts = counts.lock().unwrap();
+            let mut counts = counts.lock();
             counts.under_way -= 1;
             *counts.told.entry(name.clone()).or_default() += 1;
             json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": name}})
         } else {
-            counts.lock().unwrap().lists += 1;
+            counts.lock().lists += 1;
             let value = |key: &str| query.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
             let from: usize = value("continue").map_or(0, |token| token.parse().unwrap());
             let to = PODS.min(from + value("limit").unwrap().parse::<usize>().unwrap());
@@ -234,7 +235,7 @@ mod tests {
         let environment: EnvironmentName = "shop".parse().unwrap();
         let nudged = nudger.nudge("shop", &environment, "0a1b").await.unwrap();
         assert_eq!(nudged, Nudged { pods: PODS, told: PODS, failed: 0 });
-        let counts = counts.lock().unwrap();
+        let counts = counts.lock();
         assert_eq!(counts.most, AT_ONCE, "patches at one time");
         assert_eq!((counts.told.len(), counts.lists), (PODS, PODS / 500));
         assert!(counts.told.values().all(|times| *times == 1), "a pod was told twice");

@@ -9,12 +9,10 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::{sync::Semaphore, task::JoinHandle};
 
 use self::metrics::RealtimeMetrics;
@@ -79,7 +77,7 @@ impl Streams {
     /// change in the cached document. Returns the state of the stream as text for the status.
     pub fn keep(&self, namespace: &str, name: &str, target: Option<Target>, held: Option<Timestamp>) -> Option<String> {
         let key = Name { namespace: namespace.to_owned(), name: name.to_owned() };
-        let mut followed = self.lock();
+        let mut followed = self.followed.lock();
         let Some(target) = target else {
             followed.remove(&key);
             return None;
@@ -97,7 +95,7 @@ impl Streams {
 
     /// Ends the streams of environments for which `is_there` (namespace, name, UID) returns false.
     pub fn retain(&self, is_there: impl Fn(&str, &str, &str) -> bool) {
-        self.lock().retain(|key, followed| is_there(&key.namespace, &key.name, &followed.target.uid));
+        self.followed.lock().retain(|key, followed| is_there(&key.namespace, &key.name, &followed.target.uid));
     }
 
     fn begin(&self, key: &Name, target: Target) -> Followed {
@@ -115,9 +113,5 @@ impl Streams {
             follow(&key.namespace, &key.name, &followed, &fetcher, &wake, &metrics, &for_task).await;
         });
         Followed { target, shared, task }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Followed>> {
-        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

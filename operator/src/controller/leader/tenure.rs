@@ -1,14 +1,11 @@
 //! Fence against writes by a replica that may have lost its lease. The client checks it for every request, so no caller
 //! can forget it.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use http::{Method, Request};
 use kube::{Client, Config, client::ClientBuilder};
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use tower::{BoxError, filter::FilterLayer};
 
@@ -58,12 +55,12 @@ impl Tenure {
 
     /// Records a renewal by a call that started at this time.
     pub(super) fn renewed(&self, at: Duration) {
-        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        *self.renewed.lock() = Some(at);
     }
 
     /// True if the lease was renewed within this time.
     pub(super) fn lasts(&self, within: Duration) -> bool {
-        let renewed = *self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+        let renewed = *self.renewed.lock();
         renewed.is_some_and(|at| self.now().saturating_sub(at) < within)
     }
 
@@ -95,7 +92,7 @@ mod tests {
     fn clocked() -> (Tenure, Arc<Mutex<Duration>>) {
         let clock = Arc::new(Mutex::new(Duration::from_secs(1000)));
         let read = Arc::clone(&clock);
-        (Tenure::by(Arc::new(move || *read.lock().unwrap())), clock)
+        (Tenure::by(Arc::new(move || *read.lock())), clock)
     }
 
     /// A suspended machine stops the monotonic clock of its processes, but not this clock.
@@ -104,7 +101,7 @@ mod tests {
         let (tenure, clock) = clocked();
         let (renewed, monotonic) = (tenure.now(), std::time::Instant::now());
         tenure.renewed(renewed);
-        *clock.lock().unwrap() += Duration::from_secs(3600);
+        *clock.lock() += Duration::from_secs(3600);
         assert!(monotonic.elapsed() < super::super::DEADLINE, "the test took too long to show anything");
         assert!(tenure.admit(request(Method::PATCH)).is_err());
         assert!(!tenure.lasts(super::super::DEADLINE));
@@ -118,7 +115,7 @@ mod tests {
         assert!(writes.iter().all(|method| tenure.admit(request(method.clone())).is_err()));
         tenure.renewed(tenure.now());
         assert!(writes.iter().all(|method| tenure.admit(request(method.clone())).is_ok()));
-        *clock.lock().unwrap() += super::super::DEADLINE;
+        *clock.lock() += super::super::DEADLINE;
         assert!(writes.iter().all(|method| tenure.admit(request(method.clone())).is_err()));
         assert!(tenure.admit(request(Method::GET)).is_ok());
     }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -18,6 +18,7 @@ use kube::{
         watcher,
     },
 };
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{Context, memory::Uid, reconcile};
@@ -177,7 +178,7 @@ impl Referring {
             return referring;
         }
         let version = object.resource_version().unwrap_or_default();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if seen.insert((namespace.clone(), name), version.clone()).as_ref() == Some(&version) {
             return Vec::new();
         }

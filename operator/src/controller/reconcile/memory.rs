@@ -3,11 +3,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Instant,
 };
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::{
     api::{Carrier, FeatureEnvironmentStatus},
@@ -142,34 +143,29 @@ pub(super) struct Memories {
 impl Memories {
     /// Takes out the state of an environment. Two reconciliations of one object never run at the same time.
     pub(super) fn take(&self, uid: &Uid) -> Option<Memory> {
-        lock(&self.known).remove(uid)
+        self.known.lock().remove(uid)
     }
 
     pub(super) fn put(&self, uid: Uid, memory: Memory) {
-        lock(&self.known).insert(uid, memory);
+        self.known.lock().insert(uid, memory);
     }
 
     /// Stores a trigger for the next reconciliation of this environment. The stronger of two triggers is kept.
     pub(super) fn hurry(&self, namespace: &str, name: &str, haste: Haste) {
-        let mut urgent = lock(&self.urgent);
+        let mut urgent = self.urgent.lock();
         let known = urgent.entry((namespace.to_owned(), name.to_owned())).or_insert(haste);
         *known = haste.max(*known);
     }
 
     /// Takes the trigger since the last reconciliation, if there is one.
     pub(super) fn take_urgency(&self, namespace: &str, name: &str) -> Option<Haste> {
-        lock(&self.urgent).remove(&(namespace.to_owned(), name.to_owned()))
+        self.urgent.lock().remove(&(namespace.to_owned(), name.to_owned()))
     }
 
     /// Drops the state of all environments that are not in `alive`.
     pub(super) fn retain(&self, alive: &HashSet<Uid>) {
-        lock(&self.known).retain(|uid, _| alive.contains(uid));
+        self.known.lock().retain(|uid, _| alive.contains(uid));
     }
-}
-
-/// No operation under these locks can leave a map half changed, so a poisoned lock is usable.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Compiled document before the guard check.

@@ -1,10 +1,8 @@
 //! Metrics of the auditor.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -73,7 +71,7 @@ impl Metrics {
         for namespace in namespaces {
             *counts.entry(namespace).or_default() += 1;
         }
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.lock();
         for namespace in shown.drain(..).filter(|namespace| !counts.contains_key(namespace.as_str())) {
             self.missing.remove(&InNamespace { namespace });
         }

@@ -9,7 +9,7 @@ fn caller(number: u8) -> Caller {
 }
 
 fn is_there(place: &Place) -> bool {
-    place.places.state().connections.contains_key(&place.id)
+    place.places.state.lock().connections.contains_key(&place.id)
 }
 
 fn enter(places: &Arc<Places>, number: u8) -> Place {
@@ -18,7 +18,7 @@ fn enter(places: &Arc<Places>, number: u8) -> Place {
 
 /// Reserves bytes without waiting. Returns true on success.
 fn reserve(place: &Place, bytes: usize) -> bool {
-    place.places.state().reserve(place.id, bytes, &place.places.limits)
+    place.places.state.lock().reserve(place.id, bytes, &place.places.limits)
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn addresses_known_for_longest_are_forgotten() {
     for number in 0..=u8::MAX {
         enter(&places, number).answered(true);
     }
-    let known = places.state().known.clone();
+    let known = places.state.lock().known.clone();
     assert_eq!(known.len(), KNOWN_ADDRESSES);
     assert!(known.contains_key(&caller(u8::MAX)) && !known.contains_key(&caller(0)));
 }

@@ -3,13 +3,14 @@
 use std::{
     collections::HashSet,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 
 use futures::{StreamExt, stream};
+use parking_lot::Mutex;
 
-use super::{Means, Subject, ask::Reply, lock, pods, pods::Injected, tally::Tally};
+use super::{Means, Subject, ask::Reply, pods, pods::Injected, tally::Tally};
 use crate::{api::Pods, source::wake::Haste};
 
 /// Number of pods of one environment that are asked at a time.
@@ -86,7 +87,7 @@ pub(super) async fn attend(subject: Subject, means: Arc<Means>, found: Arc<Mutex
         }
         if outlook == Outlook::Settled || round >= TELL_FROM {
             let pods = tally.report(&(&subject).into(), is_late(subject.nudge, round));
-            let news = lock(&found).replace(pods.clone()).as_ref() != Some(&pods);
+            let news = found.lock().replace(pods.clone()).as_ref() != Some(&pods);
             if news {
                 means.wake.call(namespace, environment.as_str(), Haste::Look).await;
             }

@@ -5,6 +5,7 @@ use std::{convert::Infallible, net::Ipv4Addr, time::Duration};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -40,7 +41,7 @@ impl Cluster {
             async move {
                 let (parts, body) = request.into_parts();
                 let body = body.collect().await.unwrap().to_bytes();
-                let mut state = cluster.0.lock().unwrap();
+                let mut state = cluster.0.lock();
                 let answer = if parts.method == "PATCH" {
                     let name = parts.uri.path().rsplit('/').next().unwrap().to_owned();
                     let patch: Value = serde_json::from_slice(&body).unwrap();
@@ -64,7 +65,7 @@ impl Cluster {
         tokio::spawn(async move {
             loop {
                 let (mut connection, _) = listener.accept().await.unwrap();
-                let answer = answer.lock().unwrap().clone();
+                let answer = answer.lock().clone();
                 tokio::spawn(async move {
                     let mut request = [0; 1024];
                     let length = connection.read(&mut request).await.unwrap();
@@ -77,7 +78,7 @@ impl Cluster {
             }
         });
         let resources = memory.map_or(json!({}), |memory| json!({"limits": {"memory": memory}}));
-        self.0.lock().unwrap().pods.push(json!({
+        self.0.lock().pods.push(json!({
             "metadata": {"name": name, "uid": name, "annotations": {"remora.dev/inject": "storefront"}},
             "spec": {"containers": [], "initContainers": [{
                 "name": "remora", "restartPolicy": "Always", "resources": resources,
@@ -93,11 +94,11 @@ impl Cluster {
     fn mount(&self, format: Format) {
         let core = json!({"configMap": {"name": format!("remora-storefront-{format}-core")}});
         let volume = json!({"name": "remora-storefront", "projected": {"sources": [core]}});
-        self.0.lock().unwrap().pods.last_mut().unwrap()["spec"]["volumes"] = json!([volume]);
+        self.0.lock().pods.last_mut().unwrap()["spec"]["volumes"] = json!([volume]);
     }
 
     fn told(&self) -> Vec<(String, String)> {
-        self.0.lock().unwrap().told.clone()
+        self.0.lock().told.clone()
     }
 }
 
@@ -170,7 +171,7 @@ async fn pod_behind_is_notified_again_until_it_serves_the_revision() {
         }
     };
     timeout(CAP, nudged).await.expect("nobody is nudged");
-    *late.lock().unwrap() = Some("storefront bb\n".to_owned());
+    *late.lock() = Some("storefront bb\n".to_owned());
     loop {
         let pods = scene.report("bb").await;
         if pods.behind == 0 {

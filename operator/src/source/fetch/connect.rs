@@ -1,11 +1,8 @@
 //! HTTP clients, one for each purpose, reach and CA bundle.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use reqwest::{Certificate, Client, redirect};
 use tokio::time::Instant;
 
@@ -61,7 +58,7 @@ impl Clients {
     pub(super) fn get(&self, purpose: Purpose, reach: Reach, bundle: Option<&[u8]>) -> Result<Client, BadBundle> {
         let key = (purpose, reach, bundle.map(digest));
         let now = Instant::now();
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock();
         made.retain(|_, (_, used)| now.saturating_duration_since(*used) < UNUSED);
         if let Some((client, used)) = made.get_mut(&key) {
             *used = now;
@@ -130,7 +127,7 @@ mod tests {
     }
 
     fn kept(clients: &Clients) -> usize {
-        clients.made.lock().unwrap().len()
+        clients.made.lock().len()
     }
 
     #[tokio::test(start_paused = true)]
@@ -138,9 +135,8 @@ mod tests {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let clients = Clients::new(Arc::new(SystemLookup));
         let used = |bundle: &[u8]| clients.get(Purpose::Fetch, Reach::Public, Some(bundle)).map(drop).unwrap();
-        let is_kept = |bundle: &[u8]| {
-            clients.made.lock().unwrap().contains_key(&(Purpose::Fetch, Reach::Public, Some(digest(bundle))))
-        };
+        let is_kept =
+            |bundle: &[u8]| clients.made.lock().contains_key(&(Purpose::Fetch, Reach::Public, Some(digest(bundle))));
         let bundles: Vec<Vec<u8>> = (0..CLIENTS + 5).map(|_| authority()).collect();
         for bundle in &bundles {
             used(bundle);
@@ -149,8 +145,7 @@ mod tests {
         }
         assert_eq!(kept(&clients), CLIENTS);
         assert!(is_kept(&bundles[0]) && !is_kept(&bundles[1]) && is_kept(&bundles[CLIENTS + 4]));
-        let size: usize =
-            clients.made.lock().unwrap().keys().filter_map(|(_, _, bundle)| Some(bundle.as_ref()?.len())).sum();
+        let size: usize = clients.made.lock().keys().filter_map(|(_, _, bundle)| Some(bundle.as_ref()?.len())).sum();
         assert!(size <= CLIENTS * 64, "a bundle is kept whole: {size} bytes of keys");
     }
 

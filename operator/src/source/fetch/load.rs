@@ -5,12 +5,9 @@
 //! larger, the reservation grows only by bytes that are free at that moment: a fetch never waits while it holds a
 //! reservation. A document that does not fit is dropped, and fetched again with its size known.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Reservation in bytes for a document of unknown size.
@@ -58,7 +55,7 @@ impl Room {
     }
 
     fn places(&self, namespace: &str) -> Arc<Semaphore> {
-        let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut namespaces = self.namespaces.lock();
         // A semaphore that only the map refers to has no permits in use.
         namespaces.retain(|_, places| Arc::strong_count(places) > 1);
         let places = || Arc::new(Semaphore::new(EACH_NAMESPACE));
@@ -72,7 +69,7 @@ impl Load {
     /// # Errors
     /// The budget has too few free bytes. The error holds the number to reserve in the next attempt.
     pub(super) fn holds(&self, bytes: usize) -> Result<(), Crowded> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         let missing = units(bytes.min(self.limit)).saturating_sub(held.num_permits());
         if missing == 0 {
             return Ok(());
@@ -89,7 +86,7 @@ impl Load {
 impl Load {
     /// Releases what is reserved beyond `bytes`.
     pub(super) fn shrink(&self, bytes: usize) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock();
         let surplus = held.num_permits().saturating_sub(units(bytes).max(1));
         drop(held.split(surplus));
     }
@@ -161,6 +158,6 @@ mod tests {
         assert!(room.take("many", Some(1)).await.is_some());
         drop(held);
         drop(room.take("one", Some(1)).await);
-        assert!(room.namespaces.lock().unwrap().len() <= 2, "namespaces are not forgotten");
+        assert!(room.namespaces.lock().len() <= 2, "namespaces are not forgotten");
     }
 }

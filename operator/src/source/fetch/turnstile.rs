@@ -5,12 +5,9 @@
 //! namespace at a server opens for that namespace only, after several HTTP 5xx answers in a row, so a namespace that
 //! can provoke such answers does not affect others. After a pause, one request probes the server.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
@@ -112,7 +109,7 @@ pub(super) enum NotNow {
 impl Turnstile {
     /// Returns the reason if a circuit is open for this namespace. A caller can check it before it reads the key.
     pub(super) fn is_open(&self, origin: &Origin, namespace: &str) -> Option<NotNow> {
-        let servers = self.lock();
+        let servers = self.servers.lock();
         let server = servers.get(origin)?;
         server.circuit.is_open().or_else(|| server.namespaces.get(namespace)?.is_open())
     }
@@ -123,7 +120,7 @@ impl Turnstile {
     /// A circuit is open, or a concurrency limit is reached.
     pub(super) async fn enter(&self, origin: &Origin, namespace: &str) -> Result<Turn, NotNow> {
         let places = {
-            let mut servers = self.lock();
+            let mut servers = self.servers.lock();
             let server = servers.entry(origin.clone()).or_default();
             let mut circuits = [Some(&mut server.circuit), server.namespaces.get_mut(namespace)];
             if let Some(not_now) = circuits.iter().flatten().find_map(|circuit| circuit.is_open()) {
@@ -144,7 +141,7 @@ impl Turnstile {
 
     /// Closes the circuits after an answer other than HTTP 5xx.
     pub(super) fn answered(&self, origin: &Origin, namespace: &str) {
-        if let Some(server) = self.lock().get_mut(origin) {
+        if let Some(server) = self.servers.lock().get_mut(origin) {
             server.circuit = Circuit::default();
             server.namespaces.remove(namespace);
         }
@@ -153,7 +150,7 @@ impl Turnstile {
     /// Records an HTTP 5xx answer. The server was reached, so its own circuit closes. Returns the pause if the
     /// namespace's circuit opens.
     pub(super) fn erred(&self, origin: &Origin, namespace: &str, problem: &str) -> Option<Duration> {
-        let mut servers = self.lock();
+        let mut servers = self.servers.lock();
         let server = servers.entry(origin.clone()).or_default();
         server.circuit = Circuit::default();
         server.namespaces.entry(namespace.to_owned()).or_default().fail(ERRORS, problem)
@@ -161,11 +158,7 @@ impl Turnstile {
 
     /// Records a failed connection. Returns the pause of the server's circuit.
     pub(super) fn missed(&self, origin: &Origin, problem: &str) -> Option<Duration> {
-        self.lock().entry(origin.clone()).or_default().circuit.fail(1, problem)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Origin, Server>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.servers.lock().entry(origin.clone()).or_default().circuit.fail(1, problem)
     }
 }
 

@@ -1,11 +1,9 @@
 //! Follows one stream: opens it, reads it, and reopens it after a failure.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use super::Target;
 use crate::source::{
@@ -39,24 +37,20 @@ struct Known {
 
 impl Shared {
     pub(super) fn holds(&self, held: Option<Timestamp>) {
-        self.lock().held = held;
+        self.0.lock().held = held;
     }
 
     /// Returns the state of the stream as text for the status.
     pub(super) fn standing(&self) -> String {
-        self.lock().standing.clone().unwrap_or_else(|| "connecting".to_owned())
+        self.0.lock().standing.clone().unwrap_or_else(|| "connecting".to_owned())
     }
 
     pub(super) fn stands(&self, standing: String) {
-        self.lock().standing = Some(standing);
+        self.0.lock().standing = Some(standing);
     }
 
     fn held(&self) -> Option<Timestamp> {
-        self.lock().held
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().held
     }
 }
 

@@ -1,13 +1,10 @@
 //! Certificate management on a node whose clock jumps by an hour, forward or back, and is corrected later.
 
-use std::{
-    collections::BTreeSet,
-    convert::Infallible,
-    sync::{Arc, Mutex},
-};
+use std::{collections::BTreeSet, convert::Infallible, sync::Arc};
 
 use axum::{body::Body, http::Response};
 use http_body_util::BodyExt;
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
@@ -32,7 +29,7 @@ impl Cluster {
         let client = json!({"service": {"name": "remora-webhook", "namespace": "remora-system"}});
         let webhook = json!({"name": "pods.remora.dev", "clientConfig": client, "sideEffects": "None", "admissionReviewVersions": ["v1"]});
         let cluster = Cluster::default();
-        cluster.0.lock().unwrap().configuration = json!({"metadata": {"name": "remora"}, "webhooks": [webhook]});
+        cluster.0.lock().configuration = json!({"metadata": {"name": "remora"}, "webhooks": [webhook]});
         cluster
     }
 
@@ -43,7 +40,7 @@ impl Cluster {
             async move {
                 let (head, body) = request.into_parts();
                 let body = body.collect().await.unwrap().to_bytes();
-                let (status, body) = cluster.0.lock().unwrap().answer(head.method.as_str(), head.uri.path(), &body);
+                let (status, body) = cluster.0.lock().answer(head.method.as_str(), head.uri.path(), &body);
                 Ok::<_, Infallible>(Response::builder().status(status).body(Body::from(body.to_string())).unwrap())
             }
         };
@@ -51,7 +48,7 @@ impl Cluster {
     }
 
     fn authorities(&self) -> usize {
-        self.0.lock().unwrap().authorities.len()
+        self.0.lock().authorities.len()
     }
 }
 
@@ -119,7 +116,7 @@ impl Replica {
     /// replica's clock.
     fn assert_trusted(&self, now: Timestamp) {
         let leaf = self.keeper.leaf.as_ref().unwrap();
-        let configuration = self.cluster.0.lock().unwrap().configuration.clone();
+        let configuration = self.cluster.0.lock().configuration.clone();
         let configuration: MutatingWebhookConfiguration = serde_json::from_value(configuration).unwrap();
         let bundle = configuration.webhooks.unwrap().remove(0).client_config.ca_bundle.unwrap();
         let trusted = Certificate::read_all(&bundle.0);

@@ -1,12 +1,9 @@
 //! Fake API server that answers `get` requests only.
 
-use std::{
-    collections::HashMap,
-    convert::Infallible,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashMap, convert::Infallible, sync::Arc};
 
 use kube::{Client, client::Body};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 #[derive(Clone, Default)]
@@ -18,7 +15,7 @@ pub(super) struct Cluster {
 impl Cluster {
     pub(super) fn put(&self, kind: &str, object: Value) {
         let name = object["metadata"]["name"].as_str().unwrap();
-        self.objects.lock().unwrap().insert(format!("/api/v1/namespaces/shop/{kind}/{name}"), object);
+        self.objects.lock().insert(format!("/api/v1/namespaces/shop/{kind}/{name}"), object);
     }
 
     /// Adds a Secret with its owner's consent.
@@ -47,8 +44,8 @@ impl Cluster {
         let cluster = self.clone();
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let path = request.uri().path().to_owned();
-            cluster.asked.lock().unwrap().push(format!("{} {}", request.method(), request.uri()));
-            let found = cluster.objects.lock().unwrap().get(&path).cloned();
+            cluster.asked.lock().push(format!("{} {}", request.method(), request.uri()));
+            let found = cluster.objects.lock().get(&path).cloned();
             let (status, body) = match found {
                 Some(object) => (200, object),
                 None => (404, json!({"status": "Failure", "message": "not found", "reason": "NotFound", "code": 404})),

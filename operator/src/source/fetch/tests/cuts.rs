@@ -1,10 +1,8 @@
 //! Answers that end too early, at any byte, are never accepted as a document.
 
-use std::{
-    net::Ipv4Addr,
-    sync::{Arc, Mutex},
-};
+use std::{net::Ipv4Addr, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -41,24 +39,24 @@ impl Raw {
             loop {
                 let Ok((mut connection, _)) = listener.accept().await else { return };
                 let _ = connection.read(&mut [0; 4096]).await;
-                let (bytes, reset) = scripted.lock().unwrap().clone();
+                let (bytes, reset) = scripted.lock().clone();
                 // The client may have closed the connection already.
                 let _ = connection.write_all(&bytes).await;
                 if reset {
                     connection.set_zero_linger().unwrap();
                 }
-                *counted.lock().unwrap() += 1;
+                *counted.lock() += 1;
             }
         });
         Self { port, answer, asked, task }
     }
 
     fn send(&self, bytes: &[u8], reset: bool) {
-        *self.answer.lock().unwrap() = (bytes.to_vec(), reset);
+        *self.answer.lock() = (bytes.to_vec(), reset);
     }
 
     fn asked(&self) -> usize {
-        *self.asked.lock().unwrap()
+        *self.asked.lock()
     }
 
     fn scene(&self) -> Scene {

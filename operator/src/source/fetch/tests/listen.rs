@@ -138,7 +138,7 @@ async fn a_stream_that_is_not_allowed_is_told_before_anything_is_fetched() {
     spec.source.flagsmith.as_mut().unwrap().realtime = Some(Realtime { url: "https://evil.test/".to_owned() });
     let fetched = scene.fetcher().fetch("shop", &spec, &Lessons::default()).await;
     assert!(matches!(fetched, Err(Error::OriginNotAllowed(_))), "{fetched:?}");
-    assert!(upstream.asked().is_empty() && scene.cluster.asked.lock().unwrap().is_empty());
+    assert!(upstream.asked().is_empty() && scene.cluster.asked.lock().is_empty());
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ async fn secrets_are_got_one_by_one_in_their_own_namespace() {
     let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &[]))).await;
     let scene = Scene::at(&upstream);
     scene.fetch().await.unwrap();
-    let asked = scene.cluster.asked.lock().unwrap().clone();
+    let asked = scene.cluster.asked.lock().clone();
     assert_eq!(asked, ["GET /api/v1/namespaces/shop/secrets/flagsmith"]);
 }
 
@@ -96,11 +96,11 @@ async fn documents_held_from_objects_count_in_the_budget_before_they_are_read() 
     let fetcher = scene.fetcher();
     let fetch = || async { fetcher.fetch("shop", &from("configMapKeyRef"), &Lessons::default()).await.unwrap() };
     let (first, second) = (fetch().await, fetch().await);
-    let read = scene.cluster.asked.lock().unwrap().len();
+    let read = scene.cluster.asked.lock().len();
     let mut third = std::pin::pin!(fetch());
     let early = tokio::time::timeout(std::time::Duration::from_millis(300), &mut third).await;
     assert!(early.is_err(), "there is room for two");
-    assert_eq!(scene.cluster.asked.lock().unwrap().len(), read, "it was read before there was room");
+    assert_eq!(scene.cluster.asked.lock().len(), read, "it was read before there was room");
     drop(first);
     assert!(matches!(third.await, Fetched::Document(_)));
     drop(second);

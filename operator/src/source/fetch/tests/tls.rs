@@ -1,5 +1,6 @@
-use std::{net::Ipv4Addr, sync::Mutex, time::Duration};
+use std::{net::Ipv4Addr, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -70,7 +71,7 @@ async fn answering(bytes: &'static [u8]) -> (u16, Arc<Mutex<Vec<Vec<u8>>>>) {
             while let Ok(more @ 1..) = connection.read(&mut said[length..]).await {
                 length += more;
             }
-            book.lock().unwrap().push(said[..length].to_vec());
+            book.lock().push(said[..length].to_vec());
         }
     });
     (port, heard)
@@ -114,8 +115,8 @@ async fn server_of_old_tls_is_not_trusted_and_hears_no_key() {
         assert_eq!(problem(&error), "the server does not speak TLS 1.2 or 1.3 with us", "{name}");
         let heard = async {
             loop {
-                if !heard.lock().unwrap().is_empty() {
-                    return std::mem::take(&mut *heard.lock().unwrap());
+                if !heard.lock().is_empty() {
+                    return std::mem::take(&mut *heard.lock());
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }

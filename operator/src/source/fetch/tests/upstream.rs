@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     io,
     net::{IpAddr, Ipv4Addr},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 use axum::body::Body;
@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::{ServerConfig, pki_types::PrivatePkcs8KeyDer};
 use tokio::{
@@ -83,7 +84,7 @@ impl Upstream {
     }
 
     pub(super) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+        self.asked.lock().clone()
     }
 }
 
@@ -100,7 +101,7 @@ async fn answer<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             since: text("if-modified-since"),
         };
         let number = {
-            let mut book = book.lock().unwrap();
+            let mut book = book.lock();
             book.push(asked.clone());
             book.len() - 1
         };
@@ -170,7 +171,7 @@ impl Leading {
 
 impl Lookup for Leading {
     fn lookup(&self, _: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
-        let mut addresses = self.0.lock().unwrap();
+        let mut addresses = self.0.lock();
         let next = if addresses.len() > 1 { addresses.pop() } else { addresses.first().copied() };
         Box::pin(async move { Ok(next.into_iter().collect()) })
     }

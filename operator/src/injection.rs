@@ -1,8 +1,8 @@
 //! Injects the sidecar into a pod: a decision and a patch, both pure functions of the pod in the request.
 //!
-//! [`asked_for`] lists the environments whose layouts the decision needs. [`decide`] reads the annotations of the pod
+//! [`requested_environments`] lists the environments whose layouts the decision needs. [`decide`] reads the annotations of the pod
 //! and of its namespace and returns a [`Decision`], with a [`Plan`] if the pod is injected. [`patch`] turns the plan
-//! into JSON Patch operations. [`lacks_sidecar`] checks a pod that exists already. None of them uses a cluster, a clock
+//! into JSON Patch operations. [`missing_sidecar`] checks a pod that exists already. None of them uses a cluster, a clock
 //! or a socket.
 //!
 //! Three rules apply to the whole module:
@@ -20,7 +20,6 @@ pub mod auditor;
 pub mod certificates;
 mod config;
 mod decide;
-mod duration;
 mod layout;
 pub mod metrics;
 mod patch;
@@ -31,13 +30,14 @@ pub(crate) mod quantity;
 mod quote;
 mod resources;
 pub mod self_check;
+mod startup_timeout;
 pub mod webhook;
 
 pub use admission_policy::{Error as PolicyError, Policy, Validation, Variable, policy};
 pub use annotations::Invalid;
-pub use audit::{Lack, is_candidate, lacks_sidecar};
+pub use audit::{MissingSidecar, is_candidate, missing_sidecar};
 pub use config::Config;
-pub use decide::{Decision, Place, Reason, Refusal, asked_for, decide};
+pub use decide::{Decision, PodContext, Reason, Refusal, decide, requested_environments};
 pub use layout::{Layout, Layouts};
 pub use patch::patch;
 pub use plan::Plan;

@@ -223,7 +223,10 @@ async fn what_has_no_sidecar_is_counted_and_told_once() {
         assert_eq!(reasons(state, "Pod"), [told("web"), told("bare"), told("wrong")]);
         assert_eq!(reasons(state, "ReplicaSet"), [told("o-web"), told("o-wrong")]);
         let refused = state.events.iter().any(|event| {
-            event["note"].as_str().unwrap().contains("now it would be refused: annotation remora.dev/inject is \"A\"")
+            event["note"]
+                .as_str()
+                .unwrap()
+                .contains("a replacement would be denied: annotation remora.dev/inject is \"A\"")
         });
         assert!(refused, "{:?}", state.events);
         assert_eq!(state.evicted, [] as [Value; 0]);

@@ -17,7 +17,7 @@ use http_body_util::BodyExt;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use remora_operator::injection::{
-    certificates::{Keeper, Lifetimes, Names, Serving},
+    certificates::{CertificateManager, Lifetimes, Names, Serving},
     metrics::Metrics,
 };
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
@@ -33,7 +33,7 @@ const SECRET: &str = "remora-webhook-authority";
 
 fn lifetimes() -> Lifetimes {
     Lifetimes {
-        authority: Duration::from_secs(6),
+        ca: Duration::from_secs(6),
         leaf: Duration::from_secs(4),
         // Certificates have whole seconds only: one of the two may have passed already when a CA is created.
         settle: Duration::from_secs(2),
@@ -169,10 +169,10 @@ fn replica(cluster: &Cluster) -> Replica {
     let (told, ready) = watch::channel(false);
     let mut registry = Registry::default();
     let serving = Serving::default();
-    let keeper = Keeper::new(cluster.client(), names(), serving.clone(), Metrics::register(&mut registry))
+    let manager = CertificateManager::new(cluster.client(), names(), serving.clone(), Metrics::register(&mut registry))
         .lifetimes(lifetimes());
     let mut tasks = JoinSet::new();
-    tasks.spawn(keeper.run(move || async move {
+    tasks.spawn(manager.run(move || async move {
         told.send_replace(true);
     }));
     Replica { serving, ready, registry, _tasks: tasks }

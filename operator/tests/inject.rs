@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use remora_operator::injection::{Config, Decision, Place, decide, patch};
+use remora_operator::injection::{Config, Decision, PodContext, decide, patch};
 use remora_sidecar::Command;
 use serde_json::{Value, json};
 
@@ -40,8 +40,8 @@ fn defaults(case: &str) -> BTreeMap<String, String> {
 
 fn outcome(pod: &Value, case: &str) -> Value {
     let defaults = defaults(case);
-    let place = Place { defaults: Some(&defaults), ..Place::new(namespace(case)) };
-    match decide(pod, &place, &config()) {
+    let context = PodContext { defaults: Some(&defaults), ..PodContext::new(namespace(case)) };
+    match decide(pod, &context, &config()) {
         Decision::Skip(reason) => json!({"skipped": reason.label(), "warning": reason.warning()}),
         Decision::Deny(refusal) => json!({"denied": refusal.label(), "message": refusal.to_string()}),
         Decision::Inject(plan) => {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use proptest::{prelude::*, strategy::ValueTree};
-use remora_operator::injection::{Config, Decision, Place, Reason, decide, lacks_sidecar, patch};
+use remora_operator::injection::{Config, Decision, PodContext, Reason, decide, missing_sidecar, patch};
 use serde_json::{Map, Value, json};
 
 fn config() -> Config {
@@ -175,9 +175,9 @@ proptest! {
     #[test]
     fn a_patch_that_applies_once_or_none(pod in pod(), defaults in annotations(), dry_run in any::<bool>()) {
         let defaults = serde_json::from_value(defaults).unwrap();
-        let place = Place { defaults: Some(&defaults), dry_run, ..Place::new("shop") };
-        let lacks = lacks_sidecar(&pod, &place, "remora-system").is_some();
-        match decide(&pod, &place, &config()) {
+        let context = PodContext { defaults: Some(&defaults), dry_run, ..PodContext::new("shop") };
+        let lacks = missing_sidecar(&pod, &context, "remora-system").is_some();
+        match decide(&pod, &context, &config()) {
             Decision::Skip(_) => {}
             Decision::Deny(refusal) => prop_assert!(!refusal.to_string().chars().any(char::is_control)),
             Decision::Inject(plan) => {
@@ -192,8 +192,8 @@ proptest! {
                 prop_assert!(sidecar.as_array().unwrap().iter().any(|one| one["name"] == "remora"));
                 let has = pod["spec"]["initContainers"].as_array().into_iter().flatten().any(|one| one["name"] == "remora");
                 prop_assert_eq!(lacks, !has);
-                prop_assert!(lacks_sidecar(&patched, &place, "remora-system").is_none());
-                let again = decide(&patched, &place, &config());
+                prop_assert!(missing_sidecar(&patched, &context, "remora-system").is_none());
+                let again = decide(&patched, &context, &config());
                 prop_assert!(matches!(again, Decision::Skip(Reason::AlreadyInjected)), "{again:?}");
             }
         }
@@ -207,7 +207,7 @@ fn every_kind_of_answer_is_generated() {
     let (mut skipped, mut denied, mut injected) = (0, 0, 0);
     for _ in 0..2000 {
         let pod = pod().new_tree(&mut runner).unwrap().current();
-        match decide(&pod, &Place::new("shop"), &config()) {
+        match decide(&pod, &PodContext::new("shop"), &config()) {
             Decision::Skip(_) => skipped += 1,
             Decision::Deny(_) => denied += 1,
             Decision::Inject(_) => injected += 1,
@@ -337,7 +337,7 @@ fn plain_pod() -> impl Strategy<Value = Value> {
 
 /// Injects Remora's sidecar like the webhook. Returns true if the pod changed.
 fn ours(pod: &mut Value) -> bool {
-    match decide(pod, &Place::new("shop"), &config()) {
+    match decide(pod, &PodContext::new("shop"), &config()) {
         Decision::Skip(Reason::AlreadyInjected) => false,
         Decision::Inject(plan) => {
             let operations = patch(pod, &plan);
@@ -394,7 +394,7 @@ proptest! {
         for (order, mut pod) in [("ours first", first.clone()), ("ours second", second.clone())] {
             prop_assert!(!ours(&mut pod), "{order}: there is still something to do about {pod}");
             prop_assert_eq!(names(&pod["spec"]["initContainers"]).iter().filter(|name| **name == "remora").count(), 1);
-            prop_assert!(lacks_sidecar(&pod, &Place::new("shop"), "remora-system").is_none());
+            prop_assert!(missing_sidecar(&pod, &PodContext::new("shop"), "remora-system").is_none());
             // Every container that starts after the sidecar has the endpoint variables.
             let init = pod["spec"]["initContainers"].as_array().unwrap();
             let behind = init.iter().skip_while(|one| one["name"] != "remora").skip(1);

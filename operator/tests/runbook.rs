@@ -87,7 +87,7 @@ fn every_reason_of_a_condition_is_explained() {
 #[test]
 fn every_event_is_explained() {
     let text = fs::read_to_string(root().join("README.md")).unwrap();
-    let events = code_of(&["src/controller/report/events.rs", "src/injection/auditor/tell.rs"]);
+    let events = code_of(&["src/controller/report/events.rs", "src/injection/auditor/events.rs"]);
     let known = behind(&events, &["normal(", "EventType::Normal,", "EventType::Warning,"]);
     assert!(known.len() > 3, "{known:?}");
     assert_same("Events", &rows(&text, "Events"), &known);

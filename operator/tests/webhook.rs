@@ -65,8 +65,8 @@ fn bench() -> Bench {
         sidecar_pull_policy: "IfNotPresent".to_owned(),
         own_namespace: "remora-system".to_owned(),
     };
-    let (environments, _) = Environments::follow(api_server());
-    let (namespaces, _) = Namespaces::follow(api_server());
+    let (environments, _) = Environments::watch(api_server());
+    let (namespaces, _) = Namespaces::watch(api_server());
     Bench { router: router(Webhook::new(config, environments, namespaces, metrics)), registry }
 }
 
@@ -169,7 +169,9 @@ async fn a_missing_environment_is_a_warning() {
     let response = bench.review(&review(&pod)).await;
     assert_eq!(
         response["warnings"],
-        json!(["there is no FeatureEnvironment nowhere in namespace \"shop\": the pod starts without its flags"])
+        json!([
+            "FeatureEnvironment nowhere does not exist in namespace \"shop\", so the pod starts without its flags: create it, or correct annotation remora.dev/inject"
+        ])
     );
     let volumes = patched(&pod, &response)["spec"]["volumes"].clone();
     assert!(volumes.as_array().unwrap().iter().any(|volume| volume["name"] == "remora-nowhere"));
@@ -203,7 +205,10 @@ async fn a_namespace_speaks_for_its_pods() {
     question["request"]["namespace"] = json!("broken");
     let response = bench.review(&question).await;
     assert_eq!(response["patchType"], "JSONPatch");
-    assert_eq!(response["warnings"][0], "annotations of namespace \"broken\" could not be read: nothing of them holds");
+    assert_eq!(
+        response["warnings"][0],
+        "the annotations of namespace \"broken\" cannot be read, so its defaults do not apply: recreate the pod if it needs them"
+    );
 }
 
 #[tokio::test]

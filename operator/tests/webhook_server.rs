@@ -12,7 +12,7 @@ use axum::{Extension, Router, routing::post};
 use jiff::Timestamp;
 use remora_operator::{
     injection::{
-        certificates::{Authority, Certificate, Files, Lifetimes, Serving},
+        certificates::{Ca, Certificate, Files, Lifetimes, Serving},
         metrics::Metrics,
     },
     listener::{Limits, Transport, Useful, serve},
@@ -51,12 +51,12 @@ fn limits() -> Limits {
     }
 }
 
-/// Starts a server with a certificate that `Authority` signs. `POST /mutate` echoes the body.
+/// Starts a server with a certificate that `Ca` signs. `POST /mutate` echoes the body.
 async fn start(limits: Limits) -> (Server, Certificate) {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| rustls::crypto::ring::default_provider().install_default().unwrap());
     let serving = Serving::default();
-    let authority = renew(&serving);
+    let ca = renew(&serving);
     let (entered, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (begun, waited) = (Arc::clone(&entered), Arc::clone(&release));
     let slow = move || async move {
@@ -72,15 +72,15 @@ async fn start(limits: Limits) -> (Server, Certificate) {
     let (shutdown, ending) = watch::channel(false);
     let tls = Transport::Tls(TlsAcceptor::from(serving.server_config()));
     let running = tokio::spawn(serve(listener, router, tls, limits, ending));
-    (Server { address, serving, shutdown, running, entered, release }, authority)
+    (Server { address, serving, shutdown, running, entered, release }, ca)
 }
 
 /// Serves with a certificate of a new CA, and returns the CA.
 fn renew(serving: &Serving) -> Certificate {
     let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
-    let authority = Authority::create(now, &lifetimes).unwrap();
-    serving.with(authority.sign(SERVER, now, &lifetimes).unwrap().key);
-    authority.certificate().clone()
+    let ca = Ca::create(now, &lifetimes).unwrap();
+    serving.replace(ca.sign(SERVER, now, &lifetimes).unwrap().key);
+    ca.certificate().clone()
 }
 
 impl Server {
@@ -169,11 +169,11 @@ fn provided(year: i32) -> (Certificate, String, String, i64) {
     params.not_after = rcgen::date_time_ymd(year, 1, 1);
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     let key = rcgen::KeyPair::generate().unwrap();
-    let authority = rcgen::CertifiedIssuer::self_signed(params.clone(), &key).unwrap();
+    let ca = rcgen::CertifiedIssuer::self_signed(params.clone(), &key).unwrap();
     params.is_ca = rcgen::IsCa::NoCa;
     let leaf_key = rcgen::KeyPair::generate().unwrap();
-    let leaf = params.signed_by(&leaf_key, &authority).unwrap();
-    let trusted = Certificate::read(authority.pem().as_bytes()).unwrap();
+    let leaf = params.signed_by(&leaf_key, &ca).unwrap();
+    let trusted = Certificate::read(ca.pem().as_bytes()).unwrap();
     (trusted, leaf.pem(), leaf_key.serialize_pem(), params.not_after.unix_timestamp())
 }
 

@@ -8,104 +8,104 @@
   expression: variables.annotations['remora.dev/inject']
 - name: environments
   expression: variables.inject.split(',', 10).map(name, name.find('(?s)[^ ](.*[^ ])?'))
-- name: misnamed
+- name: environmentErrors
   expression: |-
     variables.environments.transformList(place, name, place <= 8,
       name.contains('/') ? 'names without a namespace: a pod reads the environments of its own namespace only' : name in ['true', 'enabled', 'false', 'disabled'] ? 'names of FeatureEnvironments of the pod\'s namespace, separated by commas (lower case letters, digits and -, at most 40 characters each), or false: it says which environments, not whether'
       : !name.matches('^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$') ? 'names of FeatureEnvironments of the pod\'s namespace, separated by commas (lower case letters, digits and -, at most 40 characters each), or false'
-      : variables.environments.indexOf(name) < place ? 'a list that names ' + name + ' once' : '').filter(must, must != '')
+      : variables.environments.indexOf(name) < place ? 'a list that names ' + name + ' once' : '').filter(error, error != '')
       + (size(variables.environments) > 8 ? ['a list of at most 8 environments'] : [])
-- name: portSaid
+- name: portOption
   expression: variables.annotations[?'remora.dev/port'].or(variables.defaults[?'remora.dev/port'])
-- name: cpuRequestSaid
+- name: cpuRequestOption
   expression: variables.annotations[?'remora.dev/cpu-request'].or(variables.defaults[?'remora.dev/cpu-request'])
-- name: cpuLimitSaid
+- name: cpuLimitOption
   expression: variables.annotations[?'remora.dev/cpu-limit'].or(variables.defaults[?'remora.dev/cpu-limit'])
-- name: memoryRequestSaid
+- name: memoryRequestOption
   expression: variables.annotations[?'remora.dev/memory-request'].or(variables.defaults[?'remora.dev/memory-request'])
-- name: memoryLimitSaid
+- name: memoryLimitOption
   expression: variables.annotations[?'remora.dev/memory-limit'].or(variables.defaults[?'remora.dev/memory-limit'])
-- name: awaitSaid
+- name: awaitOption
   expression: variables.annotations[?'remora.dev/await'].or(variables.defaults[?'remora.dev/await'])
-- name: logLevelSaid
+- name: logLevelOption
   expression: variables.annotations[?'remora.dev/log-level'].or(variables.defaults[?'remora.dev/log-level'])
-- name: envSaid
+- name: envOption
   expression: variables.annotations[?'remora.dev/env'].or(variables.defaults[?'remora.dev/env'])
-- name: socketSaid
+- name: socketOption
   expression: variables.annotations[?'remora.dev/unix-socket'].or(variables.defaults[?'remora.dev/unix-socket'])
-- name: cpuRequestFine
+- name: cpuRequestValid
   expression: |-
-    variables.cpuRequestSaid.optMap(said, said.matches('^[0-9]{1,15}(([.][0-9]{1,3})?()|m)$') && quantity(said).compareTo(quantity('1m')) >= 0
-      && quantity(said).compareTo(quantity('1024')) <= 0)
-- name: cpuLimitFine
+    variables.cpuRequestOption.optMap(text, text.matches('^[0-9]{1,15}(([.][0-9]{1,3})?()|m)$') && quantity(text).compareTo(quantity('1m')) >= 0
+      && quantity(text).compareTo(quantity('1024')) <= 0)
+- name: cpuLimitValid
   expression: |-
-    variables.cpuLimitSaid.optMap(said, said.matches('^[0-9]{1,15}(([.][0-9]{1,3})?()|m)$') && quantity(said).compareTo(quantity('1m')) >= 0
-      && quantity(said).compareTo(quantity('1024')) <= 0)
-- name: cpuCrossed
+    variables.cpuLimitOption.optMap(text, text.matches('^[0-9]{1,15}(([.][0-9]{1,3})?()|m)$') && quantity(text).compareTo(quantity('1m')) >= 0
+      && quantity(text).compareTo(quantity('1024')) <= 0)
+- name: cpuRequestExceedsLimit
   expression: |-
-    variables.cpuRequestFine.orValue(false) && variables.cpuLimitFine.orValue(false)
-      && quantity(variables.cpuRequestSaid.value()).isGreaterThan(quantity(variables.cpuLimitSaid.value()))
-- name: cpuRequestAsked
-  expression: 'variables.cpuCrossed && !(''remora.dev/cpu-request'' in variables.annotations) ? optional.none() : variables.cpuRequestSaid'
-- name: cpuLimitAsked
-  expression: 'variables.cpuCrossed && !(''remora.dev/cpu-limit'' in variables.annotations) ? optional.none() : variables.cpuLimitSaid'
-- name: memoryRequestFine
+    variables.cpuRequestValid.orValue(false) && variables.cpuLimitValid.orValue(false)
+      && quantity(variables.cpuRequestOption.value()).isGreaterThan(quantity(variables.cpuLimitOption.value()))
+- name: cpuRequestChosen
+  expression: 'variables.cpuRequestExceedsLimit && !(''remora.dev/cpu-request'' in variables.annotations) ? optional.none() : variables.cpuRequestOption'
+- name: cpuLimitChosen
+  expression: 'variables.cpuRequestExceedsLimit && !(''remora.dev/cpu-limit'' in variables.annotations) ? optional.none() : variables.cpuLimitOption'
+- name: memoryRequestValid
   expression: |-
-    variables.memoryRequestSaid.optMap(said, said.matches('^[0-9]{1,15}(([.][0-9]{1,3})?(|k|M|G|T|Ki|Mi|Gi|Ti))$') && quantity(said).compareTo(quantity('4Mi')) >= 0
-      && quantity(said).compareTo(quantity('1Ti')) <= 0)
-- name: memoryLimitFine
+    variables.memoryRequestOption.optMap(text, text.matches('^[0-9]{1,15}(([.][0-9]{1,3})?(|k|M|G|T|Ki|Mi|Gi|Ti))$') && quantity(text).compareTo(quantity('4Mi')) >= 0
+      && quantity(text).compareTo(quantity('1Ti')) <= 0)
+- name: memoryLimitValid
   expression: |-
-    variables.memoryLimitSaid.optMap(said, said.matches('^[0-9]{1,15}(([.][0-9]{1,3})?(|k|M|G|T|Ki|Mi|Gi|Ti))$') && quantity(said).compareTo(quantity('4Mi')) >= 0
-      && quantity(said).compareTo(quantity('1Ti')) <= 0)
-- name: memoryCrossed
+    variables.memoryLimitOption.optMap(text, text.matches('^[0-9]{1,15}(([.][0-9]{1,3})?(|k|M|G|T|Ki|Mi|Gi|Ti))$') && quantity(text).compareTo(quantity('4Mi')) >= 0
+      && quantity(text).compareTo(quantity('1Ti')) <= 0)
+- name: memoryRequestExceedsLimit
   expression: |-
-    variables.memoryRequestFine.orValue(false) && variables.memoryLimitFine.orValue(false)
-      && quantity(variables.memoryRequestSaid.value()).isGreaterThan(quantity(variables.memoryLimitSaid.value()))
-- name: memoryRequestAsked
-  expression: 'variables.memoryCrossed && !(''remora.dev/memory-request'' in variables.annotations) ? optional.none() : variables.memoryRequestSaid'
-- name: memoryLimitAsked
-  expression: 'variables.memoryCrossed && !(''remora.dev/memory-limit'' in variables.annotations) ? optional.none() : variables.memoryLimitSaid'
+    variables.memoryRequestValid.orValue(false) && variables.memoryLimitValid.orValue(false)
+      && quantity(variables.memoryRequestOption.value()).isGreaterThan(quantity(variables.memoryLimitOption.value()))
+- name: memoryRequestChosen
+  expression: 'variables.memoryRequestExceedsLimit && !(''remora.dev/memory-request'' in variables.annotations) ? optional.none() : variables.memoryRequestOption'
+- name: memoryLimitChosen
+  expression: 'variables.memoryRequestExceedsLimit && !(''remora.dev/memory-limit'' in variables.annotations) ? optional.none() : variables.memoryLimitOption'
 - name: awaitMillis
   expression: |-
-    [variables.awaitSaid.orValue('10s')].map(said, said.endsWith('ms') ? int(said.substring(0, size(said) - 2))
-      : int(said.substring(0, size(said) - 1)) * (said.endsWith('m') ? 60000 : 1000))[0]
-- name: chosen
+    [variables.awaitOption.orValue('10s')].map(text, text.endsWith('ms') ? int(text.substring(0, size(text) - 2))
+      : int(text.substring(0, size(text) - 1)) * (text.endsWith('m') ? 60000 : 1000))[0]
+- name: chosenVariables
   expression: |-
-    [variables.envSaid.orValue('OFREP_ENDPOINT,FLAGSMITH_API_URL')].map(said, said == 'none' ? []
-      : said.split(',').map(name, name.find('(?s)[^ ](.*[^ ])?')))[0]
+    [variables.envOption.orValue('OFREP_ENDPOINT,FLAGSMITH_API_URL')].map(text, text == 'none' ? []
+      : text.split(',').map(name, name.find('(?s)[^ ](.*[^ ])?')))[0]
 - name: checks
   expression: |-
     [
-      {'key': dyn('remora.dev/inject'), 'value': dyn(variables.inject), 'fine': dyn(size(variables.misnamed) == 0), 'must': dyn(size(variables.misnamed) > 0 ? variables.misnamed[0] : '')},
-      {'key': dyn('remora.dev/port'), 'value': dyn(variables.portSaid.orValue('')), 'fine': dyn(variables.portSaid.optMap(said, said.matches('^[0-9]{4,5}$') && int(said) >= 1024 && int(said) <= 65534).orValue(true)), 'must': dyn('a port from 1024 to 65534, such as 4777; health and metrics take the next one')},
-      {'key': dyn('remora.dev/cpu-request'), 'value': dyn(variables.cpuRequestSaid.orValue('')), 'fine': dyn(variables.cpuRequestFine.orValue(true)), 'must': dyn('an amount of CPU from 1m to 1024, such as 10m or 0.5')},
-      {'key': dyn('remora.dev/cpu-limit'), 'value': dyn(variables.cpuLimitSaid.orValue('')), 'fine': dyn(variables.cpuLimitFine.orValue(true)), 'must': dyn('an amount of CPU from 1m to 1024, such as 10m or 0.5')},
-      {'key': dyn('remora.dev/cpu-request'), 'value': dyn(variables.cpuRequestSaid.orValue('')), 'fine': dyn(!(variables.cpuCrossed && ('remora.dev/cpu-request' in variables.annotations) == ('remora.dev/cpu-limit' in variables.annotations))), 'must': dyn('at most ' + variables.cpuLimitSaid.orValue('') + ', which is its remora.dev/cpu-limit')},
-      {'key': dyn('remora.dev/memory-request'), 'value': dyn(variables.memoryRequestSaid.orValue('')), 'fine': dyn(variables.memoryRequestFine.orValue(true)), 'must': dyn('an amount of memory from 4Mi to 1Ti, such as 32Mi')},
-      {'key': dyn('remora.dev/memory-limit'), 'value': dyn(variables.memoryLimitSaid.orValue('')), 'fine': dyn(variables.memoryLimitFine.orValue(true)), 'must': dyn('an amount of memory from 4Mi to 1Ti, such as 32Mi')},
-      {'key': dyn('remora.dev/memory-request'), 'value': dyn(variables.memoryRequestSaid.orValue('')), 'fine': dyn(!(variables.memoryCrossed && ('remora.dev/memory-request' in variables.annotations) == ('remora.dev/memory-limit' in variables.annotations))), 'must': dyn('at most ' + variables.memoryLimitSaid.orValue('') + ', which is its remora.dev/memory-limit')},
-      {'key': dyn('remora.dev/await'), 'value': dyn(variables.awaitSaid.orValue('')), 'fine': dyn(variables.awaitSaid.optMap(said, said.matches('^[0-9]{1,7}(ms|s|m)$') && variables.awaitMillis <= 3600000).orValue(true)), 'must': dyn('a duration up to an hour in ms, s or m, such as 10s; 0s waits for nothing')},
-      {'key': dyn('remora.dev/log-level'), 'value': dyn(variables.logLevelSaid.orValue('')), 'fine': dyn(variables.logLevelSaid.optMap(said, said in ['error', 'warn', 'info', 'debug']).orValue(true)), 'must': dyn('one of error, warn, info, debug')},
-      {'key': dyn('remora.dev/env'), 'value': dyn(variables.envSaid.orValue('')), 'fine': dyn(variables.chosen.all(name, name in ['OFREP_ENDPOINT', 'FLAGSMITH_API_URL'])), 'must': dyn('none, or a comma list out of OFREP_ENDPOINT, FLAGSMITH_API_URL')},
-      {'key': dyn('remora.dev/unix-socket'), 'value': dyn(variables.socketSaid.orValue('')), 'fine': dyn(variables.socketSaid.optMap(said, said in ['true', 'false']).orValue(true)), 'must': dyn('true or false; the socket is /var/run/remora-socket/remora.sock in every container')}
+      {'key': dyn('remora.dev/inject'), 'value': dyn(variables.inject), 'valid': dyn(size(variables.environmentErrors) == 0), 'expected': dyn(size(variables.environmentErrors) > 0 ? variables.environmentErrors[0] : '')},
+      {'key': dyn('remora.dev/port'), 'value': dyn(variables.portOption.orValue('')), 'valid': dyn(variables.portOption.optMap(text, text.matches('^[0-9]{4,5}$') && int(text) >= 1024 && int(text) <= 65534).orValue(true)), 'expected': dyn('a port from 1024 to 65534, such as 4777; health and metrics take the next one')},
+      {'key': dyn('remora.dev/cpu-request'), 'value': dyn(variables.cpuRequestOption.orValue('')), 'valid': dyn(variables.cpuRequestValid.orValue(true)), 'expected': dyn('an amount of CPU from 1m to 1024, such as 10m or 0.5')},
+      {'key': dyn('remora.dev/cpu-limit'), 'value': dyn(variables.cpuLimitOption.orValue('')), 'valid': dyn(variables.cpuLimitValid.orValue(true)), 'expected': dyn('an amount of CPU from 1m to 1024, such as 10m or 0.5')},
+      {'key': dyn('remora.dev/cpu-request'), 'value': dyn(variables.cpuRequestOption.orValue('')), 'valid': dyn(!(variables.cpuRequestExceedsLimit && ('remora.dev/cpu-request' in variables.annotations) == ('remora.dev/cpu-limit' in variables.annotations))), 'expected': dyn('at most ' + variables.cpuLimitOption.orValue('') + ', which is its remora.dev/cpu-limit')},
+      {'key': dyn('remora.dev/memory-request'), 'value': dyn(variables.memoryRequestOption.orValue('')), 'valid': dyn(variables.memoryRequestValid.orValue(true)), 'expected': dyn('an amount of memory from 4Mi to 1Ti, such as 32Mi')},
+      {'key': dyn('remora.dev/memory-limit'), 'value': dyn(variables.memoryLimitOption.orValue('')), 'valid': dyn(variables.memoryLimitValid.orValue(true)), 'expected': dyn('an amount of memory from 4Mi to 1Ti, such as 32Mi')},
+      {'key': dyn('remora.dev/memory-request'), 'value': dyn(variables.memoryRequestOption.orValue('')), 'valid': dyn(!(variables.memoryRequestExceedsLimit && ('remora.dev/memory-request' in variables.annotations) == ('remora.dev/memory-limit' in variables.annotations))), 'expected': dyn('at most ' + variables.memoryLimitOption.orValue('') + ', which is its remora.dev/memory-limit')},
+      {'key': dyn('remora.dev/await'), 'value': dyn(variables.awaitOption.orValue('')), 'valid': dyn(variables.awaitOption.optMap(text, text.matches('^[0-9]{1,7}(ms|s|m)$') && variables.awaitMillis <= 3600000).orValue(true)), 'expected': dyn('a duration up to an hour in ms, s or m, such as 10s; 0s does not wait')},
+      {'key': dyn('remora.dev/log-level'), 'value': dyn(variables.logLevelOption.orValue('')), 'valid': dyn(variables.logLevelOption.optMap(text, text in ['error', 'warn', 'info', 'debug']).orValue(true)), 'expected': dyn('one of error, warn, info, debug')},
+      {'key': dyn('remora.dev/env'), 'value': dyn(variables.envOption.orValue('')), 'valid': dyn(variables.chosenVariables.all(name, name in ['OFREP_ENDPOINT', 'FLAGSMITH_API_URL'])), 'expected': dyn('none, or a comma list out of OFREP_ENDPOINT, FLAGSMITH_API_URL')},
+      {'key': dyn('remora.dev/unix-socket'), 'value': dyn(variables.socketOption.orValue('')), 'valid': dyn(variables.socketOption.optMap(text, text in ['true', 'false']).orValue(true)), 'expected': dyn('true or false; the socket is /var/run/remora-socket/remora.sock in every container')}
     ]
 - name: invalid
   expression: |-
-    variables.checks.filter(check, !check.fine).map(check,
+    variables.checks.filter(check, !check.valid).map(check,
       'annotation ' + check.key + (check.key in variables.annotations ? '' : ' of namespace ' + request.namespace) + ' is ' + '"' + check.value.substring(0, size(check.value) > 64 ? 64 : size(check.value)).split('').map(letter,
       letter in ['"', '\\'] ? '\\' + letter : letter.matches('^[ -~\\p{L}\\p{N}]$') ? letter
       : '\\u{' + '%x'.format([letter]).substring('%x'.format([letter]).startsWith('0') ? 1 : 0) + '}').join('')
-      + (size(check.value) > 64 ? '…"' : '"') + ', but must be ' + check.must)
+      + (size(check.value) > 64 ? '…"' : '"') + ', but must be ' + check.expected)
 - name: port
-  expression: int(variables.portSaid.orValue('4777'))
+  expression: int(variables.portOption.orValue('4777'))
 - name: awaitSeconds
   expression: (variables.awaitMillis + 999) / 1000
 - name: await
   expression: 'variables.awaitMillis % 1000 == 0 ? string(variables.awaitSeconds) + ''s'' : string(variables.awaitMillis) + ''ms'''
 - name: logLevel
-  expression: variables.logLevelSaid.orValue('info')
+  expression: variables.logLevelOption.orValue('info')
 - name: socket
-  expression: variables.socketSaid.orValue('false') == 'true'
+  expression: variables.socketOption.orValue('false') == 'true'
 - name: init
   expression: 'has(object.spec.initContainers) ? object.spec.initContainers : []'
 - name: containers
@@ -116,15 +116,15 @@
   expression: variables.init + variables.containers
 - name: others
   expression: variables.all.filter(container, container.name != 'remora')
-- name: impossible
+- name: skipWarning
   expression: |-
-    'kubernetes.io/config.mirror' in variables.annotations ? 'no Remora sidecar: a mirror pod cannot be changed'
-      : object.spec.?os.?name.orValue('') == 'windows' || object.spec.?nodeSelector[?'kubernetes.io/os'].orValue('') == 'windows' ? 'no Remora sidecar: pods on Windows are not supported'
-      : object.spec.?hostNetwork.orValue(false) ? 'no Remora sidecar: the pod has hostNetwork, its localhost is the node\'s'
+    'kubernetes.io/config.mirror' in variables.annotations ? 'the pod gets no Remora sidecar: the API server cannot change a mirror pod; create it as a Pod object'
+      : object.spec.?os.?name.orValue('') == 'windows' || object.spec.?nodeSelector[?'kubernetes.io/os'].orValue('') == 'windows' ? 'the pod gets no Remora sidecar: Windows is not supported; run the pod on Linux'
+      : object.spec.?hostNetwork.orValue(false) ? 'the pod gets no Remora sidecar: with hostNetwork, its localhost is the node\'s; remove hostNetwork'
       : ''
 - name: position
   expression: variables.init.map(container, container.name).indexOf('remora')
-- name: ours
+- name: isSidecar
   expression: |-
     variables.position >= 0 && [variables.init[variables.position]].all(ours,
       ours.?restartPolicy.orValue('') == 'Always'
@@ -135,23 +135,23 @@
     variables.environments.map(environment, 'remora-' + environment)
       + ['no-token-remora']
       + (variables.socket ? ['socket-remora'] : [])
-- name: taken
+- name: nameConflicts
   expression: |-
-    size(variables.all) - size(variables.others) == 1 && variables.ours ? []
+    size(variables.all) - size(variables.others) == 1 && variables.isSidecar ? []
       : size(variables.all) == size(variables.others) ? variables.volumeNames.filter(name,
         variables.volumes.exists(volume, volume.name == name)).map(name,
-        'the pod has a volume named ' + '"' + name + '"' + ' already, which Remora\'s sidecar would take: rename it, or remove it if the pod is a copy of an injected one')
-      : ['the pod has a container named ' + '"remora"' + ' already, which Remora\'s sidecar would take: rename it, or remove it if the pod is a copy of an injected one']
-- name: portTaken
+        'the pod has a volume named ' + '"' + name + '"' + ', which is a name of the Remora sidecar: rename it, or remove it if the pod is a copy of an injected one')
+      : ['the pod has a container named ' + '"remora"' + ', which is a name of the Remora sidecar: rename it, or remove it if the pod is a copy of an injected one']
+- name: portConflicts
   expression: |-
     variables.others.filter(container, has(container.ports)).map(container, container.ports.filter(declared,
       declared.?protocol.orValue('TCP') == 'TCP' && int(declared.containerPort) in [variables.port, variables.port + 1])
       .map(declared,
-        'container ' + '"' + container.name + '"' + ' declares port ' + string(int(declared.containerPort)) + ', which Remora\'s sidecar serves on: set annotation remora.dev/port to another port (flags are answered there, health and metrics on the next one)')).filter(messages, size(messages) > 0).map(messages, messages[0])
+        'container ' + '"' + container.name + '"' + ' declares port ' + string(int(declared.containerPort)) + ', which the Remora sidecar listens on: set annotation remora.dev/port to another port (the sidecar serves flags there, and health and metrics on the next port)')).filter(messages, size(messages) > 0).map(messages, messages[0])
 - name: refusals
-  expression: 'size(variables.invalid) > 0 ? variables.invalid : variables.taken + variables.portTaken'
+  expression: 'size(variables.invalid) > 0 ? variables.invalid : variables.nameConflicts + variables.portConflicts'
 - name: refusal
-  expression: 'variables.impossible != '''' || size(variables.refusals) == 0 ? '''' : string(variables.refusals[0])'
+  expression: 'variables.skipWarning != '''' || size(variables.refusals) == 0 ? '''' : string(variables.refusals[0])'
 - name: podLevel
   expression: '[''requests'', ''limits''].exists(kind, object.spec.?resources[?kind].optMap(amounts, size(amounts) > 0).orValue(false))'
 - name: guaranteed
@@ -163,32 +163,32 @@
   expression: variables.others.all(container, container.?resources.?limits[?'cpu'].optMap(limit, quantity(limit).isGreaterThan(quantity('0'))).orValue(false))
 - name: cpuRequest
   expression: |-
-    variables.podLevel ? variables.cpuRequestAsked.orValue('') : variables.guaranteed ? variables.cpuRequestAsked.or(variables.cpuLimitAsked).orValue('100m')
-      : variables.cpuRequestAsked.orValue(variables.cpuLimitAsked.optMap(limit, quantity('5m').isGreaterThan(quantity(limit)) ? limit : '5m').orValue('5m'))
+    variables.podLevel ? variables.cpuRequestChosen.orValue('') : variables.guaranteed ? variables.cpuRequestChosen.or(variables.cpuLimitChosen).orValue('100m')
+      : variables.cpuRequestChosen.orValue(variables.cpuLimitChosen.optMap(limit, quantity('5m').isGreaterThan(quantity(limit)) ? limit : '5m').orValue('5m'))
 - name: cpuLimit
   expression: |-
-    variables.podLevel ? variables.cpuLimitAsked.orValue('') : variables.guaranteed ? variables.cpuLimitAsked.or(variables.cpuRequestAsked).orValue('100m')
-      : variables.cpuLimitAsked.orValue(!variables.cpuLimited ? '' : quantity(variables.cpuRequest).isGreaterThan(quantity('250m')) ? variables.cpuRequest : '250m')
+    variables.podLevel ? variables.cpuLimitChosen.orValue('') : variables.guaranteed ? variables.cpuLimitChosen.or(variables.cpuRequestChosen).orValue('100m')
+      : variables.cpuLimitChosen.orValue(!variables.cpuLimited ? '' : quantity(variables.cpuRequest).isGreaterThan(quantity('250m')) ? variables.cpuRequest : '250m')
 - name: memoryRequest
   expression: |-
-    variables.podLevel ? variables.memoryRequestAsked.orValue('') : variables.guaranteed ? variables.memoryRequestAsked.or(variables.memoryLimitAsked).orValue('32Mi')
-      : variables.memoryRequestAsked.orValue(variables.memoryLimitAsked.optMap(limit, quantity('8Mi').isGreaterThan(quantity(limit)) ? limit : '8Mi').orValue('8Mi'))
+    variables.podLevel ? variables.memoryRequestChosen.orValue('') : variables.guaranteed ? variables.memoryRequestChosen.or(variables.memoryLimitChosen).orValue('32Mi')
+      : variables.memoryRequestChosen.orValue(variables.memoryLimitChosen.optMap(limit, quantity('8Mi').isGreaterThan(quantity(limit)) ? limit : '8Mi').orValue('8Mi'))
 - name: memoryLimit
   expression: |-
-    variables.podLevel ? variables.memoryLimitAsked.orValue('') : variables.guaranteed ? variables.memoryLimitAsked.or(variables.memoryRequestAsked).orValue('32Mi')
-      : variables.memoryLimitAsked.orValue(!true ? '' : quantity(variables.memoryRequest).isGreaterThan(quantity('32Mi')) ? variables.memoryRequest : '32Mi')
+    variables.podLevel ? variables.memoryLimitChosen.orValue('') : variables.guaranteed ? variables.memoryLimitChosen.or(variables.memoryRequestChosen).orValue('32Mi')
+      : variables.memoryLimitChosen.orValue(!true ? '' : quantity(variables.memoryRequest).isGreaterThan(quantity('32Mi')) ? variables.memoryRequest : '32Mi')
 - name: resources
   expression: |-
     {?'requests': optional.ofNonZeroValue({?'cpu': optional.ofNonZeroValue(variables.cpuRequest), ?'memory': optional.ofNonZeroValue(variables.memoryRequest)}),
       ?'limits': optional.ofNonZeroValue({?'cpu': optional.ofNonZeroValue(variables.cpuLimit), ?'memory': optional.ofNonZeroValue(variables.memoryLimit)})}
-- name: unknown
+- name: unknownAnnotations
   expression: variables.annotations.filter(key, key.startsWith('remora.dev/') && !(key in ['remora.dev/inject', 'remora.dev/port', 'remora.dev/cpu-request', 'remora.dev/memory-request', 'remora.dev/cpu-limit', 'remora.dev/memory-limit', 'remora.dev/await', 'remora.dev/log-level', 'remora.dev/unix-socket', 'remora.dev/env', 'remora.dev/injected']) && !key.startsWith('remora.dev/revision'))
 - name: limits
   expression: |-
     (variables.containers + variables.init.filter(container, container.?restartPolicy.orValue('') == 'Always'))
       .filter(container, container.name != 'remora')
       .map(container, container.?resources.?limits.?memory.orValue('0')) + [variables.memoryLimit == '' ? '0' : variables.memoryLimit]
-- name: room
+- name: memoryLimitSum
   expression: |-
     variables.limits.exists(limit, quantity(limit).compareTo(quantity('0')) <= 0) ? -1
       : variables.limits.map(limit, quantity(limit).isInteger() ? quantity(limit).asInteger()
@@ -216,18 +216,18 @@
       + [{'mountPath': dyn('/var/run/secrets/kubernetes.io/serviceaccount'), 'name': dyn('no-token-remora'), 'readOnly': dyn(true)}]
       + (variables.socket ? [{'mountPath': '/var/run/remora-socket', 'name': 'socket-remora'}] : []))
     }
-- name: planned
+- name: plannedVolumes
   expression: |-
     variables.environments.map(environment, {'name': dyn('remora-' + environment), 'projected': dyn({'defaultMode': dyn(292), 'sources': dyn([dyn({'configMap': dyn({'items': dyn([{'key': 'core', 'path': 'core'}]), 'name': dyn('remora-' + environment + '-v2-core'), 'optional': dyn(true)})}), dyn({'configMap': dyn({'items': dyn([{'key': 'overrides-00', 'path': 'overrides-00'}]), 'name': dyn('remora-' + environment + '-v2-overrides-00'), 'optional': dyn(true)})}), dyn({'configMap': dyn({'items': dyn([{'key': 'overrides-01', 'path': 'overrides-01'}]), 'name': dyn('remora-' + environment + '-v2-overrides-01'), 'optional': dyn(true)})}), dyn({'configMap': dyn({'items': dyn([{'key': 'overrides-02', 'path': 'overrides-02'}]), 'name': dyn('remora-' + environment + '-v2-overrides-02'), 'optional': dyn(true)})}), dyn({'configMap': dyn({'items': dyn([{'key': 'overrides-03', 'path': 'overrides-03'}]), 'name': dyn('remora-' + environment + '-v2-overrides-03'), 'optional': dyn(true)})}), dyn({'configMap': dyn({'items': dyn([{'key': 'overrides-04', 'path': 'overrides-04'}]), 'name': dyn('remora-' + environment + '-v2-overrides-04'), 'optional': dyn(true)})}), dyn({'configMap': dyn({'items': dyn([{'key': 'overrides-05', 'path': 'overrides-05'}]), 'name': dyn('remora-' + environment + '-v2-overrides-05'), 'optional': dyn(true)})}), dyn({'configMap': dyn({'items': dyn([{'key': 'overrides-06', 'path': 'overrides-06'}]), 'name': dyn('remora-' + environment + '-v2-overrides-06'), 'optional': dyn(true)})}), dyn({'configMap': dyn({'items': dyn([{'key': 'overrides-07', 'path': 'overrides-07'}]), 'name': dyn('remora-' + environment + '-v2-overrides-07'), 'optional': dyn(true)})}), dyn({'configMap': dyn({'items': dyn([{'key': 'document-00', 'path': 'document-00'}]), 'name': dyn('remora-' + environment + '-v2-document-00'), 'optional': dyn(true)})}), dyn({'configMap': dyn({'items': dyn([{'key': 'document-01', 'path': 'document-01'}]), 'name': dyn('remora-' + environment + '-v2-document-01'), 'optional': dyn(true)})}), dyn({'configMap': dyn({'items': dyn([{'key': 'document-02', 'path': 'document-02'}]), 'name': dyn('remora-' + environment + '-v2-document-02'), 'optional': dyn(true)})}), dyn({'downwardAPI': dyn({'items': dyn([{'fieldRef': dyn({'apiVersion': 'v1', 'fieldPath': 'metadata.annotations[\'remora.dev/revision.' + environment + '\']'}), 'path': dyn('revision')}])})})])})})
       + [{'downwardAPI': dyn({'defaultMode': dyn(292)}), 'name': dyn('no-token-remora')}]
       + (variables.socket ? [{'emptyDir': dyn({'medium': 'Memory', 'sizeLimit': '1Mi'}), 'name': dyn('socket-remora')}] : [])
 - name: endpoints
   expression: |-
-    ['OFREP_ENDPOINT', 'FLAGSMITH_API_URL'].filter(name, name in variables.chosen)
+    ['OFREP_ENDPOINT', 'FLAGSMITH_API_URL'].filter(name, name in variables.chosenVariables)
       .map(name, {'name': name, 'value': {'OFREP_ENDPOINT': 'http://127.0.0.1:' + string(variables.port), 'FLAGSMITH_API_URL': 'http://127.0.0.1:' + string(variables.port) + '/api/v1/'}[name]})
 - name: mounts
   expression: '(variables.socket ? [{''mountPath'': ''/var/run/remora-socket'', ''name'': ''socket-remora''}] : [])'
-- name: behind
+- name: laterContainers
   expression: |-
     variables.init.transformList(place, container, place > variables.position,
         {'path': dyn('/spec/initContainers/' + string(variables.position < 0 ? place + 1 : place)), 'container': dyn(container)})
@@ -235,65 +235,65 @@
         {'path': dyn('/spec/containers/' + string(place)), 'container': dyn(container)})
 {{- end }}
 {{- define "remora.policy.patch" -}}
-variables.impossible != '' || variables.refusal != '' ? [] :
+variables.skipWarning != '' || variables.refusal != '' ? [] :
   (has(object.metadata.labels) ? [] : [JSONPatch{op: 'add', path: '/metadata/labels', value: {}}])
   + (object.metadata.?labels[?'remora.dev/sidecar'].orValue('') == 'injected' ? [] : [JSONPatch{op: 'add', path: '/metadata/labels/remora.dev~1sidecar', value: 'injected'}])
   + (variables.position >= 0 && 'remora.dev/injected' in variables.annotations ? [] : [JSONPatch{op: 'add', path: '/metadata/annotations/remora.dev~1injected', value: '{"container":"remora","environments":[' + variables.environments.map(environment, '"' + environment + '"').join(',') + '],"format":"v2","version":"0.1.0"}'}])
   + (has(object.spec.volumes) ? [] : [JSONPatch{op: 'add', path: '/spec/volumes', value: []}])
-  + variables.planned.filter(wanted, !variables.volumes.exists(volume, volume.name == wanted.name))
+  + variables.plannedVolumes.filter(wanted, !variables.volumes.exists(volume, volume.name == wanted.name))
     .map(wanted, JSONPatch{op: 'add', path: '/spec/volumes/-', value: wanted})
   + (variables.position >= 0 || has(object.spec.initContainers) ? [] : [JSONPatch{op: 'add', path: '/spec/initContainers', value: []}])
   + (variables.position >= 0 ? [] : [JSONPatch{op: 'add', path: '/spec/initContainers/0', value: variables.sidecar}])
-  + variables.behind.filter(target, size(variables.endpoints) > 0 && !has(target.container.env))
+  + variables.laterContainers.filter(target, size(variables.endpoints) > 0 && !has(target.container.env))
     .map(target, JSONPatch{op: 'add', path: target.path + '/env', value: []})
-  + (size(variables.endpoints) <= 1 ? [] : variables.behind.filter(target, !(has(target.container.env)
+  + (size(variables.endpoints) <= 1 ? [] : variables.laterContainers.filter(target, !(has(target.container.env)
     && target.container.env.exists(present, present.name == variables.endpoints[1].name)))
     .map(target, JSONPatch{op: 'add', path: target.path + '/env/0', value: variables.endpoints[1]}))
-  + (size(variables.endpoints) <= 0 ? [] : variables.behind.filter(target, !(has(target.container.env)
+  + (size(variables.endpoints) <= 0 ? [] : variables.laterContainers.filter(target, !(has(target.container.env)
     && target.container.env.exists(present, present.name == variables.endpoints[0].name)))
     .map(target, JSONPatch{op: 'add', path: target.path + '/env/0', value: variables.endpoints[0]}))
-  + variables.behind.filter(target, size(variables.mounts) > 0 && !has(target.container.volumeMounts))
+  + variables.laterContainers.filter(target, size(variables.mounts) > 0 && !has(target.container.volumeMounts))
     .map(target, JSONPatch{op: 'add', path: target.path + '/volumeMounts', value: []})
-  + (size(variables.mounts) <= 0 ? [] : variables.behind.filter(target, !(has(target.container.volumeMounts)
+  + (size(variables.mounts) <= 0 ? [] : variables.laterContainers.filter(target, !(has(target.container.volumeMounts)
     && target.container.volumeMounts.exists(present, present.mountPath == variables.mounts[0].mountPath)))
     .map(target, JSONPatch{op: 'add', path: target.path + '/volumeMounts/-', value: variables.mounts[0]}))
 {{- end }}
 {{- define "remora.policy.refusals" -}}
 - expression: variables.refusal == ''
-  message: the pod cannot have the sidecar that it asks for
+  message: the pod cannot have the sidecar that it requests
   messageExpression: variables.refusal
   reason: Forbidden
-- expression: variables.impossible != '' || variables.refusal != '' || variables.position >= 0
-  message: 'the pod asks for flags and has no sidecar: Remora''s MutatingAdmissionPolicy was not applied, or another policy or webhook took the sidecar away'
+- expression: variables.skipWarning != '' || variables.refusal != '' || variables.position >= 0
+  message: 'the pod requests flags and has no sidecar: Remora''s MutatingAdmissionPolicy was not applied, or another policy or webhook removed the sidecar; check the policy, its binding, and the others'
   reason: Forbidden
 {{- end }}
 {{- define "remora.policy.warnings" -}}
-- expression: variables.impossible == ''
-  message: no Remora sidecar
-  messageExpression: variables.impossible
+- expression: variables.skipWarning == ''
+  message: the pod gets no Remora sidecar
+  messageExpression: variables.skipWarning
   reason: Forbidden
 - expression: |-
-    variables.impossible != '' || variables.refusal != ''
-      || size(variables.unknown) == 0
-  message: an annotation is none of Remora's
+    variables.skipWarning != '' || variables.refusal != ''
+      || size(variables.unknownAnnotations) == 0
+  message: the pod has an annotation that is unknown to Remora
   messageExpression: |-
-    variables.unknown.map(key, 'annotation ' + '"' + key.substring(0, size(key) > 64 ? 64 : size(key)).split('').map(letter,
+    variables.unknownAnnotations.map(key, 'annotation ' + '"' + key.substring(0, size(key) > 64 ? 64 : size(key)).split('').map(letter,
       letter in ['"', '\\'] ? '\\' + letter : letter.matches('^[ -~\\p{L}\\p{N}]$') ? letter
       : '\\u{' + '%x'.format([letter]).substring('%x'.format([letter]).startsWith('0') ? 1 : 0) + '}').join('')
-      + (size(key) > 64 ? '…"' : '"') + ' is none of Remora\'s: nothing was done about it').join('; ')
+      + (size(key) > 64 ? '…"' : '"') + ' is unknown to Remora and has no effect: correct its name, or remove it').join('; ')
   reason: Forbidden
 - expression: |-
-    variables.impossible != '' || variables.refusal != ''
+    variables.skipWarning != '' || variables.refusal != ''
       || variables.podLevel || !variables.guaranteed
       || quantity(variables.cpuRequest).compareTo(quantity(variables.cpuLimit)) == 0
       && quantity(variables.memoryRequest).compareTo(quantity(variables.memoryLimit)) == 0
-  message: 'requests and limits of the sidecar differ: the pod is Burstable, no longer Guaranteed'
+  message: 'requests and limits of the sidecar differ, so the pod is Burstable instead of Guaranteed: set both to the same amounts'
   reason: Forbidden
 - expression: |-
-    variables.impossible != '' || variables.refusal != ''
-      || variables.room < 0 || variables.room >= 24000000
+    variables.skipWarning != '' || variables.refusal != ''
+      || variables.memoryLimitSum < 0 || variables.memoryLimitSum >= 24000000
   message: the pod's memory limits are small
-  messageExpression: '''the pod\''s memory limits add up to '' + string(variables.room) + '' bytes: a snapshot above '' + string(variables.room / 2) + '' bytes could not be updated'''
+  messageExpression: '''the pod\''s memory limits add up to '' + string(variables.memoryLimitSum) + '' bytes, too few to update a snapshot above '' + string(variables.memoryLimitSum / 2) + '' bytes: raise them'''
   reason: Forbidden
 {{- end }}
 {{- define "remora.policy.slots" -}}

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use remora_operator::injection::Place;
+use remora_operator::injection::PodContext;
 use serde_json::json;
 
 use crate::patch::{OWN_NAMESPACE, assert_applies_once};
@@ -18,12 +18,12 @@ pub(crate) fn run(data: &[u8]) {
         "metadata": {"annotations": annotations(pod)},
         "spec": {"containers": [{"name": "web", "ports": [{"containerPort": 8080}]}, {"name": "side", "env": []}]},
     });
-    let place = if data.len().is_multiple_of(8) {
-        Place { dry_run: true, ..Place::new(OWN_NAMESPACE) }
+    let context = if data.len().is_multiple_of(8) {
+        PodContext { dry_run: true, ..PodContext::new(OWN_NAMESPACE) }
     } else {
-        Place::new("shop")
+        PodContext::new("shop")
     };
-    assert_applies_once(&pod, &Place { defaults: Some(&defaults), ..place });
+    assert_applies_once(&pod, &PodContext { defaults: Some(&defaults), ..context });
 }
 
 fn annotations(lines: &str) -> BTreeMap<String, String> {

@@ -1,6 +1,6 @@
 //! What a decision about a pod must be, whatever the pod is.
 
-use remora_operator::injection::{Config, Decision, Place, Reason, decide, lacks_sidecar, patch};
+use remora_operator::injection::{Config, Decision, PodContext, Reason, decide, missing_sidecar, patch};
 use serde_json::Value;
 
 use crate::assert_printable;
@@ -18,9 +18,9 @@ pub(crate) fn config() -> Config {
 }
 
 /// Decides about a pod. Panics unless the patch applies, gives the pod its sidecar, and leaves nothing to do.
-pub(crate) fn assert_applies_once(pod: &Value, place: &Place<'_>) {
-    let lacks = lacks_sidecar(pod, place, OWN_NAMESPACE).is_some();
-    let plan = match decide(pod, place, &config()) {
+pub(crate) fn assert_applies_once(pod: &Value, context: &PodContext<'_>) {
+    let is_missing = missing_sidecar(pod, context, OWN_NAMESPACE).is_some();
+    let plan = match decide(pod, context, &config()) {
         Decision::Skip(_) => return,
         Decision::Deny(refusal) => return assert_printable(&refusal.to_string()),
         Decision::Inject(plan) => plan,
@@ -33,9 +33,9 @@ pub(crate) fn assert_applies_once(pod: &Value, place: &Place<'_>) {
     let mut patched = pod.clone();
     json_patch::patch(&mut patched, &operations).expect("the patch does not apply");
     assert!(has_sidecar(&patched));
-    assert_eq!(lacks, !has_sidecar(pod), "the auditor and the webhook do not agree");
-    assert!(lacks_sidecar(&patched, place, OWN_NAMESPACE).is_none());
-    let again = decide(&patched, place, &config());
+    assert_eq!(is_missing, !has_sidecar(pod), "the auditor and the webhook do not agree");
+    assert!(missing_sidecar(&patched, context, OWN_NAMESPACE).is_none());
+    let again = decide(&patched, context, &config());
     assert!(matches!(again, Decision::Skip(Reason::AlreadyInjected)), "{again:?}");
 }
 

@@ -69,8 +69,8 @@ fn webhook() -> (&'static Runtime, &'static Router) {
     let router = {
         let _entered = runtime.enter();
         let metrics = Metrics::register(&mut Registry::default());
-        let (environments, _) = Environments::follow(api_server());
-        let (namespaces, _) = Namespaces::follow(api_server());
+        let (environments, _) = Environments::watch(api_server());
+        let (namespaces, _) = Namespaces::watch(api_server());
         router(Webhook::new(config(), environments, namespaces, metrics))
     };
     (Box::leak(Box::new(runtime)), Box::leak(Box::new(router)))

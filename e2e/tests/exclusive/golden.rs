@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use remora_operator::injection::{Config, Decision, Place, decide, patch};
+use remora_operator::injection::{Config, Decision, PodContext, decide, patch};
 use serde_json::{Value, json};
 
 /// Pod as a user sends it.
@@ -241,7 +241,7 @@ fn by_the_code(pod: &Value) -> anyhow::Result<Becomes> {
         sidecar_pull_policy: "IfNotPresent".to_owned(),
         own_namespace: "remora-system".to_owned(),
     };
-    Ok(match decide(pod, &Place::new(NAMESPACE), &config) {
+    Ok(match decide(pod, &PodContext::new(NAMESPACE), &config) {
         Decision::Skip(reason) => {
             Becomes::Pod { pod: pod.clone(), warnings: reason.warning().map(str::to_owned).into_iter().collect() }
         }

@@ -127,9 +127,7 @@ async fn differs(case: &Case, target: &Target) -> anyhow::Result<Option<String>>
         Becomes::Pod { warnings, .. } => {
             let mut said = answer.warnings;
             // Only the webhook checks that the FeatureEnvironment exists.
-            said.retain(|warning| {
-                !target.warnings.contains(warning) && !warning.starts_with("there is no FeatureEnvironment ")
-            });
+            said.retain(|warning| !target.warnings.contains(warning) && !warning.starts_with("FeatureEnvironment "));
             let expected: BTreeSet<_> = warnings.iter().cloned().collect();
             let pod = canonical(answer.object);
             if Some(&pod) != target.pod.as_ref() {

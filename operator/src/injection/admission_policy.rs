@@ -3,7 +3,7 @@
 //!
 //! The additions to a pod are not written a second time. The generator makes [`Plan`](super::Plan)s of template pods
 //! and turns them into expressions: each placeholder value becomes the expression that computes the value for the pod
-//! in the request ([`lift`], [`specimen`]). The policy therefore contains everything that is added to a plan. Grammars,
+//! in the request ([`to_cel`], [`template`]). The policy therefore contains everything that is added to a plan. Grammars,
 //! refusals and resources are written again in CEL, from the same constants and messages. Tests compare the API
 //! server's answers to the pods of `operator/tests/inject/` under the policy with the webhook's answers.
 //!
@@ -11,13 +11,13 @@
 //! pod after its injection. The result is the same, because every decision about an injected pod equals the decision
 //! about the original.
 
-mod amounts;
 mod decision;
-mod lift;
 mod operations;
-mod specimen;
+mod options;
+mod resources;
+mod template;
+mod to_cel;
 mod warnings;
-mod wishes;
 
 use serde::Serialize;
 
@@ -75,14 +75,16 @@ impl Validation {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A template pod is not injected.
-    #[error("a specimen of a pod is not injected")]
-    Specimen,
+    #[error("a template pod is not injected: report this bug")]
+    TemplatePod,
     /// A list of the plan does not consist of a fixed part, one insertion per environment and one insertion for the
     /// socket.
-    #[error("the list {0} is not made of a fixed part, one for each environment and one for the socket")]
+    #[error(
+        "the list {0} has parts other than a fixed one, one per environment and one for the socket: report this bug"
+    )]
     List(&'static str),
     /// A member of the sidecar differs between template pods, and the generator does not expect that.
-    #[error("{0} of the sidecar is not the same in all pods")]
+    #[error("member {0} of the sidecar differs between template pods: report this bug")]
     Member(String),
 }
 
@@ -92,18 +94,18 @@ pub enum Error {
 ///
 /// Fails if a plan has a structure that the generator does not support. This is a bug in Remora.
 pub fn policy(config: &Config) -> Result<Policy, Error> {
-    let specimens = specimen::Specimens::of(config)?;
+    let templates = template::TemplatePlans::new(config)?;
     let mut variables = Variables::default();
-    wishes::define(&mut variables);
-    decision::define(&mut variables, &specimens)?;
-    amounts::define(&mut variables);
+    options::define(&mut variables);
+    decision::define(&mut variables, &templates)?;
+    resources::define(&mut variables);
     warnings::define(&mut variables);
     let mut plan = Variables::default();
-    operations::define(&mut plan, &specimens)?;
+    operations::define(&mut plan, &templates)?;
     Ok(Policy {
         variables: variables.0,
         plan: plan.0,
-        patch: operations::patch(&specimens),
+        patch: operations::patch(&templates),
         refusals: decision::refusals(),
         warnings: warnings::warnings(),
         slots: Layout::default().slots,

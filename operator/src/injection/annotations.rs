@@ -5,9 +5,9 @@ use std::{borrow::Cow, collections::BTreeMap, ops::RangeInclusive};
 use serde_json::{Map, Value};
 
 use super::{
-    duration::Await,
     quantity::{self, Grammar, Quantity},
     quote::quote,
+    startup_timeout::StartupTimeout,
 };
 use crate::api::names::{EnvironmentName, GROUP, annotation, sidecar};
 
@@ -21,7 +21,7 @@ pub(super) struct Request {
     pub(super) port: u16,
     pub(super) cpu: Bounds,
     pub(super) memory: Bounds,
-    pub(super) wait: Await,
+    pub(super) wait: StartupTimeout,
     pub(super) log_level: &'static str,
     pub(super) variables: Vec<&'static str>,
     pub(super) socket: bool,
@@ -84,7 +84,7 @@ pub(super) fn opted_out(annotations: &Annotations) -> bool {
 
 /// Annotations of a pod and the defaults of its namespace. The pod's annotations take precedence.
 #[derive(Clone, Copy)]
-pub(super) struct Wishes<'a> {
+pub(super) struct PodOptions<'a> {
     pub(super) pod: &'a Annotations,
     pub(super) namespace: &'a str,
     pub(super) defaults: Option<&'a BTreeMap<String, String>>,
@@ -104,20 +104,20 @@ enum Author {
 ///
 /// Fails at the first annotation that does not follow its grammar, and if a request exceeds its limit and both come
 /// from the same object.
-pub(super) fn read(wishes: &Wishes<'_>) -> Result<Request, Invalid> {
+pub(super) fn read(options: &PodOptions<'_>) -> Result<Request, Invalid> {
     Ok(Request {
-        environments: environments(wishes)?,
-        port: wishes.value(annotation::PORT, PORT, port)?.unwrap_or(sidecar::DATA_PORT),
-        cpu: wishes.bounds(annotation::CPU_REQUEST, annotation::CPU_LIMIT, &quantity::CPU, CPU)?,
-        memory: wishes.bounds(annotation::MEMORY_REQUEST, annotation::MEMORY_LIMIT, &quantity::MEMORY, MEMORY)?,
-        wait: wishes.value(annotation::AWAIT, AWAIT, Await::parse)?.unwrap_or(Await::DEFAULT),
-        log_level: wishes.value(annotation::LOG_LEVEL, LOG_LEVEL, log_level)?.unwrap_or("info"),
-        variables: wishes.value(annotation::ENV, ENV, variables)?.unwrap_or_else(|| VARIABLES.to_vec()),
-        socket: wishes.value(annotation::UNIX_SOCKET, UNIX_SOCKET, yes_or_no)?.unwrap_or(false),
+        environments: environments(options)?,
+        port: options.value(annotation::PORT, PORT, port)?.unwrap_or(sidecar::DATA_PORT),
+        cpu: options.bounds(annotation::CPU_REQUEST, annotation::CPU_LIMIT, &quantity::CPU, CPU)?,
+        memory: options.bounds(annotation::MEMORY_REQUEST, annotation::MEMORY_LIMIT, &quantity::MEMORY, MEMORY)?,
+        wait: options.value(annotation::AWAIT, AWAIT, StartupTimeout::parse)?.unwrap_or(StartupTimeout::DEFAULT),
+        log_level: options.value(annotation::LOG_LEVEL, LOG_LEVEL, log_level)?.unwrap_or("info"),
+        variables: options.value(annotation::ENV, ENV, variables)?.unwrap_or_else(|| VARIABLES.to_vec()),
+        socket: options.value(annotation::UNIX_SOCKET, UNIX_SOCKET, boolean)?.unwrap_or(false),
     })
 }
 
-impl<'a> Wishes<'a> {
+impl<'a> PodOptions<'a> {
     /// Returns the value under this key and the object that it comes from.
     fn find(&self, key: &str) -> Option<(Cow<'a, Value>, Author)> {
         let of_pod = self.pod.get(key).map(|value| (Cow::Borrowed(value), Author::Pod));
@@ -190,7 +190,7 @@ pub(super) fn unknown(annotations: &Annotations) -> impl Iterator<Item = &str> {
 pub(super) const PORT: &str = "a port from 1024 to 65534, such as 4777; health and metrics take the next one";
 pub(super) const CPU: &str = "an amount of CPU from 1m to 1024, such as 10m or 0.5";
 pub(super) const MEMORY: &str = "an amount of memory from 4Mi to 1Ti, such as 32Mi";
-pub(super) const AWAIT: &str = "a duration up to an hour in ms, s or m, such as 10s; 0s waits for nothing";
+pub(super) const AWAIT: &str = "a duration up to an hour in ms, s or m, such as 10s; 0s does not wait";
 pub(super) const LOG_LEVEL: &str = "one of error, warn, info, debug";
 pub(super) const UNIX_SOCKET: &str =
     "true or false; the socket is /var/run/remora-socket/remora.sock in every container";
@@ -207,9 +207,9 @@ pub(super) const WHETHER: [&str; 4] = ["true", "enabled", "false", "disabled"];
 /// Allowed data ports: any user may listen on them, and each has a next port for health and metrics.
 pub(super) const PORTS: RangeInclusive<u16> = 1024..=65534;
 
-fn environments(wishes: &Wishes<'_>) -> Result<Vec<EnvironmentName>, Invalid> {
+fn environments(options: &PodOptions<'_>) -> Result<Vec<EnvironmentName>, Invalid> {
     let key = annotation::INJECT;
-    let own = Wishes { defaults: None, ..*wishes };
+    let own = PodOptions { defaults: None, ..*options };
     let list = own.value(key, INJECT, |text| Some(text.to_owned()))?.unwrap_or_default();
     let invalid = |valid: String| own.invalid(key, Author::Pod, &list, valid);
     let mut environments: Vec<EnvironmentName> = Vec::new();
@@ -243,7 +243,7 @@ fn log_level(text: &str) -> Option<&'static str> {
     LOG_LEVELS.into_iter().find(|level| *level == text)
 }
 
-fn yes_or_no(text: &str) -> Option<bool> {
+fn boolean(text: &str) -> Option<bool> {
     match text {
         "true" => Some(true),
         "false" => Some(false),
@@ -273,8 +273,8 @@ mod tests {
         read(&of_pod(&annotations)).map_err(|refusal| refusal.to_string())
     }
 
-    fn of_pod(pod: &Annotations) -> Wishes<'_> {
-        Wishes { pod, namespace: "shop", defaults: None }
+    fn of_pod(pod: &Annotations) -> PodOptions<'_> {
+        PodOptions { pod, namespace: "shop", defaults: None }
     }
 
     /// Parses the annotations of a pod with these defaults of its namespace.
@@ -282,12 +282,12 @@ mod tests {
         let mut pod = pod.as_object().unwrap().clone();
         pod.insert(annotation::INJECT.to_owned(), json!("storefront"));
         let defaults = defaults.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let wishes = Wishes { pod: &pod, namespace: "shop", defaults: Some(&defaults) };
-        read(&wishes).map_err(|refusal| refusal.to_string())
+        let options = PodOptions { pod: &pod, namespace: "shop", defaults: Some(&defaults) };
+        read(&options).map_err(|refusal| refusal.to_string())
     }
 
     #[test]
-    fn a_namespace_says_what_its_pods_do_not() {
+    fn namespace_sets_options_that_pod_leaves_out() {
         let defaults = [(annotation::PORT, "5000"), (annotation::AWAIT, "1m"), (annotation::INJECT, "other")];
         let request = both(&json!({annotation::AWAIT: "2s"}), &defaults).unwrap();
         assert_eq!((request.port, request.wait.to_string().as_str()), (5000, "2s"));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespaces_mistake_names_the_namespace_and_is_none_where_the_pod_speaks() {
+    fn invalid_namespace_default_is_an_error_unless_pod_overrides_it() {
         let defaults = [(annotation::PORT, "80")];
         assert_eq!(
             both(&json!({}), &defaults).unwrap_err(),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespaces_bound_gives_way_to_the_pods() {
+    fn namespace_bound_that_conflicts_with_pod_is_dropped() {
         let request =
             both(&json!({annotation::MEMORY_LIMIT: "16Mi"}), &[(annotation::MEMORY_REQUEST, "64Mi")]).unwrap();
         assert!(request.memory.request.is_none() && request.memory.limit.is_some());
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults() {
+    fn pod_without_options_gets_defaults() {
         let request = read_one(annotation::INJECT, "storefront").unwrap();
         assert_eq!(request.environments.len(), 1);
         assert_eq!(request.environments[0].as_str(), "storefront");
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn environments_are_a_comma_list() {
+    fn inject_annotation_is_comma_list_of_valid_names() {
         let names = |value: &str| {
             let request = read_one(annotation::INJECT, value)?;
             Ok::<_, String>(request.environments.iter().map(ToString::to_string).collect::<Vec<_>>())
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_tell_key_value_and_grammar() {
+    fn error_names_key_value_and_grammar() {
         assert_eq!(
             read_one(annotation::PORT, "80\n").unwrap_err(),
             "annotation remora.dev/port is \"80\\u{a}\", but must be a port from 1024 to 65534, such as 4777; health \
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn ports() {
+    fn port_outside_range_is_an_error() {
         for good in ["1024", "4777", "65534"] {
             assert!(read_one(annotation::PORT, good).is_ok(), "{good}");
         }
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn request_above_limit() {
+    fn request_above_limit_is_an_error() {
         let annotations = json!({
             annotation::INJECT: "a", annotation::MEMORY_REQUEST: "64Mi", annotation::MEMORY_LIMIT: "32Mi",
         });
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_can_be_chosen() {
+    fn env_annotation_selects_variables() {
         let chosen = |value: &str| read_one(annotation::ENV, value).map(|request| request.variables);
         assert_eq!(chosen("none").unwrap(), [] as [&str; 0]);
         assert_eq!(chosen("OFREP_ENDPOINT").unwrap(), ["OFREP_ENDPOINT"]);
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_asked_for_by_yes_or_no() {
+    fn socket_option_is_true_or_false() {
         let socket = |value: &str| read_one(annotation::UNIX_SOCKET, value).map(|request| request.socket);
         assert_eq!((socket("true"), socket("false")), (Ok(true), Ok(false)));
         assert!(!read_one(annotation::PORT, "4777").unwrap().socket);
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_keys_under_our_prefix() {
+    fn unknown_returns_misspelt_remora_keys_only() {
         let annotations = json!({"remora.dev/prot": "1", "remora.dev/port": "1", "example.com/port": "1"});
         assert_eq!(unknown(annotations.as_object().unwrap()).collect::<Vec<_>>(), ["remora.dev/prot"]);
     }

@@ -6,38 +6,37 @@ use serde_json::Value;
 
 use super::{
     annotations,
-    decide::{Place, Refusal, is_system, wanted},
+    decide::{PodContext, Refusal, is_system, parse_request},
     pod::{is_native_sidecar, name},
 };
 use crate::api::names::{annotation, sidecar};
 
-/// Fault of a pod that requests a sidecar and has none.
+/// A pod requests a sidecar and has none.
 #[derive(Debug)]
-pub enum Lack {
-    /// The pod was admitted without a sidecar; a replacement would get one.
-    Admitted,
-    /// The pod was admitted without a sidecar; a replacement would be denied.
-    Invalid(Refusal),
+pub enum MissingSidecar {
+    /// A replacement of the pod would get a sidecar.
+    Replaceable,
+    /// A replacement of the pod would be denied.
+    Denied(Refusal),
 }
 
 /// True if a pod may lack a sidecar: its metadata requests one and its namespace is not a system namespace.
 pub fn is_candidate(annotations: &BTreeMap<String, String>, namespace: &str, own_namespace: &str) -> bool {
-    let asks = annotations.get(annotation::INJECT).is_some_and(|value| value != annotations::OPT_OUT);
-    asks && !is_system(namespace, own_namespace)
+    let requests = annotations.get(annotation::INJECT).is_some_and(|value| value != annotations::OPT_OUT);
+    requests && !is_system(namespace, own_namespace)
 }
 
-/// Returns the fault of a pod that lacks the sidecar that it requests. A pod with a sidecar of any version has no
-/// fault.
-pub fn lacks_sidecar(pod: &Value, place: &Place<'_>, own_namespace: &str) -> Option<Lack> {
+/// Checks that a pod has the sidecar that it requests. A sidecar of any version counts.
+pub fn missing_sidecar(pod: &Value, context: &PodContext<'_>, own_namespace: &str) -> Option<MissingSidecar> {
     let init = pod.pointer("/spec/initContainers").and_then(Value::as_array);
     let is_ours = |container: &Value| name(container) == Some(sidecar::CONTAINER) && is_native_sidecar(container);
     if init.into_iter().flatten().any(is_ours) {
         return None;
     }
-    match wanted(pod, place, own_namespace) {
-        Ok(Ok(_)) => Some(Lack::Admitted),
+    match parse_request(pod, context, own_namespace) {
+        Ok(Ok(_)) => Some(MissingSidecar::Replaceable),
         Ok(Err(_)) => None,
-        Err(refusal) => Some(Lack::Invalid(refusal)),
+        Err(refusal) => Some(MissingSidecar::Denied(refusal)),
     }
 }
 
@@ -47,39 +46,42 @@ mod tests {
 
     use super::*;
 
-    fn lack(annotations: &Value, spec: &Value) -> Option<Lack> {
+    fn check(annotations: &Value, spec: &Value) -> Option<MissingSidecar> {
         let pod = json!({"metadata": {"annotations": annotations}, "spec": spec});
-        lacks_sidecar(&pod, &Place::new("shop"), "remora-system")
+        missing_sidecar(&pod, &PodContext::new("shop"), "remora-system")
     }
 
     #[test]
-    fn a_pod_without_what_it_asks_for() {
-        let (asks, plain) = (json!({"remora.dev/inject": "a"}), json!({"containers": [{"name": "web"}]}));
-        assert!(matches!(lack(&asks, &plain), Some(Lack::Admitted)));
-        assert!(lack(&json!({"remora.dev/inject": "false"}), &plain).is_none());
-        assert!(lack(&json!({}), &plain).is_none());
-        assert!(lack(&asks, &json!({"hostNetwork": true, "containers": []})).is_none(), "it never gets one");
-        let odd = lack(&json!({"remora.dev/inject": "A"}), &plain);
-        assert!(matches!(odd, Some(Lack::Invalid(refusal)) if refusal.label() == "invalid_annotation"));
+    fn missing_sidecar_of_requesting_pod_is_found() {
+        let (requests, plain) = (json!({"remora.dev/inject": "a"}), json!({"containers": [{"name": "web"}]}));
+        assert!(matches!(check(&requests, &plain), Some(MissingSidecar::Replaceable)));
+        assert!(check(&json!({"remora.dev/inject": "false"}), &plain).is_none());
+        assert!(check(&json!({}), &plain).is_none());
+        assert!(
+            check(&requests, &json!({"hostNetwork": true, "containers": []})).is_none(),
+            "such a pod is never injected"
+        );
+        let odd = check(&json!({"remora.dev/inject": "A"}), &plain);
+        assert!(matches!(odd, Some(MissingSidecar::Denied(refusal)) if refusal.label() == "invalid_annotation"));
     }
 
     #[test]
-    fn a_sidecar_of_any_version_is_one() {
-        let asks = json!({"remora.dev/inject": "a,b"});
+    fn pod_with_sidecar_of_any_version_is_not_reported() {
+        let requests = json!({"remora.dev/inject": "a,b"});
         let has = json!({"containers": [], "initContainers": [{"name": "remora", "restartPolicy": "Always"}]});
-        assert!(lack(&asks, &has).is_none());
+        assert!(check(&requests, &has).is_none());
         let namesake = json!({"containers": [], "initContainers": [{"name": "remora"}]});
-        assert!(matches!(lack(&asks, &namesake), Some(Lack::Invalid(_))));
+        assert!(matches!(check(&requests, &namesake), Some(MissingSidecar::Denied(_))));
     }
 
     #[test]
-    fn candidates_ask_and_are_nobodys_system() {
-        let asks = |value: &str| BTreeMap::from([("remora.dev/inject".to_owned(), value.to_owned())]);
-        assert!(is_candidate(&asks("a"), "shop", "remora-system"));
-        assert!(!is_candidate(&asks("false"), "shop", "remora-system"));
+    fn candidate_requests_injection_and_is_outside_system_namespaces() {
+        let requests = |value: &str| BTreeMap::from([("remora.dev/inject".to_owned(), value.to_owned())]);
+        assert!(is_candidate(&requests("a"), "shop", "remora-system"));
+        assert!(!is_candidate(&requests("false"), "shop", "remora-system"));
         assert!(!is_candidate(&BTreeMap::new(), "shop", "remora-system"));
         for namespace in ["kube-system", "kube-node-lease", "remora-system"] {
-            assert!(!is_candidate(&asks("a"), namespace, "remora-system"), "{namespace}");
+            assert!(!is_candidate(&requests("a"), namespace, "remora-system"), "{namespace}");
         }
     }
 }

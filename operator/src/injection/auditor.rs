@@ -10,9 +10,9 @@
 //! hides its pods.
 
 mod candidates;
+mod events;
 mod evict;
 mod metrics;
-mod tell;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -24,13 +24,14 @@ use jiff::Timestamp;
 use kube::Client;
 use tokio::{sync::watch, time::timeout};
 
+use self::metrics::AuditOutcome;
 pub use self::metrics::Metrics;
 use self::{
     candidates::{Candidate, Candidates},
-    evict::{Evicted, Evictor, choose},
-    tell::Teller,
+    events::EventWriter,
+    evict::{EvictionOutcome, Evictor, choose},
 };
-use crate::injection::Lack;
+use crate::injection::MissingSidecar;
 
 /// Interval between two audits.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -52,10 +53,10 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The metadata of the pods cannot be listed.
-    #[error("pods cannot be listed: {0}")]
+    #[error("cannot list pods: {0}")]
     ListPods(#[source] Box<kube::Error>),
     /// A pod cannot be read.
-    #[error("pod {namespace}/{name} cannot be read: {source}")]
+    #[error("cannot read pod {namespace}/{name}: {source}")]
     ReadPod {
         /// Namespace of the pod.
         namespace: String,
@@ -65,7 +66,7 @@ pub enum Error {
         source: Box<kube::Error>,
     },
     /// The pod's namespace cannot be read.
-    #[error("namespace {namespace} cannot be read: {source}")]
+    #[error("cannot read namespace {namespace}: {source}")]
     ReadNamespace {
         /// Name of the namespace.
         namespace: String,
@@ -73,7 +74,7 @@ pub enum Error {
         source: Box<kube::Error>,
     },
     /// A pod cannot be converted to JSON.
-    #[error("a pod cannot be understood: {0}")]
+    #[error("cannot convert a pod to JSON: {0}")]
     UnderstandPod(#[from] serde_json::Error),
     /// The API server did not answer within the timeout.
     #[error("the API server did not answer within {} s", candidates::TIMEOUT.as_secs())]
@@ -81,13 +82,13 @@ pub enum Error {
 }
 
 impl Error {
-    fn outcome(&self) -> &'static str {
+    fn outcome(&self) -> AuditOutcome {
         match self {
-            Error::ListPods(_) => "ListPods",
-            Error::ReadPod { .. } => "ReadPod",
-            Error::ReadNamespace { .. } => "ReadNamespace",
-            Error::UnderstandPod(_) => "UnderstandPod",
-            Error::Silence => "Silence",
+            Error::ListPods(_) => AuditOutcome::ListPods,
+            Error::ReadPod { .. } => AuditOutcome::ReadPod,
+            Error::ReadNamespace { .. } => AuditOutcome::ReadNamespace,
+            Error::UnderstandPod(_) => AuditOutcome::UnderstandPod,
+            Error::Silence => AuditOutcome::Silence,
         }
     }
 }
@@ -95,17 +96,17 @@ impl Error {
 /// Audits all pods periodically.
 pub struct Auditor {
     candidates: Candidates,
-    teller: Teller,
+    events: EventWriter,
     evictor: Option<Evictor>,
     metrics: Metrics,
     works_since: watch::Receiver<Option<Timestamp>>,
     /// Verdict on each candidate that exists. A verdict stays correct, because the containers of a pod do not change.
-    judged: HashMap<Judged, Option<Lack>>,
-    told: HashSet<String>,
+    verdicts: HashMap<VerdictKey, Option<MissingSidecar>>,
+    reported: HashSet<String>,
 }
 
 /// UID of a pod and its Remora annotations. The annotations are part of the key because they can change.
-type Judged = (String, BTreeMap<String, String>);
+type VerdictKey = (String, BTreeMap<String, String>);
 
 impl Auditor {
     /// Creates an auditor. `works_since` is the time since when the self-check has succeeded without a failure, or
@@ -118,13 +119,13 @@ impl Auditor {
         works_since: watch::Receiver<Option<Timestamp>>,
     ) -> Auditor {
         Auditor {
-            teller: Teller::new(client.clone(), instance),
+            events: EventWriter::new(client.clone(), instance),
             evictor: options.evict.then(|| Evictor::new(client.clone())),
             candidates: Candidates::new(client, options),
             metrics,
             works_since,
-            judged: HashMap::new(),
-            told: HashSet::new(),
+            verdicts: HashMap::new(),
+            reported: HashSet::new(),
         }
     }
 
@@ -132,14 +133,14 @@ impl Auditor {
     /// created before may lack their sidecar.
     pub async fn run(mut self) -> Infallible {
         loop {
-            let outcome = match self.look().await {
-                Ok(()) => "Done",
+            let outcome = match self.audit().await {
+                Ok(()) => AuditOutcome::Done,
                 Err(error) => {
-                    tracing::warn!(%error, "pods without their sidecar cannot be looked for");
+                    tracing::warn!(%error, "cannot audit the pods; the next audit follows within a minute");
                     error.outcome()
                 }
             };
-            self.metrics.looked(outcome);
+            self.metrics.audited(outcome);
             let began = async {
                 // An error means that the self-check has ended: only the interval starts the next audit then.
                 if self.works_since.wait_for(Option::is_none).await.is_err()
@@ -152,34 +153,34 @@ impl Auditor {
         }
     }
 
-    async fn look(&mut self) -> Result<(), Error> {
+    async fn audit(&mut self) -> Result<(), Error> {
         let candidates = self.candidates.list().await?;
         let mut missing = Vec::new();
-        let mut judged = HashMap::with_capacity(candidates.len());
+        let mut verdicts = HashMap::with_capacity(candidates.len());
         for candidate in candidates {
-            let key = (candidate.uid.clone(), candidate.asks.clone());
-            let lack = match self.judged.remove(&key) {
+            let key = (candidate.uid.clone(), candidate.annotations.clone());
+            let missing_sidecar = match self.verdicts.remove(&key) {
                 Some(known) => known,
-                None => match self.candidates.judge(&candidate).await {
-                    Ok(lack) => lack,
+                None => match self.candidates.check(&candidate).await {
+                    Ok(checked) => checked,
                     Err(error) => {
-                        self.judged.extend(judged);
+                        self.verdicts.extend(verdicts);
                         return Err(error);
                     }
                 },
             };
-            let is_evictable = matches!(lack, Some(Lack::Admitted));
-            if let Some(lack) = &lack {
-                if self.told.insert(candidate.uid.clone()) {
-                    self.teller.tell(&candidate, lack).await;
+            let is_evictable = matches!(missing_sidecar, Some(MissingSidecar::Replaceable));
+            if let Some(fault) = &missing_sidecar {
+                if self.reported.insert(candidate.uid.clone()) {
+                    self.events.report_missing(&candidate, fault).await;
                 }
                 missing.push((candidate, is_evictable));
             }
-            judged.insert(key, lack);
+            verdicts.insert(key, missing_sidecar);
         }
-        self.judged = judged;
+        self.verdicts = verdicts;
         let uids: HashSet<&str> = missing.iter().map(|(candidate, _)| candidate.uid.as_str()).collect();
-        self.told.retain(|uid| uids.contains(uid.as_str()));
+        self.reported.retain(|uid| uids.contains(uid.as_str()));
         self.metrics.missing(missing.iter().map(|(candidate, _)| candidate.namespace.as_str()));
         let evictable = missing.into_iter().filter(|(_, evictable)| *evictable).map(|(candidate, _)| candidate);
         self.evict(evictable.collect()).await;
@@ -195,10 +196,10 @@ impl Auditor {
             if self.works_since.borrow().is_none() {
                 return;
             }
-            let evicted = evictor.evict(&candidate).await;
-            self.metrics.evicted(evicted.outcome());
-            if let Evicted::Done = evicted {
-                self.teller.evicted(&candidate).await;
+            let outcome = evictor.evict(&candidate).await;
+            self.metrics.evicted(outcome);
+            if outcome == EvictionOutcome::Evicted {
+                self.events.report_eviction(&candidate).await;
             }
         }
     }

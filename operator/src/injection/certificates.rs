@@ -1,6 +1,6 @@
 //! The webhook's certificates: the operator creates, renews and registers them with the API server by itself.
 //!
-//! The CA (*authority*) is stored in a Secret that all replicas share; the first replica that finds none creates it.
+//! The CA is stored in a Secret that all replicas share; the first replica that finds none creates it.
 //! Each replica signs a short-lived serving certificate for itself and keeps it, with its key, in memory. `caBundle` in
 //! the MutatingWebhookConfiguration (the *registration*) lists the CAs that the API server trusts. A rotation updates
 //! `caBundle` before any replica serves with the new CA:
@@ -18,22 +18,22 @@
 //! If another program creates the certificate, for example cert-manager, the webhook reads it from files ([`Files`])
 //! and does none of this.
 
-mod authority;
+mod ca;
 mod files;
-mod keeper;
 mod registration;
 mod renewal;
+mod rotation;
 mod secret;
 mod serving;
 
 use std::{path::PathBuf, time::Duration};
 
 pub use self::{
-    authority::{Authority, Certificate, Leaf, SignError, Unusable},
+    ca::{Ca, Certificate, Leaf, SignError, Unusable},
     files::{Files, Unreadable},
-    keeper::{Error, Keeper},
     registration::{Registered, update},
     renewal::{Reason, Validity, needs_renewal},
+    rotation::{CertificateManager, Error},
     secret::{Contents, ForeignSecret},
     serving::Serving,
 };
@@ -71,7 +71,7 @@ impl Names {
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetimes {
     /// Lifetime of a CA.
-    pub authority: Duration,
+    pub ca: Duration,
     /// Lifetime of a replica's serving certificate.
     pub leaf: Duration,
     /// Delay from the creation of a CA until replicas sign with it. API servers need it to read the new `caBundle`.
@@ -88,7 +88,7 @@ impl Default for Lifetimes {
     fn default() -> Self {
         const DAY: u64 = 24 * 60 * 60;
         Lifetimes {
-            authority: Duration::from_secs(365 * DAY),
+            ca: Duration::from_secs(365 * DAY),
             leaf: Duration::from_secs(7 * DAY),
             settle: Duration::from_secs(120),
             propagation: Duration::from_secs(1),

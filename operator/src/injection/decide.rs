@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::config::Config;
 use super::{
-    annotations::{self, Invalid, Request, Wishes},
+    annotations::{self, Invalid, PodOptions, Request},
     layout::{Layout, Layouts},
     patch::patch,
     plan::{Plan, mount_path},
@@ -17,7 +17,7 @@ use crate::api::names::{EnvironmentName, annotation, sidecar};
 
 /// Context of a pod: its namespace, the layouts of the environments, and if the request is a dry run.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct PodContext<'a> {
     /// Namespace of the request. The pod itself may not name one, for example if a controller creates it.
     pub namespace: &'a str,
     /// Annotations of the namespace: defaults for all of its pods.
@@ -28,10 +28,10 @@ pub struct Place<'a> {
     pub dry_run: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> PodContext<'a> {
     /// Creates the context of a real request in a namespace without defaults or known layouts.
-    pub fn new(namespace: &'a str) -> Place<'a> {
-        Place { namespace, defaults: None, layouts: None, dry_run: false }
+    pub fn new(namespace: &'a str) -> PodContext<'a> {
+        PodContext { namespace, defaults: None, layouts: None, dry_run: false }
     }
 }
 
@@ -84,10 +84,16 @@ impl Reason {
     pub fn warning(self) -> Option<&'static str> {
         match self {
             Reason::NotRequested | Reason::OptedOut | Reason::AlreadyInjected => None,
-            Reason::SystemNamespace => Some("no Remora sidecar: pods of this namespace are never injected"),
-            Reason::MirrorPod => Some("no Remora sidecar: a mirror pod cannot be changed"),
-            Reason::HostNetwork => Some("no Remora sidecar: the pod has hostNetwork, its localhost is the node's"),
-            Reason::Windows => Some("no Remora sidecar: pods on Windows are not supported"),
+            Reason::SystemNamespace => Some(
+                "the pod gets no Remora sidecar: pods of this namespace are never injected; create it in another one",
+            ),
+            Reason::MirrorPod => Some(
+                "the pod gets no Remora sidecar: the API server cannot change a mirror pod; create it as a Pod object",
+            ),
+            Reason::HostNetwork => Some(
+                "the pod gets no Remora sidecar: with hostNetwork, its localhost is the node's; remove hostNetwork",
+            ),
+            Reason::Windows => Some("the pod gets no Remora sidecar: Windows is not supported; run the pod on Linux"),
         }
     }
 }
@@ -103,7 +109,7 @@ pub enum Refusal {
     MalformedPod(#[from] Malformed),
     /// A container or volume has a name that injection uses.
     #[error(
-        "the pod has a {what} named {name} already, which Remora's sidecar would take: rename it, or remove it if the pod is a copy of an injected one"
+        "the pod has a {what} named {name}, which is a name of the Remora sidecar: rename it, or remove it if the pod is a copy of an injected one"
     )]
     NameTaken {
         /// Kind of the object: `container` or `volume`.
@@ -112,7 +118,7 @@ pub enum Refusal {
         name: String,
     },
     /// A container declares a port that the sidecar uses.
-    #[error("container {container} declares port {taken}, which Remora's sidecar serves on: set annotation {key} to another port (flags are answered there, health and metrics on the next one)", key = annotation::PORT)]
+    #[error("container {container} declares port {taken}, which the Remora sidecar listens on: set annotation {key} to another port (the sidecar serves flags there, and health and metrics on the next port)", key = annotation::PORT)]
     PortTaken {
         /// Name of that container, quoted.
         container: String,
@@ -134,30 +140,30 @@ impl Refusal {
 }
 
 /// Lists the environments whose layouts the decision needs. Empty if the pod is not injected.
-pub fn asked_for(pod: &Value, place: &Place<'_>, own_namespace: &str) -> Vec<EnvironmentName> {
-    match wanted(pod, place, own_namespace) {
+pub fn requested_environments(pod: &Value, context: &PodContext<'_>, own_namespace: &str) -> Vec<EnvironmentName> {
+    match parse_request(pod, context, own_namespace) {
         Ok(Ok((_, request))) => request.environments,
         Ok(Err(_)) | Err(_) => Vec::new(),
     }
 }
 
 /// Decides about the pod of a request.
-pub fn decide(pod: &Value, place: &Place<'_>, config: &Config) -> Decision {
-    match consider(pod, place, config) {
+pub fn decide(pod: &Value, context: &PodContext<'_>, config: &Config) -> Decision {
+    match plan_injection(pod, context, config) {
         Ok(Ok(plan)) => Decision::Inject(Box::new(plan)),
         Ok(Err(reason)) => Decision::Skip(reason),
         Err(refusal) => Decision::Deny(refusal),
     }
 }
 
-fn consider(pod: &Value, place: &Place<'_>, config: &Config) -> Result<Result<Plan, Reason>, Refusal> {
-    let (parts, request) = match wanted(pod, place, &config.own_namespace)? {
+fn plan_injection(pod: &Value, context: &PodContext<'_>, config: &Config) -> Result<Result<Plan, Reason>, Refusal> {
+    let (parts, request) = match parse_request(pod, context, &config.own_namespace)? {
         Ok(wanted) => wanted,
         Err(reason) => return Ok(Err(reason)),
     };
-    let warnings = annotations::unknown(parts.annotations).map(unknown).collect();
+    let warnings = annotations::unknown(parts.annotations).map(unknown_annotation).collect();
     let layout = |environment: &EnvironmentName| -> Layout {
-        place.layouts.and_then(|known| known.get(environment)).copied().unwrap_or_default()
+        context.layouts.and_then(|known| known.get(environment)).copied().unwrap_or_default()
     };
     let plan = Plan::new(&parts, &request, config, layout, warnings);
     if patch(pod, &plan).0.is_empty() {
@@ -167,8 +173,8 @@ fn consider(pod: &Value, place: &Place<'_>, config: &Config) -> Result<Result<Pl
 }
 
 /// Renders the warning about an annotation that is most likely misspelt.
-pub(super) fn unknown(key: &str) -> String {
-    format!("annotation {} is none of Remora's: nothing was done about it", quote(key))
+pub(super) fn unknown_annotation(key: &str) -> String {
+    format!("annotation {} is unknown to Remora and has no effect: correct its name, or remove it", quote(key))
 }
 
 /// Parses a pod and its options if it requests a sidecar and can have one, or returns the reason for admitting it
@@ -177,9 +183,9 @@ pub(super) fn unknown(key: &str) -> String {
 /// # Errors
 ///
 /// Fails if the pod must be denied.
-pub(super) fn wanted<'a>(
+pub(super) fn parse_request<'a>(
     pod: &'a Value,
-    place: &Place<'_>,
+    context: &PodContext<'_>,
     own_namespace: &str,
 ) -> Result<Result<(Pod<'a>, Request), Reason>, Refusal> {
     let Some(annotations) = pod.pointer("/metadata/annotations").and_then(Value::as_object) else {
@@ -192,13 +198,13 @@ pub(super) fn wanted<'a>(
         return Ok(Err(Reason::OptedOut));
     }
     let parts = Pod::read(pod)?;
-    if let Some(reason) = impossible(&parts, place, own_namespace) {
+    if let Some(reason) = skip_reason(&parts, context, own_namespace) {
         return Ok(Err(reason));
     }
-    let wishes = Wishes { pod: annotations, namespace: place.namespace, defaults: place.defaults };
-    let request = annotations::read(&wishes)?;
-    names_are_free(&parts, &request)?;
-    ports_are_free(&parts, &request)?;
+    let options = PodOptions { pod: annotations, namespace: context.namespace, defaults: context.defaults };
+    let request = annotations::read(&options)?;
+    check_names(&parts, &request)?;
+    check_ports(&parts, &request)?;
     Ok(Ok((parts, request)))
 }
 
@@ -215,12 +221,12 @@ pub(super) fn is_system(namespace: &str, own_namespace: &str) -> bool {
     SYSTEM_NAMESPACES.contains(&namespace) || namespace == own_namespace
 }
 
-fn impossible(pod: &Pod<'_>, place: &Place<'_>, own_namespace: &str) -> Option<Reason> {
+fn skip_reason(pod: &Pod<'_>, context: &PodContext<'_>, own_namespace: &str) -> Option<Reason> {
     // Dry runs in the operator's own namespace are allowed: the self-check uses them, and they start no pod.
-    let asks_only = place.dry_run && place.namespace == own_namespace;
+    let is_self_check = context.dry_run && context.namespace == own_namespace;
     let member = |object: &str, key: &str| pod.spec.get(object).and_then(|object| object.get(key));
     let is_windows = |value: Option<&Value>| value.and_then(Value::as_str) == Some("windows");
-    if is_system(place.namespace, own_namespace) && !asks_only {
+    if is_system(context.namespace, own_namespace) && !is_self_check {
         Some(Reason::SystemNamespace)
     } else if pod.annotations.contains_key(MIRROR) {
         Some(Reason::MirrorPod)
@@ -234,7 +240,7 @@ fn impossible(pod: &Pod<'_>, place: &Place<'_>, own_namespace: &str) -> Option<R
 }
 
 /// Checks that the names of the sidecar and of its volumes are unused, or used by an earlier injection.
-fn names_are_free(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
+fn check_names(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
     let taken = |what, taken: &str| Refusal::NameTaken { what, name: quote(taken) };
     let namesakes = pod.all_containers().filter(|container| name(container) == Some(sidecar::CONTAINER)).count();
     let position = pod.init_position(sidecar::CONTAINER);
@@ -245,14 +251,14 @@ fn names_are_free(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
         (1, true) => Ok(()),
         (0, _) => {
             let volumes = || pod.volumes.into_iter().flatten().filter_map(name);
-            let mut wanted = request
+            let mut names = request
                 .environments
                 .iter()
                 .map(|environment| environment.volume())
                 .chain([sidecar::NO_TOKEN_VOLUME.to_owned()])
                 .chain(request.socket.then(|| sidecar::SOCKET_VOLUME.to_owned()));
-            wanted
-                .find(|wanted| volumes().any(|volume| volume == wanted))
+            names
+                .find(|name| volumes().any(|volume| volume == name))
                 .map_or(Ok(()), |volume| Err(taken("volume", &volume)))
         }
         _ => Err(taken("container", sidecar::CONTAINER)),
@@ -273,7 +279,7 @@ fn is_ours(container: &Value, request: &Request) -> bool {
 
 /// Checks that no other container declares one of the sidecar's ports. If a container uses such a port without a
 /// declaration, the sidecar fails to bind it.
-fn ports_are_free(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
+fn check_ports(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
     let others = pod.all_containers().filter(|container| name(container) != Some(sidecar::CONTAINER));
     for container in others {
         for port in container.get("ports").and_then(Value::as_array).into_iter().flatten() {

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_leave_room_to_grow_and_end_with_the_format() {
+    fn slots_are_twice_the_published_files_up_to_the_format_limit() {
         let slots = |least, published| Layout::new(Carrier::Secret, least, published, 0).slots;
         assert_eq!((slots(8, 0), slots(8, 4), slots(8, 8), slots(8, 32)), (8, 8, 16, 64));
         assert_eq!((slots(64, 1), slots(0, 0), slots(8, usize::MAX)), (64, 1, 64));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_names_objects_of_one_kind() {
+    fn volume_names_objects_of_one_kind() {
         let environment = "shop".parse().unwrap();
         for (carrier, kind, other) in
             [(Carrier::ConfigMap, "configMap", "secret"), (Carrier::Secret, "secret", "configMap")]

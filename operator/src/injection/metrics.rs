@@ -8,21 +8,64 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// Labels of an answered request: the decision and its reason.
+use super::decide::{Reason, Refusal};
+
+/// Outcome of an admission request.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The pod is injected.
+    Injected,
+    /// The pod is injected, and one of its environments does not exist.
+    InjectedEnvironmentMissing,
+    /// The pod is injected, and it is unknown if one of its environments exists.
+    InjectedEnvironmentUnknown,
+    /// The pod is admitted unchanged.
+    Skipped(Reason),
+    /// The request does not create a pod.
+    SkippedNoNewPod,
+    /// The pod is denied.
+    Denied(Refusal),
+    /// The pod is beyond the webhook's limits.
+    DeniedTooLarge,
+    /// The pod cannot be parsed.
+    DeniedMalformed,
+    /// The body is not an AdmissionReview.
+    Refused,
+}
+
+/// Labels of an answered request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
-    decision: &'static str,
-    reason: &'static str,
+pub(crate) struct Labels {
+    pub(crate) decision: &'static str,
+    pub(crate) reason: &'static str,
+}
+
+impl Outcome {
+    /// Returns the labels that count this outcome.
+    pub(crate) fn labels(&self) -> Labels {
+        let (decision, reason) = match self {
+            Outcome::Injected => ("injected", "complete"),
+            Outcome::InjectedEnvironmentMissing => ("injected", "environment_missing"),
+            Outcome::InjectedEnvironmentUnknown => ("injected", "environment_unknown"),
+            Outcome::Skipped(reason) => ("skipped", reason.label()),
+            Outcome::SkippedNoNewPod => ("skipped", "no_new_pod"),
+            Outcome::Denied(refusal) => ("denied", refusal.label()),
+            Outcome::DeniedTooLarge => ("denied", "too_large"),
+            Outcome::DeniedMalformed => ("denied", "malformed_pod"),
+            Outcome::Refused => ("refused", "unreadable"),
+        };
+        Labels { decision, reason }
+    }
 }
 
 /// The webhook's metrics. Clones share their values.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    requests: Family<Outcome, Counter>,
+    requests: Family<Labels, Counter>,
     duration: Histogram,
     /// NaN before the first certificate, because zero would look expired.
     certificate_expiry: Gauge<f64, AtomicU64>,
-    authority_expiry: Gauge<f64, AtomicU64>,
+    ca_expiry: Gauge<f64, AtomicU64>,
     certificate_failures: Counter,
 }
 
@@ -37,42 +80,42 @@ impl Metrics {
                 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0,
             ]),
             certificate_expiry: Gauge::default(),
-            authority_expiry: Gauge::default(),
+            ca_expiry: Gauge::default(),
             certificate_failures: Counter::default(),
         };
         metrics.certificate_expiry.set(f64::NAN);
-        metrics.authority_expiry.set(f64::NAN);
+        metrics.ca_expiry.set(f64::NAN);
         registry.register(
             "remora_webhook_requests",
-            "Admission requests, by what was decided and why",
+            "Answered admission requests, by decision (injected, skipped, denied, refused) and reason",
             metrics.requests.clone(),
         );
         registry.register(
             "remora_webhook_duration_seconds",
-            "Time from an admission request's body to its answer",
+            "Time from the end of an admission request's body to its answer",
             metrics.duration.clone(),
         );
         registry.register(
             "remora_webhook_certificate_expiry_timestamp_seconds",
-            "When the certificate that this replica serves with expires",
+            "Expiry of this replica's serving certificate, in seconds since 1970; NaN before the first certificate",
             metrics.certificate_expiry.clone(),
         );
         registry.register(
             "remora_webhook_authority_expiry_timestamp_seconds",
-            "When the authority that signs the webhook's certificates expires, if it is known",
-            metrics.authority_expiry.clone(),
+            "Expiry of the CA of the webhook's certificates, in seconds since 1970; NaN if unknown",
+            metrics.ca_expiry.clone(),
         );
         registry.register(
             "remora_webhook_certificate_failures",
-            "Failed attempts to check or renew the webhook's certificates and what the API server trusts",
+            "Failed attempts to check, renew or register the webhook's certificates",
             metrics.certificate_failures.clone(),
         );
         metrics
     }
 
     /// Counts one answered request and its duration.
-    pub(crate) fn answered(&self, decision: &'static str, reason: &'static str, took: Duration) {
-        self.requests.get_or_create(&Outcome { decision, reason }).inc();
+    pub(crate) fn answered(&self, labels: &Labels, took: Duration) {
+        self.requests.get_or_create(labels).inc();
         self.duration.observe(took.as_secs_f64());
     }
 
@@ -82,8 +125,8 @@ impl Metrics {
     }
 
     /// Sets the expiry of the CA, in seconds since 1970.
-    pub(crate) fn authority_expires(&self, at: i64) {
-        self.authority_expiry.set(seconds(at));
+    pub(crate) fn ca_expires(&self, at: i64) {
+        self.ca_expiry.set(seconds(at));
     }
 
     /// Counts a failed attempt to check or renew the certificates.

@@ -14,7 +14,7 @@ pub(super) struct Pod<'a> {
 
 /// Error: a part of the pod has the wrong type. The API server refuses such a pod too, but may call the webhook first.
 #[derive(Debug, thiserror::Error)]
-#[error("the pod's {path} is not {expected}")]
+#[error("the pod's {path} must be {expected}")]
 pub struct Malformed {
     path: String,
     expected: &'static str,
@@ -41,10 +41,10 @@ impl<'a> Pod<'a> {
         };
         for container in parts.all_containers() {
             if !matches!(container.get("env"), None | Some(Value::Null | Value::Array(_))) {
-                return Err(malformed("list env of a container", "a list"));
+                return Err(malformed("env of a container", "a list"));
             }
             if !matches!(container.get("volumeMounts"), None | Some(Value::Null | Value::Array(_))) {
-                return Err(malformed("list volumeMounts of a container", "a list"));
+                return Err(malformed("volumeMounts of a container", "a list"));
             }
         }
         Ok(parts)

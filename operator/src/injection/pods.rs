@@ -18,9 +18,9 @@ pub(crate) enum Error {
     /// The API server refused, or could not be reached.
     #[error(transparent)]
     Refused(#[from] kube::Error),
-    /// The API server did not answer in time.
+    /// The API server did not answer within the timeout.
     #[error("the API server did not answer within {} s", TIMEOUT.as_secs())]
-    Late,
+    Timeout,
 }
 
 /// Selects injected pods that may still run.
@@ -38,7 +38,7 @@ fn still_running(labels: &str) -> ListParams {
 }
 
 /// True if a pod requests the environment and is not being deleted.
-pub(crate) fn serves(pod: &ObjectMeta, environment: &EnvironmentName) -> bool {
+pub(crate) fn requests(pod: &ObjectMeta, environment: &EnvironmentName) -> bool {
     let asked = pod.annotations.as_ref().and_then(|annotations| annotations.get(annotation::INJECT));
     asked.is_some_and(|asked| asked.split(',').any(|name| name.trim() == environment.as_str()))
         && pod.deletion_timestamp.is_none()
@@ -52,7 +52,7 @@ pub(crate) async fn list<T: Clone, U, F: Future<Output = Result<ObjectList<T>, k
 ) -> Result<Vec<U>, Error> {
     let mut kept = Vec::new();
     loop {
-        let answer = tokio::time::timeout(TIMEOUT, page(parameters.clone())).await.map_err(|_| Error::Late)??;
+        let answer = tokio::time::timeout(TIMEOUT, page(parameters.clone())).await.map_err(|_| Error::Timeout)??;
         kept.extend(answer.items.into_iter().filter_map(&keep));
         match answer.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters = parameters.continue_token(&token),

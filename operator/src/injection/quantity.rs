@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_kubernetes_reads() {
+    fn quantities_of_kubernetes_are_parsed() {
         assert_eq!(milli("0"), Some(0));
         assert_eq!(milli("100m"), Some(100));
         assert_eq!(milli("0.1"), Some(100));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_rest_without_panic() {
+    fn other_texts_are_refused() {
         for text in ["", ".", "m", "-1", "1..2", "1.2.3", "1 Mi", "1mi", "1e", "1e999", "0x10", "１", "1Ki\n"] {
             assert_eq!(milli(text), None, "{text:?}");
         }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_are_read_strictly() {
+    fn annotation_grammar_refuses_signs_and_exponents() {
         for text in ["1m", "0.5", "1024"] {
             assert!(CPU.read(text).is_some(), "{text:?}");
         }

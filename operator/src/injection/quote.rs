@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_cut() {
+    fn long_value_is_cut() {
         let quoted = quote(&"x".repeat(300_000));
         assert_eq!(quoted.chars().count(), 64 + 3);
         assert!(quoted.ends_with("…\""));

@@ -40,7 +40,7 @@ pub(super) fn resources(pod: &Pod<'_>, request: &Request, payload: u128) -> (Val
     let (cpu, memory) = if has_pod_level(pod) {
         // Pod-level resources apply to all containers together, and the API server refuses a pod whose containers
         // request more in sum. The sidecar therefore gets only amounts that annotations set.
-        (asked(&request.cpu), asked(&request.memory))
+        (requested(&request.cpu), requested(&request.memory))
     } else if is_guaranteed(others()) {
         (equal(&request.cpu, GUARANTEED_CPU), equal(&request.memory, &memory_limit))
     } else {
@@ -65,8 +65,8 @@ pub(super) fn resources(pod: &Pod<'_>, request: &Request, payload: u128) -> (Val
         .chain([memory.limit.as_deref().and_then(parse)])
         .map(|limit| limit.map(|limit| limit.milli() / 1000))
         .try_fold(0u128, |sum, limit| Some(sum.saturating_add(limit?)));
-    if let Some(room) = limits.filter(|room| *room < 2 * payload) {
-        warnings.push(little_room(room));
+    if let Some(capacity) = limits.filter(|capacity| *capacity < 2 * payload) {
+        warnings.push(small_volume_warning(capacity));
     }
 
     let mut resources = Map::new();
@@ -82,12 +82,14 @@ pub(super) fn resources(pod: &Pod<'_>, request: &Request, payload: u128) -> (Val
 }
 
 /// Warning: the sidecar's resources change the pod's quality-of-service class.
-pub(super) const BURSTABLE: &str =
-    "requests and limits of the sidecar differ: the pod is Burstable, no longer Guaranteed";
+pub(super) const BURSTABLE: &str = "requests and limits of the sidecar differ, so the pod is Burstable instead of Guaranteed: set both to the same amounts";
 
-/// Renders the warning that the volume of `room` bytes is too small for two of the largest snapshots.
-pub(super) fn little_room(room: u128) -> String {
-    format!("the pod's memory limits add up to {room} bytes: a snapshot above {} bytes could not be updated", room / 2)
+/// Renders the warning that the volume of `capacity` bytes is too small for two of the largest snapshots.
+pub(super) fn small_volume_warning(capacity: u128) -> String {
+    format!(
+        "the pod's memory limits add up to {capacity} bytes, too few to update a snapshot above {} bytes: raise them",
+        capacity / 2
+    )
 }
 
 /// Request and limit of one resource, as text for the patch.
@@ -110,21 +112,21 @@ fn parse(text: &str) -> Option<Quantity> {
 }
 
 /// Returns only the amounts that annotations set.
-fn asked(bounds: &Bounds) -> Amounts {
+fn requested(bounds: &Bounds) -> Amounts {
     let written = |quantity: &Option<Quantity>| quantity.as_ref().map(ToString::to_string);
     Amounts { request: written(&bounds.request), limit: written(&bounds.limit) }
 }
 
 /// Makes request and limit equal, except if annotations set both. Neither set: both are `default`.
 fn equal(bounds: &Bounds, default: &str) -> Amounts {
-    let Amounts { request, limit } = asked(bounds);
+    let Amounts { request, limit } = requested(bounds);
     let either = request.clone().or_else(|| limit.clone()).unwrap_or_else(|| default.to_owned());
     Amounts { request: Some(request.unwrap_or_else(|| either.clone())), limit: Some(limit.unwrap_or(either)) }
 }
 
 /// Fills in the defaults, adjusted so that the request does not exceed the limit.
 fn bounded(bounds: &Bounds, request: &str, limit: Option<&str>) -> Amounts {
-    let chosen = asked(bounds);
+    let chosen = requested(bounds);
     let above = |left: &str, right: &str| match (parse(left), parse(right)) {
         (Some(left), Some(right)) => left.milli() > right.milli(),
         _ => false,
@@ -182,8 +184,8 @@ mod tests {
             pod["metadata"]["annotations"][format!("remora.dev/{key}")] = value.clone();
         }
         let pod = Pod::read(&pod).unwrap();
-        let wishes = annotations::Wishes { pod: pod.annotations, namespace: "shop", defaults: None };
-        resources(&pod, &annotations::read(&wishes).unwrap(), Layout::default().bytes)
+        let options = annotations::PodOptions { pod: pod.annotations, namespace: "shop", defaults: None };
+        resources(&pod, &annotations::read(&options).unwrap(), Layout::default().bytes)
     }
 
     fn container(resources: &Value) -> Value {
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_limit_holds_a_full_update() {
+    fn default_memory_limit_holds_two_snapshots() {
         assert_eq!(memory_limit(Layout::default().bytes), "32Mi");
         for payload in [0, 1, Layout::default().bytes, 68_000_000] {
             let limit = parse(&memory_limit(payload)).unwrap().milli() / 1000;
@@ -201,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn plain() {
+    fn pod_without_resources_gets_defaults() {
         let (resources, warnings) = of(&json!({}), &container(&json!({})));
         assert_eq!(resources, json!({"requests": {"cpu": "5m", "memory": "8Mi"}, "limits": {"memory": "32Mi"}}));
         assert_eq!(warnings, [] as [&str; 0]);
     }
 
     #[test]
-    fn guaranteed_stays_guaranteed() {
+    fn guaranteed_pod_stays_guaranteed() {
         // The CPU amounts are equal in value but not as text, and the absent memory request defaults to the limit.
         let app = json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m"}});
         let (resources, warnings) = of(&json!({}), &container(&app));
@@ -225,11 +227,11 @@ mod tests {
         );
 
         let (_, warnings) = of(&json!({"cpu-request": "1m", "cpu-limit": "50m"}), &container(&app));
-        assert!(warnings[0].contains("no longer Guaranteed"), "{warnings:?}");
+        assert!(warnings[0].contains("instead of Guaranteed"), "{warnings:?}");
     }
 
     #[test]
-    fn limits_where_all_others_have_them() {
+    fn cpu_limit_is_set_if_all_other_containers_have_one() {
         let app = json!({"limits": {"cpu": 2, "memory": "1Gi"}, "requests": {"cpu": "1"}});
         let (resources, _) = of(&json!({}), &container(&app));
         assert_eq!(
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_and_limits_never_cross() {
+    fn request_never_exceeds_limit() {
         let (resources, _) = of(&json!({"memory-limit": "4Mi", "cpu-limit": "1m"}), &container(&json!({})));
         assert_eq!(
             resources,
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_the_pod_as_a_whole_are_left_alone() {
+    fn pod_level_resources_leave_sidecar_without_defaults() {
         let mut spec = container(&json!({}));
         spec["resources"] = json!({"limits": {"memory": "64Mi"}});
         assert_eq!(of(&json!({}), &spec).0, json!({}));
@@ -258,19 +260,21 @@ mod tests {
     }
 
     #[test]
-    fn too_small_a_volume_is_told() {
+    fn volume_too_small_for_update_gives_warning() {
         let app = json!({"limits": {"memory": "5Mi"}});
         let (_, warnings) = of(&json!({"memory-limit": "5Mi"}), &container(&app));
         assert_eq!(
             warnings,
-            ["the pod's memory limits add up to 10485760 bytes: a snapshot above 5242880 bytes could not be updated"]
+            [
+                "the pod's memory limits add up to 10485760 bytes, too few to update a snapshot above 5242880 bytes: raise them"
+            ]
         );
         // If one container has no limit, only the node bounds the volume.
         assert_eq!(of(&json!({"memory-limit": "5Mi"}), &container(&json!({}))).1, [] as [&str; 0]);
     }
 
     #[test]
-    fn nonsense_in_other_containers_is_theirs() {
+    fn invalid_resources_of_other_containers_are_ignored() {
         let app = json!({"limits": {"cpu": [], "memory": "much"}, "requests": null});
         assert_eq!(of(&json!({}), &container(&app)).0["limits"], json!({"memory": "32Mi"}));
     }

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::PostParams};
 use prometheus_client::{
-    encoding::EncodeLabelSet,
+    encoding::{EncodeLabelSet, EncodeLabelValue},
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
@@ -32,13 +32,13 @@ use crate::api::names::{annotation, sidecar};
 /// Timeout of one check, longer than the largest `timeoutSeconds` of the registration.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// Pause after each of the first failures. It is short, because an installation waits for the first success.
-const SOON: Duration = Duration::from_secs(1);
+const RETRY_EARLY: Duration = Duration::from_secs(1);
 /// Pause after each further failure.
-const LATER: Duration = Duration::from_secs(10);
+const RETRY_LATE: Duration = Duration::from_secs(10);
 /// Pause after a success.
-const IDLE: Duration = Duration::from_secs(30);
+const INTERVAL: Duration = Duration::from_secs(30);
 /// Number of consecutive failures from which on the pause is [`LATER`] instead of [`SOON`].
-const IMPATIENT: u32 = 60;
+const EARLY_FAILURES: u32 = 60;
 
 /// Error: a pod that requests a sidecar would not get one.
 #[derive(Debug, thiserror::Error)]
@@ -46,42 +46,52 @@ pub enum Error {
     /// The pod was admitted without a sidecar. The webhook was not called, or could not be called and `failurePolicy`
     /// is `Ignore`.
     #[error(
-        "a pod that asks for a sidecar is admitted without: is there a MutatingWebhookConfiguration that is called (or a \
-         MutatingAdmissionPolicy with its binding), and does the webhook answer?"
+        "a pod that requests a sidecar is admitted without one: check that the MutatingWebhookConfiguration exists and \
+         that the webhook answers, or that the MutatingAdmissionPolicy and its binding exist"
     )]
     NotInjected,
     /// The pod was refused, or the API server cannot be reached.
-    #[error("a pod that asks for a sidecar is refused: {0}")]
+    #[error("a pod that requests a sidecar is refused: {0}")]
     Refused(#[source] Box<kube::Error>),
     /// The API server did not answer within the timeout.
     #[error("the API server did not answer within {} s", TIMEOUT.as_secs())]
     Silence,
     /// The pod of the dry run cannot be built.
-    #[error("the pod to ask with cannot be made: {0}")]
+    #[error("cannot build the pod of the dry run: {0}")]
     MakePod(#[from] serde_json::Error),
 }
 
 impl Error {
-    fn outcome(&self) -> &'static str {
+    fn outcome(&self) -> Outcome {
         match self {
-            Error::NotInjected => "NotInjected",
-            Error::Refused(_) => "Refused",
-            Error::Silence => "Silence",
-            Error::MakePod(_) => "MakePod",
+            Error::NotInjected => Outcome::NotInjected,
+            Error::Refused(_) => Outcome::Refused,
+            Error::Silence => Outcome::Silence,
+            Error::MakePod(_) => Outcome::MakePod,
         }
     }
 }
 
+/// Outcome of a check, and the value of its label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+enum Outcome {
+    Injected,
+    NotInjected,
+    Refused,
+    Silence,
+    MakePod,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
-    outcome: &'static str,
+struct Labels {
+    outcome: Outcome,
 }
 
 /// Metrics of the self-check.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     works: Gauge,
-    checks: Family<Outcome, Counter>,
+    checks: Family<Labels, Counter>,
 }
 
 impl Metrics {
@@ -90,12 +100,12 @@ impl Metrics {
         let metrics = Metrics { works: Gauge::default(), checks: Family::default() };
         registry.register(
             "remora_injection_works",
-            "1 while a pod that asks for a sidecar gets one, as a dry run shows twice a minute",
+            "1 if the last dry run of a pod that requests a sidecar added one, else 0; a dry run takes place twice a minute",
             metrics.works.clone(),
         );
         registry.register(
             "remora_injection_checks",
-            "Dry runs of a pod that asks for a sidecar, by outcome: Injected, NotInjected, Refused, Silence",
+            "Dry runs of a pod that requests a sidecar, by outcome: Injected, NotInjected, Refused, Silence, MakePod",
             metrics.checks.clone(),
         );
         metrics
@@ -127,14 +137,14 @@ impl SelfCheck {
     pub async fn run(self) -> Infallible {
         let mut failures = 0u32;
         loop {
-            let pause = match self.ask().await {
+            let pause = match self.check().await {
                 Ok(()) => {
                     self.succeeded();
                     failures = 0;
-                    IDLE
+                    INTERVAL
                 }
                 Err(error) => {
-                    self.metrics.checks.get_or_create(&Outcome { outcome: error.outcome() }).inc();
+                    self.metrics.checks.get_or_create(&Labels { outcome: error.outcome() }).inc();
                     self.metrics.works.set(0);
                     self.since.send_if_modified(|since| since.take().is_some());
                     failures = failures.saturating_add(1);
@@ -142,7 +152,7 @@ impl SelfCheck {
                     if failures > 3 {
                         tracing::warn!(%error, "injection does not work");
                     }
-                    if failures < IMPATIENT { SOON } else { LATER }
+                    if failures < EARLY_FAILURES { RETRY_EARLY } else { RETRY_LATE }
                 }
             };
             sleep(pause).await;
@@ -150,7 +160,7 @@ impl SelfCheck {
     }
 
     fn succeeded(&self) {
-        self.metrics.checks.get_or_create(&Outcome { outcome: "Injected" }).inc();
+        self.metrics.checks.get_or_create(&Labels { outcome: Outcome::Injected }).inc();
         self.metrics.works.set(1);
         if self.since.send_if_modified(|since| since.is_none() && since.replace(Timestamp::now()).is_none()) {
             tracing::info!("injection works");
@@ -158,7 +168,7 @@ impl SelfCheck {
         self.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
     }
 
-    async fn ask(&self) -> Result<(), Error> {
+    async fn check(&self) -> Result<(), Error> {
         let parameters = PostParams { dry_run: true, ..PostParams::default() };
         let pod = pod()?;
         let created = timeout(TIMEOUT, self.pods.create(&parameters, &pod)).await.map_err(|_| Error::Silence)?;

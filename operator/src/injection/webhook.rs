@@ -12,9 +12,9 @@
 
 mod admit;
 mod environments;
+mod memory;
 mod namespaces;
 mod review;
-mod weight;
 
 use std::{convert::Infallible, future::pending, net::SocketAddr};
 
@@ -28,10 +28,12 @@ pub use self::{
     namespaces::Namespaces,
 };
 pub use super::metrics::Metrics;
+#[cfg(test)]
+pub(crate) use super::metrics::Outcome;
 use crate::{
     injection::{
         self,
-        certificates::{self, Files, Keeper},
+        certificates::{self, CertificateManager, Files},
     },
     listener::{Limits, Transport, serve},
 };
@@ -79,42 +81,44 @@ pub async fn run(
 ) -> Result<(), Error> {
     let address = options.listen;
     let listener = TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })?;
-    let (environments, following) = Environments::follow(client.clone());
-    let (namespaces, following_namespaces) = Namespaces::follow(client.clone());
+    let (environments, watching_environments) = Environments::watch(client.clone());
+    let (namespaces, watching_namespaces) = Namespaces::watch(client.clone());
     let certificate = certificates::Serving::default();
-    let (in_use, counted) = (certificate.clone(), metrics.clone());
+    let (serving_certificate, certificate_metrics) = (certificate.clone(), metrics.clone());
     let webhook = Webhook::new(options.inject, environments.clone(), namespaces.clone(), metrics);
-    tracing::info!(%address, "webhook listens");
+    tracing::info!(%address, "the webhook listens");
 
-    let mut told_to_end = shutdown.clone();
-    let (told, is_ready) = (shutdown.clone(), ready.clone());
+    let mut shutdown_started = shutdown.clone();
+    let (shutting_down, is_ready) = (shutdown.clone(), ready.clone());
     let tls = Transport::Tls(TlsAcceptor::from(certificate.server_config()));
     let serving = serve(listener, router(webhook), tls, Limits::webhook(), shutdown);
-    let leaving = async {
+    let unready_on_shutdown = async {
         // An error means that the sender is gone, which counts as a shutdown too.
-        let _ = told_to_end.wait_for(|told| *told).await;
+        let _ = shutdown_started.wait_for(|shutting_down| *shutting_down).await;
         ready.send_replace(false);
         pending::<Infallible>().await
     };
-    let can_serve = || async {
-        environments.filled().await;
-        namespaces.filled().await;
-        is_ready.send_replace(!*told.borrow());
-        tracing::info!("webhook is ready");
+    let on_ready = || async {
+        environments.wait_until_filled().await;
+        namespaces.wait_until_filled().await;
+        is_ready.send_replace(!*shutting_down.borrow());
+        tracing::info!("the webhook is ready");
     };
-    let keeping = async {
+    let managing = async {
         match options.certificates {
             certificates::Source::SelfManaged(names) => {
-                Keeper::new(client, names, in_use, counted).run(can_serve).await
+                CertificateManager::new(client, names, serving_certificate, certificate_metrics).run(on_ready).await
             }
-            certificates::Source::Directory(directory) => Files::new(directory, in_use, counted).run(can_serve).await,
+            certificates::Source::Directory(directory) => {
+                Files::new(directory, serving_certificate, certificate_metrics).run(on_ready).await
+            }
         }
     };
     tokio::select! {
         () = serving => Ok(()),
-        never = leaving => match never {},
-        never = following => match never {},
-        never = following_namespaces => match never {},
-        never = keeping => match never {},
+        never = unready_on_shutdown => match never {},
+        never = watching_environments => match never {},
+        never = watching_namespaces => match never {},
+        never = managing => match never {},
     }
 }

@@ -123,12 +123,12 @@ async fn list(api: &Api<Pod>, environment: &EnvironmentName) -> Result<Vec<Injec
     let page = |parameters| async move { api.list_metadata(&parameters).await };
     pods::list(pods::injected(), page, |pod| serving(pod, environment)).await.map_err(|error| match error {
         pods::Error::Refused(error) => Error::ListPods(Box::new(error)),
-        pods::Error::Late => Error::ListPodsTimeout,
+        pods::Error::Timeout => Error::ListPodsTimeout,
     })
 }
 
 fn serving(pod: PartialObjectMeta<Pod>, environment: &EnvironmentName) -> Option<Injected> {
-    pods::serves(&pod.metadata, environment).then(|| Injected {
+    pods::requests(&pod.metadata, environment).then(|| Injected {
         name: pod.metadata.name.unwrap_or_default(),
         annotations: pod.metadata.annotations.unwrap_or_default(),
     })

@@ -78,7 +78,7 @@ fn operator() -> String {
     metrics.realtime.change();
     metrics.realtime.failure("UpstreamUnavailable");
     let webhook = metrics.registry(webhook::Metrics::register);
-    webhook.answered("inject", "", Duration::ZERO);
+    webhook.answered(&webhook::Outcome::Injected.labels(), Duration::ZERO);
     metrics.text().unwrap()
 }
 

@@ -2,49 +2,51 @@
 
 use super::{
     Error, Validation, Variables,
-    lift::{self, Mark},
-    specimen::Specimens,
+    template::TemplatePlans,
     text,
+    to_cel::{self, Placeholder},
 };
 use crate::{
     api::names::sidecar,
     injection::decide::{MIRROR, Reason, Refusal},
 };
 
-pub(super) fn define(variables: &mut Variables, specimens: &Specimens) -> Result<(), Error> {
+pub(super) fn define(variables: &mut Variables, templates: &TemplatePlans) -> Result<(), Error> {
     for (name, list) in [("init", "initContainers"), ("containers", "containers"), ("volumes", "volumes")] {
         variables.define(name, format!("has(object.spec.{list}) ? object.spec.{list} : []"));
     }
     variables.define("all", "variables.init + variables.containers");
     variables.define("others", format!("variables.all.filter(container, container.name != '{}')", sidecar::CONTAINER));
-    variables.define("impossible", impossible());
+    variables.define("skipWarning", skip_warning());
     variables
         .define("position", format!("variables.init.map(container, container.name).indexOf('{}')", sidecar::CONTAINER));
-    variables.define("ours", ours(specimens));
-    variables.define("volumeNames", specimens.volume_names()?);
-    variables.define("taken", taken());
-    variables.define("portTaken", port_taken());
-    variables
-        .define("refusals", "size(variables.invalid) > 0 ? variables.invalid : variables.taken + variables.portTaken");
+    variables.define("isSidecar", is_sidecar(templates));
+    variables.define("volumeNames", templates.volume_names()?);
+    variables.define("nameConflicts", name_conflicts());
+    variables.define("portConflicts", port_conflicts());
+    variables.define(
+        "refusals",
+        "size(variables.invalid) > 0 ? variables.invalid : variables.nameConflicts + variables.portConflicts",
+    );
     variables.define(
         "refusal",
-        "variables.impossible != '' || size(variables.refusals) == 0 ? '' : string(variables.refusals[0])",
+        "variables.skipWarning != '' || size(variables.refusals) == 0 ? '' : string(variables.refusals[0])",
     );
     Ok(())
 }
 
 pub(super) fn refusals() -> Vec<Validation> {
-    const TAKEN_AWAY: &str = "the pod asks for flags and has no sidecar: Remora's MutatingAdmissionPolicy was not applied, or \
-                              another policy or webhook took the sidecar away";
+    const REMOVED: &str = "the pod requests flags and has no sidecar: Remora's MutatingAdmissionPolicy was not applied, or \
+                           another policy or webhook removed the sidecar; check the policy, its binding, and the others";
     vec![
         Validation::new(
             "variables.refusal == ''",
-            "the pod cannot have the sidecar that it asks for",
+            "the pod cannot have the sidecar that it requests",
             Some("variables.refusal".to_owned()),
         ),
         Validation::new(
-            "variables.impossible != '' || variables.refusal != '' || variables.position >= 0",
-            TAKEN_AWAY,
+            "variables.skipWarning != '' || variables.refusal != '' || variables.position >= 0",
+            REMOVED,
             None,
         ),
     ]
@@ -52,7 +54,7 @@ pub(super) fn refusals() -> Vec<Validation> {
 
 /// Returns the expression of the warning for a pod that cannot be injected, or an empty string. System namespaces are
 /// missing here, because the policy does not select them.
-fn impossible() -> String {
+fn skip_warning() -> String {
     let warning = |reason: Reason| text(reason.warning().unwrap_or_default());
     format!(
         "'{MIRROR}' in variables.annotations ? {}\n  \
@@ -66,26 +68,26 @@ fn impossible() -> String {
 
 /// Returns an expression that is true if the init container with the sidecar's name is the sidecar and serves all
 /// requested environments.
-fn ours(specimens: &Specimens) -> String {
+fn is_sidecar(templates: &TemplatePlans) -> String {
     let mounts = "(has(ours.volumeMounts) ? ours.volumeMounts : [])";
     format!(
         "variables.position >= 0 && [variables.init[variables.position]].all(ours,\n  \
          ours.?restartPolicy.orValue('') == 'Always'\n  \
          && variables.environments.all(environment, {mounts}.exists(mount, mount.mountPath == {}))\n  \
          && (!variables.socket || {mounts}.exists(mount, mount.mountPath == {})))",
-        specimens.mount_path(),
+        templates.mount_path(),
         text(sidecar::SOCKET_DIRECTORY),
     )
 }
 
 /// Returns the expression of the refusals for names that are used by anything other than an earlier injection.
-fn taken() -> String {
+fn name_conflicts() -> String {
     let message = |what: &'static str, name: &str| {
         let refusal = Refusal::NameTaken { what, name: "<name>".to_owned() }.to_string();
-        lift::string(&refusal, &[Mark::Text("<name>", "<name>")]).replace("<name>", name)
+        to_cel::string(&refusal, &[Placeholder::Text("<name>", "<name>")]).replace("<name>", name)
     };
     format!(
-        "size(variables.all) - size(variables.others) == 1 && variables.ours ? []\n  \
+        "size(variables.all) - size(variables.others) == 1 && variables.isSidecar ? []\n  \
          : size(variables.all) == size(variables.others) ? variables.volumeNames.filter(name,\n    \
          variables.volumes.exists(volume, volume.name == name)).map(name,\n    {})\n  : [{}]",
         message("volume", "'\"' + name + '\"'"),
@@ -94,13 +96,16 @@ fn taken() -> String {
 }
 
 /// Returns the expression of the refusals for other containers that declare a port of the sidecar.
-fn port_taken() -> String {
+fn port_conflicts() -> String {
     // A placeholder: port 7 is below all allowed ports, so the sidecar never uses it.
     const TAKEN: u16 = 7;
     let refusal = Refusal::PortTaken { container: "<container>".to_owned(), taken: TAKEN }.to_string();
-    let message = lift::string(
+    let message = to_cel::string(
         &refusal,
-        &[Mark::Text("<container>", "<container>"), Mark::Text("7", "string(int(declared.containerPort))")],
+        &[
+            Placeholder::Text("<container>", "<container>"),
+            Placeholder::Text("7", "string(int(declared.containerPort))"),
+        ],
     )
     .replace("<container>", "'\"' + container.name + '\"'");
     format!(

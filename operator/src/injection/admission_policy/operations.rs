@@ -1,28 +1,28 @@
 //! CEL expressions of the operations that [`patch`](super::super::patch) returns.
 
-use super::{Error, Variables, specimen::Specimens, text, texts};
+use super::{Error, Variables, template::TemplatePlans, text, texts};
 use crate::{
     api::names::{annotation, label},
     injection::annotations::VARIABLES,
 };
 
-pub(super) fn define(variables: &mut Variables, specimens: &Specimens) -> Result<(), Error> {
+pub(super) fn define(variables: &mut Variables, templates: &TemplatePlans) -> Result<(), Error> {
     variables.define("root", "object.spec.?securityContext.?runAsUser.optMap(user, int(user) == 0).orValue(false)");
-    variables.define("sidecar", specimens.sidecar()?);
-    variables.define("planned", specimens.volumes()?);
+    variables.define("sidecar", templates.sidecar()?);
+    variables.define("plannedVolumes", templates.volumes()?);
     variables.define(
         "endpoints",
         format!(
-            "{}.filter(name, name in variables.chosen)\n  .map(name, {{'name': name, 'value': {}[name]}})",
+            "{}.filter(name, name in variables.chosenVariables)\n  .map(name, {{'name': name, 'value': {}[name]}})",
             texts(VARIABLES),
-            specimens.endpoints()
+            templates.endpoints()
         ),
     );
-    variables.define("mounts", specimens.mounts()?);
+    variables.define("mounts", templates.mounts()?);
     // The containers that start after the sidecar. If the sidecar is added in front, it moves the init containers by
     // one.
     variables.define(
-        "behind",
+        "laterContainers",
         "variables.init.transformList(place, container, place > variables.position,\n    \
          {'path': dyn('/spec/initContainers/' + string(variables.position < 0 ? place + 1 : place)), 'container': dyn(container)})\n  \
          + variables.containers.transformList(place, container,\n    \
@@ -32,7 +32,7 @@ pub(super) fn define(variables: &mut Variables, specimens: &Specimens) -> Result
 }
 
 /// Returns the expression of all operations, ordered so that each finds its parent.
-pub(super) fn patch(specimens: &Specimens) -> String {
+pub(super) fn patch(templates: &TemplatePlans) -> String {
     let mut sum = vec![
         unless("has(object.metadata.labels)", &add("'/metadata/labels'", "{}")),
         unless(
@@ -42,11 +42,11 @@ pub(super) fn patch(specimens: &Specimens) -> String {
         // A record beside an existing sidecar stays, whatever it contains: it is for people only.
         unless(
             &format!("variables.position >= 0 && {} in variables.annotations", text(annotation::INJECTED)),
-            &add(&member("/metadata/annotations/", annotation::INJECTED), &specimens.record()),
+            &add(&member("/metadata/annotations/", annotation::INJECTED), &templates.record()),
         ),
         unless("has(object.spec.volumes)", &add("'/spec/volumes'", "[]")),
         format!(
-            "variables.planned.filter(wanted, !variables.volumes.exists(volume, volume.name == wanted.name))\n    \
+            "variables.plannedVolumes.filter(wanted, !variables.volumes.exists(volume, volume.name == wanted.name))\n    \
              .map(wanted, {})",
             add("'/spec/volumes/-'", "wanted")
         ),
@@ -59,10 +59,10 @@ pub(super) fn patch(specimens: &Specimens) -> String {
         sum.push(item("env", "endpoints", place, "name", "/env/0"));
     }
     sum.push(list("volumeMounts", "mounts"));
-    for place in 0..specimens.most_mounts() {
+    for place in 0..templates.most_mounts() {
         sum.push(item("volumeMounts", "mounts", place, "mountPath", "/volumeMounts/-"));
     }
-    format!("variables.impossible != '' || variables.refusal != '' ? [] :\n  {}", sum.join("\n  + "))
+    format!("variables.skipWarning != '' || variables.refusal != '' ? [] :\n  {}", sum.join("\n  + "))
 }
 
 fn add(path: &str, value: &str) -> String {
@@ -81,7 +81,7 @@ fn member(path: &str, key: &str) -> String {
 /// Returns the operations that create a container's list if it is absent and gets an item.
 fn list(list: &str, wanted: &str) -> String {
     format!(
-        "variables.behind.filter(target, size(variables.{wanted}) > 0 && !has(target.container.{list}))\n    .map(target, {})",
+        "variables.laterContainers.filter(target, size(variables.{wanted}) > 0 && !has(target.container.{list}))\n    .map(target, {})",
         add(&format!("target.path + '/{list}'"), "[]")
     )
 }
@@ -91,7 +91,7 @@ fn list(list: &str, wanted: &str) -> String {
 fn item(list: &str, wanted: &str, place: usize, key: &str, path: &str) -> String {
     let value = format!("variables.{wanted}[{place}]");
     format!(
-        "(size(variables.{wanted}) <= {place} ? [] : variables.behind.filter(target, !(has(target.container.{list})\n    \
+        "(size(variables.{wanted}) <= {place} ? [] : variables.laterContainers.filter(target, !(has(target.container.{list})\n    \
          && target.container.{list}.exists(present, present.{key} == {value}.{key})))\n    .map(target, {}))",
         add(&format!("target.path + '{path}'"), &value)
     )
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pointers_are_escaped() {
+    fn pointer_to_key_with_slash_is_escaped() {
         assert_eq!(member("/metadata/labels/", label::SIDECAR), "'/metadata/labels/remora.dev~1sidecar'");
     }
 }

@@ -1,23 +1,22 @@
 //! CEL expressions of the warnings for the author of a pod. Warnings do not prevent the injection.
 
 use super::{
-    Validation, Variables,
-    lift::{self, Mark},
-    quoted, text, texts,
+    Validation, Variables, quoted, text, texts,
+    to_cel::{self, Placeholder},
 };
 use crate::{
     api::names::{GROUP, annotation, sidecar},
     injection::{
         annotations::KNOWN,
-        decide::unknown,
+        decide::unknown_annotation,
         layout::Layout,
-        resources::{BURSTABLE, little_room},
+        resources::{BURSTABLE, small_volume_warning},
     },
 };
 
 pub(super) fn define(variables: &mut Variables) {
     variables.define(
-        "unknown",
+        "unknownAnnotations",
         format!(
             "variables.annotations.filter(key, key.startsWith({}) && !(key in {}) && !key.startsWith({}))",
             text(&format!("{GROUP}/")),
@@ -36,7 +35,7 @@ pub(super) fn define(variables: &mut Variables) {
         ),
     );
     variables.define(
-        "room",
+        "memoryLimitSum",
         "variables.limits.exists(limit, quantity(limit).compareTo(quantity('0')) <= 0) ? -1\n  \
          : variables.limits.map(limit, quantity(limit).isInteger() ? quantity(limit).asInteger()\n    \
          : int(quantity(limit).asApproximateFloat())).sum()",
@@ -48,11 +47,15 @@ pub(super) fn warnings() -> Vec<Validation> {
         format!("quantity(variables.{resource}Request).compareTo(quantity(variables.{resource}Limit)) == 0")
     };
     vec![
-        Validation::new("variables.impossible == ''", "no Remora sidecar", Some("variables.impossible".to_owned())),
+        Validation::new(
+            "variables.skipWarning == ''",
+            "the pod gets no Remora sidecar",
+            Some("variables.skipWarning".to_owned()),
+        ),
         of_injected(
-            "size(variables.unknown) == 0",
-            "an annotation is none of Remora's",
-            Some(format!("variables.unknown.map(key, {}).join('; ')", unknown_key())),
+            "size(variables.unknownAnnotations) == 0",
+            "the pod has an annotation that is unknown to Remora",
+            Some(format!("variables.unknownAnnotations.map(key, {}).join('; ')", unknown_key())),
         ),
         of_injected(
             &format!("variables.podLevel || !variables.guaranteed\n  || {}\n  && {}", equal("cpu"), equal("memory")),
@@ -60,25 +63,28 @@ pub(super) fn warnings() -> Vec<Validation> {
             None,
         ),
         of_injected(
-            &format!("variables.room < 0 || variables.room >= {}", 2 * Layout::default().bytes),
+            &format!("variables.memoryLimitSum < 0 || variables.memoryLimitSum >= {}", 2 * Layout::default().bytes),
             "the pod's memory limits are small",
-            Some(room()),
+            Some(small_volume_message()),
         ),
     ]
 }
 
 /// Creates a warning that applies only to pods that get a sidecar.
 fn of_injected(expression: &str, message: &str, message_expression: Option<String>) -> Validation {
-    let expression = format!("variables.impossible != '' || variables.refusal != ''\n  || {expression}");
+    let expression = format!("variables.skipWarning != '' || variables.refusal != ''\n  || {expression}");
     Validation::new(expression, message, message_expression)
 }
 
 fn unknown_key() -> String {
-    let marks = [Mark::Text("\"specimen\"", "<key>")];
-    lift::string(&unknown("specimen"), &marks).replace("<key>", &quoted("key"))
+    let placeholders = [Placeholder::Text("\"placeholder\"", "<key>")];
+    to_cel::string(&unknown_annotation("placeholder"), &placeholders).replace("<key>", &quoted("key"))
 }
 
-fn room() -> String {
-    let marks = [Mark::Text("7000000", "string(variables.room)"), Mark::Text("3500000", "string(variables.room / 2)")];
-    lift::string(&little_room(7_000_000), &marks)
+fn small_volume_message() -> String {
+    let placeholders = [
+        Placeholder::Text("7000000", "string(variables.memoryLimitSum)"),
+        Placeholder::Text("3500000", "string(variables.memoryLimitSum / 2)"),
+    ];
+    to_cel::string(&small_volume_warning(7_000_000), &placeholders)
 }

@@ -16,7 +16,7 @@ use kube::{
 use super::{Error, Options};
 use crate::{
     api::names::{GROUP, annotation, label},
-    injection::{Lack, Place, is_candidate, lacks_sidecar, pods},
+    injection::{MissingSidecar, PodContext, is_candidate, missing_sidecar, pods},
 };
 
 /// Timeout of one request.
@@ -32,7 +32,7 @@ pub(super) struct Candidate {
     /// The controller that would replace the pod.
     pub(super) owner: Option<OwnerReference>,
     /// The pod's annotations under Remora's prefix.
-    pub(super) asks: BTreeMap<String, String>,
+    pub(super) annotations: BTreeMap<String, String>,
 }
 
 /// Reads candidates from the API server.
@@ -62,17 +62,17 @@ impl Candidates {
         let page = |parameters| async move { api.list_metadata(&parameters).await };
         pods::list(pods::not_injected(), page, |pod| self.candidate(pod)).await.map_err(|error| match error {
             pods::Error::Refused(error) => Error::ListPods(Box::new(error)),
-            pods::Error::Late => Error::Silence,
+            pods::Error::Timeout => Error::Silence,
         })
     }
 
     fn candidate(&self, pod: PartialObjectMeta<Pod>) -> Option<Candidate> {
         let metadata = pod.metadata;
         let namespace = metadata.namespace?;
-        let asks = metadata.annotations.unwrap_or_default();
+        let annotations = metadata.annotations.unwrap_or_default();
         if metadata.deletion_timestamp.is_some()
             || self.options.excluded_namespaces.contains(&namespace)
-            || !is_candidate(&asks, &namespace, &self.options.own_namespace)
+            || !is_candidate(&annotations, &namespace, &self.options.own_namespace)
         {
             return None;
         }
@@ -83,13 +83,13 @@ impl Candidates {
             uid: metadata.uid?,
             created: metadata.creation_timestamp?.0,
             owner: metadata.owner_references.into_iter().flatten().find(|owner| owner.controller == Some(true)),
-            asks: asks.into_iter().filter(|(key, _)| is_ours(key)).collect(),
+            annotations: annotations.into_iter().filter(|(key, _)| is_ours(key)).collect(),
         })
     }
 
-    /// Reads the pod in full, and returns its fault if it lacks a sidecar that it requests. Returns `None` if the pod
+    /// Reads the pod in full, and checks that it has the sidecar that it requests. Returns `None` if it has one, or if the pod
     /// is gone, was replaced, or is in a namespace that is excluded by its label.
-    pub(super) async fn judge(&self, candidate: &Candidate) -> Result<Option<Lack>, Error> {
+    pub(super) async fn check(&self, candidate: &Candidate) -> Result<Option<MissingSidecar>, Error> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = answer(namespaces.get_metadata_opt(&candidate.namespace), |source| Error::ReadNamespace {
             namespace: candidate.namespace.clone(),
@@ -117,8 +117,8 @@ impl Candidates {
         let Some(pod) = same else {
             return Ok(None);
         };
-        let place = Place { defaults: metadata.annotations.as_ref(), ..Place::new(&candidate.namespace) };
-        Ok(lacks_sidecar(&serde_json::to_value(&pod)?, &place, &self.options.own_namespace))
+        let context = PodContext { defaults: metadata.annotations.as_ref(), ..PodContext::new(&candidate.namespace) };
+        Ok(missing_sidecar(&serde_json::to_value(&pod)?, &context, &self.options.own_namespace))
     }
 }
 
@@ -132,6 +132,6 @@ async fn answer<T>(
 impl Candidate {
     /// Returns the value of the inject annotation, for messages.
     pub(super) fn environments(&self) -> &str {
-        self.asks.get(annotation::INJECT).map(String::as_str).unwrap_or_default()
+        self.annotations.get(annotation::INJECT).map(String::as_str).unwrap_or_default()
     }
 }

@@ -5,24 +5,25 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::PostParams};
+use prometheus_client::encoding::EncodeLabelValue;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::candidates::{Candidate, TIMEOUT};
 
 /// Largest number of evictions per audit.
-const AT_MOST: usize = 10;
+const EVICTIONS_MAX: usize = 10;
 
 /// Client of the Eviction API.
 pub(super) struct Evictor {
     client: Client,
 }
 
-/// Outcome of one eviction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Evicted {
+/// Outcome of one eviction, and the value of its label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(super) enum EvictionOutcome {
     /// The API server accepted the eviction.
-    Done,
+    Evicted,
     /// A PodDisruptionBudget does not allow the eviction now.
     Blocked,
     /// The pod no longer exists, or another pod has its name.
@@ -31,18 +32,7 @@ pub(super) enum Evicted {
     Failed,
 }
 
-impl Evicted {
-    pub(super) fn outcome(self) -> &'static str {
-        match self {
-            Evicted::Done => "Evicted",
-            Evicted::Blocked => "Blocked",
-            Evicted::Gone => "Gone",
-            Evicted::Failed => "Failed",
-        }
-    }
-}
-
-/// Selects the pods to evict now: at most [`AT_MOST`], and at most one per controller.
+/// Selects the pods to evict now: at most [`EVICTIONS_MAX`], and at most one per controller.
 ///
 /// A pod is eligible only if it was created before `works_since`, the start of the current series of successful
 /// self-checks. The replacement of a younger pod would lack its sidecar too: something that an eviction does not change
@@ -54,7 +44,7 @@ pub(super) fn choose(missing: Vec<Candidate>, works_since: Timestamp) -> Vec<Can
         .into_iter()
         .filter(|pod| pod.created < works_since)
         .filter(|pod| pod.owner.as_ref().is_some_and(|owner| owner.kind != "Job" && owners.insert(owner.uid.clone())))
-        .take(AT_MOST)
+        .take(EVICTIONS_MAX)
         .collect()
 }
 
@@ -63,7 +53,7 @@ impl Evictor {
         Evictor { client }
     }
 
-    pub(super) async fn evict(&self, pod: &Candidate) -> Evicted {
+    pub(super) async fn evict(&self, pod: &Candidate) -> EvictionOutcome {
         let Candidate { namespace, name, uid, .. } = pod;
         // The UID limits the eviction to this pod: the next pod of a StatefulSet has the same name. The object is
         // written by hand because the client's own eviction call sends these options under a field name that the API
@@ -74,18 +64,20 @@ impl Evictor {
         });
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let parameters = PostParams::default();
-        let asked = api.create_subresource::<Value, Value>("eviction", name, &parameters, &eviction);
-        let (evicted, error) = match timeout(TIMEOUT, asked).await {
-            Ok(Ok(_)) => (Evicted::Done, None),
-            Ok(Err(kube::Error::Api(status))) if status.code == 429 => (Evicted::Blocked, Some(status.message)),
+        let request = api.create_subresource::<Value, Value>("eviction", name, &parameters, &eviction);
+        let (outcome, error) = match timeout(TIMEOUT, request).await {
+            Ok(Ok(_)) => (EvictionOutcome::Evicted, None),
+            Ok(Err(kube::Error::Api(status))) if status.code == 429 => (EvictionOutcome::Blocked, Some(status.message)),
             Ok(Err(kube::Error::Api(status))) if status.is_not_found() || status.is_conflict() => {
-                (Evicted::Gone, Some(status.message))
+                (EvictionOutcome::Gone, Some(status.message))
             }
-            Ok(Err(error)) => (Evicted::Failed, Some(error.to_string())),
-            Err(_) => (Evicted::Failed, Some("no answer in time".to_owned())),
+            Ok(Err(error)) => (EvictionOutcome::Failed, Some(error.to_string())),
+            Err(_) => {
+                (EvictionOutcome::Failed, Some(format!("the API server did not answer within {} s", TIMEOUT.as_secs())))
+            }
         };
-        tracing::info!(namespace, name, outcome = evicted.outcome(), error, "evicting a pod without its sidecar");
-        evicted
+        tracing::info!(namespace, name, ?outcome, error, "tried to evict a pod without its sidecar");
+        outcome
     }
 }
 
@@ -107,7 +99,7 @@ mod tests {
                 controller: Some(true),
                 ..OwnerReference::default()
             }),
-            asks: [].into(),
+            annotations: [].into(),
         }
     }
 
@@ -116,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_controller_makes_again_and_what_would_come_back_better() {
+    fn choose_takes_oldest_pod_per_controller_and_skips_jobs_and_new_pods() {
         let missing = vec![
             pod("bare", None, 1),
             pod("of-a-job", Some(("Job", "j")), 1),
@@ -129,9 +121,9 @@ mod tests {
     }
 
     #[test]
-    fn a_few_at_a_time() {
+    fn choose_takes_at_most_ten_pods() {
         let owners: Vec<String> = (0..50).map(|number| format!("r{number}")).collect();
         let missing = owners.iter().map(|owner| pod(owner, Some(("ReplicaSet", owner)), 1)).collect();
-        assert_eq!(chosen(missing).len(), AT_MOST);
+        assert_eq!(chosen(missing).len(), EVICTIONS_MAX);
     }
 }

@@ -4,19 +4,37 @@ use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::EncodeLabelSet,
+    encoding::{EncodeLabelSet, EncodeLabelValue},
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
+
+use super::evict::EvictionOutcome;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct InNamespace {
     namespace: String,
 }
 
+/// Outcome of an audit, and the value of its label: `Done`, or the step that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(super) enum AuditOutcome {
+    Done,
+    ListPods,
+    ReadPod,
+    ReadNamespace,
+    UnderstandPod,
+    Silence,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
-    outcome: &'static str,
+struct AuditLabels {
+    outcome: AuditOutcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EvictionLabels {
+    outcome: EvictionOutcome,
 }
 
 /// The auditor's metrics. Clones share their values.
@@ -24,9 +42,9 @@ struct Outcome {
 pub struct Metrics {
     missing: Family<InNamespace, Gauge>,
     /// Namespaces that have a series now.
-    shown: Arc<Mutex<Vec<String>>>,
-    looks: Family<Outcome, Counter>,
-    evictions: Family<Outcome, Counter>,
+    namespaces: Arc<Mutex<Vec<String>>>,
+    audits: Family<AuditLabels, Counter>,
+    evictions: Family<EvictionLabels, Counter>,
 }
 
 impl Metrics {
@@ -34,34 +52,34 @@ impl Metrics {
     pub fn register(registry: &mut Registry) -> Metrics {
         let metrics = Metrics {
             missing: Family::default(),
-            shown: Arc::default(),
-            looks: Family::default(),
+            namespaces: Arc::default(),
+            audits: Family::default(),
             evictions: Family::default(),
         };
         registry.register(
             "remora_injection_missing_pods",
-            "Pods that ask for a sidecar and have none, by namespace; no series where there is none",
+            "Pods that request a sidecar and have none, by namespace; namespaces without such pods have no series",
             metrics.missing.clone(),
         );
         registry.register(
             "remora_injection_audits",
-            "Looks at all pods, by outcome: Done, or the step that failed",
-            metrics.looks.clone(),
+            "Audits of all pods, by outcome: Done, or the step that failed",
+            metrics.audits.clone(),
         );
         registry.register(
             "remora_injection_evictions",
-            "Evictions of pods that have no sidecar, by outcome: Evicted, Blocked, Gone, Failed",
+            "Evictions of pods without their sidecar, by outcome: Evicted, Blocked, Gone, Failed",
             metrics.evictions.clone(),
         );
         metrics
     }
 
-    pub(super) fn looked(&self, outcome: &'static str) {
-        self.looks.get_or_create(&Outcome { outcome }).inc();
+    pub(super) fn audited(&self, outcome: AuditOutcome) {
+        self.audits.get_or_create(&AuditLabels { outcome }).inc();
     }
 
-    pub(super) fn evicted(&self, outcome: &'static str) {
-        self.evictions.get_or_create(&Outcome { outcome }).inc();
+    pub(super) fn evicted(&self, outcome: EvictionOutcome) {
+        self.evictions.get_or_create(&EvictionLabels { outcome }).inc();
     }
 
     /// Sets the number of pods without their sidecar per namespace; the iterator yields the namespace of each such pod.
@@ -71,14 +89,14 @@ impl Metrics {
         for namespace in namespaces {
             *counts.entry(namespace).or_default() += 1;
         }
-        let mut shown = self.shown.lock();
-        for namespace in shown.drain(..).filter(|namespace| !counts.contains_key(namespace.as_str())) {
+        let mut with_series = self.namespaces.lock();
+        for namespace in with_series.drain(..).filter(|namespace| !counts.contains_key(namespace.as_str())) {
             self.missing.remove(&InNamespace { namespace });
         }
         for (namespace, count) in counts {
             let namespace = namespace.to_owned();
             self.missing.get_or_create(&InNamespace { namespace: namespace.clone() }).set(count);
-            shown.push(namespace);
+            with_series.push(namespace);
         }
     }
 }

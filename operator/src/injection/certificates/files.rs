@@ -16,7 +16,7 @@ use crate::injection::metrics::Metrics;
 /// Keys of a Secret of type `kubernetes.io/tls`; some programs add the CA under `ca.crt`.
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
-const AUTHORITY: &str = "ca.crt";
+const CA: &str = "ca.crt";
 
 /// Interval between two reads. Certificates are renewed days before they expire, so this delay does not matter.
 const CHECK: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ const CHECK: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
     /// A file cannot be read.
-    #[error("{path} cannot be read: {source}")]
+    #[error("cannot read {path}: {source}")]
     ReadFile {
         /// Path of the file.
         path: PathBuf,
@@ -41,7 +41,7 @@ pub enum Unreadable {
         source: rustls::pki_types::pem::Error,
     },
     /// The file holds no certificate.
-    #[error("{0} has no certificate")]
+    #[error("{0} holds no certificate")]
     NoCertificate(PathBuf),
     /// A certificate is not X.509.
     #[error("{path} is not X.509: {reason}")]
@@ -53,7 +53,7 @@ pub enum Unreadable {
     },
     /// The key belongs to another certificate or has an unsupported type. Also possible for a moment while the two
     /// files are replaced.
-    #[error("the key does not go with the certificate: {0}")]
+    #[error("the key in tls.key does not belong to the certificate in tls.crt: {0}")]
     MatchKey(#[from] rustls::Error),
 }
 
@@ -63,7 +63,7 @@ pub struct Files {
     serving: Serving,
     metrics: Metrics,
     /// Certificate and key in use. `None` before the first success.
-    seen: Option<Pair>,
+    loaded: Option<Pair>,
 }
 
 /// Contents of the certificate file and of the key file.
@@ -76,14 +76,14 @@ struct Pair {
 impl Files {
     /// Creates a reader that passes `tls.crt` and `tls.key` of this directory to `serving`.
     pub fn new(directory: PathBuf, serving: Serving, metrics: Metrics) -> Files {
-        Files { directory, serving, metrics, seen: None }
+        Files { directory, serving, metrics, loaded: None }
     }
 
     /// Reads the files every five seconds and never returns. Calls `ready` once, after the first certificate is in use.
     pub async fn run<F: Future<Output = ()>>(mut self, ready: impl FnOnce() -> F) -> Infallible {
         let mut ready = Some(ready);
         loop {
-            match self.look() {
+            match self.reload() {
                 Ok(()) => {
                     if let Some(ready) = ready.take() {
                         ready().await;
@@ -91,7 +91,7 @@ impl Files {
                 }
                 Err(error) => {
                     self.metrics.certificates_failed();
-                    tracing::warn!(%error, "certificate");
+                    tracing::warn!(%error, "cannot load the webhook's certificate");
                 }
             }
             sleep(CHECK).await;
@@ -103,25 +103,25 @@ impl Files {
     /// # Errors
     ///
     /// Fails if `tls.crt` or `tls.key` cannot be read or parsed, or if they do not belong together.
-    fn look(&mut self) -> Result<(), Unreadable> {
+    fn reload(&mut self) -> Result<(), Unreadable> {
         let pair = Pair { certificate: self.read(CERTIFICATE)?, key: self.read(KEY)? };
         // `ca.crt` is for the metric only: the webhook does not serve with it, it may change alone, and it may be
         // missing.
-        let authority = self.read(AUTHORITY).and_then(|pem| self.expiry(AUTHORITY, &self.chain(AUTHORITY, &pem)?));
-        if let Ok(until) = authority {
-            self.metrics.authority_expires(until);
+        let ca = self.read(CA).and_then(|pem| self.expiry(CA, &self.chain(CA, &pem)?));
+        if let Ok(until) = ca {
+            self.metrics.ca_expires(until);
         }
-        if self.seen.as_ref() == Some(&pair) {
+        if self.loaded.as_ref() == Some(&pair) {
             return Ok(());
         }
         let chain = self.chain(CERTIFICATE, &pair.certificate)?;
         let until = self.expiry(CERTIFICATE, &chain)?;
         let key = PrivateKeyDer::from_pem_slice(&pair.key)
             .map_err(|source| Unreadable::ParsePem { path: self.directory.join(KEY), source })?;
-        self.serving.with(CertifiedKey::from_der(chain, key, &ring::default_provider())?);
+        self.serving.replace(CertifiedKey::from_der(chain, key, &ring::default_provider())?);
         self.metrics.certificate_expires(until);
-        tracing::info!(directory = %self.directory.display(), "serves with a new certificate");
-        self.seen = Some(pair);
+        tracing::info!(directory = %self.directory.display(), "loaded a new certificate");
+        self.loaded = Some(pair);
         Ok(())
     }
 

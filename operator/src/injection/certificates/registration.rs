@@ -7,7 +7,7 @@ use k8s_openapi::{
 };
 use serde_json::{Value, to_value};
 
-use super::authority::Certificate;
+use super::ca::Certificate;
 
 /// State of `caBundle` in the registration.
 #[derive(Debug, PartialEq)]
@@ -61,13 +61,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::injection::certificates::{Authority, Lifetimes};
+    use crate::injection::certificates::{Ca, Lifetimes};
 
     #[test]
-    fn only_the_bundle_changes_and_only_when_it_must() {
+    fn update_changes_only_outdated_bundles() {
         let now = Timestamp::now();
-        let authorities = [(); 2].map(|()| Authority::create(now, &Lifetimes::default()).unwrap());
-        let trusted = [authorities[0].certificate(), authorities[1].certificate()];
+        let cas = [(); 2].map(|()| Ca::create(now, &Lifetimes::default()).unwrap());
+        let trusted = [cas[0].certificate(), cas[1].certificate()];
         let webhook = |name: &str, bundle: &str| {
             json!({
                 "name": name,

@@ -37,7 +37,7 @@ impl Validity {
     }
 
     /// Returns the creation time, if [`Validity::new`] created the validity with the same skew.
-    pub(super) fn made(&self, skew: Duration) -> Timestamp {
+    pub(super) fn created(&self, skew: Duration) -> Timestamp {
         self.from.checked_add(skew).unwrap_or(Timestamp::MAX)
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn by_age() {
+    fn certificate_is_due_after_two_thirds_of_its_validity() {
         let current = Some(&Ok::<_, ()>(Validity { from: at(1000), until: at(1300) }));
         assert_eq!(needs_renewal(current, at(999)), Some(Reason::NotYetValid));
         assert_eq!(needs_renewal(current, at(1000)), None);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_or_not_usable() {
+    fn missing_or_unusable_certificate_is_renewed() {
         assert_eq!(needs_renewal::<()>(None, at(0)), Some(Reason::Missing));
         assert_eq!(needs_renewal(Some(&Err(())), at(0)), Some(Reason::Unusable));
         // The certificate's end lies before its start.
@@ -92,10 +92,10 @@ mod tests {
     }
 
     #[test]
-    fn making_and_reading_agree() {
+    fn creation_time_is_recovered_from_validity() {
         let skew = Duration::from_secs(300);
         let validity = Validity::new(at(10_000), Duration::from_secs(3600), skew);
         assert_eq!(validity, Validity { from: at(9_700), until: at(13_600) });
-        assert_eq!(validity.made(skew), at(10_000));
+        assert_eq!(validity.created(skew), at(10_000));
     }
 }

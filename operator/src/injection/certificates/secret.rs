@@ -7,7 +7,7 @@ use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::me
 
 use super::{
     Lifetimes, Names,
-    authority::{Authority, Certificate, Unusable},
+    ca::{Ca, Certificate, Unusable},
     renewal::{Reason, Validity, needs_renewal},
 };
 use crate::api::names::label;
@@ -23,7 +23,7 @@ const MOST_PREVIOUS: usize = 4;
 /// Parsed contents of the Secret.
 pub struct Contents {
     /// The CA that signs.
-    pub authority: Authority,
+    pub ca: Ca,
     /// Certificates of the previous CAs, newest first.
     pub previous: Vec<Certificate>,
 }
@@ -36,10 +36,10 @@ pub struct Contents {
 )]
 pub struct ForeignSecret(String);
 
-/// Verdict on the Secret.
-pub(super) enum Judged {
+/// State of the Secret.
+pub(super) enum State {
     /// The Secret can be used as it is.
-    Good(Box<Contents>),
+    Usable(Box<Contents>),
     /// The Secret must be replaced. `old` holds the old CAs that can still be parsed, newest first; they stay trusted
     /// for a while.
     Renew { reason: Reason, old: Vec<Certificate> },
@@ -58,16 +58,16 @@ impl Contents {
                 previous.push(certificate);
             }
         }
-        Ok(Contents { authority: Authority::create(now, lifetimes)?, previous })
+        Ok(Contents { ca: Ca::create(now, lifetimes)?, previous })
     }
 
     /// Returns every CA that may have signed a certificate in use, the current CA first.
     pub fn trusted(&self, now: Timestamp, lifetimes: &Lifetimes) -> Vec<&Certificate> {
-        let current = self.authority.certificate();
-        let made = current.validity().made(lifetimes.skew);
+        let current = self.ca.certificate();
+        let created = current.validity().created(lifetimes.skew);
         // Previous CAs signed nothing after the current one was created, except replicas that were just signing: they
         // get a minute.
-        let last = made.checked_add(lifetimes.leaf + Duration::from_secs(60)).unwrap_or(Timestamp::MAX);
+        let last = created.checked_add(lifetimes.leaf + Duration::from_secs(60)).unwrap_or(Timestamp::MAX);
         let in_use = |previous: &&Certificate| now < last && now < previous.validity().until && *previous != current;
         std::iter::once(current).chain(self.previous.iter().filter(in_use)).collect()
     }
@@ -76,8 +76,8 @@ impl Contents {
     /// only one of two concurrent replicas succeeds.
     pub(super) fn secret(&self, names: &Names, replaces: Option<&Secret>) -> Secret {
         let mut data = BTreeMap::from([
-            (CERTIFICATE.to_owned(), ByteString(self.authority.certificate().pem().into())),
-            (KEY.to_owned(), ByteString(self.authority.key_pem().into())),
+            (CERTIFICATE.to_owned(), ByteString(self.ca.certificate().pem().into())),
+            (KEY.to_owned(), ByteString(self.ca.key_pem().into())),
         ]);
         if !self.previous.is_empty() {
             let previous: String = self.previous.iter().map(Certificate::pem).collect();
@@ -103,9 +103,9 @@ impl Contents {
 /// # Errors
 ///
 /// Fails if the Secret exists without the operator's label.
-pub(super) fn judge(secret: Option<&Secret>, now: Timestamp) -> Result<Judged, ForeignSecret> {
+pub(super) fn assess(secret: Option<&Secret>, now: Timestamp) -> Result<State, ForeignSecret> {
     let Some(secret) = secret else {
-        return Ok(Judged::Renew { reason: Reason::Missing, old: Vec::new() });
+        return Ok(State::Renew { reason: Reason::Missing, old: Vec::new() });
     };
     let labels = secret.metadata.labels.as_ref();
     if labels.and_then(|labels| labels.get(label::MANAGED_BY)).map(String::as_str) != Some(label::REMORA) {
@@ -113,30 +113,27 @@ pub(super) fn judge(secret: Option<&Secret>, now: Timestamp) -> Result<Judged, F
     }
     let read = read(secret);
     let validity: Result<Validity, ()> = match &read {
-        Ok(contents) => Ok(contents.authority.certificate().validity()),
+        Ok(contents) => Ok(contents.ca.certificate().validity()),
         Err(error) => {
-            tracing::warn!(%error, "the authority in the Secret is unusable");
+            tracing::warn!(%error, "cannot use the CA in the Secret; creating another one");
             Err(())
         }
     };
     Ok(match (needs_renewal(Some(&validity), now), read) {
-        (None, Ok(contents)) => Judged::Good(Box::new(contents)),
+        (None, Ok(contents)) => State::Usable(Box::new(contents)),
         (reason, read) => {
             let newest = match read {
-                Ok(contents) => Some(contents.authority.certificate().clone()),
+                Ok(contents) => Some(contents.ca.certificate().clone()),
                 Err(_) => part(secret, CERTIFICATE).and_then(Certificate::read).ok(),
             };
             let old = newest.into_iter().chain(previous(secret)).collect();
-            Judged::Renew { reason: reason.unwrap_or(Reason::Unusable), old }
+            State::Renew { reason: reason.unwrap_or(Reason::Unusable), old }
         }
     })
 }
 
 fn read(secret: &Secret) -> Result<Contents, Unusable> {
-    Ok(Contents {
-        authority: Authority::read(part(secret, CERTIFICATE)?, part(secret, KEY)?)?,
-        previous: previous(secret),
-    })
+    Ok(Contents { ca: Ca::read(part(secret, CERTIFICATE)?, part(secret, KEY)?)?, previous: previous(secret) })
 }
 
 /// Parses the previous CAs. The result skips unreadable ones: previous CAs are only trusted, for a limited time, and
@@ -170,14 +167,14 @@ mod tests {
     const DAY: u64 = 86_400;
 
     fn renewal(secret: &Secret, now: Timestamp) -> Option<(Reason, bool)> {
-        match judge(Some(secret), now).unwrap() {
-            Judged::Good(_) => None,
-            Judged::Renew { reason, old } => Some((reason, !old.is_empty())),
+        match assess(Some(secret), now).unwrap() {
+            State::Usable(_) => None,
+            State::Renew { reason, old } => Some((reason, !old.is_empty())),
         }
     }
 
     #[test]
-    fn good_until_two_thirds_of_its_life() {
+    fn ca_is_usable_until_two_thirds_of_its_validity() {
         let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
         let secret = Contents::renewed(Vec::new(), now, &lifetimes).unwrap().secret(&names(), None);
         assert_eq!(renewal(&secret, now), None);
@@ -188,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_heals_and_keeps_what_can_be_read() {
+    fn damaged_secret_is_renewed_and_keeps_readable_cas() {
         let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
         let whole = Contents::renewed(Vec::new(), now, &lifetimes).unwrap().secret(&names(), None);
         let damaged = |key: &str, value: Option<&[u8]>| {
@@ -206,56 +203,55 @@ mod tests {
         assert_eq!(renewal(&damaged(CERTIFICATE, Some(b"\xff")), now), Some((Reason::Unusable, false)));
         assert_eq!(renewal(&damaged(PREVIOUS, Some(b"?")), now), None);
         assert_eq!(renewal(&Secret { data: None, ..whole.clone() }, now), Some((Reason::Unusable, false)));
-        assert!(matches!(judge(None, now), Ok(Judged::Renew { reason: Reason::Missing, old }) if old.is_empty()));
+        assert!(matches!(assess(None, now), Ok(State::Renew { reason: Reason::Missing, old }) if old.is_empty()));
     }
 
     #[test]
-    fn a_foreign_secret_is_left_alone() {
+    fn foreign_secret_is_an_error() {
         let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
         let mut secret = Contents::renewed(Vec::new(), now, &lifetimes).unwrap().secret(&names(), None);
         secret.metadata.labels = None;
-        let message = judge(Some(&secret), now).err().unwrap().to_string();
+        let message = assess(Some(&secret), now).err().unwrap().to_string();
         assert!(message.contains("remora-webhook-authority") && message.contains("not overwritten"), "{message}");
     }
 
     #[test]
-    fn the_previous_authority_is_trusted_as_long_as_its_last_certificate() {
+    fn previous_ca_is_trusted_until_its_last_certificate_expires() {
         let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
-        let old = Contents::renewed(Vec::new(), now, &lifetimes).unwrap().authority.certificate().clone();
+        let old = Contents::renewed(Vec::new(), now, &lifetimes).unwrap().ca.certificate().clone();
         let then = later(now, 250 * DAY);
         let contents = Contents::renewed(vec![old.clone()], then, &lifetimes).unwrap();
         let secret = contents.secret(&names(), None);
-        let Judged::Good(contents) = judge(Some(&secret), then).unwrap() else { panic!("not good") };
-        assert_eq!(contents.trusted(then, &lifetimes), [contents.authority.certificate(), &old]);
+        let State::Usable(contents) = assess(Some(&secret), then).unwrap() else { panic!("not usable") };
+        assert_eq!(contents.trusted(then, &lifetimes), [contents.ca.certificate(), &old]);
         assert_eq!(contents.trusted(later(then, 7 * DAY), &lifetimes).len(), 2);
-        assert_eq!(contents.trusted(later(then, 7 * DAY + 61), &lifetimes), [contents.authority.certificate()]);
+        assert_eq!(contents.trusted(later(then, 7 * DAY + 61), &lifetimes), [contents.ca.certificate()]);
     }
 
     /// Certificates of the first CA may still be in use when the second CA is damaged.
     #[test]
-    fn a_second_renewal_within_minutes_keeps_the_first_authority_trusted() {
+    fn second_renewal_within_minutes_keeps_first_ca_trusted() {
         let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
-        let first = Contents::renewed(Vec::new(), now, &lifetimes).unwrap().authority.certificate().clone();
+        let first = Contents::renewed(Vec::new(), now, &lifetimes).unwrap().ca.certificate().clone();
         let second = Contents::renewed(vec![first.clone()], later(now, 10), &lifetimes).unwrap();
         let mut secret = second.secret(&names(), None);
         secret.data.as_mut().unwrap().remove(KEY);
-        let Judged::Renew { old, .. } = judge(Some(&secret), later(now, 20)).unwrap() else { panic!("good") };
-        let second = second.authority.certificate().clone();
+        let State::Renew { old, .. } = assess(Some(&secret), later(now, 20)).unwrap() else { panic!("usable") };
+        let second = second.ca.certificate().clone();
         assert_eq!(old, [second.clone(), first.clone()]);
         // The CA of the replica's serving certificate may be in the list already.
         let old = old.into_iter().chain([first.clone()]).collect();
         let third = Contents::renewed(old, later(now, 20), &lifetimes).unwrap();
-        let Judged::Good(third) = judge(Some(&third.secret(&names(), None)), later(now, 20)).unwrap() else {
-            panic!("not good")
+        let State::Usable(third) = assess(Some(&third.secret(&names(), None)), later(now, 20)).unwrap() else {
+            panic!("not usable")
         };
-        assert_eq!(third.trusted(later(now, 20), &lifetimes), [third.authority.certificate(), &second, &first]);
-        let many =
-            (0..9).map(|_| Contents::renewed(Vec::new(), now, &lifetimes).unwrap().authority.certificate().clone());
+        assert_eq!(third.trusted(later(now, 20), &lifetimes), [third.ca.certificate(), &second, &first]);
+        let many = (0..9).map(|_| Contents::renewed(Vec::new(), now, &lifetimes).unwrap().ca.certificate().clone());
         assert_eq!(Contents::renewed(many.collect(), now, &lifetimes).unwrap().previous.len(), MOST_PREVIOUS);
     }
 
     #[test]
-    fn a_replacement_keeps_what_others_wrote_beside() {
+    fn replacement_keeps_foreign_metadata() {
         let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
         let contents = Contents::renewed(Vec::new(), now, &lifetimes).unwrap();
         let mut existing = contents.secret(&names(), None);

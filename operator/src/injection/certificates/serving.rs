@@ -16,7 +16,7 @@ pub struct Serving(Arc<ArcSwapOption<CertifiedKey>>);
 
 impl Serving {
     /// Replaces the certificate, starting with the next handshake.
-    pub fn with(&self, key: CertifiedKey) {
+    pub fn replace(&self, key: CertifiedKey) {
         self.0.store(Some(Arc::new(key)));
     }
 

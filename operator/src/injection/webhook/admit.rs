@@ -15,29 +15,32 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     environments::{Environments, Presence},
+    memory::estimate,
     namespaces::{Namespaces, defaults},
     review::{Request, allow, deny},
-    weight::weigh,
 };
 use crate::{
-    api::names::EnvironmentName,
-    injection::{Config, Decision, Layouts, Place, Plan, asked_for, decide, metrics::Metrics, patch, quote},
+    api::names::{EnvironmentName, annotation},
+    injection::{
+        Config, Decision, Layouts, Plan, PodContext, decide,
+        metrics::{Labels, Metrics, Outcome},
+        patch, quote, requested_environments,
+    },
     listener::{Limits, Useful},
 };
 
-/// Largest weight of a pod in bytes: its estimated memory as a parsed tree. 20,000 variables weigh 20 MiB. A heavier
-/// pod is denied.
-const HEAVIEST_POD: usize = 32 << 20;
+/// Largest estimated memory of a parsed pod in bytes. 20,000 variables need 20 MiB. A larger pod is denied.
+const POD_MEMORY_MAX: usize = 32 << 20;
 
 /// Largest number of containers of a pod, init containers included. Each costs several patch operations. A pod with
 /// more is denied.
-const MOST_CONTAINERS: usize = 1000;
+const CONTAINERS_MAX: usize = 1000;
 
-/// Largest weight in bytes of a light pod. Heavier pods are parsed one at a time.
-const LIGHT_POD: usize = 1 << 20;
+/// Largest estimated memory of a small pod in bytes. Larger pods are parsed one at a time.
+const SMALL_POD_MEMORY: usize = 1 << 20;
 
-/// Memory budget in bytes for all light pods that are handled at the same time. Further light pods wait.
-const LIGHT_PODS: usize = 16 << 20;
+/// Memory budget in bytes for all small pods that are handled at the same time. Further small pods wait.
+const SMALL_PODS_MEMORY: usize = 16 << 20;
 
 /// The handler of admission requests.
 #[derive(Clone)]
@@ -46,22 +49,23 @@ pub struct Webhook {
     environments: Environments,
     namespaces: Namespaces,
     metrics: Metrics,
-    turns: Arc<Turns>,
+    budget: Arc<ParseBudget>,
 }
 
 /// Memory budgets for parsed pods.
-struct Turns {
-    /// Budget of light pods: one permit per byte of weight.
-    light: Arc<Semaphore>,
-    /// Budget of heavy pods: one permit per pod.
-    heavy: Arc<Semaphore>,
+struct ParseBudget {
+    /// Budget of small pods: one permit per byte of estimated memory.
+    small: Arc<Semaphore>,
+    /// Budget of large pods: one permit per pod.
+    large: Arc<Semaphore>,
 }
 
 impl Webhook {
     /// Creates a handler with this configuration.
     pub fn new(config: Config, environments: Environments, namespaces: Namespaces, metrics: Metrics) -> Webhook {
-        let turns = Turns { light: Arc::new(Semaphore::new(LIGHT_PODS)), heavy: Arc::new(Semaphore::new(1)) };
-        Webhook { config: Arc::new(config), environments, namespaces, metrics, turns: Arc::new(turns) }
+        let budget =
+            ParseBudget { small: Arc::new(Semaphore::new(SMALL_PODS_MEMORY)), large: Arc::new(Semaphore::new(1)) };
+        Webhook { config: Arc::new(config), environments, namespaces, metrics, budget: Arc::new(budget) }
     }
 }
 
@@ -73,10 +77,9 @@ pub fn router(webhook: Webhook) -> Router {
         .with_state(webhook)
 }
 
-/// An answer, with its metric labels.
+/// An answer, with the outcome that it is counted by.
 struct Answer {
-    decision: &'static str,
-    reason: &'static str,
+    outcome: Outcome,
     review: Result<Value, serde_json::Error>,
 }
 
@@ -88,18 +91,20 @@ async fn mutate(State(webhook): State<Webhook>, headers: HeaderMap, body: Bytes)
         .and_then(|value| value.split(';').next())
         .is_some_and(|mime| mime.trim().eq_ignore_ascii_case("application/json"));
     if !is_json {
-        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, "only application/json is read here\n").into_response();
+        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, "the Content-Type must be application/json\n").into_response();
     }
     let request = match Request::read(&body) {
         Ok(request) => request,
         Err(error) => {
-            webhook.metrics.answered("refused", "unreadable", started.elapsed());
+            webhook.metrics.answered(&Outcome::Refused.labels(), started.elapsed());
             return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response();
         }
     };
-    let Answer { decision, reason, review } = webhook.answer(&request, &body).await;
-    webhook.metrics.answered(decision, reason, started.elapsed());
-    tracing::debug!(namespace = %request.namespace, uid = %request.uid, decision, reason, "answered");
+    let Answer { outcome, review } = webhook.answer(&request, &body).await;
+    let labels = outcome.labels();
+    webhook.metrics.answered(&labels, started.elapsed());
+    let Labels { decision, reason } = labels;
+    tracing::debug!(namespace = %request.namespace, uid = %request.uid, decision, reason, "answered a request");
     match review {
         Ok(review) => (Extension(Useful), Json(review)).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
@@ -111,19 +116,30 @@ impl Webhook {
     async fn answer(&self, request: &Request<'_>, body: &Bytes) -> Answer {
         let uid = &request.uid;
         if !request.creates_pod() {
-            return Answer { decision: "skipped", reason: "no_new_pod", review: allow(uid, None, &[]) };
+            return Answer { outcome: Outcome::SkippedNoNewPod, review: allow(uid, None, &[]) };
         }
-        let denied = |message: &str| Answer { decision: "denied", reason: "too_large", review: Ok(deny(uid, message)) };
-        let weight = weigh(request.object().as_bytes());
-        if weight > HEAVIEST_POD {
-            return denied("the pod is too large for the webhook that puts in the sidecar: it has too many fields");
+        let denied = |outcome, message: &str| Answer { outcome, review: Ok(deny(uid, message)) };
+        let memory = estimate(request.object().as_bytes());
+        if memory > POD_MEMORY_MAX {
+            let message = format!(
+                "the pod has too many fields: parsed, it needs more than {} MiB of the webhook's memory; remove fields, or \
+                 annotation {}",
+                POD_MEMORY_MAX >> 20,
+                annotation::INJECT
+            );
+            return denied(Outcome::DeniedTooLarge, &message);
         }
-        let Some((pod, _turn)) = self.turns.read(body, request.object(), weight).await else {
-            return denied("the pod cannot be read");
+        let Some((pod, _permit)) = self.budget.read(body, request.object(), memory).await else {
+            let message = "the pod cannot be parsed: its JSON is invalid, or nested more than 127 levels deep";
+            return denied(Outcome::DeniedMalformed, message);
         };
         let of = |list| pod.pointer(list).and_then(Value::as_array).map_or(0, Vec::len);
-        if of("/spec/containers") + of("/spec/initContainers") > MOST_CONTAINERS {
-            return denied(&format!("the pod has more than {MOST_CONTAINERS} containers"));
+        if of("/spec/containers") + of("/spec/initContainers") > CONTAINERS_MAX {
+            let message = format!(
+                "the pod has more than {CONTAINERS_MAX} containers: remove containers, or annotation {}",
+                annotation::INJECT
+            );
+            return denied(Outcome::DeniedTooLarge, &message);
         }
         self.decide(request, &pod).await
     }
@@ -133,49 +149,50 @@ impl Webhook {
         let namespace = self.namespaces.look_up(&request.namespace).await;
         let mut warnings = Vec::new();
         if let Err(error) = &namespace {
-            tracing::warn!(%error, namespace = request.namespace, "namespace cannot be looked up");
+            tracing::warn!(%error, namespace = request.namespace, "cannot look up the namespace of a pod");
             warnings.push(format!(
-                "annotations of namespace {} could not be read: nothing of them holds",
+                "the annotations of namespace {} cannot be read, so its defaults do not apply: recreate the pod if it needs them",
                 quote(&request.namespace)
             ));
         }
         let known = namespace.as_ref().ok().and_then(Option::as_deref);
-        let place = Place {
+        let context = PodContext {
             defaults: known.and_then(defaults),
             dry_run: request.dry_run.unwrap_or(false),
-            ..Place::new(&request.namespace)
+            ..PodContext::new(&request.namespace)
         };
-        let asked_for = asked_for(pod, &place, &self.config.own_namespace);
-        let found = self.environments.look_up(&request.namespace, &asked_for).await;
+        let requested = requested_environments(pod, &context, &self.config.own_namespace);
+        let found = self.environments.look_up(&request.namespace, &requested).await;
         let layouts: Layouts =
             found.iter().filter_map(|(name, found)| Some(((*name).clone(), found.layout()?))).collect();
-        let place = Place { layouts: Some(&layouts), ..place };
-        match decide(pod, &place, &self.config) {
+        let context = PodContext { layouts: Some(&layouts), ..context };
+        match decide(pod, &context, &self.config) {
             Decision::Skip(reason) => {
                 let warnings: Vec<_> = reason.warning().map(str::to_owned).into_iter().collect();
-                Answer { decision: "skipped", reason: reason.label(), review: allow(uid, None, &warnings) }
+                Answer { outcome: Outcome::Skipped(reason), review: allow(uid, None, &warnings) }
             }
             Decision::Deny(refusal) => {
-                Answer { decision: "denied", reason: refusal.label(), review: Ok(deny(uid, &refusal.to_string())) }
+                let review = Ok(deny(uid, &refusal.to_string()));
+                Answer { outcome: Outcome::Denied(refusal), review }
             }
             Decision::Inject(plan) => inject(request, pod, &plan, &found, warnings),
         }
     }
 }
 
-impl Turns {
+impl ParseBudget {
     /// Waits for the memory budget and parses the pod, a slice of `body`. The budget stays reserved until the permit is
     /// dropped. Returns `None` if the pod cannot be parsed.
-    async fn read(&self, body: &Bytes, pod: &str, weight: usize) -> Option<(Value, OwnedSemaphorePermit)> {
-        if weight <= LIGHT_POD {
-            let turn = Arc::clone(&self.light).acquire_many_owned(u32::try_from(weight).ok()?).await.ok()?;
-            return Some((serde_json::from_str(pod).ok()?, turn));
+    async fn read(&self, body: &Bytes, pod: &str, memory: usize) -> Option<(Value, OwnedSemaphorePermit)> {
+        if memory <= SMALL_POD_MEMORY {
+            let permit = Arc::clone(&self.small).acquire_many_owned(u32::try_from(memory).ok()?).await.ok()?;
+            return Some((serde_json::from_str(pod).ok()?, permit));
         }
-        let turn = Arc::clone(&self.heavy).acquire_owned().await.ok()?;
+        let permit = Arc::clone(&self.large).acquire_owned().await.ok()?;
         let pod = body.slice_ref(pod.as_bytes());
-        // A blocking task, because parsing a heavy pod would delay other requests. The task owns the permit, because
+        // A blocking task, because parsing a large pod would delay other requests. The task owns the permit, because
         // the request may be cancelled while the task still uses the memory.
-        let reading = tokio::task::spawn_blocking(move || Some((serde_json::from_slice(&pod).ok()?, turn)));
+        let reading = tokio::task::spawn_blocking(move || Some((serde_json::from_slice(&pod).ok()?, permit)));
         reading.await.ok().flatten()
     }
 }
@@ -188,21 +205,22 @@ fn inject(
     mut warnings: Vec<String>,
 ) -> Answer {
     warnings.extend_from_slice(plan.warnings());
-    let mut reason = "complete";
+    let mut outcome = Outcome::Injected;
     for (name, presence) in found {
         match presence {
             Presence::Present(_) => {}
             // Not denied: `kubectl apply` of a directory creates its objects in any order.
             Presence::Missing => {
-                reason = "environment_missing";
+                outcome = Outcome::InjectedEnvironmentMissing;
                 warnings.push(format!(
-                    "there is no FeatureEnvironment {name} in namespace {}: the pod starts without its flags",
-                    quote(&request.namespace)
+                    "FeatureEnvironment {name} does not exist in namespace {}, so the pod starts without its flags: create it, or correct annotation {}",
+                    quote(&request.namespace),
+                    annotation::INJECT
                 ));
             }
-            Presence::Unknown => reason = "environment_unknown",
+            Presence::Unknown => outcome = Outcome::InjectedEnvironmentUnknown,
         }
     }
     let operations = patch(pod, plan);
-    Answer { decision: "injected", reason, review: allow(&request.uid, Some(&operations), &warnings) }
+    Answer { outcome, review: allow(&request.uid, Some(&operations), &warnings) }
 }

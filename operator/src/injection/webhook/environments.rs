@@ -35,7 +35,7 @@ struct Status {
 
 /// Timeout of a look-up that the cache cannot answer. Pods that name a missing environment are rare, and a pod that was
 /// applied together with its environment must not get a false warning.
-const BUDGET: Duration = Duration::from_millis(500);
+const LOOK_UP_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A cache of all FeatureEnvironments.
 #[derive(Clone)]
@@ -68,42 +68,42 @@ impl Presence {
 impl Environments {
     /// Returns the cache and the future that fills it. The caller must poll the future for as long as it uses the
     /// cache.
-    pub fn follow(client: Client) -> (Environments, impl Future<Output = Infallible> + Send) {
+    pub fn watch(client: Client) -> (Environments, impl Future<Output = Infallible> + Send) {
         let resource = ApiResource::erase::<FeatureEnvironment>(&());
         let writer = reflector::store::Writer::new(resource.clone());
         let known = writer.as_reader();
         let api: Api<Known> = Api::all_with(client.clone(), &resource);
-        let following = async move {
+        let watching = async move {
             let events = watcher(api, watcher::Config::default()).default_backoff().modify(strip);
             let mut events = events.reflect(writer).boxed();
             loop {
                 match events.next().await {
                     Some(Ok(_)) => {}
-                    Some(Err(error)) => tracing::warn!(%error, "FeatureEnvironments cannot be watched"),
+                    Some(Err(error)) => tracing::warn!(%error, "cannot watch FeatureEnvironments; trying again"),
                     // Never taken: a watcher restarts by itself.
                     None => std::future::pending().await,
                 }
             }
         };
-        (Environments { known, api: resource, client }, following)
+        (Environments { known, api: resource, client }, watching)
     }
 
     /// Waits until the cache holds the first complete list.
-    pub async fn filled(&self) {
+    pub async fn wait_until_filled(&self) {
         // Fails only if the future that fills the cache was dropped, which happens only when the process ends.
         if self.known.wait_until_ready().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Looks up several environments concurrently, all within [`BUDGET`].
+    /// Looks up several environments concurrently, all within [`LOOK_UP_TIMEOUT`].
     pub(super) async fn look_up<'a>(
         &self,
         namespace: &str,
         names: &'a [EnvironmentName],
     ) -> Vec<(&'a EnvironmentName, Presence)> {
-        let asked = names.iter().map(|name| async move { (name, self.one(namespace, name).await) });
-        futures::future::join_all(asked).await
+        let requests = names.iter().map(|name| async move { (name, self.one(namespace, name).await) });
+        futures::future::join_all(requests).await
     }
 
     async fn one(&self, namespace: &str, name: &EnvironmentName) -> Presence {
@@ -112,11 +112,11 @@ impl Environments {
             return Presence::Present(layout(&known));
         }
         let api: Api<Known> = Api::namespaced_with(self.client.clone(), namespace, &self.api);
-        match tokio::time::timeout(BUDGET, api.get_opt(name.as_str())).await {
+        match tokio::time::timeout(LOOK_UP_TIMEOUT, api.get_opt(name.as_str())).await {
             Ok(Ok(Some(found))) => Presence::Present(layout(&found)),
             Ok(Ok(None)) => Presence::Missing,
             Ok(Err(error)) => {
-                tracing::warn!(%error, %name, namespace, "FeatureEnvironment cannot be looked up");
+                tracing::warn!(%error, %name, namespace, "cannot look up a FeatureEnvironment");
                 Presence::Unknown
             }
             Err(_) => Presence::Unknown,
@@ -153,23 +153,23 @@ mod tests {
 
     use super::*;
 
-    fn of(spec: &Value, status: &Value) -> Layout {
+    fn layout_of(spec: &Value, status: &Value) -> Layout {
         let object = json!({"apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment", "metadata": {"name": "a"}, "spec": spec, "status": status});
         layout(&serde_json::from_value(object).unwrap())
     }
 
     #[test]
-    fn what_is_published_counts_more_than_what_is_wanted() {
+    fn published_delivery_takes_precedence_over_spec() {
         let secret = json!({"delivery": {"as": "Secret", "overridesSlots": 16}});
-        assert_eq!(of(&secret, &json!(null)), Layout::new(Carrier::Secret, 16, 0, 0));
+        assert_eq!(layout_of(&secret, &json!(null)), Layout::new(Carrier::Secret, 16, 0, 0));
         let before = json!({"delivery": {"as": "ConfigMap", "overridesFiles": 32}, "bytes": 20_000_000});
-        assert_eq!(of(&secret, &before), Layout::new(Carrier::ConfigMap, 16, 32, 20_000_000));
+        assert_eq!(layout_of(&secret, &before), Layout::new(Carrier::ConfigMap, 16, 32, 20_000_000));
     }
 
     #[test]
-    fn what_cannot_be_read_hides_nothing() {
-        assert_eq!(of(&json!({}), &json!({})), Layout::default());
+    fn unreadable_delivery_gives_default_layout() {
+        assert_eq!(layout_of(&json!({}), &json!({})), Layout::default());
         let odd = json!({"delivery": {"as": 7, "overridesSlots": "many", "overridesFiles": -1}, "bytes": []});
-        assert_eq!(of(&odd, &odd), Layout::default());
+        assert_eq!(layout_of(&odd, &odd), Layout::default());
     }
 }

@@ -16,7 +16,7 @@ use crate::api::names::GROUP;
 type Known = PartialObjectMeta<Namespace>;
 
 /// Timeout of a look-up that the cache cannot answer: a pod may be created right after its namespace.
-const BUDGET: Duration = Duration::from_millis(500);
+const LOOK_UP_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A cache of the annotations of all namespaces.
 #[derive(Clone)]
@@ -30,33 +30,33 @@ pub struct Namespaces {
 pub(super) enum Unknown {
     #[error(transparent)]
     Get(#[from] kube::Error),
-    #[error("no answer within {} ms", BUDGET.as_millis())]
-    Silence(#[from] tokio::time::error::Elapsed),
+    #[error("the API server did not answer within {} ms", LOOK_UP_TIMEOUT.as_millis())]
+    Timeout(#[from] tokio::time::error::Elapsed),
 }
 
 impl Namespaces {
     /// Returns the cache and the future that fills it. The caller must poll the future for as long as it uses the
     /// cache.
-    pub fn follow(client: Client) -> (Namespaces, impl Future<Output = Infallible> + Send) {
+    pub fn watch(client: Client) -> (Namespaces, impl Future<Output = Infallible> + Send) {
         let (known, writer) = reflector::store();
         let api: Api<Known> = Api::all(client.clone());
-        let following = async move {
+        let watching = async move {
             let events = watcher(api, watcher::Config::default()).default_backoff().modify(strip);
             let mut events = events.reflect(writer).boxed();
             loop {
                 match events.next().await {
                     Some(Ok(_)) => {}
-                    Some(Err(error)) => tracing::warn!(%error, "namespaces cannot be watched"),
+                    Some(Err(error)) => tracing::warn!(%error, "cannot watch namespaces; trying again"),
                     // Never taken: a watcher restarts by itself.
                     None => std::future::pending().await,
                 }
             }
         };
-        (Namespaces { known, client }, following)
+        (Namespaces { known, client }, watching)
     }
 
     /// Waits until the cache holds the first complete list.
-    pub async fn filled(&self) {
+    pub async fn wait_until_filled(&self) {
         // Fails only if the future that fills the cache was dropped, which happens only when the process ends.
         if self.known.wait_until_ready().await.is_err() {
             std::future::pending::<()>().await;
@@ -68,13 +68,13 @@ impl Namespaces {
     ///
     /// # Errors
     ///
-    /// Fails if the API server refuses the request or does not answer within [`BUDGET`].
+    /// Fails if the API server refuses the request or does not answer within [`LOOK_UP_TIMEOUT`].
     pub(super) async fn look_up(&self, namespace: &str) -> Result<Option<Arc<Known>>, Unknown> {
         if let Some(known) = self.known.get(&reflector::ObjectRef::new(namespace)) {
             return Ok(Some(known));
         }
         let api: Api<Namespace> = Api::all(self.client.clone());
-        let found = tokio::time::timeout(BUDGET, api.get_metadata_opt(namespace)).await??;
+        let found = tokio::time::timeout(LOOK_UP_TIMEOUT, api.get_metadata_opt(namespace)).await??;
         Ok(found.map(|mut found| {
             strip(&mut found);
             Arc::new(found)

@@ -48,7 +48,7 @@ pub(super) async fn list(
 }
 
 fn injected(pod: &Pod, environment: &EnvironmentName) -> Option<Injected> {
-    pods::serves(&pod.metadata, environment).then(|| Injected {
+    pods::requests(&pod.metadata, environment).then(|| Injected {
         uid: pod.uid().unwrap_or_default(),
         name: pod.name_any(),
         admin: admin(pod),

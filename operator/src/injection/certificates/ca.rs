@@ -22,7 +22,7 @@ pub struct Certificate {
 }
 
 /// A CA: its certificate and its signing key.
-pub struct Authority {
+pub struct Ca {
     certificate: Certificate,
     key: KeyPair,
 }
@@ -50,10 +50,10 @@ pub enum Unusable {
     #[error("its certificate is not X.509: {0}")]
     Certificate(String),
     /// The certificate is not a CA certificate.
-    #[error("its certificate is not an authority's")]
-    NoAuthority,
+    #[error("its certificate is not a CA certificate")]
+    NotACa,
     /// The key cannot be parsed.
-    #[error("its key cannot be read: {0}")]
+    #[error("its key cannot be parsed: {0}")]
     Key(#[from] rcgen::Error),
     /// The key belongs to another certificate.
     #[error("its key belongs to another certificate")]
@@ -97,7 +97,7 @@ impl Certificate {
         let (_, parsed) =
             x509_parser::parse_x509_certificate(&der).map_err(|error| Unusable::Certificate(error.to_string()))?;
         if !parsed.is_ca() {
-            return Err(Unusable::NoAuthority);
+            return Err(Unusable::NotACa);
         }
         let second = |time: x509_parser::time::ASN1Time| {
             Timestamp::from_second(time.timestamp()).map_err(|error| Unusable::Certificate(error.to_string()))
@@ -109,15 +109,15 @@ impl Certificate {
     }
 }
 
-impl Authority {
+impl Ca {
     /// Creates a CA with a new key, valid from `now` minus the clock skew.
     ///
     /// # Errors
     ///
     /// Fails if the key or the certificate cannot be generated.
-    pub fn create(now: Timestamp, lifetimes: &Lifetimes) -> Result<Authority, rcgen::Error> {
+    pub fn create(now: Timestamp, lifetimes: &Lifetimes) -> Result<Ca, rcgen::Error> {
         let key = KeyPair::generate()?;
-        let validity = Validity::new(now, lifetimes.authority, lifetimes.skew).in_seconds();
+        let validity = Validity::new(now, lifetimes.ca, lifetimes.skew).in_seconds();
         let mut params = params(validity);
         // Each CA has a distinct name, so that a client that trusts two CAs picks the right one.
         params.distinguished_name.push(DnType::CommonName, format!("Remora webhook {}", now.as_second()));
@@ -126,21 +126,21 @@ impl Authority {
         let issuer = CertifiedIssuer::self_signed(params, &key)?;
         let certificate = Certificate { pem: issuer.pem(), der: issuer.der().clone(), validity };
         drop(issuer);
-        Ok(Authority { certificate, key })
+        Ok(Ca { certificate, key })
     }
 
-    /// Parses a CA that [`Authority::create`] created, from the PEM of its certificate and of its key.
+    /// Parses a CA that [`Ca::create`] created, from the PEM of its certificate and of its key.
     ///
     /// # Errors
     ///
     /// Fails if [`Certificate::read`] fails, if the key is not PEM, or if the key belongs to another certificate.
-    pub fn read(certificate: &[u8], key: &[u8]) -> Result<Authority, Unusable> {
+    pub fn read(certificate: &[u8], key: &[u8]) -> Result<Ca, Unusable> {
         let (certificate, public_key) = Certificate::read_with_key(certificate)?;
         let key = KeyPair::from_pem(std::str::from_utf8(key)?)?;
         if key.subject_public_key_info() != public_key {
             return Err(Unusable::OtherKey);
         }
-        Ok(Authority { certificate, key })
+        Ok(Ca { certificate, key })
     }
 
     /// Returns the certificate of this CA.
@@ -224,40 +224,40 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
-        let made = Authority::create(Timestamp::now(), &lifetimes()).unwrap();
-        let read = Authority::read(made.certificate().pem().as_bytes(), made.key_pem().as_bytes()).unwrap();
-        assert_eq!(read.certificate(), made.certificate());
-        let life = made.certificate().validity();
+    fn created_ca_is_read_back() {
+        let created = Ca::create(Timestamp::now(), &lifetimes()).unwrap();
+        let read = Ca::read(created.certificate().pem().as_bytes(), created.key_pem().as_bytes()).unwrap();
+        assert_eq!(read.certificate(), created.certificate());
+        let life = created.certificate().validity();
         assert_eq!(life.until.duration_since(life.from).as_secs(), 365 * 86_400 + 300);
     }
 
     #[test]
-    fn damage_is_told() {
+    fn damaged_ca_is_an_error_that_names_the_damage() {
         let now = Timestamp::now();
-        let one = Authority::create(now, &lifetimes()).unwrap();
-        let other = Authority::create(now, &lifetimes()).unwrap();
+        let one = Ca::create(now, &lifetimes()).unwrap();
+        let other = Ca::create(now, &lifetimes()).unwrap();
         let (pem, key) = (one.certificate().pem().to_owned(), one.key_pem());
-        let read = |pem: &str, key: &str| Authority::read(pem.as_bytes(), key.as_bytes()).err();
+        let read = |pem: &str, key: &str| Ca::read(pem.as_bytes(), key.as_bytes()).err();
         assert!(matches!(read(&pem, &other.key_pem()), Some(Unusable::OtherKey)));
         assert!(matches!(read(&pem, "no key"), Some(Unusable::Key(_))));
         assert!(matches!(read("", &key), Some(Unusable::Pem(_))));
         assert!(matches!(read(&pem[..pem.len() / 2], &key), Some(Unusable::Pem(_))));
-        assert!(matches!(Authority::read(b"\xff", key.as_bytes()).err(), Some(Unusable::Text(_))));
+        assert!(matches!(Ca::read(b"\xff", key.as_bytes()).err(), Some(Unusable::Text(_))));
         let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         assert!(matches!(read(garbage, &key), Some(Unusable::Certificate(_))));
     }
 
     #[test]
-    fn a_leaf_is_trusted_through_its_authority_and_does_not_outlive_it() {
+    fn leaf_is_trusted_through_its_ca_and_expires_with_it() {
         let now = Timestamp::now();
-        let short = Lifetimes { authority: Duration::from_secs(3600), ..lifetimes() };
-        let authority = Authority::create(now, &short).unwrap();
-        let leaf = authority.sign("remora-webhook.remora-system.svc", now, &short).unwrap();
-        assert_eq!(leaf.validity.until, authority.certificate().validity().until);
+        let short = Lifetimes { ca: Duration::from_secs(3600), ..lifetimes() };
+        let ca = Ca::create(now, &short).unwrap();
+        let leaf = ca.sign("remora-webhook.remora-system.svc", now, &short).unwrap();
+        assert_eq!(leaf.validity.until, ca.certificate().validity().until);
 
         let mut roots = rustls::RootCertStore::empty();
-        roots.add(authority.certificate().der.clone()).unwrap();
+        roots.add(ca.certificate().der.clone()).unwrap();
         let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
         let verifier =
             rustls::client::WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build().unwrap();

@@ -1,13 +1,13 @@
 //! CEL expressions that parse the annotations of a pod and of its namespace like
 //! [`annotations`](super::super::annotations).
 
-use super::{Variables, lift, lift::Mark, quoted, text, texts};
+use super::{Variables, quoted, text, texts, to_cel, to_cel::Placeholder};
 use crate::{
     api::names::{ENVIRONMENT_MAX, annotation, sidecar},
     injection::{
         annotations::{self as annotations, Invalid, LOG_LEVELS, MOST_ENVIRONMENTS, PORTS, VARIABLES, WHETHER},
-        duration::{Await, LONGEST},
         quantity::{self, DIGITS, Grammar, THOUSANDTHS},
+        startup_timeout::{LONGEST, StartupTimeout},
     },
 };
 
@@ -27,27 +27,27 @@ pub(super) fn define(variables: &mut Variables) {
         ("env", annotation::ENV),
         ("socket", annotation::UNIX_SOCKET),
     ] {
-        let said = format!("variables.annotations[?{key}].or(variables.defaults[?{key}])", key = text(key));
-        variables.define(&format!("{name}Said"), said);
+        let expression = format!("variables.annotations[?{key}].or(variables.defaults[?{key}])", key = text(key));
+        variables.define(&format!("{name}Option"), expression);
     }
     bounds(variables, "cpu", &quantity::CPU, [annotation::CPU_REQUEST, annotation::CPU_LIMIT]);
     bounds(variables, "memory", &quantity::MEMORY, [annotation::MEMORY_REQUEST, annotation::MEMORY_LIMIT]);
     variables.define(
         "awaitMillis",
         format!(
-            "[variables.awaitSaid.orValue('{}')].map(said, said.endsWith('ms') ? int(said.substring(0, size(said) - 2))\n  \
-             : int(said.substring(0, size(said) - 1)) * (said.endsWith('m') ? 60000 : 1000))[0]",
-            Await::DEFAULT
+            "[variables.awaitOption.orValue('{}')].map(text, text.endsWith('ms') ? int(text.substring(0, size(text) - 2))\n  \
+             : int(text.substring(0, size(text) - 1)) * (text.endsWith('m') ? 60000 : 1000))[0]",
+            StartupTimeout::DEFAULT
         ),
     );
     let chosen = format!(
-        "[variables.envSaid.orValue('{}')].map(said, said == 'none' ? []\n  : said.split(',').map(name, {}))[0]",
+        "[variables.envOption.orValue('{}')].map(text, text == 'none' ? []\n  : text.split(',').map(name, {}))[0]",
         VARIABLES.join(","),
         trimmed("name")
     );
-    variables.define("chosen", chosen);
+    variables.define("chosenVariables", chosen);
     variables.define("checks", checks());
-    variables.define("invalid", format!("variables.checks.filter(check, !check.fine).map(check,\n  {})", invalid()));
+    variables.define("invalid", format!("variables.checks.filter(check, !check.valid).map(check,\n  {})", invalid()));
     values(variables);
 }
 
@@ -58,10 +58,10 @@ fn environments(variables: &mut Variables) {
     let names = format!("variables.inject.split(',', {}).map(name, {})", MOST_ENVIRONMENTS + 2, trimmed("name"));
     variables.define("environments", names);
     let valid = format!("^[a-z0-9]([-a-z0-9]{{0,{}}}[a-z0-9])?$", ENVIRONMENT_MAX - 2);
-    let misnamed = format!(
+    let environment_errors = format!(
         "variables.environments.transformList(place, name, place <= {MOST_ENVIRONMENTS},\n  name.contains('/') ? {elsewhere} : name in {whether} ? {not_whether}\n  \
          : !name.matches({valid}) ? {inject}\n  \
-         : variables.environments.indexOf(name) < place ? 'a list that names ' + name + ' once' : '').filter(must, must != '')\n  \
+         : variables.environments.indexOf(name) < place ? 'a list that names ' + name + ' once' : '').filter(error, error != '')\n  \
          + (size(variables.environments) > {MOST_ENVIRONMENTS} ? ['a list of at most {MOST_ENVIRONMENTS} environments'] : [])",
         elsewhere = text(annotations::OWN_NAMESPACE),
         whether = texts(WHETHER),
@@ -69,7 +69,7 @@ fn environments(variables: &mut Variables) {
         inject = text(annotations::INJECT),
         valid = text(&valid),
     );
-    variables.define("misnamed", misnamed);
+    variables.define("environmentErrors", environment_errors);
 }
 
 /// Returns an expression without leading and trailing spaces. Other white space stays.
@@ -83,28 +83,28 @@ fn bounds(variables: &mut Variables, resource: &str, grammar: &Grammar, [request
     let whole = if grammar.suffixes.contains(&THOUSANDTHS) { format!("|{THOUSANDTHS}") } else { String::new() };
     let shape = format!("^[0-9]{{1,{}}}(([.][0-9]{{1,{}}})?({}){whole})$", DIGITS.0, DIGITS.1, fractional.join("|"));
     for part in ["Request", "Limit"] {
-        let fine = format!(
-            "variables.{resource}{part}Said.optMap(said, said.matches({shape}) && quantity(said).compareTo(quantity('{least}')) >= 0\n  \
-             && quantity(said).compareTo(quantity('{most}')) <= 0)",
+        let valid = format!(
+            "variables.{resource}{part}Option.optMap(text, text.matches({shape}) && quantity(text).compareTo(quantity('{least}')) >= 0\n  \
+             && quantity(text).compareTo(quantity('{most}')) <= 0)",
             shape = text(&shape),
             least = grammar.least,
             most = grammar.most,
         );
-        variables.define(&format!("{resource}{part}Fine"), fine);
+        variables.define(&format!("{resource}{part}Valid"), valid);
     }
     variables.define(
-        &format!("{resource}Crossed"),
+        &format!("{resource}RequestExceedsLimit"),
         format!(
-            "variables.{resource}RequestFine.orValue(false) && variables.{resource}LimitFine.orValue(false)\n  \
-             && quantity(variables.{resource}RequestSaid.value()).isGreaterThan(quantity(variables.{resource}LimitSaid.value()))"
+            "variables.{resource}RequestValid.orValue(false) && variables.{resource}LimitValid.orValue(false)\n  \
+             && quantity(variables.{resource}RequestOption.value()).isGreaterThan(quantity(variables.{resource}LimitOption.value()))"
         ),
     );
     // The pod's own value takes precedence over the namespace's default.
     for (part, key) in [("Request", request), ("Limit", limit)] {
         variables.define(
-            &format!("{resource}{part}Asked"),
+            &format!("{resource}{part}Chosen"),
             format!(
-                "variables.{resource}Crossed && !({} in variables.annotations) ? optional.none() : variables.{resource}{part}Said",
+                "variables.{resource}RequestExceedsLimit && !({} in variables.annotations) ? optional.none() : variables.{resource}{part}Option",
                 text(key)
             ),
         );
@@ -113,56 +113,59 @@ fn bounds(variables: &mut Variables, resource: &str, grammar: &Grammar, [request
 
 /// Returns a list of checks, one or more per annotation. The first failed check gives the message.
 fn checks() -> String {
-    let check = |key: &str, value: &str, fine: String, must: String| {
-        format!("  {{'key': dyn({}), 'value': dyn({value}), 'fine': dyn({fine}), 'must': dyn({must})}}", text(key))
+    let check = |key: &str, value: &str, valid: String, expected: String| {
+        format!(
+            "  {{'key': dyn({}), 'value': dyn({value}), 'valid': dyn({valid}), 'expected': dyn({expected})}}",
+            text(key)
+        )
     };
-    let said = |key: &str, name: &str, fine: String, must: &str| {
-        check(key, &format!("variables.{name}Said.orValue('')"), fine, text(must))
+    let option = |key: &str, name: &str, valid: String, expected: &str| {
+        check(key, &format!("variables.{name}Option.orValue('')"), valid, text(expected))
     };
     let one_of = |name: &str, all: &[&str]| {
-        format!("variables.{name}Said.optMap(said, said in {}).orValue(true)", texts(all.iter().copied()))
+        format!("variables.{name}Option.optMap(text, text in {}).orValue(true)", texts(all.iter().copied()))
     };
     let mut all = vec![check(
         annotation::INJECT,
         "variables.inject",
-        "size(variables.misnamed) == 0".to_owned(),
-        "size(variables.misnamed) > 0 ? variables.misnamed[0] : ''".to_owned(),
+        "size(variables.environmentErrors) == 0".to_owned(),
+        "size(variables.environmentErrors) > 0 ? variables.environmentErrors[0] : ''".to_owned(),
     )];
     let port = format!(
-        "variables.portSaid.optMap(said, said.matches('^[0-9]{{4,5}}$') && int(said) >= {} && int(said) <= {}).orValue(true)",
+        "variables.portOption.optMap(text, text.matches('^[0-9]{{4,5}}$') && int(text) >= {} && int(text) <= {}).orValue(true)",
         PORTS.start(),
         PORTS.end()
     );
-    all.push(said(annotation::PORT, "port", port, annotations::PORT));
-    for (resource, [request, limit], must) in [
+    all.push(option(annotation::PORT, "port", port, annotations::PORT));
+    for (resource, [request, limit], expected) in [
         ("cpu", [annotation::CPU_REQUEST, annotation::CPU_LIMIT], annotations::CPU),
         ("memory", [annotation::MEMORY_REQUEST, annotation::MEMORY_LIMIT], annotations::MEMORY),
     ] {
         for (part, key) in [("Request", request), ("Limit", limit)] {
-            let fine = format!("variables.{resource}{part}Fine.orValue(true)");
-            all.push(said(key, &format!("{resource}{part}"), fine, must));
+            let valid = format!("variables.{resource}{part}Valid.orValue(true)");
+            all.push(option(key, &format!("{resource}{part}"), valid, expected));
         }
         let one_author =
             format!("({} in variables.annotations) == ({} in variables.annotations)", text(request), text(limit));
         all.push(check(
             request,
-            &format!("variables.{resource}RequestSaid.orValue('')"),
-            format!("!(variables.{resource}Crossed && {one_author})"),
+            &format!("variables.{resource}RequestOption.orValue('')"),
+            format!("!(variables.{resource}RequestExceedsLimit && {one_author})"),
             format!(
-                "'at most ' + variables.{resource}LimitSaid.orValue('') + {}",
+                "'at most ' + variables.{resource}LimitOption.orValue('') + {}",
                 text(&format!(", which is its {limit}"))
             ),
         ));
     }
     let wait = format!(
-        "variables.awaitSaid.optMap(said, said.matches('^[0-9]{{1,7}}(ms|s|m)$') && variables.awaitMillis <= {}).orValue(true)",
+        "variables.awaitOption.optMap(text, text.matches('^[0-9]{{1,7}}(ms|s|m)$') && variables.awaitMillis <= {}).orValue(true)",
         LONGEST.as_millis()
     );
-    all.push(said(annotation::AWAIT, "await", wait, annotations::AWAIT));
-    all.push(said(annotation::LOG_LEVEL, "logLevel", one_of("logLevel", &LOG_LEVELS), annotations::LOG_LEVEL));
-    let known = format!("variables.chosen.all(name, name in {})", texts(VARIABLES));
-    all.push(said(annotation::ENV, "env", known, annotations::ENV));
-    all.push(said(annotation::UNIX_SOCKET, "socket", one_of("socket", &["true", "false"]), annotations::UNIX_SOCKET));
+    all.push(option(annotation::AWAIT, "await", wait, annotations::AWAIT));
+    all.push(option(annotation::LOG_LEVEL, "logLevel", one_of("logLevel", &LOG_LEVELS), annotations::LOG_LEVEL));
+    let known = format!("variables.chosenVariables.all(name, name in {})", texts(VARIABLES));
+    all.push(option(annotation::ENV, "env", known, annotations::ENV));
+    all.push(option(annotation::UNIX_SOCKET, "socket", one_of("socket", &["true", "false"]), annotations::UNIX_SOCKET));
     format!("[\n{}\n]", all.join(",\n"))
 }
 
@@ -174,23 +177,26 @@ fn invalid() -> String {
         value: "<value>".to_owned(),
         valid: "<valid>".to_owned(),
     };
-    let marked = [
-        Mark::Text("<key>", "check.key"),
-        Mark::Text("<place>", "(check.key in variables.annotations ? '' : ' of namespace ' + request.namespace)"),
-        Mark::Text("<value>", "<value>"),
-        Mark::Text("<valid>", "check.must"),
+    let placeholders = [
+        Placeholder::Text("<key>", "check.key"),
+        Placeholder::Text(
+            "<place>",
+            "(check.key in variables.annotations ? '' : ' of namespace ' + request.namespace)",
+        ),
+        Placeholder::Text("<value>", "<value>"),
+        Placeholder::Text("<valid>", "check.expected"),
     ];
-    lift::string(&message.to_string(), &marked).replace("<value>", &quoted("check.value"))
+    to_cel::string(&message.to_string(), &placeholders).replace("<value>", &quoted("check.value"))
 }
 
 /// Defines the options with their defaults. The values are meaningful only if all annotations are valid.
 fn values(variables: &mut Variables) {
-    variables.define("port", format!("int(variables.portSaid.orValue('{}'))", sidecar::DATA_PORT));
+    variables.define("port", format!("int(variables.portOption.orValue('{}'))", sidecar::DATA_PORT));
     variables.define("awaitSeconds", "(variables.awaitMillis + 999) / 1000");
     variables.define(
         "await",
         "variables.awaitMillis % 1000 == 0 ? string(variables.awaitSeconds) + 's' : string(variables.awaitMillis) + 'ms'",
     );
-    variables.define("logLevel", "variables.logLevelSaid.orValue('info')");
-    variables.define("socket", "variables.socketSaid.orValue('false') == 'true'");
+    variables.define("logLevel", "variables.logLevelOption.orValue('info')");
+    variables.define("socket", "variables.socketOption.orValue('false') == 'true'");
 }

@@ -1,7 +1,7 @@
 //! Estimates the memory that an object needs as a tree, from its JSON text and before the text is parsed.
 //!
 //! `{"a":1}` is seven bytes of JSON and an allocation of 700 bytes: a tree takes up to a hundred times as much memory
-//! as its text. The weight of a text therefore counts the characters that make a tree grow.
+//! as its text. The estimate therefore counts the characters that make a tree grow.
 
 /// Bytes of a JSON object: a node of its map has room for eleven members.
 const OBJECT: usize = 704;
@@ -11,8 +11,8 @@ const MEMBER: usize = 112;
 const ITEM: usize = 96;
 
 /// Returns an upper bound in bytes for the tree that `serde_json` builds from this text.
-pub(super) fn weigh(json: &[u8]) -> usize {
-    let mut weight = json.len();
+pub(super) fn estimate(json: &[u8]) -> usize {
+    let mut bytes = json.len();
     let (mut in_string, mut escaped) = (false, false);
     for byte in json {
         if in_string {
@@ -20,7 +20,7 @@ pub(super) fn weigh(json: &[u8]) -> usize {
             escaped = !escaped && *byte == b'\\';
             continue;
         }
-        weight += match byte {
+        bytes += match byte {
             b'"' => {
                 in_string = true;
                 0
@@ -31,7 +31,7 @@ pub(super) fn weigh(json: &[u8]) -> usize {
             _ => 0,
         };
     }
-    weight
+    bytes
 }
 
 #[cfg(test)]
@@ -39,9 +39,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn characters_in_strings_weigh_nothing_more() {
-        assert_eq!(weigh(br#""{[:,\"{[:,\\""#), 14);
-        assert_eq!(weigh(br#"{"a":1}"#), 7 + OBJECT + MEMBER);
-        assert_eq!(weigh(br#"[1,{}]"#), 6 + 2 * ITEM + OBJECT);
+    fn characters_in_strings_count_as_text_only() {
+        assert_eq!(estimate(br#""{[:,\"{[:,\\""#), 14);
+        assert_eq!(estimate(br#"{"a":1}"#), 7 + OBJECT + MEMBER);
+        assert_eq!(estimate(br#"[1,{}]"#), 6 + 2 * ITEM + OBJECT);
     }
 }

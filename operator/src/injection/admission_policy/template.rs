@@ -4,39 +4,39 @@ use serde_json::{Value, json};
 
 use super::{
     Error,
-    lift::{self, Mark},
+    to_cel::{self, Placeholder},
 };
 use crate::{
     api::names::annotation,
     injection::{
         annotations::{Bounds, Request, VARIABLES},
         config::Config,
-        duration::Await,
         layout::Layout,
         plan::{Plan, mount_path},
         pod::Pod,
+        startup_timeout::StartupTimeout,
     },
 };
 
-const ENVIRONMENT: &str = "specimen-environment";
+const ENVIRONMENT: &str = "template-environment";
 /// [`ENVIRONMENT`] as a JSON string.
-const QUOTED: &str = "\"specimen-environment\"";
-const LOG_LEVEL: &str = "specimen-level";
+const QUOTED: &str = "\"template-environment\"";
+const LOG_LEVEL: &str = "template-level";
 const AWAIT: &str = "3333s";
 const PORT: u16 = 40_001;
 
 /// Placeholders of the template pods and their expressions. `environment` is the variable of a loop over all
 /// environments.
-pub(super) const MARKS: [Mark; 5] = [
-    Mark::Text(ENVIRONMENT, "environment"),
-    Mark::Text(LOG_LEVEL, "variables.logLevel"),
-    Mark::Text(AWAIT, "variables.await"),
-    Mark::Number(3333, "variables.awaitSeconds"),
-    Mark::Number(PORT as u64, "variables.port"),
+pub(super) const PLACEHOLDERS: [Placeholder; 5] = [
+    Placeholder::Text(ENVIRONMENT, "environment"),
+    Placeholder::Text(LOG_LEVEL, "variables.logLevel"),
+    Placeholder::Text(AWAIT, "variables.await"),
+    Placeholder::Number(3333, "variables.awaitSeconds"),
+    Placeholder::Number(PORT as u64, "variables.port"),
 ];
 
 /// Plans of one template pod of each kind.
-pub(super) struct Specimens {
+pub(super) struct TemplatePlans {
     /// Plan with one environment and the socket.
     full: Plan,
     without_environment: Plan,
@@ -45,16 +45,16 @@ pub(super) struct Specimens {
     mount_path: String,
 }
 
-impl Specimens {
-    pub(super) fn of(config: &Config) -> Result<Specimens, Error> {
+impl TemplatePlans {
+    pub(super) fn new(config: &Config) -> Result<TemplatePlans, Error> {
         let user = json!({"containers": []});
         let root = json!({"containers": [], "securityContext": {"runAsUser": 0}});
-        Ok(Specimens {
+        Ok(TemplatePlans {
             full: plan(&user, &[ENVIRONMENT], true, config)?,
             without_environment: plan(&user, &[], true, config)?,
             without_socket: plan(&user, &[ENVIRONMENT], false, config)?,
             of_root: plan(&root, &[ENVIRONMENT], true, config)?,
-            mount_path: mount_path(&ENVIRONMENT.parse().map_err(|_| Error::Specimen)?),
+            mount_path: mount_path(&ENVIRONMENT.parse().map_err(|_| Error::TemplatePod)?),
         })
     }
 
@@ -71,8 +71,8 @@ impl Specimens {
                 "volumeMounts" => self.list("volumeMounts", |plan| items(&plan.sidecar, "volumeMounts"))?,
                 "resources" => "variables.resources".to_owned(),
                 "securityContext" => {
-                    let of_root = lift::value(&self.of_root.sidecar[key], &MARKS);
-                    format!("variables.root ? dyn({of_root}) : dyn({})", lift::value(value, &MARKS))
+                    let of_root = to_cel::value(&self.of_root.sidecar[key], &PLACEHOLDERS);
+                    format!("variables.root ? dyn({of_root}) : dyn({})", to_cel::value(value, &PLACEHOLDERS))
                 }
                 _ if [&self.without_environment, &self.without_socket, &self.of_root]
                     .iter()
@@ -80,7 +80,7 @@ impl Specimens {
                 {
                     return Err(Error::Member(key.clone()));
                 }
-                _ => lift::value(value, &MARKS),
+                _ => to_cel::value(value, &PLACEHOLDERS),
             };
             members.push(format!("  '{key}': dyn({expression})"));
         }
@@ -97,7 +97,7 @@ impl Specimens {
 
     /// Returns the expression of the path where the sidecar reads one environment's files.
     pub(super) fn mount_path(&self) -> String {
-        lift::string(&self.mount_path, &MARKS)
+        to_cel::string(&self.mount_path, &PLACEHOLDERS)
     }
 
     /// Returns the expression of the mounts of every container that starts after the sidecar.
@@ -114,14 +114,14 @@ impl Specimens {
     pub(super) fn endpoints(&self) -> String {
         let members = self.full.variables.iter();
         let members: Vec<_> =
-            members.map(|(name, value)| format!("'{name}': {}", lift::string(value, &MARKS))).collect();
+            members.map(|(name, value)| format!("'{name}': {}", to_cel::string(value, &PLACEHOLDERS))).collect();
         format!("{{{}}}", members.join(", "))
     }
 
     /// Returns the expression of the annotation that records the injection for people.
     pub(super) fn record(&self) -> String {
         let all = "variables.environments.map(environment, '\"' + environment + '\"').join(',')";
-        lift::string(&self.full.record, &[Mark::Text(QUOTED, all)])
+        to_cel::string(&self.full.record, &[Placeholder::Text(QUOTED, all)])
     }
 
     /// Returns the expression of a list as a sum of its fixed parts, its part per environment and its part for the
@@ -144,9 +144,9 @@ impl Specimens {
             sum.push(if (start..end) == environment {
                 each(items).ok_or(Error::List(name))?
             } else if (start..end) == socket {
-                format!("(variables.socket ? {} : [])", lift::value(&Value::from(items), &MARKS))
+                format!("(variables.socket ? {} : [])", to_cel::value(&Value::from(items), &PLACEHOLDERS))
             } else {
-                lift::value(&Value::from(items), &MARKS)
+                to_cel::value(&Value::from(items), &PLACEHOLDERS)
             });
         }
         Ok(if sum.is_empty() { "[]".to_owned() } else { sum.join("\n  + ") })
@@ -156,12 +156,12 @@ impl Specimens {
 /// Returns the expression of the part of a list that repeats per environment.
 fn each(items: &[Value]) -> Option<String> {
     if let [item] = items {
-        return Some(format!("variables.environments.map(environment, {})", lift::value(item, &MARKS)));
+        return Some(format!("variables.environments.map(environment, {})", to_cel::value(item, &PLACEHOLDERS)));
     }
     // CEL cannot flatten a list of lists. Strings without spaces can be joined and split again.
     let strings: Option<Vec<_>> =
         items.iter().map(|item| item.as_str().filter(|string| !string.contains(' '))).collect();
-    let joined = lift::string(&strings?.join(" "), &MARKS);
+    let joined = to_cel::string(&strings?.join(" "), &PLACEHOLDERS);
     Some(format!("(variables.environments.map(environment, {joined}).join(' ').split(' '))"))
 }
 
@@ -178,15 +178,15 @@ fn items(sidecar: &Value, key: &str) -> Vec<Value> {
 }
 
 fn plan(spec: &Value, environments: &[&str], socket: bool, config: &Config) -> Result<Plan, Error> {
-    let pod = json!({"metadata": {"annotations": {annotation::INJECT: "specimen"}}, "spec": spec});
-    let pod = Pod::read(&pod).map_err(|_| Error::Specimen)?;
+    let pod = json!({"metadata": {"annotations": {annotation::INJECT: "placeholder"}}, "spec": spec});
+    let pod = Pod::read(&pod).map_err(|_| Error::TemplatePod)?;
     let environments: Result<_, _> = environments.iter().map(|name| name.parse()).collect();
     let request = Request {
-        environments: environments.map_err(|_| Error::Specimen)?,
+        environments: environments.map_err(|_| Error::TemplatePod)?,
         port: PORT,
         cpu: Bounds::default(),
         memory: Bounds::default(),
-        wait: Await::parse(AWAIT).ok_or(Error::Specimen)?,
+        wait: StartupTimeout::parse(AWAIT).ok_or(Error::TemplatePod)?,
         log_level: LOG_LEVEL,
         variables: VARIABLES.to_vec(),
         socket,

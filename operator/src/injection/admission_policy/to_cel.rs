@@ -7,7 +7,7 @@ use super::text;
 
 /// A placeholder in a template pod, and the expression that computes its value.
 #[derive(Clone, Copy)]
-pub(super) enum Mark {
+pub(super) enum Placeholder {
     /// A placeholder text: a whole string or a part of one.
     Text(&'static str, &'static str),
     /// A placeholder number, alone or in a string. A number less than [`NEAR`] above it becomes the expression plus the
@@ -19,22 +19,22 @@ pub(super) enum Mark {
 const NEAR: u64 = 100;
 
 /// Returns the expression of a JSON value.
-pub(super) fn value(of: &Value, marks: &[Mark]) -> String {
+pub(super) fn value(of: &Value, placeholders: &[Placeholder]) -> String {
     match of {
-        Value::String(string) => self::string(string, marks),
+        Value::String(string) => self::string(string, placeholders),
         Value::Number(number) => {
-            number.as_u64().and_then(|number| sum(number, marks)).unwrap_or_else(|| number.to_string())
+            number.as_u64().and_then(|number| sum(number, placeholders)).unwrap_or_else(|| number.to_string())
         }
         Value::Array(items) => {
             let alike = items.len() == 1 || items.iter().all(Value::is_string);
-            let items: Vec<_> = items.iter().map(|item| any(value(item, marks), alike)).collect();
+            let items: Vec<_> = items.iter().map(|item| any(value(item, placeholders), alike)).collect();
             format!("[{}]", items.join(", "))
         }
         Value::Object(members) => {
             let alike = members.values().all(Value::is_string);
             let members: Vec<_> = members
                 .iter()
-                .map(|(key, member)| format!("{}: {}", text(key), any(value(member, marks), alike)))
+                .map(|(key, member)| format!("{}: {}", text(key), any(value(member, placeholders), alike)))
                 .collect();
             format!("{{{}}}", members.join(", "))
         }
@@ -48,19 +48,22 @@ fn any(expression: String, alike: bool) -> String {
 }
 
 /// Returns the expression of a string as a sum of literals and expressions.
-pub(super) fn string(of: &str, marks: &[Mark]) -> String {
+pub(super) fn string(of: &str, placeholders: &[Placeholder]) -> String {
     let mut pieces = Vec::new();
     let (mut plain, mut rest) = (String::new(), of);
     while let Some(first) = rest.chars().next() {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()).max(first.len_utf8());
-        let text_mark = marks.iter().find_map(|mark| match mark {
-            Mark::Text(mark, expression) if rest.starts_with(mark) => Some((mark.len(), (*expression).to_owned())),
+        let text_placeholder = placeholders.iter().find_map(|placeholder| match placeholder {
+            Placeholder::Text(token, expression) if rest.starts_with(token) => {
+                Some((token.len(), (*expression).to_owned()))
+            }
             _ => None,
         });
         let (head, _) = rest.split_at(digits);
-        let number_mark =
-            || head.parse().ok().and_then(|number| sum(number, marks)).map(|sum| (digits, format!("string({sum})")));
-        match text_mark.or_else(number_mark) {
+        let number_placeholder = || {
+            head.parse().ok().and_then(|number| sum(number, placeholders)).map(|sum| (digits, format!("string({sum})")))
+        };
+        match text_placeholder.or_else(number_placeholder) {
             Some((length, expression)) => {
                 if !plain.is_empty() {
                     pieces.push(text(&std::mem::take(&mut plain)));
@@ -80,12 +83,14 @@ pub(super) fn string(of: &str, marks: &[Mark]) -> String {
     pieces.join(" + ")
 }
 
-fn sum(number: u64, marks: &[Mark]) -> Option<String> {
-    marks.iter().find_map(|mark| match mark {
-        Mark::Number(mark, expression) if (*mark..mark + NEAR).contains(&number) => Some(match number - mark {
-            0 => (*expression).to_owned(),
-            more => format!("{expression} + {more}"),
-        }),
+fn sum(number: u64, placeholders: &[Placeholder]) -> Option<String> {
+    placeholders.iter().find_map(|placeholder| match placeholder {
+        Placeholder::Number(token, expression) if (*token..token + NEAR).contains(&number) => {
+            Some(match number - token {
+                0 => (*expression).to_owned(),
+                more => format!("{expression} + {more}"),
+            })
+        }
         _ => None,
     })
 }
@@ -96,26 +101,27 @@ mod tests {
 
     use super::*;
 
-    const MARKS: [Mark; 2] = [Mark::Text("shop", "variables.name"), Mark::Number(40_000, "variables.port")];
+    const PLACEHOLDERS: [Placeholder; 2] =
+        [Placeholder::Text("shop", "variables.name"), Placeholder::Number(40_000, "variables.port")];
 
     #[test]
-    fn marks_become_expressions_wherever_they_are() {
+    fn string_or_number_with_placeholder_becomes_expression() {
         assert_eq!(
-            string("http://127.0.0.1:40000/api", &MARKS),
+            string("http://127.0.0.1:40000/api", &PLACEHOLDERS),
             "'http://127.0.0.1:' + string(variables.port) + '/api'"
         );
-        assert_eq!(string("shop-40001", &MARKS), "variables.name + '-' + string(variables.port + 1)");
-        assert_eq!(string("", &MARKS), "''");
-        assert_eq!(string("it's \\", &MARKS), r"'it\'s \\'");
-        assert_eq!(string("ä4777", &MARKS), "'ä4777'");
-        assert_eq!(value(&json!(40_001), &MARKS), "variables.port + 1");
-        assert_eq!(value(&json!(39_999), &MARKS), "39999");
+        assert_eq!(string("shop-40001", &PLACEHOLDERS), "variables.name + '-' + string(variables.port + 1)");
+        assert_eq!(string("", &PLACEHOLDERS), "''");
+        assert_eq!(string("it's \\", &PLACEHOLDERS), r"'it\'s \\'");
+        assert_eq!(string("ä4777", &PLACEHOLDERS), "'ä4777'");
+        assert_eq!(value(&json!(40_001), &PLACEHOLDERS), "variables.port + 1");
+        assert_eq!(value(&json!(39_999), &PLACEHOLDERS), "39999");
     }
 
     #[test]
-    fn only_what_is_alike_keeps_its_type() {
-        assert_eq!(value(&json!({"a": "b", "c": "shop"}), &MARKS), "{'a': 'b', 'c': variables.name}");
-        assert_eq!(value(&json!({"a": "b", "c": 1}), &MARKS), "{'a': dyn('b'), 'c': dyn(1)}");
-        assert_eq!(value(&json!(["a", {"b": [true]}]), &MARKS), "[dyn('a'), dyn({'b': dyn([true])})]");
+    fn values_of_several_types_are_wrapped_in_dyn() {
+        assert_eq!(value(&json!({"a": "b", "c": "shop"}), &PLACEHOLDERS), "{'a': 'b', 'c': variables.name}");
+        assert_eq!(value(&json!({"a": "b", "c": 1}), &PLACEHOLDERS), "{'a': dyn('b'), 'c': dyn(1)}");
+        assert_eq!(value(&json!(["a", {"b": [true]}]), &PLACEHOLDERS), "[dyn('a'), dyn({'b': dyn([true])})]");
     }
 }

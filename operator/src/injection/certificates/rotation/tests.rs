@@ -21,7 +21,7 @@ struct Cluster(Arc<Mutex<Objects>>);
 struct Objects {
     secret: Option<Value>,
     configuration: Value,
-    authorities: BTreeSet<String>,
+    cas: BTreeSet<String>,
 }
 
 impl Cluster {
@@ -47,8 +47,8 @@ impl Cluster {
         Client::new(tower::service_fn(answer), "remora-system")
     }
 
-    fn authorities(&self) -> usize {
-        self.0.lock().authorities.len()
+    fn cas(&self) -> usize {
+        self.0.lock().cas.len()
     }
 }
 
@@ -59,7 +59,7 @@ impl Objects {
             ("GET", true) => self.secret.clone().map_or((404, missing), |secret| (200, secret)),
             ("POST" | "PUT", true) => {
                 let secret: Value = serde_json::from_slice(body).unwrap();
-                self.authorities.insert(secret["data"]["ca.crt"].as_str().unwrap().to_owned());
+                self.cas.insert(secret["data"]["ca.crt"].as_str().unwrap().to_owned());
                 self.secret = Some(secret.clone());
                 (200, secret)
             }
@@ -76,7 +76,7 @@ impl Objects {
 
 struct Replica {
     cluster: Cluster,
-    keeper: Keeper,
+    manager: CertificateManager,
 }
 
 impl Replica {
@@ -91,8 +91,8 @@ impl Replica {
             secret: "remora-webhook-authority".to_owned(),
         };
         let metrics = Metrics::register(&mut Registry::default());
-        let keeper = Keeper::new(cluster.client(), names, Serving::default(), metrics);
-        let mut replica = Replica { cluster, keeper };
+        let manager = CertificateManager::new(cluster.client(), names, Serving::default(), metrics);
+        let mut replica = Replica { cluster, manager };
         replica.checks(at).await;
         replica
     }
@@ -101,7 +101,7 @@ impl Replica {
     async fn checks(&mut self, from: Timestamp) -> Timestamp {
         let mut now = from;
         for _ in 0..18 {
-            self.keeper.step(now).await.unwrap();
+            self.manager.step(now).await.unwrap();
             self.assert_trusted(now);
             now += Duration::from_secs(10);
         }
@@ -109,18 +109,18 @@ impl Replica {
     }
 
     fn leaf(&self) -> Validity {
-        self.keeper.leaf.as_ref().unwrap().validity
+        self.manager.leaf.as_ref().unwrap().validity
     }
 
     /// Asserts that `caBundle` contains the CA of the serving certificate, and that the certificate is valid by the
     /// replica's clock.
     fn assert_trusted(&self, now: Timestamp) {
-        let leaf = self.keeper.leaf.as_ref().unwrap();
+        let leaf = self.manager.leaf.as_ref().unwrap();
         let configuration = self.cluster.0.lock().configuration.clone();
         let configuration: MutatingWebhookConfiguration = serde_json::from_value(configuration).unwrap();
         let bundle = configuration.webhooks.unwrap().remove(0).client_config.ca_bundle.unwrap();
         let trusted = Certificate::read_all(&bundle.0);
-        assert!(trusted.contains(&leaf.signed_by), "at {now}: what is served is not trusted");
+        assert!(trusted.contains(&leaf.signed_by), "at {now}: the serving certificate is not trusted");
         assert!(leaf.validity.from <= now && now < leaf.validity.until, "at {now}: {:?}", leaf.validity);
     }
 }
@@ -150,7 +150,7 @@ impl Jump {
 
 /// Both certificates are older than an hour and neither is due within an hour, so the jump changes nothing.
 #[tokio::test]
-async fn clock_that_is_an_hour_off_renews_nothing_that_is_not_due() {
+async fn clock_an_hour_off_renews_only_due_certificates() {
     let start = Timestamp::from_second(1_800_000_000).unwrap();
     for age in [2 * HOUR, DAY, 4 * DAY] {
         for jump in [Jump::Forth, Jump::Back] {
@@ -158,7 +158,7 @@ async fn clock_that_is_an_hour_off_renews_nothing_that_is_not_due() {
             let leaf = replica.leaf();
             let off = replica.checks(jump.of(start + Duration::from_secs(age))).await;
             replica.checks(jump.undone(off)).await;
-            assert_eq!((replica.leaf(), replica.cluster.authorities()), (leaf, 1), "{jump:?} at an age of {age} s");
+            assert_eq!((replica.leaf(), replica.cluster.cas()), (leaf, 1), "{jump:?} at an age of {age} s");
         }
     }
 }
@@ -166,7 +166,7 @@ async fn clock_that_is_an_hour_off_renews_nothing_that_is_not_due() {
 /// Both certificates are younger than the hour that the clock loses, or due within the hour that it gains. They are
 /// renewed once, and at most once more after the clock is corrected; the serving certificate is trusted at all times.
 #[tokio::test]
-async fn clock_that_is_an_hour_off_settles_when_it_is_right_again() {
+async fn corrected_clock_ends_renewals() {
     let start = Timestamp::from_second(1_800_000_000).unwrap();
     let due = 7 * DAY * 2 / 3;
     for age in [300, HOUR / 2, due - HOUR / 2, due + 60] {
@@ -175,10 +175,10 @@ async fn clock_that_is_an_hour_off_settles_when_it_is_right_again() {
             let off = replica.checks(jump.of(start + Duration::from_secs(age))).await;
             let right = replica.checks(jump.undone(off)).await;
             replica.checks(right).await;
-            assert!(replica.cluster.authorities() <= 3, "{jump:?} at an age of {age} s");
-            let (leaf, authorities) = (replica.leaf(), replica.cluster.authorities());
+            assert!(replica.cluster.cas() <= 3, "{jump:?} at an age of {age} s");
+            let (leaf, cas) = (replica.leaf(), replica.cluster.cas());
             let later = replica.checks(right + Duration::from_secs(600)).await;
-            assert_eq!((replica.leaf(), replica.cluster.authorities()), (leaf, authorities), "{jump:?} at {age} s");
+            assert_eq!((replica.leaf(), replica.cluster.cas()), (leaf, cas), "{jump:?} at {age} s");
             assert_eq!(needs_renewal(Some(&Ok::<_, Infallible>(leaf)), later), None, "{jump:?} at an age of {age} s");
         }
     }

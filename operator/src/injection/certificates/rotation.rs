@@ -12,32 +12,32 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     Lifetimes, Names, Serving,
-    authority::{Certificate, Leaf, SignError},
+    ca::{Certificate, Leaf, SignError},
     registration::{Registered, update},
     renewal::{Reason, Validity, needs_renewal},
-    secret::{Contents, ForeignSecret, Judged, judge},
+    secret::{Contents, ForeignSecret, State, assess},
 };
 use crate::injection::metrics::Metrics;
 
 /// Timeout of one API call. The client's own retries would continue for minutes.
-const CALL: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest pause between two attempts before the first success.
 const FIRST_ATTEMPTS: Duration = Duration::from_secs(1);
 
 /// The certificate manager: keeps the CA, this replica's serving certificate and the registration consistent.
-pub struct Keeper {
+pub struct CertificateManager {
     secrets: Api<Secret>,
     configurations: Api<MutatingWebhookConfiguration>,
     names: Names,
     lifetimes: Lifetimes,
     serving: Serving,
     metrics: Metrics,
-    leaf: Option<Held>,
+    leaf: Option<InUse>,
 }
 
 /// The serving certificate in use: its validity and its CA.
-struct Held {
+struct InUse {
     validity: Validity,
     signed_by: Certificate,
 }
@@ -46,8 +46,8 @@ struct Held {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The Secret cannot be read.
-    #[error("Secret {name} cannot be read: {source}")]
-    ReadAuthority {
+    #[error("cannot read Secret {name}: {source}")]
+    ReadCa {
         /// Name of the Secret.
         name: String,
         /// Error of the API call.
@@ -57,21 +57,21 @@ pub enum Error {
     #[error(transparent)]
     ForeignSecret(#[from] ForeignSecret),
     /// The CA cannot be created.
-    #[error("no authority could be made: {0}")]
-    MakeAuthority(#[from] rcgen::Error),
+    #[error("cannot create a CA: {0}")]
+    CreateCa(#[from] rcgen::Error),
     /// The Secret cannot be written.
-    #[error("Secret {name} cannot be written: {source}")]
-    WriteAuthority {
+    #[error("cannot write Secret {name}: {source}")]
+    WriteCa {
         /// Name of the Secret.
         name: String,
         /// Error of the API call.
         source: CallError,
     },
     /// The serving certificate cannot be created.
-    #[error("no certificate could be made: {0}")]
-    MakeCertificate(#[from] SignError),
+    #[error("cannot create a serving certificate: {0}")]
+    CreateCertificate(#[from] SignError),
     /// The registration cannot be read.
-    #[error("MutatingWebhookConfiguration {name} cannot be read: {source}")]
+    #[error("cannot read MutatingWebhookConfiguration {name}: {source}")]
     ReadRegistration {
         /// Name of the MutatingWebhookConfiguration.
         name: String,
@@ -79,7 +79,7 @@ pub enum Error {
         source: CallError,
     },
     /// The registration cannot be written.
-    #[error("caBundle of MutatingWebhookConfiguration {name} cannot be written: {source}")]
+    #[error("cannot write caBundle of MutatingWebhookConfiguration {name}: {source}")]
     WriteRegistration {
         /// Name of the MutatingWebhookConfiguration.
         name: String,
@@ -95,8 +95,8 @@ pub enum CallError {
     #[error(transparent)]
     Api(#[from] kube::Error),
     /// The API server did not answer within the timeout.
-    #[error("no answer in {} s", CALL.as_secs())]
-    Silence(#[from] tokio::time::error::Elapsed),
+    #[error("the API server did not answer within {} s", CALL_TIMEOUT.as_secs())]
+    Timeout(#[from] tokio::time::error::Elapsed),
     /// The request cannot be serialized.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
@@ -109,13 +109,13 @@ impl CallError {
 }
 
 async fn call<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, CallError> {
-    Ok(timeout(CALL, request).await??)
+    Ok(timeout(CALL_TIMEOUT, request).await??)
 }
 
-impl Keeper {
+impl CertificateManager {
     /// Creates a manager for these objects that passes each new serving certificate to `serving`.
-    pub fn new(client: Client, names: Names, serving: Serving, metrics: Metrics) -> Keeper {
-        Keeper {
+    pub fn new(client: Client, names: Names, serving: Serving, metrics: Metrics) -> CertificateManager {
+        CertificateManager {
             secrets: Api::namespaced(client.clone(), &names.namespace),
             configurations: Api::all(client),
             names,
@@ -128,8 +128,8 @@ impl Keeper {
 
     /// Replaces the default lifetimes.
     #[must_use]
-    pub fn lifetimes(self, lifetimes: Lifetimes) -> Keeper {
-        Keeper { lifetimes, ..self }
+    pub fn lifetimes(self, lifetimes: Lifetimes) -> CertificateManager {
+        CertificateManager { lifetimes, ..self }
     }
 
     /// Checks the certificates periodically and never returns. Calls `ready` once, when API servers should trust the
@@ -139,9 +139,9 @@ impl Keeper {
         loop {
             let mut pause = self.lifetimes.check;
             match self.step(Timestamp::now()).await {
-                Ok(news) => {
+                Ok(unsettled) => {
                     if let Some(ready) = ready.take() {
-                        if news {
+                        if unsettled {
                             sleep(self.lifetimes.propagation).await;
                         }
                         ready().await;
@@ -149,7 +149,7 @@ impl Keeper {
                 }
                 Err(error) => {
                     self.metrics.certificates_failed();
-                    tracing::warn!(%error, "certificates");
+                    tracing::warn!(%error, "cannot renew or register the webhook's certificates; trying again");
                     if ready.is_some() {
                         pause = pause.min(FIRST_ATTEMPTS);
                     }
@@ -162,7 +162,7 @@ impl Keeper {
     /// Does all work that is due now. Returns true if API servers may not have read the current `caBundle` yet.
     async fn step(&mut self, now: Timestamp) -> Result<bool, Error> {
         let contents = self.contents(now).await?;
-        self.metrics.authority_expires(contents.authority.certificate().validity().until.as_second());
+        self.metrics.ca_expires(contents.ca.certificate().validity().until.as_second());
         let trusted = contents.trusted(now, &self.lifetimes);
         // Signing comes before registration: the API server calls the webhook as soon as `caBundle` is set, and the
         // replica must have a certificate then.
@@ -170,8 +170,7 @@ impl Keeper {
             self.sign(&contents, now)?;
         }
         let changed = self.register(&trusted).await?;
-        let settled =
-            contents.authority.certificate().validity().made(self.lifetimes.skew) + self.lifetimes.settle <= now;
+        let settled = contents.ca.certificate().validity().created(self.lifetimes.skew) + self.lifetimes.settle <= now;
         if settled && self.leaf.as_ref().is_none_or(|leaf| leaf.is_outdated(&contents, now)) {
             self.sign(&contents, now)?;
         }
@@ -186,10 +185,10 @@ impl Keeper {
         loop {
             let found = call(self.secrets.get_opt(name))
                 .await
-                .map_err(|source| Error::ReadAuthority { name: name.clone(), source })?;
-            let (reason, old) = match judge(found.as_ref(), now)? {
-                Judged::Good(contents) => return Ok(*contents),
-                Judged::Renew { reason, old } => (reason, old),
+                .map_err(|source| Error::ReadCa { name: name.clone(), source })?;
+            let (reason, old) = match assess(found.as_ref(), now)? {
+                State::Usable(contents) => return Ok(*contents),
+                State::Renew { reason, old } => (reason, old),
             };
             // The CA of a deleted Secret is still needed: the serving certificate that it signed is in use.
             let old = old.into_iter().chain(self.leaf.as_ref().map(|leaf| leaf.signed_by.clone())).collect();
@@ -203,23 +202,23 @@ impl Keeper {
             attempts += 1;
             match written {
                 Ok(_) => {
-                    tracing::info!(?reason, secret = %name, "made a new authority");
+                    tracing::info!(?reason, secret = %name, "created a new CA");
                     return Ok(contents);
                 }
                 // Another replica wrote the Secret first: the next attempt reads its CA.
                 Err(error) if error.is_conflict() && attempts < 5 => {}
-                Err(source) => return Err(Error::WriteAuthority { name: name.clone(), source }),
+                Err(source) => return Err(Error::WriteCa { name: name.clone(), source }),
             }
         }
     }
 
     /// Signs a new serving certificate and serves with it from the next handshake on.
     fn sign(&mut self, contents: &Contents, now: Timestamp) -> Result<(), Error> {
-        let Leaf { key, validity, signed_by } = contents.authority.sign(&self.names.server(), now, &self.lifetimes)?;
-        self.serving.with(key);
+        let Leaf { key, validity, signed_by } = contents.ca.sign(&self.names.server(), now, &self.lifetimes)?;
+        self.serving.replace(key);
         self.metrics.certificate_expires(validity.until.as_second());
-        tracing::info!(until = %validity.until, "serves with a new certificate");
-        self.leaf = Some(Held { validity, signed_by });
+        tracing::info!(until = %validity.until, "signed a new serving certificate");
+        self.leaf = Some(InUse { validity, signed_by });
         Ok(())
     }
 
@@ -234,14 +233,14 @@ impl Keeper {
             Registered::Outdated(operations) => {
                 let patch = Patch::Json::<()>(operations);
                 call(self.configurations.patch(name, &PatchParams::default(), &patch)).await.map_err(failed)?;
-                tracing::info!(configuration = %name, authorities = trusted.len(), "told the API server what to trust");
+                tracing::info!(configuration = %name, cas = trusted.len(), "registered the CAs with the API server");
                 Ok(true)
             }
         }
     }
 }
 
-impl Held {
+impl InUse {
     /// True if the certificate is valid now and its CA is among `trusted`.
     fn serves(&self, trusted: &[&Certificate], now: Timestamp) -> bool {
         let expired = matches!(self.renewal(now), Some(Reason::Expired | Reason::NotYetValid));
@@ -250,7 +249,7 @@ impl Held {
 
     /// True if the certificate is due for renewal or was not signed by the current CA.
     fn is_outdated(&self, contents: &Contents, now: Timestamp) -> bool {
-        self.renewal(now).is_some() || self.signed_by != *contents.authority.certificate()
+        self.renewal(now).is_some() || self.signed_by != *contents.ca.certificate()
     }
 
     fn renewal(&self, now: Timestamp) -> Option<Reason> {

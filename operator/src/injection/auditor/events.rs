@@ -8,40 +8,43 @@ use kube::{
 use tokio::time::timeout;
 
 use super::candidates::{Candidate, TIMEOUT};
-use crate::{api::names::CONTROLLER, injection::Lack};
+use crate::{
+    api::names::CONTROLLER,
+    injection::{MissingSidecar, quote},
+};
 
 /// Writer of Events.
-pub(super) struct Teller {
+pub(super) struct EventWriter {
     /// One recorder for all Events, because it counts repetitions.
     recorder: Recorder,
 }
 
-impl Teller {
-    pub(super) fn new(client: Client, instance: Option<String>) -> Teller {
+impl EventWriter {
+    pub(super) fn new(client: Client, instance: Option<String>) -> EventWriter {
         let reporter = Reporter { controller: CONTROLLER.to_owned(), instance };
-        Teller { recorder: Recorder::new(client, reporter) }
+        EventWriter { recorder: Recorder::new(client, reporter) }
     }
 
-    pub(super) async fn tell(&self, pod: &Candidate, lack: &Lack) {
+    pub(super) async fn report_missing(&self, pod: &Candidate, fault: &MissingSidecar) {
         let Candidate { namespace, name, .. } = pod;
-        let environments = pod.environments();
-        let note = match lack {
-            Lack::Admitted => format!(
-                "pod {name} asks for flags of {environments} and has no sidecar: it was created while the webhook was not \
-                 there. Delete it for another one to get its sidecar"
+        let environments = quote(pod.environments());
+        let note = match fault {
+            MissingSidecar::Replaceable => format!(
+                "pod {name} requests flags of {environments} and has no sidecar, because it was created while injection \
+                 did not work: delete it, so that its replacement gets a sidecar"
             ),
-            Lack::Invalid(refusal) => {
+            MissingSidecar::Denied(refusal) => {
                 format!(
-                    "pod {name} asks for flags of {environments} and has no sidecar; now it would be refused: {refusal}"
+                    "pod {name} requests flags of {environments} and has no sidecar, and a replacement would be denied: {refusal}"
                 )
             }
         };
-        tracing::warn!(namespace, name, note, "a pod has no sidecar");
+        tracing::warn!(namespace, name, note, "found a pod without its sidecar");
         self.publish(pod, EventType::Warning, "NotInjected", note, "Audit").await;
     }
 
-    pub(super) async fn evicted(&self, pod: &Candidate) {
-        let note = format!("pod {} is evicted: another one gets the sidecar that it lacks", pod.name);
+    pub(super) async fn report_eviction(&self, pod: &Candidate) {
+        let note = format!("evicted pod {}, which has no sidecar, so that its replacement gets one", pod.name);
         self.publish(pod, EventType::Normal, "EvictedForInjection", note, "Evict").await;
     }
 
@@ -57,8 +60,8 @@ impl Teller {
             let event = Event { type_, reason: reason.to_owned(), note, action: action.to_owned(), secondary };
             match timeout(TIMEOUT, self.recorder.publish(&event, regarding)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, reason, "event not recorded"),
-                Err(_) => tracing::warn!(reason, "event not recorded in time"),
+                Ok(Err(error)) => tracing::warn!(%error, reason, "cannot write an Event"),
+                Err(_) => tracing::warn!(reason, "cannot write an Event: the API server did not answer in time"),
             }
         }
     }

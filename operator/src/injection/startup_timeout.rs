@@ -7,14 +7,14 @@ pub(super) const LONGEST: Duration = Duration::from_secs(3600);
 
 /// A startup timeout in the notation of the annotation: digits and `ms`, `s` or `m`, at most an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Await(Duration);
+pub(super) struct StartupTimeout(Duration);
 
-impl Await {
+impl StartupTimeout {
     /// Default without an annotation.
-    pub(super) const DEFAULT: Await = Await(Duration::from_secs(10));
+    pub(super) const DEFAULT: StartupTimeout = StartupTimeout(Duration::from_secs(10));
 
     /// Parses texts such as `10s`, `1500ms`, `2m` or `0s`. Returns `None` for any other text and beyond [`LONGEST`].
-    pub(super) fn parse(text: &str) -> Option<Await> {
+    pub(super) fn parse(text: &str) -> Option<StartupTimeout> {
         let end = text.find(|c: char| !c.is_ascii_digit())?;
         let (digits, unit) = text.split_at(end);
         // Refuses a text without digits, and bounds the number so that it cannot overflow.
@@ -28,7 +28,7 @@ impl Await {
             "m" => Duration::from_secs(number * 60),
             _ => return None,
         };
-        (duration <= LONGEST).then_some(Await(duration))
+        (duration <= LONGEST).then_some(StartupTimeout(duration))
     }
 
     /// Returns the timeout in whole seconds, rounded up.
@@ -37,7 +37,7 @@ impl Await {
     }
 }
 
-impl fmt::Display for Await {
+impl fmt::Display for StartupTimeout {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.subsec_nanos() == 0 {
             write!(formatter, "{}s", self.0.as_secs())
@@ -52,20 +52,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_and_writes() {
-        let written = |text: &str| Await::parse(text).map(|duration| duration.to_string());
+    fn valid_timeout_is_parsed_and_rendered() {
+        let written = |text: &str| StartupTimeout::parse(text).map(|duration| duration.to_string());
         assert_eq!(written("10s").as_deref(), Some("10s"));
         assert_eq!(written("2m").as_deref(), Some("120s"));
         assert_eq!(written("1500ms").as_deref(), Some("1500ms"));
         assert_eq!(written("2000ms").as_deref(), Some("2s"));
         assert_eq!(written("0s").as_deref(), Some("0s"));
-        assert_eq!(Await::parse("1500ms").map(Await::seconds), Some(2));
+        assert_eq!(StartupTimeout::parse("1500ms").map(StartupTimeout::seconds), Some(2));
     }
 
     #[test]
-    fn refuses_the_rest() {
+    fn invalid_timeout_is_refused() {
         for text in ["", "10", "s", "-1s", "1.5s", "10 s", "10S", "61m", "3601s", "99999999s", "1h", "1s\n", "１s"] {
-            assert_eq!(Await::parse(text), None, "{text:?}");
+            assert_eq!(StartupTimeout::parse(text), None, "{text:?}");
         }
     }
 }

@@ -44,7 +44,7 @@ fn limited(resource: &str) -> String {
 /// the amounts that annotations set; in a Guaranteed pod both are equal unless annotations set both; in other pods they
 /// are the defaults, adjusted so that the request does not exceed the limit.
 fn amounts(variables: &mut Variables, resource: &str, guaranteed: &str, [request, limit]: [&str; 2], only_if: &str) {
-    let (wanted, most) = (format!("variables.{resource}RequestAsked"), format!("variables.{resource}LimitAsked"));
+    let (wanted, most) = (format!("variables.{resource}RequestChosen"), format!("variables.{resource}LimitChosen"));
     let written = format!("variables.{resource}Request");
     variables.define(
         &format!("{resource}Request"),

@@ -372,7 +372,7 @@ mod tests {
 
     /// A controller reconciles all its objects at once when it starts, and each reconciliation waits here.
     #[tokio::test]
-    async fn everybody_who_waits_for_the_cluster_to_be_known_is_woken() {
+    async fn all_waiters_are_woken_when_cache_is_filled() {
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
         let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
         let (objects, mut writer) = reflector::store();

@@ -69,22 +69,22 @@ fn assert_one_way(folder: &str, known: &[(&str, &str)]) {
 }
 
 #[test]
-fn imports_of_the_operator_run_one_way() {
+fn operator_imports_have_no_new_circles() {
     assert_one_way(OPERATOR, &KNOWN_IN_THE_OPERATOR);
 }
 
 #[test]
-fn imports_of_the_sidecar_run_one_way() {
+fn sidecar_imports_have_no_new_circles() {
     assert_one_way(SIDECAR, &KNOWN_IN_THE_SIDECAR);
 }
 
 #[test]
-fn imports_of_the_snapshot_run_one_way() {
+fn snapshot_imports_have_no_new_circles() {
     assert_one_way(SNAPSHOT, &KNOWN_IN_THE_SNAPSHOT);
 }
 
 #[test]
-fn compile_knows_no_client() {
+fn compile_imports_no_client() {
     let files = files(OPERATOR);
     let outside = imports::outside(&files, &["compile"], &CLIENTS);
     assert!(outside.is_empty(), "compile/ is pure:\n{}", outside.join("\n"));
@@ -94,7 +94,7 @@ fn compile_knows_no_client() {
 }
 
 #[test]
-fn the_snapshot_knows_no_client() {
+fn snapshot_imports_no_client() {
     let outside = imports::outside(&files(SNAPSHOT), &[], &CLIENTS);
     assert!(outside.is_empty(), "the snapshot does no input or output:\n{}", outside.join("\n"));
 }
@@ -109,7 +109,7 @@ fn found(files: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn two_modules_that_import_each_other_are_a_circle() {
+fn modules_that_import_each_other_form_circle() {
     let found = found(&[
         ("lib.rs", "mod a; mod b;"),
         ("a.rs", "use crate::b::B;\npub struct A;"),
@@ -119,7 +119,7 @@ fn two_modules_that_import_each_other_are_a_circle() {
 }
 
 #[test]
-fn a_circle_through_re_exports_and_groups_is_found() {
+fn circle_through_re_exports_and_groups_is_found() {
     let found = found(&[
         ("lib.rs", "pub mod x; pub mod y;"),
         ("x.rs", "mod inner;\npub use self::inner::{Deep as Renamed, Other};\nuse crate::{y::{self, Y}};"),
@@ -131,7 +131,7 @@ fn a_circle_through_re_exports_and_groups_is_found() {
 }
 
 #[test]
-fn a_circle_of_three_is_found_within_its_folder() {
+fn circle_of_three_modules_is_found_within_its_folder() {
     let found = found(&[
         ("lib.rs", "mod p;"),
         ("p.rs", "mod a; mod b; mod c;"),
@@ -144,7 +144,7 @@ fn a_circle_of_three_is_found_within_its_folder() {
 }
 
 #[test]
-fn one_way_and_what_tests_import_is_no_circle() {
+fn one_way_imports_and_imports_of_tests_form_no_circle() {
     let found = found(&[
         ("lib.rs", "mod a; mod b;"),
         (
@@ -162,7 +162,7 @@ fn one_way_and_what_tests_import_is_no_circle() {
 }
 
 #[test]
-fn a_client_in_a_pure_folder_is_found() {
+fn client_in_pure_folder_is_found() {
     let files = planted(&[
         ("lib.rs", "mod compile; mod source;"),
         ("compile.rs", "mod inner; // tokio::spawn\nuse std::{collections::HashMap, fs::File};"),

@@ -194,7 +194,7 @@ fn reasons(state: &State, kind: &str) -> Vec<(String, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_no_sidecar_is_counted_and_told_once() {
+async fn pod_without_sidecar_is_counted_and_reported_once() {
     let mut complete = pod("shop", "complete", "a", None);
     complete["spec"]["initContainers"] = json!([{"name": "remora", "restartPolicy": "Always"}]);
     let mut node = pod("shop", "node", "a", None);
@@ -238,7 +238,7 @@ async fn what_has_no_sidecar_is_counted_and_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn evictions_wait_until_injection_works_and_are_of_this_pod_only() {
+async fn evictions_wait_until_injection_works_and_name_pod_by_uid() {
     let pods = vec![
         pod("shop", "web", "a", Some("ReplicaSet")),
         pod("shop", "bare", "a", None),
@@ -271,7 +271,7 @@ async fn evictions_wait_until_injection_works_and_are_of_this_pod_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_check_opens_readiness_once_and_tells_ever_after() {
+async fn self_check_makes_replica_ready_once_and_keeps_reporting() {
     let cluster = Cluster::default();
     let mut registry = Registry::default();
     let metrics = self_check::Metrics::register(&mut registry);

@@ -229,7 +229,7 @@ async fn connect_until(cluster: &Cluster, replicas: &[&Replica], done: impl Fn(&
 }
 
 #[tokio::test]
-async fn replicas_that_start_together_agree() {
+async fn replicas_started_together_share_one_ca() {
     let cluster = Cluster::new();
     let mut replicas = [(); 5].map(|()| replica(&cluster));
     for replica in &mut replicas {
@@ -240,7 +240,7 @@ async fn replicas_that_start_together_agree() {
 }
 
 #[tokio::test]
-async fn rotation_fails_no_request() {
+async fn ca_rotation_fails_no_request() {
     let cluster = Cluster::new();
     let mut replicas = [replica(&cluster), replica(&cluster)];
     for replica in &mut replicas {
@@ -252,7 +252,7 @@ async fn rotation_fails_no_request() {
 }
 
 #[tokio::test]
-async fn a_deleted_secret_heals_and_fails_no_request() {
+async fn deleted_secret_is_recreated_without_failed_request() {
     let cluster = Cluster::new();
     let mut replicas = [replica(&cluster), replica(&cluster)];
     for replica in &mut replicas {
@@ -263,7 +263,7 @@ async fn a_deleted_secret_heals_and_fails_no_request() {
 }
 
 #[tokio::test]
-async fn a_corrupted_secret_heals_and_fails_no_request() {
+async fn corrupted_secret_is_replaced_without_failed_request() {
     for (key, value) in [("ca.key", "bm8ga2V5"), ("ca.crt", "AAAA"), ("ca.crt", "")] {
         let cluster = Cluster::new();
         let mut replica = replica(&cluster);
@@ -274,7 +274,7 @@ async fn a_corrupted_secret_heals_and_fails_no_request() {
 }
 
 #[tokio::test]
-async fn a_bundle_that_somebody_emptied_comes_back() {
+async fn emptied_ca_bundle_is_restored() {
     let cluster = Cluster::new();
     let mut replica = replica(&cluster);
     replica.ready().await;
@@ -289,7 +289,7 @@ async fn a_bundle_that_somebody_emptied_comes_back() {
 }
 
 #[tokio::test]
-async fn a_secret_of_somebody_else_is_left_alone() {
+async fn foreign_secret_is_not_overwritten() {
     let cluster = Cluster::new();
     let foreign = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "resourceVersion": "1"}, "data": {"a": "Yg=="},

@@ -100,7 +100,7 @@ async fn bytes_that_are_no_document_are_malformed_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn pages_that_do_not_fit_together_are_told_apart() {
+async fn pages_of_different_environments_are_refused() {
     let changed = compiled(task(), &[page(AT, 0..1), page("2026-11-20T00:00:01+00:00", 1..2)]).await.unwrap_err();
     assert!(matches!(changed, Error::ChangedBetweenPages), "{changed:?}");
     let mut other = page(AT, 1..2);
@@ -110,7 +110,7 @@ async fn pages_that_do_not_fit_together_are_told_apart() {
 }
 
 #[tokio::test]
-async fn own_key_or_time_of_document_longer_than_any_is_refused() {
+async fn overlong_key_or_time_of_document_is_refused() {
     for (member, length) in [("api_key", 1025), ("updated_at", 129)] {
         let mut page = page(AT, 0..0);
         page[member] = json!("x".repeat(length));
@@ -145,7 +145,7 @@ fn bounded(arguments: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn child_that_takes_more_memory_than_allowed_is_told_as_out_of_memory() {
+async fn child_beyond_memory_limit_is_reported_as_out_of_memory() {
     let program = bounded("--memory-bytes=67108864 --cpu-seconds=600");
     let error = compiled_by(program, task(), vec![page(AT, 0..50_000).to_string().into_bytes()]).await.unwrap_err();
     assert_eq!(error.reason(), "CompileOutOfMemory", "{error}");
@@ -153,7 +153,7 @@ async fn child_that_takes_more_memory_than_allowed_is_told_as_out_of_memory() {
 }
 
 #[tokio::test]
-async fn child_that_takes_more_time_than_allowed_is_told_with_what_it_was_at() {
+async fn child_beyond_time_limit_is_reported_with_its_place() {
     let mut page = page(AT, 0..1);
     // The regular expression of each segment takes noticeable time to compile.
     let segments: Vec<Value> =
@@ -167,7 +167,7 @@ async fn child_that_takes_more_time_than_allowed_is_told_with_what_it_was_at() {
 }
 
 #[tokio::test]
-async fn child_without_room_for_its_stack_is_told_as_crashed() {
+async fn child_with_stack_overflow_is_reported_as_crashed() {
     let error = compiled_by(
         script(&directory(), "ulimit -s 40; exec \"$operator\" \"$@\""),
         task(),
@@ -179,7 +179,7 @@ async fn child_without_room_for_its_stack_is_told_as_crashed() {
 }
 
 #[tokio::test]
-async fn child_that_aborts_or_writes_no_answer_is_told_as_crashed() {
+async fn child_that_aborts_or_gives_no_answer_is_reported_as_crashed() {
     for (text, says) in [
         ("kill -ABRT $$", "signal 6"),
         ("kill -KILL $$", "killed by the system"),
@@ -199,14 +199,14 @@ async fn child_that_aborts_or_writes_no_answer_is_told_as_crashed() {
 }
 
 #[tokio::test]
-async fn child_that_cannot_be_started_is_told_as_not_started() {
+async fn child_that_cannot_start_is_reported_as_not_started() {
     let error = compiled_by("/nowhere/remora-operator", task(), vec![b"{}".to_vec()]).await.unwrap_err();
     assert_eq!(error.reason(), "CompileNotStarted");
     assert!(!error.is_costly(), "it costs nothing to try again");
 }
 
 #[tokio::test]
-async fn child_gets_no_variable_and_no_descriptor_of_its_parent() {
+async fn child_inherits_no_variable_and_no_descriptor() {
     let directory = directory();
     let text = "env > $directory/variables; ls -l /proc/self/fd > $directory/descriptors";
     let _secret = fs::File::create(directory.join("secret")).unwrap();
@@ -258,7 +258,7 @@ async fn child_sets_limits_before_it_reads() {
 }
 
 #[tokio::test]
-async fn child_whose_document_is_given_up_is_gone() {
+async fn child_of_abandoned_document_is_killed() {
     let directory = directory();
     let program = script(&directory, "echo $$ > $directory/new; mv $directory/new $directory/pid; exec sleep 600");
     let compiling = tokio::spawn(compiled_by(program, task(), vec![b"{}".to_vec()]));

@@ -68,7 +68,7 @@ fn set_trait(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, key: &str, value
 }
 
 #[test]
-fn every_condition_is_as_the_engine_has_it() {
+fn conditions_match_flagsmith_engine() {
     let Some(folder) = folder("conditions") else { return };
     let lines = read(&folder.join("conditions.jsonl"));
     let cases: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -99,7 +99,7 @@ fn every_condition_is_as_the_engine_has_it() {
 }
 
 #[test]
-fn every_percentage_is_as_the_engine_has_it() {
+fn percentages_match_flagsmith_engine() {
     let Some(folder) = folder("percentages") else { return };
     let lines = read(&folder.join("hash.jsonl"));
     let mut count = 0;
@@ -121,7 +121,7 @@ fn every_percentage_is_as_the_engine_has_it() {
 }
 
 #[test]
-fn the_engines_own_cases_pass() {
+fn cases_of_flagsmith_engine_pass() {
     let Some(folder) = folder("engine-test-data") else { return };
     let cases = files(&folder.join("engine-test-data"));
     assert!(cases.len() >= 140, "engine-test-data is not complete");
@@ -190,7 +190,7 @@ fn role(name: &str) -> Role {
 }
 
 #[test]
-fn the_answers_of_a_real_server_are_ours() {
+fn answers_equal_recorded_flagsmith_server() {
     let Some(folder) = folder("flagsmith-api") else { return };
     let compiled = compiled(&read(&folder.join("environment.json")), &[], Mode::Plain);
     let snapshot = snapshot(&compiled);
@@ -216,7 +216,7 @@ fn the_answers_of_a_real_server_are_ours() {
 }
 
 #[test]
-fn the_bytes_of_the_edge_proxy_are_ours() {
+fn bytes_equal_recorded_edge_proxy() {
     let Some(folder) = folder("edge-proxy") else { return };
     let compiled = compiled(&read(&folder.join("environment.json")), &[], Mode::AllSegments);
     let snapshot = snapshot(&compiled);

@@ -59,7 +59,7 @@ fn differences(oracle: &mut Oracle, case: &Json) -> Vec<String> {
 }
 
 #[test]
-fn mended_differences_stay_mended() {
+fn fixed_differences_stay_fixed() {
     let mut oracle = Oracle::start();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/cases");
     let mut count = 0;
@@ -76,7 +76,7 @@ fn mended_differences_stay_mended() {
 }
 
 #[test]
-fn random_documents_are_answered_as_by_flagsmith() {
+fn random_documents_are_answered_like_flagsmith() {
     let seed: u64 = variable("REMORA_DIFFERENTIAL_SEED").unwrap_or_else(|| fastrand::u64(..));
     let seconds: Option<u64> = variable("REMORA_DIFFERENTIAL_SECONDS");
     eprintln!("REMORA_DIFFERENTIAL_SEED={seed}");
@@ -128,7 +128,7 @@ fn random_documents_are_answered_as_by_flagsmith() {
 
 /// Pruning features does not change the answers of the others, and an identity override that is dropped has no effect.
 #[test]
-fn pruning_never_changes_the_answer_of_a_flag_that_is_kept() {
+fn pruning_keeps_answers_of_remaining_flags() {
     let seed: u64 = variable("REMORA_DIFFERENTIAL_SEED").unwrap_or_else(|| fastrand::u64(..));
     eprintln!("REMORA_DIFFERENTIAL_SEED={seed}");
     let mut random = Rng::with_seed(seed);

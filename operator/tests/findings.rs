@@ -29,7 +29,7 @@ fn segment(operator: &str, value: &Value, property: &str) -> Value {
 }
 
 #[test]
-fn what_cannot_be_evaluated_is_told_with_its_segment() {
+fn condition_that_cannot_be_evaluated_is_reported_with_its_segment() {
     for (operator, value, property, told) in [
         ("REGEX", json!("(a"), "t", "a ( that is not closed"),
         ("REGEX", json!(r"\N{DIGIT ONE}"), "t", "write the character itself"),
@@ -49,7 +49,7 @@ fn what_cannot_be_evaluated_is_told_with_its_segment() {
 }
 
 #[test]
-fn features_with_one_id_are_refused_with_the_place() {
+fn features_with_same_id_are_refused_with_place() {
     let error = compiled(&json!([]), &json!([feature(1, "a"), feature(2, "b"), feature(1, "c")]), &json!([]));
     let message = error.unwrap_err().to_string();
     assert!(message.starts_with("feature_states[2]: feature \"c\" has the id 1,"), "{message}");
@@ -58,7 +58,7 @@ fn features_with_one_id_are_refused_with_the_place() {
 }
 
 #[test]
-fn messages_are_short_and_escaped_and_tell_no_value() {
+fn finding_messages_are_short_and_escaped_and_hold_no_value() {
     let odd = format!("{}\n\u{1b}[31m", "x".repeat(5_000));
     for (operator, value) in [
         ("REGEX", "(canary"),
@@ -75,7 +75,7 @@ fn messages_are_short_and_escaped_and_tell_no_value() {
 }
 
 #[test]
-fn what_could_be_better_is_told() {
+fn improvable_condition_is_reported() {
     let long = "x".repeat(300);
     let identities: Vec<Value> = (0..5_001)
         .map(|n| json!({"identifier": format!("{n}"), "identity_features": [feature(1, "a")]}))

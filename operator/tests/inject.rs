@@ -74,7 +74,7 @@ fn read(path: &Path) -> Value {
 }
 
 #[test]
-fn pods_become_what_is_written() {
+fn pods_are_injected_as_recorded() {
     let rewrite = std::env::var_os("REWRITE").is_some();
     let mut wrong = Vec::new();
     for (case, path) in cases() {
@@ -90,7 +90,7 @@ fn pods_become_what_is_written() {
 }
 
 #[test]
-fn twice_is_once() {
+fn second_injection_changes_nothing() {
     let mut injected = 0;
     for (case, path) in cases() {
         let once = outcome(&read(&path), &case);
@@ -113,7 +113,7 @@ fn arguments(pod: &Value) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn the_sidecar_understands_what_it_is_told() {
+fn sidecar_parses_injected_arguments() {
     let mut pods: Vec<_> = cases()
         .into_iter()
         // The existing sidecar in this case was not created by this version.
@@ -142,7 +142,7 @@ fn the_sidecar_understands_what_it_is_told() {
 }
 
 #[test]
-fn nothing_that_came_is_lost() {
+fn injection_keeps_every_member_of_pod() {
     for (case, path) in cases() {
         let before = read(&path);
         if let Some(after) = outcome(&before, &case).get("pod") {

@@ -173,7 +173,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_patch_that_applies_once_or_none(pod in pod(), defaults in annotations(), dry_run in any::<bool>()) {
+    fn patch_of_arbitrary_pod_applies_once_or_is_empty(pod in pod(), defaults in annotations(), dry_run in any::<bool>()) {
         let defaults = serde_json::from_value(defaults).unwrap();
         let context = PodContext { defaults: Some(&defaults), dry_run, ..PodContext::new("shop") };
         let lacks = missing_sidecar(&pod, &context, "remora-system").is_some();
@@ -202,7 +202,7 @@ proptest! {
 
 /// Without patches among the generated answers, the property above would test nothing.
 #[test]
-fn every_kind_of_answer_is_generated() {
+fn generated_pods_reach_every_kind_of_decision() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (mut skipped, mut denied, mut injected) = (0, 0, 0);
     for _ in 0..2000 {
@@ -380,7 +380,7 @@ proptest! {
     /// Two injectors are called in either order, each again after a change of the other one, as with
     /// `reinvocationPolicy: IfNeeded`.
     #[test]
-    fn two_injectors_make_the_same_of_a_pod_in_either_order(pod in plain_pod(), other in other()) {
+    fn second_injector_changes_nothing_in_either_order(pod in plain_pod(), other in other()) {
         let (mut first, mut second) = (pod.clone(), pod);
         // Remora is called first, then the other injector, then Remora again.
         prop_assert!(ours(&mut first));

@@ -42,7 +42,7 @@ fn template() -> String {
 }
 
 #[test]
-fn the_charts_policies_are_those_of_the_code() {
+fn policies_of_chart_equal_generated_ones() {
     let expected = template();
     let actions = expected.replace("{{- define \"remora.policy.", "").replace("{{- end }}", "").replace("{{/*", "");
     assert_eq!(

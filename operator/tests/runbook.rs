@@ -64,7 +64,7 @@ fn assert_same(what: &str, documented: &BTreeSet<&str>, known: &BTreeSet<&str>) 
 }
 
 #[test]
-fn every_reason_of_a_condition_is_explained() {
+fn runbook_explains_every_condition_reason() {
     let text = fs::read_to_string(root().join("README.md")).unwrap();
     let all = code_of(&[
         "src/controller/report",
@@ -85,7 +85,7 @@ fn every_reason_of_a_condition_is_explained() {
 }
 
 #[test]
-fn every_event_is_explained() {
+fn runbook_explains_every_event() {
     let text = fs::read_to_string(root().join("README.md")).unwrap();
     let events = code_of(&["src/controller/report/events.rs", "src/injection/auditor/events.rs"]);
     let known = behind(&events, &["normal(", "EventType::Normal,", "EventType::Warning,"]);
@@ -94,7 +94,7 @@ fn every_event_is_explained() {
 }
 
 #[test]
-fn every_metric_is_explained() {
+fn runbook_explains_every_metric() {
     let text = fs::read_to_string(root().join("README.md")).unwrap();
     let all = code_of(&["src", "../sidecar/src/metrics.rs"]);
     let names = all.match_indices("\"remora_").filter_map(|(at, _)| quoted(&all[at..]));

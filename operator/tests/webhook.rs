@@ -132,7 +132,7 @@ fn patched(pod: &Value, response: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_pod_that_asks_is_injected() {
+async fn requesting_pod_is_injected() {
     let bench = bench();
     let pod = pod("storefront");
     let response = bench.review(&review(&pod)).await;
@@ -154,7 +154,7 @@ async fn a_pod_that_asks_is_injected() {
 }
 
 #[tokio::test]
-async fn a_dry_run_is_like_any_other() {
+async fn dry_run_is_answered_like_real_request() {
     let bench = bench();
     let mut dry = review(&pod("storefront"));
     let wet = bench.review(&dry).await;
@@ -163,7 +163,7 @@ async fn a_dry_run_is_like_any_other() {
 }
 
 #[tokio::test]
-async fn a_missing_environment_is_a_warning() {
+async fn missing_environment_gives_warning() {
     let bench = bench();
     let pod = pod("storefront,nowhere");
     let response = bench.review(&review(&pod)).await;
@@ -179,7 +179,7 @@ async fn a_missing_environment_is_a_warning() {
 }
 
 #[tokio::test]
-async fn an_api_server_that_does_not_answer_is_no_obstacle() {
+async fn silent_api_server_does_not_block_injection() {
     let bench = bench();
     let response = bench.review(&review(&pod("broken"))).await;
     assert_eq!(response["allowed"], true);
@@ -188,7 +188,7 @@ async fn an_api_server_that_does_not_answer_is_no_obstacle() {
 }
 
 #[tokio::test]
-async fn a_namespace_speaks_for_its_pods() {
+async fn namespace_annotations_set_defaults_of_its_pods() {
     let bench = bench();
     let mut question = review(&pod("storefront"));
     question["request"]["namespace"] = json!("quiet");
@@ -212,7 +212,7 @@ async fn a_namespace_speaks_for_its_pods() {
 }
 
 #[tokio::test]
-async fn the_operators_own_namespace_gets_answers_and_no_sidecars() {
+async fn pods_of_own_namespace_are_admitted_without_sidecar() {
     let bench = bench();
     let mut question = review(&pod("storefront"));
     question["request"]["namespace"] = json!("remora-system");
@@ -223,7 +223,7 @@ async fn the_operators_own_namespace_gets_answers_and_no_sidecars() {
 }
 
 #[tokio::test]
-async fn a_bad_annotation_is_denied_with_its_grammar() {
+async fn invalid_annotation_is_denied_with_its_grammar() {
     let bench = bench();
     let response = bench.review(&review(&pod("Shop Front"))).await;
     assert_eq!(response["allowed"], false);
@@ -234,7 +234,7 @@ async fn a_bad_annotation_is_denied_with_its_grammar() {
 }
 
 #[tokio::test]
-async fn a_skipped_pod_is_told_why() {
+async fn skipped_pod_gets_warning_with_reason() {
     let bench = bench();
     let mut pod = pod("storefront");
     pod["spec"]["hostNetwork"] = json!(true);
@@ -244,7 +244,7 @@ async fn a_skipped_pod_is_told_why() {
 }
 
 #[tokio::test]
-async fn other_questions_are_answered_with_yes() {
+async fn requests_about_other_objects_are_allowed() {
     let bench = bench();
     let mut update = review(&pod("Not Valid"));
     update["request"]["operation"] = json!("UPDATE");
@@ -259,7 +259,7 @@ async fn other_questions_are_answered_with_yes() {
 }
 
 #[tokio::test]
-async fn what_is_no_question_is_refused() {
+async fn body_that_is_no_admission_review_is_refused() {
     let bench = bench();
     let mut old = review(&pod("storefront"));
     old["apiVersion"] = json!("admission.k8s.io/v1beta1");
@@ -281,7 +281,7 @@ async fn what_is_no_question_is_refused() {
 }
 
 #[tokio::test]
-async fn other_paths_methods_and_types() {
+async fn other_paths_methods_and_media_types_are_refused() {
     let bench = bench();
     let request = |method, path: &str, mime: &str| {
         let request = Request::builder().method(method).uri(path).header("content-type", mime);
@@ -301,7 +301,7 @@ async fn other_paths_methods_and_types() {
 }
 
 #[tokio::test]
-async fn large_pods_are_read_and_larger_bodies_are_not() {
+async fn large_pod_is_parsed_and_larger_body_is_refused() {
     let bench = bench();
     let mut large = pod("storefront");
     large["metadata"]["annotations"]["example.com/large"] = json!("x".repeat(5 << 20));
@@ -350,7 +350,7 @@ async fn pod_of_twenty_thousand_variables_is_injected() {
 }
 
 #[tokio::test]
-async fn refusal_quotes_no_stranger_at_length() {
+async fn denial_quotes_long_values_shortened() {
     let bench = bench();
     let long = format!("\u{1b}[31m\n{}", "x".repeat(1 << 20));
     for pointer in ["/request/uid", "/request/namespace", "/request/dryRun", "/kind", "/apiVersion"] {
@@ -363,7 +363,7 @@ async fn refusal_quotes_no_stranger_at_length() {
 }
 
 #[tokio::test]
-async fn many_at_a_time() {
+async fn concurrent_requests_are_all_answered() {
     let bench = Arc::new(bench());
     let asked = (0..200).map(|number| {
         let bench = Arc::clone(&bench);

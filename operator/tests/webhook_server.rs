@@ -122,7 +122,7 @@ async fn tls_over(stream: TcpStream, trusted: &Certificate) -> tokio_rustls::cli
 }
 
 #[tokio::test]
-async fn a_renewed_certificate_is_used_at_once_and_cuts_nobody() {
+async fn renewed_certificate_is_served_at_once_and_closes_no_connection() {
     let (server, old) = start(limits()).await;
     let before = server.client(&old);
     assert_eq!(server.ask(&before).await.unwrap(), "hello");
@@ -178,7 +178,7 @@ fn provided(year: i32) -> (Certificate, String, String, i64) {
 }
 
 #[tokio::test]
-async fn a_certificate_in_files_is_served_and_so_is_the_next_one() {
+async fn certificate_files_are_served_and_reloaded() {
     let (server, _) = start(limits()).await;
     let mounted = Mounted::new("files");
     let mut registry = prometheus_client::registry::Registry::default();
@@ -230,7 +230,7 @@ async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, ask: impl Fn()
 }
 
 #[tokio::test]
-async fn stalled_handshakes_hold_up_nobody() {
+async fn stalled_handshakes_delay_no_other_caller() {
     let (server, trusted) = start(limits()).await;
     let mut stalled = Vec::new();
     for _ in 0..100 {
@@ -245,7 +245,7 @@ async fn stalled_handshakes_hold_up_nobody() {
 }
 
 #[tokio::test]
-async fn slow_heads_and_bodies_are_cut() {
+async fn slow_heads_and_bodies_are_cut_off() {
     let (server, trusted) = start(limits()).await;
     let mut head = tls(&server, &trusted).await;
     head.write_all(b"POST /mutate HTTP/1.1\r\nhost: x\r\nx-slow: ").await.unwrap();
@@ -259,7 +259,7 @@ async fn slow_heads_and_bodies_are_cut() {
 }
 
 #[tokio::test]
-async fn a_quiet_connection_is_kept_for_its_next_request() {
+async fn quiet_connection_is_kept_for_next_request() {
     let (server, trusted) =
         start(Limits { head: Duration::from_millis(100), idle: Duration::from_secs(60), ..limits() }).await;
     let mut kept = tls(&server, &trusted).await;
@@ -278,14 +278,14 @@ async fn a_quiet_connection_is_kept_for_its_next_request() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_closed() {
+async fn idle_connection_is_closed() {
     let (server, trusted) = start(limits()).await;
     let mut silent = tls(&server, &trusted).await;
     assert!(is_closed(&mut silent, Duration::from_secs(5)).await);
 }
 
 #[tokio::test]
-async fn answers_at_the_end_close_their_connections() {
+async fn answers_during_shutdown_close_their_connections() {
     let (server, trusted) = start(limits()).await;
     let mut stream = tls(&server, &trusted).await;
     server.shutdown.send_replace(true);
@@ -297,7 +297,7 @@ async fn answers_at_the_end_close_their_connections() {
 }
 
 #[tokio::test]
-async fn no_http_over_plain_tcp() {
+async fn plain_http_is_refused() {
     let (server, _) = start(limits()).await;
     let mut plain = TcpStream::connect(server.address).await.unwrap();
     plain.write_all(b"POST /mutate HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n").await.unwrap();
@@ -308,7 +308,7 @@ async fn no_http_over_plain_tcp() {
 }
 
 #[tokio::test]
-async fn the_end_comes_when_everything_is_answered() {
+async fn shutdown_waits_for_pending_answers() {
     let (server, trusted) = start(limits()).await;
     let client = server.client(&trusted);
     let old_friend = server.client(&trusted);

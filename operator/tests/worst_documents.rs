@@ -65,7 +65,7 @@ fn worst_documents_end_within_memory_and_stack() {
 }
 
 #[test]
-fn worst_documents_end_where_flags_are_evaluated_without_an_identity() {
+fn worst_documents_evaluated_without_identity_end_within_bounds() {
     for (name, make) in SHAPES.iter().filter(|(name, _)| name.contains("flags") || name.contains("reads")) {
         hold(name, *make, Mode::AllSegments);
     }

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_tells_format_and_file() {
+    fn object_name_gives_format_and_file() {
         let environment: EnvironmentName = "storefront".parse().unwrap();
         let read = |object: &str| {
             environment.format_and_file(object).map(|(format, file)| (format.to_string(), file.to_owned()))

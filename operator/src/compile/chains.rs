@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn depth_counts_the_features_of_the_longest_chain() {
+    fn depth_counts_features_of_longest_chain() {
         assert_eq!(of(&[&[], &[0], &[1, 0], &[]]), [1, 2, 3, 1]);
         assert_eq!(of(&[&[1], &[0], &[0], &[3]]), [2, 2, 3, 1]);
         assert_eq!(of(&[&[1], &[2], &[0, 3], &[]]), [4, 4, 4, 1]);
     }
 
     #[test]
-    fn a_long_chain_needs_no_stack() {
+    fn long_chain_does_not_overflow_stack() {
         let reads: Vec<Vec<usize>> = (0..200_000).map(|n| if n == 0 { Vec::new() } else { vec![n - 1] }).collect();
         let reads: Vec<&[usize]> = reads.iter().map(Vec::as_slice).collect();
         assert_eq!(of(&reads).last(), Some(&200_000));

@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_is_sha_256() {
+    fn digest_is_sha_256() {
         assert!(digest(b"").starts_with("e3b0c44298fc1c14"));
     }
 }

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_beyond_the_most_are_left_out_whatever_their_order() {
+    fn findings_beyond_limit_are_dropped_in_any_order() {
         let list = |numbers: &mut dyn Iterator<Item = usize>| {
             let mut findings = Findings::default();
             numbers.for_each(|number| findings.add("s", &format!("{number:05}")));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_escaped_and_cut() {
+    fn finding_messages_are_escaped_and_cut() {
         let finding = Finding::new("a\nb", &"\u{1b}".repeat(100_000));
         assert!(finding.subject == "a\\nb" && finding.message.len() < 10_000 && !finding.message.contains('\u{1b}'));
     }

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_lost_more_than_it_may_is_held_back() {
+    fn guard_holds_back_document_that_lost_more_than_limit() {
         let said = shrunk([100, 20, 1000], [49, 20, 10], 50).unwrap();
         assert!(said.contains("49 features where 100 are published"), "{said}");
         assert!(said.contains("10 identities with overrides where 1000"), "{said}");
@@ -207,23 +207,23 @@ mod tests {
     }
 
     #[test]
-    fn small_numbers_are_nothing_to_go_by() {
+    fn guard_ignores_losses_of_small_numbers() {
         assert!(shrunk([6, 4, 99], [2, 0, 0], 50).is_none());
         assert!(shrunk([2, 0, 0], [0, 0, 0], 50).is_some(), "but an environment with nothing left is");
     }
 
     #[test]
-    fn a_hundred_percent_is_no_bound() {
+    fn limit_of_hundred_percent_allows_every_loss() {
         assert!(shrunk([100, 20, 1000], [0, 0, 0], 100).is_none());
     }
 
     #[test]
-    fn growing_is_nothing_to_hold_back() {
+    fn guard_accepts_growing_document() {
         assert!(shrunk([1, 0, 0], [1000, 1000, 1000], 0).is_none());
     }
 
     #[test]
-    fn a_document_of_another_environment_is_held_back_whatever_may_be_lost() {
+    fn guard_holds_back_document_of_other_environment() {
         let objection = outline("other", AT, [9; 3]).objection(&outline("k", AT, [9; 3]), 100);
         assert_eq!(objection, Some(Objection::OtherEnvironment));
         let written = serde_json::to_string(&outline("canary", AT, [1; 3])).unwrap();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_document_is_held_back() {
+    fn guard_holds_back_older_document() {
         let older = "2026-11-20T01:00:00.400000+01:00"; // 0.1 s before AT
         let objection = outline("k", older, [9; 3]).objection(&outline("k", AT, [9; 3]), 100).unwrap();
         assert_eq!(objection.reason(), "OlderDocument");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_from_elsewhere_is_compared_with_nothing() {
+    fn guard_accepts_document_of_changed_source() {
         let elsewhere = Outline { source: "other".to_owned(), ..outline("other", "2020-01-01T00:00:00Z", [0; 3]) };
         assert_eq!(elsewhere.objection(&outline("k", AT, [100; 3]), 0), None);
         // Options of how a source reads are not part of its location.
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_in_the_cluster_have_no_age() {
+    fn guard_ignores_age_of_documents_in_cluster() {
         let about = About { updated_at: Some(AT.to_owned()), ..About::default() };
         let flags = source(json!({"document": {"configMapKeyRef": {"name": "flags", "key": "d"}}}));
         assert_eq!(Outline::of(&about, &flags).updated_at, None);

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_in_both_notations() {
+    fn property_names_are_parsed_in_both_notations() {
         for (path, wanted) in [
             ("$.identity.traits.x", &["identity", "traits", "x"][..]),
             ("$.identity.traits['a.b']", &["identity", "traits", "a.b"]),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flag_that_is_read_is_known() {
+    fn property_of_flag_gives_flag_name() {
         assert_eq!(flag_read("$.flags.a.enabled").as_deref(), Some("a"));
         assert_eq!(flag_read("$.flags['a b'].value").as_deref(), Some("a b"));
         assert_eq!(flag_read("flags.a"), None);

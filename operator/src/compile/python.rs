@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn int_reads_what_python_reads() {
+    fn int_parses_like_python() {
         for (text, value) in [
             ("0", "0"),
             ("-0", "0"),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn float_reads_what_python_reads() {
+    fn float_parses_like_python() {
         for (text, value) in [
             ("1.5", 1.5),
             (" -.5\t", -0.5),

@@ -129,13 +129,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_of_child_with_control_characters_is_shown_without_them() {
+    fn control_characters_of_child_are_escaped() {
         assert_eq!(shown("a\nb\u{1b}[31m"), "a\u{fffd}b\u{fffd}[31m");
         assert_eq!(shown(&"x".repeat(SHOWN + 5)).chars().count(), SHOWN + 1);
     }
 
     #[test]
-    fn task_printed_for_debugging_has_no_keys() {
+    fn debug_output_of_task_has_no_keys() {
         let task = Task { server_keys: vec!["ser.canary".to_owned()], ..Task::default() };
         assert!(!format!("{task:?}").contains("canary"));
     }

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn end_of_child_is_explained_by_its_signal_and_complaint() {
+    fn exit_of_child_is_explained_by_signal_and_standard_error() {
         for (signal, complaint, reason, says) in [
             (24, "", "CompileOutOfTime", "more than 10 s of CPU time"),
             (6, "memory allocation of 4096 bytes failed", "CompileOutOfMemory", "more than 256 MiB"),

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sent_is_not_repeated() {
+    fn redacted_message_has_no_text_of_document() {
         for body in [
             r#"{"api_key": {"canary": 1}}"#,
             r#"{"project": "canary"}"#,
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_expected_is_still_said() {
+    fn redacted_message_keeps_expected_type() {
         assert_eq!(unquoted(r#"invalid type: string "x", expected i64"#), r#"invalid type: string "…", expected i64"#);
         assert_eq!(unquoted("unknown variant `x`, expected `A`"), "unknown variant `…`, expected `A`");
         assert_eq!(unquoted("missing field `id`"), "missing field `id`");

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn namespace_with_one_document_waits_for_one_turn_of_namespace_with_many() {
+    async fn namespace_with_one_document_waits_for_one_child_of_namespace_with_many() {
         let turns = Arc::new(Turns::default());
         let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
         let running = turns.enter("many").await;
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn turns_of_namespace_without_documents_are_forgotten() {
+    async fn permits_of_idle_namespace_are_forgotten() {
         let turns = Turns::default();
         for number in 0..100 {
             drop(turns.enter(&format!("n{number}")).await);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waiting_document_that_is_given_up_holds_up_nobody() {
+    async fn abandoned_waiting_document_blocks_nobody() {
         let turns = Turns::default();
         let running = turns.enter("a").await;
         {

@@ -250,13 +250,13 @@ mod tests {
     }
 
     #[test]
-    fn what_we_wrote_stays_as_it_is() {
+    fn unchanged_object_is_not_written() {
         assert_eq!(verdict(&published(), Some("7")), Verdict::Current);
         assert_eq!(verdict(&published(), None), Verdict::Current);
     }
 
     #[test]
-    fn what_somebody_altered_is_written_again() {
+    fn altered_object_is_written_again() {
         assert_eq!(verdict(&published(), Some("6")), Verdict::Outdated);
         let mut edited = published();
         edited.managed_fields.as_mut().unwrap().push(entry("kubectl-edit", "Update"));
@@ -270,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn an_orphan_of_ours_comes_home() {
+    fn own_object_without_owner_is_adopted() {
         let mut orphan = published();
         orphan.owner_references = None;
         assert_eq!(verdict(&orphan, None), Verdict::Outdated);
     }
 
     #[test]
-    fn what_is_somebody_elses_stays_theirs() {
+    fn foreign_object_is_a_conflict() {
         let mut foreign = published();
         foreign.owner_references.as_mut().unwrap()[0].uid = "uid-2".to_owned();
         assert_eq!(verdict(&foreign, Some("7")), Verdict::Foreign);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_core_tells_the_revision() {
+    fn only_core_object_has_revision_label() {
         let file = File::new("overrides-00".to_owned(), vec![1]);
         let tells = |file: &File| {
             let wanted = owner().live(file, &snapshot(), None);

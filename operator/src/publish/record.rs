@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_is_kept_besides() {
+    fn objects_in_use_are_kept_beyond_history_limit() {
         let document = serde_json::from_value(
             json!({"source": "s", "environment": "e", "features": 0, "segments": 0, "overrides": 0}),
         );

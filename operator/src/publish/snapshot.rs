@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_core_is_written_last() {
+    fn core_is_written_last() {
         let file = |name: &str| File::new(name.to_owned(), vec![1]);
         let snapshot = Snapshot::new("r".to_owned(), vec![file("core"), file("overrides-01"), file("overrides-00")]);
         let names: Vec<_> = snapshot.files.iter().map(|file| file.name.as_str()).collect();

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn five_thousand_pods_are_told_once_each_and_few_at_a_time() {
+    async fn five_thousand_pods_are_notified_once_each_and_eight_at_a_time() {
         let counts = Arc::new(Mutex::new(Counts::default()));
         let counted = Arc::clone(&counts);
         let service = tower::service_fn(move |request| {

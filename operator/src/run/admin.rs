@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readiness_waits_for_every_gate() {
+    async fn readiness_requires_every_gate() {
         let (webhook, gate) = watch::channel(false);
         let router = router(Metrics::default(), vec![("webhook", gate)]);
         assert_eq!(get(&router, "/healthz").await.0, StatusCode::OK);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn metrics_end_as_openmetrics_wants() {
+    async fn metrics_end_with_openmetrics_terminator() {
         let (status, body) = get(&router(Metrics::default(), Vec::new()), "/metrics").await;
         assert_eq!(status, StatusCode::OK);
         assert!(body.ends_with("# EOF\n"));

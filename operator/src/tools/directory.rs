@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn new_revision_takes_place_of_one_before_which_is_removed() {
+    fn new_revision_replaces_and_removes_previous_one() {
         let place = Place::new();
         let volume = place.write("one").unwrap();
         let one = fs::read_link(volume.join("..data")).unwrap();

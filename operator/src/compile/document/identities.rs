@@ -71,7 +71,7 @@ mod tests {
     use crate::compile::document::parse;
 
     #[test]
-    fn an_entry_with_two_flags_of_one_feature_is_in_a_group_of_its_own() {
+    fn identity_with_two_flags_of_one_feature_has_own_group() {
         let flag = |enabled: bool| {
             format!(r#"{{"feature":{{"id":1,"name":"f"}},"enabled":{enabled},"feature_state_value":{enabled}}}"#)
         };

@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_printed_as_python_does() {
+    fn list_members_are_rendered_like_python() {
         for (text, members) in [
             ("[]", &[][..]),
             (

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pruned_is_nowhere_and_all_else_is_as_it_was() {
+    fn pruned_document_lacks_pruned_features_and_nothing_else() {
         let pages = [
             page(&[identity("a", "1", &["kept", "gone"]), identity("b", "2", &["gone"])]),
             page(&[identity("c", "3", &["kept"])]),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_flagsmith_makes_up_anew_changes_nothing() {
+    fn generated_uuids_do_not_change_document() {
         let of = |uuid: &str| written(&[page(&[identity("a", uuid, &["kept"])])], "x", false);
         assert_eq!(of("one"), of("other"));
     }

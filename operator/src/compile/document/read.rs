@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_document_is_refused_with_its_place() {
+    fn malformed_document_is_refused_with_its_place() {
         let wrong_value = r#"{"api_key":"k","project":{},"feature_states":[{"feature":{"id":1,"name":"a"},"enabled":true,"feature_state_value":[1]}]}"#;
         assert!(problem(wrong_value).contains("feature_states[0].feature_state_value"), "{}", problem(wrong_value));
         let wrong_rule = r#"{"api_key":"k","project":{"segments":[{"id":1,"name":"s","rules":[{"conditions":[]}]}]},"feature_states":[]}"#;
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_tell_nothing_that_the_document_has() {
+    fn error_message_contains_no_text_of_document() {
         for value in ["\"canary\"", "\"can\\\"ary, expected canary\"", "4242.5", "[\"canary\"]", "{\"canary\":1}"] {
             for document in [
                 format!(r#"{{"api_key":"k","id":{value}}}"#),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_members_are_told_escaped_and_cut() {
+    fn member_names_in_messages_are_escaped_and_cut() {
         let name = format!("{}\n\u{1b}[31m", "x".repeat(10_000)).replace('\n', "\\n").replace('\u{1b}', "\\u001b");
         for document in [
             r#"{"api_key":"k","a\n\u001b[31mb":{"c":!}}"#.to_owned(),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_bounded() {
+    fn document_nested_too_deeply_is_refused() {
         let deep = format!(
             r#"{{"api_key":"k","feature_states":[],"project":{}1{}}}"#,
             "[".repeat(100_000),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_must_be_of_one_environment_at_one_time() {
+    fn pages_of_different_environment_or_time_are_refused() {
         let page = |key: &str, at: &str, who: &str| {
             parse(format!(r#"{{"api_key":"{key}","updated_at":"{at}","project":{{}},"feature_states":[],"identity_overrides":[{{"identifier":"{who}"}}]}}"#).as_bytes()).unwrap()
         };

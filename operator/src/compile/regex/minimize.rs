@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn states_that_accept_the_same_become_one() {
+    fn equivalent_states_are_merged() {
         // States 1 and 2 form one loop, and state 4 is equivalent to the dead state.
         let rows = [[0, 0, 0], [2, 5, 0], [1, 5, 4], [4, 5, 4], [0, 4, 0], [5; 3]];
         let small = minimize(&table(&rows), &mut Work::new(1_000_000)).unwrap();

@@ -56,7 +56,7 @@ fn is_automaton(pattern: &str) -> bool {
 }
 
 #[test]
-fn a_match_begins_at_the_start_and_ends_anywhere() {
+fn match_begins_at_start_and_ends_anywhere() {
     for (pattern, text, wanted) in [
         ("ab", "abc", true),
         ("b", "abc", false),
@@ -100,7 +100,7 @@ fn a_match_begins_at_the_start_and_ends_anywhere() {
 }
 
 #[test]
-fn what_no_automaton_can_do_keeps_its_meaning() {
+fn pattern_without_automaton_is_matched_by_backtracking() {
     for (pattern, text, wanted) in [
         (r"(a+)b\1$", "aabaa", true),
         (r"(a+)b\1$", "aaba", false),
@@ -128,7 +128,7 @@ fn what_no_automaton_can_do_keeps_its_meaning() {
 }
 
 #[test]
-fn usual_patterns_are_automata() {
+fn common_patterns_become_automata() {
     for pattern in [
         r"^[a-z0-9]+@example\.(com|org)$",
         r"^\+?[0-9 ]{5,20}$",
@@ -145,7 +145,7 @@ fn usual_patterns_are_automata() {
 }
 
 #[test]
-fn what_python_refuses_is_refused() {
+fn pattern_that_python_refuses_is_refused() {
     for pattern in [
         "(",
         ")",
@@ -177,7 +177,7 @@ fn what_python_refuses_is_refused() {
 }
 
 #[test]
-fn size_is_bounded() {
+fn pattern_beyond_size_limit_is_refused() {
     assert!(compile(&"(".repeat(100)).is_err());
     assert!(compile(&format!("{}{}", "(?:a".repeat(50), "){1000}".repeat(50))).is_err());
     assert!(compile(&"a".repeat(10_000)).is_err());
@@ -185,7 +185,7 @@ fn size_is_bounded() {
 }
 
 #[test]
-fn nested_repetitions_of_nothing_are_nothing() {
+fn nested_repetitions_of_empty_pattern_stay_small() {
     let nested = format!("(?=x){}{}", "(?:".repeat(5), "){9999}".repeat(5));
     assert!(matches(&nested, "x") && !matches(&nested, "y"));
     assert!(matches("(?=x)(?:a{0}){9999}x", "x"));
@@ -195,7 +195,7 @@ fn nested_repetitions_of_nothing_are_nothing() {
 }
 
 #[test]
-fn automaton_that_takes_more_work_than_its_share_becomes_a_program() {
+fn automaton_beyond_its_step_budget_becomes_program() {
     let mut patterns = Patterns::default();
     assert!(patterns.compile(".{0,1000}x").is_ok_and(|pattern| matches!(pattern, Pattern::Backtracking(_))));
     assert!(DOCUMENT_WORK - patterns.work.left() < 2 * AUTOMATON_WORK, "{}", patterns.work.left());
@@ -207,7 +207,7 @@ fn automaton_that_takes_more_work_than_its_share_becomes_a_program() {
 }
 
 #[test]
-fn work_of_a_document_is_bounded_and_told() {
+fn steps_of_document_are_bounded_and_reported() {
     let mut patterns = Patterns::default();
     let pattern = |number: usize| format!("(?i)(?=a){}{number}", "[!-ſ]".repeat(1_300));
     let told = (0..1_000).find_map(|number| patterns.compile(&pattern(number)).err()).unwrap();
@@ -216,7 +216,7 @@ fn work_of_a_document_is_bounded_and_told() {
 }
 
 #[test]
-fn size_of_all_patterns_is_bounded_and_told() {
+fn size_of_all_patterns_is_bounded_and_reported() {
     let mut patterns = Patterns::default();
     let compiled: Vec<_> = (0..400).map(|number| patterns.compile(&format!("{number}(?:a{{20}}){{20}}"))).collect();
     let count = |is: fn(&Result<Pattern, String>) -> bool| compiled.iter().filter(|one| is(one)).count();
@@ -230,7 +230,7 @@ fn size_of_all_patterns_is_bounded_and_told() {
 }
 
 #[test]
-fn large_set_takes_work_in_proportion_to_its_size() {
+fn steps_for_large_set_are_proportional_to_its_size() {
     let work = |count: u32| {
         let characters: String = (0..count).filter_map(|n| char::from_u32(0x4e00 + 2 * n)).collect();
         let mut work = Work::new(u64::MAX);

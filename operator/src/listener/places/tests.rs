@@ -22,7 +22,7 @@ fn reserve(place: &Place, bytes: usize) -> bool {
 }
 
 #[test]
-fn addresses_of_one_machine_are_one_caller() {
+fn addresses_of_one_machine_count_as_one_caller() {
     let of = |text: &str| Caller::from(text.parse::<IpAddr>().unwrap());
     assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:0:1"));
     assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
@@ -31,7 +31,7 @@ fn addresses_of_one_machine_are_one_caller() {
 }
 
 #[test]
-fn full_listener_takes_place_from_address_with_most_connections() {
+fn full_listener_closes_connection_of_address_with_most() {
     let places = Places::new(limits());
     let flood: Vec<_> = (0..5).map(|_| enter(&places, 1)).collect();
     let few: Vec<_> = (0..3).map(|_| enter(&places, 2)).collect();
@@ -61,7 +61,7 @@ fn known_address_keeps_places_in_flood_of_many_addresses() {
 }
 
 #[test]
-fn request_being_answered_is_never_given_up() {
+fn request_being_answered_is_never_aborted() {
     let places = Places::new(limits());
     let busy: Vec<_> = (0..8).map(|_| enter(&places, 1)).collect();
     busy.iter().for_each(Place::answering);
@@ -73,7 +73,7 @@ fn request_being_answered_is_never_given_up() {
 }
 
 #[tokio::test]
-async fn caller_waits_until_an_answer_frees_a_place() {
+async fn caller_waits_until_answer_frees_a_slot() {
     let places = Places::new(limits());
     let busy: Vec<_> = (0..8).map(|_| enter(&places, 1)).collect();
     busy.iter().for_each(Place::answering);
@@ -88,7 +88,7 @@ async fn caller_waits_until_an_answer_frees_a_place() {
 }
 
 #[test]
-fn addresses_known_for_longest_are_forgotten() {
+fn oldest_known_address_is_forgotten() {
     let places = Places::new(Limits { connections: 1000, ..limits() });
     for number in 0..=u8::MAX {
         enter(&places, number).answered(true);
@@ -99,7 +99,7 @@ fn addresses_known_for_longest_are_forgotten() {
 }
 
 #[test]
-fn slow_body_of_greediest_address_is_given_up_for_another() {
+fn slow_body_of_address_with_most_bytes_is_aborted_for_another() {
     let places = Places::new(limits());
     let flood: Vec<_> = (0..4).map(|_| enter(&places, 1)).collect();
     assert!(flood.iter().all(|place| reserve(place, 10)));
@@ -117,7 +117,7 @@ fn slow_body_of_greediest_address_is_given_up_for_another() {
 }
 
 #[test]
-fn body_that_is_complete_is_never_given_up() {
+fn complete_body_is_never_aborted() {
     let places = Places::new(limits());
     let complete: Vec<_> = (0..4).map(|_| enter(&places, 1)).collect();
     for place in &complete {

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_asked_on_its_admin_port_while_its_sidecar_runs() {
+    fn running_sidecar_is_asked_on_its_admin_port() {
         assert_eq!(read(|_| {}).unwrap().admin, "10.0.0.7:4778".parse().ok());
         let ended = |pod: &mut Value| {
             pod["status"]["initContainerStatuses"][0]["state"] = json!({"terminated": {"exitCode": 1}});
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_volume_tells_what_it_was_made_for() {
+    fn volume_gives_kind_and_slots() {
         assert_eq!(read(|_| {}).unwrap().volume, None);
         for (carrier, slots) in [(Carrier::ConfigMap, 8), (Carrier::Secret, 64)] {
             let layout = crate::injection::Layout::new(carrier, slots, 0, 0);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_volume_tells_in_which_format_it_was_made() {
+    fn volume_gives_format_version() {
         let earlier = FORMAT.earlier().next().unwrap();
         let environment: EnvironmentName = "shop".parse().unwrap();
         let of = |file: &str| json!({"configMap": {"name": environment.object_in(earlier, file)}});
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_is_what_all_limits_add_up_to() {
+    fn volume_capacity_is_sum_of_memory_limits() {
         assert_eq!(read(|_| {}).unwrap().room, Some(96 << 20));
         let unlimited = |pod: &mut Value| pod["spec"]["containers"][0]["resources"] = json!({});
         assert_eq!(read(unlimited).unwrap().room, None);

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn late_pod_with_room_for_less_than_two_snapshots_is_reported_with_its_limit() {
+    fn late_pod_with_capacity_below_two_snapshots_is_reported_with_its_limit() {
         let late = tally(&[serves("old"), serves("old"), serves("old"), serves("old")]).report(&DUE, true);
         let problem = late.problem.unwrap();
         assert!(

@@ -187,7 +187,7 @@ async fn pod_behind_is_notified_again_until_it_serves_the_revision() {
 
 /// The volume of a pod with limits on memory is a tmpfs of that size, and an update needs room for two snapshots.
 #[tokio::test]
-async fn pod_that_cannot_follow_is_reported_with_its_cause() {
+async fn pod_that_cannot_update_is_reported_with_its_cause() {
     let mut scene = Scene::new(0.01);
     scene.cluster.pod("cramped", Some("20Mi"), serves("aa")).await;
     scene.cluster.pod("late", None, serves("aa")).await;

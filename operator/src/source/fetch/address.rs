@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn public_addresses_are_open_to_all() {
+    fn public_address_is_allowed_for_every_origin() {
         for address in ["1.1.1.1", "99.86.4.2", "2606:4700::1111", "64:ff9b::101:101", "::ffff:1.1.1.1"] {
             assert!(allowed(address, Reach::Public), "{address}");
             assert!(allowed(address, Reach::Vouched), "{address}");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_need_an_administrator() {
+    fn private_address_is_allowed_for_listed_origins_only() {
         for address in [
             "127.0.0.1",
             "10.1.2.3",
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn some_addresses_are_open_to_nobody() {
+    fn link_local_and_reserved_addresses_are_always_refused() {
         for address in [
             "169.254.169.254",
             "0.0.0.0",

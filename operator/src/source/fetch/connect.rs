@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn clients_of_more_bundles_than_are_kept_take_places_of_those_used_longest_ago() {
+    async fn client_of_new_bundle_replaces_least_recently_used() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let clients = Clients::new(Arc::new(SystemLookup));
         let used = |bundle: &[u8]| clients.get(Purpose::Fetch, Reach::Public, Some(bundle)).map(drop).unwrap();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn client_that_nobody_uses_is_released() {
+    async fn unused_client_is_dropped() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let clients = Clients::new(Arc::new(SystemLookup));
         clients.get(Purpose::Fetch, Reach::Public, Some(&authority())).map(drop).unwrap();

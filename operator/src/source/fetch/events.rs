@@ -121,13 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_with_its_time() {
+    fn event_of_change_is_parsed_with_its_time() {
         let stream = ": connected\n\nevent: environment_updated\ndata: {\"updated_at\": 1763683284.25}\n\n: ping\n\n";
         assert_eq!(read(stream), [at("2025-11-21T00:01:24.25Z")]);
     }
 
     #[test]
-    fn times_are_read_however_they_are_written() {
+    fn event_times_of_all_notations_are_parsed() {
         for time in ["1763683284.25", "1763683284250", "\"2025-11-21T00:01:24.250000+00:00\""] {
             let stream = format!("event:environment_updated\r\ndata:{{\"updated_at\":\r\ndata:{time}}}\r\n\r\n");
             assert_eq!(read(&stream), [at("2025-11-21T00:01:24.25Z")], "{time}");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn other_events_and_unfinished_ones_are_none() {
+    fn other_or_incomplete_event_is_ignored() {
         for stream in
             ["event: message\ndata: x\n\n", "data: {\"updated_at\": 1}\n\n", "event: environment_updated\n", "\n\n"]
         {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_not_kept() {
+    fn event_beyond_size_limit_is_dropped() {
         let mut none = Vec::new();
         assert_eq!(Parser::default().read(&[b'x'; LINE_MAX + 1], &mut none), Err(TooLong));
         let line = format!("data: {}\n", "x".repeat(1000));
@@ -158,7 +158,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_does_not_matter_how_bytes_arrive(text in "(event: environment_updated|data: \\{\"updated_at\": 5\\}|[\r\n :a]|\r\n){0,20}", cut in 0usize..200) {
+        fn parsed_events_do_not_depend_on_chunk_boundaries(text in "(event: environment_updated|data: \\{\"updated_at\": 5\\}|[\r\n :a]|\r\n){0,20}", cut in 0usize..200) {
             let whole = read(&text);
             let mut pieces = Vec::new();
             let mut parser = Parser::default();
@@ -169,7 +169,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read(bytes: Vec<u8>) {
+        fn arbitrary_bytes_are_parsed_without_panic(bytes: Vec<u8>) {
             let _ = Parser::default().read(&bytes, &mut Vec::new());
         }
     }

@@ -39,7 +39,7 @@ mod tests {
     use super::EnvironmentKey;
 
     #[test]
-    fn only_server_side_keys_are_keys() {
+    fn only_server_side_key_is_accepted() {
         assert_eq!(EnvironmentKey::new(b"ser.abc\n").unwrap().expose(), "ser.abc");
         for bad in ["", "ser.", "abc", "ser.a b", "ser.a\nb", "ser.\u{e9}"] {
             assert!(EnvironmentKey::new(bad.as_bytes()).is_none(), "{bad}");
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_does_not_print_itself() {
+    fn debug_output_of_key_hides_it() {
         assert!(!format!("{:?}", EnvironmentKey::new(b"ser.canary").unwrap()).contains("canary"));
     }
 }

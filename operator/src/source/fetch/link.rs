@@ -57,7 +57,7 @@ mod tests {
     use super::next;
 
     #[test]
-    fn finds_the_next_page_in_every_spelling() {
+    fn next_page_is_found_in_every_notation() {
         for header in [
             "</p?a=1>; rel=\"next\"",
             "</p?a=1>;rel=next",
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_a_next_page() {
+    fn other_links_are_no_next_page() {
         for header in [
             "",
             "</p>",

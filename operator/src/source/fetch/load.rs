@@ -110,7 +110,7 @@ mod tests {
     const LIMIT: usize = 8 << 20;
 
     #[tokio::test(start_paused = true)]
-    async fn there_is_room_for_the_largest_and_then_for_nobody() {
+    async fn largest_document_takes_whole_budget() {
         let room = Room::new(LIMIT);
         let largest = room.take("shop", Some(usize::MAX)).await.unwrap();
         assert_eq!(largest.holds(LIMIT), Ok(()));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_grows_takes_what_is_free_and_waits_for_nobody() {
+    async fn growing_reservation_takes_free_memory_without_waiting() {
         let room = Room::new(LIMIT);
         let one = room.take("shop", None).await.unwrap();
         let other = room.take("shop", None).await.unwrap();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn load_of_document_smaller_than_expected_gives_back_the_rest() {
+    async fn reservation_of_smaller_document_returns_the_rest() {
         let room = Room::new(LIMIT);
         let load = room.take("shop", Some(LIMIT)).await.unwrap();
         load.shrink(LIMIT / 4);

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_scheme_host_and_port() {
+    fn origin_is_parsed_to_scheme_host_and_port() {
         assert_eq!(origin("https://a.example"), origin("https://a.example:443/"));
         assert_eq!(origin("https://A.example").to_string(), "https://a.example");
         assert_ne!(origin("https://a.example"), origin("http://a.example"));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_service_is_allowed_until_others_are_named() {
+    fn public_service_is_allowed_by_default_only() {
         let open = AllowedOrigins::new(&[]).unwrap();
         assert_eq!(open.reach(&origin(PUBLIC[0])), Some(Reach::Public));
         assert_eq!(open.reach(&origin("http://edge.api.flagsmith.com")), None);

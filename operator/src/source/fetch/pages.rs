@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_is_bounded() {
+    fn retry_after_is_bounded() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let at = |seconds| httpdate::fmt_http_date(now + Duration::from_secs(seconds));
         assert_eq!(patience("7", now), Some(Duration::from_secs(7)));

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_server_holds_up_itself_only() {
+    async fn slow_server_delays_no_other_server() {
         let turnstile = Turnstile::default();
         let mut turns = Vec::new();
         for _ in 0..EACH {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn server_that_cannot_be_reached_is_tried_by_one_of_all_namespaces_at_a_time() {
+    async fn unreachable_server_gets_one_attempt_at_a_time_from_all_namespaces() {
         let turnstile = Turnstile::default();
         turnstile.missed(&origin("dead"), "connection refused");
         let Err(NotNow::Closed { problem, wait }) = turnstile.enter(&origin("dead"), "shop").await else { panic!() };
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn server_that_errs_several_times_in_a_row_is_left_alone_by_that_namespace_only() {
+    async fn consecutive_errors_open_circuit_of_that_namespace_only() {
         let turnstile = Turnstile::default();
         let ill = origin("ill");
         for _ in 0..5 {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_and_end() {
+    async fn circuit_pauses_grow_to_a_limit() {
         let turnstile = Turnstile::default();
         let pauses: Vec<u64> = (0..20).map(|_| turnstile.missed(&origin("dead"), "").unwrap().as_secs()).collect();
         assert_eq!(pauses[..5], [1, 2, 4, 8, 8]);

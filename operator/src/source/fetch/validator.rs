@@ -50,25 +50,25 @@ mod tests {
     }
 
     #[test]
-    fn a_settled_document_is_asked_for_by_its_own_second() {
+    fn validator_of_settled_document_is_its_own_second() {
         let validator = Validator::new(Some("2026-11-21T00:01:24.999999+00:00"), at("2026-11-21T00:01:27Z")).unwrap();
         assert_eq!(validator.if_modified_since().as_deref(), Some("Sat, 21 Nov 2026 00:01:24 GMT"));
     }
 
     #[test]
-    fn a_document_fetched_in_the_second_of_its_change_is_fetched_again() {
+    fn validator_of_document_of_this_second_is_one_second_earlier() {
         let validator = Validator::new(Some("2026-11-21T00:01:24.5+00:00"), at("2026-11-21T00:01:26Z")).unwrap();
         assert_eq!(validator.if_modified_since(), None);
     }
 
     #[test]
-    fn without_a_time_nothing_is_conditional() {
+    fn document_without_time_has_no_validator() {
         assert_eq!(Validator::new(None, at("2026-11-21T00:01:24Z")), None);
         assert_eq!(Validator::new(Some("yesterday"), at("2026-11-21T00:01:24Z")), None);
     }
 
     #[test]
-    fn the_servers_clock_counts_where_it_is_known() {
+    fn validator_uses_clock_of_server_if_known() {
         let now = at("2026-11-21T10:00:00Z");
         let took = Duration::from_secs(3);
         assert_eq!(began(Some("Sat, 21 Nov 2026 00:01:24 GMT"), took, now), at("2026-11-21T00:01:20Z"));

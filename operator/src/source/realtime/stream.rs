@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn news_is_what_is_newer_than_what_is_held_and_told() {
+    fn event_is_news_if_newer_than_document_and_last_event() {
         let news = |change, held, newest| is_news(Change { updated_at: change }, held, newest);
         assert!(news(at(5), at(4), None));
         assert!(news(at(5), None, None));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_opened_again_ever_later_and_never_at_once() {
+    fn reopening_pauses_grow_and_are_never_zero() {
         let broken = Error::InvalidSource("x");
         let origin = "https://flags.test".parse().unwrap();
         let gone = Error::EnvironmentNotFound(origin);

@@ -93,7 +93,7 @@ async fn is_closed(connection: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn what_is_newer_than_what_is_held_is_fetched_whole_at_once() {
+async fn newer_event_requests_fetch_without_condition() {
     let mut scene = Scene::new(CAP).await;
     assert_eq!(scene.keep("storefront", 100), "connecting");
     let mut connection = scene.accept().await;
@@ -112,7 +112,7 @@ async fn what_is_newer_than_what_is_held_is_fetched_whole_at_once() {
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_or_falls_silent_is_opened_again() {
+async fn ended_or_silent_stream_is_reopened() {
     let mut scene = Scene::new(Duration::from_millis(300)).await;
     scene.keep("storefront", 100);
     drop(scene.accept().await);
@@ -128,7 +128,7 @@ async fn a_stream_that_ends_or_falls_silent_is_opened_again() {
 }
 
 #[tokio::test]
-async fn people_are_told_when_it_goes_on_failing() {
+async fn repeated_stream_failure_is_reported() {
     let mut scene = Scene::new(CAP).await;
     scene.keep("storefront", 100);
     for _ in 0..2 {
@@ -145,7 +145,7 @@ async fn people_are_told_when_it_goes_on_failing() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_with_its_environment() {
+async fn stream_ends_with_its_environment() {
     let scene = Scene::new(CAP).await;
     scene.keep("storefront", 100);
     let mut first = scene.accept().await;
@@ -168,7 +168,7 @@ async fn a_stream_ends_with_its_environment() {
 }
 
 #[tokio::test]
-async fn a_changed_target_is_followed_instead() {
+async fn changed_target_replaces_stream() {
     let scene = Scene::new(CAP).await;
     scene.keep("storefront", 100);
     let mut old = scene.accept().await;
@@ -178,7 +178,7 @@ async fn a_changed_target_is_followed_instead() {
 }
 
 #[tokio::test]
-async fn there_are_only_so_many_streams() {
+async fn streams_beyond_the_limit_wait() {
     let mut scene = Scene::new(CAP).await;
     scene.streams.places = Arc::new(Semaphore::new(1));
     scene.keep("storefront", 100);

@@ -68,7 +68,7 @@ fn difference(before: PathBuf, after: PathBuf) -> String {
 }
 
 #[test]
-fn tells_what_changed() {
+fn diff_lists_changed_flags_segments_and_identities() {
     let place = Place::new("changes");
     let second = json!({
         "api_key": "k",
@@ -94,7 +94,7 @@ fn tells_what_changed() {
 }
 
 #[test]
-fn a_change_that_is_in_no_list_is_said_to_be_one() {
+fn diff_of_conditions_only_says_so() {
     let place = Place::new("conditions");
     let mut second = first();
     second["project"]["segments"][0]["rules"][0]["conditions"][0]["value"] = json!("enterprise");
@@ -104,7 +104,7 @@ fn a_change_that_is_in_no_list_is_said_to_be_one() {
 }
 
 #[test]
-fn other_environments_are_told_apart() {
+fn diff_of_two_environments_says_so() {
     let place = Place::new("environments");
     let mut second = first();
     second["api_key"] = json!("other");
@@ -113,7 +113,7 @@ fn other_environments_are_told_apart() {
 }
 
 #[test]
-fn objects_of_a_cluster_do_as_well() {
+fn diff_reads_exported_objects() {
     let place = Place::new("objects");
     let a = place.compile("a", &first());
     let core = BASE64_STANDARD.encode(fs::read(a.join("core")).unwrap());

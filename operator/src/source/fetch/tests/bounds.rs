@@ -11,13 +11,13 @@ async fn too_large(upstream: Upstream) -> Error {
 }
 
 #[tokio::test]
-async fn a_body_that_says_it_is_too_large_is_not_read() {
+async fn body_with_content_length_beyond_limit_is_not_read() {
     let upstream = Upstream::http(|_, _| Response::new(Body::from(vec![b' '; LIMIT + 1]))).await;
     assert!(matches!(too_large(upstream).await, Error::BodyTooLarge { limit: LIMIT, .. }));
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_end_is_not_read_to_its_end() {
+async fn endless_body_is_cut_at_limit() {
     let upstream = Upstream::http(|_, _| {
         let endless = stream::repeat_with(|| Ok::<_, Infallible>(vec![b' '; 4096]));
         Response::new(Body::from_stream(endless))
@@ -27,13 +27,13 @@ async fn a_body_that_does_not_end_is_not_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_bomb_does_not_go_off() {
+async fn compressed_body_is_bounded_by_its_inflated_size() {
     let upstream = Upstream::http(|_, _| gzipped(&vec![b' '; 32 << 20])).await;
     assert!(matches!(too_large(upstream).await, Error::BodyTooLarge { limit: LIMIT, .. }));
 }
 
 #[tokio::test]
-async fn pages_count_together() {
+async fn size_limit_covers_all_pages_together() {
     let upstream = Upstream::http(|number, _| {
         let who = "x".repeat(LIMIT / 3);
         let mut response = json_answer(&environment(SETTLED, &[&who]));
@@ -47,7 +47,7 @@ async fn pages_count_together() {
 }
 
 #[tokio::test]
-async fn a_header_has_bounds_too() {
+async fn response_head_beyond_limit_is_refused() {
     let upstream = Upstream::http(|_, _| {
         let mut response = json_answer(&environment(SETTLED, &[]));
         response.headers_mut().insert("x-large", "x".repeat(40 << 10).parse().unwrap());
@@ -58,7 +58,7 @@ async fn a_header_has_bounds_too() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_no_document() {
+async fn broken_off_body_is_an_error() {
     let upstream = Upstream::http(|_, _| {
         let body = environment(SETTLED, &[]).to_string();
         let half = body.as_bytes()[..body.len() / 2].to_vec();
@@ -72,7 +72,7 @@ async fn a_body_that_breaks_off_is_no_document() {
 }
 
 #[tokio::test]
-async fn broken_compression_is_no_document() {
+async fn broken_compression_is_an_error() {
     let upstream = Upstream::http(|_, _| {
         let response = gzipped(environment(SETTLED, &[]).to_string().as_bytes());
         let (mut parts, body) = response.into_parts();
@@ -93,7 +93,7 @@ async fn broken_compression_is_no_document() {
 }
 
 #[tokio::test]
-async fn a_drip_ends_with_the_time() {
+async fn slow_body_ends_with_timeout() {
     let upstream = Upstream::http(|_, _| {
         let drip = stream::iter(0..).then(|_| async {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -109,7 +109,7 @@ async fn a_drip_ends_with_the_time() {
 /// A large document leaves the rest of the budget to others. A fetch that finds no room learns the size to reserve, and
 /// waits for it.
 #[tokio::test]
-async fn documents_that_are_held_take_turns() {
+async fn documents_beyond_memory_budget_wait() {
     let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &[&"x".repeat(LIMIT / 4 * 3)]))).await;
     let small = Upstream::http(|_, _| json_answer(&environment(SETTLED, &["y"]))).await;
     let mut scene = Scene { limit: LIMIT, ..Scene::at(&upstream) };

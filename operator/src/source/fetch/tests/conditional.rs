@@ -9,7 +9,7 @@ async fn settled() -> Upstream {
 }
 
 #[tokio::test]
-async fn what_is_held_is_asked_for_by_its_own_time() {
+async fn cached_document_is_requested_with_its_own_time() {
     let upstream = settled().await;
     let scene = Scene::at(&upstream);
     let lessons = Lessons { held: Some(held(scene.fetch().await.unwrap())), ..Lessons::default() };
@@ -19,7 +19,7 @@ async fn what_is_held_is_asked_for_by_its_own_time() {
 }
 
 #[tokio::test]
-async fn a_document_of_this_second_is_fetched_again() {
+async fn document_changed_within_this_second_is_fetched_again() {
     let upstream = Upstream::http(|_, _| json_answer(&environment(&jiff::Timestamp::now().to_string(), &[]))).await;
     let scene = Scene::at(&upstream);
     let lessons = Lessons { held: Some(held(scene.fetch().await.unwrap())), ..Lessons::default() };
@@ -28,7 +28,7 @@ async fn a_document_of_this_second_is_fetched_again() {
 }
 
 #[tokio::test]
-async fn another_key_is_another_environment() {
+async fn other_key_is_fetched_without_condition() {
     let upstream = settled().await;
     let scene = Scene::at(&upstream);
     let lessons = Lessons { held: Some(held(scene.fetch().await.unwrap())), ..Lessons::default() };
@@ -39,7 +39,7 @@ async fn another_key_is_another_environment() {
 }
 
 #[tokio::test]
-async fn a_refused_key_is_not_tried_again_until_it_changes() {
+async fn refused_key_is_not_retried_until_it_changes() {
     let upstream = Upstream::http(|_, asked| {
         if asked.key.as_deref() == Some("ser.good") { json_answer(&environment(SETTLED, &[])) } else { status(403) }
     })

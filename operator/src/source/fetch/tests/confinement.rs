@@ -9,7 +9,7 @@ fn elsewhere(code: u16, location: &str) -> Response<Body> {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_within_the_origin() {
+async fn redirect_within_origin_is_followed() {
     let upstream = Upstream::http(|_, asked| {
         if asked.path == "/moved/" { json_answer(&environment(SETTLED, &["a"])) } else { elsewhere(307, "/moved/") }
     })
@@ -19,7 +19,7 @@ async fn redirects_are_followed_within_the_origin() {
 }
 
 #[tokio::test]
-async fn redirects_to_elsewhere_are_not() {
+async fn redirect_to_other_origin_is_refused() {
     let other = Upstream::http(|_, _| json_answer(&environment(SETTLED, &["stolen"]))).await;
     for code in [301, 302, 303, 307, 308] {
         for target in [format!("http://upstream.test:{}/", other.port), format!("http://other.test:{}/", other.port)] {
@@ -31,14 +31,14 @@ async fn redirects_to_elsewhere_are_not() {
 }
 
 #[tokio::test]
-async fn redirects_in_circles_end() {
+async fn redirect_loop_is_an_error() {
     let upstream = Upstream::http(|_, _| elsewhere(302, "/again/")).await;
     assert!(matches!(Scene::at(&upstream).failure().await, Error::RedirectRefused(_)));
     assert!(upstream.asked().len() <= 5);
 }
 
 #[tokio::test]
-async fn pages_elsewhere_are_not_asked_for() {
+async fn next_page_on_other_origin_is_refused() {
     let other = Upstream::http(|_, _| json_answer(&environment(SETTLED, &["stolen"]))).await;
     let target = format!("<http://upstream.test:{}/>; rel=next", other.port);
     let upstream = Upstream::http(move |_, _| {
@@ -52,7 +52,7 @@ async fn pages_elsewhere_are_not_asked_for() {
 }
 
 #[tokio::test]
-async fn an_origin_that_nobody_named_is_not_asked() {
+async fn origin_that_is_not_allowed_gets_no_request() {
     let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &[]))).await;
     for named in ["https://upstream.test".to_owned(), format!("https://upstream.test:{}", upstream.port)] {
         let scene = Scene { origins: vec![named.parse().unwrap()], ..Scene::at(&upstream) };
@@ -64,7 +64,7 @@ async fn an_origin_that_nobody_named_is_not_asked() {
 }
 
 #[tokio::test]
-async fn the_public_service_is_never_at_a_private_address() {
+async fn public_service_at_private_address_is_refused() {
     for address in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "fd00::1", "::ffff:10.0.0.1"] {
         let scene = Scene {
             lookup: Leading::to(&[address]),
@@ -77,7 +77,7 @@ async fn the_public_service_is_never_at_a_private_address() {
 }
 
 #[tokio::test]
-async fn link_local_addresses_are_nobodys() {
+async fn link_local_address_is_refused_for_listed_origin() {
     let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &[]))).await;
     let scene = Scene { lookup: Leading::to(&["169.254.169.254"]), ..Scene::at(&upstream) };
     assert!(matches!(scene.failure().await, Error::AddressBlocked(_)));
@@ -86,7 +86,7 @@ async fn link_local_addresses_are_nobodys() {
 
 /// A name that resolves to a good address first and to a forbidden one later is checked each time it is used.
 #[tokio::test]
-async fn a_name_that_changes_its_mind_is_checked_again() {
+async fn host_name_is_resolved_and_checked_for_each_connection() {
     let upstream = Upstream::http(|_, _| {
         let mut response = json_answer(&environment(SETTLED, &[]));
         response.headers_mut().insert("connection", "close".parse().unwrap());

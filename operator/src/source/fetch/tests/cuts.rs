@@ -121,7 +121,7 @@ async fn refusal(scene: &Scene, what: &str) {
 
 /// The answer ends at any byte, because the connection is closed there or reset there.
 #[tokio::test]
-async fn answer_cut_at_any_offset_is_no_document() {
+async fn response_cut_at_any_offset_is_an_error() {
     let upstream = Raw::start().await;
     let body = environment(SETTLED, &["somebody", "somebody else"]).to_string().into_bytes();
     let packed = gzip(&body);
@@ -146,7 +146,7 @@ async fn answer_cut_at_any_offset_is_no_document() {
 
 /// The framing is complete, but the document in it is not.
 #[tokio::test]
-async fn body_cut_within_right_framing_is_no_document() {
+async fn body_cut_within_valid_framing_is_an_error() {
     let upstream = Raw::start().await;
     let body = environment(SETTLED, &["somebody", "somebody else"]).to_string().into_bytes();
     let packed = gzip(&body);
@@ -164,7 +164,7 @@ async fn body_cut_within_right_framing_is_no_document() {
 /// The announced length differs from the body's: a longer one makes the client wait for the rest, a shorter one leaves
 /// a remainder.
 #[tokio::test]
-async fn body_of_another_length_than_announced_is_no_document() {
+async fn body_of_other_length_than_announced_is_an_error() {
     let upstream = Raw::start().await;
     let body = environment(SETTLED, &["somebody"]).to_string();
     for announced in [0, 1, body.len() - 1, body.len() + 1, body.len() * 2, usize::MAX] {
@@ -176,7 +176,7 @@ async fn body_of_another_length_than_announced_is_no_document() {
 
 /// A page that ends too early invalidates the pages before it.
 #[tokio::test]
-async fn cut_page_takes_the_others_with_it() {
+async fn cut_page_fails_whole_document() {
     let upstream = Upstream::http(|number, _| {
         let whole = environment(SETTLED, &[&format!("identity {number}")]).to_string();
         let cut = if number == 1 { whole.len() / 2 } else { whole.len() };

@@ -34,7 +34,7 @@ fn base(upstream: &Upstream) -> String {
 }
 
 #[tokio::test]
-async fn a_change_is_told_and_the_server_side_key_is_not() {
+async fn stream_reports_change_and_sends_no_server_side_key() {
     let upstream = Upstream::http(|_, _| events(&[CHANGED])).await;
     let mut stream = listen(&Scene::at(&upstream), &base(&upstream)).await.unwrap();
     let expected = Change { updated_at: Some("2025-11-21T00:01:24.5Z".parse().unwrap()) };
@@ -44,7 +44,7 @@ async fn a_change_is_told_and_the_server_side_key_is_not() {
 }
 
 #[tokio::test]
-async fn a_stream_that_says_nothing_is_dead() {
+async fn silent_stream_is_an_error() {
     let upstream = Upstream::http(|_, _| events(&[CHANGED])).await;
     let mut stream = listen(&Scene::at(&upstream), &base(&upstream)).await.unwrap();
     stream.next().await.unwrap();
@@ -53,7 +53,7 @@ async fn a_stream_that_says_nothing_is_dead() {
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_is_told_from_one_that_goes_on() {
+async fn end_of_stream_is_reported() {
     let upstream = Upstream::http(|_, _| {
         Response::builder().header("content-type", "text/event-stream").body(Body::from(CHANGED)).unwrap()
     })
@@ -65,7 +65,7 @@ async fn a_stream_that_ends_is_told_from_one_that_goes_on() {
 }
 
 #[tokio::test]
-async fn what_is_no_stream_is_refused() {
+async fn response_that_is_no_event_stream_is_refused() {
     let endless = Box::leak("x".repeat(5000).into_boxed_str());
     let long: &'static [&'static str] = Box::leak(Box::new([&*endless]));
     let upstream = Upstream::http(move |_, asked| match asked.path.as_str() {
@@ -93,7 +93,7 @@ async fn what_is_no_stream_is_refused() {
 
 /// The path contains a key, so a redirect to the same server is refused, too.
 #[tokio::test]
-async fn a_stream_is_followed_nowhere() {
+async fn redirect_of_stream_is_refused() {
     let other = Upstream::http(|_, _| events(&[CHANGED])).await;
     let away = base(&other);
     let upstream = Upstream::http(move |_, asked| {
@@ -112,7 +112,7 @@ async fn a_stream_is_followed_nowhere() {
 }
 
 #[tokio::test]
-async fn a_stream_may_only_be_where_documents_may_be() {
+async fn stream_on_origin_that_is_not_allowed_is_refused() {
     let upstream = Upstream::http(|_, _| events(&[CHANGED])).await;
     let scene = Scene::at(&upstream);
     let elsewhere = format!("http://other.test:{}/", upstream.port);
@@ -131,7 +131,7 @@ async fn a_stream_may_only_be_where_documents_may_be() {
 
 /// A stream at a forbidden origin is an error of the spec, reported before anything is read, even the Secret.
 #[tokio::test]
-async fn a_stream_that_is_not_allowed_is_told_before_anything_is_fetched() {
+async fn stream_that_is_not_allowed_is_an_error_before_any_request() {
     let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &[]))).await;
     let scene = Scene::at(&upstream);
     let mut spec = scene.spec();
@@ -142,7 +142,7 @@ async fn a_stream_that_is_not_allowed_is_told_before_anything_is_fetched() {
 }
 
 #[tokio::test]
-async fn certificates_are_checked_for_streams_too() {
+async fn certificate_of_stream_server_is_verified() {
     let certificate = Certificate::of("upstream.test");
     let upstream = Upstream::https(&certificate, |_, _| events(&[CHANGED])).await;
     let origin = format!("https://upstream.test:{}", upstream.port);

@@ -7,7 +7,7 @@ async fn unasked() -> Upstream {
 }
 
 #[tokio::test]
-async fn a_secret_needs_its_owners_consent() {
+async fn secret_without_consent_label_is_refused() {
     let upstream = unasked().await;
     let scene = Scene::at(&upstream);
     for labels in [json!({}), json!({"remora.dev/environment-key": "false"}), json!({"remora.dev/environment-key": ""})]
@@ -19,7 +19,7 @@ async fn a_secret_needs_its_owners_consent() {
 }
 
 #[tokio::test]
-async fn a_secret_that_holds_no_server_key_is_sent_nowhere() {
+async fn secret_without_server_key_gets_no_request() {
     let upstream = unasked().await;
     let scene = Scene::at(&upstream);
     for (key, value) in [("environment-key", CANARY), ("environment-key", ""), ("other", KEY)] {
@@ -30,7 +30,7 @@ async fn a_secret_that_holds_no_server_key_is_sent_nowhere() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_named() {
+async fn missing_object_or_key_is_named_in_error() {
     let upstream = unasked().await;
     let scene = Scene { cluster: Cluster::default(), ..Scene::at(&upstream) };
     assert!(matches!(scene.failure().await, Error::SecretNotFound(name) if name == "flagsmith"));
@@ -41,7 +41,7 @@ async fn what_is_missing_is_named() {
 }
 
 #[tokio::test]
-async fn secrets_are_got_one_by_one_in_their_own_namespace() {
+async fn secrets_are_read_by_name_in_own_namespace() {
     let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &[]))).await;
     let scene = Scene::at(&upstream);
     scene.fetch().await.unwrap();
@@ -55,7 +55,7 @@ fn from(kind: &str) -> FeatureEnvironmentSpec {
 }
 
 #[tokio::test]
-async fn a_document_in_the_cluster_needs_no_server() {
+async fn document_in_config_map_is_read_without_server() {
     let scene = Scene::url("http://upstream.test");
     scene.cluster.config_map("flags", "7", "environment.json", &environment(SETTLED, &["a"]).to_string());
     let fetcher = scene.fetcher();
@@ -68,7 +68,7 @@ async fn a_document_in_the_cluster_needs_no_server() {
 }
 
 #[tokio::test]
-async fn a_document_in_a_secret_needs_consent_too() {
+async fn document_in_secret_without_consent_is_refused() {
     let scene = Scene::url("http://upstream.test");
     let body = environment(SETTLED, &["a"]).to_string();
     scene.cluster.secret_with("flags", "environment.json", &body, &json!({}));
@@ -80,7 +80,7 @@ async fn a_document_in_a_secret_needs_consent_too() {
 }
 
 #[tokio::test]
-async fn document_in_the_cluster_larger_than_is_read_is_refused() {
+async fn document_in_cluster_beyond_size_limit_is_refused() {
     let scene = Scene { limit: 100, ..Scene::url("http://upstream.test") };
     scene.cluster.config_map("flags", "7", "environment.json", &environment(SETTLED, &["a"]).to_string());
     let refused = scene.fetcher().fetch("shop", &from("configMapKeyRef"), &Lessons::default()).await;
@@ -89,7 +89,7 @@ async fn document_in_the_cluster_larger_than_is_read_is_refused() {
 
 /// Regression: six ConfigMaps of 1 MiB each were read, parsed and compiled at one time, whatever the memory limit.
 #[tokio::test]
-async fn documents_held_from_objects_count_in_the_budget_before_they_are_read() {
+async fn documents_in_cluster_reserve_memory_before_they_are_read() {
     let scene = Scene { limit: 2 << 20, ..Scene::url("http://upstream.test") };
     let large = environment(SETTLED, &[&"x".repeat(900 << 10)]).to_string();
     scene.cluster.config_map("flags", "7", "environment.json", &large);

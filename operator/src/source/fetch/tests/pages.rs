@@ -7,7 +7,7 @@ fn linking(body: &Value, target: &str) -> Response<Body> {
 }
 
 #[tokio::test]
-async fn a_document_comes_with_one_request() {
+async fn document_of_one_page_takes_one_request() {
     let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &["a"]))).await;
     assert_eq!(identities(Scene::at(&upstream).fetch().await.unwrap()), ["a"]);
     let path = "/api/v1/environment-document/".to_owned();
@@ -15,7 +15,7 @@ async fn a_document_comes_with_one_request() {
 }
 
 #[tokio::test]
-async fn a_base_url_may_end_in_a_slash() {
+async fn base_url_with_trailing_slash_is_accepted() {
     let upstream = Upstream::http(|_, _| gzipped(environment(SETTLED, &["a"]).to_string().as_bytes())).await;
     let scene = Scene { api_url: format!("http://upstream.test:{}/api/v1/", upstream.port), ..Scene::at(&upstream) };
     assert_eq!(identities(scene.fetch().await.unwrap()), ["a"]);
@@ -23,7 +23,7 @@ async fn a_base_url_may_end_in_a_slash() {
 }
 
 #[tokio::test]
-async fn pages_are_followed_in_order() {
+async fn pages_are_fetched_in_order() {
     let upstream = Upstream::http(|number, asked| match number {
         0 => linking(&environment(SETTLED, &["a"]), "</api/v1/environment-document/?page_id=x%3A1>; rel=\"next\""),
         1 => linking(&environment(SETTLED, &["b"]), "</first>; rel=first, <?page_id=2>; rel=next"),
@@ -40,7 +40,7 @@ async fn pages_are_followed_in_order() {
 }
 
 #[tokio::test]
-async fn pages_in_circles_end() {
+async fn page_loop_is_an_error() {
     let upstream = Upstream::http(|number, _| {
         linking(&environment(SETTLED, &[]), if number % 2 == 0 { "<?a>; rel=next" } else { "<?b>; rel=next" })
     })

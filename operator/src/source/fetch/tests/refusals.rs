@@ -8,7 +8,7 @@ async fn answered(response: impl Fn() -> Response<Body> + Send + Sync + 'static)
 }
 
 #[tokio::test]
-async fn each_status_has_its_reason() {
+async fn each_http_status_has_its_reason() {
     for (code, reason, retry) in [
         (401, "AuthenticationFailed", Retry::Slow),
         (403, "AuthenticationFailed", Retry::Slow),
@@ -25,7 +25,7 @@ async fn each_status_has_its_reason() {
 }
 
 #[tokio::test]
-async fn a_server_may_ask_for_patience() {
+async fn retry_after_of_server_is_honoured() {
     for code in [429, 503] {
         let error = answered(move || {
             let mut response = status(code);
@@ -38,7 +38,7 @@ async fn a_server_may_ask_for_patience() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_unavailable() {
+async fn refused_connection_is_reported_as_unavailable() {
     let upstream = Upstream::http(|_, _| status(200)).await;
     let scene = Scene::at(&upstream);
     drop(upstream);

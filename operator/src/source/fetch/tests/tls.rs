@@ -24,14 +24,14 @@ fn problem(error: &Error) -> &'static str {
 }
 
 #[tokio::test]
-async fn a_bundle_makes_its_authority_trusted() {
+async fn ca_in_bundle_is_trusted() {
     let certificate = Certificate::of("upstream.test");
     let upstream = serving(&certificate).await;
     assert_eq!(identities(scene(&upstream).trusting(&certificate.authority()).fetch().await.unwrap()), ["a"]);
 }
 
 #[tokio::test]
-async fn an_authority_that_nobody_knows_is_not_trusted() {
+async fn unknown_ca_is_not_trusted() {
     let upstream = serving(&Certificate::of("upstream.test")).await;
     assert!(problem(&scene(&upstream).failure().await).contains("unknown authority"));
     let other = Certificate::of("upstream.test").authority();
@@ -40,7 +40,7 @@ async fn an_authority_that_nobody_knows_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn a_certificate_must_be_for_the_name_and_for_now() {
+async fn certificate_of_other_name_or_time_is_refused() {
     let elsewhere = Certificate::of("other.test");
     let upstream = serving(&elsewhere).await;
     assert!(problem(&scene(&upstream).trusting(&elsewhere.authority()).failure().await).contains("another name"));
@@ -101,7 +101,7 @@ macro_rules! server_hello {
 }
 
 #[tokio::test]
-async fn server_of_old_tls_is_not_trusted_and_hears_no_key() {
+async fn server_with_old_tls_is_refused_and_gets_no_key() {
     // The alert is `protocol_version`, which servers send if their versions are too old or too new for the client.
     for (name, answer) in [
         ("TLS 1.0", server_hello!(1).as_slice()),
@@ -130,7 +130,7 @@ async fn server_of_old_tls_is_not_trusted_and_hears_no_key() {
 }
 
 #[tokio::test]
-async fn what_speaks_no_tls_is_not_trusted() {
+async fn server_without_tls_is_refused() {
     let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &[]))).await;
     let error = scene(&upstream).failure().await;
     assert!(matches!(error, Error::TlsFailure { .. } | Error::UpstreamUnavailable { .. }), "{error}");
@@ -138,7 +138,7 @@ async fn what_speaks_no_tls_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn bundle_beyond_its_bound_is_refused_with_what_to_write() {
+async fn bundle_beyond_limit_is_refused_with_advice() {
     let certificate = Certificate::of("upstream.test");
     let upstream = serving(&certificate).await;
     let pem = certificate.authority();

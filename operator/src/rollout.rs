@@ -1,3 +1,3 @@
-//! Brings a published revision to the pods: tells them that it is there, and asks them what they serve.
-pub mod followers;
+//! Brings a published revision to the pods: notifies them, and observes which revision they serve.
 pub mod nudge;
+pub mod observe;

@@ -33,7 +33,7 @@ use crate::{
         self_check::{self, SelfCheck},
         webhook,
     },
-    rollout::followers::Asker,
+    rollout::observe::SidecarClient,
     source::fetch::{AllowedOrigins, Fetcher, SystemLookup},
 };
 
@@ -143,7 +143,7 @@ async fn controller(
     let tenure = Tenure::default();
     let fenced = tenure.client(config).context(BAD_CONFIGURATION)?;
     let fetcher = Fetcher::new(fenced.clone(), allowed, Arc::new(SystemLookup), arguments.max_document_bytes);
-    let asker = Asker::new()?;
+    let sidecars = SidecarClient::new()?;
     let instance = arguments.identity();
     let owner = leader::account(client.clone(), &arguments.namespace).await;
     let election = Election::new(client, &arguments.namespace, LEASE, instance.clone(), owner, tenure);
@@ -157,7 +157,7 @@ async fn controller(
         client: fenced.clone(),
         fetcher: Arc::new(fetcher),
         compiler: Arc::new(Compiler::new(arguments.max_document_bytes)),
-        asker,
+        sidecars,
         metrics: metrics.clone(),
         instance: Some(instance.clone()),
     };

@@ -48,7 +48,7 @@ use remora_operator::{
         metrics::Metrics,
         reconcile::{Context, Means, reconcile},
     },
-    rollout::followers::Asker,
+    rollout::observe::SidecarClient,
     source::fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, Origin, SystemLookup},
 };
 use serde_json::{Value, json};
@@ -92,12 +92,12 @@ impl Operator {
         let allowed = AllowedOrigins::new(origins).unwrap();
         let fetcher = Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX);
         let metrics = Metrics::default();
-        let asker = Asker::new().unwrap();
+        let sidecars = SidecarClient::new().unwrap();
         let means = Means {
             fetcher: Arc::new(fetcher),
             compiler: Arc::new(compiler),
             client,
-            asker,
+            sidecars,
             metrics: metrics.clone(),
             instance: None,
         };

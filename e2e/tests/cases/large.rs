@@ -75,7 +75,7 @@ async fn overrides_that_outgrow_a_volume_need_a_restart() -> anyhow::Result<()> 
             let pods = &environment.data["status"]["pods"];
             let problem = pods["problem"].as_str().unwrap_or_default();
             pods["behind"] == 1
-                && problem.contains("volumes without room for all overrides objects: 1 pod (before); 16 are")
+                && problem.contains("1 pod (before): the volume names fewer than the 16 published overrides objects")
         };
         until(&case.environments(), "storefront", "it is said which pod has to be restarted", CAP, told).await?;
         // The pod keeps everything that it had.
@@ -112,7 +112,7 @@ async fn a_pod_without_room_for_an_update_is_reported() -> anyhow::Result<()> {
             let pods = &environment.data["status"]["pods"];
             let problem = pods["problem"].as_str().unwrap_or_default();
             pods["behind"] == 1
-                && problem.contains("volumes too small to be updated: 1 pod (cramped); their memory limits leave")
+                && problem.contains("1 pod (cramped): the memory limits leave")
         };
         until(&case.environments(), "storefront", "it is said which pod cannot follow, and why", CAP, told).await?;
         let pod = case.api::<Pod>().get_metadata(cramped.pod()).await?;

@@ -83,7 +83,7 @@ async fn from_config_maps_to_secrets_nobody_stays_behind() -> anyhow::Result<()>
             let status = &environment.data["status"];
             let problem = status["pods"]["problem"].as_str().unwrap_or_default();
             status["delivery"]["formerly"] == "ConfigMap"
-                && problem.contains("still mounting ConfigMaps: 1 pod (before)")
+                && problem.contains("1 pod (before): the volume names ConfigMaps")
         };
         remora_e2e::harness::until(&api, "storefront", "it is said which pod mounts ConfigMaps", cap, told).await?;
         let ours = ListParams::default().labels("remora.dev/environment=storefront");

@@ -93,7 +93,7 @@ async fn an_upgrade_from_the_previous_version_takes_over_what_is_there() -> anyh
         case.poke("app=shop").await?;
         let names: Vec<&str> = pods.iter().map(PodPort::pod).collect();
         told(&case, "which pods have to be restarted", |problem| {
-            problem.contains("mounting objects of format v1") && names.iter().all(|name| problem.contains(name))
+            problem.contains("the volume names objects of format v1") && names.iter().all(|name| problem.contains(name))
         })
         .await?;
         for pod in &pods {

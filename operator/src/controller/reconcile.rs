@@ -34,7 +34,7 @@ use crate::{
     compiler::Compiler,
     controller::{metrics::Metrics, report::Reports},
     publish::{Objects, Publisher},
-    rollout::{followers::Followers, nudge::Nudger},
+    rollout::{nudge::Nudger, observe::Observer},
     source::{
         fetch::Fetcher,
         realtime::Streams,
@@ -52,7 +52,7 @@ pub struct Context {
     metrics: Metrics,
     memories: Memories,
     streams: Streams,
-    followers: Followers,
+    observer: Observer,
     /// Receiver of the triggers for early reconciliations, until the controller takes it.
     calls: Mutex<Option<mpsc::Receiver<Call>>>,
 }
@@ -61,11 +61,11 @@ impl Context {
     /// Creates a context from its dependencies. `objects` are the published ConfigMaps; unneeded objects are deleted
     /// after `grace`.
     pub fn new(means: Means, objects: Objects, grace: Duration) -> Self {
-        let Means { client, fetcher, compiler, asker, metrics, instance } = means;
+        let Means { client, fetcher, compiler, sidecars, metrics, instance } = means;
         let (wake, calls) = Wake::new();
         let nudger = Nudger::new(client.clone());
         Self {
-            followers: Followers::new(client.clone(), nudger.clone(), asker, wake.clone()),
+            observer: Observer::new(client.clone(), nudger.clone(), sidecars, wake.clone()),
             streams: Streams::new(Arc::clone(&fetcher), wake, metrics.realtime.clone()),
             calls: Mutex::new(Some(calls)),
             fetcher,

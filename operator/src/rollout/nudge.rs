@@ -18,7 +18,7 @@ use crate::api::names::{EnvironmentName, FIELD_MANAGER};
 use crate::injection::pods;
 
 /// Number of patches in flight. Kubelet syncs a patched pod at once, and a node has many pods.
-const AT_ONCE: usize = 8;
+const CONCURRENT_PATCHES: usize = 8;
 /// Timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -34,7 +34,7 @@ pub struct Nudged {
     /// Number of pods that serve the environment.
     pub pods: usize,
     /// Number of pods that were patched.
-    pub told: usize,
+    pub notified: usize,
     /// Number of pods that could not be patched. Kubelet updates them within 60 to 90 seconds all the same.
     pub failed: usize,
 }
@@ -75,17 +75,18 @@ impl Nudger {
         let key = environment.revision_annotation();
         let found = list(&pods, environment).await?;
         let count = found.len();
-        let is_outdated = |pod: &Injected| pod.annotations.get(&key).and_then(|text| told(text)) != Some(revision);
+        let is_outdated =
+            |pod: &Injected| pod.annotations.get(&key).and_then(|text| revision_in(text)) != Some(revision);
         let outdated: Vec<Injected> = found.into_iter().filter(is_outdated).collect();
         let names: Vec<String> = outdated.into_iter().map(|pod| pod.name).collect();
         let outdated = names.len();
-        let told = self.tell_all(pods, names, &key, revision).await;
-        Ok(Nudged { pods: count, told, failed: outdated - told })
+        let notified = self.patch_all(pods, names, &key, revision).await;
+        Ok(Nudged { pods: count, notified, failed: outdated - notified })
     }
 
     /// Notifies these pods of `revision` once more, for the `time`th time. The number is part of the annotation's value, because
     /// kubelet syncs only pods that change. Returns the number of patched pods.
-    pub async fn again(
+    pub async fn nudge_again(
         &self,
         namespace: &str,
         environment: &EnvironmentName,
@@ -94,22 +95,22 @@ impl Nudger {
         names: Vec<String>,
     ) -> usize {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        self.tell_all(pods, names, &environment.revision_annotation(), &format!("{revision} {time}")).await
+        self.patch_all(pods, names, &environment.revision_annotation(), &format!("{revision} {time}")).await
     }
 
-    async fn tell_all(&self, pods: Api<Pod>, names: Vec<String>, key: &str, value: &str) -> usize {
+    async fn patch_all(&self, pods: Api<Pod>, names: Vec<String>, key: &str, value: &str) -> usize {
         let body = json!({"metadata": {"annotations": {key: value}}});
         stream::iter(names)
-            .map(|name| tell(pods.clone(), name, body.clone()))
-            .buffer_unordered(AT_ONCE)
-            .filter(|told| std::future::ready(*told))
+            .map(|name| patch(pods.clone(), name, body.clone()))
+            .buffer_unordered(CONCURRENT_PATCHES)
+            .filter(|notified| std::future::ready(*notified))
             .count()
             .await
     }
 }
 
 /// The revision in an annotation's value, which the number of a repeated notification may follow.
-fn told(annotation: &str) -> Option<&str> {
+fn revision_in(annotation: &str) -> Option<&str> {
     annotation.split_whitespace().next()
 }
 
@@ -135,10 +136,10 @@ fn serving(pod: PartialObjectMeta<Pod>, environment: &EnvironmentName) -> Option
 }
 
 /// Patches a pod. Returns true if the pod was patched, or no longer exists.
-async fn tell(pods: Api<Pod>, name: String, body: serde_json::Value) -> bool {
+async fn patch(pods: Api<Pod>, name: String, body: serde_json::Value) -> bool {
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let patch = Patch::Merge(&body);
-    let patched = tokio::time::timeout(TIMEOUT, pods.patch_metadata(&name, &parameters, &patch)).await;
+    let merge = Patch::Merge(&body);
+    let patched = tokio::time::timeout(TIMEOUT, pods.patch_metadata(&name, &parameters, &merge)).await;
     match patched {
         Ok(Ok(_)) => true,
         Ok(Err(kube::Error::Api(status))) if status.is_not_found() => true,
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn repeated_notification_names_the_same_revision() {
-        assert_eq!((told("0a1b"), told("0a1b 3"), told("")), (Some("0a1b"), Some("0a1b"), None));
+        assert_eq!((revision_in("0a1b"), revision_in("0a1b 3"), revision_in("")), (Some("0a1b"), Some("0a1b"), None));
     }
 
     /// Pods in a namespace: many more than anybody patches at one time.
@@ -186,7 +187,7 @@ mod tests {
         under_way: usize,
         most: usize,
         lists: usize,
-        told: BTreeMap<String, usize>,
+        notified: BTreeMap<String, usize>,
     }
 
     /// Lists the pods in pages, and takes its time for each patch, so that all that are sent at one time are seen.
@@ -207,7 +208,7 @@ mod tests {
             let name = path.rsplit('/').next().unwrap().to_owned();
             let mut counts = counts.lock();
             counts.under_way -= 1;
-            *counts.told.entry(name.clone()).or_default() += 1;
+            *counts.notified.entry(name.clone()).or_default() += 1;
             json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": name}})
         } else {
             counts.lock().lists += 1;
@@ -234,11 +235,11 @@ mod tests {
         let nudger = Nudger::new(Client::new(service, "shop"));
         let environment: EnvironmentName = "shop".parse().unwrap();
         let nudged = nudger.nudge("shop", &environment, "0a1b").await.unwrap();
-        assert_eq!(nudged, Nudged { pods: PODS, told: PODS, failed: 0 });
+        assert_eq!(nudged, Nudged { pods: PODS, notified: PODS, failed: 0 });
         let counts = counts.lock();
-        assert_eq!(counts.most, AT_ONCE, "patches at one time");
-        assert_eq!((counts.told.len(), counts.lists), (PODS, PODS / 500));
-        assert!(counts.told.values().all(|times| *times == 1), "a pod was told twice");
+        assert_eq!(counts.most, CONCURRENT_PATCHES, "patches at one time");
+        assert_eq!((counts.notified.len(), counts.lists), (PODS, PODS / 500));
+        assert!(counts.notified.values().all(|times| *times == 1), "a pod was notified twice");
     }
 
     #[test]

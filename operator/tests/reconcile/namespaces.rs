@@ -14,7 +14,7 @@ use remora_operator::{
         metrics::Metrics,
         reconcile::{Means, run},
     },
-    rollout::followers::Asker,
+    rollout::observe::SidecarClient,
     source::fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
 };
 use serde_json::json;
@@ -49,7 +49,7 @@ async fn listed(namespaces: &[&str], count: usize) -> BTreeSet<String> {
         fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
         compiler: super::compiler(),
         client,
-        asker: Asker::new().unwrap(),
+        sidecars: SidecarClient::new().unwrap(),
         metrics: Metrics::default(),
         instance: None,
     };

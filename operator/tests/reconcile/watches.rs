@@ -14,7 +14,7 @@ use remora_operator::{
         metrics::Metrics,
         reconcile::{Means, run},
     },
-    rollout::followers::Asker,
+    rollout::observe::SidecarClient,
     source::fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
 };
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ async fn watches_that_break_lead_to_no_second_write() {
         fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
         compiler: compiler(),
         client,
-        asker: Asker::new().unwrap(),
+        sidecars: SidecarClient::new().unwrap(),
         metrics: Metrics::default(),
         instance: None,
     };

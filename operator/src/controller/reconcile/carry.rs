@@ -213,7 +213,7 @@ impl Turn<'_> {
         }
         memory.former_since = Some(Instant::now());
         let (namespace, environment) = (&self.namespace, &owner.environment);
-        match self.context.followers.mounting_former(namespace, environment, owner.carrier).await {
+        match self.context.observer.mounting_previous(namespace, environment, owner.carrier).await {
             Ok(0) => {}
             Ok(pods) => {
                 tracing::info!(namespace, %environment, pods, "pods still mount what carried flags before");

@@ -27,7 +27,7 @@ use crate::{
     compiler::Compiler,
     controller::metrics::Metrics,
     publish::SURPLUS_GRACE,
-    rollout::followers::Asker,
+    rollout::observe::SidecarClient,
     source::{
         fetch::Fetcher,
         wake::{Call, Haste},
@@ -55,7 +55,7 @@ pub struct Means {
     /// Compiler that compiles one document at a time, each in a child process.
     pub compiler: Arc<Compiler>,
     /// HTTP client that asks pods which revision they serve.
-    pub asker: Asker,
+    pub sidecars: SidecarClient,
     /// Metrics of the controller.
     pub metrics: Metrics,
     /// Name of this replica in Events.
@@ -125,7 +125,7 @@ async fn end_company(known: &Store<Environment>, context: &Context) {
             environment.is_some_and(|environment| environment.uid().as_deref() == Some(uid))
         };
         context.streams.retain(is_there);
-        context.followers.retain(is_there);
+        context.observer.retain(is_there);
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
         report::{self, FETCHED, Facts, Fetch, Pin, Publication},
     },
     publish::{Owner, Snapshot},
-    rollout::{followers::Subject, nudge::Nudged},
+    rollout::{nudge::Nudged, observe},
     source::{fetch::Retry, realtime::Target, wake::Haste},
 };
 
@@ -158,10 +158,18 @@ impl<'a> Turn<'a> {
         let (namespace, environment) = (&self.namespace, &self.name);
         let step = self.context.metrics.begin(Step::Nudge);
         match self.context.nudger.nudge(namespace, &owner.environment, &revision).await {
-            Ok(Nudged { pods, told, failed }) => {
+            Ok(Nudged { pods, notified, failed }) => {
                 step.end(if failed > 0 { "PodsNotTold" } else { "Done" });
-                if told + failed > 0 {
-                    tracing::info!(namespace, environment, revision, pods, told, failed, "told pods of the revision");
+                if notified + failed > 0 {
+                    tracing::info!(
+                        namespace,
+                        environment,
+                        revision,
+                        pods,
+                        notified,
+                        failed,
+                        "notified pods of the revision"
+                    );
                 }
                 memory.told = (failed == 0).then_some(revision);
             }
@@ -190,12 +198,12 @@ impl<'a> Turn<'a> {
     /// Starts or updates the pod queries for the published revision, and returns the latest counts.
     fn attend(&self, owner: &Owner, memory: &Memory, facts: &Facts) -> Option<Pods> {
         if self.spec.suspend {
-            self.context.followers.leave(&self.namespace, &self.name);
+            self.context.observer.stop(&self.namespace, &self.name);
             return None;
         }
         let published = |snapshot: &Arc<Snapshot>| facts.revision.as_ref() == Some(&snapshot.revision);
         let snapshot = memory.carried_snapshot().filter(published)?;
-        let pods = self.context.followers.attend(Subject {
+        let pods = self.context.observer.observe(observe::Target {
             uid: self.environment.uid().unwrap_or_default(),
             namespace: self.namespace.clone(),
             environment: owner.environment.clone(),

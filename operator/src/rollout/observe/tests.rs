@@ -27,7 +27,7 @@ const CAP: Duration = Duration::from_secs(30);
 struct State {
     pods: Vec<Value>,
     /// Pod and annotation, in order.
-    told: Vec<(String, String)>,
+    patches: Vec<(String, String)>,
 }
 
 #[derive(Clone, Default)]
@@ -45,8 +45,8 @@ impl Cluster {
                 let answer = if parts.method == "PATCH" {
                     let name = parts.uri.path().rsplit('/').next().unwrap().to_owned();
                     let patch: Value = serde_json::from_slice(&body).unwrap();
-                    let told = patch["metadata"]["annotations"]["remora.dev/revision.storefront"].as_str().unwrap();
-                    state.told.push((name.clone(), told.to_owned()));
+                    let value = patch["metadata"]["annotations"]["remora.dev/revision.storefront"].as_str().unwrap();
+                    state.patches.push((name.clone(), value.to_owned()));
                     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": name}})
                 } else {
                     assert_eq!(parts.uri.path(), "/api/v1/namespaces/shop/pods");
@@ -97,8 +97,8 @@ impl Cluster {
         self.0.lock().pods.last_mut().unwrap()["spec"]["volumes"] = json!([volume]);
     }
 
-    fn told(&self) -> Vec<(String, String)> {
-        self.0.lock().told.clone()
+    fn patches(&self) -> Vec<(String, String)> {
+        self.0.lock().patches.clone()
     }
 }
 
@@ -108,22 +108,28 @@ fn serves(revision: &str) -> Arc<Mutex<Option<String>>> {
 
 struct Scene {
     cluster: Cluster,
-    followers: Followers,
+    observer: Observer,
     calls: mpsc::Receiver<Call>,
 }
 
 impl Scene {
-    fn new(pace: f64) -> Self {
+    fn new(pause_factor: f64) -> Self {
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
         let cluster = Cluster::default();
         let client = cluster.client();
         let (wake, calls) = Wake::new();
-        let means = Means { nudger: Nudger::new(client.clone()), client, asker: Asker::new().unwrap(), wake, pace };
-        Self { cluster, followers: Followers { means: Arc::new(means), attended: Mutex::default() }, calls }
+        let deps = Deps {
+            nudger: Nudger::new(client.clone()),
+            client,
+            sidecars: SidecarClient::new().unwrap(),
+            wake,
+            pause_factor,
+        };
+        Self { cluster, observer: Observer { deps: Arc::new(deps), observations: Mutex::default() }, calls }
     }
 
-    fn attend(&self, revision: &str) -> Option<Pods> {
-        self.followers.attend(Subject {
+    fn observe(&self, revision: &str) -> Option<Pods> {
+        self.observer.observe(Target {
             uid: "uid-1".to_owned(),
             namespace: "shop".to_owned(),
             environment: "storefront".parse().unwrap(),
@@ -137,9 +143,9 @@ impl Scene {
 
     /// Waits for the next report.
     async fn report(&mut self, revision: &str) -> Pods {
-        let call = timeout(CAP, self.calls.recv()).await.expect("nobody reports").unwrap();
+        let call = timeout(CAP, self.calls.recv()).await.expect("no report").unwrap();
         assert_eq!((call.name.as_str(), call.haste), ("storefront", Haste::Look));
-        self.attend(revision).unwrap()
+        self.observe(revision).unwrap()
     }
 }
 
@@ -149,11 +155,11 @@ async fn pods_that_serve_the_revision_are_counted_once_and_not_notified() {
     for name in ["web-1", "web-2", "web-3"] {
         scene.cluster.pod(name, None, serves("aa")).await;
     }
-    assert_eq!(scene.attend("aa"), None);
+    assert_eq!(scene.observe("aa"), None);
     let pods = scene.report("aa").await;
     assert_eq!((pods.revision.as_deref(), pods.total, pods.current, pods.behind), (Some("aa"), 3, 3, 0));
     assert_eq!(pods.problem, None);
-    assert!(scene.cluster.told().is_empty());
+    assert!(scene.cluster.patches().is_empty());
     // The same counts request no reconciliation.
     assert!(timeout(Duration::from_millis(200), scene.calls.recv()).await.is_err());
 }
@@ -164,13 +170,13 @@ async fn pod_behind_is_notified_again_until_it_serves_the_revision() {
     let late = serves("aa");
     scene.cluster.pod("web-1", None, serves("bb")).await;
     scene.cluster.pod("web-2", None, Arc::clone(&late)).await;
-    scene.attend("bb");
+    scene.observe("bb");
     let nudged = async {
-        while scene.cluster.told().is_empty() {
+        while scene.cluster.patches().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(CAP, nudged).await.expect("nobody is nudged");
+    timeout(CAP, nudged).await.expect("no pod is notified");
     *late.lock() = Some("storefront bb\n".to_owned());
     loop {
         let pods = scene.report("bb").await;
@@ -180,30 +186,30 @@ async fn pod_behind_is_notified_again_until_it_serves_the_revision() {
         }
     }
     // The value differs from the previous one, and only the pod that was behind gets it.
-    let told = scene.cluster.told();
-    assert_eq!(told[0], ("web-2".to_owned(), "bb 2".to_owned()));
-    assert!(told.iter().all(|(pod, _)| pod == "web-2"), "{told:?}");
+    let patches = scene.cluster.patches();
+    assert_eq!(patches[0], ("web-2".to_owned(), "bb 2".to_owned()));
+    assert!(patches.iter().all(|(pod, _)| pod == "web-2"), "{patches:?}");
 }
 
 /// The volume of a pod with limits on memory is a tmpfs of that size, and an update needs room for two snapshots.
 #[tokio::test]
 async fn pod_that_cannot_update_is_reported_with_its_cause() {
     let mut scene = Scene::new(0.01);
-    scene.cluster.pod("cramped", Some("20Mi"), serves("aa")).await;
+    scene.cluster.pod("small", Some("20Mi"), serves("aa")).await;
     scene.cluster.pod("late", None, serves("aa")).await;
-    scene.cluster.pod("dumb", None, Arc::default()).await;
-    scene.attend("bb");
+    scene.cluster.pod("silent", None, Arc::default()).await;
+    scene.observe("bb");
     let problem = loop {
         if let Some(problem) = scene.report("bb").await.problem {
             break problem;
         }
     };
-    assert!(problem.contains("1 pod (cramped); their memory limits leave 20971520 bytes"), "{problem}");
+    assert!(problem.contains("1 pod (small): the memory limits leave 20971520 bytes"), "{problem}");
     assert!(problem.contains("an update needs 24000000"), "{problem}");
-    assert!(problem.contains("still serving an older revision: 1 pod (late)"), "{problem}");
-    assert!(problem.contains("not answering: 1 pod (dumb)"), "{problem}");
+    assert!(problem.contains("1 pod (late): serving another revision"), "{problem}");
+    assert!(problem.contains("1 pod (silent): no answer"), "{problem}");
     let times: Vec<String> =
-        scene.cluster.told().into_iter().filter(|(pod, _)| pod == "late").map(|(_, text)| text).collect();
+        scene.cluster.patches().into_iter().filter(|(pod, _)| pod == "late").map(|(_, text)| text).collect();
     assert_eq!(times[..3], ["bb 2", "bb 3", "bb 4"]);
 }
 
@@ -216,7 +222,7 @@ async fn pod_of_other_format_is_reported_and_neither_asked_nor_notified() {
     scene.cluster.pod("old", None, Arc::default()).await;
     scene.cluster.mount(format);
     scene.cluster.pod("late", None, serves("aa")).await;
-    scene.attend("bb");
+    scene.observe("bb");
     let pods = loop {
         let pods = scene.report("bb").await;
         if pods.problem.as_ref().is_some_and(|problem| problem.contains("late")) {
@@ -227,22 +233,22 @@ async fn pod_of_other_format_is_reported_and_neither_asked_nor_notified() {
     let problem = pods.problem.unwrap();
     assert!(
         problem.starts_with(&format!(
-            "mounting objects of format {format} while format {FORMAT} is published: 1 pod (old);"
+            "1 pod (old): the volume names objects of format {format}, and format {FORMAT} is published;"
         )),
         "{problem}"
     );
-    assert!(problem.contains("still serving an older revision: 1 pod (late);"), "{problem}");
-    assert!(scene.cluster.told().iter().all(|(pod, _)| pod == "late"), "{:?}", scene.cluster.told());
+    assert!(problem.contains("1 pod (late): serving another revision;"), "{problem}");
+    assert!(scene.cluster.patches().iter().all(|(pod, _)| pod == "late"), "{:?}", scene.cluster.patches());
 }
 
 #[tokio::test]
 async fn observation_ends_with_its_environment() {
     let mut scene = Scene::new(0.01);
     scene.cluster.pod("web-1", None, serves("aa")).await;
-    scene.attend("bb");
-    scene.followers.leave("shop", "storefront");
-    scene.attend("bb");
-    scene.followers.retain(|_, _, uid| uid != "uid-1");
+    scene.observe("bb");
+    scene.observer.stop("shop", "storefront");
+    scene.observe("bb");
+    scene.observer.retain(|_, _, uid| uid != "uid-1");
     assert!(timeout(Duration::from_millis(200), scene.calls.recv()).await.is_err());
-    assert!(scene.cluster.told().is_empty());
+    assert!(scene.cluster.patches().is_empty());
 }

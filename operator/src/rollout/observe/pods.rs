@@ -22,7 +22,7 @@ pub(super) struct Injected {
     /// Admin address of the sidecar, while the sidecar runs.
     pub(super) admin: Option<SocketAddr>,
     /// Capacity of the pod's volumes in bytes, if memory limits bound it.
-    pub(super) room: Option<u128>,
+    pub(super) capacity: Option<u128>,
     /// The volume of the environment, if the pod has one in a known layout.
     pub(super) volume: Option<Mounted>,
 }
@@ -52,7 +52,7 @@ fn injected(pod: &Pod, environment: &EnvironmentName) -> Option<Injected> {
         uid: pod.uid().unwrap_or_default(),
         name: pod.name_any(),
         admin: admin(pod),
-        room: room(pod),
+        capacity: capacity(pod),
         volume: volume(pod, environment),
     })
 }
@@ -88,7 +88,7 @@ fn volume(pod: &Pod, environment: &EnvironmentName) -> Option<Mounted> {
 
 /// Capacity of a projected volume in bytes. The volume is a tmpfs as large as the pod's memory limit: that of the pod as a
 /// whole, or the sum if every long-running container has a limit.
-fn room(pod: &Pod) -> Option<u128> {
+fn capacity(pod: &Pod) -> Option<u128> {
     let spec = pod.spec.as_ref()?;
     let whole = spec.resources.as_ref().and_then(|resources| resources.limits.as_ref()?.get("memory"));
     if let Some(whole) = whole {
@@ -169,10 +169,10 @@ mod tests {
 
     #[test]
     fn volume_capacity_is_sum_of_memory_limits() {
-        assert_eq!(read(|_| {}).unwrap().room, Some(96 << 20));
+        assert_eq!(read(|_| {}).unwrap().capacity, Some(96 << 20));
         let unlimited = |pod: &mut Value| pod["spec"]["containers"][0]["resources"] = json!({});
-        assert_eq!(read(unlimited).unwrap().room, None);
+        assert_eq!(read(unlimited).unwrap().capacity, None);
         let whole = |pod: &mut Value| pod["spec"]["resources"] = json!({"limits": {"memory": "1Gi"}});
-        assert_eq!(read(whole).unwrap().room, Some(1 << 30));
+        assert_eq!(read(whole).unwrap().capacity, Some(1 << 30));
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Subject,
-    ask::Reply,
+    Target,
     pods::{Injected, Mounted},
+    sidecar::Reply,
 };
 use crate::api::{Carrier, Pods, names::FORMAT};
 
@@ -14,23 +14,23 @@ const NAMED: usize = 3;
 
 /// The snapshot that pods should serve.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Due<'a> {
+pub(super) struct Expected<'a> {
     pub(super) revision: &'a str,
     pub(super) bytes: usize,
     pub(super) carrier: Carrier,
     pub(super) overrides_files: usize,
 }
 
-impl<'a> From<&'a Subject> for Due<'a> {
-    fn from(subject: &'a Subject) -> Self {
-        let Subject { revision, bytes, carrier, overrides_files, .. } = subject;
+impl<'a> From<&'a Target> for Expected<'a> {
+    fn from(target: &'a Target) -> Self {
+        let Target { revision, bytes, carrier, overrides_files, .. } = target;
         Self { revision, bytes: *bytes, carrier: *carrier, overrides_files: *overrides_files }
     }
 }
 
 /// The answers so far. A pod that serves the revision is not asked again.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct Counts {
     pub(super) total: usize,
     /// Number of pods in the sample, or of all pods.
     pub(super) asked: usize,
@@ -47,16 +47,16 @@ pub(super) struct Tally {
     pub(super) few_slots: Vec<Injected>,
 }
 
-impl Tally {
+impl Counts {
     /// Records the pods whose volume layout does not fit the snapshot.
-    pub(super) fn inspect(&mut self, pods: &[Injected], due: &Due<'_>) {
-        let made = |is_wrong: fn(&Due<'_>, Mounted) -> bool| {
-            let wrong = pods.iter().filter(|pod| pod.volume.is_some_and(|volume| is_wrong(due, volume)));
+    pub(super) fn inspect(&mut self, pods: &[Injected], expected: &Expected<'_>) {
+        let with = |is_wrong: fn(&Expected<'_>, Mounted) -> bool| {
+            let wrong = pods.iter().filter(|pod| pod.volume.is_some_and(|volume| is_wrong(expected, volume)));
             wrong.cloned().collect()
         };
-        self.other_format = made(|_, volume| volume.format != FORMAT);
-        self.other_kind = made(|due, volume| volume.format == FORMAT && volume.carrier != due.carrier);
-        self.few_slots = made(|due, volume| volume.format == FORMAT && volume.slots < due.overrides_files);
+        self.other_format = with(|_, volume| volume.format != FORMAT);
+        self.other_kind = with(|expected, volume| volume.format == FORMAT && volume.carrier != expected.carrier);
+        self.few_slots = with(|expected, volume| volume.format == FORMAT && volume.slots < expected.overrides_files);
     }
 
     /// Counts the answer of a pod.
@@ -80,30 +80,30 @@ impl Tally {
     }
 
     /// Counts for the status. With `is_late` they include the problem of pods that have not followed in time.
-    pub(super) fn report(&self, due: &Due<'_>, is_late: bool) -> Pods {
+    pub(super) fn report(&self, expected: &Expected<'_>, is_late: bool) -> Pods {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         Pods {
             // Without pods, a new revision does not change the status.
-            revision: (self.total > 0).then(|| due.revision.to_owned()),
+            revision: (self.total > 0).then(|| expected.revision.to_owned()),
             total: count(self.total),
             asked: (self.asked < self.total).then(|| count(self.asked)),
             current: count(self.current),
             behind: count(self.behind.len() + self.other_format.len()),
             silent: count(self.silent.len()),
-            problem: self.problem(due, is_late),
+            problem: self.problem(expected, is_late),
         }
     }
 
-    fn problem(&self, due: &Due<'_>, is_late: bool) -> Option<String> {
-        let mut sentences = self.restart_needed(due);
+    fn problem(&self, expected: &Expected<'_>, is_late: bool) -> Option<String> {
+        let mut sentences = self.restart_needed(expected);
         if is_late {
-            sentences.extend(self.late(due));
+            sentences.extend(self.late(expected));
         }
         (!sentences.is_empty()).then(|| sentences.join(". "))
     }
 
     /// Problems of pods that need a restart, because their volume layout does not fit.
-    fn restart_needed(&self, due: &Due<'_>) -> Vec<String> {
+    fn restart_needed(&self, expected: &Expected<'_>) -> Vec<String> {
         let mut sentences = Vec::new();
         let mut by_format: BTreeMap<_, Vec<&Injected>> = BTreeMap::new();
         for (pod, volume) in self.other_format.iter().filter_map(|pod| Some((pod, pod.volume?))) {
@@ -111,51 +111,52 @@ impl Tally {
         }
         for (format, pods) in by_format {
             sentences.push(format!(
-                "mounting objects of format {format} while format {FORMAT} is published: {}; they keep their revision until they are restarted",
+                "{}: the volume names objects of format {format}, and format {FORMAT} is published; restart the pods, which keep their revision until then",
                 named(&pods)
             ));
         }
         if !self.few_slots.is_empty() {
             let pods: Vec<&Injected> = self.few_slots.iter().collect();
             sentences.push(format!(
-                "volumes without room for all overrides objects: {}; {} are published: restart the pods",
+                "{}: the volume names fewer than the {} published overrides objects; restart the pods",
                 named(&pods),
-                due.overrides_files
+                expected.overrides_files
             ));
         }
         if !self.other_kind.is_empty() {
-            let (pods, former): (Vec<&Injected>, _) = (self.other_kind.iter().collect(), due.carrier.other().kind());
+            let (pods, previous): (Vec<&Injected>, _) =
+                (self.other_kind.iter().collect(), expected.carrier.other().kind());
             sentences.push(format!(
-                "still mounting {former}s: {}; the {former}s stay published until these pods are restarted",
+                "{}: the volume names {previous}s; restart the pods, until then the operator keeps the {previous}s",
                 named(&pods)
             ));
         }
         sentences
     }
 
-    fn late(&self, due: &Due<'_>) -> Vec<String> {
-        let needed = 2 * due.bytes as u128;
-        let is_cramped = |pod: &&Injected| pod.room.is_some_and(|room| room < needed);
-        let is_made_for_fewer = |pod: &&Injected| self.few_slots.iter().any(|few| few.uid == pod.uid);
-        let behind = self.behind.iter().filter(|pod| !is_made_for_fewer(pod));
-        let (cramped, late): (Vec<&Injected>, Vec<&Injected>) = behind.partition(is_cramped);
+    fn late(&self, expected: &Expected<'_>) -> Vec<String> {
+        let needed = 2 * expected.bytes as u128;
+        let is_too_small = |pod: &&Injected| pod.capacity.is_some_and(|capacity| capacity < needed);
+        let has_few_slots = |pod: &&Injected| self.few_slots.iter().any(|few| few.uid == pod.uid);
+        let behind = self.behind.iter().filter(|pod| !has_few_slots(pod));
+        let (too_small, late): (Vec<&Injected>, Vec<&Injected>) = behind.partition(is_too_small);
         let mut sentences = Vec::new();
-        if let Some(room) = cramped.iter().filter_map(|pod| pod.room).min() {
+        if let Some(capacity) = too_small.iter().filter_map(|pod| pod.capacity).min() {
             sentences.push(format!(
-                "volumes too small to be updated: {}; their memory limits leave {room} bytes for the volume, and an update needs {needed}: raise the limits (the sidecar's with the annotation remora.dev/memory-limit) and restart the pods",
-                named(&cramped)
+                "{}: the memory limits leave {capacity} bytes for the volume, and an update needs {needed}; raise the limits (the sidecar's with annotation remora.dev/memory-limit) and restart the pods",
+                named(&too_small)
             ));
         }
         if !late.is_empty() {
             sentences.push(format!(
-                "still serving an older revision: {}; look at their Events and at their nodes, or restart them",
+                "{}: serving another revision; look at the Events and the nodes of the pods, or restart the pods",
                 named(&late)
             ));
         }
         if !self.silent.is_empty() {
             let silent: Vec<&Injected> = self.silent.iter().collect();
             sentences.push(format!(
-                "not answering: {}; allow the controller to connect to their port remora-admin, also in NetworkPolicies of the namespace",
+                "{}: no answer; allow the controller to connect to port remora-admin of the pods, also in NetworkPolicies of the namespace",
                 named(&silent)
             ));
         }
@@ -176,18 +177,19 @@ fn named(pods: &[&Injected]) -> String {
 mod tests {
     use super::*;
 
-    const DUE: Due<'_> = Due { revision: "new", bytes: 10, carrier: Carrier::ConfigMap, overrides_files: 16 };
+    const EXPECTED: Expected<'_> =
+        Expected { revision: "new", bytes: 10, carrier: Carrier::ConfigMap, overrides_files: 16 };
 
-    fn pod(name: &str, room: Option<u128>) -> Injected {
-        Injected { uid: name.to_owned(), name: name.to_owned(), admin: None, room, volume: None }
+    fn pod(name: &str, capacity: Option<u128>) -> Injected {
+        Injected { uid: name.to_owned(), name: name.to_owned(), admin: None, capacity, volume: None }
     }
 
-    fn tally(replies: &[(Reply, Option<u128>)]) -> Tally {
-        let mut tally = Tally { total: replies.len(), asked: replies.len(), ..Tally::default() };
-        for (number, (reply, room)) in replies.iter().enumerate() {
-            tally.count(pod(&format!("web-{number}"), *room), reply, "new");
+    fn counts(replies: &[(Reply, Option<u128>)]) -> Counts {
+        let mut counts = Counts { total: replies.len(), asked: replies.len(), ..Counts::default() };
+        for (number, (reply, capacity)) in replies.iter().enumerate() {
+            counts.count(pod(&format!("web-{number}"), *capacity), reply, "new");
         }
-        tally
+        counts
     }
 
     fn serves(revision: &str) -> (Reply, Option<u128>) {
@@ -196,28 +198,22 @@ mod tests {
 
     #[test]
     fn pods_are_counted_by_answer() {
-        let tally = tally(&[serves("new"), serves("old"), (Reply::Serves(None), None), (Reply::Silent, None)]);
-        assert!(!tally.is_settled());
-        let pods = tally.report(&DUE, false);
+        let counts = counts(&[serves("new"), serves("old"), (Reply::Serves(None), None), (Reply::Silent, None)]);
+        assert!(!counts.is_settled());
+        let pods = counts.report(&EXPECTED, false);
         assert_eq!((pods.total, pods.current, pods.behind, pods.silent), (4, 1, 1, 1));
         assert_eq!((pods.problem, pods.asked), (None, None));
     }
 
     #[test]
     fn late_pod_with_capacity_below_two_snapshots_is_reported_with_its_limit() {
-        let late = tally(&[serves("old"), serves("old"), serves("old"), serves("old")]).report(&DUE, true);
+        let late = counts(&[serves("old"), serves("old"), serves("old"), serves("old")]).report(&EXPECTED, true);
         let problem = late.problem.unwrap();
-        assert!(
-            problem.starts_with("still serving an older revision: 4 pods (web-0, web-1, web-2 and 1 more);"),
-            "{problem}"
-        );
-        let cramped = tally(&[(serves("old").0, Some(19)), (serves("old").0, Some(20))]).report(&DUE, true);
-        let problem = cramped.problem.unwrap();
-        assert!(
-            problem.contains("volumes too small to be updated: 1 pod (web-0); their memory limits leave 19 bytes"),
-            "{problem}"
-        );
-        assert!(problem.contains("still serving an older revision: 1 pod (web-1);"), "{problem}");
+        assert!(problem.starts_with("4 pods (web-0, web-1, web-2 and 1 more): serving another revision;"), "{problem}");
+        let too_small = counts(&[(serves("old").0, Some(19)), (serves("old").0, Some(20))]).report(&EXPECTED, true);
+        let problem = too_small.problem.unwrap();
+        assert!(problem.contains("1 pod (web-0): the memory limits leave 19 bytes"), "{problem}");
+        assert!(problem.contains("1 pod (web-1): serving another revision;"), "{problem}");
     }
 
     #[test]
@@ -231,21 +227,24 @@ mod tests {
             made("good", Carrier::ConfigMap, 16),
             made("other", Carrier::Secret, 16),
         ];
-        let mut tally = tally(&[serves("new"), serves("new"), serves("new")]);
-        tally.inspect(&pods, &DUE);
-        let problem = tally.report(&DUE, false).problem.unwrap();
+        let mut counts = counts(&[serves("new"), serves("new"), serves("new")]);
+        counts.inspect(&pods, &EXPECTED);
+        let problem = counts.report(&EXPECTED, false).problem.unwrap();
         assert!(
-            problem.starts_with("volumes without room for all overrides objects: 1 pod (few); 16 are published"),
+            problem.starts_with("1 pod (few): the volume names fewer than the 16 published overrides objects;"),
             "{problem}"
         );
         assert!(
             problem.ends_with(
-                "still mounting Secrets: 1 pod (other); the Secrets stay published until these pods are restarted"
+                "1 pod (other): the volume names Secrets; restart the pods, until then the operator keeps the Secrets"
             ),
             "{problem}"
         );
-        tally.count(pods[0].clone(), &serves("old").0, "new");
-        assert!(!tally.report(&DUE, true).problem.unwrap().contains("still serving"), "the cause is reported already");
+        counts.count(pods[0].clone(), &serves("old").0, "new");
+        assert!(
+            !counts.report(&EXPECTED, true).problem.unwrap().contains("serving another"),
+            "the cause is reported already"
+        );
     }
 
     #[test]
@@ -256,15 +255,15 @@ mod tests {
             ..pod(name, None)
         };
         let pods = [made("web-1", Carrier::ConfigMap, 8), made("web-2", Carrier::Secret, 64)];
-        let mut tally = Tally { total: 3, asked: 3, current: 1, ..Tally::default() };
-        tally.inspect(&pods, &DUE);
-        assert!(!tally.is_settled() && tally.is_behind());
+        let mut counts = Counts { total: 3, asked: 3, current: 1, ..Counts::default() };
+        counts.inspect(&pods, &EXPECTED);
+        assert!(!counts.is_settled() && counts.is_behind());
         for is_late in [false, true] {
-            let told = tally.report(&DUE, is_late);
-            assert_eq!((told.total, told.current, told.behind, told.silent), (3, 1, 2, 0));
-            let problem = told.problem.unwrap();
+            let pods = counts.report(&EXPECTED, is_late);
+            assert_eq!((pods.total, pods.current, pods.behind, pods.silent), (3, 1, 2, 0));
+            let problem = pods.problem.unwrap();
             let expected = format!(
-                "mounting objects of format {format} while format {FORMAT} is published: 2 pods (web-1, web-2); they keep their revision until they are restarted"
+                "2 pods (web-1, web-2): the volume names objects of format {format}, and format {FORMAT} is published; restart the pods, which keep their revision until then"
             );
             assert_eq!(problem, expected);
         }
@@ -272,8 +271,8 @@ mod tests {
 
     #[test]
     fn pods_that_serve_the_revision_have_no_problem() {
-        assert!(tally(&[serves("new")]).is_settled());
-        assert_eq!(tally(&[serves("new")]).report(&DUE, true).problem, None);
-        assert_eq!(tally(&[]).report(&DUE, true), Pods::default());
+        assert!(counts(&[serves("new")]).is_settled());
+        assert_eq!(counts(&[serves("new")]).report(&EXPECTED, true).problem, None);
+        assert_eq!(counts(&[]).report(&EXPECTED, true), Pods::default());
     }
 }

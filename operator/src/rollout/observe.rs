@@ -4,10 +4,10 @@
 //! revision again, and after some rounds it reports them with the likely cause. No reconciliation waits for the answers:
 //! they appear in the status, in metrics, and in an Event when they change.
 
-mod ask;
+mod counts;
 mod pods;
 mod rounds;
-mod tally;
+mod sidecar;
 #[cfg(test)]
 mod tests;
 
@@ -17,8 +17,8 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-pub use self::ask::Asker;
-use self::rounds::attend;
+use self::rounds::observe;
+pub use self::sidecar::SidecarClient;
 use crate::{
     api::{
         Carrier, Pods,
@@ -30,7 +30,7 @@ use crate::{
 
 /// The snapshot that the pods of an environment should serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subject {
+pub struct Target {
     /// UID of the FeatureEnvironment. A name alone may be reused.
     pub uid: String,
     /// Namespace of the FeatureEnvironment and of its pods.
@@ -50,75 +50,80 @@ pub struct Subject {
 }
 
 /// The observations of all environments.
-pub struct Followers {
-    means: Arc<Means>,
-    attended: Mutex<HashMap<(String, String), Attended>>,
+pub struct Observer {
+    deps: Arc<Deps>,
+    observations: Mutex<HashMap<(String, String), Observation>>,
 }
 
 /// Dependencies of every observation.
-struct Means {
+struct Deps {
     client: Client,
     nudger: Nudger,
-    asker: Asker,
+    sidecars: SidecarClient,
     wake: Wake,
     /// Factor of every pause: 1, except in tests.
-    pace: f64,
+    pause_factor: f64,
 }
 
 /// The observation of one environment. Its task ends when it is dropped.
-struct Attended {
-    subject: Subject,
+struct Observation {
+    target: Target,
     found: Arc<Mutex<Option<Pods>>>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Attended {
+impl Drop for Observation {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Followers {
+impl Observer {
     /// Creates an empty set of observations, which lists pods through `client` and requests reconciliations through `wake`.
-    pub fn new(client: Client, nudger: Nudger, asker: Asker, wake: Wake) -> Self {
-        Self { means: Arc::new(Means { client, nudger, asker, wake, pace: 1.0 }), attended: Mutex::default() }
+    pub fn new(client: Client, nudger: Nudger, sidecars: SidecarClient, wake: Wake) -> Self {
+        Self {
+            deps: Arc::new(Deps { client, nudger, sidecars, wake, pause_factor: 1.0 }),
+            observations: Mutex::default(),
+        }
     }
 
-    /// Observes the pods of `subject` from now on, and returns the latest counts. Observing the same subject again continues
-    /// the running observation; another subject of the same environment replaces it.
-    pub fn attend(&self, subject: Subject) -> Option<Pods> {
-        let key = (subject.namespace.clone(), subject.environment.to_string());
-        let mut attended = self.attended.lock();
-        if attended.get(&key).is_none_or(|attended| attended.subject != subject) {
+    /// Observes the pods of `target` from now on, and returns the latest counts. Observing the same target again continues
+    /// the running observation; another target of the same environment replaces it.
+    pub fn observe(&self, target: Target) -> Option<Pods> {
+        let key = (target.namespace.clone(), target.environment.to_string());
+        let mut observations = self.observations.lock();
+        if observations.get(&key).is_none_or(|observation| observation.target != target) {
             let found = Arc::default();
-            let task = tokio::spawn(attend(subject.clone(), Arc::clone(&self.means), Arc::clone(&found)));
-            attended.insert(key.clone(), Attended { subject, found, task });
+            let task = tokio::spawn(observe(target.clone(), Arc::clone(&self.deps), Arc::clone(&found)));
+            observations.insert(key.clone(), Observation { target, found, task });
         }
-        attended.get(&key).and_then(|attended| attended.found.lock().clone())
+        observations.get(&key).and_then(|observation| observation.found.lock().clone())
     }
 
     /// Counts the pods whose volume for the environment names objects of another kind or format.
     ///
     /// # Errors
     /// The API server did not list the pods.
-    pub(crate) async fn mounting_former(
+    pub(crate) async fn mounting_previous(
         &self,
         namespace: &str,
         environment: &EnvironmentName,
         carrier: Carrier,
     ) -> Result<usize, crate::injection::pods::Error> {
-        let pods = pods::list(&self.means.client, namespace, environment).await?;
-        let is_former = |volume: pods::Mounted| volume.carrier != carrier || volume.format != FORMAT;
-        Ok(pods.iter().filter(|pod| pod.volume.is_some_and(is_former)).count())
+        let pods = pods::list(&self.deps.client, namespace, environment).await?;
+        let is_previous = |volume: pods::Mounted| volume.carrier != carrier || volume.format != FORMAT;
+        Ok(pods.iter().filter(|pod| pod.volume.is_some_and(is_previous)).count())
     }
 
     /// Ends the observation of an environment.
-    pub fn leave(&self, namespace: &str, name: &str) {
-        self.attended.lock().remove(&(namespace.to_owned(), name.to_owned()));
+    pub fn stop(&self, namespace: &str, name: &str) {
+        self.observations.lock().remove(&(namespace.to_owned(), name.to_owned()));
     }
 
     /// Ends the observations of environments for which `is_there` (namespace, name, UID) is false.
     pub fn retain(&self, is_there: impl Fn(&str, &str, &str) -> bool) {
-        self.attended.lock().retain(|(namespace, name), attended| is_there(namespace, name, &attended.subject.uid));
+        self.observations
+            .lock()
+            .retain(|(namespace, name), observation| is_there(namespace, name, &observation.target.uid));
     }
 }

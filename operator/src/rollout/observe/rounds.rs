@@ -10,30 +10,30 @@ use std::{
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 
-use super::{Means, Subject, ask::Reply, pods, pods::Injected, tally::Tally};
+use super::{Deps, Target, counts::Counts, pods, pods::Injected, sidecar::Reply};
 use crate::{api::Pods, source::wake::Haste};
 
 /// Number of pods of one environment that are asked at a time.
-const AT_ONCE: usize = 16;
+const CONCURRENT_REQUESTS: usize = 16;
 /// Largest number of pods that are asked. Of more pods, a sample of this size is asked.
 const SAMPLE: usize = 500;
 /// Pauses before the first rounds after a publication with notification, which pods follow within a second.
-const NUDGED: [Duration; 4] =
+const PAUSES_WITH_NUDGE: [Duration; 4] =
     [Duration::from_secs(2), Duration::from_secs(3), Duration::from_secs(5), Duration::from_secs(8)];
 /// Pauses before the first rounds without notification: kubelet updates volumes every 60 to 90 seconds.
-const UNHURRIED: [Duration; 3] = [Duration::from_secs(30), Duration::from_secs(60), Duration::from_secs(60)];
+const PAUSES_WITHOUT_NUDGE: [Duration; 3] = [Duration::from_secs(30), Duration::from_secs(60), Duration::from_secs(60)];
 /// Pause between later rounds while pods serve another revision.
-const LATER: Duration = Duration::from_secs(60);
+const PAUSE_WHILE_BEHIND: Duration = Duration::from_secs(60);
 /// Pause between rounds while all pods serve the revision. New pods may not.
-const CALM: Duration = Duration::from_secs(300);
+const PAUSE_WHEN_SETTLED: Duration = Duration::from_secs(300);
 /// Number of rounds that notify pods again. After them the status names the pods.
-const NUDGES: usize = 10;
+const NUDGE_ROUNDS: usize = 10;
 /// First round whose counts are reported even if pods are still on their way.
-const TELL_FROM: usize = 2;
+const REPORT_FROM_ROUND: usize = 2;
 
 /// Result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outlook {
+enum Progress {
     /// All pods serve the revision.
     Settled,
     /// The revision of some pods is unknown.
@@ -43,83 +43,85 @@ enum Outlook {
 }
 
 /// Pause before a round.
-fn pause(nudge: bool, round: usize, outlook: Outlook) -> Duration {
-    let early: &[Duration] = if nudge { &NUDGED } else { &UNHURRIED };
+fn pause(nudge: bool, round: usize, progress: Progress) -> Duration {
+    let early: &[Duration] = if nudge { &PAUSES_WITH_NUDGE } else { &PAUSES_WITHOUT_NUDGE };
     match early.get(round) {
-        Some(pause) if outlook != Outlook::Settled => *pause,
-        None if outlook == Outlook::Behind => LATER,
+        Some(pause) if progress != Progress::Settled => *pause,
+        None if progress == Progress::Behind => PAUSE_WHILE_BEHIND,
         // A pod that does not answer or start may never do so.
-        _ => CALM,
+        _ => PAUSE_WHEN_SETTLED,
     }
 }
 
 /// True if pods have had enough time to follow.
 fn is_late(nudge: bool, round: usize) -> bool {
-    let early = if nudge { NUDGED.len() } else { UNHURRIED.len() };
+    let early = if nudge { PAUSES_WITH_NUDGE.len() } else { PAUSES_WITHOUT_NUDGE.len() };
     round + 1 >= early
 }
 
-/// Observes the pods of `subject` in rounds. The future never completes: dropping it ends the observation.
-pub(super) async fn attend(subject: Subject, means: Arc<Means>, found: Arc<Mutex<Option<Pods>>>) {
-    let (namespace, environment) = (&subject.namespace, &subject.environment);
+/// Observes the pods of `target` in rounds. The future never completes: dropping it ends the observation.
+pub(super) async fn observe(target: Target, deps: Arc<Deps>, found: Arc<Mutex<Option<Pods>>>) {
+    let (namespace, environment) = (&target.namespace, &target.environment);
     let mut current = HashSet::new();
-    let mut outlook = Outlook::Open;
+    let mut progress = Progress::Open;
     for round in 0.. {
-        tokio::time::sleep(pause(subject.nudge, round, outlook).mul_f64(means.pace * (0.9 + 0.2 * fastrand::f64())))
-            .await;
-        let all = match pods::list(&means.client, namespace, environment).await {
+        tokio::time::sleep(
+            pause(target.nudge, round, progress).mul_f64(deps.pause_factor * (0.9 + 0.2 * fastrand::f64())),
+        )
+        .await;
+        let all = match pods::list(&deps.client, namespace, environment).await {
             Ok(all) => all,
             Err(error) => {
                 tracing::warn!(namespace, %environment, %error, "cannot list the pods of the environment");
                 continue;
             }
         };
-        let tally = ask(&subject, &means, all, &mut current).await;
-        outlook = match &tally {
-            tally if tally.is_settled() => Outlook::Settled,
-            tally if tally.is_behind() => Outlook::Behind,
-            _ => Outlook::Open,
+        let counts = ask(&target, &deps, all, &mut current).await;
+        progress = match &counts {
+            counts if counts.is_settled() => Progress::Settled,
+            counts if counts.is_behind() => Progress::Behind,
+            _ => Progress::Open,
         };
-        if subject.nudge && round < NUDGES && !tally.behind.is_empty() {
-            let names = tally.behind.iter().map(|pod| pod.name.clone()).collect();
-            let again = means.nudger.again(namespace, environment, &subject.revision, round + 2, names).await;
-            tracing::info!(namespace, %environment, pods = tally.behind.len(), told = again, "notified pods again");
+        if target.nudge && round < NUDGE_ROUNDS && !counts.behind.is_empty() {
+            let names = counts.behind.iter().map(|pod| pod.name.clone()).collect();
+            let notified = deps.nudger.nudge_again(namespace, environment, &target.revision, round + 2, names).await;
+            tracing::info!(namespace, %environment, pods = counts.behind.len(), notified, "notified pods again");
         }
-        if outlook == Outlook::Settled || round >= TELL_FROM {
-            let pods = tally.report(&(&subject).into(), is_late(subject.nudge, round));
-            let news = found.lock().replace(pods.clone()).as_ref() != Some(&pods);
-            if news {
-                means.wake.call(namespace, environment.as_str(), Haste::Look).await;
+        if progress == Progress::Settled || round >= REPORT_FROM_ROUND {
+            let pods = counts.report(&(&target).into(), is_late(target.nudge, round));
+            let is_new = found.lock().replace(pods.clone()).as_ref() != Some(&pods);
+            if is_new {
+                deps.wake.call(namespace, environment.as_str(), Haste::Look).await;
             }
         }
     }
 }
 
 /// Asks the pods that may serve the revision and are not known to serve it.
-async fn ask(subject: &Subject, means: &Means, all: Vec<Injected>, current: &mut HashSet<String>) -> Tally {
+async fn ask(target: &Target, deps: &Deps, all: Vec<Injected>, current: &mut HashSet<String>) -> Counts {
     let total = all.len();
-    let sample = sample(all, &subject.revision, SAMPLE);
+    let sample = sample(all, &target.revision, SAMPLE);
     current.retain(|uid| sample.iter().any(|pod| pod.uid == *uid));
-    let mut tally = Tally { total, asked: sample.len(), current: current.len(), ..Tally::default() };
-    tally.inspect(&sample, &subject.into());
-    let is_unknown = |pod: &Injected| !current.contains(&pod.uid) && !tally.other_format.contains(pod);
+    let mut counts = Counts { total, asked: sample.len(), current: current.len(), ..Counts::default() };
+    counts.inspect(&sample, &target.into());
+    let is_unknown = |pod: &Injected| !current.contains(&pod.uid) && !counts.other_format.contains(pod);
     let unknown: Vec<Injected> = sample.into_iter().filter(is_unknown).collect();
     let mut replies = stream::iter(unknown)
         .map(async |pod| match pod.admin {
             Some(admin) => {
-                let reply = means.asker.ask(admin, subject.environment.as_str()).await;
+                let reply = deps.sidecars.ask(admin, target.environment.as_str()).await;
                 (pod, reply)
             }
             None => (pod, Reply::Serves(None)),
         })
-        .buffer_unordered(AT_ONCE);
+        .buffer_unordered(CONCURRENT_REQUESTS);
     while let Some((pod, reply)) = replies.next().await {
-        if reply == Reply::Serves(Some(subject.revision.clone())) {
+        if reply == Reply::Serves(Some(target.revision.clone())) {
             current.insert(pod.uid.clone());
         }
-        tally.count(pod, &reply, &subject.revision);
+        counts.count(pod, &reply, &target.revision);
     }
-    tally
+    counts
 }
 
 /// Selects at most `most` pods: always the same ones for one revision, others for another.
@@ -141,11 +143,11 @@ mod tests {
 
     #[test]
     fn pause_grows_after_first_rounds() {
-        assert_eq!(pause(true, 0, Outlook::Open), NUDGED[0]);
-        assert_eq!(pause(false, 0, Outlook::Open), UNHURRIED[0]);
-        assert_eq!(pause(true, 50, Outlook::Behind), LATER);
-        assert_eq!(pause(true, 1, Outlook::Settled), CALM);
-        assert_eq!(pause(true, 50, Outlook::Open), CALM);
+        assert_eq!(pause(true, 0, Progress::Open), PAUSES_WITH_NUDGE[0]);
+        assert_eq!(pause(false, 0, Progress::Open), PAUSES_WITHOUT_NUDGE[0]);
+        assert_eq!(pause(true, 50, Progress::Behind), PAUSE_WHILE_BEHIND);
+        assert_eq!(pause(true, 1, Progress::Settled), PAUSE_WHEN_SETTLED);
+        assert_eq!(pause(true, 50, Progress::Open), PAUSE_WHEN_SETTLED);
         assert!(!is_late(true, 2) && is_late(true, 3) && !is_late(false, 1) && is_late(false, 2));
     }
 
@@ -156,7 +158,7 @@ mod tests {
                 uid: format!("uid-{number}"),
                 name: String::new(),
                 admin: None,
-                room: None,
+                capacity: None,
                 volume: None,
             })
             .collect();

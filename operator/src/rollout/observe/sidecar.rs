@@ -6,23 +6,23 @@ use reqwest::{Certificate, Client, redirect};
 use tokio::sync::Semaphore;
 
 /// Number of sidecars that are asked at a time, over all environments.
-const AT_ONCE: usize = 64;
+const CONCURRENT_REQUESTS: usize = 64;
 /// Time for one answer. A sidecar answers within a millisecond; a pod that is cut off does not answer at all.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest answer in bytes. It has a line for each environment of the pod.
-const ANSWER_MAX: usize = 16 << 10;
+const ANSWER_BYTES_MAX: usize = 16 << 10;
 
 /// HTTP client for the admin port of sidecars. Clones share its limits.
 #[derive(Clone, Debug)]
-pub struct Asker {
+pub struct SidecarClient {
     client: Client,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 /// Error: the HTTP client cannot be created.
 #[derive(Debug, thiserror::Error)]
-#[error("no HTTP client for asking sidecars: {0}")]
-pub struct Unusable(#[from] reqwest::Error);
+#[error("cannot create the HTTP client for sidecars: {0}")]
+pub struct Error(#[from] reqwest::Error);
 
 /// Answer of a sidecar.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +33,12 @@ pub(super) enum Reply {
     Silent,
 }
 
-impl Asker {
+impl SidecarClient {
     /// Creates the client that all environments share.
     ///
     /// # Errors
     /// The HTTP client cannot be created.
-    pub fn new() -> Result<Self, Unusable> {
+    pub fn new() -> Result<Self, Error> {
         // Plain HTTP to the address of the pod: neither the question nor the answer is a secret.
         let client = Client::builder()
             .tls_backend_rustls()
@@ -48,12 +48,12 @@ impl Asker {
             .timeout(TIMEOUT)
             .pool_max_idle_per_host(0)
             .build()?;
-        Ok(Self { client, places: Arc::new(Semaphore::new(AT_ONCE)) })
+        Ok(Self { client, permits: Arc::new(Semaphore::new(CONCURRENT_REQUESTS)) })
     }
 
     /// Asks the sidecar with this admin port which revision of the environment it serves.
     pub(super) async fn ask(&self, address: SocketAddr, environment: &str) -> Reply {
-        let Ok(_place) = self.places.acquire().await else { return Reply::Silent };
+        let Ok(_permit) = self.permits.acquire().await else { return Reply::Silent };
         match self.text(address).await {
             Some(text) => Reply::Serves(revision(&text, environment).map(str::to_owned)),
             None => Reply::Silent,
@@ -67,7 +67,7 @@ impl Asker {
         }
         let mut text = Vec::new();
         while let Some(chunk) = response.chunk().await.ok()? {
-            if text.len() + chunk.len() > ANSWER_MAX {
+            if text.len() + chunk.len() > ANSWER_BYTES_MAX {
                 return None;
             }
             text.extend_from_slice(&chunk);

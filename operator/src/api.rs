@@ -19,7 +19,7 @@ use kube::{CustomResource, CustomResourceExt, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    delivery::{Carrier, Delivered, Delivery},
+    delivery::{Delivered, Delivery, ObjectKind},
     duration::{InvalidPeriod, Period},
     guard::Guard,
     prune::{FeatureRules, Keep, PruneRules},

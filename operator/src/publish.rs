@@ -6,7 +6,7 @@
 //! grace period, because pods that have not switched yet may still read the old core.
 //!
 //! The volumes of a pod are fixed at admission, so two kinds of previous objects stay while pods mount them: objects of
-//! the other [`Carrier`], which the publisher keeps up to date, and objects in the format of an earlier version, which
+//! the other [`ObjectKind`], which the publisher keeps up to date, and objects in the format of an earlier version, which
 //! this version can neither read nor write and leaves as they are.
 
 mod error;
@@ -43,7 +43,7 @@ use self::{
     shelf::Shelf,
 };
 use crate::api::{
-    Carrier,
+    ObjectKind,
     names::{FORMAT, Format, annotation, label},
 };
 
@@ -67,9 +67,9 @@ pub struct Publisher {
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// Resource versions after the operator's last write, by kind and name.
-    written: HashMap<(Carrier, String), String>,
+    written: HashMap<(ObjectKind, String), String>,
     /// Start of the grace period of each object that belongs to no file any more, by kind and name.
-    surplus: HashMap<(Carrier, String), Instant>,
+    surplus: HashMap<(ObjectKind, String), Instant>,
     /// Time of the last poll of the Secrets.
     looked: Option<Instant>,
 }
@@ -176,7 +176,7 @@ impl Publisher {
         }
         for wanted in &outdated {
             let version = self.apply(owner, wanted).await?;
-            ledger.written.extend(version.map(|version| ((owner.carrier, wanted.name.clone()), version)));
+            ledger.written.extend(version.map(|version| ((owner.object_kind, wanted.name.clone()), version)));
         }
         let past = record.map(|record| history::names(owner, &record.history)).unwrap_or_default();
         let needed = |name: &str| past.contains(name) || objects.iter().any(|object| object == name);
@@ -245,7 +245,7 @@ impl Publisher {
     async fn apply(&self, owner: &Owner, wanted: &Wanted<'_>) -> Result<Option<String>, Error> {
         let applied = self.calls(owner).apply(wanted).await?;
         let version = applied.resource_version.clone();
-        if owner.carrier == Carrier::Secret {
+        if owner.object_kind == ObjectKind::Secret {
             self.shelf.put(owner, &wanted.name, Some(applied));
         }
         Ok(version)
@@ -253,7 +253,7 @@ impl Publisher {
 
     async fn delete(&self, owner: &Owner, found: &ObjectMeta) -> Result<(), Error> {
         self.calls(owner).delete(found).await?;
-        if owner.carrier == Carrier::Secret {
+        if owner.object_kind == ObjectKind::Secret {
             self.shelf.put(owner, found.name.as_deref().unwrap_or_default(), None);
         }
         Ok(())
@@ -263,7 +263,7 @@ impl Publisher {
         let Some(found) = self.find(owner, &wanted.name).await? else {
             return Ok(Verdict::Outdated);
         };
-        let written = ledger.written.get(&(owner.carrier, wanted.name.clone()));
+        let written = ledger.written.get(&(owner.object_kind, wanted.name.clone()));
         match owner.verdict(&found, wanted, written.map(String::as_str)) {
             Verdict::Foreign => Err(Error::Conflict(owner.called(&wanted.name))),
             verdict => Ok(verdict),
@@ -288,11 +288,11 @@ impl Publisher {
         let mut surplus = self.last_first(owner, |format| format == FORMAT);
         surplus.retain(|found| !found.name.as_deref().is_some_and(&needed));
         let is_surplus = |name: &str| surplus.iter().any(|found| found.name.as_deref() == Some(name));
-        ledger.surplus.retain(|(carrier, name), _| *carrier != owner.carrier || is_surplus(name));
+        ledger.surplus.retain(|(object_kind, name), _| *object_kind != owner.object_kind || is_surplus(name));
         let now = Instant::now();
         for found in surplus {
             let name = found.name.clone().unwrap_or_default();
-            let since = *ledger.surplus.entry((owner.carrier, name)).or_insert(now);
+            let since = *ledger.surplus.entry((owner.object_kind, name)).or_insert(now);
             if now.duration_since(since) >= self.grace {
                 self.delete(owner, &found).await?;
             }
@@ -301,12 +301,12 @@ impl Publisher {
     }
 
     fn known(&self, owner: &Owner, name: &str) -> Option<ObjectMeta> {
-        match owner.carrier {
-            Carrier::ConfigMap => {
+        match owner.object_kind {
+            ObjectKind::ConfigMap => {
                 let reference = ObjectRef::new(name).within(&owner.namespace);
                 self.objects.get(&reference).map(|found| found.metadata.clone())
             }
-            Carrier::Secret => self.shelf.get(owner, name),
+            ObjectKind::Secret => self.shelf.get(owner, name),
         }
     }
 
@@ -335,12 +335,12 @@ impl Publisher {
                 && is_wanted(owner.format(found))
                 && owner.owns(found)
         };
-        let mut found: Vec<ObjectMeta> = match owner.carrier {
-            Carrier::ConfigMap => {
+        let mut found: Vec<ObjectMeta> = match owner.object_kind {
+            ObjectKind::ConfigMap => {
                 let all = self.objects.state();
                 all.iter().map(|found| &found.metadata).filter(|found| of_owner(found)).cloned().collect()
             }
-            Carrier::Secret => self.shelf.all(owner).into_iter().filter(of_owner).collect(),
+            ObjectKind::Secret => self.shelf.all(owner).into_iter().filter(of_owner).collect(),
         };
         found.sort_by(|a, b| b.name.cmp(&a.name));
         found

@@ -7,8 +7,6 @@
     reason = "a test that panics has failed, as it should"
 )]
 
-#[path = "reconcile/carriers.rs"]
-mod carriers;
 #[path = "reconcile/cluster.rs"]
 mod cluster;
 #[path = "reconcile/formats.rs"]
@@ -19,6 +17,8 @@ mod history;
 mod holding;
 #[path = "reconcile/namespaces.rs"]
 mod namespaces;
+#[path = "reconcile/object_kinds.rs"]
+mod object_kinds;
 #[path = "reconcile/outages.rs"]
 mod outages;
 #[path = "reconcile/processes.rs"]

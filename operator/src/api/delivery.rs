@@ -11,7 +11,7 @@ pub struct Delivery {
     /// encrypt at rest. After a change, running pods use the previous kind until they restart; the operator updates both kinds
     /// until then, and removes the earlier revisions from `status.history`.
     #[serde(rename = "as", default)]
-    pub carrier: Carrier,
+    pub object_kind: ObjectKind,
     /// Minimum number of overrides objects that the volume of a new pod has room for, 1 to 64. One object holds about 50,000
     /// identities with overrides, or 1 MB of their values. A new pod has room for twice the number of published objects in any
     /// case. The volume of a running pod does not change: a pod needs a restart when more objects are published than its
@@ -28,7 +28,7 @@ pub struct Delivery {
 
 /// Kind of the objects that hold a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub enum Carrier {
+pub enum ObjectKind {
     /// ConfigMaps.
     #[default]
     ConfigMap,
@@ -42,16 +42,16 @@ pub enum Carrier {
 pub struct Delivered {
     /// Kind of the objects that hold the published snapshot, and that new pods mount.
     #[serde(rename = "as", default)]
-    pub carrier: Carrier,
+    pub object_kind: ObjectKind,
     /// Number of published overrides objects. Zero if all identity overrides fit into the core object.
     #[serde(default)]
     pub overrides_files: i32,
     /// Previous kind. The operator keeps its objects up to date while pods mount them; `status.pods.problem` names such pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub formerly: Option<Carrier>,
+    pub formerly: Option<ObjectKind>,
 }
 
-impl Carrier {
+impl ObjectKind {
     /// The other kind.
     pub fn other(self) -> Self {
         match self {
@@ -61,7 +61,7 @@ impl Carrier {
     }
 
     /// The `kind` of the objects in the Kubernetes API.
-    pub fn kind(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::ConfigMap => "ConfigMap",
             Self::Secret => "Secret",
@@ -71,7 +71,7 @@ impl Carrier {
 
 impl Default for Delivery {
     fn default() -> Self {
-        Self { carrier: Carrier::default(), overrides_slots: few(), nudge: yes() }
+        Self { object_kind: ObjectKind::default(), overrides_slots: few(), nudge: yes() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::api::Carrier;
+use crate::api::ObjectKind;
 
 use super::{
     Error, Ledger, Publisher,
@@ -51,9 +51,9 @@ impl Publisher {
         let kept = names(owner, kept);
         for name in names(owner, dropped).difference(&kept) {
             // The cache has no Secret that another process wrote, so the API server is asked.
-            let found = match owner.carrier {
-                Carrier::ConfigMap => self.known(owner, name),
-                Carrier::Secret => self.find(owner, name).await?,
+            let found = match owner.object_kind {
+                ObjectKind::ConfigMap => self.known(owner, name),
+                ObjectKind::Secret => self.find(owner, name).await?,
             };
             if let Some(found) = found.filter(|found| owner.owns(found)) {
                 self.delete(owner, &found).await?;

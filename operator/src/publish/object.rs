@@ -13,7 +13,7 @@ use super::{
     snapshot::{File, Snapshot},
 };
 use crate::api::{
-    Carrier,
+    ObjectKind,
     names::{EnvironmentName, FIELD_MANAGER, FORMAT, Format, annotation, label},
 };
 
@@ -30,7 +30,7 @@ pub struct Owner {
     /// Owner reference to the FeatureEnvironment.
     pub reference: OwnerReference,
     /// Kind of the published objects.
-    pub carrier: Carrier,
+    pub object_kind: ObjectKind,
     /// True if there may be previous objects of the other kind. They are kept up to date until no pod mounts them.
     pub was_other: bool,
 }
@@ -81,7 +81,7 @@ impl Owner {
 
     /// Returns the same owner with the other kind of objects.
     pub(super) fn other(&self) -> Self {
-        Self { carrier: self.carrier.other(), was_other: false, ..self.clone() }
+        Self { object_kind: self.object_kind.other(), was_other: false, ..self.clone() }
     }
 
     /// Returns the same owner with the other kind of objects, if there may be previous objects of that kind.
@@ -104,7 +104,7 @@ impl Owner {
 
     /// Returns kind and name of an object, for messages.
     pub(super) fn called(&self, name: &str) -> String {
-        format!("{} {name}", self.carrier.kind())
+        format!("{} {name}", self.object_kind.as_str())
     }
 
     /// Builds the metadata and the content of a desired object.
@@ -215,7 +215,7 @@ mod tests {
                 controller: Some(true),
                 block_owner_deletion: Some(true),
             },
-            carrier: Carrier::ConfigMap,
+            object_kind: ObjectKind::ConfigMap,
             was_other: false,
         }
     }

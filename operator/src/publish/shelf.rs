@@ -13,7 +13,7 @@ use remora_snapshot::files;
 
 use super::{Error, Ledger, Publisher, object::Owner, write::Calls};
 use crate::api::{
-    Carrier,
+    ObjectKind,
     names::{FORMAT, Format},
 };
 
@@ -65,7 +65,8 @@ impl Publisher {
     /// If the API server rejects a request or does not answer in time.
     pub async fn look(&self, owner: &Owner, ledger: &mut Ledger) -> Result<(), Error> {
         let former = owner.former();
-        let secrets = [Some(owner), former.as_ref()].into_iter().flatten().find(|one| one.carrier == Carrier::Secret);
+        let secrets =
+            [Some(owner), former.as_ref()].into_iter().flatten().find(|one| one.object_kind == ObjectKind::Secret);
         let Some(owner) = secrets else { return Ok(()) };
         match ledger.looked {
             Some(looked) if looked.elapsed() < LOOK_AGAIN => return Ok(()),

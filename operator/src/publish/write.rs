@@ -18,7 +18,7 @@ use super::{
     object::{Owner, Wanted},
 };
 use crate::api::{
-    Carrier,
+    ObjectKind,
     names::{FIELD_MANAGER, SNAPSHOT_TYPE},
 };
 
@@ -70,9 +70,9 @@ pub(super) struct Calls<'a> {
 impl Calls<'_> {
     /// Applies the object and returns its metadata as the API server stored it.
     pub(super) async fn apply(&self, wanted: &Wanted<'_>) -> Result<ObjectMeta, Error> {
-        match self.owner.carrier {
-            Carrier::ConfigMap => self.apply_as::<ConfigMap>(wanted).await,
-            Carrier::Secret => self.apply_as::<Secret>(wanted).await,
+        match self.owner.object_kind {
+            ObjectKind::ConfigMap => self.apply_as::<ConfigMap>(wanted).await,
+            ObjectKind::Secret => self.apply_as::<Secret>(wanted).await,
         }
     }
 
@@ -88,9 +88,9 @@ impl Calls<'_> {
 
     /// Gets the object's current metadata from the API server. `None` if the object does not exist.
     pub(super) async fn metadata(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
-        match self.owner.carrier {
-            Carrier::ConfigMap => self.metadata_of::<ConfigMap>(name).await,
-            Carrier::Secret => self.metadata_of::<Secret>(name).await,
+        match self.owner.object_kind {
+            ObjectKind::ConfigMap => self.metadata_of::<ConfigMap>(name).await,
+            ObjectKind::Secret => self.metadata_of::<Secret>(name).await,
         }
     }
 
@@ -101,9 +101,9 @@ impl Calls<'_> {
 
     /// Gets the object. `None` if it does not exist.
     pub(super) async fn read(&self, name: &str) -> Result<Option<Held>, Error> {
-        match self.owner.carrier {
-            Carrier::ConfigMap => self.read_as::<ConfigMap>(name).await,
-            Carrier::Secret => self.read_as::<Secret>(name).await,
+        match self.owner.object_kind {
+            ObjectKind::ConfigMap => self.read_as::<ConfigMap>(name).await,
+            ObjectKind::Secret => self.read_as::<Secret>(name).await,
         }
     }
 
@@ -118,9 +118,9 @@ impl Calls<'_> {
     /// Deletes the object if it still has this UID and resource version. An object that is already gone or changed is
     /// not an error.
     pub(super) async fn delete(&self, found: &ObjectMeta) -> Result<(), Error> {
-        match self.owner.carrier {
-            Carrier::ConfigMap => self.delete_as::<ConfigMap>(found).await,
-            Carrier::Secret => self.delete_as::<Secret>(found).await,
+        match self.owner.object_kind {
+            ObjectKind::ConfigMap => self.delete_as::<ConfigMap>(found).await,
+            ObjectKind::Secret => self.delete_as::<Secret>(found).await,
         }
     }
 

@@ -21,7 +21,7 @@ use self::rounds::observe;
 pub use self::sidecar::SidecarClient;
 use crate::{
     api::{
-        Carrier, Pods,
+        ObjectKind, Pods,
         names::{EnvironmentName, FORMAT},
     },
     rollout::nudge::Nudger,
@@ -42,7 +42,7 @@ pub struct Target {
     /// Size of the snapshot in bytes.
     pub bytes: usize,
     /// Kind of the objects that hold the snapshot.
-    pub carrier: Carrier,
+    pub object_kind: ObjectKind,
     /// Number of overrides objects.
     pub overrides_files: usize,
     /// True if the operator notifies pods of new revisions.
@@ -108,10 +108,10 @@ impl Observer {
         &self,
         namespace: &str,
         environment: &EnvironmentName,
-        carrier: Carrier,
+        object_kind: ObjectKind,
     ) -> Result<usize, crate::injection::pods::Error> {
         let pods = pods::list(&self.deps.client, namespace, environment).await?;
-        let is_previous = |volume: pods::Mounted| volume.carrier != carrier || volume.format != FORMAT;
+        let is_previous = |volume: pods::Mounted| volume.object_kind != object_kind || volume.format != FORMAT;
         Ok(pods.iter().filter(|pod| pod.volume.is_some_and(is_previous)).count())
     }
 

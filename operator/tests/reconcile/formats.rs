@@ -3,13 +3,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use remora_operator::api::{Carrier, names::FORMAT};
+use remora_operator::api::{ObjectKind, names::FORMAT};
 use serde_json::{Value, json};
 
 use super::{
-    CORE, Cluster, Operator,
-    carriers::{pod, reported, secret},
-    document, fenv, flags, is,
+    CORE, Cluster, Operator, document, fenv, flags, is,
+    object_kinds::{pod, reported, secret},
 };
 
 /// Turns the published objects into those of another version: with its names, and with bytes that this version never
@@ -39,8 +38,8 @@ fn writes(calls: &[String]) -> Vec<&String> {
 }
 
 /// Returns a pod that a version with this format admitted.
-fn pod_of(carrier: Carrier, format: &str) -> Value {
-    serde_json::from_str(&pod(carrier).to_string().replace(&format!("-{FORMAT}-"), &format!("-{format}-"))).unwrap()
+fn pod_of(object_kind: ObjectKind, format: &str) -> Value {
+    serde_json::from_str(&pod(object_kind).to_string().replace(&format!("-{FORMAT}-"), &format!("-{format}-"))).unwrap()
 }
 
 /// Returns a cluster in which a version with this format published two revisions, and left its status.
@@ -59,20 +58,20 @@ async fn cluster_of(format: &str, spec: &Value) -> (Cluster, BTreeMap<String, Va
 
 #[tokio::test]
 async fn what_another_version_published_stays_while_pods_mount_it() {
-    for (carrier, spec, format) in [
-        (Carrier::ConfigMap, json!({}), "v1"),
-        (Carrier::ConfigMap, json!({}), "v3"),
-        (Carrier::Secret, secret(), "v1"),
+    for (object_kind, spec, format) in [
+        (ObjectKind::ConfigMap, json!({}), "v1"),
+        (ObjectKind::ConfigMap, json!({}), "v3"),
+        (ObjectKind::Secret, secret(), "v1"),
     ] {
         let (cluster, left) = cluster_of(format, &spec).await;
-        let core = if carrier == Carrier::Secret { format!("secret/{CORE}") } else { CORE.to_owned() };
-        cluster.run(vec![pod_of(carrier, format), pod(carrier)]);
+        let core = if object_kind == ObjectKind::Secret { format!("secret/{CORE}") } else { CORE.to_owned() };
+        cluster.run(vec![pod_of(object_kind, format), pod(object_kind)]);
         let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
         // The environment is ready and no interval has passed, but the operator publishes at once.
         let (_, calls) = operator.turn(reported(&cluster, 2, &spec)).await;
         assert_eq!(writes(&calls), [&format!("patch {core}")], "{calls:?}");
         let read: Vec<&String> = calls.iter().filter(|call| call.contains(&format!("-{format}-"))).collect();
-        assert!(carrier == Carrier::Secret || read.is_empty(), "{read:?}");
+        assert!(object_kind == ObjectKind::Secret || read.is_empty(), "{read:?}");
         is(&cluster.last_status(), "Ready", ("True", "Published"));
         assert_eq!(objects_in(&cluster, format), left);
 
@@ -80,7 +79,7 @@ async fn what_another_version_published_stays_while_pods_mount_it() {
         operator.turn(reported(&cluster, 3, &spec)).await;
         assert_eq!(objects_in(&cluster, format), left, "{format}");
 
-        cluster.run(vec![pod(carrier)]);
+        cluster.run(vec![pod(object_kind)]);
         operator.turn(reported(&cluster, 3, &spec)).await;
         // Only the version that wrote a copy in a Secret knows it; the copy is deleted with its owner.
         let gone =
@@ -103,12 +102,12 @@ async fn it_stays_for_a_while_though_no_pod_is_seen() {
 #[tokio::test]
 async fn another_kind_and_another_format_go_together() {
     let (cluster, left) = cluster_of("v1", &json!({})).await;
-    cluster.run(vec![pod_of(Carrier::ConfigMap, "v1")]);
+    cluster.run(vec![pod_of(ObjectKind::ConfigMap, "v1")]);
     let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
     operator.turn(reported(&cluster, 3, &secret())).await;
     assert_eq!(objects_in(&cluster, "v1"), left);
     assert_eq!(cluster.last_status()["delivery"]["formerly"], "ConfigMap");
-    cluster.run(vec![pod(Carrier::Secret)]);
+    cluster.run(vec![pod(ObjectKind::Secret)]);
     operator.turn(reported(&cluster, 3, &secret())).await;
     assert!(objects_in(&cluster, "v1").is_empty(), "{:?}", cluster.names());
     assert_eq!(cluster.last_status()["delivery"], json!({"as": "Secret", "overridesFiles": 0}));

@@ -8,7 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
 };
 use kube::{core::PartialObjectMeta, runtime::reflector::store::Writer};
-use remora_operator::api::Carrier;
+use remora_operator::api::ObjectKind;
 use remora_operator::publish::{Error, File, Ledger, Owner, Past, Publisher, Snapshot};
 use remora_snapshot::files;
 
@@ -49,7 +49,7 @@ fn owner() -> Owner {
             controller: Some(true),
             block_owner_deletion: Some(true),
         },
-        carrier: Carrier::ConfigMap,
+        object_kind: ObjectKind::ConfigMap,
         was_other: false,
     }
 }
@@ -187,7 +187,7 @@ async fn copies_are_no_part_of_what_is_published() {
 #[tokio::test]
 async fn secrets_are_found_again_by_their_numbers() {
     let mut desk = Desk::new(Duration::ZERO);
-    let secrets = Owner { carrier: Carrier::Secret, ..owner() };
+    let secrets = Owner { object_kind: ObjectKind::Secret, ..owner() };
     let many: Vec<String> = (0..16).map(files::overrides).collect();
     let mut all: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "x")).collect();
     all.push(("core", "c"));
@@ -219,8 +219,8 @@ async fn killed_at_any_step_the_next_one_ends_it() {
     let names: Vec<String> = (0..4).map(files::overrides).collect();
     let first: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).chain([("core", "1")]).collect();
     let second: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "y")).chain([("core", "2")]).collect();
-    for carrier in [Carrier::ConfigMap, Carrier::Secret] {
-        let owner = Owner { carrier, ..owner() };
+    for object_kind in [ObjectKind::ConfigMap, ObjectKind::Secret] {
+        let owner = Owner { object_kind, ..owner() };
         for survives in 0..=second.len() {
             let mut desk = Desk::new(Duration::MAX);
             desk.publisher.look(&owner, &mut desk.ledger).await.unwrap();
@@ -229,7 +229,7 @@ async fn killed_at_any_step_the_next_one_ends_it() {
             desk.cluster.die_after(survives);
             let killed = desk.publisher.publish(&owner, &snapshot("2", &second), None, &mut desk.ledger).await;
             assert_eq!(killed.is_ok(), survives == second.len(), "{survives}");
-            let prefix = if carrier == Carrier::Secret { "secret/" } else { "" };
+            let prefix = if object_kind == ObjectKind::Secret { "secret/" } else { "" };
             let tells = |cluster: &Cluster, file: &str| {
                 let object = cluster.get(&format!("{prefix}remora-a-v2-{file}")).unwrap();
                 object["metadata"]["annotations"]["remora.dev/content"].clone()

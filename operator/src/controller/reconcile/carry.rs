@@ -9,7 +9,7 @@ use remora_snapshot::{Snapshot as Reader, files};
 use super::memory::Carried;
 use super::{error::Error, memory::Memory, turn::Turn};
 use crate::{
-    api::{Carrier, Delivered, PastRevision, names::FORMAT},
+    api::{Delivered, ObjectKind, PastRevision, names::FORMAT},
     controller::{
         metrics::Step,
         report::{Contents, Facts, Failure, Pin, Publication},
@@ -186,7 +186,7 @@ impl Turn<'_> {
         memory.publish_failures = 0;
         facts.revision = Some(revision.clone());
         let delivered = Delivered {
-            carrier: owner.carrier,
+            object_kind: owner.object_kind,
             overrides_files: i32::try_from(snapshot.overrides_files()).unwrap_or(i32::MAX),
             formerly: None,
         };
@@ -199,9 +199,9 @@ impl Turn<'_> {
 
     /// Deletes the objects of the previous kind or format once no pod mounts them. Returns the previous kind while its
     /// objects stay.
-    async fn leave_former(&self, owner: &Owner, memory: &mut Memory) -> Option<Carrier> {
+    async fn leave_former(&self, owner: &Owner, memory: &mut Memory) -> Option<ObjectKind> {
         let publisher = &self.context.publisher;
-        let formerly = owner.was_other.then(|| owner.carrier.other());
+        let formerly = owner.was_other.then(|| owner.object_kind.other());
         if !publisher.has_former(owner) {
             memory.former_since = None;
             return None;
@@ -213,7 +213,7 @@ impl Turn<'_> {
         }
         memory.former_since = Some(Instant::now());
         let (namespace, environment) = (&self.namespace, &owner.environment);
-        match self.context.observer.mounting_previous(namespace, environment, owner.carrier).await {
+        match self.context.observer.mounting_previous(namespace, environment, owner.object_kind).await {
             Ok(0) => {}
             Ok(pods) => {
                 tracing::info!(namespace, %environment, pods, "pods still mount what carried flags before");

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
-    api::{Carrier, FeatureEnvironmentStatus},
+    api::{FeatureEnvironmentStatus, ObjectKind},
     compile::guard::Outline,
     controller::report::{Contents, Failure},
     publish::{Ledger, Snapshot},
@@ -74,7 +74,7 @@ pub(super) struct Memory {
     pub(super) outline: Option<Outline>,
     pub(super) ledger: Ledger,
     /// Kind of the published objects.
-    pub(super) carrier: Option<Carrier>,
+    pub(super) object_kind: Option<ObjectKind>,
     /// Time at which objects of a previous kind or format were first seen, or at which their pods were last counted.
     pub(super) former_since: Option<Instant>,
     /// Revision that all pods were notified of.
@@ -115,8 +115,8 @@ impl Memory {
 
     /// Sets the kind of the published objects. A change clears the history, because copies of earlier revisions exist
     /// in one kind only.
-    pub(super) fn carry_as(&mut self, carrier: Carrier) {
-        if self.carrier.replace(carrier).is_some_and(|before| before != carrier)
+    pub(super) fn carry_as(&mut self, object_kind: ObjectKind) {
+        if self.object_kind.replace(object_kind).is_some_and(|before| before != object_kind)
             && let Some(record) = self.carried.as_mut().and_then(|carried| carried.record.as_mut())
         {
             record.history.clear();

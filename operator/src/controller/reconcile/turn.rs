@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     api::{
-        Carrier, FeatureEnvironment, FeatureEnvironmentSpec, FeatureEnvironmentStatus, Pods, names::EnvironmentName,
+        FeatureEnvironment, FeatureEnvironmentSpec, FeatureEnvironmentStatus, ObjectKind, Pods, names::EnvironmentName,
     },
     controller::{
         metrics::Step,
@@ -86,7 +86,7 @@ impl<'a> Turn<'a> {
         match self.owner(memory) {
             Err(error) => self.note(&error, memory, &mut facts),
             Ok(owner) => {
-                memory.carry_as(owner.carrier);
+                memory.carry_as(owner.object_kind);
                 if !self.spec.suspend {
                     match self.context.publisher.look(&owner, &mut memory.ledger).await {
                         Ok(()) => self.work(&owner, memory, &mut facts).await,
@@ -209,7 +209,7 @@ impl<'a> Turn<'a> {
             environment: owner.environment.clone(),
             revision: snapshot.revision.clone(),
             bytes: snapshot.size(),
-            carrier: owner.carrier,
+            object_kind: owner.object_kind,
             overrides_files: snapshot.overrides_files(),
             nudge: self.spec.delivery.nudge,
         })?;
@@ -297,18 +297,18 @@ impl<'a> Turn<'a> {
             controller: Some(true),
             block_owner_deletion: Some(true),
         };
-        let carrier = self.spec.delivery.carrier;
-        let was_other = self.was_carried_by(carrier.other(), memory);
-        Ok(Owner { namespace: self.namespace.clone(), environment, reference, carrier, was_other })
+        let object_kind = self.spec.delivery.object_kind;
+        let was_other = self.was_carried_by(object_kind.other(), memory);
+        Ok(Owner { namespace: self.namespace.clone(), environment, reference, object_kind, was_other })
     }
 
     /// True if objects of this kind may exist, according to the last status.
-    fn was_carried_by(&self, carrier: Carrier, memory: &Memory) -> bool {
+    fn was_carried_by(&self, object_kind: ObjectKind, memory: &Memory) -> bool {
         let Some(status) = memory.status.as_ref().or(self.environment.status.as_ref()) else { return false };
         match &status.delivery {
-            Some(delivered) => delivered.carrier == carrier || delivered.formerly == Some(carrier),
+            Some(delivered) => delivered.object_kind == object_kind || delivered.formerly == Some(object_kind),
             // A version that knew only ConfigMaps wrote this status.
-            None => carrier == Carrier::ConfigMap && status.revision.is_some(),
+            None => object_kind == ObjectKind::ConfigMap && status.revision.is_some(),
         }
     }
 }

@@ -213,10 +213,10 @@ fn pinned(place: &str, newest: Option<&str>) -> String {
 }
 
 fn in_objects(count: usize, delivered: &Delivered) -> String {
-    let kind = delivered.carrier.kind();
+    let kind = delivered.object_kind.as_str();
     let now = if count == 1 { format!("published in one {kind}") } else { format!("published in {count} {kind}s") };
     match delivered.formerly {
-        Some(former) => format!("{now}, and in {}s while pods mount those", former.kind()),
+        Some(former) => format!("{now}, and in {}s while pods mount those", former.as_str()),
         None => now,
     }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    api::{Carrier, FeatureEnvironment, names::EnvironmentName},
+    api::{FeatureEnvironment, ObjectKind, names::EnvironmentName},
     injection::Layout,
 };
 
@@ -135,12 +135,12 @@ fn strip(environment: &mut Known) {
 /// the objects that exist.
 fn layout(environment: &Known) -> Layout {
     let status = environment.status.clone().unwrap_or_default();
-    let carrier = |delivery: &Value| delivery.get("as").and_then(|kind| Carrier::deserialize(kind).ok());
+    let object_kind = |delivery: &Value| delivery.get("as").and_then(|kind| ObjectKind::deserialize(kind).ok());
     let count = |number: Option<&Value>| number.and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
     let least = count(environment.spec.delivery.get("overridesSlots")).unwrap_or(Layout::default().slots);
     let files = count(status.delivery.get("overridesFiles")).unwrap_or_default();
     Layout::new(
-        carrier(&status.delivery).or_else(|| carrier(&environment.spec.delivery)).unwrap_or_default(),
+        object_kind(&status.delivery).or_else(|| object_kind(&environment.spec.delivery)).unwrap_or_default(),
         least,
         files,
         status.bytes.as_u64().unwrap_or_default().into(),
@@ -161,9 +161,9 @@ mod tests {
     #[test]
     fn published_delivery_takes_precedence_over_spec() {
         let secret = json!({"delivery": {"as": "Secret", "overridesSlots": 16}});
-        assert_eq!(layout_of(&secret, &json!(null)), Layout::new(Carrier::Secret, 16, 0, 0));
+        assert_eq!(layout_of(&secret, &json!(null)), Layout::new(ObjectKind::Secret, 16, 0, 0));
         let before = json!({"delivery": {"as": "ConfigMap", "overridesFiles": 32}, "bytes": 20_000_000});
-        assert_eq!(layout_of(&secret, &before), Layout::new(Carrier::ConfigMap, 16, 32, 20_000_000));
+        assert_eq!(layout_of(&secret, &before), Layout::new(ObjectKind::ConfigMap, 16, 32, 20_000_000));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{
     pods::{Injected, Mounted},
     sidecar::Reply,
 };
-use crate::api::{Carrier, Pods, names::FORMAT};
+use crate::api::{ObjectKind, Pods, names::FORMAT};
 
 /// Number of pod names in a message.
 const NAMED: usize = 3;
@@ -17,14 +17,14 @@ const NAMED: usize = 3;
 pub(super) struct Expected<'a> {
     pub(super) revision: &'a str,
     pub(super) bytes: usize,
-    pub(super) carrier: Carrier,
+    pub(super) object_kind: ObjectKind,
     pub(super) overrides_files: usize,
 }
 
 impl<'a> From<&'a Target> for Expected<'a> {
     fn from(target: &'a Target) -> Self {
-        let Target { revision, bytes, carrier, overrides_files, .. } = target;
-        Self { revision, bytes: *bytes, carrier: *carrier, overrides_files: *overrides_files }
+        let Target { revision, bytes, object_kind, overrides_files, .. } = target;
+        Self { revision, bytes: *bytes, object_kind: *object_kind, overrides_files: *overrides_files }
     }
 }
 
@@ -55,7 +55,8 @@ impl Counts {
             wrong.cloned().collect()
         };
         self.other_format = with(|_, volume| volume.format != FORMAT);
-        self.other_kind = with(|expected, volume| volume.format == FORMAT && volume.carrier != expected.carrier);
+        self.other_kind =
+            with(|expected, volume| volume.format == FORMAT && volume.object_kind != expected.object_kind);
         self.few_slots = with(|expected, volume| volume.format == FORMAT && volume.slots < expected.overrides_files);
     }
 
@@ -125,7 +126,7 @@ impl Counts {
         }
         if !self.other_kind.is_empty() {
             let (pods, previous): (Vec<&Injected>, _) =
-                (self.other_kind.iter().collect(), expected.carrier.other().kind());
+                (self.other_kind.iter().collect(), expected.object_kind.other().as_str());
             sentences.push(format!(
                 "{}: the volume names {previous}s; restart the pods, until then the operator keeps the {previous}s",
                 named(&pods)
@@ -178,7 +179,7 @@ mod tests {
     use super::*;
 
     const EXPECTED: Expected<'_> =
-        Expected { revision: "new", bytes: 10, carrier: Carrier::ConfigMap, overrides_files: 16 };
+        Expected { revision: "new", bytes: 10, object_kind: ObjectKind::ConfigMap, overrides_files: 16 };
 
     fn pod(name: &str, capacity: Option<u128>) -> Injected {
         Injected { uid: name.to_owned(), name: name.to_owned(), admin: None, capacity, volume: None }
@@ -218,14 +219,14 @@ mod tests {
 
     #[test]
     fn pod_with_other_volume_layout_is_reported_before_it_is_late() {
-        let made = |name: &str, carrier, slots| Injected {
-            volume: Some(Mounted { carrier, format: FORMAT, slots }),
+        let made = |name: &str, object_kind, slots| Injected {
+            volume: Some(Mounted { object_kind, format: FORMAT, slots }),
             ..pod(name, None)
         };
         let pods = [
-            made("few", Carrier::ConfigMap, 8),
-            made("good", Carrier::ConfigMap, 16),
-            made("other", Carrier::Secret, 16),
+            made("few", ObjectKind::ConfigMap, 8),
+            made("good", ObjectKind::ConfigMap, 16),
+            made("other", ObjectKind::Secret, 16),
         ];
         let mut counts = counts(&[serves("new"), serves("new"), serves("new")]);
         counts.inspect(&pods, &EXPECTED);
@@ -250,11 +251,11 @@ mod tests {
     #[test]
     fn pod_of_other_format_is_behind_and_never_late() {
         let format = FORMAT.earlier().next().unwrap();
-        let made = |name: &str, carrier, slots| Injected {
-            volume: Some(Mounted { carrier, format, slots }),
+        let made = |name: &str, object_kind, slots| Injected {
+            volume: Some(Mounted { object_kind, format, slots }),
             ..pod(name, None)
         };
-        let pods = [made("web-1", Carrier::ConfigMap, 8), made("web-2", Carrier::Secret, 64)];
+        let pods = [made("web-1", ObjectKind::ConfigMap, 8), made("web-2", ObjectKind::Secret, 64)];
         let mut counts = Counts { total: 3, asked: 3, current: 1, ..Counts::default() };
         counts.inspect(&pods, &EXPECTED);
         assert!(!counts.is_settled() && counts.is_behind());

@@ -8,7 +8,7 @@ use remora_snapshot::files;
 
 use crate::{
     api::{
-        Carrier,
+        ObjectKind,
         names::{EnvironmentName, Format, sidecar},
     },
     injection::{pods, quantity::Quantity},
@@ -30,7 +30,7 @@ pub(super) struct Injected {
 /// Layout of a pod's volume, which was fixed when the pod was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mounted {
-    pub(super) carrier: Carrier,
+    pub(super) object_kind: ObjectKind,
     pub(super) format: Format,
     /// Number of overrides objects that the volume names.
     pub(super) slots: usize,
@@ -75,15 +75,15 @@ fn volume(pod: &Pod, environment: &EnvironmentName) -> Option<Mounted> {
     let volume = pod.spec.as_ref()?.volumes.iter().flatten().find(|volume| volume.name == name)?;
     let sources = volume.projected.as_ref()?.sources.as_ref()?;
     let objects = sources.iter().filter_map(|source| {
-        let (carrier, name) = match (&source.config_map, &source.secret) {
-            (Some(map), _) => (Carrier::ConfigMap, &map.name),
-            (None, Some(secret)) => (Carrier::Secret, &secret.name),
+        let (object_kind, name) = match (&source.config_map, &source.secret) {
+            (Some(map), _) => (ObjectKind::ConfigMap, &map.name),
+            (None, Some(secret)) => (ObjectKind::Secret, &secret.name),
             (None, None) => return None,
         };
-        environment.format_and_file(name).map(|(format, file)| (carrier, format, file))
+        environment.format_and_file(name).map(|(format, file)| (object_kind, format, file))
     });
-    let (carrier, format, _) = objects.clone().find(|(_, _, file)| *file == files::CORE)?;
-    Some(Mounted { carrier, format, slots: objects.filter(|(_, _, file)| file.starts_with("overrides-")).count() })
+    let (object_kind, format, _) = objects.clone().find(|(_, _, file)| *file == files::CORE)?;
+    Some(Mounted { object_kind, format, slots: objects.filter(|(_, _, file)| file.starts_with("overrides-")).count() })
 }
 
 /// Capacity of a projected volume in bytes. The volume is a tmpfs as large as the pod's memory limit: that of the pod as a
@@ -148,10 +148,10 @@ mod tests {
     #[test]
     fn volume_gives_kind_and_slots() {
         assert_eq!(read(|_| {}).unwrap().volume, None);
-        for (carrier, slots) in [(Carrier::ConfigMap, 8), (Carrier::Secret, 64)] {
-            let layout = crate::injection::Layout::new(carrier, slots, 0, 0);
+        for (object_kind, slots) in [(ObjectKind::ConfigMap, 8), (ObjectKind::Secret, 64)] {
+            let layout = crate::injection::Layout::new(object_kind, slots, 0, 0);
             let named = |pod: &mut Value| pod["spec"]["volumes"] = json!([layout.volume(&"shop".parse().unwrap())]);
-            assert_eq!(read(named).unwrap().volume, Some(Mounted { carrier, format: FORMAT, slots }));
+            assert_eq!(read(named).unwrap().volume, Some(Mounted { object_kind, format: FORMAT, slots }));
         }
     }
 
@@ -163,7 +163,7 @@ mod tests {
         let sources = [of("core"), of("overrides-00"), of("overrides-01"), json!({"downwardAPI": {}})];
         let volume = json!({"name": environment.volume(), "projected": {"sources": sources}});
         let named = |pod: &mut Value| pod["spec"]["volumes"] = json!([volume]);
-        let mounted = Mounted { carrier: Carrier::ConfigMap, format: earlier, slots: 2 };
+        let mounted = Mounted { object_kind: ObjectKind::ConfigMap, format: earlier, slots: 2 };
         assert_eq!(read(named).unwrap().volume, Some(mounted));
     }
 

@@ -16,7 +16,7 @@ use tokio::{
 
 use super::*;
 use crate::{
-    api::{Carrier, names::Format},
+    api::{ObjectKind, names::Format},
     source::wake::{Call, Haste},
 };
 
@@ -135,7 +135,7 @@ impl Scene {
             environment: "storefront".parse().unwrap(),
             revision: revision.to_owned(),
             bytes: 12_000_000,
-            carrier: Carrier::ConfigMap,
+            object_kind: ObjectKind::ConfigMap,
             overrides_files: 8,
             nudge: true,
         })

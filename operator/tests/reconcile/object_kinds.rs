@@ -6,7 +6,7 @@ use remora_operator::{api::names::FORMAT, injection::Layout};
 use serde_json::{Value, json};
 
 use super::{CORE, Cluster, Operator, document, fenv, flags, is};
-use remora_operator::api::Carrier;
+use remora_operator::api::ObjectKind;
 
 const SECRET: &str = "secret/remora-storefront-v2-core";
 
@@ -22,8 +22,8 @@ pub(super) fn reported(cluster: &Cluster, generation: i64, spec: &Value) -> Valu
 }
 
 /// Returns a pod that was admitted while the environment used this object kind.
-pub(super) fn pod(carrier: Carrier) -> Value {
-    let volume = Layout::new(carrier, 8, 0, 0).volume(&"storefront".parse().unwrap());
+pub(super) fn pod(object_kind: ObjectKind) -> Value {
+    let volume = Layout::new(object_kind, 8, 0, 0).volume(&"storefront".parse().unwrap());
     json!({
         "metadata": {"name": "web-1", "namespace": "shop", "uid": "p", "annotations": {"remora.dev/inject": "storefront"}},
         "spec": {"containers": [], "volumes": [volume]},
@@ -99,7 +99,7 @@ async fn the_former_kind_is_kept_up_to_date_until_no_pod_mounts_it() {
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
     operator.turn(fenv(1, &json!({}))).await;
-    cluster.run(vec![pod(Carrier::ConfigMap)]);
+    cluster.run(vec![pod(ObjectKind::ConfigMap)]);
 
     operator.turn(reported(&cluster, 2, &secret())).await;
     let content = |name: &str| {
@@ -129,7 +129,7 @@ async fn the_former_kind_is_kept_up_to_date_until_no_pod_mounts_it() {
     assert_eq!(cluster.last_status()["delivery"], delivery);
     cluster.put(&flags);
 
-    cluster.run(vec![pod(Carrier::Secret)]);
+    cluster.run(vec![pod(ObjectKind::Secret)]);
     restarted.turn(reported(&cluster, 5, &edited)).await;
     assert!(content(CORE).is_none() && content(SECRET).is_some());
     assert!(cluster.names().iter().all(|name| name == "flags" || name.starts_with("secret/")), "{:?}", cluster.names());

@@ -75,9 +75,8 @@ fn keys() {
     assert_eq!((answer.status, answer.body.contains("no key")), (401, true), "{}", answer.body);
 }
 
-/// The second identity of a cohort builds their shared part of the answer, and all later answers refer to it.
 #[test]
-fn identities_with_the_same_segments() {
+fn identities_with_equal_traits_get_equal_flags() {
     let mut many = environment("shop", CLIENT_KEY, 1);
     let banner = many.features.swap_remove(0);
     many.features = (1..200).map(|id| Feature { id, name: format!("banner {id}"), ..banner.clone() }).collect();

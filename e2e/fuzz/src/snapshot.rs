@@ -133,10 +133,6 @@ fn exercise(files: &[File], role: Role) {
         snapshot.set_trait(&mut subject, "version", TraitValue::String("1.2.10"));
         snapshot.set_trait(&mut subject, "age", TraitValue::Integer(age));
         snapshot.write_flags(&mut subject, role, &mut out);
-        // What others have as well is put together the second time, and used from then on.
-        for _ in 0..3 {
-            snapshot.finish_with_flags(&mut subject, role, &mut out);
-        }
         snapshot.write_ofrep_flags(&mut subject, role, &mut out);
         snapshot.explain(&mut subject);
     }

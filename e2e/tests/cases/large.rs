@@ -111,8 +111,7 @@ async fn a_pod_without_room_for_an_update_is_reported() -> anyhow::Result<()> {
         let told = |environment: &DynamicObject| {
             let pods = &environment.data["status"]["pods"];
             let problem = pods["problem"].as_str().unwrap_or_default();
-            pods["behind"] == 1
-                && problem.contains("1 pod (cramped): the memory limits leave")
+            pods["behind"] == 1 && problem.contains("1 pod (cramped): the memory limits leave")
         };
         until(&case.environments(), "storefront", "it is said which pod cannot follow, and why", CAP, told).await?;
         let pod = case.api::<Pod>().get_metadata(cramped.pod()).await?;

@@ -75,9 +75,7 @@
 //!   offsets from then on. For every input, that pass and each later evaluation end without a panic and without access
 //!   outside of the file: each access is checked again when it is made.
 //! - **Answers are stored, not serialized.** The flag objects of Flagsmith's dialect are stored up to their value, and
-//!   the array of all defaults is stored as one run. An evaluation copies runs and pieces. For the few sets of segments
-//!   that are requested again and again it does not even do that: a reader caches their assembled answers, up to four
-//!   times 64 KiB.
+//!   the array of all defaults is stored as one run. An evaluation copies runs and pieces.
 //! - **An index finds the segments.** It indexes the values that conditions compare with. One look-up per trait says
 //!   for 64 segments at once which of them can still match. **Programs** of typed conditions, whose jumps only go
 //!   forward, evaluate the rest ([`automaton`] and [`backtrack`] define the regular expressions).
@@ -107,7 +105,6 @@
 //! | candidate | a segment whose bit is still set after the look-ups of the index |
 //! | claim (`Claim`) | an override mask: up to 64 consecutive features that one segment overrides, one bit each. A matching segment claims them; the first claim of a feature decides it |
 //! | claiming | the list of claims of each segment, as row numbers in *claims* |
-//! | cohort | the identities whose matching segments have the same claims; the reader caches one answer for each of the most frequent cohorts |
 //! | column (`Column`) | an attribute index: maps the value of one slot to the candidates of one block |
 //! | context (`Context`) | one state of a feature: enabled or not, value, split |
 //! | core | the file with everything except identity overrides that do not fit into it, and the document |
@@ -117,7 +114,6 @@
 //! | edge (`Edge`) | the offset of one feature's stored object within a run |
 //! | find (`Find`) | the accept set of one automaton state: the patterns found when it is reached, and at the end of the text |
 //! | fingerprint | 128 bits that identify the environment, and the key of all keyed hashes |
-//! | gap | a position in a cohort's cached answer at which the flag depends on the identity |
 //! | group | the items of an overrides file that identities with equal overrides share |
 //! | head, tail | the constant bytes of a flag object before its state, and from its state on |
 //! | joint (`Joint`) | a combined DFA: up to 64 patterns on one slot, compiled to one automaton |
@@ -397,8 +393,6 @@ pub use format::error::ReadError;
 pub use format::layout::{FORMAT_MAJOR, FORMAT_MINOR};
 pub use format::revision::Revision;
 pub use render::answer::MAX_ANSWER;
-pub use render::cohort::Shared;
-pub use render::finish::Flags;
 pub use render::ofrep::OfrepFlag;
 pub use snapshot::describe::{
     Description, FeatureDescription, OverrideDescription, SegmentDescription, VariantDescription,

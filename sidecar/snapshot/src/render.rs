@@ -1,5 +1,3 @@
 //! Rendering: answers as bytes, in Flagsmith's dialect and as OFREP.
 pub(crate) mod answer;
-pub(crate) mod cohort;
-pub(crate) mod finish;
 pub(crate) mod ofrep;

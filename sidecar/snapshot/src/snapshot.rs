@@ -20,8 +20,6 @@ use crate::format::{
 };
 use crate::render::{
     answer,
-    cohort::Cohorts,
-    finish::{self, Flags},
     ofrep::{self, OfrepFlag},
 };
 use crate::values::hash::{Fingerprint, checksum};
@@ -44,7 +42,6 @@ pub struct Snapshot<B> {
     shards: Shards<B>,
     fingerprint: Fingerprint,
     revision: Revision,
-    cohorts: Cohorts,
 }
 
 impl<B: AsRef<[u8]>> Snapshot<B> {
@@ -60,7 +57,6 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
             shards: Shards::none(),
             fingerprint: header.fingerprint,
             revision: header.revision,
-            cohorts: Cohorts::default(),
         })
     }
 
@@ -204,12 +200,6 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// which is equal for equal flags in every revision and in both dialects.
     pub fn write_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
         answer::write_flags(&self.evaluation(subject), subject, role, out)
-    }
-
-    /// Appends the end of an object whose last member is the array of all flags: the array and the closing brace,
-    /// except for a part that the cohort shares and that need not be copied.
-    pub fn finish_with_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> Flags {
-        finish::finish_with_flags(&self.evaluation(subject), subject, role, &self.cohorts, out)
     }
 
     /// Appends one flag for the subject as OFREP, if it can be returned.

@@ -26,10 +26,6 @@ fn exercise(core: &[u8], overrides: &[&[u8]]) -> Result<usize, ReadError> {
             snapshot.set_trait(&mut subject, "plan", TraitValue::String(plan));
             snapshot.set_trait(&mut subject, "age", TraitValue::Integer("31"));
             snapshot.write_flags(&mut subject, role, &mut out);
-            // The second request assembles the shared answer, and later requests use it.
-            for _ in 0..3 {
-                snapshot.finish_with_flags(&mut subject, role, &mut out);
-            }
             snapshot.write_ofrep_flags(&mut subject, role, &mut out);
             snapshot.explain(&mut subject);
         }

@@ -37,11 +37,6 @@ fn main() -> anyhow::Result<()> {
     for profile in ["plain", "official", "medium"] {
         let snapshot = paths.snapshot(profile)?;
         paths.identify(&format!("identities {profile}"), &snapshot, 2_000_000)?;
-        // The same for an identity whose cohort has no cached answer.
-        let identifier = Profile::identifier(2_000_000);
-        paths.ask(&format!("put together {profile}"), &snapshot, &identifier, |subject, out| {
-            snapshot.write_flags(subject, Role::Client, out);
-        })?;
     }
     // An identity override in an environment without segments: the difference from `plain` is the cost of the override.
     let overrides = paths.snapshot("overrides")?;
@@ -75,11 +70,10 @@ impl Paths {
         read(&self.directory.join(profile))
     }
 
-    /// Measures a path from an identity and its traits to the answer. The cohort's part is cached by then, because the
-    /// path has run twice.
+    /// Measures a path from an identity and its traits to the answer.
     fn identify(&mut self, name: &str, snapshot: &Snapshot<Vec<u8>>, number: usize) -> anyhow::Result<()> {
         self.ask(name, snapshot, &Profile::identifier(number), |subject, out| {
-            black_box(snapshot.finish_with_flags(subject, Role::Client, out));
+            black_box(snapshot.write_flags(subject, Role::Client, out));
         })
     }
 

@@ -8,7 +8,7 @@ use crate::evaluate::{
     role::Scope,
     subject::Subject,
 };
-use crate::format::layout::{BLOCK, Claim, Context, Feature, Rank, Run, Segment, Split, Word};
+use crate::format::layout::{BLOCK, Claim, Rank, Run, Segment, Split, Word};
 use crate::values::{
     percentage::{Percentages, UNDECIDED, Whose},
     rows::Table,
@@ -102,11 +102,6 @@ impl Choice {
     fn decides(&self, feature: u32) -> bool {
         let block = self.blocks.get(feature as usize / BLOCK);
         block.is_some_and(|block| block.decided >> (feature % BLOCK as u32) & 1 != 0)
-    }
-
-    /// Returns the bits of the subject's claims, which identify its cohort.
-    pub(crate) fn claims(&self) -> &[u64] {
-        &self.claims
     }
 
     /// Returns the owner of a feature.
@@ -229,19 +224,9 @@ impl Evaluation<'_> {
     /// Returns a feature whose default has a split, and the split.
     pub(crate) fn default_split(&self, row: u32) -> Option<(u32, Split)> {
         let Word { word: number } = self.view.split_features().get(row)?;
-        self.split(number, Winner::Default).map(|(.., split)| (number, split))
-    }
-
-    /// Returns a feature, its context under `winner`, and the context's split, if it has one.
-    pub(crate) fn split(&self, number: u32, winner: Winner) -> Option<(Feature, Context, Split)> {
         let feature = self.view.features().get(number)?;
-        let context = match winner {
-            Winner::Default => feature.context,
-            Winner::Segment(rank) => self.ranked(&feature).get(u32::from(rank))?.context,
-            Winner::Individual(_) => return None,
-        };
-        let context = self.view.contexts().get(context)?;
-        Some((feature, context, self.view.split(context)?))
+        let context = self.view.contexts().get(feature.context)?;
+        Some((number, self.view.split(context)?))
     }
 
     /// Returns the subject's place in the split of a feature's default, if it has been computed.

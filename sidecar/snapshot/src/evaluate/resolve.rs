@@ -51,11 +51,6 @@ impl Resolution {
         self.resolutions = 0;
     }
 
-    /// Returns true if a condition has read a flag.
-    pub(crate) fn has_results(&self) -> bool {
-        !self.resolved.is_empty() || !self.cyclic.is_empty()
-    }
-
     pub(crate) fn is_cyclic(&self, feature: u32) -> bool {
         !self.cyclic.is_empty() && self.cyclic.contains(&feature)
     }

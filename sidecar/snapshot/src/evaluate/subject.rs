@@ -48,10 +48,6 @@ pub struct Subject {
     pub(crate) default_places: Vec<f64>,
     /// Rows of the splits whose place has not been requested yet.
     pub(crate) unasked: std::ops::Range<u32>,
-    /// Flags that depend on the identity, so other identities of the cohort may have other values.
-    pub(crate) gaps: Vec<crate::render::cohort::Gap>,
-    /// The subject's place in the split of each gap.
-    pub(crate) gap_places: Vec<f64>,
     /// Buffers of the batch hashing.
     pub(crate) hashing: Option<Box<crate::values::percentage::Texts>>,
     /// Buffer for printing values that are no texts.

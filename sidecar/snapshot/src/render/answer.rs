@@ -1,7 +1,5 @@
 //! Results of features, and their rendering in Flagsmith's dialect by joining prepared pieces.
 
-use std::ops::Range;
-
 use crate::budget::Undecided;
 use crate::evaluate::{
     choose::Owner,
@@ -181,7 +179,7 @@ impl<'a> Outcome<'a> {
 
 /// Appends Flagsmith's object of a feature with this head, and a comma.
 #[inline(always)]
-pub(crate) fn write_object(head: &[u8], enabled: bool, value: &[u8], out: &mut Vec<u8>) {
+fn write_object(head: &[u8], enabled: bool, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(head);
     // Two constants, so that the compiler writes them without a copy of variable length.
     match enabled {
@@ -221,11 +219,6 @@ fn bucket<'a>(
 /// Appends the array of all flags, and returns the sum of their digests.
 pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
     evaluation.choose(subject);
-    write_array(evaluation, subject, role, out)
-}
-
-/// Appends the array of all flags after all features are decided, and returns the sum of their digests.
-pub(crate) fn write_array(evaluation: &Evaluation<'_>, subject: &Subject, role: Role, out: &mut Vec<u8>) -> u64 {
     out.push(b'[');
     let mut array = Array { out, last: Last::Bracket };
     let (_, _, mut digest) = evaluation.view.default_answer(role);
@@ -235,55 +228,41 @@ pub(crate) fn write_array(evaluation: &Evaluation<'_>, subject: &Subject, role: 
         }
         digest = digest.wrapping_add(match part {
             Part::Objects(objects) => objects.write(&evaluation.view, &mut array),
-            Part::One(number) => {
-                write_outcome(evaluation, subject, role, number, evaluation.chosen(subject, number), &mut array)
-            }
+            Part::One(number) => write_outcome(evaluation, subject, role, number, &mut array),
         });
     });
     array.close();
-    array.out.push(b']');
     digest
 }
 
 /// A part of the array of all flags.
-pub(crate) enum Part<'a> {
+enum Part {
     /// Consecutive features that are stored as one byte range.
-    Objects(Objects<'a>),
+    Objects(Objects),
     /// A feature whose object is not stored as one byte range, or may be hidden.
     One(u32),
 }
 
 /// The objects of consecutive features, stored as one byte range.
-pub(crate) struct Objects<'a> {
-    features: Range<u32>,
+struct Objects {
     /// Byte range in the blob.
     span: Span,
     /// Sum of their digests, minus the sum of the defaults' digests.
     difference: u64,
     last: Last,
-    edges: Edges<'a>,
-}
-
-/// Offsets of objects.
-#[derive(Clone, Copy)]
-enum Edges<'a> {
-    /// Offsets of the defaults, by feature.
-    Default { body: Span, bounds: Table<'a, Word, 4> },
-    /// Offsets of a run, from the row of the part's first feature on.
-    Run { edges: Table<'a, Edge, 12>, row: u32 },
 }
 
 /// Passes the parts of the array of all flags to `take`, after all features are decided.
 #[inline(always)]
-pub(crate) fn each_part<'a>(view: &View<'a>, subject: &Subject, role: Role, mut take: impl FnMut(Part<'a>)) {
+fn each_part(view: &View<'_>, subject: &Subject, role: Role, mut take: impl FnMut(Part)) {
     let (body, bounds, _) = view.default_answer(role);
-    let default = Edges::Default { body, bounds };
     let (runs, edges, features) = (view.runs(), view.edges(), view.features().len() as u32);
-    let end = default.at(0, features).at;
+    let offset = |feature| body.start.saturating_add(bounds.get(feature).map_or(body.length, |word| word.word));
+    let end = offset(features);
     let defaults = |from, to| {
-        let span = default.span(from, to);
-        let last = if span.start + span.length == end { Last::Object } else { Last::Comma };
-        Part::Objects(Objects { features: from..to, span, difference: 0, last, edges: default })
+        let (start, next) = (offset(from), offset(to));
+        let span = Span { start, length: next.saturating_sub(start) };
+        Part::Objects(Objects { span, difference: 0, last: if next == end { Last::Object } else { Last::Comma } })
     };
     let mut from = 0;
     for (block, decided) in subject.choice.blocks() {
@@ -309,63 +288,26 @@ pub(crate) fn each_part<'a>(view: &View<'a>, subject: &Subject, role: Role, mut 
     }
 }
 
-impl Edges<'_> {
-    /// Returns the edge of a feature. `first` is the first feature of the part.
-    #[inline(always)]
-    fn at(&self, first: u32, feature: u32) -> Edge {
-        match self {
-            Self::Default { body, bounds } => {
-                let bound = bounds.get(feature).map_or(body.length, |word| word.word);
-                Edge { at: body.start.saturating_add(bound), difference: 0 }
-            }
-            Self::Run { edges, row } => edges.get(row.wrapping_add(feature.wrapping_sub(first))).unwrap_or_default(),
-        }
-    }
-
-    #[inline(always)]
-    fn span(&self, first: u32, next: u32) -> Span {
-        let start = self.at(first, first).at;
-        Span { start, length: self.at(first, next).at.saturating_sub(start) }
-    }
-}
-
-impl Objects<'_> {
+impl Objects {
     /// Appends the objects, and returns the sum of their digests minus the defaults'.
     #[inline(always)]
-    pub(crate) fn write(&self, view: &View<'_>, array: &mut Array<'_>) -> u64 {
+    fn write(&self, view: &View<'_>, array: &mut Array<'_>) -> u64 {
         if self.span.length > 0 {
             array.go_on(self.last).extend_from_slice(self.span.of(view.blob));
         }
         self.difference
     }
-
-    /// Iterates over the edges of the objects, relative to the first one: the offset, and the difference of digests of
-    /// the objects before it. A comma is always before the offset.
-    pub(crate) fn edges(&self) -> impl Iterator<Item = Edge> {
-        let first = self.features.start;
-        let start = self.edges.at(first, first);
-        // A hidden feature after the last object starts after the comma that is added if an object follows.
-        let comma = u32::from(self.last == Last::Object && self.span.length > 0);
-        self.features.clone().map(move |feature| {
-            let Edge { at, difference } = self.edges.at(first, feature);
-            let at = at.saturating_sub(start.at);
-            Edge {
-                at: if at == self.span.length { at.saturating_add(comma) } else { at },
-                difference: difference.wrapping_sub(start.difference),
-            }
-        })
-    }
 }
 
 /// An array under construction. `last` avoids reading the bytes that were copied last, which would wait for the copy.
-pub(crate) struct Array<'a> {
-    pub(crate) out: &'a mut Vec<u8>,
-    pub(crate) last: Last,
+struct Array<'a> {
+    out: &'a mut Vec<u8>,
+    last: Last,
 }
 
 /// The current end of an array.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Last {
+enum Last {
     Bracket,
     Comma,
     /// An object without a comma after it, as at the end of the prepared array.
@@ -375,65 +317,56 @@ pub(crate) enum Last {
 impl Array<'_> {
     /// Returns true if the array exceeds [`MAX_ANSWER`], so that nothing more is appended.
     #[inline(always)]
-    pub(crate) fn is_too_long(&self) -> bool {
+    fn is_too_long(&self) -> bool {
         self.out.len() > MAX_ANSWER
     }
 
     /// Returns the output for more objects, which will end with `last`.
     #[inline(always)]
-    pub(crate) fn go_on(&mut self, last: Last) -> &mut Vec<u8> {
-        self.separate();
+    fn go_on(&mut self, last: Last) -> &mut Vec<u8> {
+        if self.last == Last::Object {
+            self.out.push(b',');
+        }
         self.last = last;
         self.out
     }
 
-    /// Adds a comma after the last object if it has none.
-    #[inline(always)]
-    pub(crate) fn separate(&mut self) {
-        if self.last == Last::Object {
-            self.out.push(b',');
-            self.last = Last::Comma;
-        }
-    }
-
-    /// Removes the comma after the last object.
-    pub(crate) fn close(&mut self) {
+    /// Ends the array: the last object has no comma after it.
+    fn close(self) {
         if self.last == Last::Comma {
             self.out.pop();
         }
-        self.last = Last::Object;
+        self.out.push(b']');
     }
 }
 
 impl Run {
     /// Returns the objects of some features of the run. `None` if they are not constant.
     #[inline(always)]
-    fn part<'a>(&self, edges: Table<'a, Edge, 12>, first: u32, next: u32) -> Option<Objects<'a>> {
+    fn part(&self, edges: Table<'_, Edge, 12>, first: u32, next: u32) -> Option<Objects> {
         let row = self.edges.checked_add(first.wrapping_sub(self.feature))?;
         let (start, end) = (edges.get(row)?, edges.get(row.wrapping_add(next - first))?);
         let span = Span { start: start.at, length: end.at.saturating_sub(start.at) };
         let difference = end.difference.wrapping_sub(start.difference);
-        let edges = Edges::Run { edges, row };
-        Some(Objects { features: first..next, span, difference, last: Last::Comma, edges })
+        Some(Objects { span, difference, last: Last::Comma })
     }
 }
 
 /// Appends a flag that is not stored as one byte range or may be hidden, if the role sees it. Returns its digest minus
 /// the default's digest.
 #[inline(never)]
-pub(crate) fn write_outcome(
+fn write_outcome(
     evaluation: &Evaluation<'_>,
     subject: &Subject,
     role: Role,
     number: u32,
-    winner: Winner,
     array: &mut Array<'_>,
 ) -> u64 {
     let view = &evaluation.view;
     let visibility = view.visibility(role);
     let Some(feature) = view.features().get(number) else { return 0 };
     let before = view.default_digest(visibility, &feature);
-    match Outcome::of(evaluation, subject, number, winner) {
+    match Outcome::of(evaluation, subject, number, evaluation.chosen(subject, number)) {
         Some(outcome) if visibility.sees(&feature, outcome.enabled) => {
             outcome.write(view, array.go_on(Last::Comma));
             outcome.digest.wrapping_sub(before)

@@ -259,7 +259,6 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         subject.resolution.clear();
         subject.candidates.clear();
         subject.default_places.clear();
-        subject.unasked = 0..0;
         let mut individual = None;
         if subject.identified {
             let hash = || self.fingerprint.hash96(subject.identifier.as_bytes());

@@ -152,10 +152,6 @@ impl Evaluation<'_> {
     pub(crate) fn hold(&self, subject: &mut Subject) {
         let view = &self.view;
         subject.choice.clear(view.features().len(), view.claims().len());
-        let splits = if subject.identified { view.split_features().len() } else { 0 };
-        subject.default_places.clear();
-        subject.default_places.resize(splits, f64::NAN);
-        subject.unasked = 0..splits as u32;
         let (segments, claiming) = (view.segments(), view.claiming());
         let blocks = if self.scope == Scope::None { 0 } else { view.blocks().len() };
         for block in 0..blocks {
@@ -198,15 +194,17 @@ impl Evaluation<'_> {
 
     /// Computes the subject's place in the splits of all defaults that apply, hashed in batches.
     fn find_places(&self, subject: &mut Subject) {
-        let (view, unasked) = (&self.view, std::mem::take(&mut subject.unasked));
+        let view = &self.view;
+        let splits = view.split_features();
         let mut places = std::mem::take(&mut subject.default_places);
+        places.resize(splits.len(), f64::NAN);
         let mut tell = |row: u32, percentage| {
             places.get_mut(row as usize).into_iter().for_each(|place| *place = percentage);
         };
         let mut percentages = Percentages::within(subject.hashing.take());
-        for row in unasked {
-            if let Some((feature, split)) = self.default_split(row)
-                && !subject.choice.decides(feature)
+        for (row, Word { word: feature }) in (0..).zip(splits.iter()) {
+            if !subject.choice.decides(feature)
+                && let Some(split) = self.default_split(feature)
             {
                 let ids = subject.key(view);
                 if !subject.budget.hash(split.seed, subject.key_length(view)) {
@@ -221,12 +219,10 @@ impl Evaluation<'_> {
         subject.default_places = places;
     }
 
-    /// Returns a feature whose default has a split, and the split.
-    pub(crate) fn default_split(&self, row: u32) -> Option<(u32, Split)> {
-        let Word { word: number } = self.view.split_features().get(row)?;
-        let feature = self.view.features().get(number)?;
-        let context = self.view.contexts().get(feature.context)?;
-        Some((number, self.view.split(context)?))
+    /// Returns the split of a feature's default.
+    fn default_split(&self, feature: u32) -> Option<Split> {
+        let feature = self.view.features().get(feature)?;
+        self.view.split(self.view.contexts().get(feature.context)?)
     }
 
     /// Returns the subject's place in the split of a feature's default, if it has been computed.

@@ -46,8 +46,6 @@ pub struct Subject {
     pub(crate) candidates: Vec<Option<u64>>,
     /// The subject's place in the split of each split feature's default; NaN if it has not been computed.
     pub(crate) default_places: Vec<f64>,
-    /// Rows of the splits whose place has not been requested yet.
-    pub(crate) unasked: std::ops::Range<u32>,
     /// Buffers of the batch hashing.
     pub(crate) hashing: Option<Box<crate::values::percentage::Texts>>,
     /// Buffer for printing values that are no texts.

@@ -16,7 +16,7 @@ use crate::regex::automaton;
 use crate::segments::condition::{READINGS, modulo, token_of, with_text};
 use crate::values::{
     hash::{NO_TOKEN, bucket_of, numbers},
-    percentage::{Percentages, UNDECIDED, Whose},
+    percentage::{Percentages, Whose},
     rows::{Row as _, Span, Table},
     semver::{Packed, pack, standing, unpack},
 };
@@ -69,8 +69,7 @@ impl Evaluation<'_> {
         left
     }
 
-    /// Applies the percentage rules of a block to the candidates `asking`, and returns the remaining ones. The batch
-    /// hashing has free lanes, which compute the subject's place in the splits of the next defaults.
+    /// Applies the percentage rules of a block to the candidates `asking`, and returns the remaining ones.
     pub(crate) fn shares(&self, subject: &mut Subject, block: usize, asking: u64) -> u64 {
         let view = &self.view;
         let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
@@ -80,15 +79,11 @@ impl Evaluation<'_> {
         }
         subject.budget.spend(1 + shares.len() / SHARES_A_STEP);
         let (mut left, mut undecided) = (asking, 0);
-        let mut places = std::mem::take(&mut subject.default_places);
-        let mut tell = |asked: Asked<'_>, percentage: f64| match asked {
-            Asked::Share(stored) => {
-                let Share { threshold, segment, negated, .. } = Share::decode(stored);
-                if (percentage <= threshold) == (negated != 0) {
-                    left &= !segment;
-                }
+        let mut tell = |stored: &[u8; Share::SIZE], percentage: f64| {
+            let Share { threshold, segment, negated, .. } = Share::decode(stored);
+            if (percentage <= threshold) == (negated != 0) {
+                left &= !segment;
             }
-            Asked::Split(row) => places.get_mut(row as usize).into_iter().for_each(|place| *place = percentage),
         };
         let mut percentages = Percentages::within(subject.hashing.take());
         for stored in shares.each_stored() {
@@ -103,28 +98,14 @@ impl Evaluation<'_> {
                 continue;
             }
             match value {
-                Value::Null => tell(Asked::Share(stored), f64::INFINITY), // an unset slot has no percentage
+                Value::Null => tell(stored, f64::INFINITY), // an unset slot has no percentage
                 value => with_text(subject, value, |text, _| {
                     let whose = Whose::Slot(share.slot);
-                    percentages.ask(Asked::Share(stored), seed, whose, [text.as_bytes(), b"", b""], &mut tell);
+                    percentages.ask(stored, seed, whose, [text.as_bytes(), b"", b""], &mut tell);
                 }),
             }
         }
-        while percentages.has_begun()
-            && let Some(row) = subject.unasked.next()
-        {
-            let Some((_, split)) = self.default_split(row) else { continue };
-            let (seed, ids) = (view.head(split.seed), subject.key(view));
-            if !subject.budget.hash(split.seed, subject.key_length(view)) {
-                tell(Asked::Split(row), UNDECIDED);
-                break;
-            }
-            if !percentages.ask(Asked::Split(row), seed, Whose::Identity, ids, &mut tell) {
-                break; // a text outside of the batch is separate work, which later splits may not need
-            }
-        }
         subject.hashing = Some(percentages.tell(&mut tell));
-        subject.default_places = places;
         if undecided != 0 {
             subject.budget.note(Undecided::Others);
         }
@@ -147,15 +128,6 @@ const PROBES_A_STEP: u32 = 16;
 /// Charge for the look-ups of one value, among the breakpoints of its type and in a hash table, in bytes that take as
 /// long to scan.
 const LOOK_UPS: usize = 32;
-
-/// Purpose of a percentage.
-#[derive(Clone, Copy)]
-enum Asked<'a> {
-    /// A percentage rule, as stored.
-    Share(&'a [u8; Share::SIZE]),
-    /// The split of a default, by its row.
-    Split(u32),
-}
 
 /// Returns the block of a segment and its bit in the block.
 pub(crate) fn place_of(segment: u32) -> (usize, u64) {

@@ -65,15 +65,8 @@ impl<T: Copy> Percentages<T> {
     }
 
     /// Requests the percentage of a seed, a comma and the ids, which may come in any pieces. Passes percentages that
-    /// are known to `tell`. Returns true if it is hashed together with others; long texts are not.
-    pub(crate) fn ask(
-        &mut self,
-        by: T,
-        seed: Head<'_>,
-        whose: Whose,
-        ids: [&[u8]; 3],
-        tell: &mut impl FnMut(T, f64),
-    ) -> bool {
+    /// are known to `tell`. Long texts are not hashed together with others.
+    pub(crate) fn ask(&mut self, by: T, seed: Head<'_>, whose: Whose, ids: [&[u8]; 3], tell: &mut impl FnMut(T, f64)) {
         let Texts { batch, tail } = &mut *self.texts;
         if self.last != Some(whose) {
             self.last = Some(whose);
@@ -83,7 +76,7 @@ impl<T: Copy> Percentages<T> {
         if !batch.add(seed, tail) {
             let [a, b, c] = ids;
             tell(by, percentage(&[seed.bytes(), b",", a, b, c]));
-            return false;
+            return;
         }
         if let Some(place) = self.asked.get_mut(lane) {
             *place = Some(by);
@@ -91,12 +84,6 @@ impl<T: Copy> Percentages<T> {
         if lane + 1 == LANES {
             self.tell_those(tell);
         }
-        true
-    }
-
-    /// Returns true if requests are pending, so that more requests cost little.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.texts.batch.len() > 0
     }
 
     /// Passes all pending percentages to `tell`, and returns the buffers.

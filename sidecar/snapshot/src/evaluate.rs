@@ -1,6 +1,113 @@
-//! Evaluation: decides which override of each flag wins.
-pub(crate) mod choose;
+//! Evaluation: decides which override of each feature wins, and with which result.
+
 pub(crate) mod evaluation;
-pub(crate) mod resolve;
-pub(crate) mod role;
-pub(crate) mod subject;
+pub(crate) mod outcome;
+pub(crate) mod owners;
+pub(crate) mod resolution;
+mod resolver;
+pub(crate) mod splits;
+pub(crate) mod visibility;
+mod winners;
+
+use crate::context::EvaluationContext;
+use crate::format::view::View;
+use crate::segments;
+use evaluation::Evaluation;
+use outcome::Outcome;
+use owners::Owners;
+use resolution::Resolution;
+use resolver::Resolver;
+use splits::SplitPlaces;
+use winners::Winners;
+
+/// Scratch memory of the decisions.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    winners: Winners,
+    resolution: Resolution,
+    places: SplitPlaces,
+}
+
+impl Scratch {
+    /// Forgets the previous evaluation.
+    fn clear(&mut self, view: &View<'_>) {
+        self.winners.clear(view);
+        self.resolution.clear();
+        self.places.clear();
+    }
+}
+
+/// The decisions for all features of one request. Renderers read nothing else.
+#[derive(Clone, Copy)]
+pub(crate) struct Decisions<'a> {
+    pub(crate) evaluation: Evaluation<'a>,
+    context: &'a EvaluationContext,
+    winners: &'a Winners,
+    resolution: &'a Resolution,
+    places: &'a SplitPlaces,
+}
+
+impl<'a> Evaluation<'a> {
+    /// Decides all features.
+    pub(crate) fn decide(
+        self,
+        context: &'a mut EvaluationContext,
+        matching: &mut segments::Scratch,
+        scratch: &'a mut Scratch,
+    ) -> Decisions<'a> {
+        let view = self.view();
+        matching.clear();
+        scratch.clear(view);
+        let Scratch { winners, resolution, places } = scratch;
+        let claiming = view.claiming();
+        let mut flags = Resolver { evaluation: &self, resolution };
+        self.segments.each_match(context, matching, &mut flags, |segment| winners.add(claiming, segment));
+        winners.decide(&self, resolution);
+        let splits = view.split_features();
+        if context.is_identified && splits.len() > 0 {
+            places.find(&self, context, &mut matching.hashing, winners.owners());
+            winners.separate(splits);
+        }
+        Decisions { evaluation: self, context, winners, resolution, places }
+    }
+
+    /// Decides one feature, and evaluates only the segments that override it.
+    pub(crate) fn decide_one(
+        self,
+        context: &'a mut EvaluationContext,
+        matching: &mut segments::Scratch,
+        scratch: &'a mut Scratch,
+        number: u32,
+    ) -> Option<Outcome<'a>> {
+        if resolver::is_needed(self.view()) {
+            // The result of a cycle of flags depends on the order of all segments, so all features are decided.
+            return self.decide(context, matching, scratch).outcome(number);
+        }
+        matching.clear();
+        scratch.clear(self.view());
+        let Scratch { resolution, places, .. } = scratch;
+        let feature = self.view().features().get(number)?;
+        let mut flags = Resolver { evaluation: &self, resolution };
+        let winner =
+            self.first_match(&feature, |segment| self.segments.is_match(context, matching, &mut flags, segment));
+        Outcome::of(&self, context, resolution, places, number, winner)
+    }
+}
+
+impl<'a> Decisions<'a> {
+    pub(crate) fn view(&self) -> &View<'a> {
+        self.evaluation.view()
+    }
+
+    /// Returns the owners of all features.
+    pub(crate) fn owners(&self) -> &'a Owners {
+        self.winners.owners()
+    }
+
+    /// Returns the result of a feature. Inlined, because callers that only render flags read few of its fields.
+    #[inline(always)]
+    pub(crate) fn outcome(&self, number: u32) -> Option<Outcome<'a>> {
+        let winner = self.winners.winner(&self.evaluation, self.resolution, number);
+        Outcome::of(&self.evaluation, self.context, self.resolution, self.places, number, winner)
+    }
+}

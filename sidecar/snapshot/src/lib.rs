@@ -374,6 +374,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod budget;
+mod context;
 mod evaluate;
 mod format;
 mod regex;
@@ -384,20 +385,20 @@ mod values;
 mod write;
 
 pub use budget::{Budget, MAX_STEPS};
-pub use evaluate::resolve::MAX_CHAIN;
-pub use evaluate::role::Role;
-pub(crate) use evaluate::role::Scope;
-pub use evaluate::subject::{Subject, TraitValue};
+pub use context::TraitValue;
+pub use evaluate::resolution::MAX_CHAIN;
+pub use evaluate::visibility::Role;
 pub use format::document::Document;
 pub use format::error::ReadError;
 pub use format::layout::{FORMAT_MAJOR, FORMAT_MINOR};
 pub use format::revision::Revision;
-pub use render::answer::MAX_ANSWER;
+pub use render::flagsmith::MAX_ANSWER;
 pub use render::ofrep::OfrepFlag;
 pub use snapshot::describe::{
     Description, FeatureDescription, OverrideDescription, SegmentDescription, VariantDescription,
 };
 pub use snapshot::explain::{Decision, Explanation};
+pub use snapshot::subject::Subject;
 pub use snapshot::{Overrun, Snapshot, digest};
 pub use values::number::{Integer, write_float};
 pub use write::{File, WriteError, Written, write};

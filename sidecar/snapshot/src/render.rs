@@ -1,3 +1,4 @@
 //! Rendering: answers as bytes, in Flagsmith's dialect and as OFREP.
-pub(crate) mod answer;
+
+pub(crate) mod flagsmith;
 pub(crate) mod ofrep;

@@ -1,3 +1,128 @@
-//! Segment matching: the index over the values that conditions compare with, and the conditions themselves.
+//! Segment matching: finds the segments that a context matches. The index rules out most segments, percentage rules are
+//! hashed for the remaining candidates, and residual programs decide the rest.
+
 pub(crate) mod condition;
-pub(crate) mod index;
+mod index;
+mod program;
+
+use crate::budget::{Budget, Undecided};
+use crate::context::{EvaluationContext, StrRange, Value};
+use crate::format::{
+    layout::{BLOCK, IDENTITY_FREE, Segment},
+    view::View,
+};
+use crate::regex::backtrack::Room;
+use crate::values::{hash::Token, percentage::Texts, semver::Plain};
+
+/// The segments that apply to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// No segments.
+    None,
+    /// Segments that need no identity.
+    IdentityFree,
+    /// All segments.
+    All,
+}
+
+/// The segments of a snapshot, for one request.
+#[derive(Clone, Copy)]
+pub(crate) struct Segments<'a> {
+    pub(crate) view: View<'a>,
+    pub(crate) scope: Scope,
+    pub(crate) budget: &'a Budget,
+}
+
+/// Scratch memory of segment matching.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    /// Candidates of the index by block, if they were computed.
+    candidates: Vec<Option<u64>>,
+    /// Tokens of the values by slot, if they were computed.
+    tokens: Vec<Option<Token>>,
+    /// The text that was last read as a version, and the version.
+    version: Option<(StrRange, Option<Plain>)>,
+    /// Buffer for printing values that are no texts.
+    printed: String,
+    /// Memory of backtracking searches.
+    search: Room,
+    /// Buffers of the batch hashing. The splits of the features use them, too.
+    pub(crate) hashing: Option<Box<Texts>>,
+}
+
+impl Scratch {
+    /// Forgets the previous evaluation.
+    pub(crate) fn clear(&mut self) {
+        self.candidates.clear();
+        self.tokens.clear();
+        self.version = None;
+    }
+}
+
+/// The results of flags that conditions read.
+pub(crate) trait Flags {
+    /// Returns the value of a slot that is derived from a flag.
+    fn read(&mut self, context: &mut EvaluationContext, scratch: &mut Scratch, slot: u16) -> Value;
+
+    /// Number of cycles of flags that were cut. A match that depends on a cut does not count.
+    fn cuts(&self) -> u32;
+}
+
+impl Segments<'_> {
+    /// Passes each segment that the context matches to `found`, in the order of their rows.
+    pub(crate) fn each_match(
+        &self,
+        context: &mut EvaluationContext,
+        scratch: &mut Scratch,
+        flags: &mut impl Flags,
+        mut found: impl FnMut(&Segment),
+    ) {
+        let segments = self.view.segments();
+        let blocks = if self.scope == Scope::None { 0 } else { self.view.blocks().len() };
+        for block in 0..blocks {
+            let mut candidates = self.candidates(context, scratch, block);
+            candidates = self.keep_by_percentage(context, scratch, block, candidates);
+            while candidates != 0 {
+                let number = (block * BLOCK) as u32 + candidates.trailing_zeros();
+                candidates &= candidates - 1;
+                if let Some(segment) = segments.get(number) {
+                    let cuts = flags.cuts();
+                    let matches = self.applies(&segment) && self.accepts(context, scratch, flags, segment.entry);
+                    if matches && flags.cuts() == cuts {
+                        found(&segment);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns true if the context matches a segment.
+    pub(crate) fn is_match(
+        &self,
+        context: &mut EvaluationContext,
+        scratch: &mut Scratch,
+        flags: &mut impl Flags,
+        number: u32,
+    ) -> bool {
+        let Some(segment) = self.view.segments().get(number) else { return false };
+        if !self.budget.spend(1) {
+            self.budget.note(Undecided::Others);
+            return false;
+        }
+        let (block, bit) = (number as usize / BLOCK, 1 << (number as usize % BLOCK));
+        self.applies(&segment)
+            && self.candidates(context, scratch, block) & bit != 0
+            && self.keep_by_percentage(context, scratch, block, bit) != 0
+            && self.accepts(context, scratch, flags, segment.entry)
+    }
+
+    /// Returns true if the segment applies to requests of this scope.
+    #[inline(always)]
+    fn applies(&self, segment: &Segment) -> bool {
+        match self.scope {
+            Scope::None => false,
+            Scope::IdentityFree => segment.flags & IDENTITY_FREE != 0,
+            Scope::All => true,
+        }
+    }
+}

@@ -2,14 +2,18 @@
 
 pub(crate) mod describe;
 pub(crate) mod explain;
+pub(crate) mod subject;
 
 use crate::ReadError;
 use crate::Role;
-use crate::Scope;
 use crate::Subject;
 use crate::TraitValue;
 use crate::budget::{Budget, Undecided};
-use crate::evaluate::evaluation::{Evaluation, Individual};
+use crate::context::EvaluationContext;
+use crate::evaluate::{
+    Decisions,
+    evaluation::{Evaluation, Individual},
+};
 use crate::format::revision::Revision;
 use crate::format::{
     document::Document,
@@ -19,9 +23,10 @@ use crate::format::{
     view::{Places, View, places},
 };
 use crate::render::{
-    answer,
+    flagsmith::{self, environment_answer},
     ofrep::{self, OfrepFlag},
 };
+use crate::segments::{Scope, Segments};
 use crate::values::hash::{Fingerprint, checksum};
 
 /// Steps that finding the feature of one item of an identity override takes.
@@ -140,14 +145,14 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
 
     /// Returns the answer without an identity: the complete JSON array of flags.
     pub fn flags(&self, role: Role) -> &[u8] {
-        self.view().environment_answer(role).0
+        environment_answer(&self.view(), role).0
     }
 
     /// Returns one flag of the answer without an identity, as JSON. `None` if the role sees no such flag.
     pub fn flag(&self, role: Role, name: &str) -> Option<&[u8]> {
         let view = self.view();
         let feature = view.feature_named(name.as_bytes(), &Budget::default())?;
-        let (body, bounds) = view.environment_answer(role);
+        let (body, bounds) = environment_answer(&view, role);
         let item = body.get(bounds.get(feature)?.word as usize..bounds.get(feature + 1)?.word as usize)?;
         let item = item.strip_suffix(b",").unwrap_or(item);
         (!item.is_empty()).then_some(item)
@@ -162,15 +167,13 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// Sets the subject's identifier. Without an identifier there is no identity, and the environment decides which
     /// segments apply ([`model::EnvironmentFlags`](crate::format::model::EnvironmentFlags)).
     pub fn identify(&self, subject: &mut Subject, identifier: &str) {
-        subject.identified = true;
-        subject.identifier.clear();
-        subject.identifier.push_str(identifier);
+        subject.context.identify(identifier);
     }
 
     /// Sets the subject's own key, which is hashed instead of client key and identifier. Flagsmith's evaluation context
     /// allows such a key; none of Flagsmith's SDKs sends one.
     pub fn set_key(&self, subject: &mut Subject, key: &str) {
-        subject.own_key = Some(key.to_owned());
+        subject.context.set_key(key);
     }
 
     /// Sets a trait of the subject. The last of several with one name counts; traits that no condition reads cost
@@ -185,8 +188,8 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         if slots > 0
             && let Some(slot) = self.slot_of(key, &subject.budget)
         {
-            subject.fit(slots);
-            subject.set(slot, value());
+            subject.context.fit(slots);
+            subject.context.set(slot, value());
         }
     }
 
@@ -199,21 +202,23 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// Appends the JSON array of all flags for the subject, like Flagsmith's edge proxy. Returns a digest of the flags,
     /// which is equal for equal flags in every revision and in both dialects.
     pub fn write_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
-        answer::write_flags(&self.evaluation(subject), subject, role, out)
+        flagsmith::write_array(&self.decide(subject), role, out)
     }
 
     /// Appends one flag for the subject as OFREP, if it can be returned.
     pub fn write_ofrep_flag(&self, subject: &mut Subject, role: Role, name: &str, out: &mut Vec<u8>) -> OfrepFlag {
         let feature = self.view().feature_named(name.as_bytes(), &subject.budget);
         let Some(feature) = feature else { return OfrepFlag::Unknown };
-        let evaluation = self.evaluation(subject);
-        ofrep::write_flag(&evaluation, subject, role, feature, out)
+        let Subject { context, budget, matching, deciding } = subject;
+        let evaluation = self.start(context, budget);
+        let outcome = evaluation.decide_one(context, matching, deciding, feature);
+        ofrep::write_flag(&evaluation, outcome, role, out)
     }
 
     /// Appends all flags for the subject as OFREP, separated by commas. Returns the same digest as
     /// [`Snapshot::write_flags`].
     pub fn write_ofrep_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
-        ofrep::write_flags(&self.evaluation(subject), subject, role, out)
+        ofrep::write_flags(&self.decide(subject), role, out)
     }
 
     /// Returns the work that the subject's last evaluation left undecided, if its budget was exhausted
@@ -251,38 +256,44 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         embedded.map(Overrides::of).into_iter().chain(files.into_iter().flatten())
     }
 
-    /// Prepares the subject for an evaluation, and looks up its identity override.
-    pub(crate) fn evaluation(&self, subject: &mut Subject) -> Evaluation<'_> {
+    /// Decides all features for the subject.
+    pub(crate) fn decide<'a>(&'a self, subject: &'a mut Subject) -> Decisions<'a> {
+        let Subject { context, budget, matching, deciding } = subject;
+        self.start(context, budget).decide(context, matching, deciding)
+    }
+
+    /// Starts an evaluation: completes the context, and looks up its identity override.
+    fn start<'a>(&'a self, context: &mut EvaluationContext, budget: &'a Budget) -> Evaluation<'a> {
         let view = self.view();
-        subject.budget.start();
-        view.begin(subject);
-        subject.resolution.clear();
-        subject.candidates.clear();
-        subject.default_places.clear();
-        let mut individual = None;
-        if subject.identified {
-            let hash = || self.fingerprint.hash96(subject.identifier.as_bytes());
-            let embedded = (!view.overrides().is_empty()).then(|| Overrides::of(view.overrides()));
-            let found = match embedded {
-                Some(overrides) if overrides.len() == 0 => None,
-                Some(overrides) => overrides.find(&hash()).map(|items| (items, overrides.blob)),
-                None => self.shards.find(view.origin().flags, &hash()),
-            };
-            individual = found.map(|(items, blob)| Individual { items, blob });
-            if let Some(individual) = individual {
-                subject.budget.spend(individual.items.len() * STEPS_AN_ITEM);
-            }
+        budget.start();
+        context.derive(&view, budget);
+        let individual = if context.is_identified { self.individual(context.identifier()) } else { None };
+        if let Some(individual) = individual {
+            budget.spend(individual.items.len() * STEPS_AN_ITEM);
         }
-        if !subject.budget.spend(0) {
-            subject.budget.note(Undecided::Others);
+        if !budget.spend(0) {
+            budget.note(Undecided::Others);
         }
         let scope = match view.origin().flags {
-            _ if subject.identified => Scope::All,
+            _ if context.is_identified => Scope::All,
             flags if flags & ALL_SEGMENTS != 0 => Scope::All,
             flags if flags & IDENTITY_FREE_SEGMENTS != 0 => Scope::IdentityFree,
             _ => Scope::None,
         };
-        Evaluation { view, individual, scope }
+        Evaluation { segments: Segments { view, scope, budget }, individual }
+    }
+
+    /// Looks up the override of an identity.
+    fn individual(&self, identifier: &str) -> Option<Individual<'_>> {
+        let view = self.view();
+        let hash = || self.fingerprint.hash96(identifier.as_bytes());
+        let embedded = (!view.overrides().is_empty()).then(|| Overrides::of(view.overrides()));
+        let found = match embedded {
+            Some(overrides) if overrides.len() == 0 => None,
+            Some(overrides) => overrides.find(&hash()).map(|items| (items, overrides.blob)),
+            None => self.shards.find(view.origin().flags, &hash()),
+        };
+        found.map(|(items, blob)| Individual { items, blob })
     }
 }
 

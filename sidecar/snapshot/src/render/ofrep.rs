@@ -8,10 +8,10 @@
 
 mod object;
 
+use super::flagsmith::MAX_ANSWER;
 use crate::budget::Undecided;
-use crate::evaluate::{evaluation::Evaluation, role::Role, subject::Subject};
+use crate::evaluate::{Decisions, evaluation::Evaluation, outcome::Outcome, visibility::Role};
 use crate::format::layout::{OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS};
-use crate::render::answer::{MAX_ANSWER, Outcome};
 
 /// Result of a request for one flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,18 +27,16 @@ pub enum OfrepFlag {
 /// Appends one flag, if it can be returned.
 pub(crate) fn write_flag(
     evaluation: &Evaluation<'_>,
-    subject: &mut Subject,
+    outcome: Option<Outcome<'_>>,
     role: Role,
-    feature: u32,
     out: &mut Vec<u8>,
 ) -> OfrepFlag {
-    let winner = evaluation.winner(subject, feature);
-    match Outcome::of(evaluation, subject, feature, winner) {
-        Some(outcome) if outcome.is_visible(&evaluation.view, role) => {
+    match outcome {
+        Some(outcome) if outcome.is_visible(evaluation.view(), role) => {
             if outcome.needs_identity() {
                 return OfrepFlag::NeedsTargetingKey;
             }
-            write(evaluation, subject, &outcome, out);
+            write(evaluation, &outcome, out);
             OfrepFlag::Written
         }
         _ => OfrepFlag::Unknown,
@@ -46,20 +44,19 @@ pub(crate) fn write_flag(
 }
 
 /// Appends all flags that the role sees, separated by commas, and returns the sum of their digests.
-pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
-    evaluation.choose(subject);
+pub(crate) fn write_flags(decisions: &Decisions<'_>, role: Role, out: &mut Vec<u8>) -> u64 {
+    let view = decisions.view();
     let mut first = true;
     let mut digest = 0_u64;
-    for feature in 0..evaluation.view.features().len() as u32 {
+    for feature in 0..view.features().len() as u32 {
         if out.len() > MAX_ANSWER {
             break;
         }
-        let outcome = Outcome::of(evaluation, subject, feature, evaluation.chosen(subject, feature));
-        if let Some(outcome) = outcome.filter(|outcome| outcome.is_visible(&evaluation.view, role)) {
+        if let Some(outcome) = decisions.outcome(feature).filter(|outcome| outcome.is_visible(view, role)) {
             if !std::mem::take(&mut first) {
                 out.push(b',');
             }
-            write(evaluation, subject, &outcome, out);
+            write(&decisions.evaluation, &outcome, out);
             digest = digest.wrapping_add(outcome.digest);
         }
     }
@@ -67,16 +64,16 @@ pub(crate) fn write_flags(evaluation: &Evaluation<'_>, subject: &mut Subject, ro
 }
 
 /// Returns true if the budget allows to search a value for an object. Otherwise a string stays a string.
-fn is_affordable(subject: &Subject, value: &[u8]) -> bool {
-    let affordable = subject.budget.scan(value.len());
+fn is_affordable(evaluation: &Evaluation<'_>, value: &[u8]) -> bool {
+    let affordable = evaluation.budget().scan(value.len());
     if !affordable {
-        subject.budget.note(Undecided::Others);
+        evaluation.budget().note(Undecided::Others);
     }
     affordable
 }
 
-fn write(evaluation: &Evaluation<'_>, subject: &Subject, outcome: &Outcome<'_>, out: &mut Vec<u8>) {
-    let view = &evaluation.view;
+fn write(evaluation: &Evaluation<'_>, outcome: &Outcome<'_>, out: &mut Vec<u8>) {
+    let view = evaluation.view();
     let enabled: &[u8] = if outcome.enabled { b"true" } else { b"false" };
     out.extend_from_slice(view.bytes(outcome.feature.ofrep_head));
     let chosen = |option| view.origin().flags & option != 0;
@@ -88,7 +85,7 @@ fn write(evaluation: &Evaluation<'_>, subject: &Subject, outcome: &Outcome<'_>, 
     };
     if let Some(value) = value {
         out.extend_from_slice(b",\"value\":");
-        if !(chosen(OFREP_OBJECTS) && is_affordable(subject, value) && object::append(value, out)) {
+        if !(chosen(OFREP_OBJECTS) && is_affordable(evaluation, value) && object::append(value, out)) {
             out.extend_from_slice(value);
         }
     }

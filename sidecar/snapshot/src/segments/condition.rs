@@ -6,8 +6,9 @@
 
 use std::cmp::Ordering;
 
+use super::{Scratch, Segments};
 use crate::budget::Budget;
-use crate::evaluate::subject::{Subject, Value};
+use crate::context::{EvaluationContext, StrRange, Value};
 use crate::format::{
     layout::{
         AUTOMATON, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_PLAIN, IS_SEMVER, IS_TRUE, Instruction, Member,
@@ -24,7 +25,7 @@ use crate::values::{
     number::{Integer, write_float},
     percentage::percentage,
     rows::{Row as _, Span, Table},
-    semver::{self, Version},
+    semver::{self, Plain, Version},
 };
 
 /// A condition as stored. It is passed in this form and decoded where it is needed, so that the few fields that a
@@ -40,11 +41,15 @@ pub(crate) const READINGS: usize = 4;
 /// Returns true if the condition holds for the value. Comparisons are decided inline; operators that take longer are a
 /// call.
 ///
-/// The result counts only if the budget has steps left and was not interrupted, which [`Evaluation::accepts`] checks.
-///
-/// [`Evaluation::accepts`]: crate::evaluate::evaluation::Evaluation::accepts
+/// The result counts only if the budget has steps left and was not interrupted, which [`Segments::accepts`] checks.
 #[inline(always)]
-pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value) -> bool {
+pub(super) fn holds(
+    segments: &Segments<'_>,
+    context: &EvaluationContext,
+    scratch: &mut Scratch,
+    stored: &Stored,
+    value: Value,
+) -> bool {
     let condition = Instruction::decode(stored);
     if value == Value::Null {
         return condition.operator == Operator::IsNotSet as u8;
@@ -54,7 +59,7 @@ pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, stored: &Stored, val
     }
     let accepted = accepted(condition.operator);
     if accepted == 0 {
-        return search(view, subject, stored, value);
+        return search(segments, context, scratch, stored, value);
     }
     let has = |bit| condition.flags & bit != 0;
     let relation = match value {
@@ -64,9 +69,9 @@ pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, stored: &Stored, val
         }
         Value::False | Value::True => relation_of((value == Value::True).cmp(&has(IS_TRUE))),
         Value::Text(text) if !has(IS_SEMVER) => {
-            let (left, right) = (subject.bytes(text), view.bytes(condition.text));
+            let (left, right) = (context.bytes(text), segments.view.bytes(condition.text));
             let compared = left.len().min(right.len());
-            if compared > SHORT && !subject.budget.copy(compared) {
+            if compared > SHORT && !segments.budget.copy(compared) {
                 return false;
             }
             if left == right {
@@ -77,7 +82,7 @@ pub(crate) fn holds(view: &View<'_>, subject: &mut Subject, stored: &Stored, val
                 relation_of(left.cmp(right)) // UTF-8 sorts by bytes as Python sorts by code points
             }
         }
-        _ => relation(view, subject, stored, value),
+        _ => relation(segments, context, scratch, stored, value),
     };
     relation & accepted != 0
 }
@@ -113,81 +118,90 @@ pub(crate) fn relation_of(order: Ordering) -> u8 {
 
 /// Decides the rare comparisons: versions, and integers of more than 64 bits.
 #[inline(never)]
-fn relation(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value) -> u8 {
+fn relation(
+    segments: &Segments<'_>,
+    context: &EvaluationContext,
+    scratch: &mut Scratch,
+    stored: &Stored,
+    value: Value,
+) -> u8 {
+    let Segments { view, budget, .. } = segments;
     let condition = Instruction::decode(stored);
-    if !subject.budget.scan(READINGS * (subject.length_of(value) + condition.text.length as usize)) {
+    if !budget.scan(READINGS * (context.length_of(value) + condition.text.length as usize)) {
         return 0;
     }
     let right = match value {
         Value::Text(text) => {
             if condition.flags & IS_PLAIN != 0
-                && let Some(version) = subject.version(text)
+                && let Some(version) = scratch.version(context, text)
             {
                 return relation_of(version.cmp(&[condition.left, condition.right]));
             }
-            return semver::compare(subject.bytes(text), view.bytes(condition.text)).map_or(0, relation_of);
+            return semver::compare(context.bytes(text), view.bytes(condition.text)).map_or(0, relation_of);
         }
         _ if condition.flags & HAS_INTEGER != 0 => Integer::Small(condition.left.cast_signed()),
         _ if condition.flags & HAS_BIG_INTEGER != 0 => {
             let row = view.big_integers().get(condition.operand).unwrap_or_default();
-            if !subject.budget.scan(READINGS * row.digits.length as usize) {
+            if !budget.scan(READINGS * row.digits.length as usize) {
                 return 0;
             }
             Integer::Big { negative: row.negative != 0, digits: view.text(row.digits) }
         }
         _ => return 0,
     };
-    integer(subject, value).map_or(0, |left| relation_of(left.cmp(&right)))
+    integer(context, value).map_or(0, |left| relation_of(left.cmp(&right)))
 }
 
 /// Evaluates the operators that do not compare. Most of them search or hash a text.
 #[inline(never)]
-fn search(view: &View<'_>, subject: &mut Subject, stored: &Stored, value: Value) -> bool {
+fn search(
+    segments: &Segments<'_>,
+    context: &EvaluationContext,
+    scratch: &mut Scratch,
+    stored: &Stored,
+    value: Value,
+) -> bool {
+    let Segments { view, budget, .. } = segments;
     let condition = Instruction::decode(stored);
     let readings = if condition.flags & IS_SEMVER == 0 { 1 } else { READINGS };
-    let length = subject.length_of(value) + condition.text.length as usize;
-    if !subject.budget.scan(readings * length) {
+    let length = context.length_of(value) + condition.text.length as usize;
+    if !budget.scan(readings * length) {
         return false;
     }
     match Operator::from_number(condition.operator) {
-        Some(Operator::In) => is_in(view, subject, &condition, value),
-        Some(Operator::Contains) => contains(view, subject, &condition, value),
+        Some(Operator::In) => is_in(view, context, scratch, &condition, value),
+        Some(Operator::Contains) => contains(view, context, &condition, value),
         Some(Operator::NotContains) => match value {
-            Value::Text(text) => !subject.text(text).contains(view.text(condition.text)),
+            Value::Text(text) => !context.text(text).contains(view.text(condition.text)),
             _ => false,
         },
         Some(Operator::Matches) => {
-            let mut room = std::mem::take(&mut subject.room);
-            let found = with_text(subject, value, |text, budget| {
-                let found = matches(view, condition.operand, text, budget, &mut room);
-                found.unwrap_or_else(|| {
-                    budget.interrupt();
-                    false
-                })
-            });
-            subject.room = room;
-            found
+            let Scratch { printed, search, .. } = scratch;
+            let text = text_of(context, value, printed);
+            matches(view, condition.operand, text, budget, search).unwrap_or_else(|| {
+                budget.interrupt();
+                false
+            })
         }
         Some(Operator::Modulo) => {
-            modulo(subject, f64::from_bits(condition.left), f64::from_bits(condition.right), value)
+            modulo(budget, context, f64::from_bits(condition.left), f64::from_bits(condition.right), value)
         }
         Some(Operator::Percentage) => {
             let seed = Span::from_word(condition.right);
-            if !subject.budget.hash(seed, length) {
+            if !budget.hash(seed, length) {
                 return false;
             }
-            let seed = view.bytes(seed);
-            with_text(subject, value, |text, _| percentage(&[seed, b",", text.as_bytes()]))
-                <= f64::from_bits(condition.left)
+            let text = text_of(context, value, &mut scratch.printed);
+            percentage(&[view.bytes(seed), b",", text.as_bytes()]) <= f64::from_bits(condition.left)
         }
         _ => false,
     }
 }
 
-fn integer<'s>(subject: &'s Subject, value: Value) -> Option<Integer<'s>> {
+fn integer(context: &EvaluationContext, value: Value) -> Option<Integer<'_>> {
     match value {
         Value::Integer(small) => Some(Integer::Small(small)),
-        Value::BigInteger(digits) => Integer::parse(subject.text(digits)),
+        Value::BigInteger(digits) => Integer::parse(context.text(digits)),
         _ => None,
     }
 }
@@ -195,13 +209,13 @@ fn integer<'s>(subject: &'s Subject, value: Value) -> Option<Integer<'s>> {
 /// Evaluates `CONTAINS`, which only strings can fulfil. If the value ends in `:semver`, the left side is first read as
 /// a version. A version contains a text that equals its prerelease or its build metadata, because Python iterates over
 /// the version's parts.
-fn contains(view: &View<'_>, subject: &Subject, condition: &Instruction, value: Value) -> bool {
+fn contains(view: &View<'_>, context: &EvaluationContext, condition: &Instruction, value: Value) -> bool {
     let Value::Text(text) = value else { return false };
     if condition.flags & IS_SEMVER == 0 {
-        return subject.text(text).contains(view.text(condition.text));
+        return context.text(text).contains(view.text(condition.text));
     }
     let part = view.bytes(condition.text);
-    Version::parse(subject.bytes(text))
+    Version::parse(context.bytes(text))
         .is_some_and(|version| version.prerelease == Some(part) || version.build == Some(part))
 }
 
@@ -217,14 +231,14 @@ fn matches(view: &View<'_>, operand: u32, text: &str, budget: &Budget, room: &mu
 }
 
 /// Computes the floored modulo like Python: the result has the sign of the divisor.
-pub(crate) fn modulo(subject: &Subject, divisor: f64, remainder: f64, value: Value) -> bool {
+pub(super) fn modulo(budget: &Budget, context: &EvaluationContext, divisor: f64, remainder: f64, value: Value) -> bool {
     let (left, whole_left) = match value {
         Value::Null => return false,
         Value::False => (0.0, Some(0)),
         Value::True => (1.0, Some(1)),
         Value::Float(float) => (float.get(), whole(float.get())),
         Value::Integer(integer) => (integer as f64, Some(integer)),
-        Value::BigInteger(_) | Value::Text(_) => match integer(subject, value).and_then(Integer::to_f64) {
+        Value::BigInteger(_) | Value::Text(_) => match integer(context, value).and_then(Integer::to_f64) {
             Some(float) => (float, None),
             None => return false,
         },
@@ -237,7 +251,7 @@ pub(crate) fn modulo(subject: &Subject, divisor: f64, remainder: f64, value: Val
     }
     // The remainder of floats takes one step per bit of their quotient.
     let exponent = |float: f64| float.to_bits() >> 52 & 0x7ff;
-    if !subject.budget.scan(exponent(left).saturating_sub(exponent(divisor)) as usize) {
+    if !budget.scan(exponent(left).saturating_sub(exponent(divisor)) as usize) {
         return false;
     }
     let mut rest = left % divisor;
@@ -261,11 +275,17 @@ fn floored_remainder(left: i64, divisor: i64) -> Option<i64> {
     Some(if rest != 0 && (rest < 0) != (divisor < 0) { rest + divisor } else { rest })
 }
 
-fn is_in(view: &View<'_>, subject: &mut Subject, condition: &Instruction, value: Value) -> bool {
+fn is_in(
+    view: &View<'_>,
+    context: &EvaluationContext,
+    scratch: &mut Scratch,
+    condition: &Instruction,
+    value: Value,
+) -> bool {
     if !matches!(value, Value::Text(_) | Value::Integer(_) | Value::BigInteger(_)) {
         return false;
     }
-    let wanted = token_of(view, subject, condition.slot, value, condition.flags & READS_FLAG == 0);
+    let wanted = token_of(view, context, scratch, condition.slot, value, condition.flags & READS_FLAG == 0);
     let Span { start, length } = Span::from_word(condition.left);
     has_token(view.members().range(start, length), wanted)
 }
@@ -286,43 +306,74 @@ fn has_token(members: Table<'_, Member, 12>, wanted: (u64, u32)) -> bool {
 
 /// Returns the token of a value as numbers.
 #[inline(always)]
-pub(crate) fn token_of(view: &View<'_>, subject: &mut Subject, slot: u16, value: Value, keeps: bool) -> (u64, u32) {
-    let short = if let Value::Text(text) = value { short_token(subject.bytes(text)) } else { None };
-    short.unwrap_or_else(|| numbers(&long_token_of(view, subject, slot, value, keeps)))
+pub(super) fn token_of(
+    view: &View<'_>,
+    context: &EvaluationContext,
+    scratch: &mut Scratch,
+    slot: u16,
+    value: Value,
+    keeps: bool,
+) -> (u64, u32) {
+    let short = if let Value::Text(text) = value { short_token(context.bytes(text)) } else { None };
+    short.unwrap_or_else(|| numbers(&long_token_of(view, context, scratch, slot, value, keeps)))
 }
 
-/// Returns the token of a value that is printed or hashed first. It is stored for the slot if `keeps` is set, which
-/// excludes slots whose value may differ at the next read.
+/// Returns the token of a value that is printed or hashed first. Many sets contain the same few values, so the token of
+/// each slot is computed once per request if `keeps` is set, which excludes slots whose value may differ at the next
+/// read.
 #[inline(never)]
-fn long_token_of(view: &View<'_>, subject: &mut Subject, slot: u16, value: Value, keeps: bool) -> Token {
-    let kept = if keeps { subject.token_of(slot) } else { None };
-    kept.unwrap_or_else(|| {
-        let token = with_text(subject, value, |text, _| view.fingerprint.token(text.as_bytes()));
-        subject.keep_token(slot, token);
-        token
-    })
+fn long_token_of(
+    view: &View<'_>,
+    context: &EvaluationContext,
+    scratch: &mut Scratch,
+    slot: u16,
+    value: Value,
+    keeps: bool,
+) -> Token {
+    let Scratch { tokens, printed, .. } = scratch;
+    let mut token = || view.fingerprint.token(text_of(context, value, printed).as_bytes());
+    if !keeps {
+        return token();
+    }
+    if tokens.len() < context.slots() {
+        tokens.resize(context.slots(), None);
+    }
+    match tokens.get_mut(usize::from(slot)) {
+        Some(kept) => *kept.get_or_insert_with(token),
+        None => token(),
+    }
 }
 
-/// Passes Python's `str` of a value to `then`, with the budget to charge.
-pub(crate) fn with_text<T>(subject: &mut Subject, value: Value, then: impl FnOnce(&str, &Budget) -> T) -> T {
-    use std::fmt::Write;
-    if let Value::Text(text) = value {
-        return then(subject.text(text), &subject.budget);
-    }
-    let mut made = std::mem::take(&mut subject.scratch);
-    made.clear();
-    match value {
-        Value::Text(_) => {}
-        Value::Null => made.push_str("None"),
-        Value::True => made.push_str("True"),
-        Value::False => made.push_str("False"),
-        Value::Integer(integer) => {
-            let _ = write!(made, "{integer}"); // writing to a String does not fail
+impl Scratch {
+    /// Reads a text as a version. The last result is kept, because many conditions read the same text.
+    fn version(&mut self, context: &EvaluationContext, text: StrRange) -> Option<Plain> {
+        match self.version {
+            Some((read, version)) if read == text => version,
+            _ => {
+                let version = semver::plain(context.bytes(text));
+                self.version = Some((text, version));
+                version
+            }
         }
-        Value::BigInteger(digits) => made.push_str(subject.text(digits)),
-        Value::Float(float) => write_float(float.get(), &mut made),
     }
-    let result = then(&made, &subject.budget);
-    subject.scratch = made;
-    result
+}
+
+/// Returns Python's `str` of a value. Values that are no texts are printed to `printed`.
+pub(super) fn text_of<'t>(context: &'t EvaluationContext, value: Value, printed: &'t mut String) -> &'t str {
+    use std::fmt::Write;
+    if let Value::Text(text) | Value::BigInteger(text) = value {
+        return context.text(text);
+    }
+    printed.clear();
+    match value {
+        Value::Text(_) | Value::BigInteger(_) => {}
+        Value::Null => printed.push_str("None"),
+        Value::True => printed.push_str("True"),
+        Value::False => printed.push_str("False"),
+        Value::Integer(integer) => {
+            let _ = write!(printed, "{integer}"); // writing to a String does not fail
+        }
+        Value::Float(float) => write_float(float.get(), printed),
+    }
+    printed
 }

@@ -3,17 +3,15 @@
 
 use std::cmp::Ordering;
 
-use crate::budget::{BYTES_A_STEP, Budget, Undecided};
-use crate::evaluate::{
-    evaluation::Evaluation,
-    subject::{Stretch, Subject, Value},
-};
+use super::condition::{READINGS, modulo, text_of, token_of};
+use super::{Scratch, Segments};
+use crate::budget::{BYTES_A_STEP, Undecided};
+use crate::context::{EvaluationContext, StrRange, Value};
 use crate::format::{
-    layout::{BLOCK, Column, Mark, Share},
+    layout::{Column, Mark, Share},
     view::View,
 };
 use crate::regex::automaton;
-use crate::segments::condition::{READINGS, modulo, token_of, with_text};
 use crate::values::{
     hash::{NO_TOKEN, bucket_of, numbers},
     percentage::{Percentages, Whose},
@@ -21,95 +19,100 @@ use crate::values::{
     semver::{Packed, pack, standing, unpack},
 };
 
-impl Evaluation<'_> {
+impl Segments<'_> {
     /// Returns the candidates of a block, one bit each, before percentage rules. A candidate without percentage rules
     /// and without a residual program is a match.
-    pub(crate) fn candidates(&self, subject: &mut Subject, block: usize) -> u64 {
-        if let Some(kept) = subject.candidates.get(block).copied().flatten() {
+    pub(super) fn candidates(&self, context: &EvaluationContext, scratch: &mut Scratch, block: usize) -> u64 {
+        if let Some(kept) = scratch.candidates.get(block).copied().flatten() {
             return kept;
         }
-        let left = self.look_up(subject, block);
-        if subject.candidates.len() <= block {
-            subject.candidates.resize(self.view.blocks().len(), None);
+        let candidates = self.look_up(context, scratch, block);
+        if scratch.candidates.len() <= block {
+            scratch.candidates.resize(self.view.blocks().len(), None);
         }
-        if let Some(place) = subject.candidates.get_mut(block) {
-            *place = Some(left);
+        if let Some(place) = scratch.candidates.get_mut(block) {
+            *place = Some(candidates);
         }
-        left
+        candidates
     }
 
-    fn look_up(&self, subject: &mut Subject, block: usize) -> u64 {
-        let view = &self.view;
+    fn look_up(&self, context: &EvaluationContext, scratch: &mut Scratch, block: usize) -> u64 {
+        let Segments { view, budget, .. } = self;
         let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
         let columns = view.columns().range(block.columns.start, block.columns.length);
-        let mut left = block.all;
+        let mut candidates = block.all;
         // Work beyond the check of an unset slot is charged separately.
-        subject.budget.spend(1 + columns.len() / UNSET_COLUMNS_A_STEP);
+        budget.spend(1 + columns.len() / UNSET_COLUMNS_A_STEP);
         for column in columns.each_stored() {
-            left &= of_value(view, subject, column);
-            if left == 0 {
+            candidates &= of_value(self, context, scratch, column);
+            if candidates == 0 {
                 break;
             }
         }
         for modulus in view.moduli().range(block.moduli.start, block.moduli.length).iter() {
-            if left & modulus.segment != 0 {
-                let value = subject.value(modulus.slot as u16);
-                if !subject.budget.scan(subject.length_of(value)) {
+            if candidates & modulus.segment != 0 {
+                let value = context.value(modulus.slot as u16);
+                if !budget.scan(context.length_of(value)) {
                     break;
                 }
-                if modulo(subject, modulus.divisor, modulus.remainder, value) == (modulus.negated != 0) {
-                    left &= !modulus.segment;
+                if modulo(budget, context, modulus.divisor, modulus.remainder, value) == (modulus.negated != 0) {
+                    candidates &= !modulus.segment;
                 }
             }
         }
-        if !subject.budget.spend(0) {
-            subject.budget.note(Undecided::Others);
+        if !budget.spend(0) {
+            budget.note(Undecided::Others);
             return 0; // no segment of the block is decided
         }
-        left
+        candidates
     }
 
-    /// Applies the percentage rules of a block to the candidates `asking`, and returns the remaining ones.
-    pub(crate) fn shares(&self, subject: &mut Subject, block: usize, asking: u64) -> u64 {
-        let view = &self.view;
+    /// Applies the percentage rules of a block to its candidates, and returns the remaining ones.
+    pub(super) fn keep_by_percentage(
+        &self,
+        context: &EvaluationContext,
+        scratch: &mut Scratch,
+        block: usize,
+        candidates: u64,
+    ) -> u64 {
+        let Segments { view, budget, .. } = self;
         let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
         let shares = view.shares().range(block.shares.start, block.shares.length);
         if shares.len() == 0 {
-            return asking;
+            return candidates;
         }
-        subject.budget.spend(1 + shares.len() / SHARES_A_STEP);
-        let (mut left, mut undecided) = (asking, 0);
+        budget.spend(1 + shares.len() / SHARES_A_STEP);
+        let (mut kept, mut undecided) = (candidates, 0);
         let mut tell = |stored: &[u8; Share::SIZE], percentage: f64| {
             let Share { threshold, segment, negated, .. } = Share::decode(stored);
             if (percentage <= threshold) == (negated != 0) {
-                left &= !segment;
+                kept &= !segment;
             }
         };
-        let mut percentages = Percentages::within(subject.hashing.take());
+        let mut percentages = Percentages::within(scratch.hashing.take());
         for stored in shares.each_stored() {
             let share = Share::decode(stored);
-            if share.segment & asking == 0 {
+            if share.segment & candidates == 0 {
                 continue;
             }
-            let seed = view.head(share.seed);
-            let value = subject.value(share.slot as u16);
-            if !subject.budget.hash(share.seed, subject.length_of(value)) {
-                undecided |= share.segment & asking;
+            let value = context.value(share.slot as u16);
+            if !budget.hash(share.seed, context.length_of(value)) {
+                undecided |= share.segment & candidates;
                 continue;
             }
-            match value {
-                Value::Null => tell(stored, f64::INFINITY), // an unset slot has no percentage
-                value => with_text(subject, value, |text, _| {
-                    let whose = Whose::Slot(share.slot);
-                    percentages.ask(stored, seed, whose, [text.as_bytes(), b"", b""], &mut tell);
-                }),
+            if value == Value::Null {
+                tell(stored, f64::INFINITY); // an unset slot has no percentage
+                continue;
             }
+            let text = text_of(context, value, &mut scratch.printed);
+            let ids = [text.as_bytes(), b"", b""];
+            percentages.ask(stored, view.head(share.seed), Whose::Slot(share.slot), ids, &mut tell);
         }
-        subject.hashing = Some(percentages.tell(&mut tell));
+        scratch.hashing = Some(percentages.tell(&mut tell));
         if undecided != 0 {
-            subject.budget.note(Undecided::Others);
+            budget.note(Undecided::Others);
         }
-        left & !undecided
+        kept & !undecided
     }
 }
 
@@ -129,56 +132,62 @@ const PROBES_A_STEP: u32 = 16;
 /// long to scan.
 const LOOK_UPS: usize = 32;
 
-/// Returns the block of a segment and its bit in the block.
-pub(crate) fn place_of(segment: u32) -> (usize, u64) {
-    (segment as usize / BLOCK, 1 << (segment as usize % BLOCK))
-}
-
 /// Returns the candidates of a column for its slot's value. Most slots are unset in most requests.
 #[inline(always)]
-fn of_value(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE]) -> u64 {
+fn of_value(
+    segments: &Segments<'_>,
+    context: &EvaluationContext,
+    scratch: &mut Scratch,
+    stored: &[u8; Column::SIZE],
+) -> u64 {
     let slot = Column::decode(stored).slot as u16; // the reader checks that the slot exists
-    if subject.is_unset(slot) {
+    if context.is_unset(slot) {
         return Column::decode(stored).unset;
     }
-    match subject.value(slot) {
-        Value::Text(text) => of_text(view, subject, stored, slot, text),
-        _ => of_other(view, subject, stored, slot),
+    match context.value(slot) {
+        Value::Text(text) => of_text(segments, context, scratch, stored, slot, text),
+        _ => of_other(segments, context, scratch, stored, slot),
     }
 }
 
 /// Returns the candidates for a value that is no text. The column is decoded late, so that only the needed fields are
 /// read.
 #[inline(never)]
-fn of_other(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE], slot: u16) -> u64 {
+fn of_other(
+    segments: &Segments<'_>,
+    context: &EvaluationContext,
+    scratch: &mut Scratch,
+    stored: &[u8; Column::SIZE],
+    slot: u16,
+) -> u64 {
     let column = || Column::decode(stored);
-    match subject.value(slot) {
+    match context.value(slot) {
         Value::Null => column().unset,
         Value::False => column().no,
         Value::True => column().yes,
-        _ if !subject.budget.scan(LOOK_UPS) => 0,
+        _ if !segments.budget.scan(LOOK_UPS) => 0,
         value @ Value::Float(float) => {
             let (column, float) = (column(), float.get());
             let by_order = if float.is_nan() {
                 column.unordered
             } else {
-                scale(view, column.below_floats, column.floats, |point| {
+                scale(&segments.view, column.below_floats, column.floats, |point| {
                     f64::from_bits(point).partial_cmp(&float).unwrap_or(Ordering::Greater)
                 })
             };
-            by_order & joint(view, subject, column.joint, value)
+            by_order & joint(segments, context, scratch, column.joint, value)
         }
         value @ Value::Integer(integer) => {
             let column = column();
-            scale(view, column.below_integers, column.integers, |point| point.cast_signed().cmp(&integer))
-                & joint(view, subject, column.joint, value)
+            scale(&segments.view, column.below_integers, column.integers, |point| point.cast_signed().cmp(&integer))
+                & joint(segments, context, scratch, column.joint, value)
         }
         value @ Value::BigInteger(digits) => {
             let column = column();
             // A big integer is beyond every breakpoint.
-            let standing = if subject.bytes(digits).starts_with(b"-") { Ordering::Greater } else { Ordering::Less };
-            scale(view, column.below_integers, column.integers, |_| standing)
-                & joint(view, subject, column.joint, value)
+            let standing = if context.bytes(digits).starts_with(b"-") { Ordering::Greater } else { Ordering::Less };
+            scale(&segments.view, column.below_integers, column.integers, |_| standing)
+                & joint(segments, context, scratch, column.joint, value)
         }
         Value::Text(_) => 0, // handled by `of_text`
     }
@@ -186,35 +195,48 @@ fn of_other(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE],
 
 /// Returns the candidates for a text.
 #[inline(never)]
-fn of_text(view: &View<'_>, subject: &mut Subject, stored: &[u8; Column::SIZE], slot: u16, text: Stretch) -> u64 {
-    let (column, bytes) = (Column::decode(stored), subject.bytes(text));
-    if !subject.budget.scan(LOOK_UPS + bytes.len()) {
+fn of_text(
+    segments: &Segments<'_>,
+    context: &EvaluationContext,
+    scratch: &mut Scratch,
+    stored: &[u8; Column::SIZE],
+    slot: u16,
+    text: StrRange,
+) -> u64 {
+    let (column, bytes) = (Column::decode(stored), context.bytes(text));
+    if !segments.budget.scan(LOOK_UPS + bytes.len()) {
         return 0;
     }
-    let by_order = scale(view, column.below_texts, column.texts, |point| view.bytes(Span::from_word(point)).cmp(bytes));
+    let by_order = scale(&segments.view, column.below_texts, column.texts, |point| {
+        segments.view.bytes(Span::from_word(point)).cmp(bytes)
+    });
     let by_version = match column.versions.length {
         0 => column.below_versions,
         _ => match pack(bytes) {
-            Some(version) => scale(view, column.below_versions, column.versions, |point: Packed| point.cmp(&version)),
-            None => of_rare_version(view, &subject.budget, stored, bytes),
+            Some(version) => {
+                scale(&segments.view, column.below_versions, column.versions, |point: Packed| point.cmp(&version))
+            }
+            None => of_rare_version(segments, stored, bytes),
         },
     };
     let value = Value::Text(text);
     by_order
         & by_version
-        & listed(view, subject, column.unlisted, column.listed, slot, value)
-        & joint(view, subject, column.joint, value)
+        & listed(segments, context, scratch, column.unlisted, column.listed, slot, value)
+        & joint(segments, context, scratch, column.joint, value)
 }
 
 /// Returns the candidates for a text that is a version beyond the packed ones, or no version.
 #[inline(never)]
-fn of_rare_version(view: &View<'_>, budget: &Budget, stored: &[u8; Column::SIZE], text: &[u8]) -> u64 {
-    if !budget.scan(READINGS * text.len()) {
+fn of_rare_version(segments: &Segments<'_>, stored: &[u8; Column::SIZE], text: &[u8]) -> u64 {
+    if !segments.budget.scan(READINGS * text.len()) {
         return 0;
     }
     let column = Column::decode(stored);
     match standing(text) {
-        Some(version) => scale(view, column.below_versions, column.versions, |point| unpack(point).cmp(&version)),
+        Some(version) => {
+            scale(&segments.view, column.below_versions, column.versions, |point| unpack(point).cmp(&version))
+        }
         None => column.unversioned,
     }
 }
@@ -238,13 +260,21 @@ fn scale(view: &View<'_>, below: u64, marks: Span, standing: impl Fn(u64) -> Ord
 /// Returns the candidates for a text by exact match: a hash table whose free rows hold the candidates of all other
 /// texts.
 #[inline(always)]
-fn listed(view: &View<'_>, subject: &mut Subject, unlisted: u64, members: Span, slot: u16, value: Value) -> u64 {
+fn listed(
+    segments: &Segments<'_>,
+    context: &EvaluationContext,
+    scratch: &mut Scratch,
+    unlisted: u64,
+    members: Span,
+    slot: u16,
+    value: Value,
+) -> u64 {
     let Some(last) = members.length.checked_sub(1) else { return unlisted };
-    let wanted = token_of(view, subject, slot, value, true);
-    let members = view.listed().range(members.start, members.length);
+    let wanted = token_of(&segments.view, context, scratch, slot, value, true);
+    let members = segments.view.listed().range(members.start, members.length);
     let start = bucket_of(wanted);
     for step in 0..=last {
-        if step % PROBES_A_STEP == PROBES_A_STEP - 1 && !subject.budget.spend(1) {
+        if step % PROBES_A_STEP == PROBES_A_STEP - 1 && !segments.budget.spend(1) {
             return 0;
         }
         let Some(member) = members.get(start.wrapping_add(step) & last) else { break };
@@ -258,25 +288,25 @@ fn listed(view: &View<'_>, subject: &mut Subject, unlisted: u64, members: Span, 
 
 /// Returns the candidates for a value by the patterns found in it.
 #[inline(always)]
-fn joint(view: &View<'_>, subject: &mut Subject, joint: u32, value: Value) -> u64 {
-    joint.checked_sub(1).map_or(u64::MAX, |row| wanted(view, subject, row, value))
+fn joint(segments: &Segments<'_>, context: &EvaluationContext, scratch: &mut Scratch, joint: u32, value: Value) -> u64 {
+    joint.checked_sub(1).map_or(u64::MAX, |row| wanted(segments, context, scratch, row, value))
 }
 
 #[inline(never)]
-fn wanted(view: &View<'_>, subject: &mut Subject, row: u32, value: Value) -> u64 {
+fn wanted(segments: &Segments<'_>, context: &EvaluationContext, scratch: &mut Scratch, row: u32, value: Value) -> u64 {
+    let Segments { view, budget, .. } = segments;
     let Some(joint) = view.joints().get(row) else { return 0 };
     let is_text = matches!(value, Value::Text(_));
-    if !subject.budget.scan(subject.length_of(value) + joint.wants.length as usize / WANTS_A_STEP * BYTES_A_STEP) {
+    if !budget.scan(context.length_of(value) + joint.wants.length as usize / WANTS_A_STEP * BYTES_A_STEP) {
         return 0;
     }
     let program = joint.program.of(view.programs());
     let finds = view.finds().range(joint.finds.start, joint.finds.length);
     let find = |state: u32| finds.get(state).unwrap_or_default();
-    let mut found = with_text(subject, value, |text, _| {
-        let mut found = 0;
-        let last = automaton::walk(program, text.as_bytes(), |state| found |= find(state).here);
-        found | last.map_or(0, |last| find(last).at_end)
-    });
+    let text = text_of(context, value, &mut scratch.printed);
+    let mut found = 0;
+    let last = automaton::walk(program, text.as_bytes(), |state| found |= find(state).here);
+    found |= last.map_or(0, |last| find(last).at_end);
     if !is_text {
         found &= joint.automata;
     }

@@ -2,8 +2,7 @@
 
 use crate::Snapshot;
 use crate::Subject;
-use crate::evaluate::evaluation::Winner;
-use crate::render::answer::{Bucket, Outcome};
+use crate::evaluate::{evaluation::Winner, splits::Bucket};
 
 /// The result of one feature, and its reason.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,11 +44,9 @@ pub enum Decision {
 impl<B: AsRef<[u8]>> Snapshot<B> {
     /// Explains every feature for the subject, in the order of the answers.
     pub fn explain(&self, subject: &mut Subject) -> Vec<Explanation> {
-        let evaluation = self.evaluation(subject);
-        evaluation.choose(subject);
-        let view = &evaluation.view;
-        let outcomes = (0..view.features().len() as u32)
-            .filter_map(|feature| Outcome::of(&evaluation, subject, feature, evaluation.chosen(subject, feature)));
+        let decisions = self.decide(subject);
+        let view = decisions.view();
+        let outcomes = (0..view.features().len() as u32).filter_map(|feature| decisions.outcome(feature));
         outcomes
             .map(|outcome| Explanation {
                 feature: view.text(outcome.feature.name).to_owned(),

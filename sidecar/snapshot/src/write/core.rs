@@ -11,7 +11,7 @@ use super::index::{self, Asked, Index};
 use super::ranks::{Overrides, Place};
 use super::runs::Runs;
 use super::{WriteError, head};
-use crate::evaluate::role::Role;
+use crate::evaluate::visibility::Role;
 use crate::format::{
     layout::{
         ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER,

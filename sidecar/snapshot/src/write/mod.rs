@@ -24,6 +24,7 @@ use crate::format::{
     layout::{CHECKED_FROM, FORMAT_MAJOR, FORMAT_MINOR, HEADER},
     model::{Environment, EnvironmentFlags},
 };
+use crate::render::flagsmith::write_item;
 use crate::values::hash::{Fingerprint, checksum};
 
 /// One file of a snapshot.
@@ -152,17 +153,14 @@ fn evaluated(
     seal(&mut bytes, []);
     let snapshot = Snapshot::read(bytes)?;
     let mut subject = Subject::default();
-    let evaluation = snapshot.evaluation(&mut subject);
     // One evaluation for all features: a segment that overrides thousands of them is evaluated once.
-    evaluation.choose(&mut subject);
-    let mut items = |role| {
+    let decisions = snapshot.decide(&mut subject);
+    let items = |role| {
         let count = environment.features.len() as u32; // at most u16::MAX
         (0..count)
             .map(|feature| {
-                let winner = evaluation.chosen(&subject, feature);
                 let mut out = Vec::new();
-                let digest =
-                    crate::render::answer::write_item(&evaluation, &mut subject, role, feature, winner, &mut out);
+                let digest = write_item(&decisions, role, feature, &mut out);
                 (out, digest)
             })
             .collect::<Vec<_>>()

@@ -1,4 +1,7 @@
-//! The subject of an evaluation: an identity and its traits, in buffers that later requests reuse.
+//! The evaluation context: the identity and the traits of one request, bound to the slots of one snapshot. It holds input
+//! only; each stage of the evaluation has its own scratch memory.
+
+use std::ops::Range;
 
 use crate::budget::{Budget, Undecided};
 use crate::format::{
@@ -6,9 +9,8 @@ use crate::format::{
     view::View,
 };
 use crate::values::{
-    hash::Token,
+    json,
     number::{Coerced, Integer, coerce},
-    semver::{self, Plain},
 };
 
 /// A trait's value as sent.
@@ -26,45 +28,27 @@ pub enum TraitValue<'a> {
     String(&'a str),
 }
 
-/// The identity and the traits of one request, bound to the slots of one snapshot. Reuse it for the next request: after
-/// the first few requests it does not allocate memory any more.
+/// The identity and the traits of one request.
 #[derive(Debug, Default)]
-pub struct Subject {
-    pub(crate) identified: bool,
-    pub(crate) identifier: String,
+pub(crate) struct EvaluationContext {
+    /// True if the request has an identity. Without one, the environment decides which segments apply.
+    pub(crate) is_identified: bool,
+    identifier: String,
     /// The identity's key, if it is not built from the client key and the identifier.
-    pub(crate) own_key: Option<String>,
+    own_key: Option<String>,
     /// Values by slot.
     values: Vec<Value>,
     /// The texts that values refer to.
     texts: String,
-    /// Tokens of the values by slot, if they were computed.
-    tokens: Vec<Option<Token>>,
-    /// The text that was last read as a version, and the version.
-    version: Option<(Stretch, Option<Plain>)>,
-    /// Candidates of the index by block, if they were computed.
-    pub(crate) candidates: Vec<Option<u64>>,
-    /// The subject's place in the split of each split feature's default; NaN if it has not been computed.
-    pub(crate) default_places: Vec<f64>,
-    /// Buffers of the batch hashing.
-    pub(crate) hashing: Option<Box<crate::values::percentage::Texts>>,
-    /// Buffer for printing values that are no texts.
-    pub(crate) scratch: String,
-    /// Remaining budget of the request.
-    pub(crate) budget: Budget,
-    /// Memory of backtracking searches.
-    pub(crate) room: crate::regex::backtrack::Room,
-    pub(crate) choice: crate::evaluate::choose::Choice,
-    pub(crate) resolution: crate::evaluate::resolve::Resolution,
 }
 
-/// A range of [`Subject::texts`]: the start in the lower half, the end in the upper half.
+/// A range of the context's texts: the start in the lower half, the end in the upper half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stretch(u64);
+pub(crate) struct StrRange(u64);
 
-impl Stretch {
+impl StrRange {
     #[inline(always)]
-    fn range(self) -> std::ops::Range<usize> {
+    fn range(self) -> Range<usize> {
         (self.0 & u64::from(u32::MAX)) as usize..(self.0 >> 32) as usize
     }
 }
@@ -78,9 +62,9 @@ pub(crate) enum Value {
     True,
     Integer(i64),
     /// An integer beyond `i64`: its digits, with a leading `-` if negative.
-    BigInteger(Stretch),
+    BigInteger(StrRange),
     Float(Float),
-    Text(Stretch),
+    Text(StrRange),
 }
 
 /// A float, as its bits.
@@ -105,28 +89,31 @@ impl From<bool> for Value {
     }
 }
 
-impl Subject {
-    /// Clears the request, keeps the allocated buffers, and resets the budget.
-    pub fn clear(&mut self) {
-        self.budget.reset();
-        self.forget();
-    }
-
-    /// Clears the identity and its traits within a request. Charged steps stay charged.
-    pub fn forget(&mut self) {
-        self.identified = false;
+impl EvaluationContext {
+    /// Clears the identity and its traits, and keeps the allocated buffers.
+    pub(crate) fn clear(&mut self) {
+        self.is_identified = false;
         self.identifier.clear();
         self.own_key = None;
         self.values.clear();
         self.texts.clear();
-        self.tokens.clear();
-        self.version = None;
     }
 
-    /// Number of steps of [`crate::MAX_STEPS`] that the last evaluation took, including the look-ups of traits. A
-    /// number beyond the maximum means that the budget was exhausted.
-    pub fn steps(&self) -> u64 {
-        self.budget.taken()
+    /// Sets the identifier.
+    pub(crate) fn identify(&mut self, identifier: &str) {
+        self.is_identified = true;
+        self.identifier.clear();
+        self.identifier.push_str(identifier);
+    }
+
+    /// Sets the key that is hashed instead of the client key and the identifier.
+    pub(crate) fn set_key(&mut self, key: &str) {
+        self.own_key = Some(key.to_owned());
+    }
+
+    /// Returns the identifier.
+    pub(crate) fn identifier(&self) -> &str {
+        &self.identifier
     }
 
     /// Resizes the values to the slots of a snapshot, once per request.
@@ -138,6 +125,12 @@ impl Subject {
         }
     }
 
+    /// Number of slots.
+    pub(crate) fn slots(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Sets the trait of a slot.
     pub(crate) fn set(&mut self, slot: u32, value: TraitValue<'_>) {
         let value = match value {
             TraitValue::Null => Value::Null,
@@ -149,29 +142,9 @@ impl Subject {
         self.put(slot, value);
     }
 
-    pub(crate) fn put(&mut self, slot: u32, value: Value) {
+    fn put(&mut self, slot: u32, value: Value) {
         if let Some(place) = self.values.get_mut(slot as usize) {
             *place = value;
-        }
-        if let Some(place) = self.tokens.get_mut(slot as usize) {
-            *place = None;
-        }
-    }
-
-    /// Returns the stored token of a slot's value.
-    #[inline(always)]
-    pub(crate) fn token_of(&self, slot: u16) -> Option<Token> {
-        self.tokens.get(usize::from(slot)).copied().flatten()
-    }
-
-    /// Stores the token of a slot's value. Many sets contain the same few values, so each token is computed once per
-    /// request.
-    pub(crate) fn keep_token(&mut self, slot: u16, token: Token) {
-        if self.tokens.len() < self.values.len() {
-            self.tokens.resize(self.values.len(), None);
-        }
-        if let Some(place) = self.tokens.get_mut(usize::from(slot)) {
-            *place = Some(token);
         }
     }
 
@@ -209,29 +182,29 @@ impl Subject {
         Value::BigInteger(self.kept_from(start))
     }
 
-    fn keep(&mut self, text: &str) -> Stretch {
+    fn keep(&mut self, text: &str) -> StrRange {
         let start = self.texts.len();
         self.texts.push_str(text);
         self.kept_from(start)
     }
 
-    fn kept_from(&self, start: usize) -> Stretch {
+    fn kept_from(&self, start: usize) -> StrRange {
         // A request is far below 4 GiB; if one were not, its texts would be empty rather than wrong.
         match (u32::try_from(start), u32::try_from(self.texts.len())) {
-            (Ok(start), Ok(end)) => Stretch(u64::from(end) << 32 | u64::from(start)),
-            _ => Stretch(0),
+            (Ok(start), Ok(end)) => StrRange(u64::from(end) << 32 | u64::from(start)),
+            _ => StrRange(0),
         }
     }
 
     #[inline(always)]
-    pub(crate) fn text(&self, stretch: Stretch) -> &str {
-        self.texts.get(stretch.range()).unwrap_or_default()
+    pub(crate) fn text(&self, range: StrRange) -> &str {
+        self.texts.get(range.range()).unwrap_or_default()
     }
 
     /// Returns the bytes of a text, for comparisons of bytes.
     #[inline(always)]
-    pub(crate) fn bytes(&self, stretch: Stretch) -> &[u8] {
-        self.texts.as_bytes().get(stretch.range()).unwrap_or_default()
+    pub(crate) fn bytes(&self, range: StrRange) -> &[u8] {
+        self.texts.as_bytes().get(range.range()).unwrap_or_default()
     }
 
     /// Returns the number of bytes to scan for a search in a value. For a value that is printed first, it is an
@@ -243,18 +216,6 @@ impl Subject {
             Value::Text(text) | Value::BigInteger(text) => text.range().len(),
             Value::Float(_) => FLOAT,
             _ => 0,
-        }
-    }
-
-    /// Reads a text as a version. The last result is cached, because many conditions read the same text.
-    pub(crate) fn version(&mut self, text: Stretch) -> Option<Plain> {
-        match self.version {
-            Some((read, version)) if read == text => version,
-            _ => {
-                let version = semver::plain(self.bytes(text));
-                self.version = Some((text, version));
-                version
-            }
         }
     }
 
@@ -282,61 +243,57 @@ impl Subject {
         self.texts.extend([view.text(view.origin().client_key), "_", &self.identifier]);
         Value::Text(self.kept_from(start))
     }
-}
 
-impl View<'_> {
     /// Sets every derived slot, except slots whose trait was sent, and slots that depend on a flag, which are resolved
     /// when they are read. Call it once, after the traits are set.
-    pub(crate) fn begin(&self, subject: &mut Subject) {
-        let slots = self.slots();
-        subject.fit(slots.len());
-        for Word { word: index } in self.derived().iter() {
+    pub(crate) fn derive(&mut self, view: &View<'_>, budget: &Budget) {
+        let slots = view.slots();
+        self.fit(slots.len());
+        for Word { word: index } in view.derived().iter() {
             let (Some(slot), Ok(number)) = (slots.get(index), u16::try_from(index)) else { continue };
-            if subject.value(number) != Value::Null {
+            if self.value(number) != Value::Null {
                 continue;
             }
-            if !subject.budget.scan(self.work_of(subject, slot)) {
+            if !budget.scan(self.work_of(view, slot)) {
                 // The slot stays unset, and no further segment matches.
-                subject.budget.note(Undecided::Others);
+                budget.note(Undecided::Others);
                 return;
             }
             let value = match slot.derivation {
-                IDENTIFIER if subject.identified => {
-                    let identifier = std::mem::take(&mut subject.identifier);
-                    let value = subject.coerced(&identifier);
-                    subject.identifier = identifier;
+                IDENTIFIER if self.is_identified => {
+                    let identifier = std::mem::take(&mut self.identifier);
+                    let value = self.coerced(&identifier);
+                    self.identifier = identifier;
                     value
                 }
-                IDENTITY_KEY if subject.identified => match subject.own_key.take() {
+                IDENTITY_KEY if self.is_identified => match self.own_key.take() {
                     Some(key) => {
-                        let value = subject.coerced(&key);
-                        subject.own_key = Some(key);
+                        let value = self.coerced(&key);
+                        self.own_key = Some(key);
                         value
                     }
-                    None => subject.made_key(self),
+                    None => self.made_key(view),
                 },
-                SAME_AS => u16::try_from(slot.argument).map_or(Value::Null, |other| subject.value(other)),
-                CONSTANT => self
+                SAME_AS => u16::try_from(slot.argument).map_or(Value::Null, |other| self.value(other)),
+                CONSTANT => view
                     .literals()
                     .get(slot.argument)
-                    .map_or(Value::Null, |literal| subject.token(self.text(literal.token))),
+                    .map_or(Value::Null, |literal| self.token(view.text(literal.token))),
                 _ => Value::Null,
             };
-            subject.put(index, value);
+            self.put(index, value);
         }
     }
 
     /// Returns the number of bytes to read to derive a slot's value.
-    fn work_of(&self, subject: &Subject, slot: Slot) -> usize {
+    fn work_of(&self, view: &View<'_>, slot: Slot) -> usize {
         match slot.derivation {
-            IDENTIFIER | IDENTITY_KEY if subject.identified => subject.key_length(self),
-            CONSTANT => self.literals().get(slot.argument).map_or(0, |literal| literal.token.length as usize),
+            IDENTIFIER | IDENTITY_KEY if self.is_identified => self.key_length(view),
+            CONSTANT => view.literals().get(slot.argument).map_or(0, |literal| literal.token.length as usize),
             _ => 0,
         }
     }
-}
 
-impl Subject {
     /// Returns the value of a JSON token that the writer made. Strings are coerced like traits.
     pub(crate) fn token(&mut self, token: &str) -> Value {
         match token {
@@ -344,7 +301,7 @@ impl Subject {
             "false" => Value::False,
             _ if token.starts_with('"') => {
                 let mut text = String::new();
-                crate::values::json::read_string(token, &mut text).map_or(Value::Null, |()| self.coerced(&text))
+                json::read_string(token, &mut text).map_or(Value::Null, |()| self.coerced(&text))
             }
             _ => match Integer::parse(token) {
                 Some(integer) => self.integer(integer),

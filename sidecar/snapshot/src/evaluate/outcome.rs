@@ -1,0 +1,155 @@
+//! The result of a feature.
+
+use super::{
+    evaluation::{Evaluation, Winner},
+    resolution::Resolution,
+    splits::{Bucket, SplitPlaces, bucket},
+    visibility::{Role, Visibility},
+};
+use crate::context::EvaluationContext;
+use crate::format::{
+    layout::{ENABLED, Feature, LENGTH_MASK, TARGETED},
+    view::View,
+};
+use crate::values::{hash::digest_of, rows::Span};
+
+/// `"control"` as JSON.
+const CONTROL: &[u8] = b"\"control\"";
+
+/// The result of a feature.
+pub(crate) struct Outcome<'a> {
+    pub(crate) feature: Feature,
+    pub(crate) winner: Winner,
+    pub(crate) enabled: bool,
+    /// Value as JSON.
+    pub(crate) value: &'a [u8],
+    pub(crate) split: Bucket<'a>,
+    /// See [`digest_of`].
+    pub(crate) digest: u64,
+    /// Row of the segment that decided.
+    pub(crate) segment: Option<u32>,
+    cyclic: bool,
+    /// True if the context has a split and the request has no identity.
+    unsplit: bool,
+}
+
+impl<'a> Outcome<'a> {
+    /// Returns the result of a decided feature. Inlined, because callers that only render flags read few of its fields.
+    #[inline(always)]
+    pub(super) fn of(
+        evaluation: &Evaluation<'a>,
+        context: &EvaluationContext,
+        resolution: &Resolution,
+        places: &SplitPlaces,
+        number: u32,
+        winner: Winner,
+    ) -> Option<Self> {
+        let view = evaluation.view();
+        let feature = view.features().get(number)?;
+        let mut outcome = Self {
+            feature,
+            winner,
+            enabled: false,
+            value: b"null",
+            split: Bucket::None,
+            digest: 0,
+            segment: None,
+            cyclic: resolution.is_cyclic(number),
+            unsplit: false,
+        };
+        let state = match winner {
+            Winner::Default => view.contexts().get(feature.context)?,
+            Winner::Segment(rank) => {
+                let ranked = evaluation.ranked(&feature).get(u32::from(rank))?;
+                outcome.segment = Some(ranked.segment);
+                view.contexts().get(ranked.context)?
+            }
+            Winner::Individual(row) => {
+                let individual = evaluation.individual?;
+                let item = individual.items.get(row)?;
+                outcome.enabled = item.value_length & ENABLED != 0;
+                outcome.value = Span { start: item.value, length: item.value_length & LENGTH_MASK }.of(individual.blob);
+                outcome.digest = digest_of(feature.id, outcome.enabled, outcome.value);
+                return Some(outcome);
+            }
+        };
+        outcome.enabled = state.is_enabled();
+        outcome.value = state.value(view.blob);
+        outcome.digest = state.digest;
+        if state.split != 0 {
+            outcome.unsplit = !context.is_identified;
+            if context.is_identified {
+                let place = if winner == Winner::Default { places.place(view, number) } else { None };
+                let (bucket, chosen) = bucket(evaluation, context, state, place);
+                outcome.split = bucket;
+                (outcome.value, outcome.digest) = chosen.unwrap_or((outcome.value, outcome.digest));
+            }
+        }
+        Some(outcome)
+    }
+
+    /// Returns an upper bound for the length in bytes of any text that a condition can read from the result.
+    pub(crate) fn length(&self, view: &View<'_>) -> usize {
+        let segment = self.segment.and_then(|segment| view.segments().get(segment));
+        let bucket = match self.split {
+            Bucket::Variant { key, weight, .. } => key.len() + weight.len(),
+            Bucket::None | Bucket::Control { .. } => 0,
+        };
+        self.value.len()
+            + bucket
+            + self.feature.name.length as usize
+            + segment.map_or(0, |row| row.name.length as usize)
+    }
+
+    /// Returns true if a request with this role may see the feature.
+    pub(crate) fn is_visible(&self, view: &View<'_>, role: Role) -> bool {
+        Visibility::of(view, role).sees(&self.feature, self.enabled)
+    }
+
+    /// Returns true if an identity is needed to choose between variants, and the request has none.
+    pub(crate) fn needs_identity(&self) -> bool {
+        self.enabled && self.unsplit
+    }
+
+    /// Returns the variant's name as JSON.
+    pub(crate) fn variant_json(&self) -> Option<&'a [u8]> {
+        match self.split {
+            Bucket::None => None,
+            Bucket::Control { .. } => Some(CONTROL),
+            Bucket::Variant { key, .. } => (!key.is_empty()).then_some(key),
+        }
+    }
+
+    /// Returns the reason in the words of Flagsmith's engine 11.
+    pub(crate) fn reason(&self, view: &View<'_>) -> String {
+        if self.cyclic {
+            return "ERROR; code=CIRCULAR_DEPENDENCY".to_owned();
+        }
+        if let Bucket::Variant { weight, .. } = self.split {
+            return format!("SPLIT; weight={}", String::from_utf8_lossy(weight));
+        }
+        match self.winner {
+            Winner::Individual(_) => "TARGETING_MATCH; segment=identity_overrides".to_owned(),
+            Winner::Segment(_) => {
+                let name = self
+                    .segment
+                    .and_then(|segment| view.segments().get(segment))
+                    .map_or("", |segment| view.text(segment.name));
+                format!("TARGETING_MATCH; segment={name}")
+            }
+            Winner::Default if self.feature.flags & TARGETED != 0 => "DEFAULT".to_owned(),
+            Winner::Default => "STATIC".to_owned(),
+        }
+    }
+
+    /// Returns the reason of OpenFeature.
+    pub(crate) fn openfeature_reason(&self) -> &'static str {
+        match (self.enabled, self.cyclic, &self.split, self.winner) {
+            (_, true, ..) => "ERROR",
+            (false, ..) => "DISABLED",
+            (_, _, Bucket::Variant { .. }, _) => "SPLIT",
+            (_, _, _, Winner::Segment(_) | Winner::Individual(_)) => "TARGETING_MATCH",
+            _ => "STATIC",
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Decides which override of each feature wins. The order of precedence is:
+//!
+//! 1. the identity's own override,
+//! 2. the strongest override by a segment that the context matches,
+//! 3. the default.
+//!
+//! A result that a condition has read comes before all of them, because it is final.
+//!
+//! All features are decided together by the override masks of the matching segments, up to 64 features at once. The
+//! masks are stored with the strongest first, so the first mask with a feature decides it. A single feature is decided
+//! by its list of overrides, which is stored with the strongest first, too.
+
+use super::{
+    evaluation::{Evaluation, Winner},
+    owners::{Owner, Owners},
+    resolution::Resolution,
+};
+use crate::format::{
+    layout::{Feature, Rank, Run, Segment, Word},
+    view::View,
+};
+use crate::values::rows::Table;
+
+/// The decision for every feature.
+#[derive(Debug, Default)]
+pub(crate) struct Winners {
+    /// One bit per row of `Claims`: the context matches the segment of the override mask.
+    masks: Vec<u64>,
+    owners: Owners,
+}
+
+impl Winners {
+    pub(super) fn clear(&mut self, view: &View<'_>) {
+        self.masks.clear();
+        self.masks.resize(view.claims().len().div_ceil(64), 0);
+        self.owners.clear(view.features().len());
+    }
+
+    /// Adds the override masks of a matching segment.
+    pub(super) fn add(&mut self, claiming: Table<'_, Word, 4>, segment: &Segment) {
+        for Word { word: mask } in claiming.range(segment.claims, segment.claims_length).iter() {
+            if let Some(word) = self.masks.get_mut(mask as usize / 64) {
+                *word |= 1 << (mask % 64);
+            }
+        }
+    }
+
+    /// Decides all features.
+    pub(super) fn decide(&mut self, evaluation: &Evaluation<'_>, resolution: &Resolution) {
+        let (view, owners) = (evaluation.view(), &mut self.owners);
+        for feature in resolution.features() {
+            owners.assign_one(feature, Owner::Resolved);
+        }
+        if let Some(individual) = evaluation.individual {
+            for item in individual.items.iter() {
+                if let Some(feature) = view.feature_with_id(item.feature) {
+                    owners.assign_one(feature, Owner::Individual);
+                }
+            }
+        }
+        let masks = view.claims();
+        for (word, first) in self.masks.iter().zip((0_u32..).step_by(64)) {
+            let mut word = *word;
+            while word != 0 {
+                if let Some(mask) = masks.get(first + word.trailing_zeros()) {
+                    owners.assign(mask.block, mask.features, Owner::Run(mask.run));
+                }
+                word &= word - 1;
+            }
+        }
+    }
+
+    /// Makes the default the owner of undecided features whose default has variants. Such a default is not one stored
+    /// object, so it must not be copied together with its neighbours.
+    pub(super) fn separate(&mut self, splits: Table<'_, Word, 4>) {
+        for feature in splits.iter() {
+            self.owners.assign_one(feature.word, Owner::Default);
+        }
+    }
+
+    pub(super) fn owners(&self) -> &Owners {
+        &self.owners
+    }
+
+    /// Returns the winner of a feature.
+    pub(super) fn winner(&self, evaluation: &Evaluation<'_>, resolution: &Resolution, feature: u32) -> Winner {
+        let view = evaluation.view();
+        let winner = match self.owners.owner(feature) {
+            Owner::Default => None,
+            Owner::Run(number) => view.runs().get(number).and_then(|Run { feature: first, ranks, .. }| {
+                let ranks = view.ranks().range(ranks.start, ranks.length);
+                ranks.get(feature.checked_sub(first)?).map(|Rank { rank }| Winner::Segment(rank))
+            }),
+            Owner::Individual => view.features().get(feature).and_then(|row| evaluation.individually(&row)),
+            Owner::Resolved => resolution.result(feature),
+        };
+        winner.unwrap_or(Winner::Default)
+    }
+}
+
+impl Evaluation<'_> {
+    /// Decides one feature by its overrides. `is_match` tells if the context matches a segment; it is called for the
+    /// strongest first, up to the first match.
+    pub(super) fn first_match(&self, feature: &Feature, mut is_match: impl FnMut(u32) -> bool) -> Winner {
+        let ranked = self.ranked(feature);
+        let matches = |rank: &usize| ranked.get(*rank as u32).is_some_and(|row| is_match(row.segment));
+        self.winner_among(feature, || {
+            let rank = (0..ranked.len()).find(matches)?;
+            u16::try_from(rank).ok()
+        })
+    }
+
+    /// Decides one feature by the rank of its strongest override by a matching segment. `strongest` is not called if
+    /// the identity's own override wins.
+    pub(super) fn winner_among(&self, feature: &Feature, strongest: impl FnOnce() -> Option<u16>) -> Winner {
+        let own = self.individually(feature);
+        own.or_else(|| strongest().map(Winner::Segment)).unwrap_or(Winner::Default)
+    }
+}

@@ -25,11 +25,7 @@ const SNAPSHOT: &str = "../sidecar/snapshot/src";
 const KNOWN_IN_THE_OPERATOR: [(&str, &str); 1] = [("compile::regex", "class, escape")];
 const KNOWN_IN_THE_SIDECAR: [(&str, &str); 4] =
     [("", "json, numbers"), ("", "identities, ofrep"), ("", "answer, body, document"), ("", "environment, metrics")];
-const KNOWN_IN_THE_SNAPSHOT: [(&str, &str); 3] = [
-    ("", "evaluate, render, segments"),
-    ("evaluate", "choose, evaluation, resolve, subject"),
-    ("write", "index, sweep"),
-];
+const KNOWN_IN_THE_SNAPSHOT: [(&str, &str); 0] = [];
 
 /// Crates and modules that give access to anything outside of the process, or that wait for it.
 const CLIENTS: [&str; 14] = [

@@ -2,6 +2,7 @@
 
 mod answers;
 mod blob;
+mod block;
 mod code;
 mod conjuncts;
 mod core;

@@ -1,8 +1,8 @@
 //! A sweep over the positions of a scale computes the candidates at each position. It computes only the changes between
 //! positions, so that many questions about many values cost their sum and not their product.
 
+use super::block::Conjuncts;
 use super::conjuncts::{Family, Question};
-use super::index::Conjuncts;
 use crate::format::layout::BLOCK;
 
 /// The conjuncts of a block, at one position of a scale of `P`.

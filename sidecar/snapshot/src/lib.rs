@@ -274,7 +274,6 @@
 //! | 8 | the value is also an integer beyond 64 bits, in the row *operand* of *big integers* |
 //! | 16 | the value is also a float, in *right* |
 //! | 32 | the value is a version, in *text* without its `:semver` |
-//! | 64 | the version is three plain numbers: major and minor in *left*, 32 bits each, and patch in *right* |
 //!
 //! *text* is always the value as a text. The other operators use these fields:
 //!

@@ -6,13 +6,13 @@ mod index;
 mod program;
 
 use crate::budget::{Budget, Undecided};
-use crate::context::{EvaluationContext, StrRange, Value};
+use crate::context::{EvaluationContext, Value};
 use crate::format::{
     layout::{BLOCK, IDENTITY_FREE, Segment},
     view::View,
 };
 use crate::regex::backtrack::Room;
-use crate::values::{hash::Token, percentage::Texts, semver::Plain};
+use crate::values::{hash::Token, percentage::Texts};
 
 /// The segments that apply to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +40,6 @@ pub(crate) struct Scratch {
     candidates: Vec<Option<u64>>,
     /// Tokens of the values by slot, if they were computed.
     tokens: Vec<Option<Token>>,
-    /// The text that was last read as a version, and the version.
-    version: Option<(StrRange, Option<Plain>)>,
     /// Buffer for printing values that are no texts.
     printed: String,
     /// Memory of backtracking searches.
@@ -55,7 +53,6 @@ impl Scratch {
     pub(crate) fn clear(&mut self) {
         self.candidates.clear();
         self.tokens.clear();
-        self.version = None;
     }
 }
 

@@ -331,10 +331,9 @@ row!(
         on_false: u32,
         /// Row in `BigIntegers` or in `Patterns`.
         operand: u32,
-        /// An integer, or major and minor of a version; a divisor or a threshold (`f64`); the first row and the number
-        /// of members of a set (two `u32`).
+        /// An integer; a divisor or a threshold (`f64`); the first row and the number of members of a set (two `u32`).
         left: u64,
-        /// A float, or patch of a version; a remainder (`f64`); the seed of a percentage (span).
+        /// A float; a remainder (`f64`); the seed of a percentage (span).
         right: u64,
         text: span,
     }
@@ -351,9 +350,6 @@ pub(crate) const HAS_BIG_INTEGER: u8 = 8;
 pub(crate) const HAS_FLOAT: u8 = 16;
 /// Instruction flag: the value ends in `:semver`, which `text` does not contain.
 pub(crate) const IS_SEMVER: u8 = 32;
-/// Instruction flag: the version is three numbers of at most nine digits, stored in `left` and `right` like
-/// [`crate::values::semver::Plain`].
-pub(crate) const IS_PLAIN: u8 = 64;
 pub(crate) const ACCEPT: u32 = u32::MAX;
 pub(crate) const REJECT: u32 = u32::MAX - 1;
 

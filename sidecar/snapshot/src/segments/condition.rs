@@ -8,11 +8,11 @@ use std::cmp::Ordering;
 
 use super::{Scratch, Segments};
 use crate::budget::Budget;
-use crate::context::{EvaluationContext, StrRange, Value};
+use crate::context::{EvaluationContext, Value};
 use crate::format::{
     layout::{
-        AUTOMATON, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_PLAIN, IS_SEMVER, IS_TRUE, Instruction, Member,
-        Operator, READS_FLAG,
+        AUTOMATON, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_SEMVER, IS_TRUE, Instruction, Member, Operator,
+        READS_FLAG,
     },
     view::View,
 };
@@ -25,7 +25,7 @@ use crate::values::{
     number::{Integer, write_float},
     percentage::percentage,
     rows::{Row as _, Span, Table},
-    semver::{self, Plain, Version},
+    semver::{self, Version},
 };
 
 /// A condition as stored. It is passed in this form and decoded where it is needed, so that the few fields that a
@@ -82,7 +82,7 @@ pub(super) fn holds(
                 relation_of(left.cmp(right)) // UTF-8 sorts by bytes as Python sorts by code points
             }
         }
-        _ => relation(segments, context, scratch, stored, value),
+        _ => relation(segments, context, stored, value),
     };
     relation & accepted != 0
 }
@@ -118,13 +118,7 @@ pub(crate) fn relation_of(order: Ordering) -> u8 {
 
 /// Decides the rare comparisons: versions, and integers of more than 64 bits.
 #[inline(never)]
-fn relation(
-    segments: &Segments<'_>,
-    context: &EvaluationContext,
-    scratch: &mut Scratch,
-    stored: &Stored,
-    value: Value,
-) -> u8 {
+fn relation(segments: &Segments<'_>, context: &EvaluationContext, stored: &Stored, value: Value) -> u8 {
     let Segments { view, budget, .. } = segments;
     let condition = Instruction::decode(stored);
     if !budget.scan(READINGS * (context.length_of(value) + condition.text.length as usize)) {
@@ -132,11 +126,6 @@ fn relation(
     }
     let right = match value {
         Value::Text(text) => {
-            if condition.flags & IS_PLAIN != 0
-                && let Some(version) = scratch.version(context, text)
-            {
-                return relation_of(version.cmp(&[condition.left, condition.right]));
-            }
             return semver::compare(context.bytes(text), view.bytes(condition.text)).map_or(0, relation_of);
         }
         _ if condition.flags & HAS_INTEGER != 0 => Integer::Small(condition.left.cast_signed()),
@@ -341,20 +330,6 @@ fn long_token_of(
     match tokens.get_mut(usize::from(slot)) {
         Some(kept) => *kept.get_or_insert_with(token),
         None => token(),
-    }
-}
-
-impl Scratch {
-    /// Reads a text as a version. The last result is kept, because many conditions read the same text.
-    fn version(&mut self, context: &EvaluationContext, text: StrRange) -> Option<Plain> {
-        match self.version {
-            Some((read, version)) if read == text => version,
-            _ => {
-                let version = semver::plain(context.bytes(text));
-                self.version = Some((text, version));
-                version
-            }
-        }
     }
 }
 

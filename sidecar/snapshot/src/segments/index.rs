@@ -16,7 +16,7 @@ use crate::values::{
     hash::{NO_TOKEN, bucket_of, numbers},
     percentage::{Percentages, Whose},
     rows::{Row as _, Span, Table},
-    semver::{Packed, pack, standing, unpack},
+    semver::{self, Version, unpack},
 };
 
 impl Segments<'_> {
@@ -212,12 +212,7 @@ fn of_text(
     });
     let by_version = match column.versions.length {
         0 => column.below_versions,
-        _ => match pack(bytes) {
-            Some(version) => {
-                scale(&segments.view, column.below_versions, column.versions, |point: Packed| point.cmp(&version))
-            }
-            None => of_rare_version(segments, stored, bytes),
-        },
+        _ => of_version(segments, stored, bytes),
     };
     let value = Value::Text(text);
     by_order
@@ -226,15 +221,16 @@ fn of_text(
         & joint(segments, context, scratch, column.joint, value)
 }
 
-/// Returns the candidates for a text that is a version beyond the packed ones, or no version.
+/// Returns the candidates for a text by its order as a version.
 #[inline(never)]
-fn of_rare_version(segments: &Segments<'_>, stored: &[u8; Column::SIZE], text: &[u8]) -> u64 {
+fn of_version(segments: &Segments<'_>, stored: &[u8; Column::SIZE], text: &[u8]) -> u64 {
     if !segments.budget.scan(READINGS * text.len()) {
         return 0;
     }
     let column = Column::decode(stored);
-    match standing(text) {
+    match Version::parse(text) {
         Some(version) => {
+            let version = semver::position(&version);
             scale(&segments.view, column.below_versions, column.versions, |point| unpack(point).cmp(&version))
         }
         None => column.unversioned,

@@ -57,64 +57,34 @@ pub fn compare(left: &[u8], right: &[u8]) -> Option<Ordering> {
     Some(Version::parse(left)?.precedence(&Version::parse(right)?))
 }
 
-/// A version of three numbers of at most nine digits without further parts, as most versions are: major and minor, 32
-/// bits each, and patch. Plain versions sort like versions.
-pub(crate) type Plain = [u64; 2];
-
-/// Reads a plain version in one pass.
-pub(crate) fn plain(text: &[u8]) -> Option<Plain> {
-    let mut numbers = [0_u64; 3];
-    let mut rest = text;
-    for (position, number) in numbers.iter_mut().enumerate() {
-        let mut digits = 0;
-        while let [digit @ b'0'..=b'9', tail @ ..] = rest {
-            if digits == 9 || digits > 0 && *number == 0 {
-                return None;
-            }
-            *number = *number * 10 + u64::from(digit - b'0');
-            digits += 1;
-            rest = tail;
-        }
-        match rest {
-            _ if digits == 0 => return None,
-            [] if position == 2 => {}
-            [b'.', tail @ ..] if position < 2 => rest = tail,
-            _ => return None,
-        }
-    }
-    let [major, minor, patch] = numbers;
-    Some([major << 32 | minor, patch])
-}
-
-/// A plain version whose numbers are below 2²¹, in 63 bits.
+/// A release whose numbers are below 2²¹, in 63 bits: a breakpoint of the segment index.
 pub(crate) type Packed = u64;
 
 const PACKED_BITS: u32 = 21;
 
-/// Packs a version. `None` if it is not plain or too large.
+/// Packs a version. `None` if it has a prerelease or build metadata, or if a number is too large.
 pub(crate) fn pack(text: &[u8]) -> Option<Packed> {
-    let [left, patch] = plain(text)?;
-    let numbers = [left >> 32, left & u64::from(u32::MAX), patch];
+    let version = Version::parse(text).filter(|version| version.prerelease.is_none() && version.build.is_none())?;
+    let (numbers, _) = position(&version);
     let fits = numbers.iter().all(|number| *number < 1 << PACKED_BITS);
     fits.then(|| numbers.iter().fold(0, |packed, number| packed << PACKED_BITS | number))
 }
 
-/// Position of any version among packed ones: its numbers, and true if it is a release.
-pub(crate) type Standing = ([u64; 3], bool);
+/// Position of a version among packed ones: its numbers, and true if it is a release.
+pub(crate) type Position = ([u64; 3], bool);
 
 /// Returns the position of a packed version.
-pub(crate) fn unpack(packed: Packed) -> Standing {
+pub(crate) fn unpack(packed: Packed) -> Position {
     let number = |place: u32| packed >> (place * PACKED_BITS) & ((1 << PACKED_BITS) - 1);
     ([number(2), number(1), number(0)], true)
 }
 
-/// Returns the position of any version. Numbers beyond 64 bits become the largest number, which is above all packed
-/// ones.
-pub(crate) fn standing(text: &[u8]) -> Option<Standing> {
-    let version = Version::parse(text)?;
-    let number =
-        |digits: &[u8]| std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX);
-    Some((version.numbers.map(number), version.prerelease.is_none()))
+/// Returns the position of a version. Numbers beyond 64 bits become the largest number, which is above all packed ones.
+pub(crate) fn position(version: &Version<'_>) -> Position {
+    let number = |digits: &[u8]| {
+        digits.iter().fold(0_u64, |number, digit| number.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
+    };
+    (version.numbers.map(number), version.prerelease.is_none())
 }
 
 fn by_identifiers(a: &[u8], b: &[u8]) -> Ordering {
@@ -175,11 +145,8 @@ mod tests {
                 let (a, b) = (Version::parse(a.as_bytes()).unwrap(), Version::parse(b.as_bytes()).unwrap());
                 assert_eq!(a.precedence(&b), i.cmp(&j));
                 assert_eq!(compare(ordered[i].as_bytes(), ordered[j].as_bytes()), Some(i.cmp(&j)));
-                if let (Some(a), Some(b)) = (plain(ordered[i].as_bytes()), plain(ordered[j].as_bytes())) {
-                    assert_eq!(a.cmp(&b), i.cmp(&j));
-                }
                 if let Some(packed) = pack(ordered[j].as_bytes()) {
-                    assert_eq!(standing(ordered[i].as_bytes()).unwrap().cmp(&unpack(packed)), i.cmp(&j));
+                    assert_eq!(position(&a).cmp(&unpack(packed)), i.cmp(&j));
                 }
             }
         }
@@ -206,14 +173,12 @@ mod tests {
             "1.2.3\n",
         ] {
             assert_eq!(Version::parse(text.as_bytes()), None, "{text:?}");
-            assert_eq!(plain(text.as_bytes()), None, "{text:?}");
+            assert_eq!(pack(text.as_bytes()), None, "{text:?}");
         }
         assert!(Version::parse(b"1.2.3-0a.0+001").is_some());
-        assert_eq!(plain(b"0.10.999999999"), Some([10, 999_999_999]));
         assert_eq!(pack(b"1.2097151.3").map(unpack), Some(([1, 2_097_151, 3], true)));
-        assert_eq!(pack(b"1.2097152.3"), None);
-        for text in ["1.2.3-a", "1.2.3+a", "1.2.1000000000", "1.2.00", "0.00.1"] {
-            assert_eq!(plain(text.as_bytes()), None, "{text:?}");
+        for text in ["1.2097152.3", "1.2.3-a", "1.2.3+a", "1.2.1000000000", "1.2.00", "0.00.1"] {
+            assert_eq!(pack(text.as_bytes()), None, "{text:?}");
         }
     }
 }

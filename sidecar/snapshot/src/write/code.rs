@@ -7,8 +7,8 @@ use super::WriteError;
 use super::blob::{Blob, offset};
 use crate::format::{
     layout::{
-        ACCEPT, AUTOMATON, BACKTRACKING, BigInteger, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_PLAIN, IS_SEMVER,
-        IS_TRUE, Instruction, Member, Operator, Pattern, READS_FLAG, REJECT,
+        ACCEPT, AUTOMATON, BACKTRACKING, BigInteger, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_SEMVER, IS_TRUE,
+        Instruction, Member, Operator, Pattern, READS_FLAG, REJECT,
     },
     model::{self, Condition, Junction, Rule, Test},
 };
@@ -16,7 +16,6 @@ use crate::values::{
     hash::Fingerprint,
     number::Integer,
     rows::{Row, Span},
-    semver,
 };
 
 /// The tables that programs refer to, as stored.
@@ -220,13 +219,6 @@ impl Program<'_> {
         }
         if comparand.semver {
             row.flags |= IS_SEMVER;
-            // A version takes the place of a number: a text is never both.
-            if let Some([left, right]) = semver::plain(comparand.text.as_bytes())
-                && row.flags & (HAS_INTEGER | HAS_FLOAT) == 0
-            {
-                (row.left, row.right) = (left, right);
-                row.flags |= IS_PLAIN;
-            }
         }
         Ok(row)
     }

@@ -7,7 +7,7 @@ use std::ops::{BitAnd, BitOr, BitXor, Not};
 pub(crate) use batch::{Batch, Head, Tail};
 
 /// Maximum number of texts in a batch.
-pub(crate) const LANES: usize = 16;
+pub(crate) const LANES: usize = 8;
 
 /// Rotation of each step in bits, by round and by step modulo four.
 const SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];

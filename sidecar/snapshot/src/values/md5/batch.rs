@@ -1,35 +1,24 @@
-//! Batch hashing of short texts: a processor computes with eight or sixteen numbers as fast as with one. The available
-//! instructions are detected at run time.
+//! Batch hashing of short texts: a processor computes with eight numbers as fast as with one. The available instructions
+//! are detected at run time.
 
-use fearless_simd::{Level, Simd, SimdBase, SimdFrom, dispatch, u32x4, u32x8, u32x16};
+use fearless_simd::{Level, Simd, SimdBase as _, SimdFrom as _, dispatch, u32x4, u32x8};
 
 use super::{Digest, LANES, START, Word, bytes, mix};
 
-/// `word!` implements [`Word`] for SIMD types.
-macro_rules! word {
-    ($($several:ident)+) => {
-        $(
-            impl<S: Simd> Word for $several<S> {
-                #[inline(always)]
-                fn plus(self, other: Self) -> Self {
-                    self + other
-                }
-                #[inline(always)]
-                fn plus_constant(self, constant: u32) -> Self {
-                    self + constant
-                }
-                #[inline(always)]
-                fn rotated(self, by: u32) -> Self {
-                    self << by | self >> (u32::BITS - by)
-                }
-            }
-        )+
-    };
+impl<S: Simd> Word for u32x8<S> {
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+    #[inline(always)]
+    fn plus_constant(self, constant: u32) -> Self {
+        self + constant
+    }
+    #[inline(always)]
+    fn rotated(self, by: u32) -> Self {
+        self << by | self >> (u32::BITS - by)
+    }
 }
-word!(u32x8 u32x16);
-
-/// Number of lanes that every supported processor computes with at once.
-const HALF: usize = LANES / 2;
 
 /// Size of two blocks in bytes.
 const ROOM: usize = 128;
@@ -161,7 +150,7 @@ impl Batch {
         let Self { texts, states, lengths, count } = self;
         let lengths = lengths.get(..*count).unwrap_or_default();
         let blocks = 1 + usize::from(lengths.iter().any(|length| *length > FIRST));
-        dispatch!(Level::new(), simd => mix_all(simd, texts, *count, blocks, states));
+        dispatch!(Level::new(), simd => mix_all(simd, texts, blocks, states));
     }
 
     /// Returns the digest of a text, after [`Self::hash`].
@@ -175,64 +164,24 @@ impl Batch {
 /// The states of all texts after the first block and after the second.
 type States = [[[u32; LANES]; 4]; 2];
 
-/// Computes the states of the first `count` texts after `blocks` blocks. The blocks are a loop, so that the code of the
-/// steps is in the processor's cache for the second block.
+/// Computes the states of the texts after `blocks` blocks. The blocks are a loop, so that the code of the steps is in the
+/// processor's cache for the second block.
 #[inline(always)]
-fn mix_all<S: Simd>(simd: S, texts: &[Text; LANES], count: usize, blocks: usize, states: &mut States) {
-    // For few texts, half of the lanes are faster, because fewer words are transposed. If all lanes take two registers,
-    // computing with one hides the latency of the other; four registers do not fit.
-    if count > HALF && <S::u32s as SimdBase<S>>::LEN >= HALF {
-        let (mut state, mut words) = (START.map(|word| u32x16::splat(simd, word)), [u32x16::splat(simd, 0); 16]);
-        for (block, after) in states.iter_mut().enumerate().take(blocks) {
-            read_all(simd, texts, block, &mut words);
-            state = mix(state, &words);
-            *after = state.map(<[u32; LANES]>::from);
+fn mix_all<S: Simd>(simd: S, texts: &[Text; LANES], blocks: usize, states: &mut States) {
+    let (mut state, mut words) = (START.map(|word| u32x8::splat(simd, word)), [u32x8::splat(simd, 0); 16]);
+    for (block, after) in states.iter_mut().enumerate().take(blocks) {
+        for (number, words) in words.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            *words = words_of_all(simd, texts, block * 4 + number);
         }
-        return;
-    }
-    for (half, texts) in texts.as_chunks::<HALF>().0.iter().enumerate().take(count.div_ceil(HALF)) {
-        let (mut state, mut words) = (START.map(|word| u32x8::splat(simd, word)), [u32x8::splat(simd, 0); 16]);
-        for (block, after) in states.iter_mut().enumerate().take(blocks) {
-            read_half(simd, texts, block, &mut words);
-            state = mix(state, &words);
-            for (after, state) in after.iter_mut().zip(state) {
-                after.as_chunks_mut::<HALF>().0.get_mut(half).into_iter().for_each(|place| *place = state.into());
-            }
-        }
+        state = mix(state, &words);
+        *after = state.map(<[u32; LANES]>::from);
     }
 }
 
-/// Reads the words of a block of all texts. If all lanes fit into one register, they are transposed at once.
+/// Reads four words of all texts. Each four texts are transposed separately, so that no word crosses the middle of a
+/// register, which takes the longest.
 #[inline(always)]
-fn read_all<S: Simd>(simd: S, texts: &[Text; LANES], block: usize, words: &mut [u32x16<S>; 16]) {
-    if <S::u32s as SimdBase<S>>::LEN >= LANES {
-        for (row, text) in words.iter_mut().zip(texts) {
-            *row = u32x16::simd_from(simd, words_of(text, block));
-        }
-        *words = turned(*words, |left, right| simd.interleave_u32x16(left, right).into());
-        return;
-    }
-    let [left, right] = texts.as_chunks::<HALF>().0 else { return };
-    for (number, words) in words.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-        let [left, right] = [left, right].map(|half| words_of_half(simd, half, block * 4 + number));
-        for ((word, left), right) in words.iter_mut().zip(left).zip(right) {
-            *word = simd.combine_u32x8(left, right);
-        }
-    }
-}
-
-/// Reads the words of a block of half of the texts.
-#[inline(always)]
-fn read_half<S: Simd>(simd: S, texts: &[Text; HALF], block: usize, words: &mut [u32x8<S>; 16]) {
-    for (number, words) in words.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-        *words = words_of_half(simd, texts, block * 4 + number);
-    }
-}
-
-/// Reads four words of half of the texts. Each four texts are transposed separately, so that no word crosses the middle
-/// of a register, which takes the longest.
-#[inline(always)]
-fn words_of_half<S: Simd>(simd: S, texts: &[Text; HALF], number: usize) -> [u32x8<S>; 4] {
+fn words_of_all<S: Simd>(simd: S, texts: &[Text; LANES], number: usize) -> [u32x8<S>; 4] {
     let mut words = [u32x8::splat(simd, 0); 4];
     let [left, right] = texts.as_chunks::<4>().0 else { return words };
     let [left, right] = [left, right].map(|texts| words_of_four(simd, texts, number));
@@ -249,29 +198,21 @@ fn words_of_four<S: Simd>(simd: S, texts: &[Text; 4], number: usize) -> [u32x4<S
     for (row, text) in rows.iter_mut().zip(texts) {
         *row = u32x4::simd_from(simd, words_of(text, number));
     }
-    turned(rows, |left, right| simd.interleave_u32x4(left, right).into())
-}
-
-/// Reads `WORDS` words of a text at position `number`, counted in groups of `WORDS`.
-#[inline(always)]
-fn words_of<const WORDS: usize>(Text(text): &Text, number: usize) -> [u32; WORDS] {
-    // The words always exist. The remainder lets the compiler remove the bounds checks.
-    let first = number * WORDS % (2 * ROOM / 4);
-    let words = text.as_chunks::<4>().0.get(first..).and_then(|words| words.first_chunk::<WORDS>());
-    words.copied().unwrap_or([[0; 4]; WORDS]).map(u32::from_le_bytes)
-}
-
-/// Transposes a square matrix.
-#[inline(always)]
-fn turned<V: Copy, const N: usize>(mut rows: [V; N], interleaved: impl Fn(V, V) -> [V; 2]) -> [V; N] {
-    for _ in 0..N.ilog2() {
-        let before = rows;
-        let (left, right) = before.split_at(N / 2);
-        for ((pair, left), right) in rows.as_chunks_mut::<2>().0.iter_mut().zip(left).zip(right) {
-            *pair = interleaved(*left, *right);
-        }
+    for _ in 0..rows.len().ilog2() {
+        let [a, b, c, d] = rows;
+        let ([a, b], [c, d]) = (simd.interleave_u32x4(a, c).into(), simd.interleave_u32x4(b, d).into());
+        rows = [a, b, c, d];
     }
     rows
+}
+
+/// Reads four words of a text at position `number`, counted in groups of four.
+#[inline(always)]
+fn words_of(Text(text): &Text, number: usize) -> [u32; 4] {
+    // The words always exist. The remainder lets the compiler remove the bounds checks.
+    let first = number * 4 % (2 * ROOM / 4);
+    let words = text.as_chunks::<4>().0.get(first..).and_then(|words| words.first_chunk::<4>());
+    words.copied().unwrap_or([[0; 4]; 4]).map(u32::from_le_bytes)
 }
 
 #[cfg(test)]
@@ -334,22 +275,18 @@ mod tests {
             *byte = (number * 151 % 251) as u8;
         }
         let level = Level::new();
-        let hashed = |level, count| {
+        let hashed = |level| {
             let mut states = [[[0; LANES]; 4]; 2];
-            dispatch!(level, simd => mix_all(simd, &texts, count, 2, &mut states));
+            dispatch!(level, simd => mix_all(simd, &texts, 2, &mut states));
             states
         };
-        let best = hashed(level, LANES);
+        let best = hashed(level);
         #[cfg(target_arch = "x86_64")]
         for level in
             [level.as_avx2().map(Level::Avx2), level.as_sse4_2().map(Level::Sse4_2), level.as_sse2().map(Level::Sse2)]
         {
             let Some(level) = level else { continue };
-            assert_eq!(hashed(level, LANES), best, "{level:?}");
-        }
-        let half = hashed(level, HALF);
-        for (half, all) in half.as_flattened().iter().zip(best.as_flattened()) {
-            assert_eq!(half[..HALF], all[..HALF]);
+            assert_eq!(hashed(level), best, "{level:?}");
         }
         assert_ne!(best[0], best[1]);
     }

@@ -96,7 +96,7 @@ fn runbook_explains_every_event() {
 #[test]
 fn runbook_explains_every_metric() {
     let text = fs::read_to_string(root().join("README.md")).unwrap();
-    let all = code_of(&["src", "../sidecar/src/metrics.rs"]);
+    let all = code_of(&["src", "../sidecar/src/endpoints/metrics.rs"]);
     let names = all.match_indices("\"remora_").filter_map(|(at, _)| quoted(&all[at..]));
     let is_name =
         |name: &&str| name.starts_with("remora_") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');

@@ -5,6 +5,7 @@
 //! the caller decides which one counts.
 
 pub(crate) mod ahead;
+pub(crate) mod number;
 mod text;
 
 #[cfg(test)]
@@ -12,7 +13,7 @@ mod tests;
 
 use std::fmt;
 
-use crate::numbers;
+use number::Float;
 use text::plain;
 pub(crate) use text::{Text, write_string, write_text};
 
@@ -34,23 +35,6 @@ pub(crate) struct Malformed {
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at byte {}", self.problem, self.at)
-    }
-}
-
-/// A double-precision number, as it is written in the body.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Float<'a>(&'a str);
-
-impl<'a> Float<'a> {
-    /// Text of the number.
-    pub(crate) fn token(self) -> &'a str {
-        self.0
-    }
-
-    /// Value of the number. It is only parsed here, because parsing takes time.
-    pub(crate) fn value(self) -> f64 {
-        // The reader has checked the token, so parsing cannot fail.
-        numbers::short(self.0).unwrap_or_else(|| self.0.parse().unwrap_or_default())
     }
 }
 
@@ -346,11 +330,11 @@ impl<'a> Reader<'a> {
             // JSON integers have no negative zero. Python reads `-0` as zero, and echoes `0`.
             return Ok(Value::Integer(if token == "-0" { "0" } else { token }));
         }
-        if !Float(token).value().is_finite() {
+        if !Float::of(token).value().is_finite() {
             self.at = start;
             return self.fail("a number beyond the range of a double");
         }
-        Ok(Value::Float(Float(token)))
+        Ok(Value::Float(Float::of(token)))
     }
 
     fn digits(&mut self) -> Result<(), Malformed> {

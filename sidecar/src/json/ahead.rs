@@ -2,9 +2,9 @@
 //!
 //! The fast path refuses nothing. It does not consume text of another form, which the general reader then reads.
 
+use super::number::is_shortest;
 use super::text::{Text, plain};
 use super::{Float, Group, Reader, Value};
-use crate::numbers::is_shortest;
 
 impl<'a> Reader<'a> {
     /// Returns the text that is not consumed.
@@ -127,7 +127,7 @@ fn number(text: &str) -> Option<(Value<'_>, &str)> {
         return None;
     }
     let token = token(rest)?;
-    Some((Value::Float(Float(token)), rest))
+    Some((Value::Float(Float::of(token)), rest))
 }
 
 /// Splits off one or more digits.

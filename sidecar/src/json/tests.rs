@@ -23,8 +23,8 @@ fn scalars() {
     assert_eq!(value("-12"), Ok(Value::Integer("-12")));
     assert_eq!(value("-0"), Ok(Value::Integer("0")));
     assert_eq!(value("123456789012345678901234567890"), Ok(Value::Integer("123456789012345678901234567890")));
-    assert_eq!(value("2.0"), Ok(Value::Float(Float("2.0"))));
-    assert_eq!(value("1E-2"), Ok(Value::Float(Float("1E-2"))));
+    assert_eq!(value("2.0"), Ok(Value::Float(Float::of("2.0"))));
+    assert_eq!(value("1E-2"), Ok(Value::Float(Float::of("1E-2"))));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_member_is_passed_as_serializers_write_it_or_not_at_all() {
     let name = Text { raw: "näme", escaped: false };
     for (token, value) in [
         ("1", Value::Integer("1")),
-        ("-12.5", Value::Float(Float("-12.5"))),
+        ("-12.5", Value::Float(Float::of("-12.5"))),
         ("\"a b\"", Value::String(Text { raw: "a b", escaped: false })),
         ("null", Value::Null),
         ("true", Value::Bool(true)),

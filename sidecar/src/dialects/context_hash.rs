@@ -1,0 +1,90 @@
+//! Hashes of an OFREP context, for the entity tag of its answer.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use remora_snapshot::{Revision, Role};
+
+use crate::json::Value;
+
+/// One trait of a context: hash of its name, position, and hash of its value unless that is null, a list or an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Digest {
+    name: u64,
+    turn: usize,
+    value: Option<u64>,
+}
+
+impl Digest {
+    /// Hashes the trait at position `turn` of its context.
+    pub(crate) fn of(turn: usize, name: &str, value: Value<'_>, scratch: &mut String) -> Digest {
+        Digest { name: hash(name), turn, value: hash_value(value, scratch) }
+    }
+}
+
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn hash_value(value: Value<'_>, scratch: &mut String) -> Option<u64> {
+    match value {
+        Value::Null | Value::Array | Value::Object => None,
+        Value::Bool(value) => Some(hash((1, value))),
+        Value::Integer(digits) => Some(hash((2, digits))),
+        Value::Float(float) => Some(hash((3, float.value().to_bits()))),
+        Value::String(text) => Some(hash((4, text.decode(scratch)))),
+    }
+}
+
+/// Returns the hash of a context. The order of its members does not change it.
+pub(crate) fn digest(identifier: &str, digests: &mut [Digest]) -> u64 {
+    digests.sort_unstable();
+    let mut hasher = DefaultHasher::new();
+    identifier.hash(&mut hasher);
+    let mut digests = digests.iter().peekable();
+    while let Some(digest) = digests.next() {
+        // If a name is repeated, the last value counts.
+        if digests.peek().is_some_and(|next| next.name == digest.name) {
+            continue;
+        }
+        if let Some(value) = digest.value {
+            (digest.name, value).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// Returns the entity tag of a bulk answer, from the data that is served, the role and the hash of the context. `state`
+/// is a hash of all bytes that are served; the revision alone does not cover the overrides files.
+pub(crate) fn tag(revision: Revision, state: u64, role: Role, context: u64) -> String {
+    let role = match role {
+        Role::Client => 0u8,
+        Role::Server => 1,
+    };
+    format!("\"{revision}-{:016x}\"", hash((state, role, context)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_do_not_depend_on_order_but_on_what_counts() {
+        let of = |traits: &[(&str, Option<u64>)]| {
+            let mut digests: Vec<Digest> = traits
+                .iter()
+                .enumerate()
+                .map(|(turn, &(name, value))| Digest { name: hash(name), turn, value })
+                .collect();
+            digest("somebody", &mut digests)
+        };
+        assert_eq!(of(&[("a", Some(1)), ("b", Some(2))]), of(&[("b", Some(2)), ("a", Some(1))]));
+        assert_eq!(of(&[("a", Some(9)), ("a", Some(1))]), of(&[("a", Some(1))]));
+        assert_eq!(of(&[("a", None), ("b", Some(2))]), of(&[("b", Some(2))]));
+        assert_eq!(of(&[("b", Some(1)), ("b", None)]), of(&[]));
+        assert_ne!(of(&[("a", Some(1))]), of(&[("a", Some(2))]));
+        assert_ne!(of(&[("a", Some(1))]), of(&[("b", Some(1))]));
+        assert_ne!(of(&[]), digest("somebody else", &mut []));
+    }
+}

@@ -1,0 +1,296 @@
+//! Reads the list of traits into the subject, and writes its echo.
+
+use remora_snapshot::Snapshot;
+
+use crate::dialects::scratch::Desk;
+use crate::dialects::validation::{Complaint, Place, Refused};
+use crate::dialects::values::{MAX_CHARACTERS, MAX_NAME_CHARACTERS, trait_value};
+use crate::json::{self, Reader, Text, Value, ahead, number};
+
+/// The text that a serializer puts around a trait's name and value.
+struct Form {
+    open: &'static str,
+    between: &'static str,
+    comma: &'static str,
+}
+
+impl Form {
+    /// Form of Python's serializer (`spaced`), or of most other serializers and of the echo.
+    const fn of(spaced: bool) -> Form {
+        match spaced {
+            true => Form { open: r#"{"trait_key": ""#, between: r#"", "trait_value": "#, comma: ", " },
+            false => Form { open: r#"{"trait_key":""#, between: r#"","trait_value":"#, comma: "," },
+        }
+    }
+}
+
+/// Reads the list of traits, which must be the next value. It replaces any traits that were read before.
+pub(super) fn read_traits<const AHEAD: bool, B: AsRef<[u8]>>(
+    reader: &mut Reader<'_>,
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+) -> Result<(), Refused> {
+    desk.subject.forget();
+    desk.echo.clear();
+    let Some(mut items) = reader.enter_array() else {
+        reader.value()?;
+        return Err(Refused::Invalid(Place::Member("traits"), Complaint::NotAList));
+    };
+    let mut index = 0;
+    desk.echo.push(b'[');
+    while reader.next_item(&mut items)? {
+        let mut passed = 0;
+        if AHEAD {
+            passed = pass_traits::<true, B>(reader, snapshot, desk);
+            if passed == 0 {
+                passed = pass_traits::<false, B>(reader, snapshot, desk);
+            }
+        }
+        if passed == 0 {
+            take_trait(reader, index, snapshot, desk)?;
+            passed = 1;
+        }
+        index += passed;
+    }
+    match desk.echo.last_mut() {
+        Some(comma) if *comma == b',' => *comma = b']',
+        _ => desk.echo.push(b']'),
+    }
+    Ok(())
+}
+
+/// Reads traits by the fast path, as long as they have this form, their names and values are their own echo, and there
+/// is space for it. Returns their number.
+#[inline(never)]
+fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
+    reader: &mut Reader<'_>,
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+) -> usize {
+    let (form, compact) = const { (Form::of(SPACED), Form::of(false)) };
+    let Desk { subject, echo, text: scratch, .. } = desk;
+    let mut passed = 0;
+    reader.peek(); // skips the space that may follow a comma
+    let start = reader.ahead();
+    let mut text = start;
+    let mut behind = start;
+    let mut written = echo.len();
+    while let Some(Passing { from_key, key, from_value, value, rest }) = pass_trait(&form, text) {
+        if SPACED {
+            if passed == 0 {
+                echo.resize(written + start.len().min(ROOM), 0);
+            }
+            let again = Overwriting { bytes: echo, end: written }
+                .put(compact.open, compact.open.len())
+                .and_then(|again| again.put(from_key, key.len()))
+                .and_then(|again| again.put(compact.between, compact.between.len()))
+                .and_then(|again| again.put(from_value, from_value.len() - rest.len()))
+                .and_then(|again| again.put(",", 1));
+            let Some(again) = again else { break };
+            written = again.end;
+        }
+        snapshot.set_trait_with(subject, key, || trait_value(value, scratch));
+        passed += 1;
+        behind = rest;
+        let Some(next) = rest.strip_prefix(form.comma) else { break };
+        text = next;
+    }
+    echo.truncate(written);
+    if !SPACED && passed > 0 {
+        // In the compact form, the text of the traits is their echo.
+        echo.extend_from_slice(start.as_bytes().get(..start.len() - behind.len()).unwrap_or_default());
+        echo.push(b',');
+    }
+    reader.pass_to(behind);
+    passed
+}
+
+/// Largest number of bytes of the echo that one call writes. They are zeroed first, which would be wasted on a whole
+/// list if the form changes after one trait.
+const ROOM: usize = 2 * 1024;
+
+/// A buffer of fixed length that is written from its start, so that no write checks the capacity, and the end of the
+/// part that is written.
+struct Overwriting<'a> {
+    bytes: &'a mut [u8],
+    end: usize,
+}
+
+impl Overwriting<'_> {
+    /// Appends the first `length` bytes of `text`, if there is space. Most texts are short and followed by others: then
+    /// one fixed-size move copies 32 bytes, and the next call overwrites the surplus.
+    #[inline(always)]
+    fn put(mut self, text: &str, length: usize) -> Option<Self> {
+        const SHORT: usize = 32;
+        let place = self.bytes.get_mut(self.end..)?;
+        match (place.first_chunk_mut::<SHORT>(), text.as_bytes().first_chunk::<SHORT>()) {
+            (Some(place), Some(chunk)) if length <= SHORT => *place = *chunk,
+            _ => place.get_mut(..length)?.copy_from_slice(text.as_bytes().get(..length)?),
+        }
+        self.end += length;
+        Some(self)
+    }
+}
+
+/// A trait that the fast path has read.
+struct Passing<'a> {
+    /// The text from the trait's name on.
+    from_key: &'a str,
+    key: &'a str,
+    /// The text from the trait's value on.
+    from_value: &'a str,
+    value: Value<'a>,
+    rest: &'a str,
+}
+
+#[inline(always)]
+fn pass_trait<'a>(form: &Form, text: &'a str) -> Option<Passing<'a>> {
+    let from_key = text.strip_prefix(form.open)?;
+    let (key, on) = ahead::characters(from_key)?;
+    let from_value = on.strip_prefix(form.between)?;
+    let (value, on) = ahead::scalar(from_value)?;
+    let rest = on.strip_prefix("}")?;
+    // These are lengths in bytes. The slow path counts characters, and refuses what is too long.
+    (key.len() <= MAX_NAME_CHARACTERS && from_value.len() - rest.len() <= MAX_CHARACTERS).then_some(Passing {
+        from_key,
+        key,
+        from_value,
+        value,
+        rest,
+    })
+}
+
+/// Reads a trait of any form.
+fn take_trait<B: AsRef<[u8]>>(
+    reader: &mut Reader<'_>,
+    index: usize,
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+) -> Result<(), Refused> {
+    let (key, value) = read_trait(reader, index, desk)?;
+    desk.echo.extend_from_slice(br#"{"trait_key":"#);
+    json::write_text(key, &mut desk.name, &mut desk.echo);
+    desk.echo.extend_from_slice(br#","trait_value":"#);
+    write_value(value, &mut desk.text, &mut desk.echo);
+    desk.echo.extend_from_slice(b"},");
+    let key = key.decode(&mut desk.name);
+    snapshot.set_trait_with(&mut desk.subject, key, || trait_value(value, &mut desk.text));
+    Ok(())
+}
+
+fn read_trait<'a>(reader: &mut Reader<'a>, index: usize, desk: &mut Desk) -> Result<(Text<'a>, Value<'a>), Refused> {
+    let mut key = None;
+    let mut value = Value::Null;
+    let Some(mut members) = reader.enter_object() else {
+        reader.value()?;
+        return Err(Refused::Invalid(Place::Trait(index), Complaint::NotAnObject));
+    };
+    while let Some(name) = reader.next_member(&mut members)? {
+        if name.is("trait_key") {
+            let place = Place::TraitMember(index, "trait_key");
+            key = match reader.value()? {
+                Value::String(text) if text.is_longer_than(MAX_NAME_CHARACTERS, &mut desk.name) => {
+                    return Err(Refused::Invalid(place, Complaint::NameTooLong));
+                }
+                Value::String(text) => Some(text),
+                _ => return Err(Refused::Invalid(place, Complaint::NotAString)),
+            };
+        } else if name.is("trait_value") {
+            value = checked(reader.value()?, index, desk)?;
+        } else {
+            reader.value()?;
+        }
+    }
+    match key {
+        Some(key) => Ok((key, value)),
+        None => Err(Refused::Invalid(Place::TraitMember(index, "trait_key"), Complaint::Missing)),
+    }
+}
+
+fn checked<'a>(value: Value<'a>, index: usize, desk: &mut Desk) -> Result<Value<'a>, Refused> {
+    let complaint = match value {
+        Value::Array | Value::Object => Complaint::NotAScalar,
+        Value::String(text) if text.is_longer_than(MAX_CHARACTERS, &mut desk.text) => Complaint::TooLong,
+        _ => return Ok(value),
+    };
+    Err(Refused::Invalid(Place::TraitMember(index, "trait_value"), complaint))
+}
+
+fn write_value(value: Value<'_>, scratch: &mut String, out: &mut Vec<u8>) {
+    match value {
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Integer(digits) => out.extend_from_slice(digits.as_bytes()),
+        Value::Float(float) => number::write_again(float, out),
+        Value::String(text) => json::write_text(text, scratch, out),
+        Value::Null | Value::Array | Value::Object => out.extend_from_slice(b"null"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialects::identities::tests::snapshot;
+
+    fn passed<const SPACED: bool>(text: &str) -> (usize, usize, String) {
+        let mut reader = Reader::new(text.as_bytes()).unwrap();
+        let mut desk = Desk::default();
+        let passed = pass_traits::<SPACED, _>(&mut reader, &snapshot(), &mut desk);
+        (passed, text.len() - reader.ahead().len(), String::from_utf8(desk.echo).unwrap())
+    }
+
+    #[test]
+    fn what_has_no_room_is_passed_in_another_go() {
+        let item =
+            |number: usize| format!(r#"{{"trait_key": "k{number}", "trait_value": "{}"}}"#, "x".repeat(number % 90));
+        let text = format!("[{}]", (0..300).map(item).collect::<Vec<_>>().join(", "));
+        let mut reader = Reader::new(text.as_bytes()).unwrap();
+        let mut desk = Desk::default();
+        let mut items = reader.enter_array().unwrap();
+        let (mut goes, mut all) = (0, 0);
+        while reader.next_item(&mut items).unwrap() {
+            let passed = pass_traits::<true, _>(&mut reader, &snapshot(), &mut desk);
+            assert!(passed > 0, "behind {all}");
+            (goes, all) = (goes + 1, all + passed);
+        }
+        assert!(all == 300 && goes > 1, "{all} in {goes}");
+        let echo = text.replace(": ", ":").replace(", ", ",");
+        assert_eq!(format!("[{}", String::from_utf8(desk.echo).unwrap()), echo.replace(']', ","));
+    }
+
+    #[test]
+    fn traits_are_passed_as_serializers_write_them_or_not_at_all() {
+        let compact = r#"{"trait_key":"plan","trait_value":"a"},{"trait_key":"länge","trait_value":-1.5}"#;
+        let spaced = r#"{"trait_key": "plan", "trait_value": "a"}, {"trait_key": "länge", "trait_value": -1.5}"#;
+        for end in ["]", ",", ", null]", " ,{}", ""] {
+            let echo = format!("{compact},");
+            assert_eq!(passed::<false>(&format!("{compact}{end}")), (2, compact.len(), echo.clone()), "{end}");
+            assert_eq!(passed::<true>(&format!("{spaced}{end}")), (2, spaced.len(), echo), "{end}");
+        }
+        assert_eq!(passed::<false>(spaced).0, 0);
+        assert_eq!(passed::<true>(compact).0, 0);
+        let long = "x".repeat(MAX_CHARACTERS + 1);
+        for text in [
+            r#"{"trait_value":1,"trait_key":"k"}"#,
+            r#"{"trait_key":"k"}"#,
+            r#"{"trait_key":"k","trait_value":1,"trait_key":"l"}"#,
+            r#"{"trait_key":"k","trait_value":1 }"#,
+            r#"{ "trait_key":"k","trait_value":1}"#,
+            r#"{"trait_key":"k","trait_value":[1]}"#,
+            r#"{"trait_key":"k\n","trait_value":1}"#,
+            r#"{"trait_key":"k","trait_value":"\n"}"#,
+            r#"{"trait_key":1,"trait_value":1}"#,
+            r#"{"trait_key":"k","trait_value":01}"#,
+            r#"{"trait_key":"k","trait_value":-0}"#,
+            r#"{"trait_key":"k","trait_value":1.50}"#,
+            r#"{"trait_key":"k","trait_value":1e5}"#,
+            r#"{"trait_key":"k","trait_value":1"#,
+            r#"{"trait_key":"#,
+            "]",
+            "",
+            &format!(r#"{{"trait_key":"k","trait_value":"{long}"}}"#),
+        ] {
+            assert_eq!(passed::<false>(text), (0, 0, String::new()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! OpenFeature's remote evaluation protocol (OFREP): the context of a request, and the protocol's errors.
+//!
+//! The context's `targetingKey` is the identifier, and its other members are traits. The members of a nested object
+//! `traits` are traits too, and take precedence over members of the context. A boolean `transient` is a directive to
+//! Flagsmith's API, which stores traits; the sidecar ignores it. Lists and objects are skipped, because no segment can
+//! compare them. Without a targeting key, the flags of the environment are evaluated.
+
+use std::fmt::Display;
+use std::io::Write as _;
+
+use remora_snapshot::{Revision, Snapshot};
+
+use super::context_hash::{Digest, digest};
+use super::scratch::Desk;
+use super::values::{MAX_CHARACTERS, MAX_NAME_CHARACTERS, MAX_REPETITIONS, trait_value};
+use crate::json::{self, Group, Malformed, Reader, Text, Value};
+
+/// Reason why a request was refused. The status is 400.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The body is not JSON.
+    Malformed(Malformed),
+    /// The body is not a request of the protocol.
+    Context(&'static str),
+}
+
+impl From<Malformed> for Refused {
+    fn from(malformed: Malformed) -> Refused {
+        Refused::Malformed(malformed)
+    }
+}
+
+impl Refused {
+    /// Appends the answer's body. `key` is the key of the requested flag, if the request names one.
+    pub(crate) fn write(&self, key: Option<&str>, out: &mut Vec<u8>) {
+        match self {
+            Refused::Malformed(malformed) => write_failure(key, Some("PARSE_ERROR"), malformed, out),
+            Refused::Context(problem) => write_failure(key, Some("INVALID_CONTEXT"), problem, out),
+        }
+    }
+}
+
+/// Appends a failure. `details` must not contain characters that JSON escapes.
+pub(crate) fn write_failure(key: Option<&str>, code: Option<&str>, details: &dyn Display, out: &mut Vec<u8>) {
+    out.push(b'{');
+    if let Some(key) = key {
+        out.extend_from_slice(br#""key":"#);
+        json::write_string(key, out);
+        out.push(b',');
+    }
+    // Writing to a vector cannot fail.
+    if let Some(code) = code {
+        let _ = write!(out, r#""errorCode":"{code}","#);
+    }
+    let _ = write!(out, r#""errorDetails":"{details}"}}"#);
+}
+
+/// Selects if an answer gets an entity tag, for which its context is hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tagged {
+    /// The answer gets a tag.
+    Yes,
+    /// The answer gets no tag, and nothing is hashed.
+    No,
+}
+
+/// Reads a request's context into the subject. Returns a hash that equal contexts share, if the answer is tagged.
+pub(crate) fn read<B: AsRef<[u8]>>(
+    body: &[u8],
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+    tagged: Tagged,
+) -> Result<u64, Refused> {
+    read_body::<true, B>(body, snapshot, desk, tagged)
+}
+
+/// Reads the context, by the fast path where `AHEAD` is true and the body allows it.
+fn read_body<const AHEAD: bool, B: AsRef<[u8]>>(
+    body: &[u8],
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+    tagged: Tagged,
+) -> Result<u64, Refused> {
+    desk.subject.clear();
+    desk.digests.clear();
+    if body.is_empty() {
+        return Ok(0);
+    }
+    let mut reader = Reader::new(body)?;
+    let mut context = Ok(0);
+    let mut contexts = 0;
+    let Some(mut members) = reader.enter_object() else {
+        reader.value()?;
+        return Err(Refused::Context(
+            "the body is not an object: send {\\\"context\\\":{\\\"targetingKey\\\":\\\"...\\\"}}",
+        ));
+    };
+    while let Some(name) = reader.next_member(&mut members)? {
+        if !name.is("context") {
+            reader.value()?;
+            continue;
+        }
+        contexts += 1;
+        if contexts > MAX_REPETITIONS {
+            return Err(Refused::Context("the context is repeated more than 16 times"));
+        }
+        // If the body repeats the context, the last one counts.
+        desk.subject.forget();
+        desk.digests.clear();
+        context = match reader.enter_object() {
+            Some(members) => read_context::<AHEAD, B>(&mut reader, members, snapshot, desk, tagged)?,
+            None => {
+                reader.value()?;
+                Err(Refused::Context("the context is not an object"))
+            }
+        };
+    }
+    reader.finish()?;
+    context
+}
+
+/// Reads to the end of the context even if it is refused: malformed JSON behind it is reported first.
+fn read_context<const AHEAD: bool, B: AsRef<[u8]>>(
+    reader: &mut Reader<'_>,
+    mut members: Group,
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+    tagged: Tagged,
+) -> Result<Result<u64, Refused>, Malformed> {
+    let mut identifier = Ok(None);
+    let mut too_long = None;
+    let mut nested = None;
+    loop {
+        if AHEAD {
+            reader.pass_members(&mut members, |name, value| {
+                take_member(name, value, &mut identifier, &mut too_long, snapshot, desk, tagged);
+            });
+        }
+        let Some(name) = reader.next_member(&mut members)? else { break };
+        let place = reader.clone();
+        let value = reader.value()?;
+        if name.is("traits") && value == Value::Object {
+            nested = Some(place);
+        } else {
+            take_member(name, value, &mut identifier, &mut too_long, snapshot, desk, tagged);
+        }
+    }
+    if let Some(mut reader) = nested
+        && let Some(mut members) = reader.enter_object()
+    {
+        while let Some(name) = reader.next_member(&mut members)? {
+            let value = reader.value()?;
+            take_trait(name, value, &mut too_long, snapshot, desk, tagged);
+        }
+    }
+    if let Some(problem) = too_long {
+        return Ok(Err(Refused::Context(problem)));
+    }
+    Ok(identifier.and_then(within_limit).map(|identifier| {
+        match identifier.filter(|identifier| !identifier.is_empty()) {
+            Some(identifier) => {
+                let identifier = identifier.decode(&mut desk.text);
+                snapshot.identify(&mut desk.subject, identifier);
+                if tagged == Tagged::Yes { digest(identifier, &mut desk.digests) } else { 0 }
+            }
+            None => {
+                desk.subject.forget();
+                0
+            }
+        }
+    }))
+}
+
+/// Refuses an identifier that is longer than Flagsmith allows.
+fn within_limit(identifier: Option<Text<'_>>) -> Result<Option<Text<'_>>, Refused> {
+    match identifier {
+        Some(text) if text.is_longer_than(MAX_CHARACTERS, &mut String::new()) => {
+            Err(Refused::Context("the targetingKey has more than 2000 characters"))
+        }
+        identifier => Ok(identifier),
+    }
+}
+
+#[inline(always)]
+fn take_member<'a, B: AsRef<[u8]>>(
+    name: Text<'a>,
+    value: Value<'a>,
+    identifier: &mut Result<Option<Text<'a>>, Refused>,
+    too_long: &mut Option<&'static str>,
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+    tagged: Tagged,
+) {
+    if name.is("targetingKey") {
+        *identifier = match value {
+            Value::String(text) => Ok(Some(text)),
+            Value::Null => Ok(None),
+            _ => Err(Refused::Context("the targetingKey is not a string")),
+        };
+    } else if !(name.is("transient") && matches!(value, Value::Bool(_))) {
+        take_trait(name, value, too_long, snapshot, desk, tagged);
+    }
+}
+
+#[inline(always)]
+fn take_trait<B: AsRef<[u8]>>(
+    name: Text<'_>,
+    value: Value<'_>,
+    too_long: &mut Option<&'static str>,
+    snapshot: &Snapshot<B>,
+    desk: &mut Desk,
+    tagged: Tagged,
+) {
+    if name.may_be_longer_than(MAX_NAME_CHARACTERS)
+        || matches!(value, Value::String(text) if text.may_be_longer_than(MAX_CHARACTERS))
+    {
+        *too_long = too_long.or_else(|| beyond_limits(name, value, &mut desk.text));
+    }
+    let name = name.decode(&mut desk.name);
+    if tagged == Tagged::Yes {
+        let turn = desk.digests.len();
+        desk.digests.push(Digest::of(turn, name, value, &mut desk.text));
+    }
+    snapshot.set_trait_with(&mut desk.subject, name, || trait_value(value, &mut desk.text));
+}
+
+/// Describes the part of a trait that is longer than Flagsmith allows, counted in characters.
+#[cold]
+fn beyond_limits(name: Text<'_>, value: Value<'_>, scratch: &mut String) -> Option<&'static str> {
+    if name.is_longer_than(MAX_NAME_CHARACTERS, scratch) {
+        return Some("the name of an attribute of the context has more than 200 characters");
+    }
+    let too_long = matches!(value, Value::String(text) if text.is_longer_than(MAX_CHARACTERS, scratch));
+    too_long.then_some("an attribute of the context has more than 2000 characters: leave out what no segment compares")
+}
+
+/// Appends the end of a bulk answer, after its flags: the version, and the URI of the event stream.
+pub(crate) fn write_end(revision: Revision, environment: &str, out: &mut Vec<u8>) {
+    // Writing to a vector cannot fail.
+    let _ = write!(
+        out,
+        r#"],"metadata":{{"version":"{revision}"}},"eventStreams":[{{"type":"sse","endpoint":{{"requestUri":"#
+    );
+    out.extend_from_slice(br#""/ofrep/v1/stream?environment="#);
+    for &byte in environment.as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(byte);
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out.extend_from_slice(br#""},"inactivityDelaySec":120}]}"#);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialects::identities::tests::{Dice, snapshot};
+
+    #[test]
+    fn what_is_read_ahead_is_what_is_read_step_by_step() {
+        fn read_with<const AHEAD: bool>(body: &[u8], snapshot: &Snapshot<Vec<u8>>) -> Result<(u64, String), Refused> {
+            let mut desk = Desk::default();
+            let digest = read_body::<AHEAD, _>(body, snapshot, &mut desk, Tagged::Yes)?;
+            Ok((digest, format!("{:?}", desk.subject)))
+        }
+        let snapshot = snapshot();
+        let mut dice = Dice::new();
+        let (mut accepted, mut refused) = (0, 0);
+        for _ in 0..100_000 {
+            let [colon, comma] = dice.separators();
+            let mut members = vec![format!("\"targetingKey\"{colon}\"somebody\"")];
+            members.extend((0..dice.below(6)).map(|_| format!("{}{colon}{}", dice.name(), dice.value())));
+            let body = format!("{{\"context\"{colon}{{{}}}}}", members.join(comma));
+            let body = dice.damaged(body);
+            let ahead = read_with::<true>(&body, &snapshot);
+            assert_eq!(ahead, read_with::<false>(&body, &snapshot), "{}", String::from_utf8_lossy(&body));
+            match ahead {
+                Ok(_) => accepted += 1,
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(accepted > 10_000 && refused > 10_000, "{accepted}, {refused}");
+    }
+
+    #[test]
+    fn failures_have_the_protocols_form() {
+        let mut out = Vec::new();
+        write_failure(Some("a\"b"), Some("FLAG_NOT_FOUND"), &"no such flag", &mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            r#"{"key":"a\"b","errorCode":"FLAG_NOT_FOUND","errorDetails":"no such flag"}"#
+        );
+        let mut out = Vec::new();
+        write_failure(None, None, &"no data yet", &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), r#"{"errorDetails":"no data yet"}"#);
+    }
+}

@@ -1,0 +1,84 @@
+//! Refusals of bodies by Flagsmith's endpoints, in the form of the edge proxy.
+
+use crate::json::Malformed;
+
+/// Reason why a body was refused. The status is 422, and the answer has the edge proxy's form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The body is not JSON.
+    Malformed(Malformed),
+    /// A part of the body is invalid.
+    Invalid(Place, Complaint),
+}
+
+/// The invalid part of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The body itself.
+    Body,
+    /// A member of the body.
+    Member(&'static str),
+    /// The trait at this index.
+    Trait(usize),
+    /// A member of the trait at this index.
+    TraitMember(usize, &'static str),
+}
+
+/// Reason why a part of a body is invalid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Complaint {
+    NotAnObject,
+    NotAList,
+    NotAString,
+    NotAScalar,
+    Missing,
+    TooLong,
+    NameTooLong,
+    Repeated,
+}
+
+impl Complaint {
+    fn kind_and_message(self) -> (&'static str, &'static str) {
+        match self {
+            Complaint::NotAnObject => ("model_attributes_type", "Input should be an object"),
+            Complaint::NotAList => ("list_type", "Input should be a valid list"),
+            Complaint::NotAString => ("string_type", "Input should be a valid string"),
+            Complaint::NotAScalar => ("scalar_type", "Input should be a string, a number, a boolean or null"),
+            Complaint::Missing => ("missing", "Field required"),
+            Complaint::TooLong => ("string_too_long", "String should have at most 2000 characters"),
+            Complaint::NameTooLong => ("string_too_long", "String should have at most 200 characters"),
+            Complaint::Repeated => ("repeated", "Member should not be repeated more than 16 times"),
+        }
+    }
+}
+
+impl From<Malformed> for Refused {
+    fn from(malformed: Malformed) -> Refused {
+        Refused::Malformed(malformed)
+    }
+}
+
+impl Refused {
+    /// Appends the answer's body.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        use std::io::Write as _;
+        // Writing to a vector cannot fail, and none of these texts needs an escape.
+        let _ = match self {
+            Refused::Malformed(Malformed { at, problem }) => write!(
+                out,
+                r#"{{"detail":[{{"type":"json_invalid","loc":["body",{at}],"msg":"JSON decode error","input":{{}},"ctx":{{"error":"{problem}"}}}}]}}"#
+            ),
+            Refused::Invalid(place, complaint) => {
+                let (kind, message) = complaint.kind_and_message();
+                let _ = write!(out, r#"{{"detail":[{{"type":"{kind}","loc":["body""#);
+                let _ = match place {
+                    Place::Body => Ok(()),
+                    Place::Member(member) => write!(out, r#","{member}""#),
+                    Place::Trait(index) => write!(out, r#","traits",{index}"#),
+                    Place::TraitMember(index, member) => write!(out, r#","traits",{index},"{member}""#),
+                };
+                write!(out, r#"],"msg":"{message}","input":null}}]}}"#)
+            }
+        };
+    }
+}

@@ -1,0 +1,186 @@
+//! Flagsmith's endpoints.
+
+use http::StatusCode;
+use http::request::Parts;
+use remora_snapshot::{Budget, MAX_ANSWER, Role};
+
+use super::evaluation::{report, with_desk};
+use super::headers::{ENVIRONMENT_KEY, LAST_EVENT_ID, header, key, text};
+use crate::dialects::validation::Refused;
+use crate::dialects::values::is_too_long;
+use crate::dialects::{analytics, identities};
+use crate::environments::state::{Access, Environment, Loaded, State};
+use crate::environments::stream::Dialect;
+use crate::http::answer::{Answer, Kind};
+use crate::http::assignment::Assignment;
+use crate::http::body::{Body, Buffer};
+use crate::routes::{Route, parameter};
+
+/// Answers by Flagsmith's rules for keys: a request must have one.
+pub(super) fn with_key(
+    state: &State,
+    parts: &Parts,
+    answer: impl FnOnce(&Environment, &Loaded, Role) -> Answer,
+) -> Answer {
+    const NO_KEY: Answer = Answer::constant(
+        StatusCode::UNAUTHORIZED,
+        r#"{"status":"unauthorized","message":"no key: send the environment's key in the header X-Environment-Key"}"#,
+    );
+    let Some(key) = header(parts, &ENVIRONMENT_KEY) else { return NO_KEY };
+    match state.access(key) {
+        Access::Granted(environment, serving, role) => match serving.as_ref() {
+            Some(loaded) => answer(environment, loaded, role),
+            None => not_loaded(),
+        },
+        refused => match (std::str::from_utf8(key), refused) {
+            (Err(_), _) => NO_KEY,
+            (Ok(_), Access::NotLoaded) => not_loaded(),
+            (Ok(key), _) => Answer::failure(StatusCode::UNAUTHORIZED, "unauthorized", "unknown key '", key, "'"),
+        },
+    }
+}
+
+/// Answers SDKs that evaluate locally, as Flagsmith's API does: only a server key gives access, because the document
+/// contains rules and identifiers.
+pub(super) fn environment_document(state: &State, parts: &Parts) -> Answer {
+    const NO_SERVER_KEY: &str = "{\"detail\":\"Invalid or missing Environment key\"}";
+    const UNKNOWN_KEY: &str = "{\"detail\":\"Invalid or missing Environment Key\"}";
+    const NOT_SERVED: &str = "{\"detail\":\"the document of this environment is not served: set spec.serve.environmentDocument of its FeatureEnvironment to true\"}";
+    let key = key(parts, &ENVIRONMENT_KEY).filter(|key| key.starts_with(b"ser."));
+    let Some(key) = key else { return Answer::constant(StatusCode::FORBIDDEN, NO_SERVER_KEY) };
+    match state.access(key) {
+        Access::Granted(_, serving, Role::Server) => match serving.as_ref() {
+            Some(loaded) if !loaded.snapshot.serves_document() => Answer::constant(StatusCode::NOT_FOUND, NOT_SERVED),
+            loaded => match loaded.and_then(|loaded| loaded.document.as_ref()) {
+                Some(document) => document.answer(parts, &state.inflating),
+                None => not_loaded(),
+            },
+        },
+        Access::NotLoaded => not_loaded(),
+        Access::Granted(_, _, Role::Client) => Answer::constant(StatusCode::FORBIDDEN, NO_SERVER_KEY),
+        Access::Denied => Answer::constant(StatusCode::FORBIDDEN, UNKNOWN_KEY),
+    }
+}
+
+fn not_loaded() -> Answer {
+    Answer::constant(
+        StatusCode::SERVICE_UNAVAILABLE,
+        r#"{"status":"service_unavailable","message":"Environment not loaded"}"#,
+    )
+}
+
+pub(super) fn flags(loaded: &Loaded, role: Role, parts: &Parts) -> Answer {
+    let mut scratch = String::new();
+    let feature = parameter(parts.uri.query(), "feature", &mut scratch).filter(|feature| !feature.is_empty());
+    let part = match feature {
+        None => loaded.snapshot.flags(role),
+        Some(feature) => match loaded.snapshot.flag(role, feature) {
+            Some(part) => part,
+            None => {
+                return Answer::failure(StatusCode::NOT_FOUND, "not_found", "feature '", feature, "' not found");
+            }
+        },
+    };
+    Answer::new(StatusCode::OK, Kind::Json, Body::part(&loaded.core, part))
+}
+
+pub(super) fn identity_in_query(
+    environment: &Environment,
+    loaded: &Loaded,
+    role: Role,
+    route: Route<'_>,
+    query: Option<&str>,
+) -> Answer {
+    let mut scratch = String::new();
+    let Some(identifier) = parameter(query, "identifier", &mut scratch) else {
+        return Answer::constant(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            r#"{"detail":[{"type":"missing","loc":["query","identifier"],"msg":"Field required","input":null}]}"#,
+        );
+    };
+    if is_too_long(identifier) {
+        return Answer::constant(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            r#"{"detail":[{"type":"string_too_long","loc":["query","identifier"],"msg":"String should have at most 2000 characters","input":null}]}"#,
+        );
+    }
+    let mut buffer = Buffer::take();
+    let digest = with_desk(&[], |desk| {
+        let digest = identities::answer_identifier(identifier, &loaded.snapshot, role, desk, buffer.bytes());
+        report(environment, loaded, desk);
+        digest
+    });
+    assigned(route, Assignment::of(digest), buffer)
+}
+
+pub(super) fn identity_in_body(
+    environment: &Environment,
+    loaded: &Loaded,
+    role: Role,
+    route: Route<'_>,
+    body: &[u8],
+) -> Answer {
+    let mut buffer = Buffer::take();
+    let digest = with_desk(body, |desk| {
+        let digest = identities::answer_body(body, &loaded.snapshot, role, desk, buffer.bytes())?;
+        report(environment, loaded, desk);
+        Ok::<_, Refused>(digest)
+    });
+    match digest {
+        Ok(digest) => assigned(route, Assignment::of(digest), buffer),
+        Err(refused) => {
+            refused.write(buffer.bytes());
+            Answer::built(StatusCode::UNPROCESSABLE_ENTITY, buffer)
+        }
+    }
+}
+
+/// Answers with the flags and their assignment key, or with the key alone.
+fn assigned(route: Route<'_>, assignment: Assignment, mut flags: Buffer) -> Answer {
+    const TOO_LONG: Answer = Answer::constant(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "{\"detail\":\"the flags have more than 16777216 bytes: shorten their values, or leave features out with spec.prune.features of the FeatureEnvironment\"}",
+    );
+    if flags.as_ref().len() > MAX_ANSWER {
+        return TOO_LONG;
+    }
+    if route == Route::Assignment {
+        let out = flags.bytes();
+        out.clear();
+        out.extend_from_slice(b"{\"assignment\":\"");
+        out.extend_from_slice(&assignment.digits());
+        out.extend_from_slice(b"\"}");
+    }
+    Answer::built(StatusCode::OK, flags).assigned(assignment)
+}
+
+/// Counts the flag uses that an SDK reports.
+pub(super) fn uses(environment: &Environment, loaded: &Loaded, body: &[u8]) -> Answer {
+    // The budget limits the look-ups of names in one body.
+    let (mut uses, budget) = (environment.uses.lock(), Budget::default());
+    match analytics::read(body, |flag, count| uses.add(flag, count, &loaded.snapshot, &budget)) {
+        Ok(()) => Answer::empty(StatusCode::OK),
+        Err(refused) => {
+            let mut buffer = Buffer::take();
+            refused.write(buffer.bytes());
+            Answer::built(StatusCode::UNPROCESSABLE_ENTITY, buffer)
+        }
+    }
+}
+
+/// Answers Flagsmith's realtime updates, whose path contains the key.
+pub(super) fn realtime(state: &State, parts: &Parts, key: &str) -> Answer {
+    match state.access(key.as_bytes()) {
+        Access::Granted(environment, _, Role::Client) => {
+            state.streams.listen(&environment.changes, Dialect::Flagsmith, text(parts, &LAST_EVENT_ID))
+        }
+        Access::NotLoaded => not_loaded(),
+        Access::Granted(_, _, Role::Server) | Access::Denied => Answer::failure(
+            StatusCode::UNAUTHORIZED,
+            "unauthorized",
+            "'",
+            key,
+            "' is not a client key of an environment",
+        ),
+    }
+}

@@ -1,0 +1,203 @@
+//! The metrics page of the admin port, in Prometheus' text format.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use crate::clock::since_epoch;
+use crate::counters::reloads::Reloads;
+use crate::counters::requests::{Evaluations, Requests};
+use crate::environments::state::{Environment, State};
+
+/// Renders all metrics in Prometheus' text format.
+pub(crate) fn render(state: &State) -> String {
+    let mut page = Page(String::with_capacity(4096));
+    page.family("remora_sidecar_build_info", "gauge", "The version of this process; always 1.");
+    page.sample("remora_sidecar_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    page.family("remora_sidecar_requests_total", "counter", "Answers by route and class of status.");
+    for (route, row) in Requests::ROUTES.iter().zip(state.requests.rows()) {
+        for (class, counter) in Requests::CLASSES.iter().zip(row) {
+            let value = counter.load(Ordering::Relaxed);
+            if value > 0 {
+                page.sample("remora_sidecar_requests_total", &[("route", route), ("status", class)], value as f64);
+            }
+        }
+    }
+    page.family("remora_sidecar_streams", "gauge", "Clients that listen for changes.");
+    page.sample("remora_sidecar_streams", &[], state.streams.open() as f64);
+    page.environments(state);
+    page.use_of_flags(state);
+    page.process();
+    page.0
+}
+
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a string cannot fail, here and below.
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        self.0.push_str(name);
+        for (index, (label, value)) in labels.iter().enumerate() {
+            // Names of environments are DNS labels or names of directories, and the latter may need escapes.
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.0, "{}{label}=\"{value}\"", if index == 0 { '{' } else { ',' });
+        }
+        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+
+    fn gauge(&mut self, state: &State, name: &str, help: &str, value: impl Fn(&Environment) -> Option<f64>) {
+        self.family(name, "gauge", help);
+        for environment in &state.environments {
+            if let Some(value) = value(environment) {
+                self.sample(name, &[("environment", &environment.name)], value);
+            }
+        }
+    }
+
+    fn environments(&mut self, state: &State) {
+        const REVISION: &str = "remora_sidecar_revision_info";
+        self.family(REVISION, "gauge", "The revision that is served; always 1.");
+        for environment in &state.environments {
+            if let Some(loaded) = environment.loaded.load().as_ref() {
+                let revision = loaded.snapshot.revision().to_string();
+                self.sample(REVISION, &[("environment", &environment.name), ("revision", &revision)], 1.0);
+            }
+        }
+        self.gauge(state, "remora_sidecar_loaded", "Whether there is something to serve.", |environment| {
+            Some(f64::from(u8::from(environment.loaded.load().is_some())))
+        });
+        self.gauge(
+            state,
+            "remora_sidecar_last_swap_timestamp_seconds",
+            "When what is served was taken up.",
+            |environment| Some(since_epoch(environment.loaded.load().as_ref()?.since).as_secs_f64()),
+        );
+        let now = since_epoch(SystemTime::now()).as_secs();
+        self.gauge(
+            state,
+            "remora_sidecar_stale_seconds",
+            "How long the pod has been told of a revision that has not arrived; 0 when it has.",
+            |environment| match environment.expectation.stale_since.load(Ordering::Relaxed) {
+                0 => Some(0.0),
+                since => Some(now.saturating_sub(since) as f64),
+            },
+        );
+        self.gauge(state, "remora_sidecar_features", "Features in the snapshot that is served.", |environment| {
+            Some(environment.loaded.load().as_ref()?.snapshot.features() as f64)
+        });
+        self.gauge(
+            state,
+            "remora_sidecar_mapped_in_place",
+            "Whether the files are mapped where they are (1) or were copied (0).",
+            |environment| Some(f64::from(u8::from(environment.loaded.load().as_ref()?.in_place))),
+        );
+        const BYTES: &str = "remora_sidecar_snapshot_bytes";
+        self.family(BYTES, "gauge", "Sizes of the files that are served.");
+        for environment in &state.environments {
+            if let Some(loaded) = environment.loaded.load().as_ref() {
+                for (part, bytes) in ["core", "overrides", "document"].iter().zip(loaded.sizes) {
+                    self.sample(BYTES, &[("environment", &environment.name), ("part", part)], bytes as f64);
+                }
+            }
+        }
+        const RELOADS: &str = "remora_sidecar_reloads_total";
+        self.family(RELOADS, "counter", "What came of looking at the volume after it changed.");
+        for environment in &state.environments {
+            for (result, counter) in Reloads::LABELS.iter().zip(environment.reloads.counts()) {
+                let labels = [("environment", environment.name.as_str()), ("result", result)];
+                self.sample(RELOADS, &labels, counter.load(Ordering::Relaxed) as f64);
+            }
+        }
+    }
+
+    /// Writes the counters of evaluations and of the uses that applications report.
+    fn use_of_flags(&mut self, state: &State) {
+        const EVALUATIONS: &str = "remora_sidecar_evaluations_total";
+        self.family(EVALUATIONS, "counter", "Evaluations by environment and route; an answer from a cache is none.");
+        for environment in &state.environments {
+            for (route, counter) in Evaluations::LABELS.iter().zip(environment.evaluations.counts()) {
+                let labels = [("environment", environment.name.as_str()), ("route", route)];
+                self.sample(EVALUATIONS, &labels, counter.load(Ordering::Relaxed) as f64);
+            }
+        }
+        const OVERRUNS: &str = "remora_sidecar_undecided_evaluations_total";
+        self.family(
+            OVERRUNS,
+            "counter",
+            "Evaluations that took more than their budget of steps: segments that were not decided did not match.",
+        );
+        for environment in &state.environments {
+            self.sample(OVERRUNS, &[("environment", &environment.name)], environment.overruns.count() as f64);
+        }
+        const USES: &str = "remora_sidecar_flag_uses_total";
+        self.family(USES, "counter", "How often SDKs told that a flag of the environment was used.");
+        for environment in &state.environments {
+            environment.uses.each(|flag, count| {
+                self.sample(USES, &[("environment", &environment.name), ("flag", flag)], count as f64);
+            });
+        }
+        const OTHER: &str = "remora_sidecar_other_flag_uses_total";
+        self.family(OTHER, "counter", "The same of flags that the environment does not have.");
+        for environment in &state.environments {
+            self.sample(OTHER, &[("environment", &environment.name)], environment.uses.other() as f64);
+        }
+    }
+
+    /// Writes the kernel's figures about the process.
+    fn process(&mut self) {
+        let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return };
+        let bytes = |field: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+            line.split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+        };
+        for (name, field, help) in [
+            ("process_resident_memory_bytes", "VmRSS:", "Resident memory, mapped files included."),
+            ("process_anonymous_memory_bytes", "RssAnon:", "Resident memory that is nobody else's and no file's."),
+        ] {
+            if let Some(bytes) = bytes(field) {
+                self.family(name, "gauge", help);
+                self.sample(name, &[], bytes as f64);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::StatusCode;
+
+    use super::*;
+    use crate::counters::reloads::Reload;
+    use crate::http::cors::Cors;
+    use crate::routes::Route;
+
+    #[test]
+    fn the_page_is_what_prometheus_reads() {
+        let state = State::new(["shop\"\n".to_owned()], Duration::ZERO, Cors::default());
+        state.requests.count(Route::Flags, StatusCode::OK);
+        state.requests.count(Route::Flags, StatusCode::OK);
+        state.requests.count(Route::OfrepFlags, StatusCode::NOT_MODIFIED);
+        state.environments[0].reloads.count(Reload::Missing);
+        let page = render(&state);
+        assert!(page.contains("remora_sidecar_requests_total{route=\"flags\",status=\"2xx\"} 2\n"), "{page}");
+        assert!(page.contains("remora_sidecar_requests_total{route=\"ofrep_flags\",status=\"3xx\"} 1\n"), "{page}");
+        assert!(page.contains("{environment=\"shop\\\"\\n\",result=\"missing\"} 1\n"), "{page}");
+        assert!(page.contains("process_resident_memory_bytes "), "{page}");
+        let mut families = std::collections::HashSet::new();
+        for line in page.lines() {
+            if let Some(family) = line.strip_prefix("# TYPE ") {
+                assert!(families.insert(family.split(' ').next().unwrap().to_owned()), "{line} twice");
+            } else if !line.starts_with('#') {
+                let name = line.split(['{', ' ']).next().unwrap();
+                assert!(families.contains(name), "{line} before its type");
+                assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(), "{line}");
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! OFREP's endpoints.
+
+use http::header::{ETAG, IF_NONE_MATCH};
+use http::request::Parts;
+use http::{HeaderValue, StatusCode};
+use remora_snapshot::{MAX_ANSWER, OfrepFlag, Role};
+
+use super::evaluation::{report, with_desk};
+use super::headers::{API_KEY, ENVIRONMENT_KEY, LAST_EVENT_ID, key, text};
+use crate::counters::requests::Question;
+use crate::dialects::{context_hash, ofrep};
+use crate::environments::state::{Access, Environment, Loaded, State};
+use crate::environments::stream::Dialect;
+use crate::http::answer::Answer;
+use crate::http::assignment::Assignment;
+use crate::http::body::Buffer;
+use crate::http::entity_tag::names_tag;
+use crate::routes::parameter;
+
+/// Answers by OFREP's rules for keys: with one environment, a request needs no key. A key that is sent must be valid,
+/// because the flags of another environment would be wrong.
+pub(super) fn with_key(
+    state: &State,
+    parts: &Parts,
+    flag: Option<&str>,
+    answer: impl FnOnce(&Environment, &Loaded, Role) -> Answer,
+) -> Answer {
+    let key = key(parts, &API_KEY).or_else(|| key(parts, &ENVIRONMENT_KEY));
+    match key.map_or_else(|| state.access_without_key(), |key| state.access(key)) {
+        Access::Granted(environment, serving, role) => match serving.as_ref() {
+            Some(loaded) => answer(environment, loaded, role),
+            None => not_loaded(flag),
+        },
+        Access::NotLoaded => not_loaded(flag),
+        Access::Denied => {
+            let problem = match key {
+                Some(_) => "the key in X-API-Key opens none of the environments that are served here",
+                None => "several environments are served here: choose one by its key in the header X-API-Key",
+            };
+            failure(StatusCode::UNAUTHORIZED, flag, None, problem)
+        }
+    }
+}
+
+/// Answers OFREP's event stream. Browsers cannot send a key with it, so the environment's name is enough: events
+/// contain no secrets.
+pub(super) fn stream(state: &State, parts: &Parts) -> Answer {
+    let listen = |environment: &Environment| {
+        state.streams.listen(&environment.changes, Dialect::Ofrep, text(parts, &LAST_EVENT_ID))
+    };
+    let mut scratch = String::new();
+    if let Some(name) = parameter(parts.uri.query(), "environment", &mut scratch) {
+        return state.named(name).map_or_else(
+            || failure(StatusCode::NOT_FOUND, None, None, "there is no environment of this name"),
+            listen,
+        );
+    }
+    if let [only] = state.environments.as_slice() {
+        return listen(only);
+    }
+    with_key(state, parts, None, |environment, _, _| listen(environment))
+}
+
+fn failure(status: StatusCode, flag: Option<&str>, code: Option<&str>, details: &str) -> Answer {
+    let mut buffer = Buffer::take();
+    ofrep::write_failure(flag, code, &details, buffer.bytes());
+    Answer::built(status, buffer)
+}
+
+fn not_loaded(flag: Option<&str>) -> Answer {
+    failure(StatusCode::SERVICE_UNAVAILABLE, flag, None, "the environment is not loaded yet")
+}
+
+fn refuse(refused: ofrep::Refused, flag: Option<&str>, mut buffer: Buffer) -> Answer {
+    refused.write(flag, buffer.bytes());
+    Answer::built(StatusCode::BAD_REQUEST, buffer)
+}
+
+pub(super) fn flag(environment: &Environment, loaded: &Loaded, role: Role, key: &str, body: &[u8]) -> Answer {
+    let mut buffer = Buffer::take();
+    let found = with_desk(body, |desk| {
+        ofrep::read(body, &loaded.snapshot, desk, ofrep::Tagged::No)?;
+        let found = loaded.snapshot.write_ofrep_flag(&mut desk.subject, role, key, buffer.bytes());
+        report(environment, loaded, desk);
+        Ok(found)
+    });
+    match found {
+        Ok(OfrepFlag::Written) => Answer::built(StatusCode::OK, buffer),
+        Ok(OfrepFlag::Unknown) => failure(
+            StatusCode::NOT_FOUND,
+            Some(key),
+            Some("FLAG_NOT_FOUND"),
+            "the environment has no flag of this name",
+        ),
+        Ok(OfrepFlag::NeedsTargetingKey) => failure(
+            StatusCode::BAD_REQUEST,
+            Some(key),
+            Some("TARGETING_KEY_MISSING"),
+            "the flag has a percentage split: send a targetingKey in the context",
+        ),
+        Err(refused) => refuse(refused, Some(key), buffer),
+    }
+}
+
+pub(super) fn flags(environment: &Environment, loaded: &Loaded, role: Role, parts: &Parts, body: &[u8]) -> Answer {
+    let mut buffer = Buffer::take();
+    let revision = loaded.snapshot.revision();
+    let tag = with_desk(body, |desk| {
+        let context = ofrep::read(body, &loaded.snapshot, desk, ofrep::Tagged::Yes)?;
+        let tag = context_hash::tag(revision, loaded.state, role, context);
+        let known = parts.headers.get_all(IF_NONE_MATCH).iter().any(|header| names_tag(header.as_bytes(), &tag));
+        let assignment = (!known).then(|| {
+            environment.evaluations.count(Question::OfrepFlags);
+            let out = buffer.bytes();
+            out.extend_from_slice(b"{\"flags\":[");
+            let assignment = Assignment::of(loaded.snapshot.write_ofrep_flags(&mut desk.subject, role, out));
+            ofrep::write_end(revision, &environment.name, out);
+            report(environment, loaded, desk);
+            assignment
+        });
+        Ok((tag, assignment))
+    });
+    let (tag, assignment) = match tag {
+        Ok(tag) => tag,
+        Err(refused) => return refuse(refused, None, buffer),
+    };
+    let answer = match assignment {
+        Some(_) if buffer.as_ref().len() > MAX_ANSWER => {
+            let problem = "the flags have more than 16777216 bytes: shorten their values, or leave features out with spec.prune.features of the FeatureEnvironment";
+            return failure(StatusCode::INTERNAL_SERVER_ERROR, None, Some("GENERAL"), problem);
+        }
+        Some(assignment) => Answer::built(StatusCode::OK, buffer).assigned(assignment),
+        None => Answer::empty(StatusCode::NOT_MODIFIED),
+    };
+    match HeaderValue::try_from(tag) {
+        Ok(tag) => answer.with(ETAG, tag),
+        Err(_) => answer,
+    }
+}

@@ -1,0 +1,238 @@
+//! Follows the volumes: the sidecar serves a valid snapshot as soon as kubelet has written it.
+//!
+//! Opening and validating files would delay requests, so a separate thread does it. An inotify watch of the directory
+//! reports kubelet's rename. Polling every [`INTERVAL`] covers a watch that does not work or misses a rename. On any
+//! failure the sidecar keeps serving the previous snapshot: an empty or truncated volume, or one of a newer format, is
+//! not a revision.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use remora_snapshot::files;
+
+use super::load::{Read, load};
+use super::state::{Environment, State};
+use super::watch::Watch;
+use crate::clock::since_epoch;
+use crate::counters::reloads::Reload;
+use crate::log;
+use crate::volume::{self, Identity, Region, Volume};
+
+/// Interval between two checks of the volumes when the watch reports no change.
+const INTERVAL: Duration = Duration::from_secs(3);
+
+/// Number of attempts to read a volume. A directory that is removed between being opened and being read has been
+/// replaced by a newer one.
+const ATTEMPTS: usize = 3;
+
+/// Largest size of a marker file in bytes: a revision and perhaps a line break.
+const MAX_MARKER: u64 = 64;
+
+/// Follows the volumes of all environments of a [`State`].
+pub(crate) struct Follower {
+    state: Arc<State>,
+    volumes: Vec<Followed>,
+}
+
+impl Follower {
+    /// Creates a follower of the volumes in `directory`. Each volume is a sub-directory with its environment's name.
+    pub(crate) fn new(state: Arc<State>, directory: &Path) -> Follower {
+        let in_pod = volume::is_in_pod();
+        let followed = |environment: &Environment| Followed::new(directory.join(&environment.name), in_pod);
+        let volumes = state.environments.iter().map(followed).collect();
+        Follower { state, volumes }
+    }
+
+    /// Checks every volume once.
+    pub(crate) fn look(&mut self) {
+        for (volume, environment) in self.volumes.iter_mut().zip(&self.state.environments) {
+            if volume.look(environment) {
+                self.state.prepare_health();
+            }
+        }
+    }
+
+    /// Checks the volumes until the follower is the last owner of the state.
+    pub(crate) fn run(mut self) {
+        let watch = Watch::new();
+        while Arc::strong_count(&self.state) > 1 {
+            if let Some(watch) = &watch {
+                self.volumes.iter().for_each(|volume| watch.add(&volume.directory));
+            }
+            // The check follows the setup of the watch, so that it also finds earlier changes.
+            self.look();
+            match &watch {
+                Some(watch) => watch.wait(INTERVAL),
+                None => std::thread::sleep(INTERVAL),
+            }
+        }
+    }
+}
+
+/// The volume of one environment, and the follower's memory of it.
+struct Followed {
+    directory: PathBuf,
+    /// True if kubelet may have written the volume, because the process runs in a pod.
+    in_pod: bool,
+    /// The directory that was checked last, whether its snapshot was accepted or refused.
+    seen: Option<Identity>,
+    /// True if another check of the same directory can only have the same result.
+    settled: bool,
+    /// The overrides files that are served, by slot.
+    overrides: [Option<Region>; files::OVERRIDES_SLOTS],
+    /// The last problem that was logged. The same problem is not logged again at each check.
+    complaint: Option<(Reload, String)>,
+    /// True if the log already says that the marker's revision is not served yet.
+    told_stale: bool,
+}
+
+impl Followed {
+    fn new(directory: PathBuf, in_pod: bool) -> Followed {
+        Followed {
+            directory,
+            in_pod,
+            seen: None,
+            settled: false,
+            overrides: [const { None }; files::OVERRIDES_SLOTS],
+            complaint: None,
+            told_stale: false,
+        }
+    }
+
+    /// Checks the volume. True if the environment serves other files from now on.
+    fn look(&mut self, environment: &Environment) -> bool {
+        let began = Instant::now();
+        for attempt in 1..=ATTEMPTS {
+            let volume = match Volume::open(&self.directory, self.in_pod) {
+                Ok(Some(volume)) => volume,
+                Ok(None) => {
+                    self.complain(environment, Reload::Missing, "there is no volume".to_owned());
+                    return false;
+                }
+                Err(error) => {
+                    self.complain(environment, Reload::Unreadable, error.to_string());
+                    return false;
+                }
+            };
+            self.check_marker(environment, &volume);
+            let again = self.seen == Some(volume.identity());
+            if again && self.settled {
+                return false;
+            }
+            self.seen = Some(volume.identity());
+            // Files that kubelet wrote never change. Other files may still be in the middle of a write.
+            self.settled = volume.is_immutable();
+            let read = load(&volume, environment.loaded.load().as_deref(), &self.overrides);
+            match read {
+                Ok(Some(read)) => {
+                    self.settled |= read.refused.is_empty();
+                    let taken = self.take_up(environment, read, again, began.elapsed());
+                    self.check_marker(environment, &volume);
+                    return taken;
+                }
+                Ok(None) if attempt < ATTEMPTS => std::thread::sleep(Duration::from_millis(2)),
+                Ok(None) => {
+                    let missing = format!("the volume has no file {}", files::CORE);
+                    self.complain(environment, Reload::Missing, missing);
+                }
+                Err((reload, complaint)) => {
+                    self.settled &= reload == Reload::Refused;
+                    self.complain(environment, reload, complaint);
+                    return false;
+                }
+            }
+        }
+        self.settled = false;
+        false
+    }
+
+    /// Serves the snapshot that was read. False if the same snapshot is served already.
+    fn take_up(&mut self, environment: &Environment, read: Read, again: bool, time: Duration) -> bool {
+        let Read { loaded, overrides, refused } = read;
+        let loaded = Arc::new(loaded);
+        let revision = loaded.snapshot.revision();
+        let same = environment.loaded.load().as_ref().is_some_and(|previous| previous.state == loaded.state);
+        if !(same && again) {
+            // New files with the same content are served too, because that frees the memory of the old files.
+            environment.loaded.store(Some(Arc::clone(&loaded)));
+            environment.reloads.count(if same { Reload::Same } else { Reload::Swapped });
+            if !same {
+                let now = since_epoch(loaded.since);
+                environment.changes.send_modify(|change| *change = change.next(revision, loaded.state, now));
+            }
+            self.overrides = overrides;
+            let (name, features, [core, overrides, document]) =
+                (&environment.name, loaded.snapshot.features(), loaded.sizes);
+            let how = if loaded.in_place { "mapped" } else { "copied" };
+            if same {
+                log::debug!("{name}: the volume was written again, revision {revision} stays");
+            } else {
+                log::info!(
+                    "{name}: revision {revision} is served: {features} features, {core} bytes, {overrides} of overrides and {document} of the document, {how} in {time:?}"
+                );
+            }
+        }
+        if refused.is_empty() {
+            self.complaint = None;
+        } else {
+            self.complain(environment, Reload::PartRefused, refused.join("; "));
+        }
+        !(same && again)
+    }
+
+    /// Compares the revision in the marker file, which notifies the pod, with the revision that is served.
+    fn check_marker(&mut self, environment: &Environment, volume: &Volume) {
+        let marker = volume.read(files::REVISION, MAX_MARKER).ok().flatten().unwrap_or_default();
+        // The number of repeated notifications may follow the revision: a changed text makes kubelet sync the pod
+        // again.
+        let marker = marker.split_whitespace().next().unwrap_or_default();
+        let loaded = environment.loaded.load();
+        let served = loaded.as_ref().map(|loaded| loaded.snapshot.revision().to_string());
+        let stale_since = &environment.expectation.stale_since;
+        if marker.is_empty() || served.as_deref() == Some(marker) {
+            stale_since.store(0, Ordering::Relaxed);
+            self.told_stale = false;
+            return;
+        }
+        if stale_since.load(Ordering::Relaxed) == 0 {
+            stale_since.store(since_epoch(SystemTime::now()).as_secs(), Ordering::Relaxed);
+        }
+        // The files may arrive a moment after the marker.
+        if !self.told_stale && self.seen == Some(volume.identity()) {
+            self.told_stale = true;
+            let served = served.as_deref().unwrap_or("none");
+            log::warning!("{}: the pod should have revision {marker}, and has {served}", environment.name);
+        }
+    }
+
+    /// Counts and logs a problem, unless it is the same as the last one.
+    fn complain(&mut self, environment: &Environment, reload: Reload, complaint: String) {
+        let complaint = Some((reload, complaint));
+        if self.complaint == complaint {
+            return;
+        }
+        environment.reloads.count(reload);
+        if let Some((_, text)) = &complaint {
+            let name = &environment.name;
+            match environment.loaded.load().as_ref() {
+                Some(loaded) if reload == Reload::PartRefused => {
+                    log::warning!(
+                        "{name}: {text}; the last good one stays beside revision {}",
+                        loaded.snapshot.revision()
+                    );
+                }
+                Some(loaded) => log::warning!("{name}: {text}; revision {} stays", loaded.snapshot.revision()),
+                None => log::info!("{name}: {text}; waiting in {}", self.directory.display()),
+            }
+        }
+        self.complaint = complaint;
+    }
+}
+
+/// Starts the follower on a thread of its own.
+pub(crate) fn spawn(follower: Follower) -> io::Result<()> {
+    std::thread::Builder::new().name("follow".to_owned()).stack_size(256 * 1024).spawn(|| follower.run()).map(drop)
+}

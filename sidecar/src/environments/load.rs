@@ -1,0 +1,142 @@
+//! Reads the files of a volume into a snapshot that can be served.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use remora_snapshot::{Snapshot, files};
+
+use super::document::Document;
+use super::state::Loaded;
+use crate::counters::reloads::Reload;
+use crate::volume::{MapError, Region, Volume};
+
+/// The result of reading a volume.
+pub(super) struct Read {
+    pub(super) loaded: Loaded,
+    /// The overrides files that were taken, by slot.
+    pub(super) overrides: [Option<Region>; files::OVERRIDES_SLOTS],
+    /// Reasons why files beside the core were refused.
+    pub(super) refused: Vec<String>,
+}
+
+/// Reads the files of a volume. `None` if the volume has no core file.
+pub(super) fn load(
+    volume: &Volume,
+    previous: Option<&Loaded>,
+    last_good: &[Option<Region>; files::OVERRIDES_SLOTS],
+) -> Result<Option<Read>, (Reload, String)> {
+    let unreadable = |error: MapError| (Reload::Unreadable, error.to_string());
+    let Some(core) = volume.map(files::CORE).map_err(unreadable)? else { return Ok(None) };
+    let mut snapshot =
+        Snapshot::read(core.clone()).map_err(|error| (Reload::Refused, format!("{}: {error}", files::CORE)))?;
+    let mut sizes = [core.as_ref().len(), 0, 0];
+    let mut state = DefaultHasher::new();
+    head(&core).hash(&mut state);
+
+    // The operator does not remove an overrides file while the core stays, so a missing file is a failure here.
+    let same_core = previous.is_some_and(|loaded| loaded.snapshot.revision() == snapshot.revision());
+    let mut refused = Vec::new();
+    let mut overrides = [const { None }; files::OVERRIDES_SLOTS];
+    for (slot, (place, last_good)) in overrides.iter_mut().zip(last_good).enumerate() {
+        let name = files::overrides(slot);
+        let candidate = match volume.map(&name) {
+            Ok(Some(region)) => attach(&mut snapshot, region, &mut refused, &name),
+            Ok(None) if same_core || snapshot.overrides_files().is_some_and(|files| slot < files) => None,
+            Ok(None) => continue,
+            Err(error) => {
+                refused.push(error.to_string());
+                None
+            }
+        };
+        let taken = candidate.or_else(|| attach(&mut snapshot, last_good.clone()?, &mut refused, &name));
+        if let Some(region) = &taken {
+            sizes[1] += region.as_ref().len();
+            (slot, head(region)).hash(&mut state);
+        }
+        *place = taken;
+    }
+    let incomplete = snapshot.overrides_files().filter(|_| !snapshot.is_whole());
+    if let Some(files) = incomplete {
+        refused.push(format!(
+            "not all of the {files} overrides files are here; if they do not come, the pod was admitted when fewer were needed: restart it"
+        ));
+        // Without a complete predecessor, an incomplete snapshot is better than none: most identities get the right
+        // flags.
+        if previous.is_some_and(|previous| previous.snapshot.is_whole()) {
+            return Err((Reload::Refused, refused.join("; ")));
+        }
+    }
+    let since = SystemTime::now();
+    let previous = previous.and_then(|loaded| loaded.document.as_ref());
+    let document = match document(volume, &snapshot, previous, since) {
+        Ok(document) => document,
+        Err(problem) => {
+            refused.push(problem);
+            None
+        }
+    };
+    // If the new document is refused, the last good one stays, as long as it belongs to this environment.
+    let document = document.or_else(|| {
+        let previous = previous.filter(|_| snapshot.serves_document())?;
+        snapshot.document(previous.files().to_vec()).is_ok().then(|| Arc::clone(previous))
+    });
+    if let Some(document) = &document {
+        sizes[2] = document.files().iter().map(|file| file.as_ref().len()).sum();
+        document.name().hash(&mut state);
+    }
+    let complete = incomplete.is_none_or(|files| names_fewer(&overrides, files))
+        && document.is_some() == snapshot.serves_document();
+    let in_place = volume.is_immutable();
+    let state = state.finish();
+    let loaded = Loaded { snapshot, core, state, since, document, complete, in_place, sizes };
+    Ok(Some(Read { loaded, overrides, refused }))
+}
+
+/// Reads the environment's document from its objects, which follow one another. `None` if the document is not served or
+/// not complete.
+fn document(
+    volume: &Volume,
+    snapshot: &Snapshot<Region>,
+    previous: Option<&Arc<Document>>,
+    now: SystemTime,
+) -> Result<Option<Arc<Document>>, String> {
+    if !snapshot.serves_document() {
+        return Ok(None);
+    }
+    let part = |slot| volume.map(&files::document(slot)).map_err(|error| error.to_string());
+    let malformed = |error: &dyn std::fmt::Display| format!("{}: {error}", files::document(0));
+    let Some(first) = part(0)? else { return Ok(None) };
+    let count = remora_snapshot::Document::<Region>::count(first.as_ref()).map_err(|error| malformed(&error))?;
+    let mut parts = vec![first];
+    for slot in 1..count {
+        let Some(next) = part(slot)? else { return Ok(None) };
+        parts.push(next);
+    }
+    let read = Document::read(parts, snapshot, previous.map(Arc::as_ref), now);
+    read.map(|document| Some(Arc::new(document))).map_err(|error| malformed(&error))
+}
+
+/// True if the volume seems to name fewer overrides files than the snapshot has: the first ones are present, and no
+/// others. The files that a volume names are fixed when the pod is admitted.
+fn names_fewer(overrides: &[Option<Region>], files: usize) -> bool {
+    let first = overrides.iter().take_while(|file| file.is_some()).count();
+    (1..files).contains(&first) && overrides.iter().skip(first).all(Option::is_none)
+}
+
+/// Returns the first bytes of a file, which include the checksum of the rest.
+fn head(region: &Region) -> &[u8] {
+    let bytes = region.as_ref();
+    bytes.get(..64).unwrap_or(bytes)
+}
+
+/// Adds an overrides file to a snapshot. Returns `None` if the file is refused, and adds the reason to `refused`.
+fn attach(snapshot: &mut Snapshot<Region>, region: Region, refused: &mut Vec<String>, name: &str) -> Option<Region> {
+    match snapshot.attach(region.clone()) {
+        Ok(()) => Some(region),
+        Err(error) => {
+            refused.push(format!("{name}: {error}"));
+            None
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Environments, the data that each serves at the moment, and access to them by key.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::{ArcSwapOption, Guard};
+use bytes::Bytes;
+use remora_snapshot::{Role, Snapshot};
+use tokio::sync::watch;
+
+use super::document::{Document, Inflating};
+use super::stream::{Change, Streams};
+use crate::clock::Utc;
+use crate::counters::overruns::Overruns;
+use crate::counters::reloads::Reloads;
+use crate::counters::requests::{Evaluations, Requests};
+use crate::counters::uses::Uses;
+use crate::http::budget::InFlight;
+use crate::http::cors::Cors;
+use crate::volume::Region;
+
+/// A snapshot that is served, and its files.
+pub(crate) struct Loaded {
+    pub(crate) snapshot: Snapshot<Region>,
+    /// The core file, which contains complete answers.
+    pub(crate) core: Region,
+    /// Hash of all bytes that are served, overrides files included.
+    pub(crate) state: u64,
+    /// Time at which the snapshot was loaded.
+    pub(crate) since: SystemTime,
+    /// The environment's document, if it is served.
+    pub(crate) document: Option<Arc<Document>>,
+    /// True if nothing is missing: every object that the core file refers to is loaded, possibly from an earlier
+    /// revision, or the volume does not name it. Objects are not written in one transaction, so kubelet may have seen
+    /// only some of them.
+    pub(crate) complete: bool,
+    /// True if the files are mapped where kubelet wrote them, false if they were copied.
+    pub(crate) in_place: bool,
+    /// Sizes in bytes of the core file, of all overrides files, and of the document's files.
+    pub(crate) sizes: [usize; 3],
+}
+
+/// The revision that the volume's marker file announces, compared with the one that is served.
+#[derive(Debug, Default)]
+pub(crate) struct Expectation {
+    /// Second since 1970 at which the marker's revision first differed from the one that is served. Zero while they
+    /// agree, or while there is no marker.
+    pub(crate) stale_since: AtomicU64,
+}
+
+/// An environment that this process serves.
+pub(crate) struct Environment {
+    pub(crate) name: String,
+    pub(crate) loaded: ArcSwapOption<Loaded>,
+    pub(crate) expectation: Expectation,
+    pub(crate) changes: watch::Sender<Change>,
+    pub(crate) reloads: Reloads,
+    pub(crate) evaluations: Evaluations,
+    pub(crate) overruns: Overruns,
+    pub(crate) uses: Uses,
+}
+
+impl Environment {
+    /// Creates an environment without a snapshot.
+    pub(crate) fn new(name: String) -> Environment {
+        Environment {
+            name,
+            loaded: ArcSwapOption::empty(),
+            expectation: Expectation::default(),
+            changes: watch::Sender::default(),
+            reloads: Reloads::default(),
+            evaluations: Evaluations::default(),
+            overruns: Overruns::default(),
+            uses: Uses::default(),
+        }
+    }
+}
+
+/// A snapshot that stays in memory while this guard exists.
+pub(crate) type Serving = Guard<Option<Arc<Loaded>>>;
+
+/// Result of looking up a key.
+pub(crate) enum Access<'a> {
+    /// The key belongs to this environment, with this role.
+    Granted(&'a Environment, Serving, Role),
+    /// The key is unknown, and an environment that may know it is not loaded yet.
+    NotLoaded,
+    /// The key is unknown.
+    Denied,
+}
+
+/// State that all requests share.
+pub(crate) struct State {
+    pub(crate) environments: Vec<Environment>,
+    pub(crate) requests: Requests,
+    pub(crate) streams: Streams,
+    pub(crate) inflating: Inflating,
+    pub(crate) in_flight: InFlight,
+    pub(crate) cors: Cors,
+    pub(crate) started: Instant,
+    /// Startup timeout: after it, `/startupz` lets the application start even if data is missing.
+    pub(crate) patience: Duration,
+    /// True while the process ends. Each connection is closed with its next answer.
+    pub(crate) draining: AtomicBool,
+    /// The answer of the health paths. `None` until every environment is loaded.
+    health: ArcSwapOption<Bytes>,
+}
+
+impl State {
+    /// Creates a state without snapshots.
+    pub(crate) fn new(names: impl IntoIterator<Item = String>, patience: Duration, cors: Cors) -> State {
+        State {
+            environments: names.into_iter().map(Environment::new).collect(),
+            requests: Requests::default(),
+            streams: Streams::default(),
+            inflating: Inflating::default(),
+            in_flight: InFlight::default(),
+            cors,
+            started: Instant::now(),
+            patience,
+            draining: AtomicBool::new(false),
+            health: ArcSwapOption::empty(),
+        }
+    }
+
+    /// Finds the environment and the role of a key.
+    pub(crate) fn access(&self, key: &[u8]) -> Access<'_> {
+        let mut missing = false;
+        for environment in &self.environments {
+            let serving = environment.loaded.load();
+            match serving.as_ref().map(|loaded| loaded.snapshot.role_of(key)) {
+                Some(Some(role)) => return Access::Granted(environment, serving, role),
+                Some(None) => {}
+                None => missing = true,
+            }
+        }
+        // An environment's keys are part of its snapshot, so a key is known to be invalid only when every environment
+        // is loaded.
+        if missing { Access::NotLoaded } else { Access::Denied }
+    }
+
+    /// Returns the access of a request without a key, where none is required: the client's role in the only
+    /// environment.
+    pub(crate) fn access_without_key(&self) -> Access<'_> {
+        match self.environments.as_slice() {
+            [only] => {
+                let serving = only.loaded.load();
+                if serving.is_some() { Access::Granted(only, serving, Role::Client) } else { Access::NotLoaded }
+            }
+            _ => Access::Denied,
+        }
+    }
+
+    /// Finds an environment by its name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Environment> {
+        self.environments.iter().find(|environment| environment.name == name)
+    }
+
+    /// True if every environment has a snapshot.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.environments.iter().all(|environment| environment.loaded.load().is_some())
+    }
+
+    /// True if every environment has a complete snapshot.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.environments.iter().all(|environment| environment.loaded.load().as_ref().is_some_and(|it| it.complete))
+    }
+
+    /// True if the process is about to end.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Returns the health answer, if every environment is loaded.
+    pub(crate) fn health(&self) -> Option<Bytes> {
+        self.health.load().as_deref().cloned()
+    }
+
+    /// Renders the health answer. Called after every change of the served data.
+    pub(crate) fn prepare_health(&self) {
+        let mut latest = None;
+        for environment in &self.environments {
+            match environment.loaded.load().as_ref() {
+                Some(loaded) => latest = latest.max(Some(loaded.since)),
+                None => return,
+            }
+        }
+        if let Some(latest) = latest {
+            let text = format!(r#"{{"status":"ok","reason":null,"last_successful_update":"{}"}}"#, Utc(latest));
+            self.health.store(Some(Arc::new(Bytes::from(text.into_bytes()))));
+        }
+    }
+}

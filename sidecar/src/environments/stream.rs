@@ -1,0 +1,206 @@
+//! Event streams: clients that listen are notified when other data is served.
+//!
+//! Both protocols use server-sent events: OFREP's events make providers evaluate again, and Flagsmith's events announce
+//! that the environment changed. An event contains no flags. So a slow client misses nothing: it gets the latest event.
+//! A client that reconnects with the identifier of its last event is notified at once if it missed one. Flagsmith's
+//! server SDKs reconnect without an identifier: they get an event at once in any case, because they may have missed
+//! one, and fetch nothing without an event.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use remora_snapshot::Revision;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{Instant, interval_at};
+
+use crate::http::answer::{Answer, Kind};
+use crate::http::body::Body;
+
+/// Number of clients that may listen at once. They do not count against the limit of connections.
+const MOST_STREAMS: usize = 64;
+
+/// Interval between two heartbeats. Proxies and clients give up after half a minute at the soonest.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Time after which a stream ends, and the client has to reconnect. A client that has stopped reading looks like one
+/// without news, because the kernel buffers the events. The limit frees its place; a live client reconnects and misses
+/// nothing.
+const LIFETIME: Duration = Duration::from_secs(15 * 60);
+
+/// A comment, which clients ignore.
+const COMMENT: Bytes = Bytes::from_static(b":\n\n");
+
+/// The data that is served, and the time of its change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Change {
+    pub(crate) revision: Revision,
+    /// Hash of all bytes that are served.
+    pub(crate) state: u64,
+    /// Time of the change since 1970. Each is later than the one before; zero while nothing is served.
+    pub(crate) at: Duration,
+}
+
+impl Change {
+    /// Returns the change that follows this one.
+    pub(crate) fn next(self, revision: Revision, state: u64, now: Duration) -> Change {
+        Change { revision, state, at: now.max(self.at + Duration::from_micros(1)) }
+    }
+
+    fn id(self) -> String {
+        format!("{:016x}", self.state)
+    }
+}
+
+/// Protocol of an event stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// Flagsmith's realtime updates.
+    Flagsmith,
+    /// OFREP's change events.
+    Ofrep,
+}
+
+impl Dialect {
+    fn event(self, change: Change) -> Bytes {
+        let (id, seconds) = (change.id(), change.at.as_secs());
+        let text = match self {
+            Dialect::Flagsmith => format!(
+                "event: environment_updated\nid: {id}\ndata: {{\"updated_at\": {seconds}.{:06}}}\n\n",
+                change.at.subsec_micros()
+            ),
+            Dialect::Ofrep => format!(
+                "id: {id}\ndata: {{\"type\":\"refetchEvaluation\",\"etag\":\"\\\"{}\\\"\",\"lastModified\":{seconds}}}\n\n",
+                change.revision
+            ),
+        };
+        Bytes::from(text)
+    }
+}
+
+/// The event streams of all environments.
+pub(crate) struct Streams {
+    room: Arc<Semaphore>,
+    end: watch::Sender<bool>,
+    lifetime: Duration,
+}
+
+impl Default for Streams {
+    fn default() -> Streams {
+        let room = Arc::new(Semaphore::new(MOST_STREAMS));
+        Streams { room, end: watch::Sender::new(false), lifetime: LIFETIME }
+    }
+}
+
+impl Streams {
+    /// Number of open streams.
+    pub(crate) fn open(&self) -> usize {
+        MOST_STREAMS.saturating_sub(self.room.available_permits())
+    }
+
+    /// Ends all streams, including those that clients open later.
+    pub(crate) fn end(&self) {
+        self.end.send_replace(true);
+    }
+
+    /// Answers a client that listens. `last` is the identifier of the last event that it received.
+    pub(crate) fn listen(&self, changes: &watch::Sender<Change>, dialect: Dialect, last: Option<&str>) -> Answer {
+        let Ok(place) = Arc::clone(&self.room).try_acquire_owned() else {
+            return Answer::constant(StatusCode::SERVICE_UNAVAILABLE, "{\"detail\":\"too many streams are open\"}")
+                .with(RETRY_AFTER, HeaderValue::from_static("30"));
+        };
+        let mut changes = changes.subscribe();
+        let current = *changes.borrow();
+        let behind = last.map_or(dialect == Dialect::Flagsmith, |last| last != current.id());
+        if behind && !current.at.is_zero() {
+            changes.mark_changed();
+        }
+        let (teller, listener) = mpsc::channel(1);
+        let telling = tell(changes, self.end.subscribe(), dialect, teller);
+        let lifetime = self.lifetime;
+        tokio::spawn(async move {
+            // A timeout is the regular end of a stream.
+            let _ = tokio::time::timeout(lifetime, telling).await;
+            drop(place);
+        });
+        Answer::new(StatusCode::OK, Kind::Events, Body::events(listener))
+            .with(CACHE_CONTROL, HeaderValue::from_static("no-cache"))
+    }
+}
+
+/// Sends changes to a client until it disconnects or the process ends.
+async fn tell(
+    mut changes: watch::Receiver<Change>,
+    mut end: watch::Receiver<bool>,
+    dialect: Dialect,
+    teller: mpsc::Sender<Bytes>,
+) {
+    let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
+    // The first bytes are sent at once, so that the client knows that the stream works.
+    let mut text = COMMENT;
+    loop {
+        let told = tokio::select! {
+            told = teller.send(text) => told.is_ok(),
+            _ = end.wait_for(|end| *end) => false,
+        };
+        if !told {
+            return;
+        }
+        text = tokio::select! {
+            changed = changes.changed() => match changed {
+                Ok(()) => dialect.event(*changes.borrow_and_update()),
+                Err(_) => return,
+            },
+            _ = heartbeat.tick() => COMMENT,
+            () = teller.closed() => return,
+            _ = end.wait_for(|end| *end) => return,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_have_their_dialects_form() {
+        let change =
+            Change { revision: Revision::default(), state: 255, at: Duration::from_micros(1_771_622_898_000_012) };
+        assert_eq!(
+            Dialect::Flagsmith.event(change),
+            "event: environment_updated\nid: 00000000000000ff\ndata: {\"updated_at\": 1771622898.000012}\n\n"
+        );
+        assert_eq!(
+            Dialect::Ofrep.event(change),
+            "id: 00000000000000ff\ndata: {\"type\":\"refetchEvaluation\",\"etag\":\"\\\"000000000000\\\"\",\"lastModified\":1771622898}\n\n"
+        );
+    }
+
+    #[tokio::test]
+    async fn nobody_keeps_a_place_for_ever() {
+        let streams = Streams { lifetime: Duration::from_millis(50), ..Streams::default() };
+        let changes = watch::Sender::default();
+        // The test reads from none of the streams.
+        let listeners: Vec<Answer> =
+            (0..MOST_STREAMS).map(|_| streams.listen(&changes, Dialect::Ofrep, None)).collect();
+        assert_eq!(streams.open(), MOST_STREAMS);
+        assert_eq!(streams.listen(&changes, Dialect::Ofrep, None).status, StatusCode::SERVICE_UNAVAILABLE);
+        while streams.open() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(streams.listen(&changes, Dialect::Ofrep, None).status, StatusCode::OK);
+        assert!(listeners.iter().all(|answer| answer.status == StatusCode::OK));
+    }
+
+    #[test]
+    fn each_change_is_later_than_the_one_before() {
+        let now = Duration::from_secs(10);
+        let one = Change::default().next(Revision::default(), 1, now);
+        assert_eq!(one.at, now);
+        let two = one.next(Revision::default(), 2, now);
+        let three = two.next(Revision::default(), 3, Duration::from_secs(9));
+        assert!(one.at < two.at && two.at < three.at);
+    }
+}

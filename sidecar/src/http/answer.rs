@@ -1,0 +1,136 @@
+//! Answers: a status, a body, and few headers.
+
+use std::sync::Arc;
+
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+use crate::http::assignment::{self, Assignment};
+use crate::http::body::{Body, Buffer};
+use crate::http::progress::Progress;
+use crate::json;
+
+/// Content type of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// No body.
+    Nothing,
+    /// JSON.
+    Json,
+    /// Server-sent events.
+    Events,
+    /// Prometheus' text format.
+    Metrics,
+    /// Plain text.
+    Text,
+}
+
+impl Kind {
+    /// Returns the value of the `Content-Type` header. The values are constants, because parsing one checks each of its
+    /// bytes.
+    fn content_type(self) -> Option<HeaderValue> {
+        const JSON: HeaderValue = HeaderValue::from_static("application/json");
+        const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+        const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
+        const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+        match self {
+            Kind::Nothing => None,
+            Kind::Json => Some(JSON),
+            Kind::Events => Some(EVENTS),
+            Kind::Metrics => Some(METRICS),
+            Kind::Text => Some(TEXT),
+        }
+    }
+}
+
+/// An answer that is not yet an HTTP response.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    kind: Kind,
+    body: Body,
+    assignment: Option<Assignment>,
+    /// Additional headers, which few answers have.
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Answer {
+    /// Creates an answer with a body.
+    pub(crate) const fn new(status: StatusCode, kind: Kind, body: Body) -> Answer {
+        Answer { status, kind, body, assignment: None, headers: Vec::new() }
+    }
+
+    /// Creates an answer without a body.
+    pub(crate) const fn empty(status: StatusCode) -> Answer {
+        Answer::new(status, Kind::Nothing, Body::EMPTY)
+    }
+
+    /// Creates an answer of constant JSON.
+    pub(crate) const fn constant(status: StatusCode, json: &'static str) -> Answer {
+        Answer::new(status, Kind::Json, Body::constant(json.as_bytes()))
+    }
+
+    /// Creates an answer of JSON in a buffer.
+    pub(crate) fn built(status: StatusCode, buffer: Buffer) -> Answer {
+        Answer::new(status, Kind::Json, Body::built(buffer))
+    }
+
+    /// Creates an error in the edge proxy's form. Its message is `before`, `text` and `after` in a row.
+    pub(crate) fn failure(status: StatusCode, name: &str, before: &str, text: &str, after: &str) -> Answer {
+        let mut buffer = Buffer::take();
+        let out = buffer.bytes();
+        out.extend_from_slice(b"{\"status\":\"");
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\",\"message\":");
+        json::write_string(&format!("{before}{text}{after}"), out);
+        out.push(b'}');
+        Answer::built(status, buffer)
+    }
+
+    /// Creates the answer to a method that the route does not have.
+    pub(crate) fn method_not_allowed(allowed: &'static str) -> Answer {
+        Answer::constant(StatusCode::METHOD_NOT_ALLOWED, "{\"detail\":\"Method Not Allowed\"}")
+            .with(ALLOW, HeaderValue::from_static(allowed))
+    }
+
+    /// Adds a header.
+    pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Answer {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// Sets the assignment key of the flags in the body.
+    pub(crate) fn assigned(mut self, assignment: Assignment) -> Answer {
+        self.assignment = Some(assignment);
+        self
+    }
+
+    /// Notes in the connection's progress that the answer is known, and lets the body note how far it is sent.
+    pub(crate) fn note(&mut self, progress: &Arc<Progress>) {
+        progress.answering();
+        self.body.attend(progress);
+    }
+
+    /// Converts the answer to an HTTP response. `headers` are those of the request: the response reuses their memory,
+    /// so that no request allocates a map of headers. With `last`, the connection is closed after the response.
+    pub(crate) fn into_response(self, mut headers: HeaderMap, last: bool) -> Response<Body> {
+        headers.clear();
+        let mut response = Response::new(self.body);
+        *response.status_mut() = self.status;
+        *response.headers_mut() = headers;
+        let headers = response.headers_mut();
+        if let Some(content_type) = self.kind.content_type() {
+            headers.insert(CONTENT_TYPE, content_type);
+        }
+        if let Some(value) = self.assignment.and_then(Assignment::header) {
+            headers.insert(assignment::HEADER, value);
+        }
+        for (name, value) in self.headers {
+            headers.insert(name, value);
+        }
+        if last {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}

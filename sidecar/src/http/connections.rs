@@ -1,0 +1,313 @@
+//! Accepts connections up to a limit, evicts others beyond it, sweeps them once a second, and drains them at the end.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::Service;
+use rustix::io::Errno;
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+
+use crate::http::body::Body;
+use crate::http::budget::InFlight;
+use crate::http::listen::Listen;
+use crate::http::progress::{Limits, MAX_SECONDS, Progress};
+use crate::http::watched::Watched;
+use crate::log;
+
+/// Largest size of a request's head in bytes: its first line and all headers.
+const MAX_HEAD: usize = 16 * 1024;
+/// Number of bytes of requests that a connection buffers. A body arrives in portions of at most this size.
+const MAX_BUFFER: usize = 16 * 1024;
+/// Shortest interval between two log lines about connections that cannot be accepted.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Connections of one port, or of several ports that share a limit.
+pub(crate) struct Connections {
+    limits: Limits,
+    in_flight: InFlight,
+    /// Open connections in the order in which they were accepted.
+    open: Vec<Open>,
+    clock: Arc<AtomicU32>,
+    started: Instant,
+    complained: Option<Instant>,
+}
+
+/// An open connection.
+struct Open {
+    progress: Arc<Progress>,
+    /// Address of the client, if known.
+    address: Option<IpAddr>,
+}
+
+impl Connections {
+    /// Creates an empty set of connections.
+    pub(crate) fn new(limits: Limits, in_flight: &InFlight) -> Rc<RefCell<Connections>> {
+        let (clock, started) = (Arc::new(AtomicU32::new(0)), Instant::now());
+        let in_flight = in_flight.clone();
+        Rc::new(RefCell::new(Connections { limits, in_flight, open: Vec::new(), clock, started, complained: None }))
+    }
+
+    fn tick(&self) {
+        let seconds = u32::try_from(self.started.elapsed().as_secs()).unwrap_or(MAX_SECONDS);
+        self.clock.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Forgets connections that ended, and closes those that exceed a time limit.
+    fn sweep(&mut self) {
+        self.tick();
+        self.open.retain(|Open { progress, .. }| {
+            if progress.is_overdue(&self.limits) {
+                log::debug!("a connection was closed: {:?} for {} s", progress.phase(), progress.seconds());
+                progress.close();
+            }
+            !progress.is_over()
+        });
+    }
+
+    /// Evicts connections until another one can be accepted.
+    fn make_room(&mut self) {
+        if self.open.len() < self.limits.connections {
+            return;
+        }
+        self.sweep();
+        // Streams have a limit of their own.
+        while self.open.iter().filter(|open| !open.progress.is_stream()).count() >= self.limits.connections {
+            if !self.evict() {
+                return;
+            }
+        }
+    }
+
+    /// Closes the least important connection. False if there is none to close.
+    ///
+    /// The address with the most connections loses one of its own, so that no client can take the places of others.
+    /// Among its connections, the one with the lowest
+    /// [`Phase::eviction_rank`](crate::http::progress::Phase::eviction_rank) is closed, and among those, the one that has
+    /// been in its phase for longest.
+    fn evict(&mut self) -> bool {
+        let mut shares: HashMap<Option<IpAddr>, usize> = HashMap::new();
+        for open in self.open.iter().filter(|open| !open.progress.is_stream()) {
+            *shares.entry(open.address).or_default() += 1;
+        }
+        let candidates = self.open.iter().enumerate().filter_map(|(index, Open { progress, address })| {
+            let phase = progress.phase();
+            let rank = phase.eviction_rank()?;
+            // A connection that never sent a whole request counts from its arrival, whatever it has sent since.
+            let waited = if rank == 0 { 0 } else { progress.seconds() };
+            Some((shares.get(address).copied(), Reverse(rank), waited, Reverse(index), phase))
+        });
+        let last = candidates.max_by_key(|(share, rank, waited, index, _)| (*share, *rank, *waited, *index));
+        let Some((.., Reverse(index), phase)) = last else { return false };
+        log::debug!("a connection was closed to make room: {phase:?}");
+        self.open.remove(index).progress.close();
+        true
+    }
+
+    /// Logs that a connection could not be accepted. True if an eviction may have fixed the cause.
+    fn not_accepted(&mut self, error: &io::Error) -> bool {
+        let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].map(Errno::raw_os_error);
+        let is_exhausted = error.raw_os_error().is_some_and(|error| exhausted.contains(&error));
+        if self.complained.is_none_or(|complained| complained.elapsed() >= COMPLAINT_INTERVAL) {
+            self.complained = Some(Instant::now());
+            let remedy = if is_exhausted { "; others make room for it" } else { "" };
+            log::warning!("a connection could not be accepted: {error}{remedy}");
+        }
+        is_exhausted && self.evict()
+    }
+
+    fn admit<L, S>(&mut self, stream: L::Stream, address: Option<IpAddr>, service: impl FnOnce(Arc<Progress>) -> S)
+    where
+        L: Listen,
+        S: Service<Request<Incoming>, Response = Response<Body>> + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.make_room();
+        self.tick();
+        let progress = Arc::new(Progress::new(&self.clock, &self.in_flight));
+        let socket = Watched::new(stream, Arc::clone(&progress));
+        let connection = http1::Builder::new()
+            .header_read_timeout(None)
+            .max_header_size(MAX_HEAD)
+            .max_buf_size(MAX_BUFFER)
+            .serve_connection(socket, service(Arc::clone(&progress)));
+        let task = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                log::debug!("a connection ended: {error}");
+            }
+        });
+        progress.served_by(task.abort_handle());
+        self.open.push(Open { progress, address });
+    }
+}
+
+/// Serves a port until `stop` changes, and then until the answers in progress are sent or the drain time has passed.
+pub(crate) async fn serve<L, S>(
+    listener: L,
+    connections: Rc<RefCell<Connections>>,
+    service: impl Fn(Arc<Progress>) -> S,
+    mut stop: watch::Receiver<bool>,
+) where
+    L: Listen,
+    S: Service<Request<Incoming>, Response = Response<Body>> + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let drain = connections.borrow().limits.drain;
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            accepted = listener.next() => match accepted {
+                Ok((stream, address)) => {
+                    connections.borrow_mut().admit::<L, S>(stream, address, &service);
+                    // Otherwise a burst of new connections could evict this one before its request is read.
+                    tokio::task::yield_now().await;
+                }
+                Err(error) => {
+                    let may_go_better = connections.borrow_mut().not_accepted(&error);
+                    if may_go_better {
+                        tokio::task::yield_now().await;
+                    } else {
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                }
+            },
+            _ = seconds.tick() => connections.borrow_mut().sweep(),
+            _ = stop.changed() => break,
+        }
+    }
+    drop(listener);
+    let deadline = Instant::now() + drain;
+    loop {
+        let is_drained = {
+            let open = &mut connections.borrow_mut().open;
+            open.retain(|Open { progress, .. }| {
+                if progress.is_idle() {
+                    progress.close();
+                }
+                !progress.is_over()
+            });
+            open.is_empty()
+        };
+        if is_drained || Instant::now() >= deadline {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use hyper::service::service_fn;
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::http::answer::{Answer, Kind};
+    use crate::http::progress::Phase;
+
+    #[tokio::test]
+    async fn listener_that_does_not_read_is_closed() {
+        let path = std::env::temp_dir().join(format!("remora-unread-{}", std::process::id()));
+        let listener = crate::http::listen::Socket::bind(&path).unwrap();
+        let (teller, events) = mpsc::channel(1);
+        let events = std::sync::Mutex::new(Some(events));
+        let service = move |progress: Arc<Progress>| {
+            let events = events.lock().unwrap().take().unwrap();
+            let answer = std::sync::Mutex::new(Some(Body::events(events)));
+            service_fn(move |request: Request<Incoming>| {
+                let body = answer.lock().unwrap().take().unwrap();
+                let mut answer = Answer::new(http::StatusCode::OK, Kind::Events, body);
+                answer.note(&progress);
+                let headers = request.into_parts().0.headers;
+                std::future::ready(Ok::<_, Infallible>(answer.into_response(headers, false)))
+            })
+        };
+        let limits = Limits { send: Duration::from_secs(1), ..Limits::of(8, Duration::from_secs(10)) };
+        let (_stop, stopped) = watch::channel(false);
+        let serving = serve(listener, Connections::new(limits, &InFlight::default()), service, stopped);
+        let talking = async {
+            let mut silent = tokio::net::UnixStream::connect(&path).await.unwrap();
+            silent.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+            // The client reads nothing: sending succeeds until the socket's buffer is full, and ends when the
+            // connection is closed.
+            while teller.send(Bytes::from_static(&[b'x'; 1024])).await.is_ok() {}
+            drop(silent);
+        };
+        tokio::select! {
+            () = serving => panic!("nobody told it to stop"),
+            told = tokio::time::timeout(Duration::from_secs(60), talking) => told.expect("it is still told"),
+        }
+        std::fs::remove_file(&path).unwrap_or_default();
+    }
+
+    /// Creates connections of these addresses in these phases, each for some seconds, in the order of their arrival.
+    fn connections(open: &[(u8, Phase, u32)]) -> Connections {
+        let limits = Limits::of(open.len(), Duration::from_secs(10));
+        let connections = Connections::new(limits, &InFlight::default());
+        let mut connections = Rc::into_inner(connections).unwrap().into_inner();
+        for (address, phase, seconds) in open {
+            connections.clock.store(1000 - seconds, Ordering::Relaxed);
+            let progress = Progress::new(&connections.clock, &connections.in_flight);
+            progress.enter(*phase);
+            connections.open.push(Open { progress: Arc::new(progress), address: Some([10, 0, 0, *address].into()) });
+        }
+        connections.clock.store(1000, Ordering::Relaxed);
+        connections
+    }
+
+    #[test]
+    fn connection_that_matters_least_makes_room_first() {
+        use Phase::{Answering, First, Fresh, Idle, Receiving, Streaming};
+        for (open, order) in [
+            // First the connections that never sent a whole request, in the order of arrival; then by phase, and by its
+            // duration.
+            (
+                vec![
+                    (1, Streaming, 900),
+                    (1, Answering, 9),
+                    (1, Idle, 5),
+                    (1, Idle, 800),
+                    (1, Receiving, 3),
+                    (1, Receiving, 4),
+                    (1, First, 1),
+                    (1, Fresh, 7),
+                    (1, First, 2),
+                    (1, Answering, 8),
+                ],
+                vec![6, 7, 8, 5, 4, 3, 2, 1, 9],
+            ),
+            // The address with the most connections loses one of its own, whatever the phases of others.
+            (
+                vec![(1, Fresh, 9), (2, Idle, 1), (2, Idle, 2), (2, Answering, 3), (3, Receiving, 9), (3, Idle, 9)],
+                vec![2, 4, 1, 0, 5, 3],
+            ),
+        ] {
+            let mut connections = connections(&open);
+            let mut left: Vec<usize> = (0..open.len()).collect();
+            for expected in order {
+                let before: Vec<_> = connections.open.iter().map(|open| Arc::clone(&open.progress)).collect();
+                assert!(connections.evict());
+                let is_there = |progress| connections.open.iter().any(|open| Arc::ptr_eq(&open.progress, progress));
+                let gone = before.iter().position(|progress| !is_there(progress)).unwrap();
+                assert_eq!(left.remove(gone), expected, "{open:?}");
+            }
+            assert!(!connections.evict(), "streams stay");
+        }
+    }
+}

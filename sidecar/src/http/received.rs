@@ -1,0 +1,105 @@
+//! The part of a request's body that has been received.
+
+use bytes::Bytes;
+use memmap2::MmapMut;
+
+use crate::http::body::{Buffer, KEPT_BYTES};
+use crate::http::budget::Hold;
+
+/// Largest size of a body in bytes.
+pub(crate) const MAX_BODY: usize = 1024 * 1024;
+/// Size in bytes up to which a body is received without a reservation in the budget.
+const SMALL: usize = 4 * 1024;
+
+/// A body, and its reservation in the budget of bytes in flight.
+#[derive(Default)]
+pub(crate) struct Received {
+    content: Content,
+    /// The reservation. `None` while the body is small.
+    hold: Option<Hold>,
+    /// Number of bytes that are reserved.
+    expected: usize,
+}
+
+/// Storage of a body. Most bodies arrive in one portion, and are not copied.
+#[derive(Default)]
+enum Content {
+    #[default]
+    Nothing,
+    /// One portion, in the connection's buffer.
+    Once(Bytes),
+    /// Several portions, copied into one buffer.
+    Collected(Buffer),
+    /// A body larger than a reusable buffer, and its length. The memory of its own mapping returns to the system after
+    /// the request; that of the heap would not.
+    Large(MmapMut, usize),
+}
+
+impl Received {
+    /// Returns the bytes that have been received.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.content {
+            Content::Nothing => &[],
+            Content::Once(bytes) => bytes,
+            Content::Collected(buffer) => buffer.as_ref(),
+            Content::Large(memory, length) => memory.get(..*length).unwrap_or_default(),
+        }
+    }
+
+    /// True if the body needs a reservation before more of it is received.
+    pub(crate) fn needs_hold(&self) -> bool {
+        self.hold.is_none() && self.bytes().len() > SMALL
+    }
+
+    /// Sets the reservation, of `expected` bytes.
+    pub(crate) fn hold(&mut self, hold: Hold, expected: usize) {
+        (self.hold, self.expected) = (Some(hold), expected);
+    }
+
+    /// Copies the body out of the connection's buffer, because the rest may take long to arrive.
+    pub(crate) fn keep(&mut self) {
+        if let Content::Once(bytes) = &self.content {
+            let mut buffer = Buffer::take();
+            buffer.bytes().extend_from_slice(bytes);
+            self.content = Content::Collected(buffer);
+        }
+    }
+
+    /// Adds a portion. The caller limits the whole body to [`MAX_BODY`].
+    ///
+    /// # Errors
+    /// The system has no memory left.
+    pub(crate) fn add(&mut self, bytes: Bytes) -> std::io::Result<()> {
+        if let Content::Nothing = self.content {
+            self.content = Content::Once(bytes);
+            return Ok(());
+        }
+        self.keep();
+        if let Some(hold) = &mut self.hold {
+            hold.touch();
+        }
+        match &mut self.content {
+            Content::Collected(buffer) if self.expected <= KEPT_BYTES => {
+                buffer.bytes().extend_from_slice(&bytes);
+            }
+            Content::Collected(buffer) => {
+                let mut memory = MmapMut::map_anon(MAX_BODY)?;
+                let length = put(&mut memory, 0, buffer.as_ref());
+                let length = put(&mut memory, length, &bytes);
+                self.content = Content::Large(memory, length);
+            }
+            Content::Large(memory, length) => *length = put(memory, *length, &bytes),
+            Content::Nothing | Content::Once(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// Copies bytes to an offset, and returns the offset behind them.
+fn put(memory: &mut MmapMut, at: usize, bytes: &[u8]) -> usize {
+    let end = at + bytes.len();
+    if let Some(place) = memory.get_mut(at..end) {
+        place.copy_from_slice(bytes);
+    }
+    end
+}

@@ -20,6 +20,7 @@ pub(crate) mod python;
 mod regex;
 mod review;
 
+mod variants;
 use remora_snapshot::model::{self, EnvironmentFlags};
 use remora_snapshot::{Revision, WriteError, files};
 

@@ -4,6 +4,7 @@
 //! [`crate::compile`] process the document further.
 
 mod identities;
+mod identity_feature;
 mod list;
 mod original;
 mod quote;
@@ -12,6 +13,7 @@ mod scalar;
 
 use serde::Deserialize;
 
+pub use identity_feature::Variants;
 pub(crate) use list::list;
 pub use original::Original;
 pub(crate) use quote::{printable, quoted};
@@ -140,6 +142,22 @@ pub struct FeatureState {
     pub feature_segment: Option<FeatureSegment>,
 }
 
+impl FeatureState {
+    /// Returns the seed of the hash that chooses among variants.
+    #[must_use]
+    pub fn seed(&self) -> Option<String> {
+        seed(self.django_id, self.featurestate_uuid.as_deref())
+    }
+}
+
+/// Returns the seed of the hash that chooses among variants: the id, or the uuid if the id is missing or 0.
+fn seed(django_id: Option<i64>, uuid: Option<&str>) -> Option<String> {
+    match django_id {
+        Some(id) if id != 0 => Some(id.to_string()),
+        _ => uuid.map(str::to_owned),
+    }
+}
+
 /// Priority of a segment's override.
 #[derive(Debug, Clone, Deserialize)]
 pub struct FeatureSegment {
@@ -161,6 +179,23 @@ pub struct VariantState {
     /// Uuid, which orders the variant if `id` is missing or 0.
     #[serde(default)]
     pub mv_fs_value_uuid: Option<String>,
+}
+
+impl VariantState {
+    /// Returns the sort key of the variant: its id, or its uuid as a number. Variants get their percentage ranges in
+    /// this order.
+    #[must_use]
+    pub fn order(&self) -> Option<(bool, u128)> {
+        match self.id {
+            Some(id) if id < 0 => Some((false, u128::from(u64::MAX) - u128::from(id.unsigned_abs()))),
+            Some(id) if id > 0 => Some((true, u128::from(id.unsigned_abs()))),
+            _ => {
+                let digits: String = self.mv_fs_value_uuid.as_deref()?.chars().filter(|c| *c != '-').collect();
+                let number = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok()).flatten();
+                number.map(|number| (true, number))
+            }
+        }
+    }
 }
 
 /// Value and key of a variant.
@@ -185,15 +220,16 @@ pub struct Identity {
 }
 
 /// One flag of an identity.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct IdentityFeature {
     /// Feature of the flag.
     pub feature: IdentityFeatureName,
     /// True if the feature is enabled.
     pub enabled: bool,
     /// Value of the feature.
-    #[serde(default)]
     pub feature_state_value: Scalar,
+    /// Variants of the feature. `None` for most flags, so they are stored apart.
+    pub variants: Option<Box<Variants>>,
 }
 
 /// Feature of an identity's flag, by name only, because a document can have a million of these flags.

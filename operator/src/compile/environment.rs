@@ -4,17 +4,16 @@ use std::collections::{HashMap, HashSet};
 
 use remora_snapshot::json;
 use remora_snapshot::model::{
-    Condition, Context, Environment, Feature, IdentityFlag, IdentityOverride, Junction, Override, Rule, Segment, Split,
-    Test, Variant,
+    Condition, Context, Environment, Feature, IdentityOverride, Junction, Override, Rule, Segment, Test,
 };
 
 use super::finding::{Finding, Findings};
 use super::property::{Properties, is_identity_free};
 use super::regex::Patterns;
 use super::review::review;
-use super::{Error, Options, Progress, chains, condition};
+use super::{Error, Options, Progress, chains, condition, variants};
 use crate::compile::{
-    document::{self, Document, FeatureState, VariantState, quoted},
+    document::{self, Document, FeatureState, quoted},
     prune::Pruned,
 };
 
@@ -46,7 +45,7 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
         name: options.environment.to_owned(),
         client_key: document.api_key.clone(),
         server_keys: options.server_keys.iter().map(|key| (*key).to_owned()).collect(),
-        identity_overrides: identity_overrides(document, &indexes, &ids),
+        identity_overrides: identity_overrides(document, &indexes, &ids)?,
         hide_disabled: document.hides_disabled_flags(),
         environment_flags: options.environment_flags,
         ofrep: options.ofrep,
@@ -222,60 +221,34 @@ fn operator_of(condition: &document::Condition) -> &str {
 }
 
 fn context(state: &FeatureState, place: &str) -> Result<Context, Error> {
-    let split = if state.multivariate_feature_state_values.is_empty() { None } else { Some(split(state, place)?) };
+    let variants = &state.multivariate_feature_state_values;
+    let split = if variants.is_empty() {
+        None
+    } else {
+        Some(variants::split(state.seed(), variants, &state.feature.name, place)?)
+    };
     Ok(Context { enabled: state.enabled, value: state.feature_state_value.token().to_owned(), split })
 }
 
-fn split(state: &FeatureState, place: &str) -> Result<Split, Error> {
-    let feature = || state.feature.name.clone();
-    let seed = match (state.django_id, &state.featurestate_uuid) {
-        (Some(id), _) if id != 0 => id.to_string(),
-        (_, Some(uuid)) => uuid.clone(),
-        _ => return Err(Error::Seed { place: place.to_owned(), feature: feature() }),
-    };
-    let mut variants = Vec::with_capacity(state.multivariate_feature_state_values.len());
-    for variant in &state.multivariate_feature_state_values {
-        let order = order(variant).ok_or_else(|| Error::Order { place: place.to_owned(), feature: feature() })?;
-        let option = &variant.multivariate_feature_option;
-        let share = &variant.percentage_allocation;
-        let content = Variant {
-            weight: share.value,
-            weight_text: share.text.clone(),
-            value: option.value.token().to_owned(),
-            key: option.key.clone(),
-        };
-        variants.push((order, content));
-    }
-    variants.sort_by_key(|(order, _)| *order); // a stable sort: equal variants keep the document's order
-    Ok(Split { seed, variants: variants.into_iter().map(|(_, variant)| variant).collect() })
-}
-
-/// Returns the sort key of a variant: its id, or its uuid as a number. Variants get their percentage ranges in this
-/// order.
-fn order(variant: &VariantState) -> Option<(bool, u128)> {
-    match variant.id {
-        Some(id) if id < 0 => Some((false, u128::from(u64::MAX) - u128::from(id.unsigned_abs()))),
-        Some(id) if id > 0 => Some((true, u128::from(id.unsigned_abs()))),
-        _ => {
-            let digits: String = variant.mv_fs_value_uuid.as_deref()?.chars().filter(|c| *c != '-').collect();
-            (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok()).flatten().map(|number| (true, number))
+/// Returns the overrides of identities, with the variants that their percentages give.
+fn identity_overrides(
+    document: &Document,
+    indexes: &HashMap<&str, usize>,
+    ids: &[i64],
+) -> Result<Vec<IdentityOverride>, Error> {
+    let mut overrides = Vec::with_capacity(document.identity_overrides.len());
+    for identity in &document.identity_overrides {
+        let mut flags = Vec::with_capacity(identity.identity_features.len());
+        for flag in &identity.identity_features {
+            if let Some(feature) = indexes.get(&*flag.feature.name).and_then(|index| ids.get(*index)) {
+                flags.push(variants::identity_flag(*feature, flag, &identity.identifier, &document.api_key)?);
+            }
+        }
+        if !flags.is_empty() {
+            overrides.push(IdentityOverride { identifier: identity.identifier.clone(), flags });
         }
     }
-}
-
-fn identity_overrides(document: &Document, indexes: &HashMap<&str, usize>, ids: &[i64]) -> Vec<IdentityOverride> {
-    let flags = |identity: &document::Identity| -> Vec<IdentityFlag> {
-        let known = identity.identity_features.iter().filter_map(|flag| {
-            let feature = *ids.get(*indexes.get(&*flag.feature.name)?)?;
-            Some(IdentityFlag { feature, enabled: flag.enabled, value: flag.feature_state_value.token().to_owned() })
-        });
-        known.collect()
-    };
-    let with_flags = document
-        .identity_overrides
-        .iter()
-        .map(|identity| IdentityOverride { identifier: identity.identifier.clone(), flags: flags(identity) });
-    with_flags.filter(|identity| !identity.flags.is_empty()).collect()
+    Ok(overrides)
 }
 
 /// Parts of the evaluation context that no request changes.
@@ -301,10 +274,7 @@ impl Constants<'_> {
             ["features", name, member @ ..] => {
                 let (_, state) = self.states.get(*self.indexes.get(name)?)?;
                 match member {
-                    ["key"] => match (state.django_id, &state.featurestate_uuid) {
-                        (Some(id), _) if id != 0 => Some(quoted(&id.to_string())),
-                        (_, uuid) => uuid.as_deref().map(quoted),
-                    },
+                    ["key"] => state.seed().as_deref().map(quoted),
                     ["name"] => Some(quoted(name)),
                     ["enabled"] => Some(state.enabled.to_string()),
                     ["value"] => Some(state.feature_state_value.token().to_owned()),

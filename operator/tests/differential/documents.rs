@@ -327,7 +327,7 @@ impl Maker<'_> {
                 let (name, id) =
                     self.features.get(feature).map_or(("unknown", 999), |name| (name.as_str(), feature as i64 + 1));
                 let value = pick(self.random, &["1", "true", "1.0", "-1", "-2", "null", "\"a\"", "0", "false", "0.0"]);
-                map([
+                let mut flag = map([
                     ("feature", map([("id", id.into()), ("name", name.into()), ("type", "STANDARD".into())])),
                     ("enabled", self.random.bool().into()),
                     ("featurestate_uuid", "x".into()),
@@ -335,7 +335,16 @@ impl Maker<'_> {
                         "feature_state_value",
                         if self.random.bool() { super::json::read(value) } else { scalar(self.random) },
                     ),
-                ])
+                ]);
+                if once_in(self.random, 4) {
+                    let seed = if self.random.bool() { "x".to_owned() } else { self.random.u16(1..).to_string() };
+                    if seed != "x" {
+                        flag.set("django_id", Json::Token(seed.clone()));
+                    }
+                    let variants: Vec<Json> = (0..self.random.usize(..4)).map(|_| self.variant(&seed)).collect();
+                    flag.set("multivariate_feature_state_values", variants.into());
+                }
+                flag
             })
             .collect();
         map([("identifier", identifier.as_str().into()), ("identity_features", flags.into())])

@@ -13,6 +13,7 @@ import warnings
 
 from flag_engine.engine import get_evaluation_result
 from flag_engine.segments import evaluator
+from flagsmith.mappers import _map_environment_document_feature_states_to_feature_contexts as map_feature_states
 from flagsmith.mappers import map_context_and_identity_data_to_context, map_environment_document_to_context
 
 warnings.simplefilter("ignore")
@@ -48,17 +49,23 @@ def contexts_of(document):
     # value, and the first such identity's counts for all; and -1 and -2 have one hash, and the last counts for both.
     for identity in document.get("identity_overrides") or []:
         for state in identity["identity_features"]:
-            state["feature_state_value"] = json.dumps(state["feature_state_value"])
+            content = {"value": state["feature_state_value"]}
+            if state.get("multivariate_feature_state_values"):
+                (own,) = map_feature_states([state])
+                variants = sorted(own["variants"], key=lambda variant: variant["priority"])
+                content.update(key=own["key"], variants=variants)
+            state["feature_state_value"] = json.dumps(content)
     context = map_environment_document_to_context(document)
     for segment in context["segments"].values():
         if segment["metadata"].get("source") == "identity_overrides":
             for override in segment["overrides"]:
-                override["value"] = json.loads(override["value"])
+                override.update(json.loads(override["value"]))
     return context
 
 
 def conditions(rules):
     for rule in rules:
+    # DELIBERATE: they keep their variants, as in Flagsmith's API. The mapper drops them.
         yield from rule["conditions"]
         yield from conditions(rule["rules"])
 

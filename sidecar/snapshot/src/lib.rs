@@ -331,12 +331,17 @@
 //! | directory | 4 | one bucket per value of the next leading bits of the hash: its first entry (upper 17 bits), and the marks of all its entries (lower 15 bits). The number of rows is a power of two plus 1 |
 //! | entries | 16 | hash of the identifier (12), group; sorted by hash |
 //! | groups | 4 | first row of each group in *items*, and the end of the last group |
-//! | items | 16 | Flagsmith's id of the feature (8), value as JSON (offset; length in 24 bits, the highest bit: enabled) |
+//! | items | 16 | Flagsmith's id of the feature (8), value as JSON (offset; length in 24 bits, the highest bit: enabled; the next bit: the next item describes the variant) |
 //! | blob | bytes | values as JSON |
 //!
 //! The mark of a hash is one of fifteen bits: the number of the bit is the hash's last 4 bytes, as a big-endian number,
 //! times 15, divided by 2³². Most identities have no overrides, and a missing mark says so without access to the
 //! entries.
+//!
+//! An item that describes a variant has the feature's id again, the variant's name as JSON in place of the value, and the
+//! length of the weight in the six bits above the length of the name. The weight, as printed in a reason, follows the
+//! name in the blob. Without a weight the split gave its control value. The compiler has chosen the variant, because it
+//! knows the identity.
 //!
 //! Identities with equal overrides share a group. Items name features by Flagsmith's ids, so a file that is one
 //! revision older than its core is still correct, only stale. A file with another number of leading bits than the core
@@ -400,6 +405,7 @@ pub use snapshot::explain::{Decision, Explanation};
 pub use snapshot::subject::Subject;
 pub use snapshot::{Overrun, Snapshot, digest};
 pub use values::number::{Integer, write_float};
+pub use values::percentage::percentage;
 pub use write::{File, WriteError, Written, write};
 
 pub use format::{files, model};

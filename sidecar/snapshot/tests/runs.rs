@@ -59,8 +59,12 @@ fn special(random: &mut Random, person: usize) -> IdentityOverride {
     if random.below(2) == 0 {
         features.pop();
     }
-    let mut flag =
-        |feature: usize| IdentityFlag { feature: feature as i64, enabled: random.below(3) > 0, value: "-7".to_owned() };
+    let mut flag = |feature: usize| IdentityFlag {
+        feature: feature as i64,
+        enabled: random.below(3) > 0,
+        value: "-7".to_owned(),
+        variant: None,
+    };
     let flags = features.into_iter().map(&mut flag).collect();
     IdentityOverride { identifier: person.to_string(), flags }
 }

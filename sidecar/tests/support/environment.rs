@@ -54,7 +54,7 @@ pub(crate) fn environment(name: &str, client_key: &str, revision: u32) -> Enviro
         properties: vec![Property { name: Some("plan".to_owned()), derivation: Derivation::Plain }],
         identity_overrides: vec![IdentityOverride {
             identifier: "somebody".to_owned(),
-            flags: vec![IdentityFlag { feature: 1, enabled: true, value: "\"mine\"".to_owned() }],
+            flags: vec![IdentityFlag { feature: 1, enabled: true, value: "\"mine\"".to_owned(), variant: None }],
         }],
         ..Environment::default()
     }
@@ -70,7 +70,7 @@ pub(crate) fn sharded(revision: u32, overrides: u32) -> Written {
     for number in 0..overrides {
         environment.identity_overrides.push(IdentityOverride {
             identifier: format!("user_{number}"),
-            flags: vec![IdentityFlag { feature: 3, enabled: true, value: format!("{}", number % 7) }],
+            flags: vec![IdentityFlag { feature: 3, enabled: true, value: format!("{}", number % 7), variant: None }],
         });
     }
     write(&environment, 10_000).unwrap()

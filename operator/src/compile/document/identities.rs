@@ -35,14 +35,16 @@ impl Document {
 }
 
 fn merged(identities: Vec<Identity>) -> Vec<Identity> {
-    let mut groups: HashMap<Vec<(&str, bool, &str)>, usize> = HashMap::new();
+    let mut groups = HashMap::new();
     let ranks: Vec<usize> = identities
         .iter()
         .map(|identity| {
-            let content =
-                identity.identity_features.iter().map(|f| (&*f.feature.name, f.enabled, f.feature_state_value.token()));
+            let content = identity.identity_features.iter().map(|flag| {
+                let variants = flag.variants.as_ref().map(|variants| variants.content());
+                (&*flag.feature.name, flag.enabled, flag.feature_state_value.token(), variants)
+            });
             let next = groups.len();
-            *groups.entry(content.collect()).or_insert(next)
+            *groups.entry(content.collect::<Vec<_>>()).or_insert(next)
         })
         .collect();
     let mut ranked: Vec<(usize, Identity)> = ranks.into_iter().zip(identities).collect();

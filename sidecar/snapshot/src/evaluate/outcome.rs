@@ -1,14 +1,14 @@
 //! The result of a feature.
 
 use super::{
-    evaluation::{Evaluation, Winner},
+    evaluation::{Evaluation, Individual, Winner},
     resolution::Resolution,
     splits::{Bucket, SplitPlaces, bucket},
     visibility::{Role, Visibility},
 };
 use crate::context::EvaluationContext;
 use crate::format::{
-    layout::{ENABLED, Feature, LENGTH_MASK, TARGETED},
+    layout::{ENABLED, Feature, HAS_VARIANT, LENGTH_MASK, TARGETED, WEIGHT, WEIGHT_MASK},
     view::View,
 };
 use crate::values::{hash::digest_of, rows::Span};
@@ -70,6 +70,9 @@ impl<'a> Outcome<'a> {
                 outcome.enabled = item.value_length & ENABLED != 0;
                 outcome.value = Span { start: item.value, length: item.value_length & LENGTH_MASK }.of(individual.blob);
                 outcome.digest = digest_of(feature.id, outcome.enabled, outcome.value);
+                if item.value_length & HAS_VARIANT != 0 {
+                    outcome.split = individual.variant(row + 1);
+                }
                 return Some(outcome);
             }
         };
@@ -151,5 +154,21 @@ impl<'a> Outcome<'a> {
             (_, _, _, Winner::Segment(_) | Winner::Individual(_)) => "TARGETING_MATCH",
             _ => "STATIC",
         }
+    }
+}
+
+impl<'a> Individual<'a> {
+    /// Returns the variant that an item describes. The percentage is not known: the compiler has hashed the identity.
+    #[cold]
+    fn variant(&self, row: u32) -> Bucket<'a> {
+        let Some(item) = self.items.get(row) else { return Bucket::None };
+        let length = item.value_length & LENGTH_MASK;
+        let weight =
+            Span { start: item.value.saturating_add(length), length: item.value_length >> WEIGHT & WEIGHT_MASK };
+        if weight.length == 0 {
+            return Bucket::Control { percentage: f64::NAN };
+        }
+        let key = Span { start: item.value, length }.of(self.blob);
+        Bucket::Variant { percentage: f64::NAN, key, weight: weight.of(self.blob) }
     }
 }

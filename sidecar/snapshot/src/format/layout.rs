@@ -180,7 +180,8 @@ mod overrides;
 
 pub(crate) use index::{BLOCK, Block, Column, Find, Joint, Listed, Mark, Modulus, Share, Want};
 pub(crate) use overrides::{
-    Bucket, ENABLED, Entry, Item, LENGTH_MASK, OVERRIDES_MAGIC, OVERRIDES_START, OverridesSection,
+    Bucket, ENABLED, Entry, HAS_VARIANT, Item, LENGTH_MASK, OVERRIDES_MAGIC, OVERRIDES_START, OverridesSection, WEIGHT,
+    WEIGHT_MASK,
 };
 
 row!(

@@ -354,4 +354,21 @@ pub struct IdentityFlag {
     pub enabled: bool,
     /// Value of the flag.
     pub value: Json,
+    /// Variant of the flag, if it has variants. The writer's caller chooses it, because the identity is known. Boxed,
+    /// because an environment can have a million flags, and few of them have variants.
+    pub variant: Option<Box<IdentityVariant>>,
+}
+
+/// The variant of an identity override.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum IdentityVariant {
+    /// No variant: the flag has its own value.
+    Control,
+    /// A variant, whose value the flag has.
+    Variant {
+        /// Name of the variant.
+        key: Option<String>,
+        /// Weight as printed in a reason.
+        weight_text: String,
+    },
 }

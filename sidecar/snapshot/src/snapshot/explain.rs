@@ -19,7 +19,7 @@ pub struct Explanation {
     pub variant: Option<String>,
     /// The source of the result.
     pub decision: Decision,
-    /// Place of the identity in the split, in percent.
+    /// Place of the identity in the split, in percent. `None` for an identity override, whose variant is stored.
     pub percentage: Option<f64>,
     /// True if the feature is hidden from client keys.
     pub server_only: bool,
@@ -67,7 +67,9 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
                 },
                 percentage: match outcome.split {
                     Bucket::None => None,
-                    Bucket::Control { percentage } | Bucket::Variant { percentage, .. } => Some(percentage),
+                    Bucket::Control { percentage } | Bucket::Variant { percentage, .. } => {
+                        Some(percentage).filter(|percentage| !percentage.is_nan())
+                    }
                 },
                 server_only: outcome.feature.flags & crate::format::layout::SERVER_ONLY != 0,
             })

@@ -8,7 +8,8 @@ use crate::values::md5::{Batch, Digest, Head, LANES, Md5, Tail};
 ///
 /// The percentage is the MD5 digest as an unsigned big-endian number, modulo 9999, over 9998, times 100, all in `f64`.
 /// The one residue that gives exactly 100 is hashed again, with the whole list repeated once more.
-pub(crate) fn percentage(list: &[&[u8]]) -> f64 {
+#[must_use]
+pub fn percentage(list: &[&[u8]]) -> f64 {
     for repetitions in 1_u32.. {
         let mut md5 = Md5::new();
         for repetition in 0..repetitions {

@@ -7,11 +7,12 @@ use super::{WriteError, check, head, put};
 use crate::format::overrides::leading;
 use crate::format::{
     files::OVERRIDES_SLOTS,
-    layout::{Bucket, Entry, HEADER, Item, OVERRIDES_MAGIC, OVERRIDES_START},
-    model::{IdentityFlag, IdentityOverride},
+    layout::{Bucket, Entry, HAS_VARIANT, HEADER, Item, OVERRIDES_MAGIC, OVERRIDES_START, WEIGHT, WEIGHT_MASK},
+    model::{IdentityFlag, IdentityOverride, IdentityVariant},
 };
 use crate::values::{
     hash::{Fingerprint, Hash96},
+    json,
     rows::{Row, Span},
 };
 
@@ -93,7 +94,12 @@ fn write(
         for flag in *flags {
             let value = blob.intern(flag.value.as_bytes())?;
             let value_length = value_length(value.length, flag.enabled)?;
+            let mark = if flag.variant.is_some() { HAS_VARIANT } else { 0 };
+            let value_length = value_length | mark;
             items.extend_from_slice(&Item { feature: flag.feature, value: value.start, value_length }.encode());
+            if let Some(variant) = &flag.variant {
+                items.extend_from_slice(&describe(flag.feature, variant, &mut blob)?.encode());
+            }
         }
         bounds.push(offset(items.len() / 16)?);
     }
@@ -118,6 +124,22 @@ fn write(
 
     let directory = directory.iter().flat_map(Row::encode).collect();
     lay_out(fingerprint, index, bits, &[directory, entries, words(&bounds), items, blob.bytes])
+}
+
+/// Returns the item that describes the variant of the flag before it.
+fn describe(feature: i64, variant: &IdentityVariant, blob: &mut Blob) -> Result<Item, WriteError> {
+    let (mut text, mut weight) = (String::new(), 0);
+    if let IdentityVariant::Variant { key, weight_text } = variant {
+        if let Some(key) = key {
+            json::write_string(key, &mut text);
+        }
+        weight = WEIGHT_MASK.min(offset(weight_text.len())?);
+    }
+    let key = value_length(offset(text.len())?, false)?;
+    if let IdentityVariant::Variant { weight_text, .. } = variant {
+        text.push_str(weight_text.get(..weight as usize).unwrap_or_default());
+    }
+    Ok(Item { feature, value: blob.intern(text.as_bytes())?.start, value_length: key | weight << WEIGHT })
 }
 
 fn lay_out(fingerprint: Fingerprint, index: u32, bits: u32, sections: &[Vec<u8>; 5]) -> Result<Vec<u8>, WriteError> {

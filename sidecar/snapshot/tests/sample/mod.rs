@@ -131,8 +131,13 @@ pub(crate) fn environment(overrides: usize) -> Environment {
             .map(|number| IdentityOverride {
                 identifier: format!("user_{number}"),
                 flags: vec![
-                    IdentityFlag { feature: 10, enabled: number % 2 == 0, value: format!("\"for {}\"", number % 7) },
-                    IdentityFlag { feature: 12, enabled: true, value: "null".to_owned() },
+                    IdentityFlag {
+                        feature: 10,
+                        enabled: number % 2 == 0,
+                        value: format!("\"for {}\"", number % 7),
+                        variant: None,
+                    },
+                    IdentityFlag { feature: 12, enabled: true, value: "null".to_owned(), variant: None },
                 ],
             })
             .collect(),

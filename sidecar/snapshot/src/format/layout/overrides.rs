@@ -52,8 +52,18 @@ fn mark(hash: &Hash96) -> u32 {
     let [.., a, b, c, d] = *hash;
     1 << ((u64::from(u32::from_be_bytes([a, b, c, d])) * u64::from(Bucket::MARKS)) >> 32)
 }
-row!(Item, 16, { feature: i64, value: u32, value_length: u32 });
+row!(
+    /// A flag of a group. If it has [`HAS_VARIANT`], the next item describes its variant: the value is the variant's
+    /// name as JSON, and the weight follows it directly.
+    Item, 16, { feature: i64, value: u32, value_length: u32 }
+);
 
 /// Bit of an item's `value_length`: the flag is enabled.
 pub(crate) const ENABLED: u32 = 1 << 31;
+/// Bit of an item's `value_length`: the next item describes the flag's variant.
+pub(crate) const HAS_VARIANT: u32 = 1 << 30;
+/// Position in the `value_length` of an item that describes a variant: the length of the weight, in [`WEIGHT_MASK`]. A
+/// length of zero: the split gave its control value.
+pub(crate) const WEIGHT: u32 = 24;
+pub(crate) const WEIGHT_MASK: u32 = (1 << 6) - 1;
 pub(crate) const LENGTH_MASK: u32 = (1 << 24) - 1;

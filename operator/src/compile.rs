@@ -13,14 +13,15 @@ mod environment;
 mod finding;
 pub mod guard;
 mod local_evaluation;
+mod priorities;
 mod progress;
 pub(crate) mod property;
 pub mod prune;
 pub(crate) mod python;
 mod regex;
 mod review;
-
 mod variants;
+
 use remora_snapshot::model::{self, EnvironmentFlags};
 use remora_snapshot::{Revision, WriteError, files};
 

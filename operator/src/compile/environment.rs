@@ -11,7 +11,7 @@ use super::finding::{Finding, Findings};
 use super::property::{Properties, is_identity_free};
 use super::regex::Patterns;
 use super::review::review;
-use super::{Error, Options, Progress, chains, condition, variants};
+use super::{Error, Options, Progress, chains, condition, priorities, variants};
 use crate::compile::{
     document::{self, Document, FeatureState, quoted},
     prune::Pruned,
@@ -122,6 +122,7 @@ impl Work<'_> {
     /// Returns the segments that can change an answer: those that override a feature, and those that read a flag
     /// (reading a flag can close a cycle, which the reason of an answer reports).
     fn segments(&mut self, document: &Document) -> Result<Vec<Segment>, Error> {
+        let ranks = priorities::ranks(document);
         let mut segments = Vec::new();
         for (number, segment) in distinct(&document.project.segments, |segment| segment.id) {
             self.progress.at_segment(&segment.name, segment.id);
@@ -137,24 +138,25 @@ impl Work<'_> {
                 name: segment.name.clone(),
                 // An unknown rule type makes the whole segment false, because Flagsmith's engine stops at such a rule.
                 rules: rules.unwrap_or_default(),
-                overrides: self.overrides(segment, number)?,
+                overrides: self.overrides(segment, number, &ranks)?,
                 identity_free: !any_condition(&segment.rules, &|condition| !is_identity_free(&condition.property)),
             });
         }
         Ok(segments)
     }
 
-    fn overrides(&self, segment: &document::Segment, number: usize) -> Result<Vec<Override>, Error> {
+    fn overrides(
+        &self,
+        segment: &document::Segment,
+        number: usize,
+        ranks: &HashMap<(usize, usize), f64>,
+    ) -> Result<Vec<Override>, Error> {
         let mut overrides = Vec::with_capacity(segment.feature_states.len());
         for (row, state) in segment.feature_states.iter().enumerate() {
             if let Some(feature) = self.indexes.get(state.feature.name.as_str()) {
                 overrides.push(Override {
                     feature: *feature,
-                    priority: state
-                        .feature_segment
-                        .as_ref()
-                        .and_then(|own| own.priority.as_ref())
-                        .map(|priority| priority.value),
+                    priority: ranks.get(&(number, row)).copied(),
                     context: context(state, &format!("project.segments[{number}].feature_states[{row}]"))?,
                 });
             }

@@ -45,8 +45,22 @@ def contexts_of(document):
             # DELIBERATE: a priority of null is no priority. The engine raises when it compares it.
             if (state.get("feature_segment") or {}).get("priority", 0) is None:
                 del state["feature_segment"]
+    # DELIBERATE: of two overrides of equal priority the one that was created last wins, as in Flagsmith's API. For the
+    # engine the first in the document wins.
+    ranked = {}
+    for segment in document["project"]["segments"]:
+        for state in segment.get("feature_states") or []:
+            if "priority" in (state.get("feature_segment") or {}):
+                ranked.setdefault(state["feature"]["name"], []).append(state)
+    for states in ranked.values():
+        none = float("-inf")
+        created = lambda state: none if state.get("django_id") is None else state["django_id"]
+        states.sort(key=lambda state: (float(state["feature_segment"]["priority"]), -created(state)))
+        for rank, state in enumerate(states):
+            state["feature_segment"] = {**state["feature_segment"], "priority": rank}
     # DELIBERATE: overrides of several identities are alike if their values are. For the mapper 1, 1.0 and true are one
     # value, and the first such identity's counts for all; and -1 and -2 have one hash, and the last counts for both.
+    # DELIBERATE: they keep their variants, as in Flagsmith's API. The mapper drops them.
     for identity in document.get("identity_overrides") or []:
         for state in identity["identity_features"]:
             content = {"value": state["feature_state_value"]}
@@ -65,7 +79,6 @@ def contexts_of(document):
 
 def conditions(rules):
     for rule in rules:
-    # DELIBERATE: they keep their variants, as in Flagsmith's API. The mapper drops them.
         yield from rule["conditions"]
         yield from conditions(rule["rules"])
 

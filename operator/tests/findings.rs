@@ -49,6 +49,23 @@ fn condition_that_cannot_be_evaluated_is_reported_with_its_segment() {
 }
 
 #[test]
+fn segment_of_a_cohort_is_reported_as_without_members() {
+    let cohort = "flagsmith_cohort_21f2ca9a-f8c7-4cc9-9d19-82f24ad1182e";
+    for operator in ["IS_SET", "IS_NOT_SET"] {
+        let used = segment(operator, &Value::Null, cohort);
+        let found = findings(&json!([used]), &json!([feature(1, "a")]), &json!([]));
+        assert_eq!((found.len(), found[0].subject.as_str()), (1, "segment \"odd\" (3)"), "{found:?}");
+        let message = &found[0].message;
+        assert!(
+            message.contains("cohort") && message.contains(cohort) && message.contains("nobody is a member"),
+            "{message}"
+        );
+    }
+    let other = segment("IS_SET", &Value::Null, "cohort");
+    assert!(findings(&json!([other]), &json!([feature(1, "a")]), &json!([])).is_empty());
+}
+
+#[test]
 fn features_with_same_id_are_refused_with_place() {
     let error = compiled(&json!([]), &json!([feature(1, "a"), feature(2, "b"), feature(1, "c")]), &json!([]));
     let message = error.unwrap_err().to_string();

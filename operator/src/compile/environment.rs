@@ -206,10 +206,24 @@ impl Work<'_> {
             if let Some(problem) = problem {
                 self.findings.add(subject, &problem);
             }
+            if condition.property.starts_with(COHORT) {
+                self.findings.add(subject, &no_members(&condition.property));
+            }
             property
         };
         Condition { property, test }
     }
+}
+
+/// Start of the names of the traits that Flagsmith gives to the members of cohorts. It never hands these traits out.
+const COHORT: &str = "flagsmith_cohort_";
+
+fn no_members(property: &str) -> String {
+    format!(
+        "it reads the cohort {}, whose members only Flagsmith knows: nobody is a member here. Select the identities by a trait that \
+         the application sends instead, or let it send this trait",
+        quoted(property)
+    )
 }
 
 fn any_condition(rules: &[document::Rule], holds: &dyn Fn(&document::Condition) -> bool) -> bool {

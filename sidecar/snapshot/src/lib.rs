@@ -37,25 +37,26 @@
 //!  request:   |  trait names, slots, derived, literals                             |
 //!  traits ----|--> (1) put each trait's value into its slot; derive other slots    |
 //!             |         |                                                          |
-//!             |  blocks, columns, marks, listed, joints, finds, wants, moduli      |
+//!             |  blocks, attribute indexes, breakpoints, exact matches,            |
+//!             |  combined DFAs, accept sets, pattern predicates, modulo rules      |
 //!             |    (2) segment index: per block of 64 segments, AND one 64-bit     |
 //!             |        word per slot and per modulo rule -> candidates             |
 //!             |         |                                                          |
-//!             |  shares                                                            |
+//!             |  percentage rules                                                  |
 //!             |    (3) hash the percentage rules of the remaining candidates       |
 //!             |         |                                                          |
 //!             |  segments, code, big integers, members, patterns, programs         |
 //!             |    (4) run the candidate's residual program: accept or reject      |
 //!             |         |                                                          |
-//!             |  claiming, claims                                                  |
-//!             |    (5) set the bits of the claims of each matching segment         |
+//!             |  segment masks, override masks                                     |
+//!             |    (5) set the bits of the masks of each matching segment          |
 //!             |         |                                                          |
 //!  request:   |  overrides (or a separate overrides file), feature ids             |
 //!  identifier |    (6) hash the identifier, look up the identity override.         |
-//!  -----------|-->     Precedence: identity override, claims in row order, default |
+//!  -----------|-->     Precedence: identity override, masks in row order, default  |
 //!             |         |                                                          |
-//!             |  answers, bounds, runs, ranks, edges, ranked, features, contexts,  |
-//!             |  splits, variants, blob                                            |
+//!             |  answers, bounds, override runs, ranks, object offsets, segment    |
+//!             |  overrides, features, contexts, splits, variants, blob             |
 //!  response   |    (7) copy byte ranges of the default answer and of the runs that |
 //!  <----------|---     won; assemble features with variants from their pieces      |
 //!             +--------------------------------------------------------------------+
@@ -63,11 +64,11 @@
 //!
 //! Example: feature `limit` is 42 by default, and segment `beta` (trait `plan` equals `"pro"`) overrides it with 50.
 //! The request sends the trait `plan` = `"pro"`. (1) `trait names` maps `plan` to slot 0. (2) The one block has one
-//! column, for slot 0. Its hash table in `listed` has a row for the token of `pro`, whose word has bit 0 set. (3) The
-//! block has no percentage rules. (4) The segment's entry is 2³²−1: the index decides the segment completely, so it
-//! matches. (5) The segment's only row in `claiming` sets the bit of claim 0. (6) The identity has no override, so
-//! claim 0 decides feature 0. (7) The claim's run has edges: the reader copies the stored object of `limit` with the
-//! value 50 between `[` and `]`.
+//! attribute index, for slot 0. Its hash table in `exact matches` has a row for the member key of `pro`, whose word has
+//! bit 0 set. (3) The block has no percentage rules. (4) The segment's entry is 2³²−1: the index decides the segment
+//! completely, so it matches. (5) The segment's only row in `segment masks` sets the bit of mask 0. (6) The identity
+//! has no override, so mask 0 decides feature 0. (7) The mask's run has offsets: the reader copies the stored object of
+//! `limit` with the value 50 between `[` and `]`.
 //!
 //! # Design
 //!
@@ -99,43 +100,43 @@
 //!
 //! | term | meaning |
 //! |---|---|
+//! | accept set (`AcceptSet`) | the patterns that are found when one automaton state is reached, and at the end of the text |
 //! | answer (`Answer`, `bounds`) | the JSON array of all flags, as one byte range of the blob, and the offset of each feature's object in it |
+//! | attribute index (`AttributeIndex`) | maps the value of one slot to the candidates of one block |
 //! | backtracking program ([`backtrack`]) | a compiled regular expression that no automaton can express: look-around, back-references, Unicode word boundaries |
 //! | block (`Block`) | the index of 64 consecutive segments; each segment is one bit of every word, the first segment is the lowest bit |
+//! | breakpoint (`Breakpoint`) | a value in the order of its type, the candidates at it, and the candidates between it and the next breakpoint |
 //! | candidate | a segment whose bit is still set after the look-ups of the index |
-//! | claim (`Claim`) | an override mask: up to 64 consecutive features that one segment overrides, one bit each. A matching segment claims them; the first claim of a feature decides it |
-//! | claiming | the list of claims of each segment, as row numbers in *claims* |
-//! | column (`Column`) | an attribute index: maps the value of one slot to the candidates of one block |
+//! | combined DFA (`CombinedDfa`) | up to 64 patterns on one slot, compiled to one automaton |
 //! | context (`Context`) | one state of a feature: enabled or not, value, split |
 //! | core | the file with everything except identity overrides that do not fit into it, and the document |
 //! | derivation | the rule that gives a slot a value if the request has no trait of its name |
 //! | digest | 64 bits that identify what a flag is: id, state and value |
 //! | document | the environment document that the operator compiled, for SDKs that evaluate locally |
-//! | edge (`Edge`) | the offset of one feature's stored object within a run |
-//! | find (`Find`) | the accept set of one automaton state: the patterns found when it is reached, and at the end of the text |
+//! | exact match (`ExactMatch`) | a row of the hash table of an attribute index: maps a member key to candidates |
 //! | fingerprint | 128 bits that identify the environment, and the key of all keyed hashes |
 //! | group | the items of an overrides file that identities with equal overrides share |
 //! | head, tail | the constant bytes of a flag object before its state, and from its state on |
-//! | joint (`Joint`) | a combined DFA: up to 64 patterns on one slot, compiled to one automaton |
-//! | label (`Label`) | the key of a name in a hash table: its length and two 64-bit numbers |
-//! | listed (`Listed`) | exact matches: the hash table of a column from tokens to candidates |
-//! | mark (`Mark`) | a breakpoint: a value in the order of its type, the candidates at it, and the candidates between it and the next breakpoint. In an overrides file, a mark is one bit of a bucket's filter |
 //! | member (`Member`) | one value of an `IN` list that the index does not cover |
-//! | modulus (`Modulus`) | a modulo rule: divisor and remainder |
+//! | member key (`MemberKey`) | the 12-byte key of a text in a set: the text itself if it has at most eleven bytes, else its keyed hash |
+//! | modulo rule (`ModuloRule`) | the segment matches if a slot's value has this remainder for this divisor |
+//! | name key (`NameKey`) | the key of a name in a hash table: its length and two 64-bit numbers |
+//! | object offset (`ObjectOffset`) | the offset of one feature's stored object within an override run |
+//! | override mask (`OverrideMask`) | up to 64 consecutive features that one segment overrides, one bit each. Of the masks of all matching segments, the first one with a feature decides the feature |
+//! | override run (`OverrideRun`) | consecutive features that one segment overrides, with their ranks and stored objects |
 //! | overrides file, shard | a file with identity overrides, for the identifiers whose hash has certain leading bits |
+//! | pattern predicate (`PatternPredicate`) | a predicate of a segment on the patterns of a combined DFA: any of some patterns is found, or any of others is not |
+//! | percentage rule (`PercentageRule`) | the segment matches if the hash of a slot's value is at or below a threshold |
 //! | program (`code`) | the residual conditions of a segment: the conditions that the index does not evaluate |
 //! | rank (`Rank`) | the priority of a segment's override among all overrides of the feature; 0 is the strongest |
-//! | ranked (`Ranked`) | the overrides of a feature, strongest first |
 //! | revision ([`Revision`]) | the name of the content of all files of a snapshot |
-//! | run (`Run`) | an override run: consecutive features that one segment overrides, with their ranks and stored objects |
 //! | section | one table or byte range of a file |
 //! | seed | the bytes that are hashed before the identity's key, or before a slot's value, to get a percentage |
-//! | share (`Share`) | a percentage rule: the segment matches if the hash of a slot's value is at or below a threshold |
+//! | segment masks | the list of override masks of each segment, as row numbers in *override masks* |
+//! | segment override (`SegmentOverride`) | an override of a feature by a segment; the rows of a feature are sorted, the strongest first |
 //! | slot (`Slot`) | a numbered property that conditions read: a trait, or a derived value |
 //! | span (`Span`) | offset and length, 4 bytes each; in the blob unless another section is named |
 //! | split (`Split`) | the variants of a context |
-//! | token (`Token`) | the 12-byte key of a text in a set: the text itself if it has at most eleven bytes, else its keyed hash |
-//! | want (`Want`) | a predicate of a segment on the patterns of a joint: any of some patterns is found, or any of others is not |
 //!
 //! # Files
 //!
@@ -170,8 +171,8 @@
 //! | section | row bytes | content |
 //! |---|---|---|
 //! | blob | bytes | UTF-8: names, keys, values as JSON, pieces of answers |
-//! | features | 56 | id (8), spans (name, head of Flagsmith's object, head and tail of OFREP's object), default context, range of rows in *ranked*, flags (1: server keys only, 2: targeted, 4: not served) |
-//! | feature names | 4 | a hash table (linear probing from the *label* on, size a power of two): the feature's row plus 1; 0 is a free row |
+//! | features | 56 | id (8), spans (name, head of Flagsmith's object, head and tail of OFREP's object), default context, range of rows in *segment overrides*, flags (1: server keys only, 2: targeted, 4: not served) |
+//! | feature names | 4 | a hash table (linear probing from the *name key* on, size a power of two): the feature's row plus 1; 0 is a free row |
 //! | feature ids | 12 | Flagsmith's id (8) and row of a feature, sorted by id |
 //! | split features | 4 | rows of the features whose default has variants |
 //! | answers | 20 | four rows: without identity for client and for server keys, then the defaults for client and for server keys. Each row: span, first row in *bounds*, sum of the digests of the features in it (8) |
@@ -179,30 +180,30 @@
 //! | contexts | 24 | one state of a feature: the rest of Flagsmith's object from its state on, with a comma (span), row in *splits* plus 1 or 0, enabled (1), digest (8) |
 //! | splits | 16 | seed of the hash (span), range of rows in *variants* |
 //! | variants | 40 | upper limit in percent (f64), value, name as JSON or empty, weight as text (spans), digest (8) |
-//! | segments | 28 | name (span), entry of the program in *code*, range of rows in *claiming*, flags (1: needs no identity), Flagsmith's id |
-//! | blocks | 32 | the index of 64 segments: bits of the segments that exist and have rules (8), ranges of rows in *columns*, in *moduli* and in *shares* |
-//! | columns | 128 | attribute index of one slot for one block: see below |
-//! | moduli | 32 | modulo rule: divisor, remainder (f64), the segment's bit (8), slot, 1 if the rule is negated |
-//! | shares | 32 | percentage rule: threshold in percent (f64), seed of the hash (span), the segment's bit (8), slot, 1 if the rule is negated (a percentage above the threshold matches); sorted by segment |
-//! | marks | 24 | breakpoint: a value (8), the candidates at it (8), the candidates between it and the next breakpoint (8) |
-//! | listed | 20 | exact matches: one hash table per column (linear probing, size a power of two, or no rows): token of a member of sets (12), candidates for it (8). A free row has 0x7f in all twelve token bytes, and the candidates for texts in no set |
-//! | joints | 32 | combined DFA of up to 64 patterns, one bit each: offset and length in *programs*, ranges of rows in *finds* and in *wants*, patterns that are also searched in numbers (8). Its matching states are the states in which a pattern is found |
-//! | finds | 16 | per state: the patterns found when the state is reached (8), and when the text ends in it (8) |
-//! | wants | 32 | predicate of a segment: any of these patterns is found (8), or any of these is not found (8), the segment's bit (8), 1 if the predicate is negated (8) |
-//! | claiming | 4 | row in *claims* |
-//! | claims | 16 | override mask: the features of one run that a segment overrides, as one bit for each of 64 consecutive features (8), the number of the 64, row in *runs*. The first claim of a feature is the strongest. A segment has several claims for the same 64 features if features order their segments differently |
-//! | runs | 16 | consecutive features that a segment overrides: the first feature, range of rows in *ranks*, first row in *edges* or 2³²−1 (no edges) |
+//! | segments | 28 | name (span), entry of the program in *code*, range of rows in *segment masks*, flags (1: needs no identity), Flagsmith's id |
+//! | blocks | 32 | the index of 64 segments: bits of the segments that exist and have rules (8), ranges of rows in *attribute indexes*, in *modulo rules* and in *percentage rules* |
+//! | attribute indexes | 128 | attribute index of one slot for one block: see below |
+//! | modulo rules | 32 | modulo rule: divisor, remainder (f64), the segment's bit (8), slot, 1 if the rule is negated |
+//! | percentage rules | 32 | percentage rule: threshold in percent (f64), seed of the hash (span), the segment's bit (8), slot, 1 if the rule is negated (a percentage above the threshold matches); sorted by segment |
+//! | breakpoints | 24 | breakpoint: a value (8), the candidates at it (8), the candidates between it and the next breakpoint (8) |
+//! | exact matches | 20 | one hash table per attribute index (linear probing, size a power of two, or no rows): member key (12), candidates for it (8). A free row has 0x7f in all twelve bytes of the key, and the candidates for texts in no set |
+//! | combined DFAs | 32 | automaton of up to 64 patterns, one bit each: offset and length in *programs*, ranges of rows in *accept sets* and in *pattern predicates*, patterns that are also searched in numbers (8). Its matching states are the states in which a pattern is found |
+//! | accept sets | 16 | per state: the patterns found when the state is reached (8), and when the text ends in it (8) |
+//! | pattern predicates | 32 | predicate of a segment: any of these patterns is found (8), or any of these is not found (8), the segment's bit (8), 1 if the predicate is negated (8) |
+//! | segment masks | 4 | row in *override masks* |
+//! | override masks | 16 | the features of one run that a segment overrides, as one bit for each of 64 consecutive features (8), the number of the 64, row in *override runs*. The first mask with a feature is the strongest. A segment has several masks for the same 64 features if features order their segments differently |
+//! | override runs | 16 | consecutive features that a segment overrides: the first feature, range of rows in *ranks*, first row in *object offsets* or 2³²−1 (no offsets) |
 //! | ranks | 2 | rank of the segment's override among the overrides of the feature; 2¹⁶−1: the segment does not override this feature |
-//! | edges | 12 | one row more than the run has ranks: offset in the blob of Flagsmith's object of the feature, which is also the end of the previous object (with its comma; an empty object means that the feature is hidden), and the sum of the digests of the features before it minus the sum of their defaults' digests (8). A run has no edges if one of its features has variants or is not for every key |
-//! | ranked | 8 | the overrides of one feature, strongest first: segment, context |
+//! | object offsets | 12 | one row more than the run has ranks: offset in the blob of Flagsmith's object of the feature, which is also the end of the previous object (with its comma; an empty object means that the feature is hidden), and the sum of the digests of the features before it minus the sum of their defaults' digests (8). A run has no offsets if one of its features has variants or is not for every key |
+//! | segment overrides | 8 | the overrides of one feature, strongest first: segment, context |
 //! | code | 40 | instruction: operator (1), flags (1), slot (2), next if true, next if false, operand, left (8), right (8), text (span) |
 //! | slots | 16 | name of the trait (span), derivation, argument |
-//! | trait names | 24 | a hash table from names to slots: first and last number of the name's *label* (8 each), its length, the slot plus 1 (0 is a free row) |
+//! | trait names | 24 | a hash table from names to slots: first and last number of the name's *name key* (8 each), its length, the slot plus 1 (0 is a free row) |
 //! | derived | 4 | slots that have a derivation |
 //! | big integers | 12 | 1 if negative, digits (span) |
-//! | members | 12 | token of a member, sorted within a set |
+//! | members | 12 | member key, sorted within a set |
 //! | patterns | 12 | kind (0: automaton, 1: backtracking), offset and length in *programs* |
-//! | programs | bytes | the automata of *joints*, then the automata and programs of *patterns* |
+//! | programs | bytes | the automata of *combined DFAs*, then the automata and programs of *patterns* |
 //! | keys | 20 | hash of an API key (16), role (0: client, 1: server) |
 //! | origin | 20 | one row: environment's name, client key (spans), flags: see below |
 //! | literals | 8 | constants that conditions read, as JSON (span) |
@@ -232,27 +233,27 @@
 //! - numbers and versions that are not small,
 //! - modulo and percentage rules that are alternatives to another condition.
 //!
-//! An identity matches a segment if every column, modulo rule and percentage rule of the segment's block keeps the
+//! An identity matches a segment if every attribute index, modulo rule and percentage rule of the segment's block keeps the
 //! segment's bit, and the segment's program, which has all other conditions, accepts the identity. Percentage rules
-//! come last, because hashing takes the longest. A row of *columns* has these fields. Fields of 8 bytes are words of
+//! come last, because hashing takes the longest. A row of *attribute indexes* has these fields. Fields of 8 bytes are words of
 //! candidates, one bit per segment:
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 4, 4 | slot; row in *joints* plus 1, or 0 |
+//! | 4, 4 | slot; row in *combined DFAs* plus 1, or 0 |
 //! | 8, 8, 8 | candidates if the slot is not set; if it is `false`; if it is `true` |
 //! | 8, 8 | candidates if the value is not a number (NaN); if it is a text that is no version |
-//! | 8, 4, 4 | candidates below the first breakpoint (row of *marks*) of texts, whose point is a span; range of these breakpoints |
+//! | 8, 4, 4 | candidates below the first breakpoint (row of *breakpoints*) of texts, whose point is a span; range of these breakpoints |
 //! | 8, 4, 4 | the same for versions (the point has 21 bits per number, the major number in the highest) |
 //! | 8, 4, 4 | the same for integers |
 //! | 8, 4, 4 | the same for floats |
-//! | 8, 4, 4 | candidates if the value is a text in no set; range of rows in *listed* |
+//! | 8, 4, 4 | candidates if the value is a text in no set; range of rows in *exact matches* |
 //!
-//! The candidates of a column are the bitwise AND of all look-ups that exist for the value's type: texts, versions,
+//! The candidates of an attribute index are the bitwise AND of all look-ups that exist for the value's type: texts, versions,
 //! sets and patterns for a text; integers and patterns for an integer; floats and patterns for a float. Equality with a
 //! text is a set of one member. The integers of sets are breakpoints of integers.
 //!
-//! The *token* of a member of a set is its length (1 byte) and its bytes if it has at most eleven bytes. Otherwise it
+//! The *member key* of a text is its length (1 byte) and its bytes if it has at most eleven bytes. Otherwise it
 //! is the member's keyed hash, with the highest bit of the first byte set.
 //!
 //! ### Programs
@@ -309,17 +310,17 @@
 //! and multiplied by 100, in f64. If the remainder is 9998, the whole text is hashed again, repeated once more after a
 //! comma. A percentage rule matches if the percentage is at most its threshold.
 //!
-//! ### Labels and hash tables
+//! ### Keys and hash tables
 //!
-//! A *label* is the length of a name and two numbers, first and last. For a name of up to sixteen bytes they are its
+//! A *name key* is the length of a name and two numbers, first and last. For a name of up to sixteen bytes they are its
 //! first and its last eight bytes; for fewer than eight bytes, its first and last four, each read as one little-endian
 //! number. For fewer than four bytes, first is all bytes read as one big-endian number, and last is zero. For more than
 //! sixteen bytes, last is the last eight bytes, and first is a hash: it starts as zero, and for every whole eight bytes
 //! from the start, as a little-endian number, it becomes *f*(hash xor number, A). *f*(*a*, *b*) is the xor of both
 //! halves, 64 bits each, of the product of *a* and *b*. A is 0x6a09e667f3bcc909, B is 0xbb67ae8584caa73b.
 //!
-//! Probing for a label starts at *f*(first xor A, last xor B xor length), modulo the table's size. Probing for a token
-//! starts at *f*(its first eight bytes xor A, its last four xor B), both read as big-endian numbers.
+//! Probing for a name key starts at *f*(first xor A, last xor B xor length), modulo the table's size. Probing for a
+//! member key starts at *f*(its first eight bytes xor A, its last four xor B), both read as big-endian numbers.
 //!
 //! ## Overrides
 //!
@@ -328,14 +329,14 @@
 //!
 //! | section | row bytes | content |
 //! |---|---|---|
-//! | directory | 4 | one bucket per value of the next leading bits of the hash: its first entry (upper 17 bits), and the marks of all its entries (lower 15 bits). The number of rows is a power of two plus 1 |
+//! | directory | 4 | one bucket per value of the next leading bits of the hash: its first entry (upper 17 bits), and the filter bits of all its entries (lower 15 bits). The number of rows is a power of two plus 1 |
 //! | entries | 16 | hash of the identifier (12), group; sorted by hash |
 //! | groups | 4 | first row of each group in *items*, and the end of the last group |
 //! | items | 16 | Flagsmith's id of the feature (8), value as JSON (offset; length in 24 bits, the highest bit: enabled; the next bit: the next item describes the variant) |
 //! | blob | bytes | values as JSON |
 //!
-//! The mark of a hash is one of fifteen bits: the number of the bit is the hash's last 4 bytes, as a big-endian number,
-//! times 15, divided by 2³². Most identities have no overrides, and a missing mark says so without access to the
+//! The filter bit of a hash is one of fifteen bits: the number of the bit is the hash's last 4 bytes, as a big-endian number,
+//! times 15, divided by 2³². Most identities have no overrides, and a missing filter bit says so without access to the
 //! entries.
 //!
 //! An item that describes a variant has the feature's id again, the variant's name as JSON in place of the value, and the

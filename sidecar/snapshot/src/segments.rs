@@ -12,7 +12,7 @@ use crate::format::{
     view::View,
 };
 use crate::regex::backtrack::Room;
-use crate::values::{hash::Token, percentage::Texts};
+use crate::values::{hash::MemberKey, percentage::HashBuffers};
 
 /// The segments that apply to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,21 +38,21 @@ pub(crate) struct Segments<'a> {
 pub(crate) struct Scratch {
     /// Candidates of the index by block, if they were computed.
     candidates: Vec<Option<u64>>,
-    /// Tokens of the values by slot, if they were computed.
-    tokens: Vec<Option<Token>>,
+    /// Member keys of the values by slot, if they were computed.
+    member_keys: Vec<Option<MemberKey>>,
     /// Buffer for printing values that are no texts.
     printed: String,
     /// Memory of backtracking searches.
     search: Room,
     /// Buffers of the batch hashing. The splits of the features use them, too.
-    pub(crate) hashing: Option<Box<Texts>>,
+    pub(crate) hashing: Option<Box<HashBuffers>>,
 }
 
 impl Scratch {
     /// Forgets the previous evaluation.
     pub(crate) fn clear(&mut self) {
         self.candidates.clear();
-        self.tokens.clear();
+        self.member_keys.clear();
     }
 }
 

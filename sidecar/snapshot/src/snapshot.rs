@@ -20,7 +20,7 @@ use crate::format::{
     layout::{ALL_SEGMENTS, IDENTITY_FREE_SEGMENTS, SERVES_DOCUMENT},
     overrides::{Overrides, Shards},
     read::read_core,
-    view::{Places, View, places},
+    view::{SectionTable, View, section_table},
 };
 use crate::render::{
     flagsmith::{self, environment_answer},
@@ -43,7 +43,7 @@ pub struct Overrun<'a> {
 #[derive(Debug)]
 pub struct Snapshot<B> {
     core: B,
-    places: Places,
+    section_table: SectionTable,
     shards: Shards<B>,
     fingerprint: Fingerprint,
     revision: Revision,
@@ -57,7 +57,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     pub fn read(core: B) -> Result<Self, ReadError> {
         let header = read_core(core.as_ref())?;
         Ok(Self {
-            places: places(core.as_ref()),
+            section_table: section_table(core.as_ref()),
             core,
             shards: Shards::none(),
             fingerprint: header.fingerprint,
@@ -240,7 +240,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
 
     #[inline(always)]
     pub(crate) fn view(&self) -> View<'_> {
-        View::of(self.core.as_ref(), &self.places, self.fingerprint)
+        View::of(self.core.as_ref(), &self.section_table, self.fingerprint)
     }
 
     pub(crate) fn fingerprint(&self) -> Fingerprint {

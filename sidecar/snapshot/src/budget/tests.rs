@@ -11,13 +11,13 @@ use crate::Snapshot;
 use crate::Subject;
 use crate::TraitValue;
 use crate::format::layout::{
-    ACCEPT, AUTOMATON, BACKTRACKING, BigInteger, Block, CONSTANT, Claim, Column, Context, FLAG, Feature, Find,
-    HAS_BIG_INTEGER, IDENTIFIER, IDENTITY_KEY, IS_SEMVER, Instruction, Joint, Listed, Literal, Mark, Modulus, NO_EDGES,
-    Operator, Pattern, READS_FLAG, REJECT, Rank, Ranked, Run, Section, Segment, Share, Slot, Split, TraitName, Variant,
-    Want, Word,
+    ACCEPT, AUTOMATON, AcceptSet, AttributeIndex, BACKTRACKING, BigInteger, Block, Breakpoint, CONSTANT, CombinedDfa,
+    Context, ExactMatch, FLAG, Feature, HAS_BIG_INTEGER, IDENTIFIER, IDENTITY_KEY, IS_SEMVER, Instruction, Literal,
+    ModuloRule, NO_OFFSETS, Operator, OverrideMask, OverrideRun, Pattern, PatternPredicate, PercentageRule, READS_FLAG,
+    REJECT, Rank, Section, Segment, SegmentOverride, Slot, Split, TraitName, Variant, Word,
 };
 use crate::regex::backtrack::{self, Instruction as Step};
-use crate::values::{hash::Label, rows::Span};
+use crate::values::{hash::NameKey, rows::Span};
 use forged::Core;
 
 /// Length of a text as long as a request body.
@@ -56,9 +56,12 @@ fn segments(core: &mut Core, count: usize, entry: u32) {
     core.put(Section::Segments, &vec![segment; count]);
     let all = Block { all: u64::MAX, ..Block::default() };
     core.put(Section::Blocks, &vec![all; count.div_ceil(64)]);
-    core.put(Section::Ranked, &(0..count as u32).map(|segment| Ranked { segment, context: 0 }).collect::<Vec<_>>());
+    core.put(
+        Section::SegmentOverrides,
+        &(0..count as u32).map(|segment| SegmentOverride { segment, context: 0 }).collect::<Vec<_>>(),
+    );
     let mut features: Vec<Feature> = core.rows(Section::Features);
-    features[0].ranked_length = count as u32;
+    features[0].overrides_length = count as u32;
     core.put(Section::Features, &features);
 }
 
@@ -67,8 +70,8 @@ fn slots(core: &mut Core, names: &[&str]) {
     let mut table = vec![TraitName::default(); (names.len() * 2).next_power_of_two()];
     let mut rows = Vec::new();
     for (slot, name) in (1..).zip(names) {
-        let Label { first, last, length } = Label::of(name.as_bytes());
-        let start = Label::of(name.as_bytes()).bucket() as usize;
+        let NameKey { first, last, length } = NameKey::of(name.as_bytes());
+        let start = NameKey::of(name.as_bytes()).bucket() as usize;
         let size = table.len();
         let place = (0..size).map(|step| (start + step) % size).find(|at| table[*at].slot == 0).unwrap();
         table[place] = TraitName { first, last, length, slot };
@@ -238,16 +241,16 @@ fn numbers_take_no_more_than_the_budget() {
         program(&mut core, 5_000, instruction);
         assert!(asked(name, &core.read(), "i", &[("t", value)]), "{name}");
         // The same test as a rule of the index, which skips segments that are no candidates any more.
-        let modulus = Modulus {
+        let rule = ModuloRule {
             divisor: f64::from_bits(instruction.left),
             remainder: 0.0,
             segment: 1 << 63,
             slot: 0,
             negated: u32::from(name != "modulo far"),
         };
-        core.put(Section::Moduli, &vec![modulus; 10_000]);
+        core.put(Section::ModuloRules, &vec![rule; 10_000]);
         segments(&mut core, 5_000, ACCEPT);
-        let block = Block { all: u64::MAX, moduli: Span { start: 0, length: 10_000 }, ..Block::default() };
+        let block = Block { all: u64::MAX, modulo_rules: Span { start: 0, length: 10_000 }, ..Block::default() };
         core.put(Section::Blocks, &[block; 5_000_usize.div_ceil(64)]);
         asked(name, &core.read(), "i", &[("t", value)]);
     }
@@ -274,7 +277,7 @@ fn columns_of_all_blocks_take_no_more_than_the_budget() {
         slots(&mut core, &["t"]);
         segments(&mut core, 10_000, ACCEPT);
         let all = u64::MAX;
-        let mut column = Column {
+        let mut attribute_index = AttributeIndex {
             unset: all,
             no: all,
             yes: all,
@@ -284,10 +287,10 @@ fn columns_of_all_blocks_take_no_more_than_the_budget() {
             below_versions: all,
             below_integers: all,
             below_floats: all,
-            unlisted: all,
-            ..Column::default()
+            unmatched: all,
+            ..AttributeIndex::default()
         };
-        let mut marks = Vec::new();
+        let mut breakpoints = Vec::new();
         let text = if with == 1 { core.text("x".repeat(100_000).as_bytes()) } else { Span::default() };
         for number in 0..if (1..4).contains(&with) { 8_000_u64 } else { 0 } {
             let start = number as u32;
@@ -295,54 +298,65 @@ fn columns_of_all_blocks_take_no_more_than_the_budget() {
                 1 => Span { start: text.start + start, length: text.length - start }.to_word(),
                 _ => number,
             };
-            marks.push(Mark { point, at: all, above: all });
+            breakpoints.push(Breakpoint { point, at: all, above: all });
         }
-        let range = Span { start: 0, length: marks.len() as u32 };
+        let range = Span { start: 0, length: breakpoints.len() as u32 };
         match with {
             4 => {
-                let (free, taken) = (crate::values::hash::NO_TOKEN, core.fingerprint().token(b"a longer one"));
-                let mut rows = vec![Listed { token: taken, at: all }; 1 << 13];
-                let last = crate::values::hash::bucket_of(crate::values::hash::short_token(b"crowded").unwrap())
+                let (free, taken) = (crate::values::hash::NO_MEMBER, core.fingerprint().member_key(b"a longer one"));
+                let mut rows = vec![ExactMatch { key: taken, at: all }; 1 << 13];
+                let last = crate::values::hash::bucket_of(crate::values::hash::short_member_key(b"crowded").unwrap())
                     .wrapping_sub(1);
-                rows[last as usize % (1 << 13)] = Listed { token: free, at: all };
-                core.put(Section::Listed, &rows);
-                column.listed = Span { start: 0, length: 1 << 13 };
+                rows[last as usize % (1 << 13)] = ExactMatch { key: free, at: all };
+                core.put(Section::ExactMatches, &rows);
+                attribute_index.exact_matches = Span { start: 0, length: 1 << 13 };
             }
             5 => {
                 let program = crate::regex::automaton::write(&ONE_CLASS, 1, 1, &[vec![0; 2], vec![1; 2]]);
                 let program = core.append(Section::Programs, &program);
-                core.put(Section::Finds, &[Find { here: 1, at_end: 1 }; 2]);
-                core.put(Section::Wants, &vec![Want { found: 1, segment: 1, ..Want::default() }; 3_000]);
-                let joint = Joint {
+                core.put(Section::AcceptSets, &[AcceptSet { here: 1, at_end: 1 }; 2]);
+                core.put(
+                    Section::PatternPredicates,
+                    &vec![PatternPredicate { found: 1, segment: 1, ..PatternPredicate::default() }; 3_000],
+                );
+                let combined_dfa = CombinedDfa {
                     program,
-                    finds: Span { start: 0, length: 2 },
-                    wants: Span { start: 0, length: 3_000 },
+                    accept_sets: Span { start: 0, length: 2 },
+                    pattern_predicates: Span { start: 0, length: 3_000 },
                     automata: 1,
                 };
-                core.put(Section::Joints, &[joint]);
-                column.joint = 1;
+                core.put(Section::CombinedDfas, &[combined_dfa]);
+                attribute_index.combined_dfa = 1;
             }
             _ => {}
         }
-        core.put(Section::Marks, &marks);
-        // Marks and sets belong to one column: all other columns have none. All blocks have all columns.
+        core.put(Section::Breakpoints, &breakpoints);
+        // Breakpoints and sets belong to one attribute index: all others have none. All blocks have all of them.
         let at = |which: usize| match which.cmp(&with) {
             Ordering::Less => Span::default(),
             Ordering::Equal => range,
             Ordering::Greater => end(range),
         };
-        let first = Column { texts: at(1), versions: at(2), integers: at(3), floats: end(range), ..column };
-        let [nothing, listed] = [end(range), end(column.listed)];
-        let bare = Column { texts: nothing, versions: nothing, integers: nothing, floats: nothing, listed, ..column };
-        let mut columns = vec![first];
-        columns.resize(2_000, bare);
-        let count = columns.len() as u32;
-        core.put(Section::Columns, &columns);
-        let block = Block { all, columns: Span { start: 0, length: count }, ..Block::default() };
+        let first =
+            AttributeIndex { texts: at(1), versions: at(2), integers: at(3), floats: end(range), ..attribute_index };
+        let [nothing, exact_matches] = [end(range), end(attribute_index.exact_matches)];
+        let bare = AttributeIndex {
+            texts: nothing,
+            versions: nothing,
+            integers: nothing,
+            floats: nothing,
+            exact_matches,
+            ..attribute_index
+        };
+        let mut attribute_indexes = vec![first];
+        attribute_indexes.resize(2_000, bare);
+        let count = attribute_indexes.len() as u32;
+        core.put(Section::AttributeIndexes, &attribute_indexes);
+        let block = Block { all, attribute_indexes: Span { start: 0, length: count }, ..Block::default() };
         core.put(Section::Blocks, &[block; 10_000_usize.div_ceil(64)]);
         asked(name, &core.read(), "i", &[("t", value)]);
-        // The maximum number of blocks, each with the one column that has content.
-        let block = Block { all, columns: Span { start: 0, length: 1 }, ..Block::default() };
+        // The maximum number of blocks, each with the one attribute index that has content.
+        let block = Block { all, attribute_indexes: Span { start: 0, length: 1 }, ..Block::default() };
         core.put(Section::Blocks, &[block; 10_000_usize.div_ceil(64)]);
         asked(name, &core.read(), "i", &[("t", value)]);
     }
@@ -366,10 +380,11 @@ fn percentages_take_no_more_than_the_budget() {
         slots(&mut core, &["t"]);
         segments(&mut core, 4_096, ACCEPT);
         let seed = core.text(seed.as_bytes());
-        let share = |number: u32| Share { threshold: 100.0, seed, segment: 1 << (number % 64), slot: 0, negated: 0 };
-        core.put(Section::Shares, &(0..5_000).map(share).collect::<Vec<_>>());
-        let shares = Span { start: 0, length: 5_000 };
-        core.put(Section::Blocks, &[Block { all: u64::MAX, shares, ..Block::default() }; 64]);
+        let rule =
+            |number: u32| PercentageRule { threshold: 100.0, seed, segment: 1 << (number % 64), slot: 0, negated: 0 };
+        core.put(Section::PercentageRules, &(0..5_000).map(rule).collect::<Vec<_>>());
+        let percentage_rules = Span { start: 0, length: 5_000 };
+        core.put(Section::Blocks, &[Block { all: u64::MAX, percentage_rules, ..Block::default() }; 64]);
         // One split decides all features, and has many variants that match no identity.
         core.put(Section::Variants, &[Variant::default(); 3_000]);
         core.put(Section::Splits, &[Split { seed, variants: 0, length: 3_000 }]);
@@ -426,10 +441,10 @@ fn flags_that_read_each_other_take_no_more_than_the_budget() {
     contexts[0].tail = value;
     core.put(Section::Contexts, &contexts);
     let mut features: Vec<Feature> = core.rows(Section::Features);
-    let ranked: Vec<Ranked> = core.rows(Section::Ranked);
-    core.put(Section::Ranked, &ranked.repeat(FEATURES));
+    let ranked: Vec<SegmentOverride> = core.rows(Section::SegmentOverrides);
+    core.put(Section::SegmentOverrides, &ranked.repeat(FEATURES));
     for (number, feature) in (0..).zip(&mut features) {
-        (feature.ranked, feature.ranked_length) = (number * FEATURES as u32, FEATURES as u32);
+        (feature.overrides, feature.overrides_length) = (number * FEATURES as u32, FEATURES as u32);
     }
     core.put(Section::Features, &features);
     assert!(asked("flags", &core.read(), "i", &[]));
@@ -493,30 +508,33 @@ fn ranges_that_overlap_are_refused_so_that_validation_is_linear() {
     // Each row would read the name again.
     let mut core = Core::with_features(1);
     let name = core.text(&[b'n'; 300_000]);
-    let Label { first, last, length } = Label::of(&[b'n'; 300_000]);
+    let NameKey { first, last, length } = NameKey::of(&[b'n'; 300_000]);
     core.put(Section::Slots, &[Slot { name, ..Slot::default() }; 1 << 12]);
     let row = |number: u32| TraitName { first, last, length, slot: number + 1 };
     core.put(Section::TraitNames, &(0..1 << 12).map(row).collect::<Vec<_>>());
     assert!(refused(&core).contains("its name is another's"), "{}", refused(&core));
-    // Each request would visit all claims for each segment.
+    // Each request would visit all masks for each segment.
     let mut core = Core::with_features(1);
     segments(&mut core, 100, ACCEPT);
     let mut rows: Vec<Segment> = core.rows(Section::Segments);
-    core.put(Section::Claiming, &[Word { word: 0 }; 100]);
-    core.put(Section::Claims, &[Claim { features: 1, block: 0, run: 0 }]);
+    core.put(Section::SegmentMasks, &[Word { word: 0 }; 100]);
+    core.put(Section::OverrideMasks, &[OverrideMask { features: 1, block: 0, run: 0 }]);
     core.put(Section::Ranks, &[Rank { rank: 0 }]);
-    core.put(Section::Runs, &[Run { feature: 0, ranks: Span { start: 0, length: 1 }, edges: NO_EDGES }]);
-    rows.iter_mut().for_each(|row| row.claims_length = 1);
+    core.put(
+        Section::OverrideRuns,
+        &[OverrideRun { feature: 0, ranks: Span { start: 0, length: 1 }, offsets: NO_OFFSETS }],
+    );
+    rows.iter_mut().for_each(|row| row.masks_length = 1);
     core.put(Section::Segments, &rows);
     assert!(Snapshot::read(core.bytes()).is_ok());
-    rows.iter_mut().for_each(|row| row.claims_length = 2);
+    rows.iter_mut().for_each(|row| row.masks_length = 2);
     core.put(Section::Segments, &rows);
     assert!(refused(&core).contains("what it overrides is another's"), "{}", refused(&core));
     // Each description of a feature would do the same.
     let mut core = Core::with_features(3);
     segments(&mut core, 100, ACCEPT);
     let mut features: Vec<Feature> = core.rows(Section::Features);
-    features.iter_mut().for_each(|feature| feature.ranked_length = 100);
+    features.iter_mut().for_each(|feature| feature.overrides_length = 100);
     core.put(Section::Features, &features);
     assert!(refused(&core).contains("its overrides are another's"), "{}", refused(&core));
 }

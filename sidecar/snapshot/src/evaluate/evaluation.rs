@@ -2,7 +2,7 @@
 
 use crate::budget::Budget;
 use crate::format::{
-    layout::{Feature, Item, Ranked},
+    layout::{Feature, Item, SegmentOverride},
     view::View,
 };
 use crate::segments::Segments;
@@ -52,7 +52,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Returns the overrides of a feature by segments, strongest first.
-    pub(super) fn ranked(&self, feature: &Feature) -> Table<'a, Ranked, 8> {
-        self.view().ranked().range(feature.ranked, feature.ranked_length)
+    pub(super) fn overrides_of(&self, feature: &Feature) -> Table<'a, SegmentOverride, 8> {
+        self.view().segment_overrides().range(feature.overrides, feature.overrides_length)
     }
 }

@@ -60,7 +60,7 @@ impl<'a> Outcome<'a> {
         let state = match winner {
             Winner::Default => view.contexts().get(feature.context)?,
             Winner::Segment(rank) => {
-                let ranked = evaluation.ranked(&feature).get(u32::from(rank))?;
+                let ranked = evaluation.overrides_of(&feature).get(u32::from(rank))?;
                 outcome.segment = Some(ranked.segment);
                 view.contexts().get(ranked.context)?
             }

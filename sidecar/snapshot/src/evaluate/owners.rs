@@ -24,8 +24,8 @@ pub(crate) struct Block {
 pub(crate) enum Owner {
     /// The default.
     Default,
-    /// A segment, by its row in `Runs`.
-    Run(u32),
+    /// A segment, by its row in `OverrideRuns`.
+    OverrideRun(u32),
     /// The identity's own override.
     Individual,
     /// A result that a condition has read.

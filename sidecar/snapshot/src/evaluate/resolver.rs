@@ -61,10 +61,10 @@ impl Resolver<'_, '_> {
     /// cycles are cut.
     fn strongest(&mut self, context: &mut EvaluationContext, scratch: &mut Scratch, feature: u32) -> Winner {
         let Some(row) = self.evaluation.view().features().get(feature) else { return Winner::Default };
-        if !self.evaluation.budget().spend(1 + row.ranked_length as usize) {
+        if !self.evaluation.budget().spend(1 + row.overrides_length as usize) {
             return Winner::Default;
         }
-        let ranked = self.evaluation.ranked(&row);
+        let ranked = self.evaluation.overrides_of(&row);
         let mut overrides: Vec<(u32, u16)> =
             ranked.iter().zip(0_u16..).map(|(ranked, rank)| (ranked.segment, rank)).collect();
         overrides.sort_unstable();

@@ -7,7 +7,7 @@ use crate::format::{
     layout::{Context, Split, Variant, Word},
     view::View,
 };
-use crate::values::percentage::{Percentages, Texts, UNDECIDED, Whose, percentage};
+use crate::values::percentage::{HashBuffers, IdSource, Percentages, UNDECIDED, percentage};
 
 /// Number of variants per charged step.
 const VARIANTS_A_STEP: usize = 8;
@@ -37,29 +37,29 @@ impl SplitPlaces {
         &mut self,
         evaluation: &Evaluation<'_>,
         context: &EvaluationContext,
-        hashing: &mut Option<Box<Texts>>,
+        hashing: &mut Option<Box<HashBuffers>>,
         owners: &Owners,
     ) {
         let (view, budget) = (evaluation.view(), evaluation.budget());
         let splits = view.split_features();
         self.0.resize(splits.len(), f64::NAN);
-        let mut tell = |row: usize, percentage| {
+        let mut report = |row: usize, percentage| {
             self.0.get_mut(row).into_iter().for_each(|place| *place = percentage);
         };
-        let mut percentages = Percentages::within(hashing.take());
+        let mut percentages = Percentages::new(hashing.take());
         for (row, Word { word: feature }) in splits.iter().enumerate() {
             if !owners.has(feature)
                 && let Some(split) = split_of_default(view, feature)
             {
                 if !budget.hash(split.seed, context.key_length(view)) {
                     budget.note(Undecided::Others);
-                    tell(row, UNDECIDED);
+                    report(row, UNDECIDED);
                     continue;
                 }
-                percentages.ask(row, view.head(split.seed), Whose::Identity, context.key(view), &mut tell);
+                percentages.request(row, view.head(split.seed), IdSource::Identity, context.key(view), &mut report);
             }
         }
-        *hashing = Some(percentages.tell(&mut tell));
+        *hashing = Some(percentages.finish(&mut report));
     }
 
     /// Returns the place in the split of a feature's default, if it has been computed.

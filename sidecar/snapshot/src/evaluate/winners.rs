@@ -16,7 +16,7 @@ use super::{
     resolution::Resolution,
 };
 use crate::format::{
-    layout::{Feature, Rank, Run, Segment, Word},
+    layout::{Feature, OverrideRun, Rank, Segment, Word},
     view::View,
 };
 use crate::values::rows::Table;
@@ -24,7 +24,7 @@ use crate::values::rows::Table;
 /// The decision for every feature.
 #[derive(Debug, Default)]
 pub(crate) struct Winners {
-    /// One bit per row of `Claims`: the context matches the segment of the override mask.
+    /// One bit per row of `OverrideMasks`: the context matches the segment of the override mask.
     masks: Vec<u64>,
     owners: Owners,
 }
@@ -32,13 +32,13 @@ pub(crate) struct Winners {
 impl Winners {
     pub(super) fn clear(&mut self, view: &View<'_>) {
         self.masks.clear();
-        self.masks.resize(view.claims().len().div_ceil(64), 0);
+        self.masks.resize(view.override_masks().len().div_ceil(64), 0);
         self.owners.clear(view.features().len());
     }
 
     /// Adds the override masks of a matching segment.
-    pub(super) fn add(&mut self, claiming: Table<'_, Word, 4>, segment: &Segment) {
-        for Word { word: mask } in claiming.range(segment.claims, segment.claims_length).iter() {
+    pub(super) fn add(&mut self, segment_masks: Table<'_, Word, 4>, segment: &Segment) {
+        for Word { word: mask } in segment_masks.range(segment.masks, segment.masks_length).iter() {
             if let Some(word) = self.masks.get_mut(mask as usize / 64) {
                 *word |= 1 << (mask % 64);
             }
@@ -58,12 +58,12 @@ impl Winners {
                 }
             }
         }
-        let masks = view.claims();
+        let masks = view.override_masks();
         for (word, first) in self.masks.iter().zip((0_u32..).step_by(64)) {
             let mut word = *word;
             while word != 0 {
                 if let Some(mask) = masks.get(first + word.trailing_zeros()) {
-                    owners.assign(mask.block, mask.features, Owner::Run(mask.run));
+                    owners.assign(mask.block, mask.features, Owner::OverrideRun(mask.run));
                 }
                 word &= word - 1;
             }
@@ -87,10 +87,12 @@ impl Winners {
         let view = evaluation.view();
         let winner = match self.owners.owner(feature) {
             Owner::Default => None,
-            Owner::Run(number) => view.runs().get(number).and_then(|Run { feature: first, ranks, .. }| {
-                let ranks = view.ranks().range(ranks.start, ranks.length);
-                ranks.get(feature.checked_sub(first)?).map(|Rank { rank }| Winner::Segment(rank))
-            }),
+            Owner::OverrideRun(number) => {
+                view.override_runs().get(number).and_then(|OverrideRun { feature: first, ranks, .. }| {
+                    let ranks = view.ranks().range(ranks.start, ranks.length);
+                    ranks.get(feature.checked_sub(first)?).map(|Rank { rank }| Winner::Segment(rank))
+                })
+            }
             Owner::Individual => view.features().get(feature).and_then(|row| evaluation.individually(&row)),
             Owner::Resolved => resolution.result(feature),
         };
@@ -102,7 +104,7 @@ impl Evaluation<'_> {
     /// Decides one feature by its overrides. `is_match` tells if the context matches a segment; it is called for the
     /// strongest first, up to the first match.
     pub(super) fn first_match(&self, feature: &Feature, mut is_match: impl FnMut(u32) -> bool) -> Winner {
-        let ranked = self.ranked(feature);
+        let ranked = self.overrides_of(feature);
         let matches = |rank: &usize| ranked.get(*rank as u32).is_some_and(|row| is_match(row.segment));
         self.winner_among(feature, || {
             let rank = (0..ranked.len()).find(matches)?;

@@ -4,7 +4,7 @@
 //! layout in tables.
 
 use crate::format::model::Comparison;
-use crate::values::hash::Label;
+use crate::values::hash::NameKey;
 use crate::values::rows::{Row, Span};
 
 /// Major version of the format. A reader refuses every other major. It changes whenever rows change: the names of
@@ -37,20 +37,20 @@ pub(crate) enum Section {
     Variants,
     Segments,
     Blocks,
-    Columns,
-    Moduli,
-    Shares,
-    Marks,
-    Listed,
-    Joints,
-    Finds,
-    Wants,
-    Claiming,
-    Claims,
-    Runs,
+    AttributeIndexes,
+    ModuloRules,
+    PercentageRules,
+    Breakpoints,
+    ExactMatches,
+    CombinedDfas,
+    AcceptSets,
+    PatternPredicates,
+    SegmentMasks,
+    OverrideMasks,
+    OverrideRuns,
     Ranks,
-    Edges,
-    Ranked,
+    ObjectOffsets,
+    SegmentOverrides,
     Code,
     Slots,
     TraitNames,
@@ -120,12 +120,12 @@ impl Fields<'_> {
 }
 
 /// Writes the fields of a row in order.
-struct Pen<const N: usize> {
+struct RowWriter<const N: usize> {
     bytes: [u8; N],
     at: usize,
 }
 
-impl<const N: usize> Pen<N> {
+impl<const N: usize> RowWriter<N> {
     fn new() -> Self {
         Self { bytes: [0; N], at: 0 }
     }
@@ -151,9 +151,9 @@ macro_rules! row {
         impl Row<$size> for $name {
             fn encode(&self) -> [u8; $size] {
                 const { assert!($(row!(@size $kind) +)+ 0 == $size, "the fields do not fill the row") };
-                let pen = Pen::<$size>::new();
-                $(let pen = row!(@put pen, $kind, self.$field);)+
-                pen.bytes
+                let writer = RowWriter::<$size>::new();
+                $(let writer = row!(@put writer, $kind, self.$field);)+
+                writer.bytes
             }
             #[inline(always)]
             fn decode(bytes: &[u8; $size]) -> Self {
@@ -166,10 +166,10 @@ macro_rules! row {
     (@type span) => { Span }; (@type hash96) => { [u8; 12] }; (@type hash128) => { [u8; 16] };
     (@size u8) => { 1 }; (@size u16) => { 2 }; (@size u32) => { 4 }; (@size u64) => { 8 }; (@size i64) => { 8 }; (@size f64) => { 8 };
     (@size span) => { 8 }; (@size hash96) => { 12 }; (@size hash128) => { 16 };
-    (@put $pen:ident, span, $value:expr) => { $pen.span($value) };
-    (@put $pen:ident, hash96, $value:expr) => { $pen.put(&$value) };
-    (@put $pen:ident, hash128, $value:expr) => { $pen.put(&$value) };
-    (@put $pen:ident, $kind:tt, $value:expr) => { $pen.put(&$value.to_le_bytes()) };
+    (@put $writer:ident, span, $value:expr) => { $writer.span($value) };
+    (@put $writer:ident, hash96, $value:expr) => { $writer.put(&$value) };
+    (@put $writer:ident, hash128, $value:expr) => { $writer.put(&$value) };
+    (@put $writer:ident, $kind:tt, $value:expr) => { $writer.put(&$value.to_le_bytes()) };
     (@take $fields:ident, hash96) => { $fields.take() }; (@take $fields:ident, hash128) => { $fields.take() };
     (@take $fields:ident, $kind:tt) => { $fields.$kind() };
 }
@@ -178,7 +178,10 @@ macro_rules! row {
 mod index;
 mod overrides;
 
-pub(crate) use index::{BLOCK, Block, Column, Find, Joint, Listed, Mark, Modulus, Share, Want};
+pub(crate) use index::{
+    AcceptSet, AttributeIndex, BLOCK, Block, Breakpoint, CombinedDfa, ExactMatch, ModuloRule, PatternPredicate,
+    PercentageRule,
+};
 pub(crate) use overrides::{
     Bucket, ENABLED, Entry, HAS_VARIANT, Item, LENGTH_MASK, OVERRIDES_MAGIC, OVERRIDES_START, OverridesSection, WEIGHT,
     WEIGHT_MASK,
@@ -197,9 +200,9 @@ row!(
         ofrep_tail: span,
         /// Row in `Contexts` of its default.
         context: u32,
-        /// Its first row in `Ranked`.
-        ranked: u32,
-        ranked_length: u32,
+        /// Its first row in `SegmentOverride`.
+        overrides: u32,
+        overrides_length: u32,
         flags: u32,
     }
 );
@@ -265,9 +268,9 @@ row!(
         name: span,
         /// Entry of its program in `Code`, or [`ACCEPT`] or [`REJECT`].
         entry: u32,
-        /// First row in `Claiming`. Each row there is a row of `Claims`.
-        claims: u32,
-        claims_length: u32,
+        /// First row in `SegmentMasks`. Each row there is a row of `OverrideMasks`.
+        masks: u32,
+        masks_length: u32,
         flags: u32,
         /// Flagsmith's id, for people. Evaluation does not use it.
         id: u32,
@@ -277,32 +280,32 @@ row!(
 pub(crate) const IDENTITY_FREE: u32 = 1;
 
 row!(
-    /// Override mask: features that a segment overrides. Claims in earlier rows are stronger.
-    Claim, 16, {
+    /// Override mask: features that a segment overrides. Masks in earlier rows are stronger.
+    OverrideMask, 16, {
         /// One bit for each of 64 consecutive features.
         features: u64,
         /// Number of the 64 features.
         block: u32,
-        /// Row in `Runs` of the run with these features.
+        /// Row in `OverrideRuns` of the run with these features.
         run: u32,
     }
 );
 row!(
     /// Override run: consecutive features of which a segment overrides all or some.
-    Run, 16, {
+    OverrideRun, 16, {
         /// Row of the first feature.
         feature: u32,
         /// Rows in `Ranks`, one per feature.
         ranks: span,
-        /// First row in `Edges`, which has one row more than the run has features; or [`NO_EDGES`].
-        edges: u32,
+        /// First row in `ObjectOffsets`, which has one row more than the run has features; or [`NO_OFFSETS`].
+        offsets: u32,
     }
 );
-/// The run has no edges: one of its features has variants or is not for every key, so its object is not constant.
-pub(crate) const NO_EDGES: u32 = u32::MAX;
+/// The run has no offsets: one of its features has variants or is not for every key, so its object is not constant.
+pub(crate) const NO_OFFSETS: u32 = u32::MAX;
 row!(
     /// Offset of the object of a feature in a run, which is also the end of the previous object.
-    Edge, 12, {
+    ObjectOffset, 12, {
         /// Offset in the blob. An object ends with a comma. The object of a hidden feature is empty.
         at: u32,
         /// Sum of the digests of all features before it, minus the sum of the digests of their defaults.
@@ -310,7 +313,7 @@ row!(
     }
 );
 row!(
-    /// Rank of a segment's override. Its row in `Ranked` is the feature's first row plus the rank.
+    /// Rank of a segment's override. Its row in `SegmentOverride` is the feature's first row plus the rank.
     Rank, 2, { rank: u16 }
 );
 /// The segment does not override the feature. Weaker than every rank.
@@ -319,7 +322,7 @@ pub(crate) const NO_RANK: u16 = u16::MAX;
 pub(crate) const RANKS: usize = NO_RANK as usize - 1;
 row!(
     /// An override of a feature. The rows of a feature are sorted, the strongest first.
-    Ranked, 8, { segment: u32, context: u32 }
+    SegmentOverride, 8, { segment: u32, context: u32 }
 );
 row!(
     /// One condition, and the next instruction for either result. The row stores the value to compare with, so most
@@ -359,13 +362,13 @@ row!(
     Slot, 16, { name: span, derivation: u32, argument: u32 }
 );
 row!(
-    /// A row of the hash table of trait names: the numbers of the [`Label`], and the slot plus 1.
+    /// A row of the hash table of trait names: the numbers of the [`NameKey`], and the slot plus 1.
     TraitName, 24, { first: u64, last: u64, length: u32, slot: u32 }
 );
 impl TraitName {
     #[inline(always)]
-    pub(crate) fn label(&self) -> Label {
-        Label { length: self.length, first: self.first, last: self.last }
+    pub(crate) fn name_key(&self) -> NameKey {
+        NameKey { length: self.length, first: self.first, last: self.last }
     }
 }
 pub(crate) const PLAIN: u32 = 0;
@@ -428,7 +431,7 @@ row!(
     Part, 40, { index: u32, number: u32, name: hash128, length: u64, stored: u64 }
 );
 row!(Word, 4, { word: u32 });
-row!(Member, 12, { token: hash96 });
+row!(Member, 12, { key: hash96 });
 
 /// The operator of an instruction. The numbers are part of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use crate::format::{
     files,
     header::{read_header, span_of},
     layout::{Bucket, Entry, HEADER, Item, OVERRIDES_MAGIC, OVERRIDES_START, OverridesSection, Word},
-    view::place,
+    view::section_entry,
 };
 use crate::values::{
     hash::{Fingerprint, Hash96},
@@ -16,13 +16,13 @@ use crate::values::{
 const DIVISION: u32 = 8;
 
 /// Returns the origin's flags with the number of leading hash bits that choose the overrides file.
-pub(crate) fn tell(flags: u32, bits: u32) -> u32 {
+pub(crate) fn with_division(flags: u32, bits: u32) -> u32 {
     flags | (bits + 1) << DIVISION
 }
 
 /// Returns the number of leading hash bits that choose the overrides file. `None` if the core has all overrides, or if
 /// its writer's version did not state the number.
-fn told(flags: u32) -> Option<u32> {
+fn division(flags: u32) -> Option<u32> {
     let bits = (flags >> DIVISION & 0xff).checked_sub(1)?;
     (bits <= files::OVERRIDES_SLOTS.trailing_zeros()).then_some(bits)
 }
@@ -50,13 +50,13 @@ impl<B: AsRef<[u8]>> Shards<B> {
     /// Returns the files that match the core's division. Other files are leftovers of a revision with more or fewer
     /// files.
     pub(crate) fn belonging(&self, flags: u32) -> impl Iterator<Item = Overrides<'_>> {
-        let told = told(flags);
-        self.each().filter(move |file| told.is_none_or(|bits| file.bits == bits))
+        let division = division(flags);
+        self.each().filter(move |file| division.is_none_or(|bits| file.bits == bits))
     }
 
     /// Returns the number of files that the core states.
     pub(crate) fn expected(flags: u32) -> Option<usize> {
-        told(flags).map(|bits| 1 << bits)
+        division(flags).map(|bits| 1 << bits)
     }
 
     /// Returns true if every identifier has a file, even if only of another revision.
@@ -66,13 +66,13 @@ impl<B: AsRef<[u8]>> Shards<B> {
             let width = u64::BITS >> file.bits;
             (u64::MAX >> (u64::BITS - width)) << (file.index * width)
         };
-        told(flags).is_none() || self.each().fold(0, |covered, file| covered | run(file)) == u64::MAX
+        division(flags).is_none() || self.each().fold(0, |covered, file| covered | run(file)) == u64::MAX
     }
 
     /// Finds the override of an identifier by its hash. The file that the core states decides. If it is missing, a file
     /// of another division may have the override, because files arrive one after another.
     pub(crate) fn find(&self, flags: u32, hash: &Hash96) -> Option<(Table<'_, Item, 16>, &[u8])> {
-        let right = told(flags).and_then(|bits| {
+        let right = division(flags).and_then(|bits| {
             let file = Overrides::of(self.0.get(leading(hash, 0, bits) as usize)?.as_ref()?.as_ref());
             (file.bits == bits).then_some(file)
         });
@@ -102,8 +102,8 @@ pub(crate) struct Overrides<'a> {
 impl<'a> Overrides<'a> {
     /// Creates the tables of validated bytes.
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
-        let section = |which: OverridesSection| place(bytes, HEADER + 8, which as usize).of(bytes);
-        let Span { start: index, length: bits } = place(bytes, HEADER, 0);
+        let section = |which: OverridesSection| section_entry(bytes, HEADER + 8, which as usize).of(bytes);
+        let Span { start: index, length: bits } = section_entry(bytes, HEADER, 0);
         Self {
             index,
             bits,
@@ -149,7 +149,7 @@ impl<'a> Overrides<'a> {
             return Err(ReadError::OtherEnvironment);
         }
         for number in 0..=OverridesSection::Blob as usize {
-            span_of(bytes, place(bytes, HEADER + 8, number), number)?;
+            span_of(bytes, section_entry(bytes, HEADER + 8, number), number)?;
         }
         let it = Self::of(bytes);
         let malformed = |part, index, problem| ReadError::Malformed { part, index, problem };

@@ -6,15 +6,16 @@ use super::header::{Header, malformed, read_header, span_of};
 use crate::ReadError;
 use crate::format::{
     layout::{
-        ACCEPT, AUTOMATON, BACKTRACKING, BLOCK, CONSTANT, CORE_MAGIC, CORE_START, Claim, FLAG, HAS_BIG_INTEGER, HEADER,
-        IDENTIFIER, IDENTITY_KEY, NO_EDGES, NO_RANK, Operator, PLAIN, REJECT, Rank, Run, SAME_AS, SECTIONS,
+        ACCEPT, AUTOMATON, BACKTRACKING, BLOCK, CONSTANT, CORE_MAGIC, CORE_START, FLAG, HAS_BIG_INTEGER, HEADER,
+        IDENTIFIER, IDENTITY_KEY, NO_OFFSETS, NO_RANK, Operator, OverrideMask, OverrideRun, PLAIN, REJECT, Rank,
+        SAME_AS, SECTIONS,
     },
     overrides::Overrides,
-    view::{View, place, places},
+    view::{View, section_entry, section_table},
 };
 use crate::regex::{automaton, backtrack};
 use crate::values::{
-    hash::{Label, NO_TOKEN},
+    hash::{NO_MEMBER, NameKey},
     rows::{Row, Span, Table},
 };
 
@@ -22,16 +23,16 @@ use crate::values::{
 pub(crate) fn read_core(bytes: &[u8]) -> Result<Header, ReadError> {
     let header = read_header(bytes, CORE_MAGIC, "REMORA<SUB>C", CORE_START)?;
     for number in 0..SECTIONS {
-        span_of(bytes, place(bytes, HEADER, number), number)?;
+        span_of(bytes, section_entry(bytes, HEADER, number), number)?;
     }
-    let places = places(bytes);
-    let view = View::of(bytes, &places, header.fingerprint);
+    let section_table = section_table(bytes);
+    let view = View::of(bytes, &section_table, header.fingerprint);
     let check = Check { view: &view };
     check.texts()?;
     check.features()?;
     check.answers()?;
     check.segments()?;
-    check.claims()?;
+    check.masks()?;
     check.code()?;
     check.operands()?;
     check.slots()?;
@@ -99,14 +100,16 @@ impl Check<'_> {
 
     fn features(&self) -> Result<(), ReadError> {
         let view = self.view;
-        let overrides = Total::of(view.ranked().len());
+        let overrides = Total::of(view.segment_overrides().len());
         self.each("feature", view.features(), |check, _, row| {
             let texts = [row.name, row.flagsmith_head, row.ofrep_head, row.ofrep_tail];
             match () {
                 () if !texts.iter().all(|span| check.is_text(*span)) => Some("a text is outside or no UTF-8"),
                 () if row.context as usize >= view.contexts().len() => Some("its default does not exist"),
-                () if !view.ranked().has(row.ranked, row.ranked_length) => Some("its overrides do not exist"),
-                () if !overrides.has_room_for(row.ranked_length) => Some("its overrides are another's"),
+                () if !view.segment_overrides().has(row.overrides, row.overrides_length) => {
+                    Some("its overrides do not exist")
+                }
+                () if !overrides.has_room_for(row.overrides_length) => Some("its overrides are another's"),
                 () => None,
             }
         })?;
@@ -123,7 +126,7 @@ impl Check<'_> {
             (![row.value, row.key, row.weight].iter().all(|span| check.is_text(*span)))
                 .then_some("a text is outside or no UTF-8")
         })?;
-        self.each("ranked", view.ranked(), |_, _, row| match () {
+        self.each("segment override", view.segment_overrides(), |_, _, row| match () {
             () if row.segment as usize >= view.segments().len() => Some("its segment does not exist"),
             () if row.context as usize >= view.contexts().len() => Some("its context does not exist"),
             () => None,
@@ -173,11 +176,11 @@ impl Check<'_> {
 
     fn segments(&self) -> Result<(), ReadError> {
         let view = self.view;
-        let claims = Total::of(view.claiming().len());
+        let masks = Total::of(view.segment_masks().len());
         self.each("segment", view.segments(), |check, _, row| match () {
             () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
-            () if !view.claiming().has(row.claims, row.claims_length) => Some("what it overrides does not exist"),
-            () if !claims.has_room_for(row.claims_length) => Some("what it overrides is another's"),
+            () if !view.segment_masks().has(row.masks, row.masks_length) => Some("what it overrides does not exist"),
+            () if !masks.has_room_for(row.masks_length) => Some("what it overrides is another's"),
             () if !check.is_place(row.entry) => Some("its program does not exist"),
             () => None,
         })?;
@@ -185,59 +188,72 @@ impl Check<'_> {
             return Err(malformed("block", view.blocks().len(), "there is not one for each 64 segments"));
         }
         self.each("block", view.blocks(), |_, _, row| match () {
-            () if !view.columns().has(row.columns.start, row.columns.length) => Some("its columns do not exist"),
-            () if !view.moduli().has(row.moduli.start, row.moduli.length) => Some("its moduli do not exist"),
-            () if !view.shares().has(row.shares.start, row.shares.length) => Some("its shares do not exist"),
+            () if !view.attribute_indexes().has(row.attribute_indexes.start, row.attribute_indexes.length) => {
+                Some("its attribute indexes do not exist")
+            }
+            () if !view.modulo_rules().has(row.modulo_rules.start, row.modulo_rules.length) => {
+                Some("its modulo rules do not exist")
+            }
+            () if !view.percentage_rules().has(row.percentage_rules.start, row.percentage_rules.length) => {
+                Some("its percentage rules do not exist")
+            }
             () => None,
         })?;
-        self.each("modulus", view.moduli(), |_, _, row| {
+        self.each("modulo rule", view.modulo_rules(), |_, _, row| {
             (row.slot as usize >= view.slots().len()).then_some("its slot does not exist")
         })?;
-        self.each("share", view.shares(), |check, _, row| match () {
+        self.each("percentage rule", view.percentage_rules(), |check, _, row| match () {
             () if row.slot as usize >= view.slots().len() => Some("its slot does not exist"),
             () if !check.is_text(row.seed) => Some("its seed is outside or no UTF-8"),
             () => None,
         })?;
-        // Marks of different columns must follow each other, and so must sets, so that checking all of them is linear.
+        // Breakpoints of different attribute indexes must follow each other, and so must sets, so that checking all of
+        // them is linear.
         let (end, last) = (Cell::new(0), Cell::new(0));
-        self.each("column", view.columns(), |check, _, row| {
-            let exists = |marks: Span| {
-                let follows = marks.start == end.get() && view.marks().has(marks.start, marks.length);
-                end.set(marks.start.saturating_add(marks.length));
+        self.each("attribute index", view.attribute_indexes(), |check, _, row| {
+            let exists = |breakpoints: Span| {
+                let follows =
+                    breakpoints.start == end.get() && view.breakpoints().has(breakpoints.start, breakpoints.length);
+                end.set(breakpoints.start.saturating_add(breakpoints.length));
                 follows
             };
-            let marks = [row.texts, row.versions, row.integers, row.floats];
-            let has_free =
-                |sets: Span| view.listed().range(sets.start, sets.length).iter().any(|member| member.token == NO_TOKEN);
-            let texts = || view.marks().range(row.texts.start, row.texts.length).iter();
+            let breakpoints = [row.texts, row.versions, row.integers, row.floats];
+            let has_free = |sets: Span| {
+                view.exact_matches().range(sets.start, sets.length).iter().any(|member| member.key == NO_MEMBER)
+            };
+            let texts = || view.breakpoints().range(row.texts.start, row.texts.length).iter();
             match () {
                 () if row.slot as usize >= view.slots().len() => Some("its slot does not exist"),
-                () if row.joint as usize > view.joints().len() => Some("its patterns do not exist"),
-                () if !marks.into_iter().all(exists) => Some("its marks do not exist, or are another's"),
-                () if last.replace(row.listed.start.saturating_add(row.listed.length)) != row.listed.start
-                    || !view.listed().has(row.listed.start, row.listed.length) =>
+                () if row.combined_dfa as usize > view.combined_dfas().len() => Some("its patterns do not exist"),
+                () if !breakpoints.into_iter().all(exists) => Some("its breakpoints do not exist, or are another's"),
+                () if last.replace(row.exact_matches.start.saturating_add(row.exact_matches.length))
+                    != row.exact_matches.start
+                    || !view.exact_matches().has(row.exact_matches.start, row.exact_matches.length) =>
                 {
                     Some("its sets do not exist, or are another's")
                 }
-                () if row.listed.length != 0 && !(row.listed.length.is_power_of_two() && has_free(row.listed)) => {
+                () if row.exact_matches.length != 0
+                    && !(row.exact_matches.length.is_power_of_two() && has_free(row.exact_matches)) =>
+                {
                     Some("the size of its sets is not a power of two, or none of their rows is free")
                 }
-                () if !texts().all(|mark| check.is_text(Span::from_word(mark.point))) => {
+                () if !texts().all(|breakpoint| check.is_text(Span::from_word(breakpoint.point))) => {
                     Some("a text is outside or no UTF-8")
                 }
                 () => None,
             }
         })?;
-        // Ranks and edges of different runs must follow each other, too.
+        // Ranks and offsets of different runs must follow each other, too.
         let (end, last) = (Cell::new(0), Cell::new(0));
-        self.each("run", view.runs(), |check, _, Run { feature, ranks, edges }| {
+        self.each("override run", view.override_runs(), |check, _, OverrideRun { feature, ranks, offsets }| {
             let follows = ranks.start == end.get() && view.ranks().has(ranks.start, ranks.length);
             end.set(ranks.start.saturating_add(ranks.length));
-            if edges != NO_EDGES {
+            if offsets != NO_OFFSETS {
                 let count = ranks.length.saturating_add(1);
-                let follows = edges == last.get() && view.edges().has(edges, count);
-                last.set(edges.saturating_add(count));
-                let mut starts = view.edges().range(edges, count).iter().map(|edge| edge.at).peekable();
+                let follows = offsets == last.get() && view.object_offsets().has(offsets, count);
+                last.set(offsets.saturating_add(count));
+                let mut starts =
+                    view.object_offsets().range(offsets, count).iter().map(|object_offset| object_offset.at).peekable();
                 let mut holds = follows;
                 while let (true, Some(start), Some(end)) = (holds, starts.next(), starts.peek()) {
                     holds = end.checked_sub(start).is_some_and(|length| check.is_text(Span { start, length }));
@@ -251,23 +267,23 @@ impl Check<'_> {
             }
             let features = view.features().range(feature, ranks.length).iter();
             let mut both = view.ranks().range(ranks.start, ranks.length).iter().zip(features);
-            let exist = both.all(|(Rank { rank }, row)| rank == NO_RANK || u32::from(rank) < row.ranked_length);
+            let exist = both.all(|(Rank { rank }, row)| rank == NO_RANK || u32::from(rank) < row.overrides_length);
             (!exist).then_some("a rank does not exist")
         })
     }
 
-    fn claims(&self) -> Result<(), ReadError> {
+    fn masks(&self) -> Result<(), ReadError> {
         let view = self.view;
-        self.each("claim", view.claims(), |_, _, Claim { features, block, run }| {
-            let Some(run) = view.runs().get(run) else { return Some("its run does not exist") };
+        self.each("override mask", view.override_masks(), |_, _, OverrideMask { features, block, run }| {
+            let Some(run) = view.override_runs().get(run) else { return Some("its run does not exist") };
             let start = u64::from(block) * BLOCK as u64;
             let first = start + u64::from(features.trailing_zeros());
             let last = start + u64::from(63_u32.saturating_sub(features.leading_zeros()));
             let end = u64::from(run.feature) + u64::from(run.ranks.length);
             (first < u64::from(run.feature) || last >= end).then_some("its features are not in its run")
         })?;
-        self.each("claim of a segment", view.claiming(), |_, _, row| {
-            (row.word as usize >= view.claims().len()).then_some("it does not exist")
+        self.each("override mask of a segment", view.segment_masks(), |_, _, row| {
+            (row.word as usize >= view.override_masks().len()).then_some("it does not exist")
         })
     }
 
@@ -310,10 +326,14 @@ impl Check<'_> {
             end.set(program.start.saturating_add(program.length));
             follows
         };
-        self.each("joint pattern", view.joints(), |_, _, row| match () {
+        self.each("combined DFA", view.combined_dfas(), |_, _, row| match () {
             () if !follows(row.program) => Some("its program is outside, or another's"),
-            () if !view.finds().has(row.finds.start, row.finds.length) => Some("what is found does not exist"),
-            () if !view.wants().has(row.wants.start, row.wants.length) => Some("what is wanted does not exist"),
+            () if !view.accept_sets().has(row.accept_sets.start, row.accept_sets.length) => {
+                Some("its accept sets do not exist")
+            }
+            () if !view.pattern_predicates().has(row.pattern_predicates.start, row.pattern_predicates.length) => {
+                Some("its predicates do not exist")
+            }
             () => automaton::validate(row.program.of(view.programs())).err(),
         })?;
         self.each("pattern", view.patterns(), |_, _, row| {
@@ -358,7 +378,7 @@ impl Check<'_> {
             let slot = view.slots().get(row.slot.checked_sub(1)?)?;
             match () {
                 () if !names.has_room_for(slot.name.length) => Some("its name is another's"),
-                () if row.label() != Label::of(view.bytes(slot.name)) => Some("its numbers are not its name's"),
+                () if row.name_key() != NameKey::of(view.bytes(slot.name)) => Some("its numbers are not its name's"),
                 () => None,
             }
         })

@@ -2,12 +2,13 @@
 
 use crate::budget::Budget;
 use crate::format::layout::{
-    Answer, BigInteger, Block, CORE_START, Claim, Column, Context, Edge, Feature, FeatureId, Find, HEADER, Instruction,
-    Joint, Key, Listed, Literal, Mark, Member, Modulus, Origin, Pattern, Rank, Ranked, Run, SECTIONS, Section, Segment,
-    Share, Slot, Split, TraitName, Variant, Want, Word,
+    AcceptSet, Answer, AttributeIndex, BigInteger, Block, Breakpoint, CORE_START, CombinedDfa, Context, ExactMatch,
+    Feature, FeatureId, HEADER, Instruction, Key, Literal, Member, ModuloRule, ObjectOffset, Origin, OverrideMask,
+    OverrideRun, Pattern, PatternPredicate, PercentageRule, Rank, SECTIONS, Section, Segment, SegmentOverride, Slot,
+    Split, TraitName, Variant, Word,
 };
 use crate::values::{
-    hash::{Fingerprint, Label},
+    hash::{Fingerprint, NameKey},
     md5::Head,
     rows::{Row, Span, Table},
 };
@@ -22,7 +23,7 @@ const SHORT: usize = 128;
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     bytes: &'a [u8],
-    places: &'a Places,
+    section_table: &'a SectionTable,
     pub(crate) blob: &'a [u8],
     pub(crate) fingerprint: Fingerprint,
 }
@@ -53,20 +54,20 @@ tables! {
     variants: Variants of Variant, 40;
     segments: Segments of Segment, 28;
     blocks: Blocks of Block, 32;
-    columns: Columns of Column, 128;
-    moduli: Moduli of Modulus, 32;
-    shares: Shares of Share, 32;
-    marks: Marks of Mark, 24;
-    listed: Listed of Listed, 20;
-    joints: Joints of Joint, 32;
-    finds: Finds of Find, 16;
-    wants: Wants of Want, 32;
-    claiming: Claiming of Word, 4;
-    claims: Claims of Claim, 16;
-    runs: Runs of Run, 16;
+    attribute_indexes: AttributeIndexes of AttributeIndex, 128;
+    modulo_rules: ModuloRules of ModuloRule, 32;
+    percentage_rules: PercentageRules of PercentageRule, 32;
+    breakpoints: Breakpoints of Breakpoint, 24;
+    exact_matches: ExactMatches of ExactMatch, 20;
+    combined_dfas: CombinedDfas of CombinedDfa, 32;
+    accept_sets: AcceptSets of AcceptSet, 16;
+    pattern_predicates: PatternPredicates of PatternPredicate, 32;
+    segment_masks: SegmentMasks of Word, 4;
+    override_masks: OverrideMasks of OverrideMask, 16;
+    override_runs: OverrideRuns of OverrideRun, 16;
     ranks: Ranks of Rank, 2;
-    edges: Edges of Edge, 12;
-    ranked: Ranked of Ranked, 8;
+    object_offsets: ObjectOffsets of ObjectOffset, 12;
+    segment_overrides: SegmentOverrides of SegmentOverride, 8;
     code: Code of Instruction, 40;
     slots: Slots of Slot, 16;
     trait_names: TraitNames of TraitName, 24;
@@ -79,15 +80,15 @@ tables! {
 }
 
 /// Positions of the sections of a core.
-pub(crate) type Places = [Span; SECTIONS];
+pub(crate) type SectionTable = [Span; SECTIONS];
 
 /// Reads the section table of a core.
-pub(crate) fn places(bytes: &[u8]) -> Places {
-    std::array::from_fn(|number| place(bytes, HEADER, number))
+pub(crate) fn section_table(bytes: &[u8]) -> SectionTable {
+    std::array::from_fn(|number| section_entry(bytes, HEADER, number))
 }
 
 /// Reads one entry of a section table.
-pub(crate) fn place(bytes: &[u8], table: usize, number: usize) -> Span {
+pub(crate) fn section_entry(bytes: &[u8], table: usize, number: usize) -> Span {
     let at = table + number * 8;
     match bytes.get(at..at + 8) {
         Some(&[a, b, c, d, e, f, g, h]) => {
@@ -99,15 +100,15 @@ pub(crate) fn place(bytes: &[u8], table: usize, number: usize) -> Span {
 
 impl<'a> View<'a> {
     #[inline(always)]
-    pub(crate) fn of(bytes: &'a [u8], places: &'a Places, fingerprint: Fingerprint) -> Self {
+    pub(crate) fn of(bytes: &'a [u8], section_table: &'a SectionTable, fingerprint: Fingerprint) -> Self {
         const { assert!(CORE_START == HEADER + SECTIONS * 8) };
-        let view = Self { bytes, places, blob: &[], fingerprint };
+        let view = Self { bytes, section_table, blob: &[], fingerprint };
         Self { blob: view.section(Section::Blob), ..view }
     }
 
     #[inline(always)]
     fn section(&self, which: Section) -> &'a [u8] {
-        self.places.get(which as usize).map_or(&[], |place| place.of(self.bytes))
+        self.section_table.get(which as usize).map_or(&[], |place| place.of(self.bytes))
     }
 
     pub(crate) fn programs(&self) -> &'a [u8] {
@@ -152,27 +153,27 @@ impl<'a> View<'a> {
         let is = |word: &Word| {
             self.features().get(word.word.wrapping_sub(1)).is_some_and(|row| self.is(row.name, name, budget))
         };
-        Self::probe(self.feature_names(), Label::of(name), budget, |word| word.word, is)
+        Self::probe(self.feature_names(), NameKey::of(name), budget, |word| word.word, is)
     }
 
     /// Finds a slot by name.
     #[inline(always)]
     pub(crate) fn slot_named(&self, name: &[u8], budget: &Budget) -> Option<u32> {
-        if name.len() > Label::WHOLE {
+        if name.len() > NameKey::WHOLE {
             return self.slot_of_long_name(name, budget);
         }
-        let label = Label::of(name);
-        Self::probe(self.trait_names(), label, budget, |row| row.slot, |row| row.label() == label)
+        let name_key = NameKey::of(name);
+        Self::probe(self.trait_names(), name_key, budget, |row| row.slot, |row| row.name_key() == name_key)
     }
 
     #[cold]
     fn slot_of_long_name(self, name: &[u8], budget: &Budget) -> Option<u32> {
-        let label = Label::of(name);
+        let name_key = NameKey::of(name);
         let is = |row: &TraitName| {
-            row.label() == label
+            row.name_key() == name_key
                 && self.slots().get(row.slot.wrapping_sub(1)).is_some_and(|row| self.is(row.name, name, budget))
         };
-        Self::probe(self.trait_names(), label, budget, |row| row.slot, is)
+        Self::probe(self.trait_names(), name_key, budget, |row| row.slot, is)
     }
 
     /// Returns true if the span is this name. Long names are charged to the budget.
@@ -187,13 +188,13 @@ impl<'a> View<'a> {
     #[inline(always)]
     fn probe<R: Row<N>, const N: usize>(
         table: Table<'a, R, N>,
-        label: Label,
+        name_key: NameKey,
         budget: &Budget,
         of: impl Fn(&R) -> u32,
         is: impl Fn(&R) -> bool,
     ) -> Option<u32> {
         let size = u32::try_from(table.len()).ok()?;
-        let start = label.bucket();
+        let start = name_key.bucket();
         for step in 0..size {
             if step % FREE_PROBES == FREE_PROBES - 1 && !budget.spend_on_lookup(1) {
                 return None;

@@ -8,7 +8,7 @@ use crate::evaluate::{
     visibility::{Role, Visibility},
 };
 use crate::format::{
-    layout::{END, Edge, Feature, Run, Word, state},
+    layout::{END, Feature, ObjectOffset, OverrideRun, Word, state},
     view::View,
 };
 use crate::values::rows::{Span, Table};
@@ -22,7 +22,7 @@ pub const MAX_ANSWER: usize = 16 * 1024 * 1024;
 pub(crate) fn write_array(decisions: &Decisions<'_>, role: Role, out: &mut Vec<u8>) -> u64 {
     let view = decisions.view();
     let (body, bounds, digest) = prepared(view, 2 + role as u32);
-    let (features, runs) = (view.features().len() as u32, view.runs());
+    let (features, runs) = (view.features().len() as u32, view.override_runs());
     out.push(b'[');
     let mut array = Array { out, last: Last::Bracket, digest };
     let defaults = Defaults { body, bounds, end: offset(body, bounds, features) };
@@ -34,7 +34,7 @@ pub(crate) fn write_array(decisions: &Decisions<'_>, role: Role, out: &mut Vec<u
                 array.copy(view, defaults.objects(from, first));
             }
             from = next;
-            if let Owner::Run(number) = owner
+            if let Owner::OverrideRun(number) = owner
                 && let Some(objects) = runs.get(number).and_then(|run| Objects::of_run(view, &run, first, next))
             {
                 array.copy(view, objects);
@@ -128,10 +128,11 @@ struct Objects {
 impl Objects {
     /// Returns the objects of some features of a run. `None` if they are not constant.
     #[inline(always)]
-    fn of_run(view: &View<'_>, run: &Run, first: u32, next: u32) -> Option<Self> {
-        let row = run.edges.checked_add(first.wrapping_sub(run.feature))?;
-        let edge = |row| view.edges().get(row);
-        let (start, end): (Edge, Edge) = (edge(row)?, edge(row.wrapping_add(next - first))?);
+    fn of_run(view: &View<'_>, run: &OverrideRun, first: u32, next: u32) -> Option<Self> {
+        let row = run.offsets.checked_add(first.wrapping_sub(run.feature))?;
+        let object_offset = |row| view.object_offsets().get(row);
+        let (start, end): (ObjectOffset, ObjectOffset) =
+            (object_offset(row)?, object_offset(row.wrapping_add(next - first))?);
         let span = Span { start: start.at, length: end.at.saturating_sub(start.at) };
         Some(Self { span, difference: end.difference.wrapping_sub(start.difference), last: Last::Comma })
     }

@@ -21,7 +21,7 @@ use crate::regex::{
     backtrack::{self, Room},
 };
 use crate::values::{
-    hash::{Token, numbers, short_token},
+    hash::{MemberKey, numbers, short_member_key},
     number::{Integer, write_float},
     percentage::percentage,
     rows::{Row as _, Span, Table},
@@ -274,16 +274,16 @@ fn is_in(
     if !matches!(value, Value::Text(_) | Value::Integer(_) | Value::BigInteger(_)) {
         return false;
     }
-    let wanted = token_of(view, context, scratch, condition.slot, value, condition.flags & READS_FLAG == 0);
+    let wanted = member_key_of(view, context, scratch, condition.slot, value, condition.flags & READS_FLAG == 0);
     let Span { start, length } = Span::from_word(condition.left);
-    has_token(view.members().range(start, length), wanted)
+    has_member(view.members().range(start, length), wanted)
 }
 
-/// Returns true if a sorted set has the token. The first number decides most look-ups, and is compared without a
+/// Returns true if a sorted set has the member key. The first number decides most look-ups, and is compared without a
 /// branch.
 #[inline(always)]
-fn has_token(members: Table<'_, Member, 12>, wanted: (u64, u32)) -> bool {
-    let numbers_of = |member: Member| numbers(&member.token);
+fn has_member(members: Table<'_, Member, 12>, wanted: (u64, u32)) -> bool {
+    let numbers_of = |member: Member| numbers(&member.key);
     let at = |row: u32| members.get(row).map(numbers_of);
     match at(members.partition_point(|member| numbers_of(member).0 < wanted.0)) {
         Some((upper, lower)) if upper == wanted.0 && lower < wanted.1 => {
@@ -293,9 +293,9 @@ fn has_token(members: Table<'_, Member, 12>, wanted: (u64, u32)) -> bool {
     }
 }
 
-/// Returns the token of a value as numbers.
+/// Returns the member key of a value as numbers.
 #[inline(always)]
-pub(super) fn token_of(
+pub(super) fn member_key_of(
     view: &View<'_>,
     context: &EvaluationContext,
     scratch: &mut Scratch,
@@ -303,33 +303,33 @@ pub(super) fn token_of(
     value: Value,
     keeps: bool,
 ) -> (u64, u32) {
-    let short = if let Value::Text(text) = value { short_token(context.bytes(text)) } else { None };
-    short.unwrap_or_else(|| numbers(&long_token_of(view, context, scratch, slot, value, keeps)))
+    let short = if let Value::Text(text) = value { short_member_key(context.bytes(text)) } else { None };
+    short.unwrap_or_else(|| numbers(&long_member_key_of(view, context, scratch, slot, value, keeps)))
 }
 
-/// Returns the token of a value that is printed or hashed first. Many sets contain the same few values, so the token of
+/// Returns the member key of a value that is printed or hashed first. Many sets contain the same few values, so the member key of
 /// each slot is computed once per request if `keeps` is set, which excludes slots whose value may differ at the next
 /// read.
 #[inline(never)]
-fn long_token_of(
+fn long_member_key_of(
     view: &View<'_>,
     context: &EvaluationContext,
     scratch: &mut Scratch,
     slot: u16,
     value: Value,
     keeps: bool,
-) -> Token {
-    let Scratch { tokens, printed, .. } = scratch;
-    let mut token = || view.fingerprint.token(text_of(context, value, printed).as_bytes());
+) -> MemberKey {
+    let Scratch { member_keys, printed, .. } = scratch;
+    let mut key = || view.fingerprint.member_key(text_of(context, value, printed).as_bytes());
     if !keeps {
-        return token();
+        return key();
     }
-    if tokens.len() < context.slots() {
-        tokens.resize(context.slots(), None);
+    if member_keys.len() < context.slots() {
+        member_keys.resize(context.slots(), None);
     }
-    match tokens.get_mut(usize::from(slot)) {
-        Some(kept) => *kept.get_or_insert_with(token),
-        None => token(),
+    match member_keys.get_mut(usize::from(slot)) {
+        Some(kept) => *kept.get_or_insert_with(key),
+        None => key(),
     }
 }
 

@@ -3,18 +3,18 @@
 
 use std::cmp::Ordering;
 
-use super::condition::{READINGS, modulo, text_of, token_of};
+use super::condition::{READINGS, member_key_of, modulo, text_of};
 use super::{Scratch, Segments};
 use crate::budget::{BYTES_A_STEP, Undecided};
 use crate::context::{EvaluationContext, StrRange, Value};
 use crate::format::{
-    layout::{Column, Mark, Share},
+    layout::{AttributeIndex, Breakpoint, PercentageRule},
     view::View,
 };
 use crate::regex::automaton;
 use crate::values::{
-    hash::{NO_TOKEN, bucket_of, numbers},
-    percentage::{Percentages, Whose},
+    hash::{NO_MEMBER, bucket_of, numbers},
+    percentage::{IdSource, Percentages},
     rows::{Row as _, Span, Table},
     semver::{self, Version, unpack},
 };
@@ -39,24 +39,25 @@ impl Segments<'_> {
     fn look_up(&self, context: &EvaluationContext, scratch: &mut Scratch, block: usize) -> u64 {
         let Segments { view, budget, .. } = self;
         let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
-        let columns = view.columns().range(block.columns.start, block.columns.length);
+        let attribute_indexes =
+            view.attribute_indexes().range(block.attribute_indexes.start, block.attribute_indexes.length);
         let mut candidates = block.all;
         // Work beyond the check of an unset slot is charged separately.
-        budget.spend(1 + columns.len() / UNSET_COLUMNS_A_STEP);
-        for column in columns.each_stored() {
-            candidates &= of_value(self, context, scratch, column);
+        budget.spend(1 + attribute_indexes.len() / UNSET_SLOTS_A_STEP);
+        for attribute_index in attribute_indexes.each_stored() {
+            candidates &= of_value(self, context, scratch, attribute_index);
             if candidates == 0 {
                 break;
             }
         }
-        for modulus in view.moduli().range(block.moduli.start, block.moduli.length).iter() {
-            if candidates & modulus.segment != 0 {
-                let value = context.value(modulus.slot as u16);
+        for rule in view.modulo_rules().range(block.modulo_rules.start, block.modulo_rules.length).iter() {
+            if candidates & rule.segment != 0 {
+                let value = context.value(rule.slot as u16);
                 if !budget.scan(context.length_of(value)) {
                     break;
                 }
-                if modulo(budget, context, modulus.divisor, modulus.remainder, value) == (modulus.negated != 0) {
-                    candidates &= !modulus.segment;
+                if modulo(budget, context, rule.divisor, rule.remainder, value) == (rule.negated != 0) {
+                    candidates &= !rule.segment;
                 }
             }
         }
@@ -77,38 +78,39 @@ impl Segments<'_> {
     ) -> u64 {
         let Segments { view, budget, .. } = self;
         let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
-        let shares = view.shares().range(block.shares.start, block.shares.length);
-        if shares.len() == 0 {
+        let percentage_rules =
+            view.percentage_rules().range(block.percentage_rules.start, block.percentage_rules.length);
+        if percentage_rules.len() == 0 {
             return candidates;
         }
-        budget.spend(1 + shares.len() / SHARES_A_STEP);
+        budget.spend(1 + percentage_rules.len() / PERCENTAGE_RULES_A_STEP);
         let (mut kept, mut undecided) = (candidates, 0);
-        let mut tell = |stored: &[u8; Share::SIZE], percentage: f64| {
-            let Share { threshold, segment, negated, .. } = Share::decode(stored);
+        let mut report = |stored: &[u8; PercentageRule::SIZE], percentage: f64| {
+            let PercentageRule { threshold, segment, negated, .. } = PercentageRule::decode(stored);
             if (percentage <= threshold) == (negated != 0) {
                 kept &= !segment;
             }
         };
-        let mut percentages = Percentages::within(scratch.hashing.take());
-        for stored in shares.each_stored() {
-            let share = Share::decode(stored);
-            if share.segment & candidates == 0 {
+        let mut percentages = Percentages::new(scratch.hashing.take());
+        for stored in percentage_rules.each_stored() {
+            let rule = PercentageRule::decode(stored);
+            if rule.segment & candidates == 0 {
                 continue;
             }
-            let value = context.value(share.slot as u16);
-            if !budget.hash(share.seed, context.length_of(value)) {
-                undecided |= share.segment & candidates;
+            let value = context.value(rule.slot as u16);
+            if !budget.hash(rule.seed, context.length_of(value)) {
+                undecided |= rule.segment & candidates;
                 continue;
             }
             if value == Value::Null {
-                tell(stored, f64::INFINITY); // an unset slot has no percentage
+                report(stored, f64::INFINITY); // an unset slot has no percentage
                 continue;
             }
             let text = text_of(context, value, &mut scratch.printed);
             let ids = [text.as_bytes(), b"", b""];
-            percentages.ask(stored, view.head(share.seed), Whose::Slot(share.slot), ids, &mut tell);
+            percentages.request(stored, view.head(rule.seed), IdSource::Slot(rule.slot), ids, &mut report);
         }
-        scratch.hashing = Some(percentages.tell(&mut tell));
+        scratch.hashing = Some(percentages.finish(&mut report));
         if undecided != 0 {
             budget.note(Undecided::Others);
         }
@@ -116,14 +118,14 @@ impl Segments<'_> {
     }
 }
 
-/// Number of columns with unset slots per charged step.
-const UNSET_COLUMNS_A_STEP: usize = 4;
+/// Number of attribute indexes with unset slots per charged step.
+const UNSET_SLOTS_A_STEP: usize = 4;
 
 /// Number of percentage rules of segments that are no candidates per charged step.
-const SHARES_A_STEP: usize = 8;
+const PERCENTAGE_RULES_A_STEP: usize = 8;
 
-/// Number of `Wants` rows per charged step.
-const WANTS_A_STEP: usize = 8;
+/// Number of `PatternPredicates` rows per charged step.
+const PREDICATES_A_STEP: usize = 8;
 
 /// Number of occupied rows of a hash table per charged step.
 const PROBES_A_STEP: u32 = 16;
@@ -132,17 +134,17 @@ const PROBES_A_STEP: u32 = 16;
 /// long to scan.
 const LOOK_UPS: usize = 32;
 
-/// Returns the candidates of a column for its slot's value. Most slots are unset in most requests.
+/// Returns the candidates of an attribute index for its slot's value. Most slots are unset in most requests.
 #[inline(always)]
 fn of_value(
     segments: &Segments<'_>,
     context: &EvaluationContext,
     scratch: &mut Scratch,
-    stored: &[u8; Column::SIZE],
+    stored: &[u8; AttributeIndex::SIZE],
 ) -> u64 {
-    let slot = Column::decode(stored).slot as u16; // the reader checks that the slot exists
+    let slot = AttributeIndex::decode(stored).slot as u16; // the reader checks that the slot exists
     if context.is_unset(slot) {
-        return Column::decode(stored).unset;
+        return AttributeIndex::decode(stored).unset;
     }
     match context.value(slot) {
         Value::Text(text) => of_text(segments, context, scratch, stored, slot, text),
@@ -150,44 +152,45 @@ fn of_value(
     }
 }
 
-/// Returns the candidates for a value that is no text. The column is decoded late, so that only the needed fields are
+/// Returns the candidates for a value that is no text. The row is decoded late, so that only the needed fields are
 /// read.
 #[inline(never)]
 fn of_other(
     segments: &Segments<'_>,
     context: &EvaluationContext,
     scratch: &mut Scratch,
-    stored: &[u8; Column::SIZE],
+    stored: &[u8; AttributeIndex::SIZE],
     slot: u16,
 ) -> u64 {
-    let column = || Column::decode(stored);
+    let attribute_index = || AttributeIndex::decode(stored);
     match context.value(slot) {
-        Value::Null => column().unset,
-        Value::False => column().no,
-        Value::True => column().yes,
+        Value::Null => attribute_index().unset,
+        Value::False => attribute_index().no,
+        Value::True => attribute_index().yes,
         _ if !segments.budget.scan(LOOK_UPS) => 0,
         value @ Value::Float(float) => {
-            let (column, float) = (column(), float.get());
+            let (attribute_index, float) = (attribute_index(), float.get());
             let by_order = if float.is_nan() {
-                column.unordered
+                attribute_index.unordered
             } else {
-                scale(&segments.view, column.below_floats, column.floats, |point| {
+                scale(&segments.view, attribute_index.below_floats, attribute_index.floats, |point| {
                     f64::from_bits(point).partial_cmp(&float).unwrap_or(Ordering::Greater)
                 })
             };
-            by_order & joint(segments, context, scratch, column.joint, value)
+            by_order & combined_dfa(segments, context, scratch, attribute_index.combined_dfa, value)
         }
         value @ Value::Integer(integer) => {
-            let column = column();
-            scale(&segments.view, column.below_integers, column.integers, |point| point.cast_signed().cmp(&integer))
-                & joint(segments, context, scratch, column.joint, value)
+            let attribute_index = attribute_index();
+            scale(&segments.view, attribute_index.below_integers, attribute_index.integers, |point| {
+                point.cast_signed().cmp(&integer)
+            }) & combined_dfa(segments, context, scratch, attribute_index.combined_dfa, value)
         }
         value @ Value::BigInteger(digits) => {
-            let column = column();
+            let attribute_index = attribute_index();
             // A big integer is beyond every breakpoint.
             let standing = if context.bytes(digits).starts_with(b"-") { Ordering::Greater } else { Ordering::Less };
-            scale(&segments.view, column.below_integers, column.integers, |_| standing)
-                & joint(segments, context, scratch, column.joint, value)
+            scale(&segments.view, attribute_index.below_integers, attribute_index.integers, |_| standing)
+                & combined_dfa(segments, context, scratch, attribute_index.combined_dfa, value)
         }
         Value::Text(_) => 0, // handled by `of_text`
     }
@@ -199,116 +202,135 @@ fn of_text(
     segments: &Segments<'_>,
     context: &EvaluationContext,
     scratch: &mut Scratch,
-    stored: &[u8; Column::SIZE],
+    stored: &[u8; AttributeIndex::SIZE],
     slot: u16,
     text: StrRange,
 ) -> u64 {
-    let (column, bytes) = (Column::decode(stored), context.bytes(text));
+    let (attribute_index, bytes) = (AttributeIndex::decode(stored), context.bytes(text));
     if !segments.budget.scan(LOOK_UPS + bytes.len()) {
         return 0;
     }
-    let by_order = scale(&segments.view, column.below_texts, column.texts, |point| {
+    let by_order = scale(&segments.view, attribute_index.below_texts, attribute_index.texts, |point| {
         segments.view.bytes(Span::from_word(point)).cmp(bytes)
     });
-    let by_version = match column.versions.length {
-        0 => column.below_versions,
+    let by_version = match attribute_index.versions.length {
+        0 => attribute_index.below_versions,
         _ => of_version(segments, stored, bytes),
     };
     let value = Value::Text(text);
     by_order
         & by_version
-        & listed(segments, context, scratch, column.unlisted, column.listed, slot, value)
-        & joint(segments, context, scratch, column.joint, value)
+        & exact_matches(
+            segments,
+            context,
+            scratch,
+            attribute_index.unmatched,
+            attribute_index.exact_matches,
+            slot,
+            value,
+        )
+        & combined_dfa(segments, context, scratch, attribute_index.combined_dfa, value)
 }
 
 /// Returns the candidates for a text by its order as a version.
 #[inline(never)]
-fn of_version(segments: &Segments<'_>, stored: &[u8; Column::SIZE], text: &[u8]) -> u64 {
+fn of_version(segments: &Segments<'_>, stored: &[u8; AttributeIndex::SIZE], text: &[u8]) -> u64 {
     if !segments.budget.scan(READINGS * text.len()) {
         return 0;
     }
-    let column = Column::decode(stored);
+    let attribute_index = AttributeIndex::decode(stored);
     match Version::parse(text) {
         Some(version) => {
             let version = semver::position(&version);
-            scale(&segments.view, column.below_versions, column.versions, |point| unpack(point).cmp(&version))
+            scale(&segments.view, attribute_index.below_versions, attribute_index.versions, |point| {
+                unpack(point).cmp(&version)
+            })
         }
-        None => column.unversioned,
+        None => attribute_index.unversioned,
     }
 }
 
 /// Returns the candidates for a value by binary search among breakpoints. `standing` compares a breakpoint to the
 /// value.
 #[inline(always)]
-fn scale(view: &View<'_>, below: u64, marks: Span, standing: impl Fn(u64) -> Ordering) -> u64 {
-    if marks.length == 0 {
+fn scale(view: &View<'_>, below: u64, breakpoints: Span, standing: impl Fn(u64) -> Ordering) -> u64 {
+    if breakpoints.length == 0 {
         return below;
     }
-    let marks: Table<'_, Mark, 24> = view.marks().range(marks.start, marks.length);
-    let not_above = marks.partition_point(|mark| standing(mark.point) != Ordering::Greater);
-    match not_above.checked_sub(1).and_then(|last| marks.get(last)) {
+    let breakpoints: Table<'_, Breakpoint, 24> = view.breakpoints().range(breakpoints.start, breakpoints.length);
+    let not_above = breakpoints.partition_point(|breakpoint| standing(breakpoint.point) != Ordering::Greater);
+    match not_above.checked_sub(1).and_then(|last| breakpoints.get(last)) {
         None => below,
-        Some(mark) if standing(mark.point) == Ordering::Equal => mark.at,
-        Some(mark) => mark.above,
+        Some(breakpoint) if standing(breakpoint.point) == Ordering::Equal => breakpoint.at,
+        Some(breakpoint) => breakpoint.above,
     }
 }
 
 /// Returns the candidates for a text by exact match: a hash table whose free rows hold the candidates of all other
 /// texts.
 #[inline(always)]
-fn listed(
+fn exact_matches(
     segments: &Segments<'_>,
     context: &EvaluationContext,
     scratch: &mut Scratch,
-    unlisted: u64,
+    unmatched: u64,
     members: Span,
     slot: u16,
     value: Value,
 ) -> u64 {
-    let Some(last) = members.length.checked_sub(1) else { return unlisted };
-    let wanted = token_of(&segments.view, context, scratch, slot, value, true);
-    let members = segments.view.listed().range(members.start, members.length);
+    let Some(last) = members.length.checked_sub(1) else { return unmatched };
+    let wanted = member_key_of(&segments.view, context, scratch, slot, value, true);
+    let members = segments.view.exact_matches().range(members.start, members.length);
     let start = bucket_of(wanted);
     for step in 0..=last {
         if step % PROBES_A_STEP == PROBES_A_STEP - 1 && !segments.budget.spend(1) {
             return 0;
         }
         let Some(member) = members.get(start.wrapping_add(step) & last) else { break };
-        let found = numbers(&member.token);
-        if found == wanted || found == numbers(&NO_TOKEN) {
+        let found = numbers(&member.key);
+        if found == wanted || found == numbers(&NO_MEMBER) {
             return member.at;
         }
     }
-    unlisted // not reached: the reader has checked that a row is free
+    unmatched // not reached: the reader has checked that a row is free
 }
 
 /// Returns the candidates for a value by the patterns found in it.
 #[inline(always)]
-fn joint(segments: &Segments<'_>, context: &EvaluationContext, scratch: &mut Scratch, joint: u32, value: Value) -> u64 {
-    joint.checked_sub(1).map_or(u64::MAX, |row| wanted(segments, context, scratch, row, value))
+fn combined_dfa(
+    segments: &Segments<'_>,
+    context: &EvaluationContext,
+    scratch: &mut Scratch,
+    combined_dfa: u32,
+    value: Value,
+) -> u64 {
+    combined_dfa.checked_sub(1).map_or(u64::MAX, |row| wanted(segments, context, scratch, row, value))
 }
 
 #[inline(never)]
 fn wanted(segments: &Segments<'_>, context: &EvaluationContext, scratch: &mut Scratch, row: u32, value: Value) -> u64 {
     let Segments { view, budget, .. } = segments;
-    let Some(joint) = view.joints().get(row) else { return 0 };
+    let Some(combined_dfa) = view.combined_dfas().get(row) else { return 0 };
     let is_text = matches!(value, Value::Text(_));
-    if !budget.scan(context.length_of(value) + joint.wants.length as usize / WANTS_A_STEP * BYTES_A_STEP) {
+    if !budget.scan(
+        context.length_of(value) + combined_dfa.pattern_predicates.length as usize / PREDICATES_A_STEP * BYTES_A_STEP,
+    ) {
         return 0;
     }
-    let program = joint.program.of(view.programs());
-    let finds = view.finds().range(joint.finds.start, joint.finds.length);
-    let find = |state: u32| finds.get(state).unwrap_or_default();
+    let program = combined_dfa.program.of(view.programs());
+    let accept_sets = view.accept_sets().range(combined_dfa.accept_sets.start, combined_dfa.accept_sets.length);
+    let find = |state: u32| accept_sets.get(state).unwrap_or_default();
     let text = text_of(context, value, &mut scratch.printed);
     let mut found = 0;
     let last = automaton::walk(program, text.as_bytes(), |state| found |= find(state).here);
     found |= last.map_or(0, |last| find(last).at_end);
     if !is_text {
-        found &= joint.automata;
+        found &= combined_dfa.automata;
     }
-    let wants = view.wants().range(joint.wants.start, joint.wants.length);
-    wants.iter().fold(u64::MAX, |left, want| {
-        let holds = want.found & found != 0 || is_text && want.lacking & !found != 0;
-        if holds == (want.negated == 0) { left } else { left & !want.segment }
+    let pattern_predicates =
+        view.pattern_predicates().range(combined_dfa.pattern_predicates.start, combined_dfa.pattern_predicates.length);
+    pattern_predicates.iter().fold(u64::MAX, |left, predicate| {
+        let holds = predicate.found & found != 0 || is_text && predicate.lacking & !found != 0;
+        if holds == (predicate.negated == 0) { left } else { left & !predicate.segment }
     })
 }

@@ -120,7 +120,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         let view = self.view();
         let features = view.features().iter().map(|row| {
             let (enabled, value, variants) = context(&view, row.context);
-            let overrides = view.ranked().range(row.ranked, row.ranked_length).iter().map(|ranked| {
+            let overrides = view.segment_overrides().range(row.overrides, row.overrides_length).iter().map(|ranked| {
                 let (enabled, value, variants) = context(&view, ranked.context);
                 let segment = view.segments().get(ranked.segment).map(|segment| view.text(segment.name));
                 OverrideDescription { segment: segment.unwrap_or_default().to_owned(), enabled, value, variants }
@@ -137,7 +137,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
             }
         });
         let mut counts = HashMap::new();
-        for row in view.ranked().iter() {
+        for row in view.segment_overrides().iter() {
             *counts.entry(row.segment).or_insert(0) += 1;
         }
         let segments = (0_u32..).zip(view.segments().iter()).map(|(number, row)| SegmentDescription {

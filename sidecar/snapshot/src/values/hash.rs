@@ -1,4 +1,4 @@
-//! The hashes of the format: keyed hashes of secrets and identifiers, labels of names, tokens, and checksums.
+//! The hashes of the format: keyed hashes of secrets and identifiers, keys of names and of members, and checksums.
 
 use std::hash::Hasher as _;
 
@@ -29,39 +29,39 @@ impl Fingerprint {
         [a, b, c, d, e, f, g, h, i, j, k, l]
     }
 
-    /// Returns the token of an `IN` member. A short member is stored itself, after its length. The token of a longer
+    /// Returns the member key of an `IN` member. A short member is stored itself, after its length. The member key of a longer
     /// member is its hash with the highest bit set. Therefore most requests hash nothing for sets.
-    pub(crate) fn token(&self, member: &[u8]) -> Token {
-        match short_token(member) {
+    pub(crate) fn member_key(&self, member: &[u8]) -> MemberKey {
+        match short_member_key(member) {
             Some((upper, lower)) => {
                 let ([a, b, c, d, e, f, g, h], [i, j, k, l]) = (upper.to_be_bytes(), lower.to_be_bytes());
                 [a, b, c, d, e, f, g, h, i, j, k, l]
             }
             None => {
-                let mut token = self.hash96(member);
-                let [first, ..] = &mut token;
+                let mut key = self.hash96(member);
+                let [first, ..] = &mut key;
                 *first |= 0x80;
-                token
+                key
             }
         }
     }
 }
 
 /// The 12-byte key of a member of sets.
-pub(crate) type Token = [u8; 12];
+pub(crate) type MemberKey = [u8; 12];
 
-/// Returns the first row that linear probing for a token visits, modulo the table's size.
+/// Returns the first row that linear probing for a member key visits, modulo the table's size.
 #[inline(always)]
 pub(crate) fn bucket_of((upper, lower): (u64, u32)) -> u32 {
     fold(upper ^ MULTIPLIERS[0], u64::from(lower) ^ MULTIPLIERS[1]) as u32
 }
 
-/// Token of a free row. It equals no member's token: its first byte is neither a short length nor a long member's.
-pub(crate) const NO_TOKEN: Token = [0x7f; 12];
+/// Key of a free row. It equals no member's key: its first byte is neither a short length nor a long member's.
+pub(crate) const NO_MEMBER: MemberKey = [0x7f; 12];
 
-/// Returns the token of a short member as numbers. `None` for a member of more than eleven bytes.
+/// Returns the member key of a short member as numbers. `None` for a member of more than eleven bytes.
 #[inline(always)]
-pub(crate) fn short_token(member: &[u8]) -> Option<(u64, u32)> {
+pub(crate) fn short_member_key(member: &[u8]) -> Option<(u64, u32)> {
     let (upper, lower) = member.split_at_checked(7).unwrap_or((member, &[]));
     let missing = 4_usize.checked_sub(lower.len())?;
     let word = |bytes: &[u8]| bytes.iter().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
@@ -69,10 +69,10 @@ pub(crate) fn short_token(member: &[u8]) -> Option<(u64, u32)> {
     Some((length << 56 | word(upper) << (8 * (7 - upper.len())), (word(lower) << (8 * missing)) as u32))
 }
 
-/// Returns a token as numbers, which sort like its bytes.
+/// Returns a member key as numbers, which sort like its bytes.
 #[inline(always)]
-pub(crate) fn numbers(token: &Token) -> (u64, u32) {
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = *token;
+pub(crate) fn numbers(key: &MemberKey) -> (u64, u32) {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = *key;
     (u64::from_be_bytes([a, b, c, d, e, f, g, h]), u32::from_be_bytes([i, j, k, l]))
 }
 
@@ -91,10 +91,10 @@ pub(crate) fn digest_of(feature: i64, enabled: bool, value: &[u8]) -> u64 {
     hasher.finish128().h1
 }
 
-/// Label of a name: its key in hash tables. For a name of up to [`Label::WHOLE`] bytes the label contains the complete
+/// Key of a name in hash tables. For a name of up to [`NameKey::WHOLE`] bytes the key contains the complete
 /// name, so no bytes are compared. The operator writes the tables, so no secret key is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Label {
+pub(crate) struct NameKey {
     pub(crate) length: u32,
     /// The first eight bytes of a short name, or the first four, or all of at most three; for a longer name, a hash of
     /// its words.
@@ -103,7 +103,7 @@ pub(crate) struct Label {
     pub(crate) last: u64,
 }
 
-impl Label {
+impl NameKey {
     pub(crate) const WHOLE: usize = 16;
 
     #[inline(always)]
@@ -159,15 +159,15 @@ mod tests {
             }
         }
         names.extend((0..1000).map(|number| format!("trait_{number:04}")));
-        let labels: HashSet<Label> = names.iter().map(|name| Label::of(name.as_bytes())).collect();
-        assert_eq!(labels.len(), names.len());
-        let buckets: HashSet<u32> = labels.iter().map(|label| label.bucket() & 0xffff).collect();
-        assert!(buckets.len() * 100 > labels.len() * 95, "{} of {}", buckets.len(), labels.len());
-        assert_eq!(Label::of(b"abc"), Label { length: 3, first: 0x61_6263, last: 0 });
-        assert_eq!(Label::of(b"abcde"), Label { length: 5, first: 0x6463_6261, last: 0x6564_6362 });
+        let name_keys: HashSet<NameKey> = names.iter().map(|name| NameKey::of(name.as_bytes())).collect();
+        assert_eq!(name_keys.len(), names.len());
+        let buckets: HashSet<u32> = name_keys.iter().map(|name_key| name_key.bucket() & 0xffff).collect();
+        assert!(buckets.len() * 100 > name_keys.len() * 95, "{} of {}", buckets.len(), name_keys.len());
+        assert_eq!(NameKey::of(b"abc"), NameKey { length: 3, first: 0x61_6263, last: 0 });
+        assert_eq!(NameKey::of(b"abcde"), NameKey { length: 5, first: 0x6463_6261, last: 0x6564_6362 });
         assert_eq!(
-            Label::of(b"abcdefghi"),
-            Label { length: 9, first: 0x6867_6665_6463_6261, last: 0x6968_6766_6564_6362 }
+            NameKey::of(b"abcdefghi"),
+            NameKey { length: 9, first: 0x6867_6665_6463_6261, last: 0x6968_6766_6564_6362 }
         );
     }
 
@@ -175,14 +175,15 @@ mod tests {
     fn short_members_stand_for_themselves_and_long_ones_for_nothing_short() {
         let fingerprint = Fingerprint::of("key");
         let texts = ["", "\0", "a", "a\0", "b", "DE", "\u{80}", "elevenbytes", "twelve bytes", "twelve bytet", "é"];
-        let mut tokens: Vec<Token> = texts.iter().map(|text| fingerprint.token(text.as_bytes())).collect();
-        assert_eq!(tokens[5], *b"\x02DE\0\0\0\0\0\0\0\0\0");
-        tokens.extend((0..1000).map(|number| fingerprint.token(format!("somebody {number:04}").as_bytes())));
-        assert!(tokens.iter().skip(texts.len()).all(|token| token[0] >= 0x80));
-        let count = tokens.len();
-        tokens.sort_unstable();
-        assert!(tokens.is_sorted_by_key(numbers));
-        tokens.dedup();
-        assert_eq!(tokens.len(), count);
+        let mut member_keys: Vec<MemberKey> =
+            texts.iter().map(|text| fingerprint.member_key(text.as_bytes())).collect();
+        assert_eq!(member_keys[5], *b"\x02DE\0\0\0\0\0\0\0\0\0");
+        member_keys.extend((0..1000).map(|number| fingerprint.member_key(format!("somebody {number:04}").as_bytes())));
+        assert!(member_keys.iter().skip(texts.len()).all(|key| key[0] >= 0x80));
+        let count = member_keys.len();
+        member_keys.sort_unstable();
+        assert!(member_keys.is_sorted_by_key(numbers));
+        member_keys.dedup();
+        assert_eq!(member_keys.len(), count);
     }
 }

@@ -35,15 +35,15 @@ fn below_one_hundred(digest: Digest) -> Option<f64> {
 
 /// Percentages requested with a key of type `T`. Several are hashed together.
 pub(crate) struct Percentages<T> {
-    texts: Box<Texts>,
-    asked: [Option<T>; LANES],
+    texts: Box<HashBuffers>,
+    requested: [Option<T>; LANES],
     /// Source of the last request.
-    last: Option<Whose>,
+    last: Option<IdSource>,
 }
 
 /// Buffers of the batch hashing: a few kilobytes, reused by later requests.
 #[derive(Debug)]
-pub(crate) struct Texts {
+pub(crate) struct HashBuffers {
     batch: Batch,
     /// The common end of the hashed texts: the ids of the last source.
     tail: Tail,
@@ -51,7 +51,7 @@ pub(crate) struct Texts {
 
 /// Source of the hashed ids. Consecutive requests with the same source read the ids once.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum IdSource {
     /// The identity's key.
     Identity,
     /// The value of a slot.
@@ -60,50 +60,57 @@ pub(crate) enum Whose {
 
 impl<T: Copy> Percentages<T> {
     /// Creates an empty collection of requests in the given buffers.
-    pub(crate) fn within(room: Option<Box<Texts>>) -> Self {
-        let texts = room.unwrap_or_else(|| Box::new(Texts { batch: Batch::new(), tail: Tail::new() }));
-        Self { texts, asked: [None; LANES], last: None }
+    pub(crate) fn new(room: Option<Box<HashBuffers>>) -> Self {
+        let texts = room.unwrap_or_else(|| Box::new(HashBuffers { batch: Batch::new(), tail: Tail::new() }));
+        Self { texts, requested: [None; LANES], last: None }
     }
 
     /// Requests the percentage of a seed, a comma and the ids, which may come in any pieces. Passes percentages that
-    /// are known to `tell`. Long texts are not hashed together with others.
-    pub(crate) fn ask(&mut self, by: T, seed: Head<'_>, whose: Whose, ids: [&[u8]; 3], tell: &mut impl FnMut(T, f64)) {
-        let Texts { batch, tail } = &mut *self.texts;
-        if self.last != Some(whose) {
-            self.last = Some(whose);
+    /// are known to `report`. Long texts are not hashed together with others.
+    pub(crate) fn request(
+        &mut self,
+        by: T,
+        seed: Head<'_>,
+        source: IdSource,
+        ids: [&[u8]; 3],
+        report: &mut impl FnMut(T, f64),
+    ) {
+        let HashBuffers { batch, tail } = &mut *self.texts;
+        if self.last != Some(source) {
+            self.last = Some(source);
             tail.set(ids);
         }
         let lane = batch.len();
         if !batch.add(seed, tail) {
             let [a, b, c] = ids;
-            tell(by, percentage(&[seed.bytes(), b",", a, b, c]));
+            report(by, percentage(&[seed.bytes(), b",", a, b, c]));
             return;
         }
-        if let Some(place) = self.asked.get_mut(lane) {
+        if let Some(place) = self.requested.get_mut(lane) {
             *place = Some(by);
         }
         if lane + 1 == LANES {
-            self.tell_those(tell);
+            self.report_pending(report);
         }
     }
 
-    /// Passes all pending percentages to `tell`, and returns the buffers.
-    pub(crate) fn tell(mut self, tell: &mut impl FnMut(T, f64)) -> Box<Texts> {
-        self.tell_those(tell);
+    /// Passes all pending percentages to `report`, and returns the buffers.
+    pub(crate) fn finish(mut self, report: &mut impl FnMut(T, f64)) -> Box<HashBuffers> {
+        self.report_pending(report);
         self.texts
     }
 
-    fn tell_those(&mut self, tell: &mut impl FnMut(T, f64)) {
+    fn report_pending(&mut self, report: &mut impl FnMut(T, f64)) {
         let batch = &mut self.texts.batch;
         let count = batch.len();
         if count > 1 {
             batch.hash();
         }
-        for (lane, by) in self.asked.iter().enumerate().take(count) {
+        for (lane, by) in self.requested.iter().enumerate().take(count) {
             // A single text is as fast without the batch.
             let together = (count > 1).then(|| batch.digest(lane)).flatten().and_then(below_one_hundred);
             if let Some(by) = by {
-                tell(*by, together.unwrap_or_else(|| percentage(&[batch.text(lane)])));
+                report(*by, together.unwrap_or_else(|| percentage(&[batch.text(lane)])));
             }
         }
         batch.clear();
@@ -134,19 +141,20 @@ mod tests {
         // The second is hashed again, and long ones do not wait for others.
         let keys: [&[u8]; 6] = [b"", b"env_u32291", b"env_somebody,else", &long, &long[..60], &long[..117]];
         for count in 0..30 {
-            let asked: Vec<(usize, &[u8])> = (0..count).map(|number| (number, keys[number * 7 % keys.len()])).collect();
-            let mut told = vec![f64::NAN; count * 2];
-            let mut tell = |number: usize, percentage| told[number] = percentage;
-            let mut percentages = Percentages::within(None);
-            for (number, key) in &asked {
+            let requested: Vec<(usize, &[u8])> =
+                (0..count).map(|number| (number, keys[number * 7 % keys.len()])).collect();
+            let mut reported = vec![f64::NAN; count * 2];
+            let mut report = |number: usize, percentage| reported[number] = percentage;
+            let mut percentages = Percentages::new(None);
+            for (number, key) in &requested {
                 let (start, end) = key.split_at(key.len() / 3);
-                let whose = Whose::Slot((*number * 7 % keys.len()) as u32);
-                percentages.ask(*number, Head::of(b"1", 1), whose, [start, b"", end], &mut tell);
-                percentages.ask(count + *number, Head::of(b"22", 2), whose, [start, b"", end], &mut tell);
+                let source = IdSource::Slot((*number * 7 % keys.len()) as u32);
+                percentages.request(*number, Head::of(b"1", 1), source, [start, b"", end], &mut report);
+                percentages.request(count + *number, Head::of(b"22", 2), source, [start, b"", end], &mut report);
             }
-            percentages.tell(&mut tell);
-            let alone = |seed: &'static [u8]| asked.iter().map(move |(_, key)| percentage(&[seed, key]));
-            assert_eq!(told, alone(b"1,").chain(alone(b"22,")).collect::<Vec<_>>());
+            percentages.finish(&mut report);
+            let alone = |seed: &'static [u8]| requested.iter().map(move |(_, key)| percentage(&[seed, key]));
+            assert_eq!(reported, alone(b"1,").chain(alone(b"22,")).collect::<Vec<_>>());
         }
     }
 

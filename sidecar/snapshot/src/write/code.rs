@@ -245,14 +245,15 @@ impl Program<'_> {
     }
 
     fn set(&mut self, members: &model::Members) -> Result<Instruction, WriteError> {
-        let mut tokens: Vec<_> = members.iter().map(|member| self.fingerprint.token(member.as_bytes())).collect();
-        tokens.sort_unstable();
-        tokens.dedup();
+        let mut member_keys: Vec<_> =
+            members.iter().map(|member| self.fingerprint.member_key(member.as_bytes())).collect();
+        member_keys.sort_unstable();
+        member_keys.dedup();
         let first = offset(self.operands.members.len() / Member::SIZE)?;
-        for token in &tokens {
-            self.operands.members.extend_from_slice(&Member { token: *token }.encode());
+        for key in &member_keys {
+            self.operands.members.extend_from_slice(&Member { key: *key }.encode());
         }
-        let members = Span { start: first, length: offset(tokens.len())? };
+        let members = Span { start: first, length: offset(member_keys.len())? };
         Ok(Instruction { left: members.to_word(), ..plain(Operator::In) })
     }
 }

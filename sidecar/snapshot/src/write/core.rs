@@ -5,25 +5,26 @@ use std::collections::HashSet;
 use super::answers::{Answer, Answers, flagsmith_head, flagsmith_tail, ofrep_head, ofrep_tail};
 use super::blob::{Blob, offset, within};
 use super::code::{self, Operands};
-use super::conjuncts::Taking;
 use super::free_rows::FreeRows;
-use super::index::{self, Asked, Index};
+use super::index::{self, Index, SegmentPredicates};
+use super::override_runs::OverrideRuns;
+use super::predicates::Extraction;
 use super::ranks::{Overrides, Place};
-use super::runs::Runs;
 use super::{WriteError, head};
 use crate::evaluate::visibility::Role;
 use crate::format::{
     layout::{
         ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER,
         HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction, Key, Literal,
-        OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS, Origin, PLAIN, RANKS, Ranked, SAME_AS, SECTIONS,
-        SERVER_ONLY, SERVES_DOCUMENT, Section, Segment, Slot, Split, TARGETED, TraitName, UNSERVED, Variant, Word,
+        OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS, Origin, PLAIN, RANKS, SAME_AS, SECTIONS,
+        SERVER_ONLY, SERVES_DOCUMENT, Section, Segment, SegmentOverride, Slot, Split, TARGETED, TraitName, UNSERVED,
+        Variant, Word,
     },
     model::{self, BooleanFlags, Derivation, DisabledFlags, Environment, EnvironmentFlags, ObjectFlags},
     overrides,
 };
 use crate::values::{
-    hash::{Fingerprint, Label, digest_of},
+    hash::{Fingerprint, NameKey, digest_of},
     rows::{Row, Span},
 };
 
@@ -91,8 +92,8 @@ impl Tables {
         };
 
         let overrides = Overrides::of(&environment.segments, environment.features.len());
-        let runs = Runs::of(environment, &overrides, &mut builder.blob)?;
-        let mut ranked = Rows::<Ranked, 8>::default();
+        let runs = OverrideRuns::of(environment, &overrides, &mut builder.blob)?;
+        let mut ranked = Rows::<SegmentOverride, 8>::default();
         let mut features = Rows::<Feature, 56>::default();
         let individual: HashSet<i64> = environment
             .identity_overrides
@@ -106,7 +107,7 @@ impl Tables {
             features.push(&row)?;
         }
         put(Section::Features, features.bytes);
-        put(Section::Ranked, ranked.bytes);
+        put(Section::SegmentOverrides, ranked.bytes);
         let feature_names = environment.features.iter().map(|feature| Some(&*feature.name));
         put(Section::FeatureNames, names(feature_names, |_, word| Word { word }));
         put(Section::SplitFeatures, split_features(&environment.features));
@@ -116,19 +117,19 @@ impl Tables {
         let ([segments, code], index) = builder.segments(environment, &runs, fingerprint, &mut operands)?;
         put(Section::Segments, segments);
         put(Section::Blocks, index.blocks);
-        put(Section::Columns, index.columns);
-        put(Section::Moduli, index.moduli);
-        put(Section::Shares, index.shares);
-        put(Section::Marks, index.marks);
-        put(Section::Listed, index.listed);
-        put(Section::Joints, index.joints);
-        put(Section::Finds, index.finds);
-        put(Section::Wants, index.wants);
-        put(Section::Claiming, runs.claiming);
-        put(Section::Claims, runs.claims);
-        put(Section::Runs, runs.rows);
+        put(Section::AttributeIndexes, index.attribute_indexes);
+        put(Section::ModuloRules, index.modulo_rules);
+        put(Section::PercentageRules, index.percentage_rules);
+        put(Section::Breakpoints, index.breakpoints);
+        put(Section::ExactMatches, index.exact_matches);
+        put(Section::CombinedDfas, index.combined_dfas);
+        put(Section::AcceptSets, index.accept_sets);
+        put(Section::PatternPredicates, index.pattern_predicates);
+        put(Section::SegmentMasks, runs.segment_masks);
+        put(Section::OverrideMasks, runs.masks);
+        put(Section::OverrideRuns, runs.rows);
         put(Section::Ranks, runs.ranks);
-        put(Section::Edges, runs.edges);
+        put(Section::ObjectOffsets, runs.offsets);
         put(Section::Code, code);
         put(Section::BigIntegers, operands.big_integers);
         put(Section::Members, operands.members);
@@ -141,7 +142,7 @@ impl Tables {
         let trait_names = environment.properties.iter().map(|property| property.name.as_deref());
         put(
             Section::TraitNames,
-            names(trait_names, |Label { length, first, last }, slot| TraitName { first, last, length, slot }),
+            names(trait_names, |NameKey { length, first, last }, slot| TraitName { first, last, length, slot }),
         );
 
         put(Section::Keys, keys(environment, fingerprint)?);
@@ -155,12 +156,12 @@ impl Tables {
     }
 
     /// Records that the overrides are in separate files, which this number of leading hash bits chooses.
-    pub(super) fn tell_division(&mut self, bits: u32) {
+    pub(super) fn record_division(&mut self, bits: u32) {
         if let Some(bytes) = self.sections.get_mut(Section::Origin as usize)
             && let Some(row) = bytes.first_chunk()
         {
             let origin = Origin::decode(row);
-            *bytes = Origin { flags: overrides::tell(origin.flags, bits), ..origin }.encode().to_vec();
+            *bytes = Origin { flags: overrides::with_division(origin.flags, bits), ..origin }.encode().to_vec();
         }
     }
 
@@ -270,9 +271,9 @@ impl Builder {
         environment: &Environment,
         feature: &model::Feature,
         own: &[Place],
-        runs: &Runs,
+        runs: &OverrideRuns,
         targeted: bool,
-        ranked: &mut Rows<Ranked, 8>,
+        ranked: &mut Rows<SegmentOverride, 8>,
     ) -> Result<Feature, WriteError> {
         if own.len() > RANKS {
             let (count, limit) = (own.len(), RANKS);
@@ -285,7 +286,7 @@ impl Builder {
                 environment.segments.get(place.segment).and_then(|segment| segment.overrides.get(place.position))
             {
                 let context = self.context(feature.id, &content.context, runs.object(*place))?;
-                ranked.push(&Ranked { segment: offset(place.segment)?, context })?;
+                ranked.push(&SegmentOverride { segment: offset(place.segment)?, context })?;
             }
         }
         let mut flags = 0;
@@ -301,8 +302,8 @@ impl Builder {
             ofrep_head: self.blob.intern(&ofrep_head(feature))?,
             ofrep_tail: self.blob.intern(&ofrep_tail(feature))?,
             context,
-            ranked: first,
-            ranked_length: offset(own.len())?,
+            overrides: first,
+            overrides_length: offset(own.len())?,
             flags,
         })
     }
@@ -311,7 +312,7 @@ impl Builder {
     fn segments(
         &mut self,
         environment: &Environment,
-        runs: &Runs,
+        runs: &OverrideRuns,
         fingerprint: Fingerprint,
         operands: &mut Operands,
     ) -> Result<([Vec<u8>; 2], Index), WriteError> {
@@ -322,31 +323,36 @@ impl Builder {
                 .is_some_and(|property| matches!(property.derivation, Derivation::Flag { .. }))
         };
         let (mut segments, mut code) = (Rows::<Segment, 28>::default(), Vec::new());
-        let (mut asked, mut rest) = (Vec::new(), Vec::new());
+        let (mut indexed, mut rest) = (Vec::new(), Vec::new());
         for segment in &environment.segments {
             // Reading a flag can have an effect, so segments that read flags are not indexed.
-            let mut taking = Taking { fingerprint, conjuncts: Vec::new(), computed: Vec::new() };
+            let mut extraction = Extraction { fingerprint, predicates: Vec::new(), computed: Vec::new() };
             rest.push(match code::any_condition(&segment.rules, &reads_flag) {
                 true => segment.rules.clone(),
-                false => taking.take(&segment.rules),
+                false => extraction.extract(&segment.rules),
             });
-            let Taking { conjuncts, computed, .. } = taking;
-            asked.push(Asked { seed: &segment.id, is_empty: segment.rules.is_empty(), conjuncts, computed });
+            let Extraction { predicates, computed, .. } = extraction;
+            indexed.push(SegmentPredicates {
+                seed: &segment.id,
+                is_empty: segment.rules.is_empty(),
+                predicates,
+                computed,
+            });
         }
-        let (index, returned) = index::write(&asked, &mut self.blob, &mut operands.programs)?;
+        let (index, returned) = index::write(&indexed, &mut self.blob, &mut operands.programs)?;
         for (segment, rule) in returned {
             if let Some(rules) = rest.get_mut(segment) {
                 rules.push(rule);
             }
         }
-        for ((segment, claims), rules) in environment.segments.iter().zip(&runs.by_segment).zip(&rest) {
+        for ((segment, masks), rules) in environment.segments.iter().zip(&runs.by_segment).zip(&rest) {
             let entry = code::write(&segment.id, rules, &reads_flag, fingerprint, operands, &mut self.blob, &mut code)?;
             within(code.len() * Instruction::SIZE + operands.bytes(), self.limit)?;
             let row = Segment {
                 name: self.blob.intern(segment.name.as_bytes())?,
                 entry,
-                claims: claims.start,
-                claims_length: claims.length,
+                masks: masks.start,
+                masks_length: masks.length,
                 flags: if segment.identity_free { IDENTITY_FREE } else { 0 },
                 id: segment.id.parse().unwrap_or(0),
             };
@@ -424,20 +430,20 @@ fn feature_ids(features: &[model::Feature]) -> Result<Vec<u8>, WriteError> {
     Ok(ids.iter().flat_map(FeatureId::encode).collect())
 }
 
-/// Builds a hash table of names with linear probing. A row has the label and the index of the name plus 1; all zero is
+/// Builds a hash table of names with linear probing. A row has the name's key and the index of the name plus 1; all zero is
 /// free.
 fn names<'a, R: Row<N> + Default, const N: usize>(
     names: impl ExactSizeIterator<Item = Option<&'a str>>,
-    row: impl Fn(Label, u32) -> R,
+    row: impl Fn(NameKey, u32) -> R,
 ) -> Vec<u8> {
     let size = if names.len() == 0 { 0 } else { (names.len() * 2).next_power_of_two() };
     let mut buckets = vec![None; size];
     let mut free = FreeRows::new(size);
     for (index, name) in names.enumerate() {
         let Some(name) = name else { continue };
-        let label = Label::of(name.as_bytes());
-        if let Some(place) = buckets.get_mut(free.take(label.bucket() as usize)) {
-            *place = Some(row(label, index as u32 + 1)); // counts were checked against u16
+        let name_key = NameKey::of(name.as_bytes());
+        if let Some(place) = buckets.get_mut(free.take(name_key.bucket() as usize)) {
+            *place = Some(row(name_key, index as u32 + 1)); // counts were checked against u16
         }
     }
     buckets.into_iter().flat_map(|row| row.unwrap_or_default().encode()).collect()

@@ -2,17 +2,17 @@
 
 mod answers;
 mod blob;
-mod block;
 mod code;
-mod conjuncts;
+mod combined_dfa;
 mod core;
 mod document;
 mod free_rows;
 mod index;
-mod joint;
+mod override_runs;
 mod overrides;
+mod predicates;
 mod ranks;
-mod runs;
+mod slot_predicates;
 mod sweep;
 
 use crate::ReadError;
@@ -116,15 +116,15 @@ pub fn write(environment: &Environment, limit: usize) -> Result<Written, WriteEr
     };
 
     // An empty file is embedded as well, so that leftover files of an earlier revision do not count.
-    let everybody = overrides::Everybody::of(&environment.identity_overrides, fingerprint);
-    let mut core = match everybody.may_fit(limit) {
-        true => tables.lay_out(environment, &answers, &plain, &everybody.whole()?)?,
+    let overrides = overrides::AllOverrides::of(&environment.identity_overrides, fingerprint);
+    let mut core = match overrides.may_fit(limit) {
+        true => tables.lay_out(environment, &answers, &plain, &overrides.whole()?)?,
         false => Vec::new(),
     };
     let mut shards = Vec::new();
     if core.is_empty() || core.len() > limit && !environment.identity_overrides.is_empty() {
-        let (bits, files) = everybody.divided(limit)?;
-        tables.tell_division(bits);
+        let (bits, files) = overrides.divided(limit)?;
+        tables.record_division(bits);
         core = tables.lay_out(environment, &answers, &plain, &[])?;
         shards = files;
     }

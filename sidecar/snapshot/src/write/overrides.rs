@@ -20,12 +20,12 @@ use crate::values::{
 const BUCKET: usize = 4;
 
 /// All identities, sorted by the hash of the identifier, so that the overrides of each file are adjacent.
-pub(super) struct Everybody<'a> {
+pub(super) struct AllOverrides<'a> {
     fingerprint: Fingerprint,
     sorted: Vec<(Hash96, Vec<&'a IdentityFlag>)>,
 }
 
-impl<'a> Everybody<'a> {
+impl<'a> AllOverrides<'a> {
     pub(super) fn of(overrides: &'a [IdentityOverride], fingerprint: Fingerprint) -> Self {
         let mut sorted: Vec<_> = overrides
             .iter()

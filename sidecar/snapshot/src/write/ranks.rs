@@ -86,7 +86,7 @@ pub(super) fn layers(by_segment: &[Vec<Strongest>], features: usize) -> Vec<Laye
 /// The remaining overrides of each feature during the sort.
 struct Order {
     /// Rank and segment by feature, weakest first.
-    left: Vec<Vec<(u16, usize)>>,
+    remaining: Vec<Vec<(u16, usize)>>,
     /// Features by segment of which the segment has the strongest remaining override.
     ready: Vec<Vec<u32>>,
     /// Number of features by segment that still have a stronger override.
@@ -97,16 +97,16 @@ struct Order {
 
 impl Order {
     fn of(by_segment: &[Vec<Strongest>], features: usize) -> Self {
-        let mut left = vec![Vec::new(); features];
+        let mut remaining = vec![Vec::new(); features];
         for (segment, own) in by_segment.iter().enumerate() {
             for Strongest { feature, rank, .. } in own {
-                left.get_mut(*feature as usize).into_iter().for_each(|left| left.push((*rank, segment)));
+                remaining.get_mut(*feature as usize).into_iter().for_each(|remaining| remaining.push((*rank, segment)));
             }
         }
-        left.iter_mut().for_each(|left| left.sort_unstable_by_key(|own| Reverse(*own)));
+        remaining.iter_mut().for_each(|remaining| remaining.sort_unstable_by_key(|own| Reverse(*own)));
         let ready = vec![Vec::new(); by_segment.len()];
         let mut order =
-            Self { left, ready, behind: by_segment.iter().map(Vec::len).collect(), queue: BinaryHeap::new() };
+            Self { remaining, ready, behind: by_segment.iter().map(Vec::len).collect(), queue: BinaryHeap::new() };
         (0..features as u32).for_each(|feature| order.advance(feature));
         order
     }
@@ -128,7 +128,7 @@ impl Order {
 
     /// Marks the segment of the strongest remaining override of a feature as ready for the feature.
     fn advance(&mut self, feature: u32) {
-        if let Some((_, segment)) = self.left.get_mut(feature as usize).and_then(Vec::pop)
+        if let Some((_, segment)) = self.remaining.get_mut(feature as usize).and_then(Vec::pop)
             && let (Some(ready), Some(behind)) = (self.ready.get_mut(segment), self.behind.get_mut(segment))
         {
             ready.push(feature);

@@ -4,7 +4,7 @@ use crate::Snapshot;
 use crate::format::{
     layout::{CHECKED_FROM, CORE_START, HEADER, SECTIONS, Section},
     model::{Context, Environment, Feature},
-    view::place,
+    view::section_entry,
 };
 use crate::values::{
     hash::{Fingerprint, checksum},
@@ -33,7 +33,7 @@ impl Core {
         let features = (0..count).map(feature).collect();
         let environment = Environment { client_key: "key".to_owned(), features, ..Environment::default() };
         let bytes = write(&environment, usize::MAX).unwrap().files.swap_remove(0).bytes;
-        let section = |number| place(&bytes, HEADER, number).of(&bytes).to_vec();
+        let section = |number| section_entry(&bytes, HEADER, number).of(&bytes).to_vec();
         Self { header: bytes[..HEADER].to_vec(), sections: (0..SECTIONS).map(section).collect() }
     }
 

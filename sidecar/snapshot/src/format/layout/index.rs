@@ -1,9 +1,9 @@
 //! The rows of the segment index.
 
-use super::{Fields, Pen};
+use super::{Fields, RowWriter};
 use crate::values::rows::{Row, Span};
 
-/// Number of segments in a block of the index, and number of features that a claim can cover: the bits of a word.
+/// Number of segments in a block of the index, and number of features that an override mask can cover: the bits of a word.
 pub(crate) const BLOCK: usize = u64::BITS as usize;
 
 row!(
@@ -11,22 +11,22 @@ row!(
     Block, 32, {
         /// The segments that exist and have rules.
         all: u64,
-        /// Rows in `Columns`.
-        columns: span,
-        /// Rows in `Moduli`.
-        moduli: span,
-        /// Rows in `Shares`.
-        shares: span,
+        /// Rows in `AttributeIndexes`.
+        attribute_indexes: span,
+        /// Rows in `ModuloRules`.
+        modulo_rules: span,
+        /// Rows in `PercentageRules`.
+        percentage_rules: span,
     }
 );
 row!(
     /// Attribute index: maps the value of one slot to the candidates of a block. Each word holds the candidates for one
-    /// kind of value. Each span is a range of breakpoints in `Marks`, and the word before it holds the candidates below
+    /// kind of value. Each span is a range of breakpoints in `Breakpoints`, and the word before it holds the candidates below
     /// the first.
-    Column, 128, {
+    AttributeIndex, 128, {
         slot: u32,
-        /// Row in `Joints` plus 1; zero: no patterns.
-        joint: u32,
+        /// Row in `CombinedDfas` plus 1; zero: no patterns.
+        combined_dfa: u32,
         /// Candidates if the slot has no value.
         unset: u64,
         /// Candidates if the value is `false`.
@@ -46,14 +46,14 @@ row!(
         below_floats: u64,
         floats: span,
         /// Candidates if the value is a text in none of the sets.
-        unlisted: u64,
-        /// A hash table in `Listed`.
-        listed: span,
+        unmatched: u64,
+        /// A hash table in `ExactMatch`.
+        exact_matches: span,
     }
 );
 row!(
     /// A modulo rule of a segment.
-    Modulus, 32, {
+    ModuloRule, 32, {
         divisor: f64,
         remainder: f64,
         /// Bit of the segment.
@@ -65,7 +65,7 @@ row!(
 );
 row!(
     /// A percentage rule of a segment, over the identity's key or another slot. Sorted by segment.
-    Share, 32, {
+    PercentageRule, 32, {
         /// Maximum percentage, inclusive.
         threshold: f64,
         /// Bytes that are hashed before the value.
@@ -79,20 +79,20 @@ row!(
 );
 row!(
     /// Combined DFA of patterns, one bit per pattern.
-    Joint, 32, {
+    CombinedDfa, 32, {
         /// Automaton in `Programs`. Its matching states are the states in which a pattern is found.
         program: span,
-        /// Rows in `Finds`, one per state.
-        finds: span,
-        /// Rows in `Wants`.
-        wants: span,
+        /// Rows in `AcceptSets`, one per state.
+        accept_sets: span,
+        /// Rows in `PatternPredicates`.
+        pattern_predicates: span,
         /// The patterns that are also searched in numbers.
         automata: u64,
     }
 );
 row!(
     /// Accept set of a state: the patterns that are found when it is reached.
-    Find, 16, {
+    AcceptSet, 16, {
         here: u64,
         /// The patterns that are found when the text ends in the state.
         at_end: u64,
@@ -100,7 +100,7 @@ row!(
 );
 row!(
     /// Predicate of a segment on the patterns: any of `found` is found, or any of `lacking` is not found.
-    Want, 32, {
+    PatternPredicate, 32, {
         found: u64,
         lacking: u64,
         /// Bit of the segment.
@@ -111,7 +111,7 @@ row!(
 );
 row!(
     /// Breakpoint: a value at which the candidates change.
-    Mark, 24, {
+    Breakpoint, 24, {
         /// A text (span), a version ([`crate::values::semver::Packed`]), an `i64` or an `f64`.
         point: u64,
         /// Candidates at this value.
@@ -121,6 +121,6 @@ row!(
     }
 );
 row!(
-    /// A member of sets, or a free row of a column's hash table ([`crate::values::hash::NO_TOKEN`]).
-    Listed, 20, { token: hash96, at: u64 }
+    /// A member of sets, or a free row of an attribute index's hash table ([`crate::values::hash::NO_MEMBER`]).
+    ExactMatch, 20, { key: hash96, at: u64 }
 );

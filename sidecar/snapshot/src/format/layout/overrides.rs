@@ -1,6 +1,6 @@
 //! The sections and rows of an overrides file.
 
-use super::{Fields, HEADER, Pen};
+use super::{Fields, HEADER, RowWriter};
 use crate::values::{hash::Hash96, rows::Row};
 
 pub(crate) const OVERRIDES_MAGIC: [u8; 8] = *b"REMORA\x1aO";
@@ -20,37 +20,37 @@ pub(crate) const OVERRIDES_START: usize = HEADER + 8 + OVERRIDES_SECTIONS * 8;
 
 row!(Entry, 16, { hash: hash96, group: u32 });
 row!(
-    /// A bucket of the directory: its first entry in the upper 17 bits, and the marks of all its entries in the lower
+    /// A bucket of the directory: its first entry in the upper 17 bits, and the filter bits of all its entries in the lower
     /// 15 bits.
     Bucket, 4, { packed: u32 }
 );
 impl Bucket {
-    const MARKS: u32 = 15;
+    const FILTER_BITS: u32 = 15;
     /// Maximum number of entries in a file.
-    pub(crate) const MOST_ENTRIES: usize = (1 << (u32::BITS - Self::MARKS)) - 1;
+    pub(crate) const MOST_ENTRIES: usize = (1 << (u32::BITS - Self::FILTER_BITS)) - 1;
 
     /// Creates a bucket without entries.
     pub(crate) fn new(start: u32) -> Self {
-        Self { packed: start << Self::MARKS }
+        Self { packed: start << Self::FILTER_BITS }
     }
     /// Returns the first entry of the bucket.
     pub(crate) fn start(self) -> u32 {
-        self.packed >> Self::MARKS
+        self.packed >> Self::FILTER_BITS
     }
-    /// Adds the mark of an entry's hash.
+    /// Adds the filter bit of an entry's hash.
     pub(crate) fn add(&mut self, hash: &Hash96) {
-        self.packed |= mark(hash);
+        self.packed |= filter_bit(hash);
     }
-    /// Returns false if no entry of the bucket has this hash. Most identities have no entry, and the mark answers for
+    /// Returns false if no entry of the bucket has this hash. Most identities have no entry, and the filter answers for
     /// them without access to the entries, which are seldom in the processor's cache.
     pub(crate) fn may_have(self, hash: &Hash96) -> bool {
-        self.packed & mark(hash) != 0
+        self.packed & filter_bit(hash) != 0
     }
 }
 /// Returns one of fifteen bits, chosen by the last bytes of a hash.
-fn mark(hash: &Hash96) -> u32 {
+fn filter_bit(hash: &Hash96) -> u32 {
     let [.., a, b, c, d] = *hash;
-    1 << ((u64::from(u32::from_be_bytes([a, b, c, d])) * u64::from(Bucket::MARKS)) >> 32)
+    1 << ((u64::from(u32::from_be_bytes([a, b, c, d])) * u64::from(Bucket::FILTER_BITS)) >> 32)
 }
 row!(
     /// A flag of a group. If it has [`HAS_VARIANT`], the next item describes its variant: the value is the variant's

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 /// The distinct members of a set, in the order of their bytes. Clones share the text.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Members(Arc<Joined>);
+pub struct Members(Arc<Combined>);
 
 #[derive(Clone, PartialEq, Eq, Default)]
-struct Joined {
+struct Combined {
     text: String,
     /// End of each member. A member begins where the previous one ends.
     ends: Vec<u32>,
@@ -46,14 +46,14 @@ impl MembersBuilder {
     /// Sorts the members and removes duplicates.
     #[must_use]
     pub fn finish(self) -> Members {
-        let all = Joined { text: self.text, ends: self.ends };
+        let all = Combined { text: self.text, ends: self.ends };
         if all.iter().is_sorted_by(|a, b| a < b) {
             return Members(Arc::new(all));
         }
         let mut order: Vec<u32> = (0..all.ends.len() as u32).collect(); // count is at most bytes + 1, see `end_member`
         order.sort_unstable_by_key(|number| all.get(*number));
         order.dedup_by_key(|number| all.get(*number));
-        let mut sorted = Joined { text: String::new(), ends: Vec::with_capacity(order.len()) };
+        let mut sorted = Combined { text: String::new(), ends: Vec::with_capacity(order.len()) };
         for number in order {
             sorted.text.push_str(all.get(number));
             sorted.ends.push(sorted.text.len() as u32); // not longer than `all`
@@ -62,7 +62,7 @@ impl MembersBuilder {
     }
 }
 
-impl Joined {
+impl Combined {
     fn get(&self, number: u32) -> &str {
         let number = number as usize;
         let start = number.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |end| *end as usize);

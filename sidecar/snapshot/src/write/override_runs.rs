@@ -7,7 +7,7 @@ use super::answers::{flagsmith_head, flagsmith_tail};
 use super::blob::{Blob, offset};
 use super::ranks::{Layer, Overrides, Place, Strongest, layers};
 use crate::format::{
-    layout::{BLOCK, Claim, Edge, NO_EDGES, NO_RANK, Rank, Run, Word},
+    layout::{BLOCK, NO_OFFSETS, NO_RANK, ObjectOffset, OverrideMask, OverrideRun, Rank, Word},
     model::{Context, Environment, Feature},
 };
 use crate::values::{
@@ -16,18 +16,18 @@ use crate::values::{
 };
 
 /// Maximum number of consecutive features in a run that the segment does not override. They take no more bytes than the
-/// row of another run and its last edge.
+/// row of another run and its last offset.
 const GAP: u32 = 2;
 
 /// The override runs of all segments.
 #[derive(Default)]
-pub(super) struct Runs {
+pub(super) struct OverrideRuns {
     pub(super) rows: Vec<u8>,
     pub(super) ranks: Vec<u8>,
-    pub(super) edges: Vec<u8>,
-    pub(super) claims: Vec<u8>,
-    pub(super) claiming: Vec<u8>,
-    /// Rows of each segment in `claiming`.
+    pub(super) offsets: Vec<u8>,
+    pub(super) masks: Vec<u8>,
+    pub(super) segment_masks: Vec<u8>,
+    /// Rows of each segment in `segment_masks`.
     pub(super) by_segment: Vec<Span>,
     /// Runs of each segment: first feature and row.
     starts: Vec<Vec<(u32, u32)>>,
@@ -35,7 +35,7 @@ pub(super) struct Runs {
 }
 
 /// An override whose object does not depend on the request.
-struct Whole {
+struct ConstantObject {
     /// The object with a comma; empty if the feature is hidden.
     object: Vec<u8>,
     /// Digest minus the digest of the feature's default.
@@ -45,10 +45,10 @@ struct Whole {
 /// An override as a part of a run.
 struct Part {
     strongest: Strongest,
-    whole: Option<Whole>,
+    constant: Option<ConstantObject>,
 }
 
-impl Runs {
+impl OverrideRuns {
     pub(super) fn of(environment: &Environment, overrides: &Overrides, blob: &mut Blob) -> Result<Self, WriteError> {
         let mut runs = Self::default();
         let by_segment = overrides.by_segment(environment.segments.len());
@@ -57,22 +57,23 @@ impl Runs {
                 let strongest = *strongest;
                 let feature = environment.features.get(strongest.feature as usize)?;
                 let context = &segment.overrides.get(strongest.position)?.context;
-                Some(Part { strongest, whole: Whole::of(feature, context, environment.hide_disabled) })
+                Some(Part { strongest, constant: ConstantObject::of(feature, context, environment.hide_disabled) })
             };
             let parts: Vec<Part> = own.iter().filter_map(part).collect();
             runs.starts.push(Vec::new());
             for run in parts.chunk_by(|one, next| {
-                next.strongest.feature - one.strongest.feature <= GAP + 1 && one.whole.is_some() == next.whole.is_some()
+                next.strongest.feature - one.strongest.feature <= GAP + 1
+                    && one.constant.is_some() == next.constant.is_some()
             }) {
                 runs.add(number, run, blob)?;
             }
         }
-        runs.claim(&layers(&by_segment, environment.features.len()))?;
+        runs.add_masks(&layers(&by_segment, environment.features.len()))?;
         Ok(runs)
     }
 
-    /// Adds the claims, strongest first, and the list of claims of each segment.
-    fn claim(&mut self, layers: &[Layer]) -> Result<(), WriteError> {
+    /// Adds the override masks, strongest first, and the list of masks of each segment.
+    fn add_masks(&mut self, layers: &[Layer]) -> Result<(), WriteError> {
         let mut by_segment = vec![Vec::new(); self.starts.len()];
         for Layer { segment, features } in layers {
             let (Some(starts), Some(own)) = (self.starts.get(*segment), by_segment.get_mut(*segment)) else { continue };
@@ -83,14 +84,14 @@ impl Runs {
             for together in features.chunk_by(|one, next| place(*one) == place(*next)) {
                 let Some((block, Some(run))) = together.first().map(|first| place(*first)) else { continue };
                 let features = together.iter().fold(0, |features, feature| features | 1 << (feature % BLOCK as u32));
-                own.push(offset(self.claims.len() / Claim::SIZE)?);
-                self.claims.extend(Claim { features, block, run }.encode());
+                own.push(offset(self.masks.len() / OverrideMask::SIZE)?);
+                self.masks.extend(OverrideMask { features, block, run }.encode());
             }
         }
         for own in by_segment {
-            let start = offset(self.claiming.len() / Word::SIZE)?;
+            let start = offset(self.segment_masks.len() / Word::SIZE)?;
             self.by_segment.push(Span { start, length: offset(own.len())? });
-            self.claiming.extend(own.iter().flat_map(|claim| claim.to_le_bytes()));
+            self.segment_masks.extend(own.iter().flat_map(|mask| mask.to_le_bytes()));
         }
         Ok(())
     }
@@ -104,37 +105,38 @@ impl Runs {
         let Some(first) = run.first() else { return Ok(()) };
         let feature = first.strongest.feature;
         let start = offset(self.ranks.len() / Rank::SIZE)?;
-        let edges = if first.whole.is_some() { offset(self.edges.len() / Edge::SIZE)? } else { NO_EDGES };
-        let mut edge = Edge { at: offset(blob.bytes.len())?, difference: 0 };
+        let offsets =
+            if first.constant.is_some() { offset(self.offsets.len() / ObjectOffset::SIZE)? } else { NO_OFFSETS };
+        let mut object_offset = ObjectOffset { at: offset(blob.bytes.len())?, difference: 0 };
         let mut next = feature;
-        for Part { strongest, whole } in run {
+        for Part { strongest, constant } in run {
             let rank = |rank| Rank { rank }.encode();
             for _ in next..strongest.feature {
                 self.ranks.extend(rank(NO_RANK));
-                self.edges.extend(whole.iter().flat_map(|_| edge.encode()));
+                self.offsets.extend(constant.iter().flat_map(|_| object_offset.encode()));
             }
             self.ranks.extend(rank(strongest.rank));
             next = strongest.feature + 1;
-            if let Some(Whole { object, difference }) = whole {
-                self.edges.extend(edge.encode());
+            if let Some(ConstantObject { object, difference }) = constant {
+                self.offsets.extend(object_offset.encode());
                 let object = blob.append(object)?;
-                let difference = edge.difference.wrapping_add(*difference);
-                edge = Edge { at: object.start + object.length, difference };
+                let difference = object_offset.difference.wrapping_add(*difference);
+                object_offset = ObjectOffset { at: object.start + object.length, difference };
                 self.objects.insert(Place { segment, position: strongest.position }, object);
             }
         }
-        if edges != NO_EDGES {
-            self.edges.extend(edge.encode());
+        if offsets != NO_OFFSETS {
+            self.offsets.extend(object_offset.encode());
         }
         let ranks = Span { start, length: next - feature };
-        let row = offset(self.rows.len() / Run::SIZE)?;
+        let row = offset(self.rows.len() / OverrideRun::SIZE)?;
         self.starts.get_mut(segment).into_iter().for_each(|starts| starts.push((feature, row)));
-        self.rows.extend(Run { feature, ranks, edges }.encode());
+        self.rows.extend(OverrideRun { feature, ranks, offsets }.encode());
         Ok(())
     }
 }
 
-impl Whole {
+impl ConstantObject {
     /// Returns `None` if the object is not constant: the context has variants, or the feature is not for every key.
     fn of(feature: &Feature, context: &Context, hides_disabled: bool) -> Option<Self> {
         if context.split.is_some() || feature.server_only || !feature.served {

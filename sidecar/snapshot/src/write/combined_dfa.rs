@@ -4,18 +4,18 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 
-use super::conjuncts::Pattern;
-use crate::format::layout::Find;
+use super::predicates::Pattern;
+use crate::format::layout::AcceptSet;
 use crate::regex::automaton::{self, Walk};
 use crate::values::rows::Row;
 
 /// Maximum number of transitions of a table. If patterns have little in common, the states of one are multiplied by the
 /// states of the other.
-const MOST_STEPS: usize = 1 << 15;
+const MAX_STEPS: usize = 1 << 15;
 /// Charge for looking up a state, in steps.
 const LOOK_UP: u64 = 8;
 /// Maximum number of patterns, one bit each.
-pub(super) const MOST_PATTERNS: usize = u64::BITS as usize;
+pub(super) const MAX_PATTERNS: usize = u64::BITS as usize;
 
 /// Remaining steps for combining patterns.
 pub(super) struct Work(Cell<u64>);
@@ -35,15 +35,15 @@ impl Work {
 }
 
 /// The automaton and the accept sets of its states.
-pub(super) struct Joint {
+pub(super) struct Combined {
     pub(super) program: Vec<u8>,
-    pub(super) finds: Vec<Find>,
+    pub(super) accept_sets: Vec<AcceptSet>,
 }
 
-impl Joint {
+impl Combined {
     /// Number of bytes in the file.
     pub(super) fn bytes(&self) -> usize {
-        self.program.len() + self.finds.len() * Find::SIZE
+        self.program.len() + self.accept_sets.len() * AcceptSet::SIZE
     }
 }
 
@@ -128,8 +128,8 @@ fn fallback(part: &[u8]) -> Vec<usize> {
 type State = (Vec<u32>, u64);
 
 /// Combines patterns. `None` if they are too many for one automaton, or if the work exceeds the remaining steps.
-pub(super) fn join(patterns: &[Pattern<'_>], work: &Work) -> Option<Joint> {
-    if patterns.len() > MOST_PATTERNS || work.is_done() {
+pub(super) fn join(patterns: &[Pattern<'_>], work: &Work) -> Option<Combined> {
+    if patterns.len() > MAX_PATTERNS || work.is_done() {
         return None;
     }
     let walkers: Vec<Walker<'_>> = patterns.iter().map(|pattern| Walker::of(*pattern)).collect::<Option<_>>()?;
@@ -179,7 +179,7 @@ pub(super) fn join(patterns: &[Pattern<'_>], work: &Work) -> Option<Joint> {
                 _ if is_dead => 0,
                 Some(number) => *number,
                 None => {
-                    if (states.len() + 2) * width > MOST_STEPS {
+                    if (states.len() + 2) * width > MAX_STEPS {
                         return None;
                     }
                     states.push(next.clone());
@@ -193,17 +193,17 @@ pub(super) fn join(patterns: &[Pattern<'_>], work: &Work) -> Option<Joint> {
         row.push(u16::try_from(at).ok()?); // never taken: accept sets at the end are stored per state
         table.push(row);
     }
-    let mut finds = vec![Find::default()];
-    finds.extend(states.iter().map(|(state, here)| {
+    let mut accept_sets = vec![AcceptSet::default()];
+    accept_sets.extend(states.iter().map(|(state, here)| {
         let (_, at_end) = state_of(&mut |number, walker| {
             let state = state.get(number).copied().unwrap_or(0);
             (0, walker.is_found_at_end(state))
         });
-        Find { here: *here, at_end }
+        AcceptSet { here: *here, at_end }
     }));
     // States in which a pattern is found come last: they are the matching states.
     let mut order: Vec<u16> = (0..u16::try_from(table.len()).ok()?).collect();
-    let is_found = |state: &u16| finds.get(usize::from(*state)).is_some_and(|find| find.here != 0);
+    let is_found = |state: &u16| accept_sets.get(usize::from(*state)).is_some_and(|find| find.here != 0);
     order.sort_by_key(is_found);
     let accepting = order.partition_point(|state| !is_found(state));
     let mut renumbered = vec![0_u16; order.len()];
@@ -215,9 +215,9 @@ pub(super) fn join(patterns: &[Pattern<'_>], work: &Work) -> Option<Joint> {
     let number = |state: &u16| renumbered.get(usize::from(*state)).copied().unwrap_or_default();
     let ordered = |state: &u16| table.get(usize::from(*state)).map(|row| row.iter().map(number).collect());
     let table: Vec<Vec<u16>> = order.iter().filter_map(ordered).collect();
-    let finds = order.iter().filter_map(|state| finds.get(usize::from(*state)).copied()).collect();
+    let accept_sets = order.iter().filter_map(|state| accept_sets.get(usize::from(*state)).copied()).collect();
     let program = automaton::write(&classes, u32::from(number(&1)), u32::try_from(accepting).ok()?, &table);
-    Some(Joint { program, finds })
+    Some(Combined { program, accept_sets })
 }
 
 #[cfg(test)]
@@ -225,12 +225,13 @@ mod tests {
     use super::*;
 
     /// Returns the patterns that are found in a text.
-    fn found(joint: &Joint, text: &str) -> u64 {
-        automaton::validate(&joint.program).unwrap();
+    fn found(combined_dfa: &Combined, text: &str) -> u64 {
+        automaton::validate(&combined_dfa.program).unwrap();
         let mut found = 0;
-        let walked =
-            automaton::walk(&joint.program, text.as_bytes(), |state| found |= joint.finds[state as usize].here);
-        found | joint.finds[walked.unwrap() as usize].at_end
+        let walked = automaton::walk(&combined_dfa.program, text.as_bytes(), |state| {
+            found |= combined_dfa.accept_sets[state as usize].here
+        });
+        found | combined_dfa.accept_sets[walked.unwrap() as usize].at_end
     }
 
     fn bits(found: impl IntoIterator<Item = bool>) -> u64 {
@@ -241,9 +242,9 @@ mod tests {
     fn parts_are_found_as_each_would_be_alone() {
         let parts = ["", "a", "aab", "abab", "@x.", "b@", "é"];
         let patterns: Vec<_> = parts.iter().map(|part| Pattern::Part(part.as_bytes())).collect();
-        let joint = join(&patterns, &Work::new(u64::MAX)).unwrap();
+        let combined_dfa = join(&patterns, &Work::new(u64::MAX)).unwrap();
         for text in ["", "a", "aaab", "abaabab", "ababab", "ab@x", "ab@x.é", "\u{e8}", "bbb@@x.x", "aabaab"] {
-            assert_eq!(found(&joint, text), bits(parts.map(|part| text.contains(part))), "{text:?}");
+            assert_eq!(found(&combined_dfa, text), bits(parts.map(|part| text.contains(part))), "{text:?}");
         }
     }
 
@@ -259,10 +260,10 @@ mod tests {
         let begins = automaton::write(&class(b'b'), 1, 2, &[vec![0; 3], vec![0, 2, 0], vec![2; 3]]);
         let always = automaton::write(&class(b'b'), 1, 1, &[vec![0; 3], vec![1; 3]]);
         let programs = [&only, &begins, &always];
-        let joint = join(&programs.map(|program| Pattern::Automaton(program)), &Work::new(u64::MAX)).unwrap();
+        let combined_dfa = join(&programs.map(|program| Pattern::Automaton(program)), &Work::new(u64::MAX)).unwrap();
         for text in ["", "a", "aa", "b", "ba", "c"] {
             let expected = bits(programs.map(|program| automaton::matches(program, text.as_bytes())));
-            assert_eq!(found(&joint, text), expected, "{text:?}");
+            assert_eq!(found(&combined_dfa, text), expected, "{text:?}");
         }
     }
 

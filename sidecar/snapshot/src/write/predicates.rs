@@ -1,4 +1,4 @@
-//! Conjuncts: the part of a segment's rules that the index evaluates, because it must hold of a single slot independent
+//! Predicates: the part of a segment's rules that the index evaluates, because it must hold of a single slot independent
 //! of other rules. The segment's program has the rest.
 
 use std::cmp::Ordering;
@@ -8,7 +8,7 @@ use crate::format::{
     model::{self, Comparand, Comparison, Condition, Junction, Rule, Test},
 };
 use crate::values::{
-    hash::{Fingerprint, Token},
+    hash::{Fingerprint, MemberKey},
     number::Integer,
     semver::{self, Packed},
 };
@@ -17,17 +17,17 @@ use crate::values::{
 /// segments.
 const LARGEST_SET: usize = 64;
 
-/// A requirement on one slot: at least one of some questions holds, or none of them if negated.
-pub(super) struct Conjunct<'a> {
+/// Predicate of a segment on one slot: at least one of some tests holds, or none of them if negated.
+pub(super) struct Predicate<'a> {
     pub(super) property: usize,
-    pub(super) family: Family,
-    pub(super) questions: Vec<Question<'a>>,
+    pub(super) lookup: Lookup,
+    pub(super) tests: Vec<ValueTest<'a>>,
     pub(super) negated: bool,
-    /// Conditions that the conjunct replaces.
+    /// Conditions that the predicate replaces.
     conditions: &'a [Condition],
 }
 
-impl Conjunct<'_> {
+impl Predicate<'_> {
     /// Returns the equivalent rule, for a program.
     pub(super) fn to_rule(&self) -> Rule {
         let junction = if self.negated { Junction::None } else { Junction::Any };
@@ -35,25 +35,25 @@ impl Conjunct<'_> {
     }
 }
 
-/// The kind of look-up that answers a question for a text.
+/// The kind of look-up that answers a test for a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Family {
+pub(super) enum Lookup {
     /// Order of texts.
     Texts,
     /// Order of versions.
     Versions,
-    /// Token: equality with a text or a member of a set.
+    /// Member key: equality with a text or a member of a set.
     Sets,
     /// Search for patterns.
     Patterns,
 }
 
-/// A question that the position of a value among a few other values answers.
-pub(super) enum Question<'a> {
+/// A test that the position of a value among a few other values answers.
+pub(super) enum ValueTest<'a> {
     /// The slot has a value (`true`), or has none (`false`).
     Set(bool),
     /// The comparison with these values holds.
-    Compare(Operator, Places<'a>),
+    Compare(Operator, ComparedValue<'a>),
     /// The value is one of these.
     In(Members),
     /// The pattern is found in the value.
@@ -111,13 +111,13 @@ impl Eq for Pattern<'_> {}
 
 /// A set, by the type of the value: a number is a member if its digits are.
 pub(super) struct Members {
-    pub(super) tokens: Vec<Token>,
+    pub(super) member_keys: Vec<MemberKey>,
     pub(super) integers: Vec<i64>,
 }
 
 /// The compared value of a condition, by the type of the left side.
-pub(super) struct Places<'a> {
-    pub(super) token: Token,
+pub(super) struct ComparedValue<'a> {
+    pub(super) key: MemberKey,
     pub(super) boolean: bool,
     pub(super) integer: Option<i64>,
     pub(super) float: Option<f64>,
@@ -142,42 +142,42 @@ pub(super) enum Computation {
 }
 
 /// Extracts from a segment's rules the part that the index evaluates.
-pub(super) struct Taking<'a> {
+pub(super) struct Extraction<'a> {
     pub(super) fingerprint: Fingerprint,
-    pub(super) conjuncts: Vec<Conjunct<'a>>,
+    pub(super) predicates: Vec<Predicate<'a>>,
     pub(super) computed: Vec<Computed>,
 }
 
-impl<'a> Taking<'a> {
+impl<'a> Extraction<'a> {
     /// Extracts from rules that must all match, and returns the remaining rules.
-    pub(super) fn take(&mut self, rules: &'a [Rule]) -> Vec<Rule> {
-        rules.iter().filter_map(|rule| self.take_of(rule)).collect()
+    pub(super) fn extract(&mut self, rules: &'a [Rule]) -> Vec<Rule> {
+        rules.iter().filter_map(|rule| self.extract_rule(rule)).collect()
     }
 
     /// Extracts from one rule that must match. `None`: the index evaluates the complete rule.
-    fn take_of(&mut self, rule: &'a Rule) -> Option<Rule> {
+    fn extract_rule(&mut self, rule: &'a Rule) -> Option<Rule> {
         let (conditions, rules) = match rule.junction {
-            Junction::All => (self.take_each(&rule.conditions, false), self.take(&rule.rules)),
-            Junction::None => (self.take_each(&rule.conditions, true), rule.rules.clone()),
+            Junction::All => (self.extract_each(&rule.conditions, false), self.extract(&rule.rules)),
+            Junction::None => (self.extract_each(&rule.conditions, true), rule.rules.clone()),
             Junction::Any => {
                 let conditions =
-                    if self.take_as_one(&rule.conditions, false) { Vec::new() } else { rule.conditions.clone() };
+                    if self.extract_together(&rule.conditions, false) { Vec::new() } else { rule.conditions.clone() };
                 // With one sub-rule, any and all are the same.
-                let rules = if rule.rules.len() == 1 { self.take(&rule.rules) } else { rule.rules.clone() };
+                let rules = if rule.rules.len() == 1 { self.extract(&rule.rules) } else { rule.rules.clone() };
                 (conditions, rules)
             }
         };
-        let is_left = !conditions.is_empty() || !rules.is_empty();
-        is_left.then_some(Rule { junction: rule.junction, conditions, rules })
+        let remains = !conditions.is_empty() || !rules.is_empty();
+        remains.then_some(Rule { junction: rule.junction, conditions, rules })
     }
 
-    fn take_each(&mut self, conditions: &'a [Condition], negated: bool) -> Vec<Condition> {
-        conditions.chunks(1).filter(|one| !self.take_as_one(one, negated)).flatten().cloned().collect()
+    fn extract_each(&mut self, conditions: &'a [Condition], negated: bool) -> Vec<Condition> {
+        conditions.chunks(1).filter(|one| !self.extract_together(one, negated)).flatten().cloned().collect()
     }
 
     /// Extracts conditions of which one must hold, or none if negated. All must read the same slot and use the same
     /// kind of look-up.
-    fn take_as_one(&mut self, conditions: &'a [Condition], negated: bool) -> bool {
+    fn extract_together(&mut self, conditions: &'a [Condition], negated: bool) -> bool {
         let Some(property) = conditions.first().map(|condition| condition.property) else { return false };
         if let [Condition { test, .. }] = conditions
             && let Some(of) = computation(test)
@@ -185,58 +185,58 @@ impl<'a> Taking<'a> {
             self.computed.push(Computed { property, of, negated });
             return true;
         }
-        let mut family = None;
-        let mut questions = Vec::new();
+        let mut lookup = None;
+        let mut tests = Vec::new();
         for condition in conditions {
-            let Some((of, question)) = self.question(&condition.test) else { return false };
+            let Some((of, test)) = self.test(&condition.test) else { return false };
             if condition.property != property {
                 return false;
             }
-            family = match (family, of) {
-                (family, of) if of.is_none() || family == of => family,
+            lookup = match (lookup, of) {
+                (lookup, of) if of.is_none() || lookup == of => lookup,
                 (None, of) => of,
                 // An equality can also be answered by the order of texts.
-                (Some(Family::Texts), Some(Family::Sets)) if is_equality(&question) => family,
-                (Some(Family::Sets), Some(Family::Texts)) if questions.iter().all(is_equality) => of,
+                (Some(Lookup::Texts), Some(Lookup::Sets)) if is_equality(&test) => lookup,
+                (Some(Lookup::Sets), Some(Lookup::Texts)) if tests.iter().all(is_equality) => of,
                 _ => return false,
             };
-            questions.push(question);
+            tests.push(test);
         }
-        let family = family.unwrap_or(Family::Texts);
+        let lookup = lookup.unwrap_or(Lookup::Texts);
         // Patterns are searched in set values only, so a test for a set value does not fit.
-        if family == Family::Patterns && questions.iter().any(|question| matches!(question, Question::Set(_))) {
+        if lookup == Lookup::Patterns && tests.iter().any(|test| matches!(test, ValueTest::Set(_))) {
             return false;
         }
-        self.conjuncts.push(Conjunct { property, family, questions, negated, conditions });
+        self.predicates.push(Predicate { property, lookup, tests, negated, conditions });
         true
     }
 
-    /// Returns a test as a question of the index. Without a family, every text has the same answer.
-    fn question(&self, test: &'a Test) -> Option<(Option<Family>, Question<'a>)> {
+    /// Returns a condition's test as a test of the index. Without a look-up, every text has the same answer.
+    fn test(&self, test: &'a Test) -> Option<(Option<Lookup>, ValueTest<'a>)> {
         match test {
-            Test::IsSet => Some((None, Question::Set(true))),
-            Test::IsNotSet => Some((None, Question::Set(false))),
+            Test::IsSet => Some((None, ValueTest::Set(true))),
+            Test::IsNotSet => Some((None, ValueTest::Set(false))),
             // Every percentage is below 100.
-            Test::Percentage { threshold } if *threshold >= 100.0 => Some((None, Question::Set(true))),
+            Test::Percentage { threshold } if *threshold >= 100.0 => Some((None, ValueTest::Set(true))),
             Test::In(members) if members.len() <= LARGEST_SET => {
-                Some((Some(Family::Sets), Question::In(self.members(members)?)))
+                Some((Some(Lookup::Sets), ValueTest::In(self.members(members)?)))
             }
             Test::Contains(comparand) if !comparand.semver => {
-                Some((Some(Family::Patterns), Question::Has(Pattern::Part(comparand.text.as_bytes()))))
+                Some((Some(Lookup::Patterns), ValueTest::Has(Pattern::Part(comparand.text.as_bytes()))))
             }
             Test::NotContains(comparand) => {
-                Some((Some(Family::Patterns), Question::Lacks(Pattern::Part(comparand.text.as_bytes()))))
+                Some((Some(Lookup::Patterns), ValueTest::Lacks(Pattern::Part(comparand.text.as_bytes()))))
             }
             Test::Matches(model::Pattern::Automaton(program)) => {
-                Some((Some(Family::Patterns), Question::Has(Pattern::Automaton(program))))
+                Some((Some(Lookup::Patterns), ValueTest::Has(Pattern::Automaton(program))))
             }
             Test::Compare(comparison, comparand) => {
-                let family = match comparison {
-                    _ if comparand.semver => Family::Versions,
-                    Comparison::Equal | Comparison::NotEqual => Family::Sets,
-                    _ => Family::Texts,
+                let lookup = match comparison {
+                    _ if comparand.semver => Lookup::Versions,
+                    Comparison::Equal | Comparison::NotEqual => Lookup::Sets,
+                    _ => Lookup::Texts,
                 };
-                Some((Some(family), Question::Compare(Operator::of(*comparison), self.places(comparand)?)))
+                Some((Some(lookup), ValueTest::Compare(Operator::of(*comparison), self.compared(comparand)?)))
             }
             _ => None,
         }
@@ -252,13 +252,13 @@ impl<'a> Taking<'a> {
                 _ => {}
             }
         }
-        let tokens = members.iter().map(|member| self.fingerprint.token(member.as_bytes())).collect();
-        Some(Members { tokens, integers })
+        let member_keys = members.iter().map(|member| self.fingerprint.member_key(member.as_bytes())).collect();
+        Some(Members { member_keys, integers })
     }
 
     /// Returns the compared values. `None`: versions that are not three small numbers, integers beyond 64 bits, and NaN
     /// stay in programs.
-    fn places(&self, comparand: &'a Comparand) -> Option<Places<'a>> {
+    fn compared(&self, comparand: &'a Comparand) -> Option<ComparedValue<'a>> {
         let version = semver::pack(comparand.text.as_bytes()).filter(|_| comparand.semver);
         let integer = match comparand.integer.as_deref().map(Integer::parse) {
             None => None,
@@ -266,8 +266,8 @@ impl<'a> Taking<'a> {
             Some(_) => return None,
         };
         let is_placed = version.is_some() == comparand.semver && !comparand.float.is_some_and(f64::is_nan);
-        is_placed.then_some(Places {
-            token: self.fingerprint.token(comparand.text.as_bytes()),
+        is_placed.then_some(ComparedValue {
+            key: self.fingerprint.member_key(comparand.text.as_bytes()),
             boolean: comparand.boolean,
             integer,
             float: comparand.float,
@@ -277,9 +277,9 @@ impl<'a> Taking<'a> {
     }
 }
 
-/// Returns true if equality of the value answers the question, without a set.
-fn is_equality(question: &Question<'_>) -> bool {
-    matches!(question, Question::Set(_) | Question::Compare(Operator::Equal | Operator::NotEqual, _))
+/// Returns true if equality of the value answers the test, without a set.
+fn is_equality(test: &ValueTest<'_>) -> bool {
+    matches!(test, ValueTest::Set(_) | ValueTest::Compare(Operator::Equal | Operator::NotEqual, _))
 }
 
 /// Returns the computation of a test. A threshold of 100 needs none: every percentage is below it.

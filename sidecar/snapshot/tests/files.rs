@@ -18,7 +18,7 @@ fn flags(snapshot: &Snapshot<&[u8]>, identifier: &str) -> String {
 }
 
 #[test]
-fn the_same_environment_gives_the_same_bytes() {
+fn equal_environments_have_equal_bytes() {
     let written = write(&sample::environment(100), usize::MAX).unwrap();
     assert_eq!(written, write(&sample::environment(100), usize::MAX).unwrap());
     let mut reversed = sample::environment(100);
@@ -29,7 +29,7 @@ fn the_same_environment_gives_the_same_bytes() {
 
 /// Sidecars of earlier versions must be able to read current files.
 #[test]
-fn the_bytes_are_those_of_their_major() {
+fn bytes_of_sample_change_only_with_format_major() {
     let written = write(&sample::environment(100), usize::MAX).unwrap();
     assert_eq!(
         (FORMAT_MAJOR, written.revision.to_string().as_str()),
@@ -40,7 +40,7 @@ fn the_bytes_are_those_of_their_major() {
 }
 
 #[test]
-fn overrides_are_found_in_one_file_and_in_many() {
+fn overrides_in_one_or_many_files_are_found() {
     let environment = sample::environment(400);
     let whole = write(&environment, usize::MAX).unwrap();
     assert_eq!(whole.files.len(), 1);
@@ -66,7 +66,7 @@ fn overrides_are_found_in_one_file_and_in_many() {
 }
 
 #[test]
-fn a_changed_identity_changes_one_file_and_a_new_one_moves_no_other() {
+fn changed_identity_changes_one_overrides_file() {
     let environment = sample::environment(400);
     let limit = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
     let before = write(&environment, limit).unwrap();
@@ -87,7 +87,7 @@ fn a_changed_identity_changes_one_file_and_a_new_one_moves_no_other() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_with_what_to_do() {
+fn environment_beyond_limit_is_refused_with_advice() {
     let error = write(&sample::environment(0), 1_000).unwrap_err();
     assert!(
         matches!(error, WriteError::CoreTooLarge { .. }) && error.to_string().contains("spec.prune.features"),
@@ -103,7 +103,7 @@ fn what_does_not_fit_is_told_with_what_to_do() {
 }
 
 #[test]
-fn no_key_and_no_identifier_is_in_the_bytes() {
+fn written_bytes_contain_no_key_and_no_identifier() {
     let written = write(&sample::environment(10), usize::MAX).unwrap();
     let text = String::from_utf8_lossy(&written.files[0].bytes).into_owned();
     assert!(!text.contains("ser.key") && !text.contains("user_"));
@@ -114,7 +114,7 @@ fn no_key_and_no_identifier_is_in_the_bytes() {
 }
 
 #[test]
-fn what_only_conditions_read_is_in_no_answer() {
+fn feature_read_only_by_conditions_is_in_no_answer() {
     let mut environment = sample::environment(0);
     environment.features[0].served = false;
     let name = format!("\"{}\"", environment.features[0].name);
@@ -134,7 +134,7 @@ fn what_only_conditions_read_is_in_no_answer() {
 
 /// Equal flags have equal digests, whoever gets them, and other flags have other digests.
 #[test]
-fn a_digest_stands_for_the_flags_and_nothing_else() {
+fn digests_are_equal_for_equal_flags_only() {
     let mut environment = sample::environment(100);
     // An identity override that equals the default.
     environment.identity_overrides[0].flags[0].feature = environment.features[2].id;
@@ -173,7 +173,7 @@ fn compressed(bytes: usize) -> Compressed {
 }
 
 #[test]
-fn a_document_is_divided_and_put_together() {
+fn document_in_parts_is_read_whole() {
     let core = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
     // The last size leaves three bytes of the gzip trailer to the last part.
     for (size, parts) in [(0, 1), (100, 1), (core * 2, 3), (2 * (core - 104) - 15, 3)] {
@@ -213,7 +213,7 @@ fn a_document_is_divided_and_put_together() {
 }
 
 #[test]
-fn a_document_that_does_not_fit_is_told_with_what_to_do() {
+fn document_beyond_limit_is_refused_with_advice() {
     let limit = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
     let environment = Environment { document: Some(compressed(limit * 3)), ..sample::environment(0) };
     let error = write(&environment, limit).unwrap_err();
@@ -225,7 +225,7 @@ fn a_document_that_does_not_fit_is_told_with_what_to_do() {
 
 /// Files stay mounted for a while after the overrides have become so few that the core has them, or none.
 #[test]
-fn files_that_are_left_over_do_not_count() {
+fn leftover_overrides_files_do_not_count() {
     let limit = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
     let before = write(&sample::environment(400), limit).unwrap();
     for left in [0, 1] {
@@ -257,7 +257,7 @@ fn without_first(count: usize) -> Environment {
 
 /// Leftover files of a finer division do not count while overrides are still in separate files.
 #[test]
-fn files_that_are_left_over_from_a_finer_division_do_not_count() {
+fn leftover_files_of_finer_division_do_not_count() {
     let before = divided(&sample::environment(1_600), 8);
     let now = divided(&without_first(1_600), 2);
     let mut snapshot = Snapshot::read(now.files[0].bytes.as_slice()).unwrap();
@@ -276,7 +276,7 @@ fn files_that_are_left_over_from_a_finer_division_do_not_count() {
 /// Files are written one after another, the core last. Between two divisions no overrides are missing, as long as all
 /// files of one division exist.
 #[test]
-fn on_the_way_between_two_divisions_everybody_is_found() {
+fn overrides_between_two_divisions_are_found() {
     let (coarse, fine) = (divided(&sample::environment(1_600), 2), divided(&sample::environment(1_600), 8));
     for (core, written, others) in [(&coarse, &fine, &coarse), (&fine, &coarse, &fine)] {
         for count in 1..written.files.len() {
@@ -293,7 +293,7 @@ fn on_the_way_between_two_divisions_everybody_is_found() {
 }
 
 #[test]
-fn what_is_missing_is_known() {
+fn missing_overrides_files_are_known() {
     let written = divided(&sample::environment(1_600), 8);
     for absent in 1..written.files.len() {
         let mut snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();

@@ -53,7 +53,7 @@ fn sealed(mut file: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn a_file_that_is_cut_off_or_damaged_is_refused() {
+fn file_cut_off_or_damaged_is_refused() {
     let written = write(&environment(), usize::MAX).unwrap();
     let core = &written.files[0].bytes;
     for length in 0..core.len() {
@@ -69,7 +69,7 @@ fn a_file_that_is_cut_off_or_damaged_is_refused() {
 }
 
 #[test]
-fn another_format_is_refused_with_what_to_do() {
+fn file_of_other_format_is_refused_with_advice() {
     let written = write(&environment(), usize::MAX).unwrap();
     let with = |place: usize, byte: u8| {
         let mut core = written.files[0].bytes.clone();
@@ -83,7 +83,7 @@ fn another_format_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn whatever_a_word_is_changed_to_nothing_panics() {
+fn file_with_any_changed_word_never_panics() {
     let written = write(&sample::environment(40), usize::MAX).unwrap();
     let core = &written.files[0].bytes;
     let (mut refused, mut read) = (0, 0);
@@ -112,7 +112,7 @@ fn whatever_a_word_is_changed_to_nothing_panics() {
 }
 
 #[test]
-fn hostile_overrides_leave_the_rest_served() {
+fn hostile_overrides_file_leaves_core_served() {
     let environment = sample::environment(400);
     let limit = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
     let written = write(&environment, limit).unwrap();
@@ -133,7 +133,7 @@ fn hostile_overrides_leave_the_rest_served() {
 }
 
 #[test]
-fn whatever_is_in_a_part_of_a_document_it_is_refused_or_a_document() {
+fn changed_document_part_is_refused_or_read() {
     let core = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;
     let mut gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255];
     gzip.extend(std::iter::repeat_n(0x5a, core + 500));

@@ -145,7 +145,7 @@ fn environment(random: &mut Random) -> Environment {
 }
 
 #[test]
-fn the_index_and_programs_agree() {
+fn index_and_programs_match_same_segments() {
     let mut random = Random(7);
     let (mut inside, mut outside) = (0, 0);
     for round in 0..12 {

@@ -48,7 +48,7 @@ fn answers(ofrep: Ofrep) -> (Vec<String>, Revision) {
 }
 
 #[test]
-fn each_choice_changes_what_it_says_and_nothing_else() {
+fn ofrep_option_changes_only_its_own_flags() {
     let with = |boolean_flags, disabled_flags| answers(Ofrep { boolean_flags, disabled_flags, ..Ofrep::default() });
     let expected =
         |text: &str, objects: &str| [text, objects].join(" ").split(' ').map(str::to_owned).collect::<Vec<_>>();

@@ -111,7 +111,7 @@ fn alone(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, role: Role, number: 
 }
 
 #[test]
-fn all_flags_are_what_each_is_alone() {
+fn all_flags_equal_flags_requested_alone() {
     let mut random = Random(11);
     let mut subject = Subject::default();
     for round in 0..60 {

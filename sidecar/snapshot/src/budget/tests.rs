@@ -98,7 +98,7 @@ fn operator(operator: Operator) -> Instruction {
 const ONE_CLASS: [u8; 256] = [0; 256];
 
 #[test]
-fn programs_of_all_segments_take_no_more_than_the_budget() {
+fn programs_of_all_segments_stay_within_budget() {
     let mut core = Core::with_features(1);
     slots(&mut core, &["t"]);
     segments(&mut core, 15_000, 0);
@@ -110,7 +110,7 @@ fn programs_of_all_segments_take_no_more_than_the_budget() {
 }
 
 #[test]
-fn comparisons_of_long_texts_take_no_more_than_the_budget() {
+fn comparisons_of_long_texts_stay_within_budget() {
     let long = "x".repeat(LONG);
     for (name, instruction) in [
         ("equal", operator(Operator::Equal)),
@@ -139,7 +139,7 @@ fn comparisons_of_long_texts_take_no_more_than_the_budget() {
 }
 
 #[test]
-fn patterns_take_no_more_than_the_budget() {
+fn patterns_stay_within_budget() {
     let long = "a".repeat(LONG);
     let exponential = [
         Step::Split(1, 6),
@@ -216,7 +216,7 @@ fn patterns_take_no_more_than_the_budget() {
 }
 
 #[test]
-fn numbers_take_no_more_than_the_budget() {
+fn numbers_stay_within_budget() {
     let digits = "9".repeat(4300);
     let far = f64::MAX;
     let tiny = f64::from_bits(1).to_bits();
@@ -257,7 +257,7 @@ fn numbers_take_no_more_than_the_budget() {
 }
 
 #[test]
-fn columns_of_all_blocks_take_no_more_than_the_budget() {
+fn attribute_indexes_of_all_blocks_stay_within_budget() {
     let long = "x".repeat(LONG);
     let short = "x".repeat(50);
     let version = format!("1.0.0-{}", "a.".repeat(100_000) + "a");
@@ -368,7 +368,7 @@ fn end(range: Span) -> Span {
 }
 
 #[test]
-fn percentages_take_no_more_than_the_budget() {
+fn percentages_stay_within_budget() {
     let long = "x".repeat(LONG);
     for (name, identifier, seed) in [
         ("percentage rules", "i".to_owned(), "seed".to_owned()),
@@ -401,7 +401,7 @@ fn percentages_take_no_more_than_the_budget() {
 }
 
 #[test]
-fn derived_values_take_no_more_than_the_budget() {
+fn derived_values_stay_within_budget() {
     let long = "x".repeat(LONG);
     for (name, derivation) in [("identifier", IDENTIFIER), ("key", IDENTITY_KEY), ("constant", CONSTANT)] {
         let mut core = Core::with_features(1);
@@ -416,7 +416,7 @@ fn derived_values_take_no_more_than_the_budget() {
 }
 
 #[test]
-fn flags_that_read_each_other_take_no_more_than_the_budget() {
+fn flags_that_read_each_other_stay_within_budget() {
     const FEATURES: usize = 60;
     let mut core = Core::with_features(FEATURES);
     let flag = |feature: u32| Slot { derivation: FLAG, argument: feature | 1 << 24, ..Slot::default() };
@@ -451,7 +451,7 @@ fn flags_that_read_each_other_take_no_more_than_the_budget() {
 }
 
 #[test]
-fn names_that_have_one_place_take_no_more_than_the_budget() {
+fn names_in_one_bucket_stay_within_budget() {
     let mut core = Core::with_features(1);
     slots(&mut core, &["t"]);
     let taken = core.rows::<TraitName, 24>(Section::TraitNames).into_iter().find(|row| row.slot != 0).unwrap();
@@ -480,7 +480,7 @@ fn names_that_have_one_place_take_no_more_than_the_budget() {
 }
 
 #[test]
-fn answer_that_is_longer_than_the_most_is_not_put_together() {
+fn answer_beyond_maximum_length_is_cut_off() {
     let mut core = Core::with_features(2_000);
     let value = core.text(format!("true,\"feature_state_value\":\"{}\"}},", "x".repeat(100_000)).as_bytes());
     let mut contexts: Vec<Context> = core.rows(Section::Contexts);
@@ -503,7 +503,7 @@ fn answer_that_is_longer_than_the_most_is_not_put_together() {
 }
 
 #[test]
-fn ranges_that_overlap_are_refused_so_that_validation_is_linear() {
+fn file_with_overlapping_ranges_is_refused() {
     let refused = |core: &Core| Snapshot::read(core.bytes()).map(|_| ()).unwrap_err().to_string();
     // Each row would read the name again.
     let mut core = Core::with_features(1);

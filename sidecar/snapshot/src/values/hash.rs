@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_tell_names_apart_and_whole_ones_entirely() {
+    fn name_keys_of_different_names_differ() {
         let mut names: Vec<String> = (0..=40).map(|length| "x".repeat(length)).collect();
         for length in 1..=40 {
             for at in 0..length {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn short_members_stand_for_themselves_and_long_ones_for_nothing_short() {
+    fn member_keys_of_short_and_long_texts_differ() {
         let fingerprint = Fingerprint::of("key");
         let texts = ["", "\0", "a", "a\0", "b", "DE", "\u{80}", "elevenbytes", "twelve bytes", "twelve bytet", "é"];
         let mut member_keys: Vec<MemberKey> =

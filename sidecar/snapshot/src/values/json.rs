@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_survive_and_escape_only_what_must_be() {
+    fn strings_written_and_read_are_equal_with_minimal_escapes() {
         for (text, written) in [
             ("", r#""""#),
             ("a\"b\\c", r#""a\"b\\c""#),

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_are_those_of_the_standard() {
+    fn md5_of_standard_texts_has_standard_digests() {
         // RFC 1321, A.5.
         for (text, expected) in [
             ("", "d41d8cd98f00b204e9800998ecf8427e"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_is_that_of_another_implementation() {
+    fn md5_of_every_length_equals_other_implementation() {
         let text = [b'x'; 200];
         for length in 0..text.len() {
             let expected = format!("{:x}", ::md5::compute(&text[..length]));

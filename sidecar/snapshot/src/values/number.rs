@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::excessive_precision, reason = "these lie between two shortest forms, which is the point")]
-    fn floats_look_as_in_python() {
+    fn floats_are_written_like_python() {
         for (float, text) in [
             (0.0, "0.0"),
             (-0.0, "-0.0"),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_numbers_are_coerced() {
+    fn text_that_is_no_plain_number_is_not_coerced() {
         assert_eq!(coerce("007"), Coerced::Integer(Integer::Small(7)));
         assert_eq!(coerce("-1.50"), Coerced::Float(-1.5));
         for text in ["", "-", "+1", "1.", ".5", "1e3", " 1", "1 ", "1.2.3", "１", "0x1", "--1", "1.5x"] {

@@ -130,13 +130,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentage_is_below_one_hundred_by_hashing_again() {
+    fn percentage_of_residue_9998_is_hashed_again() {
         // The first residue of these ids is 9998.
         assert_eq!(percentage(&[b"1,env_", b"u32291"]), 64.652_930_586_117_22);
     }
 
     #[test]
-    fn percentages_that_are_asked_for_together_are_those_that_are_asked_for_alone() {
+    fn percentages_in_batches_equal_single_percentages() {
         let long = [b'x'; 150];
         // The second is hashed again, and long ones do not wait for others.
         let keys: [&[u8]; 6] = [b"", b"env_u32291", b"env_somebody,else", &long, &long[..60], &long[..117]];

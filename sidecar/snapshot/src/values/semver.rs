@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn precedence_is_that_of_the_specification() {
+    fn versions_are_ordered_by_semver_precedence() {
         let ordered = [
             "0.0.1",
             "1.0.0-alpha",
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_strict_versions_are_read() {
+    fn version_that_is_not_strict_is_not_read() {
         for text in [
             "",
             "1",

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_found_as_each_would_be_alone() {
+    fn combined_dfa_finds_parts_like_single_searches() {
         let parts = ["", "a", "aab", "abab", "@x.", "b@", "é"];
         let patterns: Vec<_> = parts.iter().map(|part| Pattern::Part(part.as_bytes())).collect();
         let combined_dfa = join(&patterns, &Work::new(u64::MAX)).unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn automata_are_found_by_their_beginning_and_their_end() {
+    fn combined_dfa_finds_automata_at_start_and_end() {
         // `a$`, `b`, and `` (which every text begins with).
         let class = |byte: u8| {
             let mut classes = [0; 256];
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn joining_ends_with_its_work() {
+    fn combined_dfa_beyond_its_work_is_not_built() {
         let part = "a".repeat(5_000);
         let patterns: Vec<_> = (0..64).map(|shorter| Pattern::Part(&part.as_bytes()[shorter..])).collect();
         let work = Work::new(1 << 20);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_grow_too_large_is_left() {
+    fn combined_dfa_that_grows_too_large_is_not_built() {
         let parts: Vec<String> = (0..64).map(|number| format!("{number:03}{}", "x".repeat(60))).collect();
         let patterns: Vec<_> = parts.iter().map(|part| Pattern::Part(part.as_bytes())).collect();
         assert!(join(&patterns, &Work::new(u64::MAX)).is_none());

@@ -48,13 +48,13 @@ mod tests {
     use super::FreeRows;
 
     #[test]
-    fn rows_are_those_of_linear_probing() {
+    fn free_rows_are_taken_in_order_of_linear_probing() {
         let mut rows = FreeRows::new(8);
         assert_eq!([6, 6, 6, 14, 0, 6].map(|start| rows.take(start)), [6, 7, 0, 1, 2, 3]);
     }
 
     #[test]
-    fn many_of_one_bucket_take_few_steps() {
+    fn free_rows_of_one_bucket_are_found_in_few_steps() {
         let mut rows = FreeRows::new(1 << 17);
         assert!((0..1 << 16).all(|number| rows.take(5) == number + 5));
         assert!(rows.steps < 20 << 16, "{} steps", rows.steps);

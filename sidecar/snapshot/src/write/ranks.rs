@@ -156,13 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn segments_in_one_order_have_one_layer() {
+    fn segments_in_equal_order_have_one_layer_each() {
         let layers = of(&[&[2, 1, 0], &[2, 0], &[4], &[2, 1], &[1, 0]]);
         assert_eq!(layers, [(2, vec![0, 1, 3]), (1, vec![0, 3, 4]), (0, vec![0, 1, 4]), (4, vec![2])]);
     }
 
     #[test]
-    fn where_orders_differ_a_segment_comes_again() {
+    fn segments_in_different_orders_have_several_layers() {
         let layers = of(&[&[0, 1, 2], &[1, 2, 0], &[2, 0, 1]]);
         let again = [(0, vec![0]), (1, vec![0, 1]), (2, vec![0, 1, 2]), (0, vec![1, 2]), (1, vec![2])];
         assert_eq!(layers, again);

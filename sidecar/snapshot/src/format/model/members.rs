@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_sorted_and_there_once() {
+    fn members_given_twice_are_sorted_and_stored_once() {
         let of = |members: &[&str]| Members::of(members).unwrap().iter().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(of(&["b", "", "a", "b", "", "ab"]), ["", "a", "ab", "b"]);
         assert_eq!(of(&["a", "b"]), ["a", "b"]);

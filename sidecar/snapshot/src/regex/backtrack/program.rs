@@ -241,7 +241,7 @@ mod tests {
     use Instruction::{Ahead, Backreference, Jump, Match, Save, Set, Split};
 
     #[test]
-    fn hostile_programs_are_refused() {
+    fn program_with_missing_operands_is_refused() {
         let good = write(&[Split(0, 1), Match], 0, &[]);
         assert!(validate(&good).is_ok());
         assert!(validate(good.get(..9).unwrap()).is_err());

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_back_reference_repeats_what_its_group_matched() {
+    fn back_reference_matches_text_of_its_group() {
         // (a+)b\1\Z
         let program =
             [Save(0), Character('a'), Split(1, 3), Save(1), Character('b'), Backreference(0, false), End, Match];
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_ahead_consumes_nothing() {
+    fn look_ahead_that_matches_consumes_nothing() {
         // (?=[a-z])(?!ab).
         let program =
             [Ahead(3), Set(0, 1), Match, NotAhead(7), Character('a'), Character('b'), Match, Set(0, 1), Match];
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn search_that_keeps_too_many_ways_open_is_undecided_at_once() {
+    fn search_with_too_many_alternatives_is_undecided() {
         // Two alternatives per character: the search does not reach the last character.
         let (found, steps) = search(&EXPONENTIAL, 0, &[], &"a".repeat(MAX_TRAIL));
         assert_eq!(found, None);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn search_that_is_undecided_within_a_negation_is_undecided() {
+    fn search_undecided_within_negation_is_undecided() {
         // `(?!(a|a)*b)`: the search ends within the look-around, where a failure would be a success.
         let place = |instruction| match instruction {
             Split(a, b) => Split(a + 1, b + 1),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_charged_for_what_one_instruction_passes_over() {
+    fn instruction_over_many_characters_charges_more_steps() {
         let text = "a".repeat(2000);
         // `(a*?)\1$` compares half of the text at once.
         let whole = [Save(0), Split(4, 2), Character('a'), Jump(1), Save(1), Backreference(0, false), End, Match];
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn search_leaves_the_budget_of_its_request_what_it_did_not_take() {
+    fn search_charges_only_its_steps_to_request() {
         let program = write(&EXPONENTIAL, 0, &[]);
         let (budget, mut room) = (Budget::default(), Room::default());
         let text = "a".repeat(64);

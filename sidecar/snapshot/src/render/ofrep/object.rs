@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_told_as_they_are_written() {
+    fn string_with_json_object_is_returned_as_object() {
         for text in [
             "{}",
             " {\r\n\t\"a\" : [ ] , \"b\":[1,{}] }\n",
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_stays_a_text() {
+    fn string_without_json_object_stays_string() {
         for text in [
             "",
             " ",
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_bounded() {
+    fn object_nested_too_deeply_stays_string() {
         let nested = |depth: usize| format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
         assert_eq!(told(&nested(64)), Some(nested(64)));
         assert_eq!(told(&nested(65)), None);

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn together_they_have_the_digests_that_each_has_alone() {
+    fn batch_of_texts_has_digests_of_single_texts() {
         let ids: Vec<u8> = (0..LONGEST as u8).collect();
         let (mut batch, mut last) = (Batch::new(), Tail::new());
         for length in 1..=LONGEST {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_too_much_is_not_taken() {
+    fn batch_refuses_long_texts_and_texts_beyond_its_lanes() {
         let (mut batch, mut last) = (Batch::new(), Tail::new());
         let mut takes = |head: &[u8], [a, b]: [&[u8]; 2]| {
             last.set([a, b, b""]);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_processor_has_the_digests_are_the_same() {
+    fn batch_on_any_instruction_set_has_same_digests() {
         let mut texts = Batch::new().texts;
         for (number, byte) in texts.iter_mut().flat_map(|Text(text)| text).enumerate() {
             *byte = (number * 151 % 251) as u8;

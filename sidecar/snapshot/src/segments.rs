@@ -11,7 +11,7 @@ use crate::format::{
     layout::{BLOCK, IDENTITY_FREE, Segment},
     view::View,
 };
-use crate::regex::backtrack::Room;
+use crate::regex::backtrack::SearchMemory;
 use crate::values::{hash::MemberKey, percentage::HashBuffers};
 
 /// The segments that apply to a request.
@@ -43,7 +43,7 @@ pub(crate) struct Scratch {
     /// Buffer for printing values that are no texts.
     printed: String,
     /// Memory of backtracking searches.
-    search: Room,
+    search: SearchMemory,
     /// Buffers of the batch hashing. The splits of the features use them, too.
     pub(crate) hashing: Option<Box<HashBuffers>>,
 }

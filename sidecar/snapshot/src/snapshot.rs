@@ -12,7 +12,7 @@ use crate::budget::{Budget, Undecided};
 use crate::context::EvaluationContext;
 use crate::evaluate::{
     Decisions,
-    evaluation::{Evaluation, Individual},
+    evaluation::{Evaluation, IdentityOverride},
 };
 use crate::format::revision::Revision;
 use crate::format::{
@@ -267,9 +267,9 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         let view = self.view();
         budget.start();
         context.derive(&view, budget);
-        let individual = if context.is_identified { self.individual(context.identifier()) } else { None };
-        if let Some(individual) = individual {
-            budget.spend(individual.items.len() * STEPS_AN_ITEM);
+        let identity_override = if context.is_identified { self.identity_override(context.identifier()) } else { None };
+        if let Some(identity_override) = identity_override {
+            budget.spend(identity_override.items.len() * STEPS_AN_ITEM);
         }
         if !budget.spend(0) {
             budget.note(Undecided::Others);
@@ -280,11 +280,11 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
             flags if flags & IDENTITY_FREE_SEGMENTS != 0 => Scope::IdentityFree,
             _ => Scope::None,
         };
-        Evaluation { segments: Segments { view, scope, budget }, individual }
+        Evaluation { segments: Segments { view, scope, budget }, identity_override }
     }
 
     /// Looks up the override of an identity.
-    fn individual(&self, identifier: &str) -> Option<Individual<'_>> {
+    fn identity_override(&self, identifier: &str) -> Option<IdentityOverride<'_>> {
         let view = self.view();
         let hash = || self.fingerprint.hash96(identifier.as_bytes());
         let embedded = (!view.overrides().is_empty()).then(|| Overrides::of(view.overrides()));
@@ -293,7 +293,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
             Some(overrides) => overrides.find(&hash()).map(|items| (items, overrides.blob)),
             None => self.shards.find(view.origin().flags, &hash()),
         };
-        found.map(|(items, blob)| Individual { items, blob })
+        found.map(|(items, blob)| IdentityOverride { items, blob })
     }
 }
 

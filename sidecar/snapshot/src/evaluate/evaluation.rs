@@ -14,12 +14,12 @@ use crate::values::rows::Table;
 #[derive(Clone, Copy)]
 pub(crate) struct Evaluation<'a> {
     pub(crate) segments: Segments<'a>,
-    pub(crate) individual: Option<Individual<'a>>,
+    pub(crate) identity_override: Option<IdentityOverride<'a>>,
 }
 
 /// The identity override of a request, sorted by feature id.
 #[derive(Clone, Copy)]
-pub(crate) struct Individual<'a> {
+pub(crate) struct IdentityOverride<'a> {
     pub(crate) items: Table<'a, Item, 16>,
     pub(crate) blob: &'a [u8],
 }
@@ -32,7 +32,7 @@ pub(crate) enum Winner {
     /// The override of a segment, by its rank among the overrides of the feature.
     Segment(u16),
     /// The identity's own override, by its row.
-    Individual(u32),
+    Identity(u32),
 }
 
 impl<'a> Evaluation<'a> {
@@ -45,10 +45,10 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Returns the identity's own override of a feature.
-    pub(super) fn individually(&self, feature: &Feature) -> Option<Winner> {
-        let items = self.individual?.items;
+    pub(super) fn identity_winner(&self, feature: &Feature) -> Option<Winner> {
+        let items = self.identity_override?.items;
         let row = items.partition_point(|item| item.feature < feature.id);
-        items.get(row).filter(|item| item.feature == feature.id).map(|_| Winner::Individual(row))
+        items.get(row).filter(|item| item.feature == feature.id).map(|_| Winner::Identity(row))
     }
 
     /// Returns the overrides of a feature by segments, strongest first.

@@ -64,11 +64,12 @@ impl<'a> Outcome<'a> {
                 outcome.segment = Some(ranked.segment);
                 view.contexts().get(ranked.context)?
             }
-            Winner::Individual(row) => {
-                let individual = evaluation.individual?;
-                let item = individual.items.get(row)?;
+            Winner::Identity(row) => {
+                let identity_override = evaluation.identity_override?;
+                let item = identity_override.items.get(row)?;
                 outcome.enabled = item.value_length & ENABLED != 0;
-                outcome.value = Span { start: item.value, length: item.value_length & LENGTH_MASK }.of(individual.blob);
+                outcome.value =
+                    Span { start: item.value, length: item.value_length & LENGTH_MASK }.of(identity_override.blob);
                 outcome.digest = digest_of(feature.id, outcome.enabled, outcome.value);
                 if item.value_length & HAS_VARIANT != 0 {
                     outcome.split = individual.variant(row + 1);
@@ -132,7 +133,7 @@ impl<'a> Outcome<'a> {
             return format!("SPLIT; weight={}", String::from_utf8_lossy(weight));
         }
         match self.winner {
-            Winner::Individual(_) => "TARGETING_MATCH; segment=identity_overrides".to_owned(),
+            Winner::Identity(_) => "TARGETING_MATCH; segment=identity_overrides".to_owned(),
             Winner::Segment(_) => {
                 let name = self
                     .segment
@@ -151,7 +152,7 @@ impl<'a> Outcome<'a> {
             (_, true, ..) => "ERROR",
             (false, ..) => "DISABLED",
             (_, _, Bucket::Variant { .. }, _) => "SPLIT",
-            (_, _, _, Winner::Segment(_) | Winner::Individual(_)) => "TARGETING_MATCH",
+            (_, _, _, Winner::Segment(_) | Winner::Identity(_)) => "TARGETING_MATCH",
             _ => "STATIC",
         }
     }

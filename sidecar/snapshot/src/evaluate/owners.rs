@@ -27,7 +27,7 @@ pub(crate) enum Owner {
     /// A segment, by its row in `OverrideRuns`.
     OverrideRun(u32),
     /// The identity's own override.
-    Individual,
+    Identity,
     /// A result that a condition has read.
     Resolved,
 }

@@ -51,10 +51,10 @@ impl Winners {
         for feature in resolution.features() {
             owners.assign_one(feature, Owner::Resolved);
         }
-        if let Some(individual) = evaluation.individual {
-            for item in individual.items.iter() {
+        if let Some(identity_override) = evaluation.identity_override {
+            for item in identity_override.items.iter() {
                 if let Some(feature) = view.feature_with_id(item.feature) {
-                    owners.assign_one(feature, Owner::Individual);
+                    owners.assign_one(feature, Owner::Identity);
                 }
             }
         }
@@ -93,7 +93,7 @@ impl Winners {
                     ranks.get(feature.checked_sub(first)?).map(|Rank { rank }| Winner::Segment(rank))
                 })
             }
-            Owner::Individual => view.features().get(feature).and_then(|row| evaluation.individually(&row)),
+            Owner::Identity => view.features().get(feature).and_then(|row| evaluation.identity_winner(&row)),
             Owner::Resolved => resolution.result(feature),
         };
         winner.unwrap_or(Winner::Default)
@@ -115,7 +115,7 @@ impl Evaluation<'_> {
     /// Decides one feature by the rank of its strongest override by a matching segment. `strongest` is not called if
     /// the identity's own override wins.
     pub(super) fn winner_among(&self, feature: &Feature, strongest: impl FnOnce() -> Option<u16>) -> Winner {
-        let own = self.individually(feature);
+        let own = self.identity_winner(feature);
         own.or_else(|| strongest().map(Winner::Segment)).unwrap_or(Winner::Default)
     }
 }

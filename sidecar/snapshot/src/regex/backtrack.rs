@@ -18,4 +18,4 @@ mod search;
 pub(crate) use program::validate;
 pub use program::{Instruction, MAX_SLOTS, write};
 pub use search::{MAX_NESTING, MAX_STEPS, MAX_TRAIL};
-pub(crate) use search::{Room, matches};
+pub(crate) use search::{SearchMemory, matches};

@@ -18,7 +18,7 @@ use crate::format::{
 };
 use crate::regex::{
     automaton,
-    backtrack::{self, Room},
+    backtrack::{self, SearchMemory},
 };
 use crate::values::{
     hash::{MemberKey, numbers, short_member_key},
@@ -209,13 +209,13 @@ fn contains(view: &View<'_>, context: &EvaluationContext, condition: &Instructio
 }
 
 /// Returns true if a prefix of the text matches the pattern. `None` if the search is undecided.
-fn matches(view: &View<'_>, operand: u32, text: &str, budget: &Budget, room: &mut Room) -> Option<bool> {
+fn matches(view: &View<'_>, operand: u32, text: &str, budget: &Budget, memory: &mut SearchMemory) -> Option<bool> {
     let Some(pattern) = view.patterns().get(operand) else { return Some(false) };
     let program = pattern.program.of(view.programs());
     if pattern.kind == AUTOMATON {
         Some(automaton::matches(program, text.as_bytes()))
     } else {
-        backtrack::matches(program, text, budget, room)
+        backtrack::matches(program, text, budget, memory)
     }
 }
 

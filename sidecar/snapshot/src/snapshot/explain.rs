@@ -56,7 +56,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
                 variant: outcome.variant_json().map(|json| String::from_utf8_lossy(json).into_owned()),
                 decision: match outcome.winner {
                     Winner::Default => Decision::Default,
-                    Winner::Individual(_) => Decision::IdentityOverride,
+                    Winner::Identity(_) => Decision::IdentityOverride,
                     Winner::Segment(rank) => Decision::Segment {
                         name: outcome
                             .segment

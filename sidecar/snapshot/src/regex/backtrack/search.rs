@@ -18,15 +18,15 @@ pub const MAX_NESTING: u32 = 32;
 
 /// The memory of searches, reused by the next one.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct SearchMemory {
     slots: Vec<Option<usize>>,
     trail: Vec<Trail>,
 }
 
 /// Returns true if a prefix of the text matches the program. `None` if the search is undecided.
-pub(crate) fn matches(bytes: &[u8], text: &str, budget: &Budget, room: &mut Room) -> Option<bool> {
+pub(crate) fn matches(bytes: &[u8], text: &str, budget: &Budget, memory: &mut SearchMemory) -> Option<bool> {
     let Some(program) = Program::of(bytes) else { return Some(false) };
-    let Room { slots, trail } = room;
+    let SearchMemory { slots, trail } = memory;
     slots.clear();
     slots.resize(program.slots.min(MAX_SLOTS), None);
     trail.clear();
@@ -283,7 +283,7 @@ mod tests {
         let program = write(instructions, slots, ranges);
         validate(&program).unwrap();
         let budget = Budget::default();
-        (matches(&program, text, &budget, &mut Room::default()), budget.taken())
+        (matches(&program, text, &budget, &mut SearchMemory::default()), budget.taken())
     }
 
     fn run(instructions: &[Instruction], slots: u32, ranges: &[(char, char)], text: &str) -> bool {
@@ -361,12 +361,12 @@ mod tests {
     #[test]
     fn search_charges_only_its_steps_to_request() {
         let program = write(&EXPONENTIAL, 0, &[]);
-        let (budget, mut room) = (Budget::default(), Room::default());
+        let (budget, mut memory) = (Budget::default(), SearchMemory::default());
         let text = "a".repeat(64);
-        assert_eq!(matches(&program, &text, &budget, &mut room), None);
-        assert_eq!(matches(&program, "aab", &budget, &mut room), Some(true));
-        assert_eq!(matches(&program, &text, &budget, &mut room), None);
-        assert_eq!(matches(&program, "aab", &budget, &mut room), None);
+        assert_eq!(matches(&program, &text, &budget, &mut memory), None);
+        assert_eq!(matches(&program, "aab", &budget, &mut memory), Some(true));
+        assert_eq!(matches(&program, &text, &budget, &mut memory), None);
+        assert_eq!(matches(&program, "aab", &budget, &mut memory), None);
         assert!(budget.taken() <= u64::from(crate::MAX_STEPS) + 2, "{}", budget.taken());
     }
 }

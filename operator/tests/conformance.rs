@@ -15,7 +15,7 @@ use recorded::{Expected, Request};
 use remora_operator::compile::document;
 use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{Compiled, Mode, Options, compile};
-use remora_snapshot::{Role, Snapshot, Subject, TraitValue};
+use remora_snapshot::{Role, Snapshot, RequestState, TraitValue};
 use serde_json::Value;
 
 fn folder(test: &str) -> Option<PathBuf> {
@@ -57,7 +57,7 @@ fn snapshot(compiled: &Compiled) -> Snapshot<&[u8]> {
 }
 
 /// Sets a trait of the subject from its JSON value. Numbers are passed as their tokens.
-fn set_trait(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, key: &str, value: &Value) {
+fn set_trait(snapshot: &Snapshot<&[u8]>, subject: &mut RequestState, key: &str, value: &Value) {
     let token = value.to_string();
     let value = match value {
         Value::Null => TraitValue::Null,
@@ -82,7 +82,7 @@ fn conditions_match_flagsmith_engine() {
     for cases in cases.chunk_by(together) {
         let compiled = compiled(&context::conditions(cases), &[], Mode::Plain);
         let snapshot = snapshot(&compiled);
-        let mut subject = Subject::default();
+        let mut subject = RequestState::default();
         snapshot.identify(&mut subject, "user_1");
         set_trait(&snapshot, &mut subject, "t", &cases[0]["trait"]);
         for (case, explanation) in cases.iter().zip(snapshot.explain(&mut subject)) {
@@ -113,7 +113,7 @@ fn percentages_match_flagsmith_engine() {
         // The other ids form the identity's key, joined as in the hash.
         let compiled = compiled(&context::split(seed), &[], Mode::Plain);
         let snapshot = snapshot(&compiled);
-        let mut subject = Subject::default();
+        let mut subject = RequestState::default();
         snapshot.identify(&mut subject, "x");
         snapshot.set_key(&mut subject, &rest.join(","));
         let percentage = snapshot.explain(&mut subject)[0].percentage.unwrap();
@@ -133,7 +133,7 @@ fn cases_of_flagsmith_engine_pass() {
         let case: Value = serde_json::from_str(&text).unwrap();
         let compiled = compiled(&context::document(&case["context"]), &[], Mode::Plain);
         let snapshot = snapshot(&compiled);
-        let mut subject = Subject::default();
+        let mut subject = RequestState::default();
         let identity = &case["context"]["identity"];
         if let Some(identifier) = identity["identifier"].as_str() {
             snapshot.identify(&mut subject, identifier);
@@ -175,7 +175,7 @@ fn cases_of_flagsmith_engine_pass() {
 }
 
 /// Sets the subject to the identity of a body.
-fn identify(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, body: &Value) {
+fn identify(snapshot: &Snapshot<&[u8]>, subject: &mut RequestState, body: &Value) {
     snapshot.identify(subject, body["identifier"].as_str().unwrap());
     for row in body["traits"].as_array().into_iter().flatten() {
         set_trait(snapshot, subject, row["trait_key"].as_str().unwrap(), &row["trait_value"]);
@@ -185,7 +185,7 @@ fn identify(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, body: &Value) {
 /// Evaluates a body for an identity, or the environment without one, and returns the array of flags.
 fn answer(snapshot: &Snapshot<&[u8]>, body: Option<&Value>, role: Role) -> String {
     let Some(body) = body else { return String::from_utf8(snapshot.flags(role).to_vec()).unwrap() };
-    let mut subject = Subject::default();
+    let mut subject = RequestState::default();
     identify(snapshot, &mut subject, body);
     let mut out = Vec::new();
     snapshot.write_flags(&mut subject, role, &mut out);
@@ -227,7 +227,7 @@ fn answers_equal_recorded_flagsmith_server() {
                 right += 1;
             }
             if let Some(body) = body.filter(|_| !case.is_known) {
-                let mut subject = Subject::default();
+                let mut subject = RequestState::default();
                 identify(&snapshot, &mut subject, &body);
                 for flag in snapshot.explain(&mut subject) {
                     let ours: Option<Value> = flag.variant.as_deref().map(|json| serde_json::from_str(json).unwrap());

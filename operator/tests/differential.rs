@@ -33,7 +33,7 @@ use json::Json;
 use oracle::Oracle;
 use remora_operator::compile::Mode;
 use remora_operator::compile::prune::Rules;
-use remora_snapshot::Subject;
+use remora_snapshot::RequestState;
 
 /// Number of documents if `REMORA_DIFFERENTIAL_SECONDS` is not set.
 const DOCUMENTS: usize = 250;
@@ -149,12 +149,12 @@ fn pruning_keeps_answers_of_remaining_flags() {
             continue;
         };
         let (pruned, whole) = (compare::snapshot(&pruned), compare::snapshot(&whole));
-        let mut subject = Subject::default();
+        let mut request = RequestState::default();
         for identity in case.get("identities").unwrap().items() {
-            compare::identify(&whole, &mut subject, identity);
-            let answers = compare::flags(&whole, &mut subject);
-            compare::identify(&pruned, &mut subject, identity);
-            let left = compare::flags(&pruned, &mut subject);
+            compare::identify(&whole, &mut request, identity);
+            let answers = compare::flags(&whole, &mut request);
+            compare::identify(&pruned, &mut request, identity);
+            let left = compare::flags(&pruned, &mut request);
             for flag in &left {
                 assert!(
                     answers.contains(flag),

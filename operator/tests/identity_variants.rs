@@ -6,7 +6,7 @@
 use remora_operator::compile::document;
 use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{Options, compile};
-use remora_snapshot::{Decision, Role, Snapshot, Subject};
+use remora_snapshot::{Decision, Role, Snapshot, RequestState};
 use serde_json::{Value, json};
 
 /// A document whose feature `color` is overridden for `somebody` with these variants.
@@ -37,14 +37,14 @@ fn with_snapshot(variants: &Value, check: impl FnOnce(&Snapshot<&[u8]>)) {
 }
 
 fn flags(snapshot: &Snapshot<&[u8]>, identifier: &str) -> Value {
-    let (mut subject, mut out) = (Subject::default(), Vec::new());
+    let (mut subject, mut out) = (RequestState::default(), Vec::new());
     snapshot.identify(&mut subject, identifier);
     snapshot.write_flags(&mut subject, Role::Client, &mut out);
     serde_json::from_slice(&out).unwrap()
 }
 
 fn ofrep(snapshot: &Snapshot<&[u8]>, identifier: &str) -> Value {
-    let (mut subject, mut out) = (Subject::default(), Vec::new());
+    let (mut subject, mut out) = (RequestState::default(), Vec::new());
     snapshot.identify(&mut subject, identifier);
     snapshot.write_ofrep_flag(&mut subject, Role::Client, "color", &mut out);
     serde_json::from_slice(&out).unwrap()
@@ -61,7 +61,7 @@ fn selected_variation_is_in_every_answer() {
             (&answer["value"], &answer["variant"], &answer["reason"]),
             (&json!("red"), &json!("red key"), &json!("SPLIT"))
         );
-        let mut subject = Subject::default();
+        let mut subject = RequestState::default();
         snapshot.identify(&mut subject, "somebody");
         let explanation = snapshot.explain(&mut subject).swap_remove(0);
         assert_eq!((explanation.value.as_str(), explanation.variant.as_deref()), ("\"red\"", Some("\"red key\"")));

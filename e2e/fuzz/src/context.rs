@@ -1,7 +1,7 @@
 //! Who could ask: identities and traits that the conditions of a document are likely to tell apart.
 
 use remora_operator::compile::document::{ConditionValue, Document, Rule};
-use remora_snapshot::{Snapshot, Subject, TraitValue};
+use remora_snapshot::{RequestState, Snapshot, TraitValue};
 
 /// How many conditions suggest a trait.
 const MOST_TRAITS: usize = 24;
@@ -59,7 +59,7 @@ fn is_integer(text: &str) -> bool {
 
 impl Context {
     /// Makes the subject this context.
-    pub(crate) fn apply<B: AsRef<[u8]>>(&self, snapshot: &Snapshot<B>, subject: &mut Subject) {
+    pub(crate) fn apply<B: AsRef<[u8]>>(&self, snapshot: &Snapshot<B>, subject: &mut RequestState) {
         subject.clear();
         if let Some(identifier) = &self.identifier {
             snapshot.identify(subject, identifier);

@@ -1,7 +1,7 @@
 //! One evaluation in all its forms: explained, in Flagsmith's dialect, in OFREP's, whole and flag by flag.
 
 use remora_operator::compile::{BooleanFlags, DisabledFlags, ObjectFlags, Ofrep};
-use remora_snapshot::{Explanation, OfrepFlag, Role, Snapshot, Subject};
+use remora_snapshot::{Explanation, OfrepFlag, RequestState, Role, Snapshot};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -38,14 +38,14 @@ pub(crate) struct Shape {
 /// Asks everything about one context. Panics if two forms of the answer do not agree.
 pub(crate) fn assert_agreement<B: AsRef<[u8]>>(
     snapshot: &Snapshot<B>,
-    subject: &mut Subject,
+    request: &mut RequestState,
     context: &Context,
     shape: Shape,
 ) {
-    context.apply(snapshot, subject);
-    let explained = snapshot.explain(subject);
+    context.apply(snapshot, request);
+    let explained = snapshot.explain(request);
     // A budget of steps is used up at different places by different forms.
-    if snapshot.overrun(subject).is_some() {
+    if snapshot.overrun(request).is_some() {
         return;
     }
     for role in [Role::Client, Role::Server] {
@@ -54,43 +54,43 @@ pub(crate) fn assert_agreement<B: AsRef<[u8]>>(
             .filter(|flag| role == Role::Server || !flag.server_only)
             .filter(|flag| flag.enabled || !shape.hides_disabled)
             .collect();
-        let digest = flagsmith(snapshot, subject, context, role, &visible);
-        openfeature(snapshot, subject, role, &visible, shape.ofrep, digest);
+        let digest = flagsmith(snapshot, request, context, role, &visible);
+        openfeature(snapshot, request, role, &visible, shape.ofrep, digest);
     }
 }
 
 fn flagsmith<B: AsRef<[u8]>>(
     snapshot: &Snapshot<B>,
-    subject: &mut Subject,
+    request: &mut RequestState,
     context: &Context,
     role: Role,
     visible: &[&Explanation],
 ) -> u64 {
     let mut body = Vec::new();
-    let digest = snapshot.write_flags(subject, role, &mut body);
+    let digest = snapshot.write_flags(request, role, &mut body);
     let flags: Vec<FlagsmithFlag<'_>> = serde_json::from_slice(&body).expect("Flagsmith's flags are not JSON");
     let told = flags.iter().map(|flag| (flag.feature.name.as_str(), flag.enabled, flag.feature_state_value.get()));
     let wanted = visible.iter().map(|flag| (flag.feature.as_str(), flag.enabled, flag.value.as_str()));
     assert!(told.eq(wanted), "the flags are not those that are explained: {visible:#?}");
 
-    let mut new = Subject::default();
+    let mut new = RequestState::default();
     context.apply(snapshot, &mut new);
     let mut again = Vec::new();
     assert_eq!(snapshot.write_flags(&mut new, role, &mut again), digest);
-    assert!(again == body, "a subject that was used before gets other flags than a new one");
+    assert!(again == body, "a request that was used before gets other flags than a new one");
     digest
 }
 
 fn openfeature<B: AsRef<[u8]>>(
     snapshot: &Snapshot<B>,
-    subject: &mut Subject,
+    request: &mut RequestState,
     role: Role,
     visible: &[&Explanation],
     ofrep: Ofrep,
     digest: u64,
 ) {
     let mut body = b"[".to_vec();
-    assert_eq!(snapshot.write_ofrep_flags(subject, role, &mut body), digest);
+    assert_eq!(snapshot.write_ofrep_flags(request, role, &mut body), digest);
     body.push(b']');
     let flags: Vec<&RawValue> = serde_json::from_slice(&body).expect("OFREP's flags are not JSON");
     assert_eq!(flags.len(), visible.len(), "the dialects do not have the same flags");
@@ -108,7 +108,7 @@ fn openfeature<B: AsRef<[u8]>>(
             assert_eq!(flag.value.map(RawValue::get), value(explained, ofrep), "{}", flag.key);
         }
         let mut single = Vec::new();
-        match snapshot.write_ofrep_flag(subject, role, &explained.feature, &mut single) {
+        match snapshot.write_ofrep_flag(request, role, &explained.feature, &mut single) {
             OfrepFlag::Written => assert_eq!(String::from_utf8_lossy(&single), raw.get()),
             OfrepFlag::NeedsTargetingKey => assert!(single.is_empty()),
             OfrepFlag::Unknown => panic!("flag {:?} is unknown alone", explained.feature),

@@ -4,7 +4,7 @@
 
 use remora_operator::compile::document::Original;
 use remora_operator::compile::{BooleanFlags, DisabledFlags, Mode, ObjectFlags, Ofrep, Options, compile_to_files_of};
-use remora_snapshot::{Role, Snapshot, Subject};
+use remora_snapshot::{RequestState, Role, Snapshot};
 
 use crate::dialects::{Shape, assert_agreement};
 use crate::{assert_printable, context, pipeline};
@@ -30,9 +30,9 @@ pub(crate) fn run(data: &[u8]) {
     let snapshot = pipeline::read(&compiled);
     assert_eq!(snapshot.revision(), compiled.revision);
     let shape = Shape { hides_disabled: pruned.document.hides_disabled_flags(), ofrep: options.ofrep };
-    let mut subject = Subject::default();
+    let mut request = RequestState::default();
     for context in context::suggested(&pruned.document) {
-        assert_agreement(&snapshot, &mut subject, &context, shape);
+        assert_agreement(&snapshot, &mut request, &context, shape);
     }
     whole_answers(&snapshot);
     snapshot.describe();
@@ -62,7 +62,7 @@ fn options(choice: usize, original: Option<&Original>) -> Options<'_> {
 fn whole_answers(snapshot: &Snapshot<&[u8]>) {
     for role in [Role::Client, Role::Server] {
         let mut evaluated = Vec::new();
-        snapshot.write_flags(&mut Subject::default(), role, &mut evaluated);
+        snapshot.write_flags(&mut RequestState::default(), role, &mut evaluated);
         assert_eq!(String::from_utf8_lossy(&evaluated), String::from_utf8_lossy(snapshot.flags(role)));
     }
 }

@@ -3,7 +3,7 @@
 //! The input is the property of three conditions.
 
 use remora_operator::compile::{self, Options};
-use remora_snapshot::{Subject, TraitValue};
+use remora_snapshot::{RequestState, TraitValue};
 use serde_json::{Value, json};
 use serde_json_path::JsonPath;
 
@@ -28,14 +28,14 @@ pub(crate) fn run(data: &[u8]) {
     let compiled = compile::compile(&pruned, &Options::default()).unwrap();
     compiled.findings.iter().for_each(|finding| assert_printable(&finding.to_string()));
     let snapshot = pipeline::read(&compiled);
-    let mut subject = Subject::default();
+    let mut request = RequestState::default();
     for traits in [&[][..], &[("a", "x")], &[("a", "y"), (&property, "x")]] {
-        subject.clear();
-        snapshot.identify(&mut subject, "x");
+        request.clear();
+        snapshot.identify(&mut request, "x");
         for (name, value) in traits {
-            snapshot.set_trait(&mut subject, name, TraitValue::String(value));
+            snapshot.set_trait(&mut request, name, TraitValue::String(value));
         }
-        let flags = snapshot.explain(&mut subject);
+        let flags = snapshot.explain(&mut request);
         let told = [flags[0].enabled, flags[1].enabled];
         let has_finding = compiled.findings.iter().any(|finding| finding.message.contains("JSONPath"));
         if has_finding

@@ -5,7 +5,7 @@
 use std::hash::{DefaultHasher, Hasher as _};
 
 use remora_operator::compile::{self, Compiled, Options};
-use remora_snapshot::{Snapshot, Subject, TraitValue};
+use remora_snapshot::{RequestState, Snapshot, TraitValue};
 use serde_json::json;
 
 use crate::python::{self, Answer};
@@ -106,11 +106,11 @@ fn compile(patterns: [&str; 2]) -> (Compiled, fn(&str) -> bool) {
 
 /// Which features are enabled, and the first segment that the budget left undecided.
 fn evaluate(snapshot: &Snapshot<&[u8]>, text: &str) -> ([bool; 2], Option<String>) {
-    let mut subject = Subject::default();
-    snapshot.identify(&mut subject, "x");
-    snapshot.set_trait(&mut subject, "t", TraitValue::String(text));
-    let flags = snapshot.explain(&mut subject);
-    let undecided = snapshot.overrun(&subject).map(|overrun| overrun.segment.unwrap_or("searched").to_owned());
+    let mut request = RequestState::default();
+    snapshot.identify(&mut request, "x");
+    snapshot.set_trait(&mut request, "t", TraitValue::String(text));
+    let flags = snapshot.explain(&mut request);
+    let undecided = snapshot.overrun(&request).map(|overrun| overrun.segment.unwrap_or("searched").to_owned());
     ([flags[0].enabled, flags[1].enabled], undecided)
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::OnceLock;
 
-use remora_snapshot::{File, Role, Snapshot, Subject, TraitValue};
+use remora_snapshot::{File, RequestState, Role, Snapshot, TraitValue};
 use siphasher::sip128::SipHasher13;
 
 use crate::environment;
@@ -115,26 +115,26 @@ fn exercise(files: &[File], role: Role) {
             document.deflated(file);
         }
     }
-    let mut subject = Subject::default();
+    let mut request = RequestState::default();
     let mut out = Vec::new();
     out.extend_from_slice(snapshot.flags(role));
     for name in FEATURES {
         snapshot.flag(role, name);
-        snapshot.write_ofrep_flag(&mut subject, role, name, &mut out);
+        snapshot.write_ofrep_flag(&mut request, role, name, &mut out);
     }
     for (identifier, plan, age) in
         [("user_1", "pro", "31"), ("anybody", "aab aa", "-7"), ("", "31", "99999999999999999999")]
     {
-        subject.clear();
-        snapshot.identify(&mut subject, identifier);
-        snapshot.set_trait(&mut subject, "plan", TraitValue::String(plan));
-        snapshot.set_trait(&mut subject, "email", TraitValue::String("aabaa@example.com"));
-        snapshot.set_trait(&mut subject, "country", TraitValue::String("c7"));
-        snapshot.set_trait(&mut subject, "version", TraitValue::String("1.2.10"));
-        snapshot.set_trait(&mut subject, "age", TraitValue::Integer(age));
-        snapshot.write_flags(&mut subject, role, &mut out);
-        snapshot.write_ofrep_flags(&mut subject, role, &mut out);
-        snapshot.explain(&mut subject);
+        request.clear();
+        snapshot.identify(&mut request, identifier);
+        snapshot.set_trait(&mut request, "plan", TraitValue::String(plan));
+        snapshot.set_trait(&mut request, "email", TraitValue::String("aabaa@example.com"));
+        snapshot.set_trait(&mut request, "country", TraitValue::String("c7"));
+        snapshot.set_trait(&mut request, "version", TraitValue::String("1.2.10"));
+        snapshot.set_trait(&mut request, "age", TraitValue::Integer(age));
+        snapshot.write_flags(&mut request, role, &mut out);
+        snapshot.write_ofrep_flags(&mut request, role, &mut out);
+        snapshot.explain(&mut request);
     }
     snapshot.describe();
     snapshot.role_of("client-key");

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use remora_snapshot::{Decision, Explanation, Snapshot, Subject, TraitValue};
+use remora_snapshot::{Decision, Explanation, RequestState, Snapshot, TraitValue};
 
 use crate::tools::directory;
 
@@ -60,16 +60,16 @@ impl Explain {
     /// name.
     pub fn run(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let snapshot = directory::read(&self.directory, self.environment.as_deref())?;
-        let mut subject = Subject::default();
+        let mut request = RequestState::default();
         if let Some(identifier) = &self.identifier {
-            snapshot.identify(&mut subject, identifier);
+            snapshot.identify(&mut request, identifier);
         } else if !self.traits.is_empty() {
             anyhow::bail!("traits belong to an identity: name one with --identifier");
         }
         for Trait { key, value } in &self.traits {
-            set(&snapshot, &mut subject, key, value);
+            set(&snapshot, &mut request, key, value);
         }
-        let explanations = snapshot.explain(&mut subject);
+        let explanations = snapshot.explain(&mut request);
         if let Some(unknown) = self.flag.iter().find(|name| !explanations.iter().any(|e| e.feature == **name)) {
             anyhow::bail!("there is no flag {unknown:?} in environment {:?}", snapshot.environment());
         }
@@ -80,7 +80,7 @@ impl Explain {
     }
 }
 
-fn set(snapshot: &Snapshot<Vec<u8>>, subject: &mut Subject, key: &str, value: &serde_json::Value) {
+fn set(snapshot: &Snapshot<Vec<u8>>, request: &mut RequestState, key: &str, value: &serde_json::Value) {
     use serde_json::Value;
     let token = value.to_string();
     let value = match value {
@@ -90,7 +90,7 @@ fn set(snapshot: &Snapshot<Vec<u8>>, subject: &mut Subject, key: &str, value: &s
         Value::Number(_) => TraitValue::Integer(&token),
         _ => TraitValue::Null,
     };
-    snapshot.set_trait(subject, key, value);
+    snapshot.set_trait(request, key, value);
 }
 
 fn write(explanation: &Explanation, out: &mut impl Write) -> std::io::Result<()> {

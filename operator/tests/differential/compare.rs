@@ -4,7 +4,7 @@
 use remora_operator::compile::document;
 use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{Compiled, Mode, Options, compile};
-use remora_snapshot::{Role, Snapshot, Subject, TraitValue};
+use remora_snapshot::{RequestState, Role, Snapshot, TraitValue};
 
 use super::json::Json;
 use super::oracle::{Answer, Flag, OfIdentity};
@@ -28,10 +28,10 @@ pub(crate) fn snapshot(compiled: &Compiled) -> Snapshot<&[u8]> {
     snapshot
 }
 
-/// Sets the subject to the identity of a case.
-pub(crate) fn identify(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, identity: &Json) {
-    subject.clear();
-    snapshot.identify(subject, identity.get("identifier").and_then(Json::text).unwrap());
+/// Sets the request to the identity of a case.
+pub(crate) fn identify(snapshot: &Snapshot<&[u8]>, request: &mut RequestState, identity: &Json) {
+    request.clear();
+    snapshot.identify(request, identity.get("identifier").and_then(Json::text).unwrap());
     let Some(Json::Map(traits)) = identity.get("traits") else { panic!("{identity} has no traits") };
     for (name, value) in traits {
         let value = match value {
@@ -45,16 +45,16 @@ pub(crate) fn identify(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, identi
             },
             other => panic!("a trait is {other}"),
         };
-        snapshot.set_trait(subject, name, value);
+        snapshot.set_trait(request, name, value);
     }
 }
 
 /// Returns Remora's evaluation of each flag.
-pub(crate) fn flags(snapshot: &Snapshot<&[u8]>, subject: &mut Subject) -> Vec<Flag> {
+pub(crate) fn flags(snapshot: &Snapshot<&[u8]>, request: &mut RequestState) -> Vec<Flag> {
     let flag = |told: remora_snapshot::Explanation| {
         (told.feature, told.enabled, told.value, told.reason, told.variant.unwrap_or_else(|| "null".to_owned()))
     };
-    snapshot.explain(subject).into_iter().map(flag).collect()
+    snapshot.explain(request).into_iter().map(flag).collect()
 }
 
 /// Returns the percentage of an identity's key in a split with this seed, as it is printed.
@@ -66,10 +66,10 @@ pub(crate) fn percentage(seed: &str, key: &str) -> String {
     );
     let compiled = compiled(&document, &everything(), Mode::Plain).unwrap();
     let snapshot = snapshot(&compiled);
-    let mut subject = Subject::default();
-    snapshot.identify(&mut subject, "x");
-    snapshot.set_key(&mut subject, key);
-    format!("{:?}", snapshot.explain(&mut subject)[0].percentage.unwrap())
+    let mut request = RequestState::default();
+    snapshot.identify(&mut request, "x");
+    snapshot.set_key(&mut request, key);
+    format!("{:?}", snapshot.explain(&mut request)[0].percentage.unwrap())
 }
 
 /// Returns the differences to the engine's answers. Returns `Err` if the case is invalid, because Remora then serves
@@ -89,12 +89,12 @@ pub(crate) fn differences(case: &Json, theirs: &Answer) -> Result<Vec<String>, S
     let mut differ = |what: String, ours: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {
         differences.push(format!("{what}\n  ours   {ours:?}\n  theirs {theirs:?}"));
     };
-    let mut subject = Subject::default();
+    let mut request = RequestState::default();
     for (identity, OfIdentity { flags: wanted, bodies }) in
         case.get("identities").unwrap().items().iter().zip(&theirs.identities)
     {
-        identify(&all, &mut subject, identity);
-        let told = flags(&all, &mut subject);
+        identify(&all, &mut request, identity);
+        let told = flags(&all, &mut request);
         if told.len() != wanted.len() {
             differ(format!("{identity}: flags"), &told, wanted);
         }
@@ -103,7 +103,7 @@ pub(crate) fn differences(case: &Json, theirs: &Answer) -> Result<Vec<String>, S
         }
         for (role, wanted) in [Role::Client, Role::Server].into_iter().zip(bodies) {
             let mut body = Vec::new();
-            all.write_flags(&mut subject, role, &mut body);
+            all.write_flags(&mut request, role, &mut body);
             if body != wanted.as_bytes() {
                 differ(format!("{identity}: the body for {role:?}"), &String::from_utf8_lossy(&body), wanted);
             }

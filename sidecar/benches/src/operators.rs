@@ -1,6 +1,6 @@
 //! Environments for each operator: one segment whose conditions all use this operator, and all match.
 
-use remora_snapshot::{Snapshot, Subject, TraitValue};
+use remora_snapshot::{RequestState, Snapshot, TraitValue};
 
 use crate::profile::CLIENT_KEY;
 
@@ -96,10 +96,10 @@ pub fn identity_body(identifier: &str) -> String {
 }
 
 /// Sets the traits of a subject that the conditions match.
-pub fn give_operands<B: AsRef<[u8]>>(snapshot: &Snapshot<B>, subject: &mut Subject) {
+pub fn give_operands<B: AsRef<[u8]>>(snapshot: &Snapshot<B>, request: &mut RequestState) {
     for number in 0..CONDITIONS {
         let (text, digits) = (format!("value-{number:02}"), (number + 100).to_string());
         let value = if number.is_multiple_of(2) { TraitValue::String(&text) } else { TraitValue::Integer(&digits) };
-        snapshot.set_trait(subject, &property(number), value);
+        snapshot.set_trait(request, &property(number), value);
     }
 }

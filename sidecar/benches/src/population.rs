@@ -4,7 +4,7 @@
 //! differ in all traits, a third of them lack one, and they belong to different segments, so that they get a few
 //! hundred different answers on `official` and more than a thousand on `medium`.
 
-use remora_snapshot::{Snapshot, Subject, TraitValue};
+use remora_snapshot::{RequestState, Snapshot, TraitValue};
 
 use crate::conditions::{Condition, condition};
 use crate::profile::Profile;
@@ -88,7 +88,7 @@ impl Person {
     }
 
     /// Sets this person's identifier and traits in a subject.
-    pub fn give<B: AsRef<[u8]>>(&self, snapshot: &Snapshot<B>, subject: &mut Subject) {
+    pub fn give<B: AsRef<[u8]>>(&self, snapshot: &Snapshot<B>, subject: &mut RequestState) {
         for (key, token) in &self.traits {
             snapshot.set_trait(subject, key, value(token));
         }
@@ -179,7 +179,7 @@ mod tests {
             let answers: HashSet<Vec<u8>> = people(&profile)
                 .iter()
                 .map(|person| {
-                    let (mut subject, mut answer) = (Subject::default(), Vec::new());
+                    let (mut subject, mut answer) = (RequestState::default(), Vec::new());
                     person.give(&snapshot, &mut subject);
                     snapshot.write_flags(&mut subject, remora_snapshot::Role::Client, &mut answer);
                     answer

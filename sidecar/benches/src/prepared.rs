@@ -9,7 +9,7 @@ use remora_operator::compile::document::Original;
 use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{Compiled, Mode, Options, compile_to_files_of};
 use remora_operator::{compile::document, tools::directory};
-use remora_snapshot::{Role, Snapshot, Subject, files};
+use remora_snapshot::{RequestState, Role, Snapshot, files};
 
 use crate::load::{Exchange, ask};
 use crate::population;
@@ -119,7 +119,7 @@ impl Prepared {
             .iter()
             .map(|person| {
                 let mut flags = b",\"flags\":".to_vec();
-                let mut subject = Subject::default();
+                let mut subject = RequestState::default();
                 person.give(&self.snapshot, &mut subject);
                 self.snapshot.write_flags(&mut subject, Role::Client, &mut flags);
                 flags.push(b'}');
@@ -142,7 +142,7 @@ impl Prepared {
             .map(|number| {
                 let identifier = Profile::identifier(number);
                 let mut flags = b",\"flags\":".to_vec();
-                let mut subject = Subject::default();
+                let mut subject = RequestState::default();
                 if asking != Asking::Query {
                     give_traits(&self.snapshot, &mut subject);
                 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use remora_snapshot::{Snapshot, Subject, files};
+use remora_snapshot::{RequestState, Snapshot, files};
 
 use crate::population::value;
 use crate::profile::ENVIRONMENT;
@@ -27,7 +27,7 @@ pub fn read(directory: &Path) -> anyhow::Result<Snapshot<Vec<u8>>> {
 }
 
 /// Sets the traits of every request in a subject.
-pub fn give_traits<B: AsRef<[u8]>>(snapshot: &Snapshot<B>, subject: &mut Subject) {
+pub fn give_traits<B: AsRef<[u8]>>(snapshot: &Snapshot<B>, subject: &mut RequestState) {
     for (key, token) in TRAITS {
         snapshot.set_trait(subject, key, value(token));
     }

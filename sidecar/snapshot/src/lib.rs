@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use remora_snapshot::model::{Context, Environment, Feature};
-//! use remora_snapshot::{Role, Snapshot, Subject, write};
+//! use remora_snapshot::{Role, Snapshot, RequestState, write};
 //!
 //! let default = Context { enabled: true, value: "42".to_owned(), split: None };
 //! let feature = Feature { id: 7, name: "limit".to_owned(), kind: "STANDARD".to_owned(), served: true, server_only: false, default };
@@ -15,7 +15,7 @@
 //!
 //! let written = write(&environment, 1_000_000)?;
 //! let snapshot = Snapshot::read(written.files[0].bytes.as_slice())?;
-//! let mut subject = Subject::default();
+//! let mut subject = RequestState::default();
 //! snapshot.identify(&mut subject, "somebody");
 //! let mut answer = Vec::new();
 //! snapshot.write_flags(&mut subject, Role::Client, &mut answer);
@@ -403,7 +403,7 @@ pub use snapshot::describe::{
     Description, FeatureDescription, OverrideDescription, SegmentDescription, VariantDescription,
 };
 pub use snapshot::explain::{Decision, Explanation};
-pub use snapshot::subject::Subject;
+pub use snapshot::request_state::RequestState;
 pub use snapshot::{Overrun, Snapshot, digest};
 pub use values::number::{Integer, write_float};
 pub use values::percentage::percentage;

@@ -2,11 +2,11 @@
 
 pub(crate) mod describe;
 pub(crate) mod explain;
-pub(crate) mod subject;
+pub(crate) mod request_state;
 
 use crate::ReadError;
+use crate::RequestState;
 use crate::Role;
-use crate::Subject;
 use crate::TraitValue;
 use crate::budget::{Budget, Undecided};
 use crate::context::EvaluationContext;
@@ -164,32 +164,32 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         self.view().feature_named(name.as_bytes(), budget).is_some()
     }
 
-    /// Sets the subject's identifier. Without an identifier there is no identity, and the environment decides which
+    /// Sets the request's identifier. Without an identifier there is no identity, and the environment decides which
     /// segments apply ([`model::EnvironmentFlags`](crate::format::model::EnvironmentFlags)).
-    pub fn identify(&self, subject: &mut Subject, identifier: &str) {
-        subject.context.identify(identifier);
+    pub fn identify(&self, request: &mut RequestState, identifier: &str) {
+        request.context.identify(identifier);
     }
 
-    /// Sets the subject's own key, which is hashed instead of client key and identifier. Flagsmith's evaluation context
+    /// Sets the request's own key, which is hashed instead of client key and identifier. Flagsmith's evaluation context
     /// allows such a key; none of Flagsmith's SDKs sends one.
-    pub fn set_key(&self, subject: &mut Subject, key: &str) {
-        subject.context.set_key(key);
+    pub fn set_key(&self, request: &mut RequestState, key: &str) {
+        request.context.set_key(key);
     }
 
-    /// Sets a trait of the subject. The last of several with one name counts; traits that no condition reads cost
+    /// Sets a trait of the request. The last of several with one name counts; traits that no condition reads cost
     /// nothing.
-    pub fn set_trait(&self, subject: &mut Subject, key: &str, value: TraitValue<'_>) {
-        self.set_trait_with(subject, key, || value);
+    pub fn set_trait(&self, request: &mut RequestState, key: &str, value: TraitValue<'_>) {
+        self.set_trait_with(request, key, || value);
     }
 
-    /// Sets a trait of the subject. Calls `value` only if a condition reads the trait.
-    pub fn set_trait_with<'v>(&self, subject: &mut Subject, key: &str, value: impl FnOnce() -> TraitValue<'v>) {
+    /// Sets a trait of the request. Calls `value` only if a condition reads the trait.
+    pub fn set_trait_with<'v>(&self, request: &mut RequestState, key: &str, value: impl FnOnce() -> TraitValue<'v>) {
         let slots = self.view().slots().len();
         if slots > 0
-            && let Some(slot) = self.slot_of(key, &subject.budget)
+            && let Some(slot) = self.slot_of(key, &request.budget)
         {
-            subject.context.fit(slots);
-            subject.context.set(slot, value());
+            request.context.fit(slots);
+            request.context.set(slot, value());
         }
     }
 
@@ -199,33 +199,33 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         self.view().slot_named(key.as_bytes(), budget)
     }
 
-    /// Appends the JSON array of all flags for the subject, like Flagsmith's edge proxy. Returns a digest of the flags,
+    /// Appends the JSON array of all flags for the request, like Flagsmith's edge proxy. Returns a digest of the flags,
     /// which is equal for equal flags in every revision and in both dialects.
-    pub fn write_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
-        flagsmith::write_array(&self.decide(subject), role, out)
+    pub fn write_flags(&self, request: &mut RequestState, role: Role, out: &mut Vec<u8>) -> u64 {
+        flagsmith::write_array(&self.decide(request), role, out)
     }
 
-    /// Appends one flag for the subject as OFREP, if it can be returned.
-    pub fn write_ofrep_flag(&self, subject: &mut Subject, role: Role, name: &str, out: &mut Vec<u8>) -> OfrepFlag {
-        let feature = self.view().feature_named(name.as_bytes(), &subject.budget);
+    /// Appends one flag for the request as OFREP, if it can be returned.
+    pub fn write_ofrep_flag(&self, request: &mut RequestState, role: Role, name: &str, out: &mut Vec<u8>) -> OfrepFlag {
+        let feature = self.view().feature_named(name.as_bytes(), &request.budget);
         let Some(feature) = feature else { return OfrepFlag::Unknown };
-        let Subject { context, budget, matching, deciding } = subject;
+        let RequestState { context, budget, matching, deciding } = request;
         let evaluation = self.start(context, budget);
         let outcome = evaluation.decide_one(context, matching, deciding, feature);
         ofrep::write_flag(&evaluation, outcome, role, out)
     }
 
-    /// Appends all flags for the subject as OFREP, separated by commas. Returns the same digest as
+    /// Appends all flags for the request as OFREP, separated by commas. Returns the same digest as
     /// [`Snapshot::write_flags`].
-    pub fn write_ofrep_flags(&self, subject: &mut Subject, role: Role, out: &mut Vec<u8>) -> u64 {
-        ofrep::write_flags(&self.decide(subject), role, out)
+    pub fn write_ofrep_flags(&self, request: &mut RequestState, role: Role, out: &mut Vec<u8>) -> u64 {
+        ofrep::write_flags(&self.decide(request), role, out)
     }
 
-    /// Returns the work that the subject's last evaluation left undecided, if its budget was exhausted
+    /// Returns the work that the request's last evaluation left undecided, if its budget was exhausted
     /// ([`crate::MAX_STEPS`], [`crate::regex::backtrack::MAX_STEPS`]).
     #[inline]
-    pub fn overrun(&self, subject: &Subject) -> Option<Overrun<'_>> {
-        subject.budget.overrun().map(|undecided| self.describe_overrun(undecided))
+    pub fn overrun(&self, request: &RequestState) -> Option<Overrun<'_>> {
+        request.budget.overrun().map(|undecided| self.describe_overrun(undecided))
     }
 
     #[cold]
@@ -256,9 +256,9 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         embedded.map(Overrides::of).into_iter().chain(files.into_iter().flatten())
     }
 
-    /// Decides all features for the subject.
-    pub(crate) fn decide<'a>(&'a self, subject: &'a mut Subject) -> Decisions<'a> {
-        let Subject { context, budget, matching, deciding } = subject;
+    /// Decides all features for the request.
+    pub(crate) fn decide<'a>(&'a self, request: &'a mut RequestState) -> Decisions<'a> {
+        let RequestState { context, budget, matching, deciding } = request;
         self.start(context, budget).decide(context, matching, deciding)
     }
 

@@ -7,13 +7,13 @@ mod sample;
 use std::collections::BTreeMap;
 
 use remora_snapshot::model::{Compressed, Environment, IdentityOverride};
-use remora_snapshot::{Document, FORMAT_MAJOR, Role, Snapshot, Subject, TraitValue, WriteError, Written, write};
+use remora_snapshot::{Document, FORMAT_MAJOR, RequestState, Role, Snapshot, TraitValue, WriteError, Written, write};
 
 fn flags(snapshot: &Snapshot<&[u8]>, identifier: &str) -> String {
-    let mut subject = Subject::default();
-    snapshot.identify(&mut subject, identifier);
+    let mut request = RequestState::default();
+    snapshot.identify(&mut request, identifier);
     let mut out = Vec::new();
-    snapshot.write_flags(&mut subject, Role::Server, &mut out);
+    snapshot.write_flags(&mut request, Role::Server, &mut out);
     String::from_utf8(out).unwrap()
 }
 
@@ -121,10 +121,10 @@ fn feature_read_only_by_conditions_is_in_no_answer() {
     let written = write(&environment, usize::MAX).unwrap();
     let snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();
     for role in [Role::Client, Role::Server] {
-        let mut subject = Subject::default();
-        snapshot.identify(&mut subject, "somebody");
+        let mut request = RequestState::default();
+        snapshot.identify(&mut request, "somebody");
         let mut ofrep = Vec::new();
-        snapshot.write_ofrep_flags(&mut subject, role, &mut ofrep);
+        snapshot.write_ofrep_flags(&mut request, role, &mut ofrep);
         for answer in [snapshot.flags(role), flags(&snapshot, "somebody").as_bytes(), &ofrep] {
             let answer = std::str::from_utf8(answer).unwrap();
             assert!(answer.contains("feature") && !answer.contains(&name), "{answer}");
@@ -147,13 +147,13 @@ fn digests_are_equal_for_equal_flags_only() {
         let (mut digests, mut answers) = (BTreeMap::new(), BTreeMap::new());
         for number in 0..300 {
             for role in [Role::Client, Role::Server] {
-                let mut subject = Subject::default();
-                snapshot.identify(&mut subject, &format!("user_{number}"));
+                let mut request = RequestState::default();
+                snapshot.identify(&mut request, &format!("user_{number}"));
                 let plan = if number % 2 == 0 { "pro" } else { "other" };
-                snapshot.set_trait(&mut subject, "plan", TraitValue::String(plan));
+                snapshot.set_trait(&mut request, "plan", TraitValue::String(plan));
                 let (mut answer, mut ofrep) = (Vec::new(), Vec::new());
-                let digest = snapshot.write_flags(&mut subject, role, &mut answer);
-                assert_eq!(digest, snapshot.write_ofrep_flags(&mut subject, role, &mut ofrep), "in either dialect");
+                let digest = snapshot.write_flags(&mut request, role, &mut answer);
+                assert_eq!(digest, snapshot.write_ofrep_flags(&mut request, role, &mut ofrep), "in either dialect");
                 let answer = String::from_utf8(answer).unwrap();
                 assert_eq!(digests.entry(digest).or_insert_with(|| answer.clone()), &answer);
                 assert_eq!(*answers.entry(answer).or_insert(digest), digest);

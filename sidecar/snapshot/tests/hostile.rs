@@ -4,7 +4,7 @@
 
 mod sample;
 
-use remora_snapshot::{FORMAT_MAJOR, ReadError, Role, Snapshot, Subject, TraitValue, model, write};
+use remora_snapshot::{FORMAT_MAJOR, ReadError, RequestState, Role, Snapshot, TraitValue, model, write};
 
 /// Makes every kind of request.
 fn exercise(core: &[u8], overrides: &[&[u8]]) -> Result<usize, ReadError> {
@@ -12,22 +12,22 @@ fn exercise(core: &[u8], overrides: &[&[u8]]) -> Result<usize, ReadError> {
     for file in overrides {
         snapshot.attach(file)?;
     }
-    let mut subject = Subject::default();
+    let mut request = RequestState::default();
     let mut out = Vec::new();
     for role in [Role::Client, Role::Server] {
         out.extend_from_slice(snapshot.flags(role));
         for name in sample::FEATURES {
             out.extend_from_slice(snapshot.flag(role, name).unwrap_or_default());
-            snapshot.write_ofrep_flag(&mut subject, role, name, &mut out);
+            snapshot.write_ofrep_flag(&mut request, role, name, &mut out);
         }
         for (identifier, plan) in [("user_1", "pro"), ("anybody", "aab aa"), ("", "")] {
-            subject.clear();
-            snapshot.identify(&mut subject, identifier);
-            snapshot.set_trait(&mut subject, "plan", TraitValue::String(plan));
-            snapshot.set_trait(&mut subject, "age", TraitValue::Integer("31"));
-            snapshot.write_flags(&mut subject, role, &mut out);
-            snapshot.write_ofrep_flags(&mut subject, role, &mut out);
-            snapshot.explain(&mut subject);
+            request.clear();
+            snapshot.identify(&mut request, identifier);
+            snapshot.set_trait(&mut request, "plan", TraitValue::String(plan));
+            snapshot.set_trait(&mut request, "age", TraitValue::Integer("31"));
+            snapshot.write_flags(&mut request, role, &mut out);
+            snapshot.write_ofrep_flags(&mut request, role, &mut out);
+            snapshot.explain(&mut request);
         }
     }
     snapshot.describe();

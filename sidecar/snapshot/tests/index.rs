@@ -10,7 +10,7 @@ use remora_snapshot::model::{
     Comparand, Comparison, Condition, Context, Derivation, Environment, Feature, Junction, Members, Override, Pattern,
     Property, Rule, Segment, Test,
 };
-use remora_snapshot::{Decision, Snapshot, Subject, TraitValue, automaton, write};
+use remora_snapshot::{Decision, RequestState, Snapshot, TraitValue, automaton, write};
 
 const PROPERTIES: usize = 4;
 /// Number of segments in each half. Both halves together are two full blocks, and a third that is not full.
@@ -153,13 +153,13 @@ fn index_and_programs_match_same_segments() {
         let written = write(&environment, 10_000_000).unwrap();
         let snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();
         for person in 0..60 {
-            let mut subject = Subject::default();
-            snapshot.identify(&mut subject, &format!("person {person}"));
+            let mut request = RequestState::default();
+            snapshot.identify(&mut request, &format!("person {person}"));
             let values: Vec<_> = (0..PROPERTIES).map(|_| random.pick(VALUES)).collect();
             for (number, value) in values.iter().enumerate() {
-                snapshot.set_trait(&mut subject, &format!("p{number}"), *value);
+                snapshot.set_trait(&mut request, &format!("p{number}"), *value);
             }
-            let explained = snapshot.explain(&mut subject);
+            let explained = snapshot.explain(&mut request);
             let (by_index, by_program) = explained.split_at(SEGMENTS);
             for (number, (one, other)) in by_index.iter().zip(by_program).enumerate() {
                 let [one, other] = [one, other].map(|flag| matches!(flag.decision, Decision::Segment { .. }));

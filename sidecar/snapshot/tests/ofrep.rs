@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use remora_snapshot::model::{BooleanFlags, Context, DisabledFlags, Environment, Feature, ObjectFlags, Ofrep};
-use remora_snapshot::{Revision, Role, Snapshot, Subject, write};
+use remora_snapshot::{RequestState, Revision, Role, Snapshot, write};
 
 /// Flags by their name: `on true` is enabled and has the value `true`.
 const FLAGS: [&str; 11] = [
@@ -37,7 +37,7 @@ fn answers(ofrep: Ofrep) -> (Vec<String>, Revision) {
     let snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();
     let answer = |name: &&str| {
         let mut out = Vec::new();
-        snapshot.write_ofrep_flag(&mut Subject::default(), Role::Client, name, &mut out);
+        snapshot.write_ofrep_flag(&mut RequestState::default(), Role::Client, name, &mut out);
         let out = String::from_utf8(out).unwrap();
         let reason = if name.starts_with("on") { "STATIC" } else { "DISABLED" };
         assert!(out.contains(&format!("\"reason\":\"{reason}\"")), "{out}");

@@ -10,7 +10,7 @@ use remora_snapshot::model::{
     Condition, Context, Derivation, DisabledFlags, Environment, Feature, IdentityFlag, IdentityOverride, Junction,
     Ofrep, Override, Property, Rule, Segment, Split, Test, Variant,
 };
-use remora_snapshot::{OfrepFlag, Role, Snapshot, Subject, TraitValue, write};
+use remora_snapshot::{OfrepFlag, RequestState, Role, Snapshot, TraitValue, write};
 
 /// Number of features: more than a word of bits, and more than a SIMD vector of ranks.
 const FEATURES: usize = 90;
@@ -96,9 +96,9 @@ fn environment(random: &mut Random) -> Environment {
 }
 
 /// Returns the flag in Flagsmith's dialect, built from its OFREP answer.
-fn alone(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, role: Role, number: usize) -> Option<String> {
+fn alone(snapshot: &Snapshot<&[u8]>, request: &mut RequestState, role: Role, number: usize) -> Option<String> {
     let mut flag = Vec::new();
-    match snapshot.write_ofrep_flag(subject, role, &format!("f{number}"), &mut flag) {
+    match snapshot.write_ofrep_flag(request, role, &format!("f{number}"), &mut flag) {
         OfrepFlag::Written => {}
         OfrepFlag::Unknown => return None,
         OfrepFlag::NeedsTargetingKey => panic!("there is an identity"),
@@ -113,26 +113,26 @@ fn alone(snapshot: &Snapshot<&[u8]>, subject: &mut Subject, role: Role, number: 
 #[test]
 fn all_flags_equal_flags_requested_alone() {
     let mut random = Random(11);
-    let mut subject = Subject::default();
+    let mut request = RequestState::default();
     for round in 0..60 {
         let written = write(&environment(&mut random), 10_000_000).unwrap();
         let snapshot = Snapshot::read(written.files[0].bytes.as_slice()).unwrap();
         for person in 0..20_usize {
-            subject.clear();
+            request.clear();
             // Some names are so long that they are hashed separately.
-            snapshot.identify(&mut subject, &format!("{person}{}", "y".repeat(person.saturating_sub(10) * 15)));
+            snapshot.identify(&mut request, &format!("{person}{}", "y".repeat(person.saturating_sub(10) * 15)));
             for number in 0..SEGMENTS {
                 let value = random.pick(&[TraitValue::Null, TraitValue::Null, TraitValue::Bool(true)]);
-                snapshot.set_trait(&mut subject, &format!("s{number}"), value);
+                snapshot.set_trait(&mut request, &format!("s{number}"), value);
             }
             for role in [Role::Client, Role::Server] {
                 let mut all = Vec::new();
-                let digest = snapshot.write_flags(&mut subject, role, &mut all);
+                let digest = snapshot.write_flags(&mut request, role, &mut all);
                 let each: Vec<_> =
-                    (0..FEATURES).filter_map(|number| alone(&snapshot, &mut subject, role, number)).collect();
+                    (0..FEATURES).filter_map(|number| alone(&snapshot, &mut request, role, number)).collect();
                 let all = String::from_utf8(all).unwrap();
                 assert_eq!(all, format!("[{}]", each.join(",")), "round {round}, person {person}");
-                assert_eq!(digest, snapshot.write_ofrep_flags(&mut subject, role, &mut Vec::new()));
+                assert_eq!(digest, snapshot.write_ofrep_flags(&mut request, role, &mut Vec::new()));
             }
         }
     }

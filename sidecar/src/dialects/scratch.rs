@@ -1,6 +1,6 @@
 //! Scratch memory of a request.
 
-use remora_snapshot::Subject;
+use remora_snapshot::RequestState;
 
 use super::context_hash::Digest;
 
@@ -8,7 +8,7 @@ use super::context_hash::Digest;
 #[derive(Default)]
 pub(crate) struct Desk {
     /// The identity that is evaluated.
-    pub(crate) subject: Subject,
+    pub(crate) subject: RequestState,
     /// The list of traits, as the answer echoes it.
     pub(crate) echo: Vec<u8>,
     /// Decoded strings: two, because a trait has a name and a value.

@@ -7,7 +7,7 @@ fn compile(pattern: &str) -> Result<Pattern, String> {
 use remora_snapshot::model::{
     Condition, Context, Environment, Feature, Junction, Override, Property, Rule, Segment, Test,
 };
-use remora_snapshot::{Role, Snapshot, Subject, TraitValue};
+use remora_snapshot::{RequestState, Role, Snapshot, TraitValue};
 
 /// Returns true if the compiled pattern matches, evaluated through a snapshot.
 fn matches(pattern: &str, text: &str) -> bool {
@@ -43,11 +43,11 @@ fn matches(pattern: &str, text: &str) -> bool {
     };
     let written = remora_snapshot::write(&environment, usize::MAX).unwrap();
     let snapshot = Snapshot::read(written.files.into_iter().next().unwrap().bytes).unwrap();
-    let mut subject = Subject::default();
-    snapshot.identify(&mut subject, "x");
-    snapshot.set_trait(&mut subject, "t", TraitValue::String(text));
+    let mut request = RequestState::default();
+    snapshot.identify(&mut request, "x");
+    snapshot.set_trait(&mut request, "t", TraitValue::String(text));
     let mut out = Vec::new();
-    snapshot.write_flags(&mut subject, Role::Server, &mut out);
+    snapshot.write_flags(&mut request, Role::Server, &mut out);
     String::from_utf8(out).unwrap().contains("\"enabled\":true")
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use remora_bench::operators::{OPERATORS, give_operands};
 use remora_bench::profile::Profile;
 use remora_bench::snapshots::{give_traits, read};
-use remora_snapshot::{Role, Snapshot, Subject, files};
+use remora_snapshot::{RequestState, Role, Snapshot, files};
 
 /// Runs a path that is counted. Never inlined, so that the profiler finds the function by its name.
 #[inline(never)]
@@ -22,13 +22,13 @@ fn measured(path: &mut dyn FnMut()) {
 
 struct Paths {
     directory: PathBuf,
-    subject: Subject,
+    request: RequestState,
     out: Vec<u8>,
 }
 
 fn main() -> anyhow::Result<()> {
     let directory = std::env::args().nth(1).context("paths DIRECTORY")?.into();
-    let mut paths = Paths { directory, subject: Subject::default(), out: Vec::new() };
+    let mut paths = Paths { directory, request: RequestState::default(), out: Vec::new() };
     for profile in ["official", "medium"] {
         paths.load(profile)?;
     }
@@ -45,18 +45,18 @@ fn main() -> anyhow::Result<()> {
     for profile in ["official", "wide"] {
         let snapshot = paths.snapshot(profile)?;
         let name = Profile::feature(7);
-        paths.ask(&format!("ofrep one flag {profile}"), &snapshot, "somebody", |subject, out| {
-            snapshot.write_ofrep_flag(subject, Role::Client, &name, out);
+        paths.ask(&format!("ofrep one flag {profile}"), &snapshot, "somebody", |request, out| {
+            snapshot.write_ofrep_flag(request, Role::Client, &name, out);
         })?;
     }
     for operator in OPERATORS {
         let snapshot = paths.snapshot(operator)?;
-        let ask = |subject: &mut Subject| {
-            give_operands(&snapshot, subject);
-            snapshot.identify(subject, "somebody");
+        let ask = |request: &mut RequestState| {
+            give_operands(&snapshot, request);
+            snapshot.identify(request, "somebody");
         };
-        paths.take(&format!("operator {operator}"), ask, |subject, out| {
-            snapshot.write_flags(subject, Role::Client, out);
+        paths.take(&format!("operator {operator}"), ask, |request, out| {
+            snapshot.write_flags(request, Role::Client, out);
         })?;
         // If a condition did not match, another operator would have been counted.
         let out = String::from_utf8_lossy(&paths.out);
@@ -72,8 +72,8 @@ impl Paths {
 
     /// Measures a path from an identity and its traits to the answer.
     fn identify(&mut self, name: &str, snapshot: &Snapshot<Vec<u8>>, number: usize) -> anyhow::Result<()> {
-        self.ask(name, snapshot, &Profile::identifier(number), |subject, out| {
-            black_box(snapshot.write_flags(subject, Role::Client, out));
+        self.ask(name, snapshot, &Profile::identifier(number), |request, out| {
+            black_box(snapshot.write_flags(request, Role::Client, out));
         })
     }
 
@@ -83,15 +83,15 @@ impl Paths {
         name: &str,
         snapshot: &Snapshot<Vec<u8>>,
         identifier: &str,
-        write: impl Fn(&mut Subject, &mut Vec<u8>),
+        write: impl Fn(&mut RequestState, &mut Vec<u8>),
     ) -> anyhow::Result<()> {
         self.take(
             name,
             |_| (),
-            |subject, out| {
-                give_traits(snapshot, subject);
-                snapshot.identify(subject, identifier);
-                write(subject, out);
+            |request, out| {
+                give_traits(snapshot, request);
+                snapshot.identify(request, identifier);
+                write(request, out);
             },
         )
     }
@@ -100,16 +100,16 @@ impl Paths {
     fn take(
         &mut self,
         name: &str,
-        prepare: impl Fn(&mut Subject),
-        path: impl Fn(&mut Subject, &mut Vec<u8>),
+        prepare: impl Fn(&mut RequestState),
+        path: impl Fn(&mut RequestState, &mut Vec<u8>),
     ) -> anyhow::Result<()> {
-        let Self { subject, out, .. } = self;
+        let Self { request, out, .. } = self;
         for turn in 0..3 {
-            subject.clear();
+            request.clear();
             out.clear();
-            prepare(subject);
+            prepare(request);
             let mut path = || {
-                path(subject, out);
+                path(request, out);
                 black_box(&out);
             };
             if turn < 2 { path() } else { measured(&mut path) }

@@ -15,7 +15,7 @@ use remora_bench::profile::Profile;
 use remora_bench::request::TRAITS;
 use remora_bench::snapshots;
 use remora_bench::turns::median;
-use remora_snapshot::{Role, Subject};
+use remora_snapshot::{RequestState, Role};
 
 const TIME: Duration = Duration::from_millis(500);
 
@@ -34,7 +34,7 @@ fn main() -> anyhow::Result<()> {
         Ok(black_box(flags).len())
     })?;
     let snapshot = snapshots::read(Path::new(&directory))?;
-    let (mut subject, mut out) = (Subject::default(), Vec::new());
+    let (mut subject, mut out) = (RequestState::default(), Vec::new());
     let ours = microseconds(|identifier| {
         subject.clear();
         out.clear();

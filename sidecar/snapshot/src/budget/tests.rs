@@ -6,9 +6,9 @@ mod forged;
 use std::cmp::Ordering;
 
 use super::MAX_STEPS;
+use crate::RequestState;
 use crate::Role;
 use crate::Snapshot;
-use crate::Subject;
 use crate::TraitValue;
 use crate::format::layout::{
     ACCEPT, AUTOMATON, AcceptSet, AttributeIndex, BACKTRACKING, BigInteger, Block, Breakpoint, CONSTANT, CombinedDfa,
@@ -25,26 +25,26 @@ const LONG: usize = 1_000_000;
 
 /// Requests all flags of an identity in each dialect, and one flag. Returns true if work was left undecided.
 fn asked(name: &str, snapshot: &Snapshot<Vec<u8>>, identifier: &str, traits: &[(&str, TraitValue<'_>)]) -> bool {
-    let mut subject = Subject::default();
+    let mut request = RequestState::default();
     let mut overrun = false;
     let mut out = Vec::new();
     for way in 0..3 {
-        subject.clear();
-        snapshot.identify(&mut subject, identifier);
+        request.clear();
+        snapshot.identify(&mut request, identifier);
         for (key, value) in traits {
-            snapshot.set_trait(&mut subject, key, *value);
+            snapshot.set_trait(&mut request, key, *value);
         }
         out.clear();
         match way {
-            0 => drop(snapshot.write_flags(&mut subject, Role::Server, &mut out)),
-            1 => drop(snapshot.write_ofrep_flags(&mut subject, Role::Server, &mut out)),
-            _ => drop(snapshot.write_ofrep_flag(&mut subject, Role::Server, "f0", &mut out)),
+            0 => drop(snapshot.write_flags(&mut request, Role::Server, &mut out)),
+            1 => drop(snapshot.write_ofrep_flags(&mut request, Role::Server, &mut out)),
+            _ => drop(snapshot.write_ofrep_flag(&mut request, Role::Server, "f0", &mut out)),
         }
-        assert!(subject.steps() <= u64::from(MAX_STEPS) + 1, "{name}: {} steps", subject.steps());
-        if subject.steps() > u64::from(MAX_STEPS) {
-            assert!(snapshot.overrun(&subject).is_some(), "{name}: what is beyond the budget is told");
+        assert!(request.steps() <= u64::from(MAX_STEPS) + 1, "{name}: {} steps", request.steps());
+        if request.steps() > u64::from(MAX_STEPS) {
+            assert!(snapshot.overrun(&request).is_some(), "{name}: what is beyond the budget is told");
         }
-        overrun |= snapshot.overrun(&subject).is_some();
+        overrun |= snapshot.overrun(&request).is_some();
     }
     overrun
 }
@@ -458,18 +458,18 @@ fn names_in_one_bucket_stay_within_budget() {
     core.put(Section::TraitNames, &[taken; 1 << 15]);
     core.text(&[b'x'; 1 << 15]); // as if the names were different
     let snapshot = core.read();
-    let mut subject = Subject::default();
-    subject.clear();
+    let mut request = RequestState::default();
+    request.clear();
     let names: Vec<String> = (0..100_000).map(|number| number.to_string()).collect();
-    names.iter().for_each(|name| snapshot.set_trait(&mut subject, name, TraitValue::Bool(true)));
-    snapshot.write_flags(&mut subject, Role::Client, &mut Vec::new());
-    assert!(snapshot.overrun(&subject).is_some());
-    assert!(subject.steps() <= u64::from(MAX_STEPS) + 1);
+    names.iter().for_each(|name| snapshot.set_trait(&mut request, name, TraitValue::Bool(true)));
+    snapshot.write_flags(&mut request, Role::Client, &mut Vec::new());
+    assert!(snapshot.overrun(&request).is_some());
+    assert!(request.steps() <= u64::from(MAX_STEPS) + 1);
     // The next request has a full budget.
-    subject.clear();
-    snapshot.set_trait(&mut subject, "t", TraitValue::Bool(true));
-    snapshot.write_flags(&mut subject, Role::Client, &mut Vec::new());
-    assert_eq!(snapshot.overrun(&subject), None);
+    request.clear();
+    snapshot.set_trait(&mut request, "t", TraitValue::Bool(true));
+    snapshot.write_flags(&mut request, Role::Client, &mut Vec::new());
+    assert_eq!(snapshot.overrun(&request), None);
     // Look-ups of features work the same way.
     let words = [Word { word: 1 }; 1 << 15];
     core.put(Section::FeatureNames, &words);
@@ -489,14 +489,14 @@ fn answer_beyond_maximum_length_is_cut_off() {
     contexts.iter_mut().for_each(|context| (context.tail, context.split) = (value, 1));
     core.put(Section::Contexts, &contexts);
     core.put(Section::SplitFeatures, &(0..2_000).map(|word| Word { word }).collect::<Vec<_>>());
-    let (snapshot, mut subject) = (core.read(), Subject::default());
+    let (snapshot, mut request) = (core.read(), RequestState::default());
     for way in 0..2 {
-        subject.clear();
-        snapshot.identify(&mut subject, "i");
+        request.clear();
+        snapshot.identify(&mut request, "i");
         let mut out = Vec::new();
         match way {
-            0 => drop(snapshot.write_flags(&mut subject, Role::Client, &mut out)),
-            _ => drop(snapshot.write_ofrep_flags(&mut subject, Role::Client, &mut out)),
+            0 => drop(snapshot.write_flags(&mut request, Role::Client, &mut out)),
+            _ => drop(snapshot.write_ofrep_flags(&mut request, Role::Client, &mut out)),
         }
         assert!(out.len() > crate::MAX_ANSWER && out.len() < crate::MAX_ANSWER + 200_000, "{}", out.len());
     }

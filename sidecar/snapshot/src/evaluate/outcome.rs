@@ -1,7 +1,7 @@
 //! The result of a feature.
 
 use super::{
-    evaluation::{Evaluation, Individual, Winner},
+    evaluation::{Evaluation, IdentityOverride, Winner},
     resolution::Resolution,
     splits::{Bucket, SplitPlaces, bucket},
     visibility::{Role, Visibility},
@@ -72,7 +72,7 @@ impl<'a> Outcome<'a> {
                     Span { start: item.value, length: item.value_length & LENGTH_MASK }.of(identity_override.blob);
                 outcome.digest = digest_of(feature.id, outcome.enabled, outcome.value);
                 if item.value_length & HAS_VARIANT != 0 {
-                    outcome.split = individual.variant(row + 1);
+                    outcome.split = identity_override.variant(row + 1);
                 }
                 return Some(outcome);
             }
@@ -158,7 +158,7 @@ impl<'a> Outcome<'a> {
     }
 }
 
-impl<'a> Individual<'a> {
+impl<'a> IdentityOverride<'a> {
     /// Returns the variant that an item describes. The percentage is not known: the compiler has hashed the identity.
     #[cold]
     fn variant(&self, row: u32) -> Bucket<'a> {

@@ -1,7 +1,7 @@
 //! Explanations: the reason for each flag of a subject, as the evaluation itself determines it.
 
+use crate::RequestState;
 use crate::Snapshot;
-use crate::Subject;
 use crate::evaluate::{evaluation::Winner, splits::Bucket};
 
 /// The result of one feature, and its reason.
@@ -42,9 +42,9 @@ pub enum Decision {
 }
 
 impl<B: AsRef<[u8]>> Snapshot<B> {
-    /// Explains every feature for the subject, in the order of the answers.
-    pub fn explain(&self, subject: &mut Subject) -> Vec<Explanation> {
-        let decisions = self.decide(subject);
+    /// Explains every feature for the request, in the order of the answers.
+    pub fn explain(&self, request: &mut RequestState) -> Vec<Explanation> {
+        let decisions = self.decide(request);
         let view = decisions.view();
         let outcomes = (0..view.features().len() as u32).filter_map(|feature| decisions.outcome(feature));
         outcomes

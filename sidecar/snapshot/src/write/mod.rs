@@ -16,10 +16,10 @@ mod slot_predicates;
 mod sweep;
 
 use crate::ReadError;
+use crate::RequestState;
 use crate::Revision;
 use crate::Role;
 use crate::Snapshot;
-use crate::Subject;
 use crate::format::{
     files,
     layout::{CHECKED_FROM, FORMAT_MAJOR, FORMAT_MINOR, HEADER},
@@ -153,9 +153,9 @@ fn evaluated(
     let mut bytes = tables.lay_out(environment, plain, plain, &[])?;
     seal(&mut bytes, []);
     let snapshot = Snapshot::read(bytes)?;
-    let mut subject = Subject::default();
+    let mut request = RequestState::default();
     // One evaluation for all features: a segment that overrides thousands of them is evaluated once.
-    let decisions = snapshot.decide(&mut subject);
+    let decisions = snapshot.decide(&mut request);
     let items = |role| {
         let count = environment.features.len() as u32; // at most u16::MAX
         (0..count)

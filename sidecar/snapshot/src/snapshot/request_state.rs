@@ -7,14 +7,14 @@ use crate::{evaluate, segments};
 /// The identity and the traits of one request, bound to the slots of one snapshot, and the memory of its evaluation.
 /// Reuse it for the next request: after the first few requests it does not allocate memory any more.
 #[derive(Debug, Default)]
-pub struct Subject {
+pub struct RequestState {
     pub(super) context: EvaluationContext,
     pub(super) budget: Budget,
     pub(super) matching: segments::Scratch,
     pub(super) deciding: evaluate::Scratch,
 }
 
-impl Subject {
+impl RequestState {
     /// Clears the request, keeps the allocated buffers, and resets the budget.
     pub fn clear(&mut self) {
         self.budget.reset();

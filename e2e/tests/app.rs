@@ -46,7 +46,7 @@ fn app(command: &str, base: &str) -> Command {
 }
 
 #[tokio::test]
-async fn once_prints_its_answer_and_ends() {
+async fn app_run_once_prints_answer_and_ends() {
     let (base, count) = sidecar(0).await;
     let output = app("once", &base).output().await.unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
@@ -56,7 +56,7 @@ async fn once_prints_its_answer_and_ends() {
 }
 
 #[tokio::test]
-async fn without_a_sidecar_it_fails_at_once() {
+async fn app_without_sidecar_fails_at_once() {
     let output = app("once", "http://127.0.0.1:9").output().await.unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
@@ -64,7 +64,7 @@ async fn without_a_sidecar_it_fails_at_once() {
 }
 
 #[tokio::test]
-async fn it_serves_its_history_and_forwards() {
+async fn app_serves_history_and_forwards_requests() {
     let (base, _) = sidecar(5).await;
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let words = std::env::temp_dir().join(format!("remora-e2e-last-words-{port}"));

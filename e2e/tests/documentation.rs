@@ -48,7 +48,7 @@ fn run(command: &str, path: &Path) -> String {
 }
 
 #[test]
-fn every_command_is_tried() {
+fn documented_commands_run() {
     let programs = program("remora-operator").unwrap().parent().unwrap().to_owned();
     let snapshots = Snapshots::new();
     let place = |name: &str| format!(" {}", snapshots.0.join(name).display());

@@ -68,7 +68,7 @@ fn every_row_names_tests_that_exist() {
 }
 
 #[test]
-fn function_without_the_attribute_is_no_test() {
+fn function_without_attribute_is_no_test() {
     let source = "#[test]\n#[allow(x)]\n/// What it shows.\nfn first() {}\n\nfn second() {}\n    #[tokio::test]\n    async fn third() {}\n// fn fourth()";
     let found = ["first", "second", "third", "fourth", "fir"].map(|name| has_test(source, name));
     assert_eq!(found, [true, false, true, false, false]);

@@ -27,7 +27,7 @@ fn port() -> u16 {
 }
 
 #[test]
-fn what_it_prints_gets_flags() {
+fn printed_commands_get_flags() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned();
     let mut taste = forget_package(&mut Command::new(root.join("e2e/taste.sh")))

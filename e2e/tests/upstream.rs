@@ -42,7 +42,7 @@ fn always(fault: Fault) -> [Scripted; 1] {
 }
 
 #[tokio::test]
-async fn the_key_is_checked_in_the_words_of_the_api() {
+async fn wrong_key_gets_error_of_api() {
     let (upstream, client) = upstream().await;
     let url = format!("{}environment-document/", upstream.api_url());
     for (key, detail) in [
@@ -63,7 +63,7 @@ async fn the_key_is_checked_in_the_words_of_the_api() {
 }
 
 #[tokio::test]
-async fn a_document_comes_over_http_and_https_and_is_not_modified_after() {
+async fn document_is_served_over_http_and_https_then_not_modified() {
     let (upstream, client) = upstream().await;
     for base in [upstream.api_url(), upstream.api_url_tls()] {
         let url = format!("{base}environment-document/");
@@ -92,7 +92,7 @@ async fn a_document_comes_over_http_and_https_and_is_not_modified_after() {
 }
 
 #[tokio::test]
-async fn without_its_slash_the_path_is_redirected() {
+async fn path_without_slash_is_redirected() {
     let (upstream, client) = upstream().await;
     let response = client
         .get(format!("{}environment-document", upstream.api_url()))
@@ -105,7 +105,7 @@ async fn without_its_slash_the_path_is_redirected() {
 }
 
 #[tokio::test]
-async fn pages_are_linked() {
+async fn pages_link_to_next_page() {
     let (upstream, client) = upstream().await;
     upstream.book().set(KEY, Settings { page_size: Some(2), blocked: false }).unwrap();
     let mut target = "/api/v1/environment-document/".to_owned();
@@ -123,7 +123,7 @@ async fn pages_are_linked() {
 }
 
 #[tokio::test]
-async fn faults_come_as_often_as_scripted() {
+async fn faults_occur_as_often_as_scripted() {
     let (upstream, client) = upstream().await;
     let status = |code| Fault::Status { code, body: String::new(), retry_after: Some("7".to_owned()) };
     upstream
@@ -171,7 +171,7 @@ async fn bodies_break_as_scripted() {
 }
 
 #[tokio::test]
-async fn the_stream_tells_of_a_change() {
+async fn stream_announces_change() {
     let (upstream, client) = upstream().await;
     let mut stream =
         client.get(format!("{}sse/environments/client/stream", upstream.realtime_url())).send().await.unwrap();
@@ -186,7 +186,7 @@ async fn the_stream_tells_of_a_change() {
 }
 
 #[tokio::test]
-async fn the_control_side_does_the_same_over_http() {
+async fn control_side_changes_environments_over_http() {
     let (upstream, client) = upstream().await;
     let control = format!("http://{}", upstream.control_address());
     let put = async |path: &str, body: Value| {

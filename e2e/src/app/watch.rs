@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_changes_are_kept_and_every_failure_counts() {
+    fn history_keeps_changes_and_counts_failures() {
         let mut history = History::default();
         for value in [1, 1, 2, 2, 1] {
             history.note(Timestamp::UNIX_EPOCH, Ok(json!(value)));

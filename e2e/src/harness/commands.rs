@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_found_where_people_find_them() {
+    fn commands_are_found_in_code_blocks() {
         let text = "Run `make demo`, or `helm uninstall`, or `kubectl get fenv`; not `makefile x`.\n\n    make test   # all\n    \
                     helm install a b \\\n      --set 'x={y}'\n    # nothing\n    kind: Pod\n\n```yaml\nmake: nothing\n    make x\n\
                     ```\n\n```sh\ncurl -H 'a: b' http://x/\n```\n";

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn validators_are_as_the_api_sends_them() {
+    fn validators_equal_those_of_api() {
         let answer = document(&three_overrides(), None, Conditions::default()).unwrap();
         assert_eq!(answer.status, 200);
         assert_eq!(header(&answer, "Last-Modified"), Some("Sat, 21 Nov 2026 00:01:24 GMT"));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_second_is_not_modified() {
+    fn request_within_same_second_is_not_modified() {
         let ask = |since| {
             document(&three_overrides(), None, Conditions { if_modified_since: Some(since), page_id: None })
                 .unwrap()
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_follow_each_other_to_the_end() {
+    fn pages_follow_each_other_to_end() {
         let mut page_id: Option<String> = None;
         let mut seen = Vec::new();
         for _ in 0..3 {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_cursor_is_refused() {
+    fn unknown_cursor_is_refused() {
         for cursor in ["x", "identity_override:8:1", "identity_override%3A7%3Azz", "identity_override%3A7%3A9"] {
             let answer =
                 document(&three_overrides(), Some(2), Conditions { if_modified_since: None, page_id: Some(cursor) })

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_shows_and_moves_updated_at() {
+    fn change_is_visible_and_moves_updated_at() {
         let mut document = Document::parse(TEXT, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(document.updated_at(), at("2026-11-21T00:18:32.135012Z"));
         document
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_feature_is_refused_by_name() {
+    fn unknown_feature_is_refused_with_its_name() {
         let mut document = Document::parse(TEXT, Timestamp::UNIX_EPOCH).unwrap();
         let error = document.change_flag("b", &FlagChange::default(), Timestamp::UNIX_EPOCH).unwrap_err();
         assert_eq!(error.to_string(), "no feature `b` in the document; it has: a");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_a_value_and_absence_is_not() {
+    fn null_is_value_and_absence_is_none() {
         let null: FlagChange = serde_json::from_str(r#"{"value":null}"#).unwrap();
         assert_eq!(null.value, Some(Value::Null));
         let absent: FlagChange = serde_json::from_str(r#"{"enabled":true}"#).unwrap();

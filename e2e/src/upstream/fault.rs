@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_reads_as_one_would_write_it() {
+    fn script_is_read_in_documented_form() {
         let script: Vec<Scripted> = serde_json::from_str(
             r#"[{"fault":{"kind":"status","code":429,"retryAfter":"3"},"times":2},{"fault":{"kind":"brokenJson"}},{"fault":{"kind":"reset","bytes":0}}]"#,
         )

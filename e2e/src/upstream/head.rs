@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_head_is_read_in_pieces() {
+    async fn head_is_read_in_pieces() {
         let (mut client, mut server) = tokio::io::duplex(7);
         let writer = tokio::spawn(async move {
             use tokio::io::AsyncWriteExt as _;

@@ -69,14 +69,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_and_notation_survive() {
+    fn members_keep_order_and_notation() {
         let text = r#"{"z":1.50,"a":{"y":1e2, "b":[ ]},"m":"\u00f6"}"#;
         let members: Members = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&members).unwrap(), text);
     }
 
     #[test]
-    fn a_member_is_replaced_where_it_stands() {
+    fn member_is_replaced_in_its_place() {
         let mut members: Members = serde_json::from_str(r#"{"a":1,"b":2}"#).unwrap();
         members.set("a", &true).unwrap();
         members.set("c", &"x").unwrap();

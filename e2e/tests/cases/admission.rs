@@ -17,7 +17,7 @@ async fn create(case: &Case, annotations: serde_json::Value) -> Result<Pod, Stri
 }
 
 #[tokio::test]
-async fn a_bad_annotation_is_refused_with_what_to_write_instead() -> anyhow::Result<()> {
+async fn bad_annotation_is_refused_with_remedy() -> anyhow::Result<()> {
     with_namespace(async |case| {
         for (annotations, words) in [
             (json!({"remora.dev/inject": "shop/storefront"}), "its own namespace only"),
@@ -35,7 +35,7 @@ async fn a_bad_annotation_is_refused_with_what_to_write_instead() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn a_pod_of_a_missing_environment_is_admitted() -> anyhow::Result<()> {
+async fn pod_of_missing_environment_is_admitted() -> anyhow::Result<()> {
     with_namespace(async |case| {
         let pod = create(&case, json!({"remora.dev/inject": "nowhere"})).await.map_err(anyhow::Error::msg)?;
         let sidecars = pod.spec.unwrap_or_default().init_containers.unwrap_or_default();
@@ -47,7 +47,7 @@ async fn a_pod_of_a_missing_environment_is_admitted() -> anyhow::Result<()> {
 
 /// A namespace that enforces the strictest Pod Security Standard admits the sidecar too.
 #[tokio::test]
-async fn a_restricted_namespace_takes_the_sidecar() -> anyhow::Result<()> {
+async fn restricted_namespace_admits_sidecar() -> anyhow::Result<()> {
     with_namespace(async |case| {
         let labels = json!({"pod-security.kubernetes.io/enforce": "restricted", "remora.dev/e2e": "case"});
         let namespace =

@@ -31,7 +31,7 @@ async fn label(case: &Case, labels: Value, annotations: Value) -> anyhow::Result
 /// The LimitRange requires limits and a minimum for every container. The sidecar's default requests are below the
 /// minimum, and an annotation of the namespace sets higher ones for all of its pods.
 #[tokio::test]
-async fn a_limit_range_takes_the_sidecar() -> anyhow::Result<()> {
+async fn limit_range_admits_sidecar() -> anyhow::Result<()> {
     with_namespace(async |case| {
         label(&case, json!({"remora.dev/e2e": "case"}), json!({"remora.dev/memory-request": "16Mi"})).await?;
         let amounts = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
@@ -54,7 +54,7 @@ async fn a_limit_range_takes_the_sidecar() -> anyhow::Result<()> {
 
 /// A ResourceQuota that counts limits refuses every container without limits.
 #[tokio::test]
-async fn a_quota_on_limits_takes_the_sidecar() -> anyhow::Result<()> {
+async fn quota_on_limits_admits_sidecar() -> anyhow::Result<()> {
     with_namespace(async |case| {
         let hard = json!({
             "requests.cpu": "100m", "requests.memory": "64Mi", "limits.cpu": "1", "limits.memory": "128Mi", "pods": "1",
@@ -71,7 +71,7 @@ async fn a_quota_on_limits_takes_the_sidecar() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_guaranteed_pod_stays_guaranteed() -> anyhow::Result<()> {
+async fn guaranteed_pod_stays_guaranteed() -> anyhow::Result<()> {
     with_namespace(async |case| {
         let same = json!({"cpu": "50m", "memory": "32Mi"});
         let pod = answers(&case, App::new("guaranteed").resources(json!({"requests": same, "limits": same}))).await?;
@@ -84,7 +84,7 @@ async fn a_guaranteed_pod_stays_guaranteed() -> anyhow::Result<()> {
 
 /// Some platforms assign each namespace its own user IDs: neither the image nor the sidecar knows the user in advance.
 #[tokio::test]
-async fn an_assigned_user_in_a_restricted_namespace() -> anyhow::Result<()> {
+async fn assigned_user_in_restricted_namespace_runs_sidecar() -> anyhow::Result<()> {
     with_namespace(async |case| {
         let restricted = json!({"pod-security.kubernetes.io/enforce": "restricted", "remora.dev/e2e": "case"});
         label(&case, restricted, json!({})).await?;
@@ -98,7 +98,7 @@ async fn an_assigned_user_in_a_restricted_namespace() -> anyhow::Result<()> {
 
 /// The refusal of a pod names the namespace if the mistake is in the namespace's annotation.
 #[tokio::test]
-async fn a_namespaces_mistake_is_told_by_its_name() -> anyhow::Result<()> {
+async fn bad_default_of_namespace_is_reported_with_its_name() -> anyhow::Result<()> {
     with_namespace(async |case| {
         label(&case, json!({"remora.dev/e2e": "case"}), json!({"remora.dev/port": "80"})).await?;
         let said = format!("annotation remora.dev/port of namespace {} is \"80\"", case.namespace);

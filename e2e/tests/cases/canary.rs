@@ -61,7 +61,7 @@ async fn everything(case: &Case) -> anyhow::Result<Vec<(String, String)>> {
 }
 
 #[tokio::test]
-async fn a_canary_is_found_nowhere() -> anyhow::Result<()> {
+async fn secret_canary_is_found_nowhere() -> anyhow::Result<()> {
     with_namespace(async |case| {
         let key = format!("ser.{CANARY}-{}", case.namespace);
         case.upstream.serve(&key, &storefront(&case.client_key(), 3)).await?;

@@ -33,7 +33,7 @@ fn tried(command: &Command) -> String {
 }
 
 #[tokio::test]
-async fn of_the_documents_work() -> anyhow::Result<()> {
+async fn documented_commands_work() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         let environment = case.environments().get("storefront").await?;

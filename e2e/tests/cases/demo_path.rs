@@ -33,7 +33,7 @@ async fn told(case: &Case, pod: &PodPort) -> anyhow::Result<Option<String>> {
 }
 
 #[tokio::test]
-async fn a_flag_flipped_upstream_arrives() -> anyhow::Result<()> {
+async fn flag_flipped_upstream_arrives() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         let pods = case.deployment(&App::new("shop").inject("storefront"), 3).await?;
@@ -51,7 +51,7 @@ async fn a_flag_flipped_upstream_arrives() -> anyhow::Result<()> {
 
 /// Without a pod notification, the kubelet checks a pod's volumes every 60 to 90 seconds.
 #[tokio::test]
-async fn a_flag_flipped_upstream_arrives_without_a_nudge() -> anyhow::Result<()> {
+async fn flag_flipped_upstream_arrives_without_nudge() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.upstream.serve(&case.server_key(), &storefront(&case.client_key(), 0)).await?;
         case.secret("flagsmith", &case.server_key()).await?;

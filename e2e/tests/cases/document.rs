@@ -22,7 +22,7 @@ async fn follow(case: Case, source: Value, object: impl Fn(&Value) -> Value) -> 
 }
 
 #[tokio::test]
-async fn from_a_config_map() -> anyhow::Result<()> {
+async fn document_from_config_map_is_served() -> anyhow::Result<()> {
     with_namespace(async |case| {
         let source = json!({"document": {"configMapKeyRef": {"name": "flags", "key": "environment.json"}}});
         let object = |document: &Value| {
@@ -34,7 +34,7 @@ async fn from_a_config_map() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn from_a_secret() -> anyhow::Result<()> {
+async fn document_from_secret_is_served() -> anyhow::Result<()> {
     with_namespace(async |case| {
         let source = json!({"document": {"secretKeyRef": {"name": "flags", "key": "environment.json"}}});
         let metadata = json!({"name": "flags", "labels": {"remora.dev/environment-key": "true"}});

@@ -5,7 +5,7 @@ use remora_e2e::harness::{App, SharedUpstream, storefront, with_namespace};
 use serde_json::json;
 
 #[tokio::test]
-async fn two_environments_are_told_apart_by_their_keys() -> anyhow::Result<()> {
+async fn keys_select_between_two_environments() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         let (server_key, client_key) = (format!("{}-2", case.server_key()), format!("{}-2", case.client_key()));

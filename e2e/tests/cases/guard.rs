@@ -5,7 +5,7 @@ use remora_e2e::harness::{App, storefront, with_namespace};
 use serde_json::json;
 
 #[tokio::test]
-async fn an_emptied_environment_waits_to_be_confirmed() -> anyhow::Result<()> {
+async fn emptied_environment_waits_for_confirmation() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         let app = case.pod(&App::new("shop").inject("storefront").flag("banner")).await?;

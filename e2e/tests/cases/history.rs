@@ -17,7 +17,7 @@ async fn status(case: &Case, member: &str) -> anyhow::Result<Value> {
 }
 
 #[tokio::test]
-async fn pods_follow_a_pin_and_its_end() -> anyhow::Result<()> {
+async fn pods_follow_pin_and_its_removal() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         let app = case.pod(&App::new("shop").inject("storefront").flag("banner")).await?;

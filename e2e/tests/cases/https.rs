@@ -4,7 +4,7 @@ use remora_e2e::harness::{App, SharedUpstream, storefront, with_namespace};
 use serde_json::json;
 
 #[tokio::test]
-async fn is_trusted_by_its_ca_bundle_and_not_without() -> anyhow::Result<()> {
+async fn source_is_trusted_with_its_ca_bundle_only() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.upstream.serve(&case.server_key(), &storefront(&case.client_key(), 0)).await?;
         case.secret("flagsmith", &case.server_key()).await?;

@@ -38,7 +38,7 @@ async fn own_value(pod: &PodPort, key: &str, number: usize) -> anyhow::Result<Op
 /// The environment needs more objects than the volumes of running pods name. These pods keep what they have and are
 /// reported; new pods have everything.
 #[tokio::test]
-async fn overrides_that_outgrow_a_volume_need_a_restart() -> anyhow::Result<()> {
+async fn overrides_that_outgrow_volume_need_restart() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         let before = case.pod(&App::new("before").inject("storefront")).await?;
@@ -94,7 +94,7 @@ async fn overrides_that_outgrow_a_volume_need_a_restart() -> anyhow::Result<()> 
 /// kubelet's first update fails, and its later mount never reaches the running container. The operator notifies the pod
 /// again and reports it with the action to take; a pod with a higher limit follows.
 #[tokio::test]
-async fn a_pod_without_room_for_an_update_is_reported() -> anyhow::Result<()> {
+async fn pod_without_room_for_update_is_reported() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.upstream.serve(&case.server_key(), &laden(&case, MANY)).await?;
         case.secret("flagsmith", &case.server_key()).await?;

@@ -7,7 +7,7 @@ use remora_e2e::harness::{App, published, with_namespace};
 use serde_json::json;
 
 #[tokio::test]
-async fn a_deleted_config_map_comes_back_and_nobody_noticed() -> anyhow::Result<()> {
+async fn deleted_config_map_is_written_again_while_pods_are_served() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         let app = case.pod(&App::new("shop").inject("storefront")).await?;

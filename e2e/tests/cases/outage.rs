@@ -16,7 +16,7 @@ async fn met(case: &Case) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn leaves_everything_served() -> anyhow::Result<()> {
+async fn outage_leaves_everything_served() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         let app = case.pod(&App::new("before").inject("storefront")).await?;

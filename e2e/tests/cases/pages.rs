@@ -6,7 +6,7 @@ use remora_e2e::harness::{App, storefront, with_namespace};
 use serde_json::json;
 
 #[tokio::test]
-async fn are_followed_to_the_last() -> anyhow::Result<()> {
+async fn pages_are_followed_to_last() -> anyhow::Result<()> {
     const OVERRIDES: usize = 23;
     with_namespace(async |case| {
         let key = case.server_key();

@@ -250,7 +250,7 @@ async fn victims(case: &Case) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_controllers_account_is_good_for_nothing_else() -> anyhow::Result<()> {
+async fn controller_account_has_no_other_permission() -> anyhow::Result<()> {
     with_namespace(async |case| {
         victims(&case).await?;
         let controller = case.cluster.as_account("remora-controller").await?;

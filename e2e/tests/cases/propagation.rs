@@ -55,7 +55,7 @@ fn told(how: &str, seconds: &[f64]) -> anyhow::Result<()> {
 
 /// An idle machine needs less than two seconds with polling every second, and less than one with realtime.
 #[tokio::test]
-async fn a_change_is_in_twenty_pods_within_seconds() -> anyhow::Result<()> {
+async fn change_reaches_twenty_pods_within_seconds() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         let pods = case.deployment(&App::new("shop").inject("storefront"), PODS).await?;
@@ -77,7 +77,7 @@ async fn a_change_is_in_twenty_pods_within_seconds() -> anyhow::Result<()> {
 
 /// Polling finds a change that the stream did not announce, and a broken stream is opened again.
 #[tokio::test]
-async fn a_stream_that_breaks_is_followed_again() -> anyhow::Result<()> {
+async fn broken_stream_is_followed_again() -> anyhow::Result<()> {
     with_namespace(async |case| {
         let document = storefront(&case.client_key(), 0);
         case.upstream.serve(&case.server_key(), &document).await?;

@@ -41,7 +41,7 @@ fn expected(flags: &Value) -> Vec<(Value, Value, Value)> {
 }
 
 #[tokio::test]
-async fn is_answered_as_its_server_answers() -> anyhow::Result<()> {
+async fn flags_equal_recorded_answers_of_server() -> anyhow::Result<()> {
     let Some(directory) = std::env::var_os("REMORA_CONFORMANCE_DIR").map(PathBuf::from) else {
         return with_namespace(own_document).await;
     };

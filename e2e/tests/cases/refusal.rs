@@ -19,7 +19,7 @@ async fn is_refused(case: &Case, kind: &str, reason: &str) -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn a_wrong_key() -> anyhow::Result<()> {
+async fn wrong_key_is_reported() -> anyhow::Result<()> {
     with_namespace(async |case| {
         serve(&case).await?;
         case.secret("flagsmith", "ser.nobody").await?;
@@ -32,7 +32,7 @@ async fn a_wrong_key() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_missing_secret() -> anyhow::Result<()> {
+async fn missing_secret_is_reported() -> anyhow::Result<()> {
     with_namespace(async |case| {
         serve(&case).await?;
         case.environment("storefront", case.flagsmith()).await?;
@@ -45,7 +45,7 @@ async fn a_missing_secret() -> anyhow::Result<()> {
 
 /// A Secret without the owner's consent label is not read, and its content appears nowhere.
 #[tokio::test]
-async fn a_secret_without_consent() -> anyhow::Result<()> {
+async fn secret_without_consent_is_refused() -> anyhow::Result<()> {
     with_namespace(async |case| {
         serve(&case).await?;
         let secret = |labels: Value| {
@@ -65,7 +65,7 @@ async fn a_secret_without_consent() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_unreachable_upstream() -> anyhow::Result<()> {
+async fn unreachable_upstream_is_reported() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.secret("flagsmith", &case.server_key()).await?;
         case.environment("storefront", at(&SharedUpstream::api_url_nobody())).await?;
@@ -75,7 +75,7 @@ async fn an_unreachable_upstream() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_origin_that_nobody_allowed() -> anyhow::Result<()> {
+async fn origin_without_permission_is_refused() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.secret("flagsmith", &case.server_key()).await?;
         case.environment("storefront", at("http://flags.example.com/api/v1/")).await?;
@@ -85,7 +85,7 @@ async fn an_origin_that_nobody_allowed() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_broken_document() -> anyhow::Result<()> {
+async fn broken_document_is_reported() -> anyhow::Result<()> {
     with_namespace(async |case| {
         serve(&case).await?;
         case.upstream.fail(&case.server_key(), &json!([{"fault": {"kind": "brokenJson"}}])).await?;
@@ -100,7 +100,7 @@ async fn a_broken_document() -> anyhow::Result<()> {
 
 /// The API server refuses what the schema can check, with a message that says what to write instead.
 #[tokio::test]
-async fn an_impossible_spec() -> anyhow::Result<()> {
+async fn impossible_spec_is_refused() -> anyhow::Result<()> {
     with_namespace(async |case| {
         for (source, words) in [
             (json!({}), "exactly one of source.flagsmith and source.document"),

@@ -20,7 +20,7 @@ fn is_whole(map: &ConfigMap) -> bool {
 }
 
 #[tokio::test]
-async fn labels_owners_and_bytes_come_back() -> anyhow::Result<()> {
+async fn altered_labels_owners_and_bytes_are_restored() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         let api: Api<ConfigMap> = case.api();

@@ -35,7 +35,7 @@ async fn mounted(case: &Case, pod: &str) -> anyhow::Result<[usize; 2]> {
 }
 
 #[tokio::test]
-async fn a_pod_is_served_from_secrets() -> anyhow::Result<()> {
+async fn pod_is_served_from_secrets() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.upstream.serve(&case.server_key(), &storefront(&case.client_key(), 3)).await?;
         case.secret("flagsmith", &case.server_key()).await?;
@@ -66,7 +66,7 @@ async fn a_pod_is_served_from_secrets() -> anyhow::Result<()> {
 /// A running pod keeps its mounts. Both this pod and later ones follow changes, and the status reports the pods to
 /// restart.
 #[tokio::test]
-async fn from_config_maps_to_secrets_nobody_stays_behind() -> anyhow::Result<()> {
+async fn change_from_config_maps_to_secrets_leaves_no_pod_behind() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         let before = case.pod(&App::new("before").inject("storefront")).await?;

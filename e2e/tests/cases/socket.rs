@@ -4,7 +4,7 @@ use http::Method;
 use remora_e2e::harness::{App, with_namespace};
 
 #[tokio::test]
-async fn answers_as_the_port_does() -> anyhow::Result<()> {
+async fn socket_answers_like_port() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         let app = case.pod(&App::new("shop").inject("storefront").annotate("remora.dev/unix-socket", "true")).await?;

@@ -6,7 +6,7 @@ use remora_e2e::harness::{App, with_namespace};
 /// Fifty programs send one request each at their first line and never retry. No request may fail, and the Job completes
 /// although a sidecar runs in its pods.
 #[tokio::test]
-async fn in_fifty_pods_of_a_job() -> anyhow::Result<()> {
+async fn fifty_pods_of_job_start_with_flags() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         case.job(&App::new("eager").inject("storefront"), 50).await
@@ -15,7 +15,7 @@ async fn in_fifty_pods_of_a_job() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn in_a_cron_job_which_completes() -> anyhow::Result<()> {
+async fn cron_job_with_sidecar_completes() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         case.cron_job(&App::new("nightly").inject("storefront")).await
@@ -24,7 +24,7 @@ async fn in_a_cron_job_which_completes() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn in_a_bare_pod() -> anyhow::Result<()> {
+async fn bare_pod_starts_with_flags() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         let app = case.pod(&App::new("bare").inject("storefront")).await?;
@@ -38,7 +38,7 @@ async fn in_a_bare_pod() -> anyhow::Result<()> {
 
 /// The pod exists before its environment: the application waits, and its first request is answered.
 #[tokio::test]
-async fn in_a_pod_that_is_older_than_its_environment() -> anyhow::Result<()> {
+async fn pod_older_than_its_environment_gets_flags() -> anyhow::Result<()> {
     with_namespace(async |case| {
         let app = App::new("early").inject("storefront").annotate("remora.dev/await", "120s");
         let ready = case.pod(&app);

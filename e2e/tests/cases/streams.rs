@@ -7,7 +7,7 @@ use remora_e2e::harness::{App, eventually, with_namespace};
 use serde_json::json;
 
 #[tokio::test]
-async fn tell_of_a_changed_flag() -> anyhow::Result<()> {
+async fn stream_announces_changed_flag() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         let app = case.pod(&App::new("shop").inject("storefront")).await?;

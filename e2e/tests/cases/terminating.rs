@@ -22,7 +22,7 @@ async fn hold(case: &Case, holds: bool) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn namespace_that_is_deleted_is_let_go_in_few_words() -> anyhow::Result<()> {
+async fn deleted_namespace_causes_few_log_lines() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         let leader = eventually("a replica holds the lease", CAP, async || case.cluster.leader().await).await?;

@@ -9,7 +9,7 @@ use remora_e2e::harness::{App, until, with_namespace};
 /// After the termination signal, the application sends requests for two more seconds. It exits with 1 if a request
 /// failed.
 #[tokio::test]
-async fn requests_are_answered_to_the_very_end() -> anyhow::Result<()> {
+async fn terminating_pod_answers_requests_until_its_end() -> anyhow::Result<()> {
     with_namespace(async |case| {
         case.storefront().await?;
         case.pod(&App::new("leaving").inject("storefront").linger(2000)).await?;

@@ -105,13 +105,13 @@ fn arguments(deployment: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn lints() {
+fn chart_passes_helm_lint() {
     let output = helm(&["lint", "--strict"], &json!({}));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 #[test]
-fn pods_are_as_restricted_as_can_be() {
+fn pods_run_with_restricted_security_context() {
     let objects = render(&json!({}));
     for part in ["controller", "webhook"] {
         let pod = &get(&objects, "Deployment", &format!("remora-{part}"))["spec"]["template"]["spec"];
@@ -128,7 +128,7 @@ fn pods_are_as_restricted_as_can_be() {
 }
 
 #[test]
-fn each_part_does_its_own() {
+fn deployments_get_arguments_of_their_part_only() {
     let objects = render(&json!({}));
     let controller = arguments(get(&objects, "Deployment", "remora-controller"));
     assert_eq!(
@@ -160,7 +160,7 @@ fn each_part_does_its_own() {
 }
 
 #[test]
-fn the_registration_can_hurt_nobody_else() {
+fn registration_covers_annotated_pods_only() {
     let objects = render(&json!({"webhook": {"excludedNamespaces": ["payments", "kube-system"]}}));
     let webhooks = get(&objects, "MutatingWebhookConfiguration", "remora")["webhooks"].as_array().unwrap();
     let [webhook] = webhooks.as_slice() else { panic!("{} webhooks", webhooks.len()) };
@@ -196,7 +196,7 @@ fn the_registration_can_hurt_nobody_else() {
 
 /// Without the webhook, none of its objects are rendered, and the policies match the same pods.
 #[test]
-fn policies_in_place_of_the_webhook() {
+fn policies_replace_objects_of_webhook() {
     let values = json!({"webhook": {"excludedNamespaces": ["payments"]}, "controller": {"namespaces": ["shop"]}});
     let by_webhook = render(&values);
     let by_policy = render(&merged(values, &json!({"injection": {"by": "AdmissionPolicy"}})));
@@ -262,7 +262,7 @@ fn policies_in_place_of_the_webhook() {
 }
 
 #[test]
-fn policies_only_where_there_are_any_and_in_their_newest_version() {
+fn policies_use_newest_api_version_and_need_one() {
     let values = json!({"injection": {"by": "AdmissionPolicy"}});
     let error = render_on(&[], "remora", &values).unwrap_err();
     assert!(error.contains("Use injection.by: Webhook"), "{error}");
@@ -278,7 +278,7 @@ fn policies_only_where_there_are_any_and_in_their_newest_version() {
 }
 
 #[test]
-fn permissions() {
+fn roles_have_listed_permissions_only() {
     let objects = render(&json!({}));
     let mut said = String::new();
     for ((kind, name), object) in &objects {
@@ -317,7 +317,7 @@ Role remora-webhook: create secrets
 /// With a list of namespaces, there are no permissions in other namespaces, and pods of other namespaces are not
 /// matched.
 #[test]
-fn chosen_namespaces_only() {
+fn chosen_namespaces_limit_watches_and_roles() {
     let objects = render(&json!({"controller": {"namespaces": ["payments", "shop"]}}));
     // The only permission for the whole cluster is on namespaces themselves.
     assert_eq!(
@@ -360,7 +360,7 @@ fn chosen_namespaces_only() {
 
 /// The controller publishes nothing in namespaces where pods are never injected.
 #[test]
-fn nothing_is_published_where_nobody_is_injected() {
+fn publishing_is_denied_in_namespaces_without_injection() {
     let objects = render(&json!({"webhook": {"excludedNamespaces": ["payments", "kube-system"]}}));
     let policy = &get(&objects, "ValidatingAdmissionPolicy", "remora-controller-objects")["spec"];
     let expression = policy["validations"][2]["expression"].as_str().unwrap();
@@ -398,7 +398,7 @@ fn webhook_account_is_limited_to_one_secret_and_one_field() {
 }
 
 #[test]
-fn evicting_needs_a_right_and_a_webhook() {
+fn eviction_needs_permission_and_webhook() {
     let rights = |values: &Value| {
         let objects = render(values);
         let role = get(&objects, "ClusterRole", "remora-controller").to_string();
@@ -416,7 +416,7 @@ fn evicting_needs_a_right_and_a_webhook() {
 }
 
 #[test]
-fn a_budget_only_where_a_replica_can_be_missed() {
+fn disruption_budget_needs_several_replicas() {
     let budget = ("PodDisruptionBudget".to_owned(), "remora-webhook".to_owned());
     assert!(render(&json!({})).contains_key(&budget));
     assert!(!render(&json!({"webhook": {"replicas": 1}})).contains_key(&budget));
@@ -424,7 +424,7 @@ fn a_budget_only_where_a_replica_can_be_missed() {
 
 /// Network policies list the allowed peers of the operator's pods in both directions.
 #[test]
-fn networks_are_open_only_where_they_must_be() {
+fn network_policies_open_needed_ports_only() {
     let spec = |values: &Value, part: &str| {
         let enabled = json!({"networkPolicy": {"enabled": true}});
         get(&render(&merged(enabled, values)), "NetworkPolicy", &format!("remora-{part}"))["spec"].clone()
@@ -466,7 +466,7 @@ fn networks_are_open_only_where_they_must_be() {
 }
 
 #[test]
-fn images_by_digest() {
+fn image_digest_replaces_tag() {
     let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
     let image = json!({"repository": "example.org/r", "tag": "1", "digest": digest});
     let objects = render(&json!({"image": {"operator": image, "sidecar": image}}));
@@ -477,7 +477,7 @@ fn images_by_digest() {
 }
 
 #[test]
-fn crds_stay_when_the_release_goes() {
+fn crds_stay_after_uninstall() {
     let crd = ("CustomResourceDefinition".to_owned(), "featureenvironments.remora.dev".to_owned());
     let policy = |objects: &Objects| objects[&crd]["metadata"]["annotations"].get("helm.sh/resource-policy").cloned();
     assert_eq!(policy(&render(&json!({}))), Some(json!("keep")));
@@ -486,7 +486,7 @@ fn crds_stay_when_the_release_goes() {
 }
 
 #[test]
-fn releases_do_not_share_names() {
+fn releases_of_other_names_share_no_names() {
     let other = objects(&render_as("other", &json!({})).unwrap());
     for (kind, name) in render(&json!({})).keys().filter(|(kind, _)| kind != "CustomResourceDefinition") {
         assert!(!other.contains_key(&(kind.clone(), name.clone())), "{kind} {name}");
@@ -495,7 +495,7 @@ fn releases_do_not_share_names() {
 
 /// The permissions of the webhook's part of the release on certificates depend on who creates them.
 #[test]
-fn certificates_are_made_by_one_only() {
+fn certificates_have_one_source() {
     let rights = |objects: &Objects| {
         let role = ("Role".to_owned(), "remora-webhook".to_owned());
         let registration = get(objects, "ClusterRole", "remora-webhook").to_string().contains("mutatingwebhook");
@@ -547,7 +547,7 @@ fn certificates_are_made_by_one_only() {
 }
 
 #[test]
-fn monitoring_comes_whole_where_it_is_asked_for() {
+fn monitoring_objects_are_rendered_on_request() {
     let on = json!({"enabled": true});
     let objects = render(&json!({"monitoring": {"dashboard": on, "alerts": on, "podMonitors": on}}));
     let dashboard = &get(&objects, "ConfigMap", "remora-dashboard")["data"]["remora.json"];
@@ -572,7 +572,7 @@ fn monitoring_comes_whole_where_it_is_asked_for() {
 }
 
 #[test]
-fn mistakes_are_refused() {
+fn wrong_values_are_refused_by_schema() {
     for (path, value) in [
         ("webhok", json!({})),
         ("webhook.replica", json!(1)),

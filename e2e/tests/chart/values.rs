@@ -95,7 +95,7 @@ fn leaves(prefix: &str, value: &Value, found: &mut Vec<String>) {
 }
 
 #[test]
-fn every_value_does_something_and_has_a_schema() {
+fn every_value_has_effect_and_schema() {
     let values = std::fs::read_to_string(chart().join("values.yaml")).unwrap();
     let mut found = Vec::new();
     leaves("", &serde_yaml::from_str(&values).unwrap(), &mut found);

@@ -35,7 +35,7 @@ fn same(name: &str) -> String {
 }
 
 #[tokio::test]
-async fn expectations_are_those_of_the_engine() {
+async fn expected_answers_equal_those_of_engine() {
     let expected = Expected::read();
     let mut plan = expected.plan(Role::Server);
     plan["document"] = crate::sidecar::document().to_str().unwrap().into();
@@ -63,7 +63,7 @@ async fn local_answers_of(path: &str, differ: impl FnOnce(&mut Answers)) -> Valu
 }
 
 #[tokio::test]
-async fn python_in_local_evaluation() {
+async fn python_gets_expected_flags_in_local_evaluation() {
     let answers = local_answers_of("python/flagsmith_local.py", |_| ()).await;
     assert_eq!(answers["segments"], json!(["A third of everybody", "Business plans"]));
     let document = std::fs::read(crate::sidecar::document()).unwrap();
@@ -78,7 +78,7 @@ async fn python_in_local_evaluation() {
 }
 
 #[tokio::test]
-async fn node_in_local_evaluation() {
+async fn node_gets_expected_flags_in_local_evaluation() {
     // This SDK's engine finds a pattern anywhere; Flagsmith's API and Remora find it only at the start.
     let differ = |wanted: &mut Answers| {
         let flags = wanted.subjects.get_mut("pattern not at the start").expect("a subject");
@@ -88,7 +88,7 @@ async fn node_in_local_evaluation() {
 }
 
 #[tokio::test]
-async fn java_in_local_evaluation() {
+async fn java_gets_expected_flags_in_local_evaluation() {
     let differ = |wanted: &mut Answers| {
         let mut differs = |subject: &str, flag: &str, answer: Value| {
             wanted.subjects.get_mut(subject).expect("a subject").insert(flag.to_owned(), answer);
@@ -143,17 +143,17 @@ async fn is_served(path: &str, role: Role, manner: Manner) -> Value {
 }
 
 #[tokio::test]
-async fn python_with_a_client_key() {
+async fn python_gets_expected_flags_with_client_key() {
     is_served("python/flagsmith_remote.py", Role::Client, PYTHON()).await;
 }
 
 #[tokio::test]
-async fn python_with_a_server_key() {
+async fn python_gets_expected_flags_with_server_key() {
     is_served("python/flagsmith_remote.py", Role::Server, PYTHON()).await;
 }
 
 #[tokio::test]
-async fn node() {
+async fn node_gets_expected_flags() {
     let manner = Manner {
         negative: json!(-1),
         // This SDK invents a flag.
@@ -168,14 +168,14 @@ async fn node() {
 }
 
 #[tokio::test]
-async fn rust() {
+async fn rust_gets_expected_flags() {
     let (negative, unknown) = (json!("-1"), json!("FlagsmithAPIError"));
     let manner = Manner { negative, unknown, failures: ["FlagsmithAPIError"; 2] };
     is_served("rust/flagsmith", Role::Client, manner).await;
 }
 
 #[tokio::test]
-async fn java() {
+async fn java_gets_expected_flags() {
     let (negative, unknown) = (json!(-1), json!("FeatureNotFoundError"));
     let manner = Manner { negative, unknown, failures: ["FlagsmithApiError"; 2] };
     let answers = is_served("java/flagsmith/Remote.java", Role::Client, manner).await;
@@ -183,7 +183,7 @@ async fn java() {
 }
 
 #[tokio::test]
-async fn browser() {
+async fn browser_gets_expected_flags() {
     let name = |name: &str| name.to_lowercase().replace(' ', "_");
     let answers = answers_of("node/flagsmith_js.js", Role::Client, name).await;
     let anonymous = &Expected::read().plan(Role::Client)["anonymous"]["identifier"];

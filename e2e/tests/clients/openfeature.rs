@@ -36,7 +36,7 @@ async fn answers_to(list: &str, choices: &[&str], path: &str, who: &str, underst
 const REFUSED: fn() -> Value = || json!({"value": false, "reason": "ERROR", "error": "GENERAL"});
 
 #[tokio::test]
-async fn python() {
+async fn python_gets_expected_flags() {
     let answers = answers_of("python/ofrep.py", "python", identity).await;
     assert_eq!(answers["metadata"], json!({"featureId": 105, "enabled": true}));
     assert_eq!(answers["server_key"], json!({"value": 40, "reason": "TARGETING_MATCH", "variant": ""}));
@@ -44,7 +44,7 @@ async fn python() {
 }
 
 #[tokio::test]
-async fn node() {
+async fn node_gets_expected_flags() {
     let answers = answers_of("node/ofrep.js", "node", identity).await;
     assert_eq!(answers["metadata"], json!({"featureId": 105, "enabled": true}));
     assert_eq!(answers["server_key"], json!({"value": 40, "reason": "TARGETING_MATCH", "variant": ""}));
@@ -52,7 +52,7 @@ async fn node() {
 }
 
 #[tokio::test]
-async fn web() {
+async fn web_gets_expected_flags() {
     let answers = answers_of("node/ofrep_web.js", "web", identity).await;
     assert_eq!(answers["metadata"], json!({"featureId": 105, "enabled": true}));
     assert_eq!(answers["server_key"], json!({"value": 40, "reason": "TARGETING_MATCH", "variant": ""}));
@@ -65,7 +65,7 @@ async fn web() {
 }
 
 #[tokio::test]
-async fn rust() {
+async fn rust_gets_expected_flags() {
     // This version always reports `STATIC`, whatever the reason is.
     let reason = |mut answer: Value| {
         if answer.get("error").is_none() {
@@ -79,7 +79,7 @@ async fn rust() {
 }
 
 #[tokio::test]
-async fn java() {
+async fn java_gets_expected_flags() {
     let answers = answers_of("java/ofrep/Ofrep.java", "java", identity).await;
     assert_eq!(answers["metadata"], json!({"featureId": 105, "enabled": true}));
     assert_eq!(answers["server_key"], json!({"value": 40, "reason": "TARGETING_MATCH", "variant": ""}));

@@ -59,21 +59,21 @@ async fn is_answered_at_once(path: &str, closes: bool) {
 }
 
 #[tokio::test]
-async fn python() {
+async fn python_reuses_connections() {
     is_answered_at_once("python/flagsmith_again.py", false).await;
 }
 
 #[tokio::test]
-async fn node() {
+async fn node_reuses_connections() {
     is_answered_at_once("node/flagsmith_nodejs_again.js", true).await;
 }
 
 #[tokio::test]
-async fn rust() {
+async fn rust_reuses_connections() {
     is_answered_at_once("rust/flagsmith_again", false).await;
 }
 
 #[tokio::test]
-async fn java() {
+async fn java_reuses_connections() {
     is_answered_at_once("java/flagsmith/Again.java", false).await;
 }

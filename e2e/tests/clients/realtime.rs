@@ -41,16 +41,16 @@ async fn hears_of_changes(path: &str, role: Role, route: &str) {
 }
 
 #[tokio::test]
-async fn python() {
+async fn python_follows_stream() {
     hears_of_changes("python/flagsmith_realtime.py", Role::Server, "environment_document").await;
 }
 
 #[tokio::test]
-async fn browser() {
+async fn browser_follows_stream() {
     hears_of_changes("node/flagsmith_js_realtime.js", Role::Client, "flags").await;
 }
 
 #[tokio::test]
-async fn openfeature_web() {
+async fn openfeature_web_follows_stream() {
     hears_of_changes("node/ofrep_web_realtime.js", Role::Client, "ofrep_flags").await;
 }

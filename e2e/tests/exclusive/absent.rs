@@ -18,7 +18,7 @@ pub(super) fn restarts(pod: &Pod, container: &str) -> i32 {
 }
 
 #[tokio::test]
-async fn the_operators_absence_leaves_everything_served_also_after_a_restart() -> anyhow::Result<()> {
+async fn absent_operator_leaves_everything_served_also_after_restart() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         case.storefront().await?;
         let untouched = case.pod(&App::new("untouched").inject("storefront")).await?;

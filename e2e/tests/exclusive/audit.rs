@@ -40,7 +40,7 @@ async fn pods(case: &Case, app: &str) -> anyhow::Result<Vec<Pod>> {
 }
 
 #[tokio::test]
-async fn pods_without_their_sidecar_are_told_and_replaced_only_on_request() -> anyhow::Result<()> {
+async fn pods_without_sidecar_are_reported_and_replaced_on_request_only() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         case.storefront().await?;
         let release = Release::of(&case.cluster);
@@ -97,7 +97,7 @@ async fn pods_without_their_sidecar_are_told_and_replaced_only_on_request() -> a
 
 /// A whole cluster starts at once: workloads exist before the webhook does, and wait for it.
 #[tokio::test]
-async fn after_a_cold_start_every_pod_has_its_sidecar() -> anyhow::Result<()> {
+async fn every_pod_has_its_sidecar_after_cold_start() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         case.storefront().await?;
         let release = Release::of(&case.cluster);

@@ -95,7 +95,7 @@ async fn ask(api: &Api<Pod>, pod: &Pod, count: &AtomicU64, done: &AtomicBool) ->
 }
 
 #[tokio::test]
-async fn certificates_change_under_load_and_no_pod_is_refused() -> anyhow::Result<()> {
+async fn certificates_rotated_under_load_refuse_no_pod() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         case.storefront().await?;
         let wanted: u64 = std::env::var("REMORA_E2E_CREATIONS").map_or(Ok(2_000), |text| text.parse())?;

@@ -84,7 +84,7 @@ async fn renewed(case: &Case, before: Option<&str>) -> anyhow::Result<String> {
 }
 
 #[tokio::test]
-async fn a_certificate_of_somebody_elses_is_served_and_renewed() -> anyhow::Result<()> {
+async fn certificate_of_another_issuer_is_served_and_renewed() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         case.storefront().await?;
         let corporation = Corporation::new()?;

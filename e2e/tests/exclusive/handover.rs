@@ -78,7 +78,7 @@ async fn hand_over(case: &Case) -> anyhow::Result<Duration> {
 }
 
 #[tokio::test]
-async fn a_change_in_the_moment_of_a_handover_arrives_once() -> anyhow::Result<()> {
+async fn change_during_handover_arrives_once() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         let release = Release::of(&case.cluster);
         release.install_with(&json!({"controller": {"replicas": 2}})).await?;

@@ -16,7 +16,7 @@ const CAP: Duration = Duration::from_secs(60);
 const ANSWERS: u64 = 40;
 
 #[tokio::test]
-async fn restarted_kubelet_leaves_pods_served_and_brings_what_changed_meanwhile() -> anyhow::Result<()> {
+async fn restarted_kubelet_leaves_pods_served_and_delivers_missed_changes() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         let Some(node) = Node::local("a restarted kubelet").await? else { return Ok(()) };
         case.storefront().await?;

@@ -193,7 +193,7 @@ fn values(case: &Case, by: &str) -> Value {
 }
 
 #[tokio::test]
-async fn webhook_and_policies_make_the_same_of_every_pod() -> anyhow::Result<()> {
+async fn webhook_and_policies_patch_every_pod_equally() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         let untouched = format!("{}-untouched", case.namespace);
         let labels = json!({"remora.dev/e2e": "case", "remora.dev/admission": "disabled"});
@@ -234,7 +234,7 @@ async fn webhook_and_policies_make_the_same_of_every_pod() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn pods_get_their_flags_without_any_webhook() -> anyhow::Result<()> {
+async fn pods_get_flags_without_webhook() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         case.storefront().await?;
         let release = Release::of(&case.cluster);

@@ -34,7 +34,7 @@ async fn identities(case: &Case) -> anyhow::Result<Vec<String>> {
 }
 
 #[tokio::test]
-async fn an_upgrade_changes_nothing_for_running_pods() -> anyhow::Result<()> {
+async fn upgrade_changes_nothing_for_running_pods() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         case.storefront().await?;
         let pods = case.deployment(&App::new("shop").inject("storefront"), 3).await?;
@@ -60,7 +60,7 @@ async fn an_upgrade_changes_nothing_for_running_pods() -> anyhow::Result<()> {
 /// Upgrades from the chart and the images of the previous version, which published in another format. Running pods keep
 /// what they mount until they are recreated, also after a restart of their sidecar; new pods follow changes.
 #[tokio::test]
-async fn an_upgrade_from_the_previous_version_takes_over_what_is_there() -> anyhow::Result<()> {
+async fn upgrade_from_previous_version_takes_over_its_objects() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         let release = Release::of(&case.cluster);
         release.uninstall().await?;
@@ -133,7 +133,7 @@ async fn an_upgrade_from_the_previous_version_takes_over_what_is_there() -> anyh
 
 /// Pods that the previous version injected follow it again; pods that this version injected keep what they have.
 #[tokio::test]
-async fn back_to_the_previous_version_its_pods_follow_again() -> anyhow::Result<()> {
+async fn rollback_to_previous_version_lets_its_pods_follow_again() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         let release = Release::of(&case.cluster);
         release.uninstall().await?;
@@ -193,7 +193,7 @@ async fn sidecars(case: &Case) -> anyhow::Result<Vec<String>> {
 }
 
 #[tokio::test]
-async fn after_uninstalling_running_pods_are_served_and_new_ones_start_without() -> anyhow::Result<()> {
+async fn uninstall_leaves_running_pods_served_and_new_pods_without_sidecar() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         case.storefront().await?;
         let app = case.pod(&App::new("shop").inject("storefront")).await?;

@@ -182,7 +182,7 @@ async fn registered(case: &Case, mesh: &Mesh, name: &str) -> anyhow::Result<(Val
 }
 
 #[tokio::test]
-async fn second_injector_before_and_after_ours_makes_the_same_pod() -> anyhow::Result<()> {
+async fn second_injector_before_or_after_ours_gives_same_pod() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         let Some(_) = Node::local("a second injector").await? else { return Ok(()) };
         case.storefront().await?;

@@ -49,7 +49,7 @@ async fn stop_in_mid_request(case: &Case, pid: i32) -> anyhow::Result<Stopped> {
 }
 
 #[tokio::test]
-async fn leader_that_was_stopped_beyond_its_lease_writes_nothing_more() -> anyhow::Result<()> {
+async fn leader_stopped_beyond_its_lease_writes_nothing_more() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         let Some(node) = Node::local("a stopped leader").await? else { return Ok(()) };
         let release = Release::of(&case.cluster);

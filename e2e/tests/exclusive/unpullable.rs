@@ -19,7 +19,7 @@ fn waits_for(pod: &Pod) -> Option<String> {
 }
 
 #[tokio::test]
-async fn an_image_that_cannot_be_pulled_holds_back_only_who_asked_for_it() -> anyhow::Result<()> {
+async fn unpullable_image_holds_back_pods_that_ask_for_it_only() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
         case.storefront().await?;
         let running = case.pod(&App::new("running").inject("storefront")).await?;

@@ -62,13 +62,30 @@
 //!             +--------------------------------------------------------------------+
 //! ```
 //!
-//! Example: feature `limit` is 42 by default, and segment `beta` (trait `plan` equals `"pro"`) overrides it with 50.
-//! The request sends the trait `plan` = `"pro"`. (1) `trait names` maps `plan` to slot 0. (2) The one block has one
-//! attribute index, for slot 0. Its hash table in `exact matches` has a row for the member key of `pro`, whose word has
-//! bit 0 set. (3) The block has no percentage rules. (4) The segment's entry is 2³²−1: the index decides the segment
-//! completely, so it matches. (5) The segment's only row in `segment masks` sets the bit of mask 0. (6) The identity
-//! has no override, so mask 0 decides feature 0. (7) The mask's run has offsets: the reader copies the stored object of
-//! `limit` with the value 50 between `[` and `]`.
+//! ## One request, step by step
+//!
+//! Feature `limit` (id 7) is 42 by default. Segment `beta` (trait `plan` equals `"pro"`) overrides it with 50, and the
+//! identity `ada` with 99. The section [Example](#example) lists the file of this environment. A request asks for the
+//! flags of the identity `bob`, whose trait `plan` is `"pro"`:
+//!
+//! 1. The *name key* of the name `plan` is 4 bytes, 0x6e616c70, 0x6e616c70. Probing in *trait names* starts at row 1. That
+//!    row has the name key and slot 0, so slot 0 gets the text `pro`. No slot is in *derived*.
+//! 2. There is one block. Its candidates are 0x1: segment 0. It has one attribute index, for slot 0. The value is a text, and
+//!    the attribute index has no breakpoints of texts or versions, and no patterns: these look-ups give all candidates. The
+//!    member key of `pro` is `03 70 72 6f` and eight zeros. Probing in the two rows of *exact matches* starts at row 0, which has
+//!    this key, and candidates with bit 0. The bitwise AND is 0x1.
+//! 3. The block has no modulo and no percentage rules: segment 0 stays a candidate.
+//! 4. The entry of segment 0 is 2³²−1: the index decides the segment completely. The identity matches.
+//! 5. The only row of the segment in *segment masks* names mask 0, so bit 0 of the masks is set.
+//! 6. The section *overrides* has a file. The hash of `bob` is `34b1397612ca47051e75d7ef`, whose mark is bit 1. The
+//!    only bucket has no such mark, so `bob` has no override.
+//! 7. Mask 0 covers feature 0 of block 0 and names run 0. The run has offsets: the bytes between its two offsets are the
+//!    object of `limit` with the value 50, and a comma. The answer is `[`, these bytes without the comma, and `]`.
+//!
+//! For `ada`, step 6 ends differently. The hash of `ada` is `cbac80766dc60de6a6e92b22`, whose mark is bit 9. The bucket
+//! has it. Its entries are row 0 to row 1 (exclusive), and entry 0 has this hash. Its group 0 has item 0: feature id 7,
+//! enabled, value `99`. *Feature ids* maps 7 to row 0. An identity override is stronger than every override mask, so the answer
+//! has the head of the feature, its state, and 99.
 //!
 //! # Design
 //!
@@ -85,14 +102,31 @@
 //!
 //! # Why not FlatBuffers or rkyv
 //!
-//! General formats describe typed objects. This format describes the tables that one program reads. One linear pass
-//! validates each file: offsets, UTF-8, jump targets, automata, and the rule that ranges of rows do not overlap where
-//! overlap would make work quadratic. A generated verifier knows only the first two. Validation and evaluation are safe
-//! Rust, and this crate forbids `unsafe`; rows are decoded from bytes, so alignment does not matter. The indexes fit
-//! this program: bit words of 64 segments, breakpoints, hash tables with a fixed probing order, combined automata; a
-//! general format would store them as opaque byte arrays. The bytes are deterministic, because the revision and the
-//! checksums depend on them. Rows have a fixed size and no padding, vtables or pointers: a ConfigMap holds one
-//! megabyte, and no byte of it serves a schema.
+//! Both describe typed objects, and both validate untrusted bytes. The [verifier of FlatBuffers] checks offsets,
+//! alignment and UTF-8, and limits the depth, the number of tables, and the size of the expanded objects. The
+//! [validation of rkyv] checks pointers, alignment and values, and that no two objects share bytes. This format differs
+//! in its needs:
+//!
+//! - **Validity is about the tables, not about types.** Jumps go forward, states of automata exist, hash tables have a
+//!   free row, rows are sorted, and no two rows refer to the same range where reading it takes time. No general
+//!   verifier knows these rules, so the linear pass would follow the verifier's.
+//! - **Bytes are shared.** Spans overlap: the stored object of an override ends with the tail of its context.
+//!   rkyv requires shared pointers for that; FlatBuffers has no references into the middle of a string.
+//! - **Everything is safe Rust.** This crate forbids `unsafe`. Rows are decoded from bytes, so alignment does not
+//!   matter. Code of both libraries casts bytes to types with `unsafe` of their own.
+//! - **The indexes fit this program.** Words of 64 segments, breakpoints, hash tables with a fixed order of probing and
+//!   combined automata would be opaque byte arrays in either format.
+//! - **One environment has one encoding,** because the revision is a hash of the bytes. The [encoding of FlatBuffers]
+//!   leaves the order of objects to the writer, so the writer would be part of this specification as well.
+//! - **A reader in another language needs this text only.** The layout of rkyv follows from Rust types ([format of
+//!   rkyv]).
+//!
+//! Rows have a fixed size and no padding, vtables or pointers, because a ConfigMap holds one megabyte.
+//!
+//! [verifier of FlatBuffers]: https://docs.rs/flatbuffers/latest/flatbuffers/struct.VerifierOptions.html
+//! [encoding of FlatBuffers]: https://flatbuffers.dev/internals/
+//! [validation of rkyv]: https://rkyv.org/validation.html
+//! [format of rkyv]: https://rkyv.org/format.html
 //!
 //! # Glossary
 //!
@@ -176,7 +210,7 @@
 //! | feature ids | 12 | Flagsmith's id (8) and row of a feature, sorted by id |
 //! | split features | 4 | rows of the features whose default has variants |
 //! | answers | 20 | four rows: without identity for client and for server keys, then the defaults for client and for server keys. Each row: span, first row in *bounds*, sum of the digests of the features in it (8) |
-//! | bounds | 4 | offset of each feature's object in an answer, and the end of the last object |
+//! | bounds | 4 | offset of each feature's object from the start of an answer, and the end of the last object |
 //! | contexts | 24 | one state of a feature: the rest of Flagsmith's object from its state on, with a comma (span), row in *splits* plus 1 or 0, enabled (1), digest (8) |
 //! | splits | 16 | seed of the hash (span), range of rows in *variants* |
 //! | variants | 40 | upper limit in percent (f64), value, name as JSON or empty, weight as text (spans), digest (8) |
@@ -204,7 +238,7 @@
 //! | members | 12 | member key, sorted within a set |
 //! | patterns | 12 | kind (0: automaton, 1: backtracking), offset and length in *programs* |
 //! | programs | bytes | the automata of *combined DFAs*, then the automata and programs of *patterns* |
-//! | keys | 20 | hash of an API key (16), role (0: client, 1: server) |
+//! | keys | 20 | keyed hash of an API key (16), role (0: client, 1: server): the client key, and all server keys |
 //! | origin | 20 | one row: environment's name, client key (spans), flags: see below |
 //! | literals | 8 | constants that conditions read, as JSON (span) |
 //! | notes | bytes | warnings for people, one per line |
@@ -325,7 +359,8 @@
 //! ## Overrides
 //!
 //! After the header: the leading hash bits that the file is for, the number of these bits (4 bytes each), then the
-//! section table.
+//! section table, whose offsets count from the start of the file. The leading bits are also the number in the file's
+//! name. The first byte of a hash has its highest bits.
 //!
 //! | section | row bytes | content |
 //! |---|---|---|
@@ -366,6 +401,73 @@
 //!
 //! Parts belong to the same document only if their names are equal. The document may be one revision older than its
 //! core. Unlike the other files it contains identifiers: only a caller with a server key may read it.
+//!
+//! # Evaluation
+//!
+//! The rules by which a reader gets the same answers, byte for byte.
+//!
+//! ## Values
+//!
+//! A slot is not set, or has a boolean, an integer of any size, a float (f64), or a text. A trait of JSON `null` does
+//! not set its slot. A trait that is a JSON string is coerced, and so are identifiers, identity keys and strings among
+//! *literals*: a string that is `-?[0-9]+` with at most 4,300 digits is an integer, one that is `-?[0-9]+\.[0-9]+` is a
+//! float, every other string is a text. A derived value is used only if the request has no trait of the slot's name, or
+//! if that trait is `null`.
+//!
+//! `REGEX`, `PERCENTAGE_SPLIT` and `IN` read a value as a text the way that Python prints it: `True`, `False`, digits,
+//! and for floats the shortest digits that read back as the same number, with an exponent below 1e-4 and from 1e16 on
+//! ([`write_float`]).
+//!
+//! ## Conditions
+//!
+//! A slot that is not set fulfils `IS_NOT_SET` and nothing else. A slot that is set fulfils `IS_SET`. The other
+//! operators:
+//!
+//! - The six comparisons compare the left side with the condition's value in the type of the left side. Booleans: false
+//!   is less than true. Texts: by bytes; if flag 32 is set, as versions by SemVer 2 precedence, and a text that is no
+//!   version fulfils no comparison. If the instruction lacks the value in this type (flags 4, 8, 16), no comparison is
+//!   fulfilled, not even `NOT_EQUAL`. NaN on either side fulfils `NOT_EQUAL` only.
+//! - `CONTAINS` and `NOT_CONTAINS` are fulfilled by texts only. If flag 32 is set, `CONTAINS` is fulfilled by a version
+//!   whose prerelease or build metadata equals *text*; `NOT_CONTAINS` ignores the flag.
+//! - `REGEX` is fulfilled if a prefix of the text matches.
+//! - `MODULO` is fulfilled if the floored remainder, which has the sign of the divisor, equals *right*. Booleans count
+//!   as 0 and 1; texts do not fulfil it.
+//! - `IN` is fulfilled by texts and integers whose member key is among the members.
+//! - `PERCENTAGE_SPLIT` is fulfilled if the percentage of the seed and the value is at most the threshold.
+//!
+//! If flag 1 is set and the slot is not set, the value is that of the slot's derivation 5. Such a flag is decided for
+//! the same identity when it is first read, by the segments that override it, in row order. If deciding it reads the
+//! flag itself again, the member is not set there, and a segment whose result depended on that does not match.
+//!
+//! ## Winners and bytes
+//!
+//! The first of these decides a feature: its result if a condition has read it, the identity's item with its id, the
+//! first row of its range of *segment overrides* whose segment matches, its default context. The sections *segment masks*, *override masks*,
+//! *override runs*, *ranks*, *object offsets* and *bounds* only make this faster: a reader that walks *segment overrides* for each feature gets the
+//! same answers. Without an identity, the flags 2 and 4 of *origin* say which segments can match, splits give their
+//! control value, and the first two rows of *answers* have the finished arrays.
+//!
+//! A context with a split has the value of the first variant whose upper limit is above the percentage and whose lower
+//! limit (the upper limit of the row before, or 0) is not; else its own value, the control value. An item of an
+//! identity override has no variants.
+//!
+//! Flagsmith's object of a feature is its head, `true` or `false`, `,"feature_state_value":`, the value, and `}`. The
+//! array has the objects in row order, separated by commas. A feature is left out if its flags say that it is not
+//! served, if it is for server keys only and the key is a client key, or if it is disabled and *origin* says that
+//! disabled flags are hidden.
+//!
+//! OFREP's object is the head, `,"value":` and the value, `,"reason":"` and the reason, `","variant":` and the
+//! variant's name (`"control"` for the control value, `""` without a split), the tail, `true` or `false`, and `}}`. The
+//! value of a feature whose value is `null` is its state. A disabled feature with a value has no member `value`, unless
+//! *origin* says otherwise. The reason is the first that applies: `ERROR` (the flag is part of a cycle), `DISABLED`,
+//! `SPLIT` (a variant), `TARGETING_MATCH` (a segment or the identity), `STATIC`.
+//!
+//! # Example
+//!
+//! The core file of the environment in [One request, step by step](#one-request-step-by-step), generated from the bytes
+//! that the writer makes (`make generate`): offset, bytes, and field. A span shows its offset, its length and its text.
+//!
+#![doc = concat!("```text\n", include_str!("format/example.txt"), "```")]
 //!
 //! # Guarantees of validation
 //!

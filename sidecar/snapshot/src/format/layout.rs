@@ -161,6 +161,12 @@ macro_rules! row {
                 Self { $($field: row!(@take fields, $kind)),+ }
             }
         }
+        #[cfg(test)]
+        impl $name {
+            /// Name, type and number of bytes of each field, in stored order.
+            pub(crate) const FIELDS: crate::format::example::Fields =
+                &[$((stringify!($field), stringify!($kind), row!(@size $kind))),+];
+        }
     };
     (@type u8) => { u8 }; (@type u16) => { u16 }; (@type u32) => { u32 }; (@type u64) => { u64 }; (@type i64) => { i64 }; (@type f64) => { f64 };
     (@type span) => { Span }; (@type hash96) => { [u8; 12] }; (@type hash128) => { [u8; 16] };

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | 4 | number of instructions |
 //! | 4 | number of slots for positions |
-//! | 12 × instructions | operation, first and second operand |
+//! | 12 × instructions | operation, first and second operand. The number of an operation is its place in [`Instruction`], from 0 |
 //! | 8 × … | ranges of code points, to which sets refer by first row and count |
 
 mod program;

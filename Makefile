@@ -1,9 +1,10 @@
 # Tasks for developers. Each works on a bare Debian machine with Rust, Go and root.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check unit e2e bench record images cluster-up cluster-down
+.PHONY: help demo test requirements check unit e2e generate bench record images cluster-up cluster-down
 
 STEP := e2e/cluster/part.sh
+SUMMARY := e2e/cluster/summary.sh
 # Example: CARGO_FLAGS=--locked.
 export CARGO_FLAGS ?=
 
@@ -23,15 +24,17 @@ taste: ## Serve a sample document on localhost without a cluster, and print comm
 	@e2e/taste.sh
 
 test: ## Run all checks: format, lints, tests, and the whole path on a cluster (removed afterwards if it is new)
-	@$(MAKE) --no-print-directory check unit e2e
+	@$(SUMMARY) $(MAKE) --no-print-directory requirements check unit e2e
 
-check: ## Check format and lints
-	@$(STEP) "packages" e2e/cluster/packages.sh
+requirements: ## Install what the tests without a cluster need, and print what is missing
+	@$(STEP) "requirements" e2e/cluster/requirements.sh
+
+check: requirements ## Check format and lints
 	@$(STEP) "format" cargo fmt --all --check
 	@$(STEP) "lints" cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
 
-unit: ## Run the tests that need no cluster
-	@$(STEP) "tests without a cluster" cargo test $(CARGO_FLAGS) --workspace --exclude remora-e2e
+unit: requirements ## Run the tests that need no cluster, and list those that did not run
+	@$(SUMMARY) $(STEP) "tests without a cluster" cargo test $(CARGO_FLAGS) --workspace --exclude remora-e2e
 
 e2e: ## Run the tests that need a cluster
 	@$(STEP) "tests on a cluster" e2e/cluster/with.sh --restore e2e/cluster/previous.sh cargo test $(CARGO_FLAGS) -p remora-e2e --no-fail-fast -- --test-threads 6
@@ -39,8 +42,12 @@ e2e: ## Run the tests that need a cluster
 bench: ## Measure Remora against bare hyper and Flagsmith's engine, and print a table (PART=population: only that part)
 	@$(STEP) "bench" sidecar/benches/run.sh $(PART)
 
+generate: ## Write all generated texts again: CRDs, policies, expected pods, the bytes in the format's documentation
+	@$(STEP) "generated texts" env REMORA_REWRITE=1 cargo test $(CARGO_FLAGS) -p remora-operator --test crds --test policy --test inject
+	@$(STEP) "example of the format" env REMORA_REWRITE=1 cargo test $(CARGO_FLAGS) -p remora-snapshot --lib example
+
 record: ## Record again the instruction count of each path, which the tests compare with
-	@e2e/cluster/packages.sh
+	@e2e/cluster/packages.sh --tests
 	@$(STEP) "instructions" env REMORA_RECORD=yes cargo test $(CARGO_FLAGS) -p remora-bench --test instructions
 
 .PHONY: profile
@@ -49,11 +56,12 @@ profile: ## Record again the sidecar's profile for release builds; takes minutes
 
 .PHONY: fuzz
 fuzz: ## Search for inputs that break a property: run each target of e2e/fuzz for MINUTES minutes (default: 1)
-	@e2e/cluster/packages.sh
+	@e2e/cluster/packages.sh --tests g++:c++
 	@$(STEP) "fuzz targets" e2e/fuzz/run.sh $(or $(MINUTES),1) $(TARGETS)
 
 .PHONY: fuzz-engine
 fuzz-engine: ## Compare answers with those of Flagsmith's own engine for SECONDS seconds (default: 600)
+	@operator/tests/differential/python.sh
 	@$(STEP) "Flagsmith's engine and ours" env REMORA_DIFFERENTIAL_SECONDS=$(or $(SECONDS),600) \
 	  cargo test $(CARGO_FLAGS) --release -p remora-operator --test differential -- --nocapture random
 

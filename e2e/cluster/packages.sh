@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# packages.sh [PACKAGE:SIGN...]
+# packages.sh [--tests] [PACKAGE:SIGN...]
 # Installs the Debian packages that building, testing and the local cluster need, and the given ones, if they are
-# missing.
+# missing. With --tests, only those that building and the tests without a cluster need.
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./say.sh
@@ -10,25 +10,31 @@ PATH=$PATH:/usr/sbin:/sbin
 # Format: package:FILE, where FILE is a file of the package, or a program that may also come from another source.
 wanted=(
   ca-certificates:/etc/ssl/certs/ca-certificates.crt
+  gcc:cc
+  git:git
+  make:make
+  python3:python3
+  valgrind:valgrind
+)
+cluster=(
   containerd:containerd
   containernetworking-plugins:/usr/lib/cni/bridge
   curl:curl
-  g++:c++
-  gcc:cc
-  git:git
   iproute2:ip
   jq:jq
-  make:make
   mount:umount
   nftables:nft
   openssl:openssl
   procps:sysctl
-  python3:python3
   runc:runc
   util-linux:flock
-  valgrind:valgrind
-  "$@"
 )
+if [ "${1-}" = --tests ]; then
+  shift
+else
+  wanted+=("${cluster[@]}")
+fi
+wanted+=("$@")
 
 missing=()
 for entry in "${wanted[@]}"; do

@@ -25,7 +25,7 @@ if [ ! -e "$source" ]; then
   if ! is_there && [ "$(history rev-parse --is-shallow-repository)" = true ]; then
     history fetch --quiet --unshallow || true
   fi
-  is_there || fail "the version before, commit $commit, is not in this checkout's history, and tests upgrade from it:" \
+  is_there || fail "the previous version, commit $commit, is not in this checkout's history, and tests upgrade from it:" \
     "fetch the whole history (git fetch --unshallow), or clone without --depth"
   mkdir -p "$build/previous"
   unpacked=$(mktemp -d "$build/previous/XXXXXX")
@@ -37,6 +37,6 @@ fi
 if [ -n "$given" ] && [ "$given" != "$KUBECONFIG" ]; then
   export KUBECONFIG=$given
 else
-  e2e/cluster/part.sh "images of the version before" e2e/cluster/images.sh "$source" "$REMORA_PREVIOUS_TAG"
+  e2e/cluster/part.sh "images of the previous version" e2e/cluster/images.sh "$source" "$REMORA_PREVIOUS_TAG"
 fi
 exec "$@"

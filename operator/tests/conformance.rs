@@ -1,6 +1,6 @@
 //! Compares Remora's answers with recorded answers of Flagsmith: the tests compile documents, read the bytes and
-//! evaluate over them. `REMORA_CONFORMANCE_DIR` names the folder of the cases; if it is set, a missing case fails the
-//! test.
+//! evaluate over them. Some recorded answers are part of the project (`e2e/recorded`). `REMORA_CONFORMANCE_DIR` names
+//! the folder of all of them: without it, the tests that need it are reported as not run; with it, a missing case fails.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -9,22 +9,15 @@ mod context;
 #[path = "conformance/recorded.rs"]
 mod recorded;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use recorded::{Expected, Request};
+use recorded::{Expected, Request, Set};
 use remora_operator::compile::document;
 use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{Compiled, Mode, Options, compile};
 use remora_snapshot::{Role, Snapshot, RequestState, TraitValue};
+use remora_testing::{all_answers, committed_answers};
 use serde_json::Value;
-
-fn folder(test: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("REMORA_CONFORMANCE_DIR").map(PathBuf::from);
-    if folder.is_none() {
-        eprintln!("{test}: REMORA_CONFORMANCE_DIR is not set, so only the project's own cases are run");
-    }
-    folder
-}
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -72,7 +65,7 @@ fn set_trait(snapshot: &Snapshot<&[u8]>, subject: &mut RequestState, key: &str, 
 
 #[test]
 fn conditions_match_flagsmith_engine() {
-    let Some(folder) = folder("conditions") else { return };
+    let Some(folder) = all_answers() else { return };
     let lines = read(&folder.join("conditions.jsonl"));
     let cases: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut wrong = Vec::new();
@@ -103,7 +96,7 @@ fn conditions_match_flagsmith_engine() {
 
 #[test]
 fn percentages_match_flagsmith_engine() {
-    let Some(folder) = folder("percentages") else { return };
+    let Some(folder) = all_answers() else { return };
     let lines = read(&folder.join("hash.jsonl"));
     let mut count = 0;
     for line in lines.lines() {
@@ -125,7 +118,7 @@ fn percentages_match_flagsmith_engine() {
 
 #[test]
 fn cases_of_flagsmith_engine_pass() {
-    let Some(folder) = folder("engine-test-data") else { return };
+    let Some(folder) = all_answers() else { return };
     let cases = files(&folder.join("engine-test-data"));
     assert!(cases.len() >= 140, "engine-test-data is not complete");
     for (name, text) in cases {
@@ -192,11 +185,10 @@ fn answer(snapshot: &Snapshot<&[u8]>, body: Option<&Value>, role: Role) -> Strin
     String::from_utf8(out).unwrap()
 }
 
-#[test]
-fn answers_equal_recorded_flagsmith_server() {
-    let Some(folder) = folder("flagsmith-api") else { return };
+/// Asserts that the flags equal the recorded answers of Flagsmith's API, but for those that differ on purpose.
+fn assert_api_answers(sets: &[Set]) {
     let mut wrong = Vec::new();
-    for set in recorded::sets(&folder) {
+    for set in sets {
         let (name, cases) = (&set.name, &set.cases);
         let compiled = compiled(&read(&set.folder.join("environment.json")), &[], Mode::Plain);
         let snapshot = snapshot(&compiled);
@@ -262,13 +254,12 @@ fn unlike(ours: &Expected, theirs: &Expected) -> String {
     }
 }
 
-#[test]
-fn bytes_equal_recorded_edge_proxy() {
-    let Some(folder) = folder("edge-proxy") else { return };
+/// Asserts that the bytes equal the recorded answers of the edge proxy.
+fn assert_edge_proxy_answers(folder: &Path, count: usize) {
     let compiled = compiled(&read(&folder.join("environment.json")), &[], Mode::AllSegments);
     let snapshot = snapshot(&compiled);
     let cases = files(&folder.join("edge-proxy"));
-    assert!(cases.len() >= 77, "edge-proxy is not complete");
+    assert_eq!(cases.len(), count, "edge-proxy is not complete");
     for (name, text) in cases {
         let case: Value = serde_json::from_str(&text).unwrap();
         let body = case["body_text"].as_str().unwrap();
@@ -280,4 +271,26 @@ fn bytes_equal_recorded_edge_proxy() {
         let body = Some(body).filter(|body| body["identifier"].is_string());
         assert_eq!(answer(&snapshot, body, role), flags, "{name}");
     }
+}
+
+#[test]
+fn flags_equal_committed_answers_of_api() {
+    assert_api_answers(&recorded::committed_sets(&committed_answers()));
+}
+
+#[test]
+fn flags_equal_all_answers_of_api() {
+    let Some(folder) = all_answers() else { return };
+    assert_api_answers(&recorded::all_sets(&folder));
+}
+
+#[test]
+fn bytes_equal_committed_answers_of_edge_proxy() {
+    assert_edge_proxy_answers(&committed_answers(), 28);
+}
+
+#[test]
+fn bytes_equal_all_answers_of_edge_proxy() {
+    let Some(folder) = all_answers() else { return };
+    assert_edge_proxy_answers(&folder, 77);
 }

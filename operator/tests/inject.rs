@@ -1,7 +1,6 @@
 //! Compares pods before and after injection with the files in `tests/inject/`: `<case>.in.yaml` is the pod of the
 //! request, `<case>.out.yaml` the outcome. The optional `<case>.namespace.yaml` holds the annotations of its namespace.
-//! After an intended change, `REWRITE=1 cargo test -p remora-operator --test inject` rewrites the `<case>.out.yaml`
-//! files, and a reviewer reads the difference.
+//! After an intended change, `make generate` rewrites the `<case>.out.yaml` files, and a reviewer reads the difference.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -13,6 +12,7 @@ use std::{
 
 use remora_operator::injection::{Config, Decision, PodContext, decide, patch};
 use remora_sidecar::Command;
+use remora_testing::assert_generated;
 use serde_json::{Value, json};
 
 fn config() -> Config {
@@ -75,18 +75,10 @@ fn read(path: &Path) -> Value {
 
 #[test]
 fn pods_are_injected_as_recorded() {
-    let rewrite = std::env::var_os("REWRITE").is_some();
-    let mut wrong = Vec::new();
     for (case, path) in cases() {
         let becomes = outcome(&read(&path), &case);
-        let expected = path.with_file_name(format!("{case}.out.yaml"));
-        if rewrite {
-            fs::write(&expected, serde_yaml::to_string(&becomes).unwrap()).unwrap();
-        } else if becomes != read(&expected) {
-            wrong.push(format!("{case}:\n{}", serde_yaml::to_string(&becomes).unwrap()));
-        }
+        assert_generated(&path.with_file_name(format!("{case}.out.yaml")), &serde_yaml::to_string(&becomes).unwrap());
     }
-    assert!(wrong.is_empty(), "not what the .out.yaml files say; REWRITE=1 rewrites them:\n{}", wrong.join("\n"));
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! Compares the sidecar with recorded answers of Flagsmith, over sockets. `REMORA_CONFORMANCE_DIR` names the directory
-//! of the records: its `environment.json` is compiled, served, and asked for every case of `edge-proxy/` (the same
-//! bytes) and of `flagsmith-api/` (the same names in the same order, with the same states and values). Each folder in
-//! `second/` is a set of its own, whose `known.json` names what differs on purpose.
+//! Compares the sidecar with recorded answers of Flagsmith, over sockets: the recorded document is compiled, served, and
+//! asked for every case of `edge-proxy/` (the same bytes) and of `flagsmith-api/` (the same names in the same order,
+//! with the same states and values). Some answers are part of the project (`e2e/recorded`). `REMORA_CONFORMANCE_DIR`
+//! names the directory of all of them; each folder in its `second/` is a set of its own, whose `known.json` names what
+//! differs on purpose.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -11,17 +12,16 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
-use recorded::{Expected, Request};
+use recorded::{Expected, Request, Set};
 use remora_operator::compile::{self, document, prune};
+use remora_testing::{all_answers, committed_answers};
 use serde_json::{Value, json};
 use support::client::{Answer, get, post};
 use support::server::{Running, start};
 use support::volume::Directory;
 
-const VARIABLE: &str = "REMORA_CONFORMANCE_DIR";
-
 fn read(path: &Path) -> Value {
-    let text = std::fs::read(path).unwrap_or_else(|error| panic!("{VARIABLE}: {}: {error}", path.display()));
+    let text = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_slice(&text).unwrap()
 }
 
@@ -45,20 +45,15 @@ fn serve(cases: &Path, environment_flags: compile::Mode) -> (Directory, Running,
     (directory, server, keys)
 }
 
-/// Returns the directory of recorded answers, if there is one, and the cases in `part`.
-fn cases(part: &str) -> Option<(PathBuf, Vec<PathBuf>)> {
-    let Some(directory) = std::env::var_os(VARIABLE).map(PathBuf::from) else {
-        // The message makes the omission visible: the recorded answers are not part of the repository.
-        eprintln!("{VARIABLE} is not set: the answers recorded in {part} are not compared");
-        return None;
-    };
+/// Returns the cases in `part` of a directory of recorded answers.
+fn cases(directory: &Path, part: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(directory.join(part))
-        .unwrap_or_else(|error| panic!("{VARIABLE} lacks {part}: {error}"))
+        .unwrap_or_else(|error| panic!("{} lacks {part}: {error}", directory.display()))
         .map(|entry| entry.unwrap().path())
         .collect();
     files.sort();
-    assert!(!files.is_empty(), "{VARIABLE} has no cases in {part}");
-    Some((directory, files))
+    assert!(!files.is_empty(), "{} has no cases in {part}", directory.display());
+    files
 }
 
 fn encoded(text: &str) -> String {
@@ -81,10 +76,10 @@ fn ask(server: &Running, keys: &Value, request: &Value) -> Answer {
     post(server.data, "/api/v1/identities/", &headers, &body.to_string())
 }
 
-#[test]
-fn the_bytes_of_the_edge_proxy() {
-    let Some((directory, files)) = cases("edge-proxy") else { return };
-    let (_volume, server, keys) = serve(&directory, compile::Mode::AllSegments);
+/// Asserts that the sidecar's bodies equal those of the edge proxy.
+fn assert_edge_proxy_answers(directory: &Path) {
+    let files = cases(directory, "edge-proxy");
+    let (_volume, server, keys) = serve(directory, compile::Mode::AllSegments);
     let mut different = Vec::new();
     for file in &files {
         let case = read(file);
@@ -106,11 +101,10 @@ fn the_bytes_of_the_edge_proxy() {
     assert!(different.is_empty(), "{} of {} differ:\n{}", different.len(), files.len(), different.join("\n"));
 }
 
-#[test]
-fn the_states_and_values_of_the_api() {
-    let Some((directory, _)) = cases("flagsmith-api") else { return };
+/// Asserts that the sidecar's flags equal the recorded answers of Flagsmith's API, but for those that differ on purpose.
+fn assert_api_answers(sets: &[Set]) {
     let mut wrong = Vec::new();
-    for set in recorded::sets(&directory) {
+    for set in sets {
         let (name, cases) = (&set.name, &set.cases);
         let (_volume, server, keys) = serve(&set.folder, compile::Mode::Plain);
         let (mut right, mut known) = (0, 0);
@@ -138,4 +132,26 @@ fn the_states_and_values_of_the_api() {
         eprintln!("{name}: {} cases, {right} equal, {known} differ on purpose", cases.len());
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn bodies_equal_committed_answers_of_edge_proxy() {
+    assert_edge_proxy_answers(&committed_answers());
+}
+
+#[test]
+fn bodies_equal_all_answers_of_edge_proxy() {
+    let Some(directory) = all_answers() else { return };
+    assert_edge_proxy_answers(&directory);
+}
+
+#[test]
+fn flags_equal_committed_answers_of_api() {
+    assert_api_answers(&recorded::committed_sets(&committed_answers()));
+}
+
+#[test]
+fn flags_equal_all_answers_of_api() {
+    let Some(directory) = all_answers() else { return };
+    assert_api_answers(&recorded::all_sets(&directory));
 }

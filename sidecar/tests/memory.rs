@@ -1,5 +1,5 @@
 //! Tests that the program stays within the default memory limit of a sidecar under all kinds of abuse at once. Needs
-//! root.
+//! root for the limit, and is reported as not run without it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -7,6 +7,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use remora_testing::not_run;
 use support::cgroup::Cgroup;
 use support::client::{Connection, request};
 use support::environment::{CLIENT_KEY, environment};
@@ -46,12 +47,15 @@ fn seconds() -> u64 {
 
 #[test]
 fn sidecar_under_abuse_stays_within_its_default_limit_and_gives_memory_back() {
+    let cgroup = match Cgroup::with_memory(DEFAULT_LIMIT) {
+        Ok(cgroup) => cgroup,
+        Err(missing) => return not_run(&missing),
+    };
     let mut snapshot = environment("shop", CLIENT_KEY, 1);
     snapshot.features[0].default.value = format!("\"{}\"", "x".repeat(100_000));
     let directory = Directory::new();
     directory.volume("shop").publish_written(&remora_snapshot::write(&snapshot, 1_000_000).unwrap());
 
-    let cgroup = Cgroup::with_memory(DEFAULT_LIMIT);
     let starter = cgroup.starter();
     let mut program = Program::start(sidecar_by(&starter.each_ref().map(String::as_str), directory.path()));
     let (data, admin) = (program.data, program.admin);

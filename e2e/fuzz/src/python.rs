@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use remora_testing::not_run;
+
 /// What Python says of a pattern and a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -14,7 +16,7 @@ pub(crate) enum Answer {
     NoMatch,
     /// The pattern is none.
     Refused,
-    /// It took more than a second, or met a limit of the interpreter.
+    /// It took more than a second, or met a limit of the interpreter; or there is no Python.
     Unknown,
 }
 
@@ -25,25 +27,31 @@ struct Python {
 }
 
 impl Python {
-    fn start() -> Python {
+    /// Starts the process. `None` if the machine has no Python, which is reported as a test that did not run.
+    fn start() -> Option<Python> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python.py");
-        let mut process = Command::new("python3")
-            .arg(script)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3 cannot be started: patterns are compared with Python's own");
+        let started = Command::new("python3").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut process = match started {
+            Ok(process) => process,
+            Err(error) => {
+                not_run(&format!("python3 on PATH, whose answers patterns are compared with: {error}"));
+                return None;
+            }
+        };
         let requests = process.stdin.take().unwrap();
         let answers = BufReader::new(process.stdout.take().unwrap());
-        Python { _process: process, requests, answers }
+        Some(Python { _process: process, requests, answers })
     }
 }
 
 /// Asks Python whether the text begins with what the pattern matches.
 pub(crate) fn matches(pattern: &str, text: &str) -> Answer {
-    static PYTHON: Mutex<Option<Python>> = Mutex::new(None);
+    // The inner option is `None` if there is no Python.
+    static PYTHON: Mutex<Option<Option<Python>>> = Mutex::new(None);
     let mut python = PYTHON.lock().unwrap_or_else(PoisonError::into_inner);
-    let Python { requests, answers, .. } = python.get_or_insert_with(Python::start);
+    let Some(Python { requests, answers, .. }) = python.get_or_insert_with(Python::start) else {
+        return Answer::Unknown;
+    };
     let mut answer = String::new();
     serde_json::to_writer(&mut *requests, &(pattern, text)).unwrap();
     requests.write_all(b"\n").and_then(|()| requests.flush()).unwrap();

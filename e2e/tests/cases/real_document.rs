@@ -1,18 +1,18 @@
 //! A document of a real server goes through the whole path, and the answers are compared with that server's own
 //! answers.
 //!
-//! `REMORA_CONFORMANCE_DIR` names a directory with `environment.json`, `keys.json` and `flagsmith-api/`. Without it,
-//! the test uses the storefront document and compares the answers with that document.
+//! The answers are those of `e2e/recorded`, or of the larger directory that `REMORA_CONFORMANCE_DIR` names.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use http::Method;
-use remora_e2e::harness::{App, Case, PodPort, say, storefront, with_namespace};
-use serde_json::{Value, json};
+use remora_e2e::harness::{App, Case, PodPort, say, with_namespace};
+use remora_testing::{RECORDED_ANSWERS, committed_answers};
+use serde_json::Value;
 
 fn read(path: &Path) -> anyhow::Result<Value> {
-    let text = std::fs::read(path).with_context(|| format!("REMORA_CONFORMANCE_DIR lacks {}", path.display()))?;
+    let text = std::fs::read(path).with_context(|| format!("recorded answers: {}", path.display()))?;
     serde_json::from_slice(&text).with_context(|| path.display().to_string())
 }
 
@@ -42,13 +42,11 @@ fn expected(flags: &Value) -> Vec<(Value, Value, Value)> {
 
 #[tokio::test]
 async fn flags_equal_recorded_answers_of_server() -> anyhow::Result<()> {
-    let Some(directory) = std::env::var_os("REMORA_CONFORMANCE_DIR").map(PathBuf::from) else {
-        return with_namespace(own_document).await;
-    };
+    let directory = std::env::var_os(RECORDED_ANSWERS).map_or_else(committed_answers, PathBuf::from);
     let document = read(&directory.join("environment.json"))?;
     let mut cases = Vec::new();
-    for entry in
-        std::fs::read_dir(directory.join("flagsmith-api")).context("REMORA_CONFORMANCE_DIR lacks flagsmith-api/")?
+    for entry in std::fs::read_dir(directory.join("flagsmith-api"))
+        .with_context(|| format!("no flagsmith-api/ in {}", directory.display()))?
     {
         let path = entry?.path();
         let name = path.file_stem().context("a file without a name")?.to_string_lossy().into_owned();
@@ -97,22 +95,5 @@ async fn compare(case: &Case, document: Value, cases: &[(String, Value)]) -> any
     }
     anyhow::ensure!(wrong.is_empty(), "{} of {checked} cases differ:\n{}", wrong.len(), wrong.join("\n"));
     say(&format!("the real document: {checked} cases are answered as its server answers them"));
-    Ok(())
-}
-
-/// Compares answers without a real server: a segment, an override and a plain value of the storefront.
-async fn own_document(case: Case) -> anyhow::Result<()> {
-    say("REMORA_CONFORMANCE_DIR is not set: no real document, only the storefront's");
-    let app = publish(&case, &storefront(&case.client_key(), 2), "checkout").await?;
-    for (identifier, plan, checkout, banner) in [
-        ("someone", "free", json!("classic"), json!("Welcome")),
-        ("someone", "pro", json!("express"), json!("Welcome")),
-        ("user-1", "pro", json!("express"), json!("for 1")),
-    ] {
-        let body = json!({"identifier": identifier, "traits": [{"trait_key": "plan", "trait_value": plan}]});
-        let reply = app.ask(Method::POST, "/api/v1/identities/", Some(&case.client_key()), Some(&body)).await?;
-        let values: Vec<_> = told(&reply.json()?["flags"]).into_iter().map(|(_, _, value)| value).collect();
-        anyhow::ensure!(values == [checkout.clone(), banner.clone()], "{identifier}, {plan}: {values:?}");
-    }
     Ok(())
 }

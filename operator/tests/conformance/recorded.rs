@@ -78,8 +78,13 @@ pub(crate) enum Expected {
     Flags(Vec<Value>),
 }
 
-/// Reads the sets of a conformance folder: the folder itself, and all folders in `second/`.
-pub(crate) fn sets(folder: &Path) -> Vec<Set> {
+/// Reads the set of the recorded answers that are part of the project.
+pub(crate) fn committed_sets(folder: &Path) -> Vec<Set> {
+    vec![set(FIRST, folder)]
+}
+
+/// Reads all sets of a conformance folder: the folder itself, and all folders in `second/`.
+pub(crate) fn all_sets(folder: &Path) -> Vec<Set> {
     let mut sets = vec![set(FIRST, folder)];
     let second = folder.join("second");
     let mut folders: Vec<PathBuf> = entries(&second).into_iter().filter(|path| path.is_dir()).collect();

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Prints the path of a Python with Flagsmith's engine. The environment is created once per content of requirements.txt,
-# in the user's cache. Nothing is skipped: a missing dependency is printed and gives a failure status.
+# python.sh [--find]
+# Prints the path of a Python with Flagsmith's engine. Creates it, once per content of requirements.txt, in the user's
+# cache; with --find, fails if it does not exist. A missing dependency is printed and gives a failure status.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -11,6 +12,7 @@ fail() {
 
 home=${XDG_CACHE_HOME:-$HOME/.cache}/remora/python-$(sha256sum requirements.txt | cut -c1-12)
 if [ ! -x "$home/bin/python" ]; then
+  [ "${1-}" != --find ] || fail "$home does not exist: run $PWD/python.sh, which creates it"
   command -v python3 >/dev/null || fail "python3 is missing: the differential test runs Flagsmith's engine, which is written in Python"
   if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
     command -v apt-get >/dev/null || fail "this python3 cannot make virtual environments: please install its venv module"

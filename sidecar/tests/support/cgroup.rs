@@ -11,10 +11,12 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Creates a group with a limit of `bytes`. Panics with the missing requirement if that is impossible.
-    pub(crate) fn with_memory(bytes: u64) -> Cgroup {
-        const NEEDED: &str = "this test runs the program in a control group with a limit on memory, which takes root and \
-                              the kernel's memory controller";
+    /// Creates a group with a limit of `bytes`.
+    ///
+    /// # Errors
+    /// The text says what the machine lacks.
+    pub(crate) fn with_memory(bytes: u64) -> Result<Cgroup, String> {
+        const NEEDED: &str = "a control group with a memory limit, which takes root and the kernel's memory controller";
         let mounts = fs::read_to_string("/proc/mounts").unwrap();
         let mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         let mut found = mounts.filter_map(|mount| {
@@ -29,7 +31,8 @@ impl Cgroup {
                 _ => None,
             }
         });
-        let (root, is_first_version) = found.next().unwrap_or_else(|| panic!("{NEEDED}: it is mounted nowhere"));
+        let (root, is_first_version) =
+            found.next().ok_or_else(|| format!("{NEEDED}: no memory controller is mounted"))?;
         let (limit, usage, events) = if is_first_version {
             ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.oom_control")
         } else {
@@ -38,12 +41,11 @@ impl Cgroup {
             ("memory.max", "memory.current", "memory.events")
         };
         let path = root.join(format!("remora-test-{}", std::process::id()));
-        let tried = |what: &str, result: std::io::Result<()>| {
-            result.unwrap_or_else(|error| panic!("{NEEDED}: {what} of {}: {error}", path.display()));
-        };
-        tried("creation", fs::create_dir(&path));
-        tried(limit, fs::write(path.join(limit), bytes.to_string()));
-        Cgroup { path, usage, events }
+        fs::create_dir(&path).map_err(|error| format!("{NEEDED}: {} cannot be created: {error}", path.display()))?;
+        let group = Cgroup { path, usage, events };
+        let limit = group.path.join(limit);
+        fs::write(&limit, bytes.to_string()).map_err(|error| format!("{NEEDED}: {}: {error}", limit.display()))?;
+        Ok(group)
     }
 
     /// Arguments that start a program in the group.

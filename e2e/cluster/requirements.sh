@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# requirements.sh
+# Installs what the tests without a cluster need, where that is possible, and prints what is missing. The tests that need
+# it are then reported as not run. In continuous integration (CI=true), a missing requirement is a failure.
+set -u
+cd "$(dirname "$0")" || exit 1
+
+missing=0
+# lacks WHAT TESTS: prints a missing requirement and the tests that need it.
+lacks() {
+  missing=1
+  printf 'MISSING: %s\n  These tests will not run: %s\n' "$1" "$2" >&2
+}
+
+./packages.sh --tests || lacks "Debian packages, see above" "those that run the missing programs"
+command -v valgrind >/dev/null || lacks "valgrind" "instruction counts (sidecar/benches/tests/instructions.rs)"
+command -v python3 >/dev/null || lacks "python3" "patterns compared with Python's (e2e/fuzz)"
+../../operator/tests/differential/python.sh >/dev/null ||
+  lacks "Flagsmith's engine in Python, see above" "random documents compared with it (operator/tests/differential.rs)"
+[ "$(id -u)" = 0 ] || lacks "root" "the sidecar's memory limit (sidecar/tests/memory.rs)"
+[ -n "${REMORA_CONFORMANCE_DIR-}" ] ||
+  lacks "REMORA_CONFORMANCE_DIR, the directory of all recorded answers" \
+    "conformance with those that are not in e2e/recorded"
+
+[ "$missing" = 0 ] || [ "${CI-}" != true ]

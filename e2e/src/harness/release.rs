@@ -18,7 +18,8 @@ use super::shared_upstream;
 use super::wait::eventually;
 
 const NAME: &str = "remora";
-const PREVIOUS: &str = "run `e2e/cluster/previous.sh cargo test ...`, which brings the version before to upgrade from";
+const PREVIOUS: &str =
+    "run `e2e/cluster/previous.sh cargo test ...`, which brings the previous version to upgrade from";
 const CAP: Duration = Duration::from_secs(120);
 
 /// Helm release in [`SYSTEM`].

@@ -74,7 +74,7 @@ async fn upgrade_from_previous_version_takes_over_its_objects() -> anyhow::Resul
             case.answer(pod, "checkout is express", |answer| answer["value"] == "express").await?;
         }
         let (before, left) = (identities(&case).await?, objects(&case).await?);
-        anyhow::ensure!(!left.is_empty(), "the version before published nothing");
+        anyhow::ensure!(!left.is_empty(), "the previous version published nothing");
 
         release.install().await?;
         let core = case.core_until("storefront", "it is published in today's format", |_| true).await?;

@@ -164,6 +164,7 @@ macro_rules! row {
         #[cfg(test)]
         impl $name {
             /// Name, type and number of bytes of each field, in stored order.
+            #[allow(dead_code, reason = "the example does not have every kind of row")]
             pub(crate) const FIELDS: crate::format::example::Fields =
                 &[$((stringify!($field), stringify!($kind), row!(@size $kind))),+];
         }

@@ -26,8 +26,8 @@ fn document() -> Value {
 async fn upstream() -> (Upstream, Client) {
     let _installed_already = rustls::crypto::ring::default_provider().install_default();
     let upstream = Upstream::start(&Options::local()).await.unwrap();
-    upstream.book().put(KEY, &document().to_string()).unwrap();
-    let authority = reqwest::Certificate::from_pem(upstream.authority_pem().as_bytes()).unwrap();
+    upstream.store().put(KEY, &document().to_string()).unwrap();
+    let authority = reqwest::Certificate::from_pem(upstream.ca_pem().as_bytes()).unwrap();
     let client =
         Client::builder().tls_certs_only([authority]).redirect(reqwest::redirect::Policy::none()).build().unwrap();
     (upstream, client)
@@ -56,7 +56,7 @@ async fn wrong_key_gets_error_of_api() {
         assert_eq!(response.status(), StatusCode::FORBIDDEN);
         assert_eq!(response.text().await.unwrap(), format!(r#"{{"detail":"{detail}"}}"#));
     }
-    upstream.book().set(KEY, Settings { blocked: true, page_size: None }).unwrap();
+    upstream.store().set(KEY, Settings { blocked: true, page_size: None }).unwrap();
     let response = fetch(&client, &upstream).await.unwrap();
     assert_eq!(response.status(), StatusCode::FORBIDDEN);
     assert_eq!(response.text().await.unwrap(), r#"{"detail":"Organisation is disabled from serving flags."}"#);
@@ -84,7 +84,7 @@ async fn document_is_served_over_http_and_https_then_not_modified() {
         assert_eq!(response.status(), StatusCode::NOT_MODIFIED);
         assert_eq!(response.bytes().await.unwrap().len(), 0);
     }
-    let log = upstream.book().log(Some(KEY));
+    let log = upstream.store().log(Some(KEY));
     assert_eq!(
         log.iter().map(|seen| (seen.tls, seen.status)).collect::<Vec<_>>(),
         [(false, 200), (false, 304), (true, 200), (true, 304)]
@@ -107,7 +107,7 @@ async fn path_without_slash_is_redirected() {
 #[tokio::test]
 async fn pages_link_to_next_page() {
     let (upstream, client) = upstream().await;
-    upstream.book().set(KEY, Settings { page_size: Some(2), blocked: false }).unwrap();
+    upstream.store().set(KEY, Settings { page_size: Some(2), blocked: false }).unwrap();
     let mut target = "/api/v1/environment-document/".to_owned();
     let mut sizes = Vec::new();
     loop {
@@ -127,7 +127,7 @@ async fn faults_occur_as_often_as_scripted() {
     let (upstream, client) = upstream().await;
     let status = |code| Fault::Status { code, body: String::new(), retry_after: Some("7".to_owned()) };
     upstream
-        .book()
+        .store()
         .script(KEY, [Scripted { fault: status(429), times: Some(2) }, Scripted { fault: status(503), times: Some(1) }])
         .unwrap();
     let mut codes = Vec::new();
@@ -142,31 +142,31 @@ async fn faults_occur_as_often_as_scripted() {
 #[tokio::test]
 async fn bodies_break_as_scripted() {
     let (upstream, client) = upstream().await;
-    let book = upstream.book();
+    let store = upstream.store();
     let whole = fetch(&client, &upstream).await.unwrap().bytes().await.unwrap().len();
 
-    book.script(KEY, always(Fault::BrokenJson)).unwrap();
+    store.script(KEY, always(Fault::BrokenJson)).unwrap();
     let body = fetch(&client, &upstream).await.unwrap().bytes().await.unwrap();
     assert!(!body.is_empty() && body.len() < whole && serde_json::from_slice::<Value>(&body).is_err());
 
     for fault in [Fault::Truncate { bytes: 10 }, Fault::Reset { bytes: 10 }, Fault::WrongLength { by: 5 }] {
-        book.script(KEY, always(fault.clone())).unwrap();
+        store.script(KEY, always(fault.clone())).unwrap();
         let response = fetch(&client, &upstream).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK, "{fault:?}");
         assert!(response.bytes().await.is_err(), "{fault:?}");
     }
-    book.script(KEY, always(Fault::WrongLength { by: -5 })).unwrap();
+    store.script(KEY, always(Fault::WrongLength { by: -5 })).unwrap();
     assert_eq!(fetch(&client, &upstream).await.unwrap().bytes().await.unwrap().len(), whole - 5);
 
-    book.script(KEY, always(Fault::Reset { bytes: 0 })).unwrap();
+    store.script(KEY, always(Fault::Reset { bytes: 0 })).unwrap();
     assert!(fetch(&client, &upstream).await.is_err());
 
-    book.script(KEY, always(Fault::Drip { bytes: whole / 4, millis: 20 })).unwrap();
+    store.script(KEY, always(Fault::Drip { bytes: whole / 4, millis: 20 })).unwrap();
     let start = Instant::now();
     assert_eq!(fetch(&client, &upstream).await.unwrap().bytes().await.unwrap().len(), whole);
     assert!(start.elapsed() >= Duration::from_millis(80));
 
-    book.script(KEY, []).unwrap();
+    store.script(KEY, []).unwrap();
     assert_eq!(fetch(&client, &upstream).await.unwrap().status(), StatusCode::OK);
 }
 
@@ -177,7 +177,7 @@ async fn stream_announces_change() {
         client.get(format!("{}sse/environments/client/stream", upstream.realtime_url())).send().await.unwrap();
     assert_eq!(stream.headers()["content-type"], "text/event-stream");
     assert_eq!(stream.chunk().await.unwrap().unwrap(), ": connected\n\n");
-    upstream.book().change_flag(KEY, "a", &FlagChange { enabled: Some(true), value: None }).unwrap();
+    upstream.store().change_flag(KEY, "a", &FlagChange { enabled: Some(true), value: None }).unwrap();
     let event = String::from_utf8(stream.chunk().await.unwrap().unwrap().to_vec()).unwrap();
     assert!(event.starts_with("event: environment_updated\ndata: {\"updated_at\": "), "{event}");
     let unknown =
@@ -222,5 +222,5 @@ async fn control_side_changes_environments_over_http() {
         [true, false]
     );
     let authority = client.get(format!("{control}/ca.pem")).send().await.unwrap().text().await.unwrap();
-    assert_eq!(authority, upstream.authority_pem());
+    assert_eq!(authority, upstream.ca_pem());
 }

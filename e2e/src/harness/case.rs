@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use super::cluster::{Cluster, LABEL, say};
+use super::cluster_lock::ClusterLock;
 use super::dump::dump;
 use super::release::Release;
 use super::shared_upstream::SharedUpstream;
-use super::turn::Turn;
 use super::wait::{CAP, until};
 
 /// A case's own namespace, and access to the cluster and the upstream.
@@ -38,9 +38,9 @@ pub async fn with_namespace<C>(case: C) -> anyhow::Result<()>
 where
     C: AsyncFnOnce(Case) -> anyhow::Result<()>,
 {
-    let turn = Turn::shared().await?;
+    let lock = ClusterLock::shared().await?;
     prepare().await?;
-    run(case, turn).await
+    run(case, lock).await
 }
 
 /// Runs a case while no other case runs, because it removes parts of Remora. Remora is installed when the case starts.
@@ -52,11 +52,11 @@ pub async fn alone_in_namespace<C>(case: C) -> anyhow::Result<()>
 where
     C: AsyncFnOnce(Case) -> anyhow::Result<()>,
 {
-    let turn = Turn::alone().await?;
+    let lock = ClusterLock::alone().await?;
     prepare().await?;
     // The previous case may have failed after it removed a part and before it restored it.
     Release::of(&Cluster::connect().await?).install().await?;
-    run(case, turn).await
+    run(case, lock).await
 }
 
 /// Installs Remora and the upstream, once per test program, from the current images.
@@ -75,7 +75,7 @@ async fn prepare() -> anyhow::Result<()> {
     prepared.await.clone().map_err(|error| anyhow::anyhow!("nothing to test with: {error}"))
 }
 
-async fn run<C>(case: C, turn: Turn) -> anyhow::Result<()>
+async fn run<C>(case: C, lock: ClusterLock) -> anyhow::Result<()>
 where
     C: AsyncFnOnce(Case) -> anyhow::Result<()>,
 {
@@ -102,7 +102,7 @@ where
             deleted?;
         }
     }
-    drop(turn);
+    drop(lock);
     ended.unwrap_or_else(|panic| resume_unwind(panic))
 }
 

@@ -24,6 +24,7 @@
 mod applications;
 mod case;
 mod cluster;
+mod cluster_lock;
 mod commands;
 mod documents;
 mod dump;
@@ -33,7 +34,6 @@ mod pod_http;
 mod publish;
 mod release;
 mod shared_upstream;
-mod turn;
 mod wait;
 mod workload;
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::cluster::Cluster;
 use super::pod_http::PodPort;
 use super::wait::until;
-use crate::upstream::Seen;
+use crate::upstream::LoggedRequest;
 
 const NAMESPACE: &str = "remora-e2e";
 const HOST: &str = "upstream.remora-e2e.svc";
@@ -146,7 +146,7 @@ impl SharedUpstream {
     /// # Errors
     ///
     /// Returns an error if the stub cannot be reached.
-    pub async fn requests(&self, key: &str) -> anyhow::Result<Vec<Seen>> {
+    pub async fn requests(&self, key: &str) -> anyhow::Result<Vec<LoggedRequest>> {
         self.control.get(&format!("/requests?key={key}")).await
     }
 }

@@ -24,9 +24,9 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::book::{Book, Seen, Settings};
 use super::document::FlagChange;
 use super::fault::Scripted;
+use super::store::{LoggedRequest, ScenarioStore, Settings};
 
 const LARGEST_DOCUMENT: usize = 256 << 20;
 
@@ -51,45 +51,45 @@ fn done(result: anyhow::Result<()>) -> Outcome {
     Ok(result.map(|()| Json(json!({})))?)
 }
 
-pub(super) fn router(book: Arc<Book>, authority: String) -> Router {
+pub(super) fn router(store: Arc<ScenarioStore>, ca: String) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))
-        .route("/ca.pem", get(async move || authority))
+        .route("/ca.pem", get(async move || ca))
         .route("/environments/{key}", put(put_document).delete(remove))
         .route("/environments/{key}/flags/{feature}", put(change_flag).patch(change_flag))
         .route("/environments/{key}/settings", put(set))
         .route("/environments/{key}/faults", put(script))
         .route("/requests", get(log))
         .layer(DefaultBodyLimit::max(LARGEST_DOCUMENT))
-        .with_state(book)
+        .with_state(store)
 }
 
-async fn put_document(State(book): State<Arc<Book>>, Path(key): Path<String>, text: String) -> Outcome {
-    done(book.put(&key, &text))
+async fn put_document(State(store): State<Arc<ScenarioStore>>, Path(key): Path<String>, text: String) -> Outcome {
+    done(store.put(&key, &text))
 }
 
-async fn remove(State(book): State<Arc<Book>>, Path(key): Path<String>) -> Outcome {
-    book.remove(&key);
+async fn remove(State(store): State<Arc<ScenarioStore>>, Path(key): Path<String>) -> Outcome {
+    store.remove(&key);
     done(Ok(()))
 }
 
 async fn change_flag(
-    State(book): State<Arc<Book>>,
+    State(store): State<Arc<ScenarioStore>>,
     Path((key, feature)): Path<(String, String)>,
     text: String,
 ) -> Outcome {
     let change: FlagChange = serde_json::from_str(&text).map_err(anyhow::Error::from)?;
-    done(book.change_flag(&key, &feature, &change))
+    done(store.change_flag(&key, &feature, &change))
 }
 
-async fn set(State(book): State<Arc<Book>>, Path(key): Path<String>, text: String) -> Outcome {
+async fn set(State(store): State<Arc<ScenarioStore>>, Path(key): Path<String>, text: String) -> Outcome {
     let settings: Settings = serde_json::from_str(&text).map_err(anyhow::Error::from)?;
-    done(book.set(&key, settings))
+    done(store.set(&key, settings))
 }
 
-async fn script(State(book): State<Arc<Book>>, Path(key): Path<String>, text: String) -> Outcome {
+async fn script(State(store): State<Arc<ScenarioStore>>, Path(key): Path<String>, text: String) -> Outcome {
     let faults: Vec<Scripted> = serde_json::from_str(&text).map_err(anyhow::Error::from)?;
-    done(book.script(&key, faults))
+    done(store.script(&key, faults))
 }
 
 #[derive(Deserialize)]
@@ -97,6 +97,6 @@ struct Of {
     key: Option<String>,
 }
 
-async fn log(State(book): State<Arc<Book>>, Query(of): Query<Of>) -> Json<Vec<Seen>> {
-    Json(book.log(of.key.as_deref()))
+async fn log(State(store): State<Arc<ScenarioStore>>, Query(of): Query<Of>) -> Json<Vec<LoggedRequest>> {
+    Json(store.log(of.key.as_deref()))
 }

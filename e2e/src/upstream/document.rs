@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::members::Members;
+use super::ordered_object::OrderedObject;
 
 /// Change of one feature's state in the environment. An absent member leaves its part unchanged.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -30,8 +30,8 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
 /// Environment document.
 #[derive(Clone, Debug)]
 pub struct Document {
-    members: Members,
-    overrides: Vec<Members>,
+    members: OrderedObject,
+    overrides: Vec<OrderedObject>,
     id: i64,
     client_key: String,
     updated_at: Timestamp,
@@ -44,7 +44,7 @@ impl Document {
     ///
     /// Returns an error if the text is not a JSON object or has no `api_key`.
     pub fn parse(text: &str, now: Timestamp) -> anyhow::Result<Self> {
-        let mut members: Members = serde_json::from_str(text).context("the document is no JSON object")?;
+        let mut members: OrderedObject = serde_json::from_str(text).context("the document is no JSON object")?;
         let client_key = members.get("api_key").context("`api_key`")?.context("the document has no `api_key`")?;
         let overrides = members.get("identity_overrides").context("`identity_overrides`")?.unwrap_or_default();
         let id = members.get("id").context("`id`")?.unwrap_or(1);
@@ -88,11 +88,11 @@ impl Document {
     ///
     /// Returns an error if no feature has that name, or the document's shape is not Flagsmith's.
     pub fn change_flag(&mut self, name: &str, change: &FlagChange, now: Timestamp) -> anyhow::Result<()> {
-        let mut states: Vec<Members> =
+        let mut states: Vec<OrderedObject> =
             self.members.get("feature_states")?.context("the document has no `feature_states`")?;
         let mut names = Vec::new();
         for state in &mut states {
-            let feature: Members = state.get("feature")?.context("a feature state without `feature`")?;
+            let feature: OrderedObject = state.get("feature")?.context("a feature state without `feature`")?;
             let own: String = feature.get("name")?.context("a feature without `name`")?;
             if own == name {
                 if let Some(enabled) = change.enabled {
@@ -119,7 +119,7 @@ impl Document {
     /// does.
     pub(super) fn page(&self, range: Range<usize>) -> anyhow::Result<String> {
         let mut page = self.members.clone();
-        let mut overrides: Vec<Members> = self.overrides.get(range).unwrap_or_default().to_vec();
+        let mut overrides: Vec<OrderedObject> = self.overrides.get(range).unwrap_or_default().to_vec();
         for identity in &mut overrides {
             if identity.get::<&RawValue>("identity_uuid")?.is_some() {
                 identity.set("identity_uuid", &random_uuid())?;

@@ -10,22 +10,22 @@
 //! # async fn example() -> anyhow::Result<()> {
 //! use remora_e2e::upstream::{Options, Upstream};
 //! let upstream = Upstream::start(&Options::local()).await?;
-//! upstream.book().put("ser.key", r#"{"id": 1, "api_key": "client", "feature_states": []}"#)?;
+//! upstream.store().put("ser.key", r#"{"id": 1, "api_key": "client", "feature_states": []}"#)?;
 //! println!("{}", upstream.api_url());
 //! # Ok(())
 //! # }
 //! ```
 
 mod answer;
-mod authority;
-mod book;
+mod ca;
 mod control;
 mod date;
 mod document;
 mod fault;
 mod head;
-mod members;
+mod ordered_object;
 mod public;
+mod store;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,10 +35,10 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 pub use answer::Answer;
-pub use authority::Authority;
-pub use book::{Book, Seen, Settings};
+pub use ca::Ca;
 pub use document::{Document, FlagChange};
 pub use fault::{Fault, Scripted};
+pub use store::{LoggedRequest, ScenarioStore, Settings};
 
 /// Addresses of the stub, and the names of its certificate.
 #[derive(Clone, Debug, clap::Args)]
@@ -68,8 +68,8 @@ impl Options {
 
 /// Running stub. It stops when this value is dropped.
 pub struct Upstream {
-    book: Arc<Book>,
-    authority: Authority,
+    store: Arc<ScenarioStore>,
+    ca: Ca,
     http: SocketAddr,
     https: SocketAddr,
     control: SocketAddr,
@@ -83,8 +83,8 @@ impl Upstream {
     ///
     /// Returns an error if a port cannot be bound or no certificate can be created for the names.
     pub async fn start(options: &Options) -> anyhow::Result<Self> {
-        let book = Arc::new(Book::default());
-        let authority = Authority::new(&options.names)?;
+        let store = Arc::new(ScenarioStore::default());
+        let ca = Ca::new(&options.names)?;
         let bind = async |what, address| {
             TcpListener::bind(address).await.with_context(|| format!("the {what} side cannot listen on {address}"))
         };
@@ -95,23 +95,23 @@ impl Upstream {
             (http.local_addr()?, https.local_addr()?, control.local_addr()?);
 
         let mut tasks = JoinSet::new();
-        tasks.spawn(public::serve(http, None, book.clone()));
-        tasks.spawn(public::serve(https, Some(authority.acceptor()), book.clone()));
-        let router = control::router(book.clone(), authority.pem().to_owned());
+        tasks.spawn(public::serve(http, None, store.clone()));
+        tasks.spawn(public::serve(https, Some(ca.acceptor()), store.clone()));
+        let router = control::router(store.clone(), ca.pem().to_owned());
         tasks.spawn(async move { axum::serve(control, router).await.context("the control side") });
-        Ok(Self { book, authority, http: http_address, https: https_address, control: control_address, tasks })
+        Ok(Self { store, ca, http: http_address, https: https_address, control: control_address, tasks })
     }
 
     /// Returns the scenario store, for a test in the same process.
     #[must_use]
-    pub fn book(&self) -> &Book {
-        &self.book
+    pub fn store(&self) -> &ScenarioStore {
+        &self.store
     }
 
     /// Returns the PEM certificate of the CA that signed the TLS side's certificate.
     #[must_use]
-    pub fn authority_pem(&self) -> &str {
-        self.authority.pem()
+    pub fn ca_pem(&self) -> &str {
+        self.ca.pem()
     }
 
     /// Returns the value of `spec.source.flagsmith.apiUrl`.

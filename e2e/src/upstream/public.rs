@@ -12,9 +12,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::answer::Answer;
-use super::book::Book;
 use super::fault::Fault;
 use super::head::{self, Head};
+use super::store::ScenarioStore;
 
 /// Connection, plain or over TLS, that can be reset.
 trait Connection: AsyncRead + AsyncWrite + Unpin + Send {
@@ -40,29 +40,33 @@ enum Then {
     Close,
 }
 
-pub(super) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, book: Arc<Book>) -> anyhow::Result<()> {
+pub(super) async fn serve(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    store: Arc<ScenarioStore>,
+) -> anyhow::Result<()> {
     loop {
         let (socket, _) = listener.accept().await.context("the public side")?;
-        let (tls, book) = (tls.clone(), book.clone());
+        let (tls, store) = (tls.clone(), store.clone());
         // A client that disconnects or does not speak HTTP ends only its own connection.
         tokio::spawn(async move {
             let _ended = match tls {
                 Some(tls) => match tls.accept(socket).await {
-                    Ok(stream) => converse(stream, true, &book).await,
+                    Ok(stream) => converse(stream, true, &store).await,
                     Err(error) => Err(error.into()),
                 },
-                None => converse(socket, false, &book).await,
+                None => converse(socket, false, &store).await,
             };
         });
     }
 }
 
-async fn converse(mut stream: impl Connection, tls: bool, book: &Book) -> anyhow::Result<()> {
+async fn converse(mut stream: impl Connection, tls: bool, store: &ScenarioStore) -> anyhow::Result<()> {
     while let Some(head) = head::read(&mut stream).await? {
         if let Some(client_key) = stream_key(&head) {
-            return follow(&mut stream, client_key, book).await;
+            return follow(&mut stream, client_key, store).await;
         }
-        let (answer, fault) = book.answer(&head, tls)?;
+        let (answer, fault) = store.answer(&head, tls)?;
         let then = if head.closes() { Then::Close } else { Then::GoOn };
         if write(&mut stream, answer, fault, then).await? == Then::Close {
             break;
@@ -78,8 +82,8 @@ fn stream_key(head: &Head) -> Option<&str> {
 
 /// Sends server-sent events: one for each change of the document, and comments at intervals to keep the connection
 /// open.
-async fn follow(stream: &mut impl Connection, client_key: &str, book: &Book) -> anyhow::Result<()> {
-    let Some(mut changes) = book.follow(client_key) else {
+async fn follow(stream: &mut impl Connection, client_key: &str, store: &ScenarioStore) -> anyhow::Result<()> {
+    let Some(mut changes) = store.follow(client_key) else {
         write(stream, Answer::not_found(), None, Then::Close).await?;
         return Ok(stream.shutdown().await?);
     };

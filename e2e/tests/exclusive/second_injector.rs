@@ -17,7 +17,7 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, PostParams};
 use remora_e2e::harness::{Case, alone_in_namespace, eventually};
-use remora_e2e::upstream::Authority;
+use remora_e2e::upstream::Ca;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -80,7 +80,7 @@ impl Drop for Mesh {
 
 impl Mesh {
     async fn start() -> anyhow::Result<Mesh> {
-        let authority = Authority::new(&[])?;
+        let authority = Ca::new(&[])?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("https://{}/mutate", listener.local_addr()?);
         let calls = Arc::new(AtomicUsize::new(0));

@@ -9,29 +9,29 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::TlsAcceptor;
 
 /// CA certificate, and a TLS server configuration with a certificate that the CA signed.
-pub struct Authority {
+pub struct Ca {
     pem: String,
     acceptor: TlsAcceptor,
 }
 
-impl Authority {
+impl Ca {
     /// Creates a CA, and a certificate for `localhost`, the loopback addresses and `names`.
     ///
     /// # Errors
     ///
     /// Returns an error if a name is neither a DNS name nor an address.
     pub fn new(names: &[String]) -> anyhow::Result<Self> {
-        let mut authority = CertificateParams::default();
-        authority.distinguished_name.push(DnType::CommonName, "Remora's upstream stub");
-        authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+        let mut ca = CertificateParams::default();
+        ca.distinguished_name.push(DnType::CommonName, "Remora's upstream stub");
+        ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let ca = CertifiedIssuer::self_signed(ca, KeyPair::generate()?)?;
 
         let mut subjects = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
         subjects.extend_from_slice(names);
         let leaf = CertificateParams::new(subjects).context("the names of the certificate")?;
         let key = KeyPair::generate()?;
-        let certificate = leaf.signed_by(&key, &authority)?;
+        let certificate = leaf.signed_by(&key, &ca)?;
 
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
@@ -39,7 +39,7 @@ impl Authority {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(vec![certificate.der().clone()], private)?;
-        Ok(Self { pem: authority.pem(), acceptor: TlsAcceptor::from(Arc::new(config)) })
+        Ok(Self { pem: ca.pem(), acceptor: TlsAcceptor::from(Arc::new(config)) })
     }
 
     /// Returns the CA certificate as PEM.

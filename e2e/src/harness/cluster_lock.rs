@@ -5,9 +5,9 @@ use std::fs::File;
 use anyhow::Context as _;
 
 /// Access that a case holds while it runs. The lock is on a file, so it also applies between test programs.
-pub(super) struct Turn(#[expect(dead_code, reason = "dropping it gives the turn back")] File);
+pub(super) struct ClusterLock(#[expect(dead_code, reason = "dropping it releases the lock")] File);
 
-impl Turn {
+impl ClusterLock {
     /// Waits until no case has exclusive access.
     pub(super) async fn shared() -> anyhow::Result<Self> {
         Self::take(File::lock_shared).await

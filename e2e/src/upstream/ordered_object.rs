@@ -9,11 +9,11 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// Members of an object in their order.
+/// JSON object with its members in their order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Members(Vec<(String, Box<RawValue>)>);
+pub(super) struct OrderedObject(Vec<(String, Box<RawValue>)>);
 
-impl Members {
+impl OrderedObject {
     pub(super) fn get<'a, T: Deserialize<'a>>(&'a self, name: &str) -> Result<Option<T>, serde_json::Error> {
         match self.0.iter().find(|(member, _)| member == name) {
             Some((_, value)) => serde_json::from_str(value.get()).map(Some),
@@ -32,7 +32,7 @@ impl Members {
     }
 }
 
-impl Serialize for Members {
+impl Serialize for OrderedObject {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (name, value) in &self.0 {
@@ -42,22 +42,22 @@ impl Serialize for Members {
     }
 }
 
-impl<'de> Deserialize<'de> for Members {
+impl<'de> Deserialize<'de> for OrderedObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Object;
         impl<'de> Visitor<'de> for Object {
-            type Value = Members;
+            type Value = OrderedObject;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("a JSON object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OrderedObject, A::Error> {
                 let mut members = Vec::new();
                 while let Some(member) = map.next_entry()? {
                     members.push(member);
                 }
-                Ok(Members(members))
+                Ok(OrderedObject(members))
             }
         }
         deserializer.deserialize_map(Object)
@@ -71,13 +71,13 @@ mod tests {
     #[test]
     fn members_keep_order_and_notation() {
         let text = r#"{"z":1.50,"a":{"y":1e2, "b":[ ]},"m":"\u00f6"}"#;
-        let members: Members = serde_json::from_str(text).unwrap();
+        let members: OrderedObject = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&members).unwrap(), text);
     }
 
     #[test]
     fn member_is_replaced_in_its_place() {
-        let mut members: Members = serde_json::from_str(r#"{"a":1,"b":2}"#).unwrap();
+        let mut members: OrderedObject = serde_json::from_str(r#"{"a":1,"b":2}"#).unwrap();
         members.set("a", &true).unwrap();
         members.set("c", &"x").unwrap();
         assert_eq!(serde_json::to_string(&members).unwrap(), r#"{"a":true,"b":2,"c":"x"}"#);

@@ -20,7 +20,7 @@ const LONGEST_LOG: usize = 10_000;
 /// Request to the public side.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Seen {
+pub struct LoggedRequest {
     /// Time of arrival.
     pub at: Timestamp,
     /// Path of the request.
@@ -75,17 +75,17 @@ impl Environment {
 }
 
 #[derive(Default)]
-struct Pages {
+struct Content {
     environments: BTreeMap<String, Environment>,
-    log: VecDeque<Seen>,
+    log: VecDeque<LoggedRequest>,
 }
 
 /// Documents, settings, faults and the log, shared by both sides.
 #[derive(Default)]
-pub struct Book(Mutex<Pages>);
+pub struct ScenarioStore(Mutex<Content>);
 
-impl Book {
-    fn pages(&self) -> MutexGuard<'_, Pages> {
+impl ScenarioStore {
+    fn content(&self) -> MutexGuard<'_, Content> {
         // A panic while the lock is held leaves consistent values: every change is one assignment.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,21 +98,21 @@ impl Book {
     pub fn put(&self, server_key: &str, document: &str) -> anyhow::Result<()> {
         anyhow::ensure!(server_key.starts_with("ser."), "a server-side key starts with `ser.`: {server_key}");
         let document = Document::parse(document, Timestamp::now())?;
-        let mut pages = self.pages();
-        if let Some(environment) = pages.environments.get_mut(server_key) {
+        let mut content = self.content();
+        if let Some(environment) = content.environments.get_mut(server_key) {
             environment.document = document;
             environment.announce();
         } else {
             let changed = watch::Sender::new(document.updated_at());
             let environment = Environment { document, settings: Settings::default(), faults: VecDeque::new(), changed };
-            pages.environments.insert(server_key.to_owned(), environment);
+            content.environments.insert(server_key.to_owned(), environment);
         }
         Ok(())
     }
 
     /// Removes the key: requests with it are refused like requests with an unknown key.
     pub fn remove(&self, server_key: &str) {
-        self.pages().environments.remove(server_key);
+        self.content().environments.remove(server_key);
     }
 
     fn change<T>(
@@ -120,9 +120,9 @@ impl Book {
         server_key: &str,
         change: impl FnOnce(&mut Environment) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let mut pages = self.pages();
+        let mut content = self.content();
         change(
-            pages
+            content
                 .environments
                 .get_mut(server_key)
                 .with_context(|| format!("no document was put for the key {server_key}"))?,
@@ -169,18 +169,23 @@ impl Book {
 
     /// Returns the requests, oldest first; with a key, only the requests with that key.
     #[must_use]
-    pub fn log(&self, server_key: Option<&str>) -> Vec<Seen> {
-        let pages = self.pages();
-        pages.log.iter().filter(|seen| server_key.is_none() || seen.key.as_deref() == server_key).cloned().collect()
+    pub fn log(&self, server_key: Option<&str>) -> Vec<LoggedRequest> {
+        let content = self.content();
+        content
+            .log
+            .iter()
+            .filter(|request| server_key.is_none() || request.key.as_deref() == server_key)
+            .cloned()
+            .collect()
     }
 
     /// Answers a request to the public side and logs it. The writer applies the returned fault, if any.
     pub(super) fn answer(&self, head: &Head, tls: bool) -> anyhow::Result<(Answer, Option<Fault>)> {
         let key = head.header("x-environment-key");
-        let mut pages = self.pages();
+        let mut content = self.content();
         let (answer, fault) = match (head.method.as_str(), head.path.as_str()) {
             ("GET", DOCUMENT) => match key {
-                Some(key) if key.starts_with("ser.") => match pages.environments.get_mut(key) {
+                Some(key) if key.starts_with("ser.") => match content.environments.get_mut(key) {
                     Some(environment) => {
                         let conditions = Conditions {
                             if_modified_since: head.header("if-modified-since"),
@@ -206,7 +211,7 @@ impl Book {
             }
             _ => (Answer::not_found(), None),
         };
-        let seen = Seen {
+        let request = LoggedRequest {
             at: Timestamp::now(),
             path: head.path.clone(),
             query: head.query.clone(),
@@ -219,18 +224,18 @@ impl Book {
             },
             faulty: fault.is_some(),
         };
-        if pages.log.len() == LONGEST_LOG {
-            pages.log.pop_front();
+        if content.log.len() == LONGEST_LOG {
+            content.log.pop_front();
         }
-        pages.log.push_back(seen);
+        content.log.push_back(request);
         Ok((answer, fault))
     }
 
     /// Watches `updated_at` of the environment with this client-side key.
     pub(super) fn follow(&self, client_key: &str) -> Option<watch::Receiver<Timestamp>> {
-        let pages = self.pages();
+        let content = self.content();
         let environment =
-            pages.environments.values().find(|environment| environment.document.client_key() == client_key)?;
+            content.environments.values().find(|environment| environment.document.client_key() == client_key)?;
         Some(environment.changed.subscribe())
     }
 }

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use remora_snapshot::duration;
+
 use crate::log::Level;
 
 /// Text that `--help` prints.
@@ -22,7 +24,7 @@ Usage: remora-sidecar --snapshots DIR [options]
                           http://localhost:3000, or * for any; may be repeated (default: none)
   --admin ADDRESS         where health and metrics are (default: 127.0.0.1:4778)
   --await TIME            how long /startupz holds the application back while data is
-                          missing, as 10s or 500ms (default: 10s)
+                          missing, such as 10s, 500ms or 1m30s (default: 10s)
   --log-level LEVEL       error, warn, info or debug (default: info)
   --probe ADDRESS         instead of all this, ask the sidecar whose admin port is there
                           whether the application may start, for up to a second
@@ -180,15 +182,11 @@ fn address(option: &'static str, value: String) -> Result<SocketAddr, UsageError
     value.parse().map_err(|_| UsageError::BadValue { option, value, expected })
 }
 
+/// The form of a duration.
+const DURATION: &str = "a duration, such as 10s, 500ms or 1m30s";
+
 fn time(value: String) -> Result<Duration, UsageError> {
-    let milliseconds = match (value.strip_suffix("ms"), value.strip_suffix('s'), value.strip_suffix('m')) {
-        (Some(number), ..) => number.parse().ok(),
-        (_, Some(number), _) => number.parse::<u64>().ok().and_then(|number| number.checked_mul(1000)),
-        (.., Some(number)) => number.parse::<u64>().ok().and_then(|number| number.checked_mul(60_000)),
-        _ => None,
-    };
-    let expected = "a time, such as 10s, 500ms or 1m";
-    milliseconds.map(Duration::from_millis).ok_or(UsageError::BadValue { option: "--await", value, expected })
+    duration::parse(&value).ok_or(UsageError::BadValue { option: "--await", value, expected: DURATION })
 }
 
 fn level(value: String) -> Result<Level, UsageError> {
@@ -239,6 +237,7 @@ mod tests {
             ("--snapshots x --listen 0.0.0.0:4777", "127.0.0.1:4777"),
             ("--snapshots x --listen localhost", "such as 127.0.0.1:4777"),
             ("--snapshots x --await 10", "such as 10s"),
+            ("--snapshots x --await 10s1m", "such as 10s"),
             ("--snapshots x --log-level loud", "error, warn, info or debug"),
             ("--snapshots x --cors-origin http://localhost:3000/", "without a slash at its end"),
             ("--snapshots x --cors-origin localhost", "such as http://localhost:3000"),

@@ -67,8 +67,8 @@
   expression: 'variables.memoryRequestExceedsLimit && !(''remora.dev/memory-limit'' in variables.annotations) ? optional.none() : variables.memoryLimitOption'
 - name: awaitMillis
   expression: |-
-    [variables.awaitOption.orValue('10s')].map(text, text.endsWith('ms') ? int(text.substring(0, size(text) - 2))
-      : int(text.substring(0, size(text) - 1)) * (text.endsWith('m') ? 60000 : 1000))[0]
+    variables.awaitOption.orValue('10s').replace('ms', 'u').findAll('[0-9]+[hmsu]')
+      .map(part, int(part.substring(0, size(part) - 1)) * {'h': 3600000, 'm': 60000, 's': 1000, 'u': 1}[part.substring(size(part) - 1)]).sum()
 - name: chosenVariables
   expression: |-
     [variables.envOption.orValue('OFREP_ENDPOINT,FLAGSMITH_API_URL')].map(text, text == 'none' ? []
@@ -84,7 +84,7 @@
       {'key': dyn('remora.dev/memory-request'), 'value': dyn(variables.memoryRequestOption.orValue('')), 'valid': dyn(variables.memoryRequestValid.orValue(true)), 'expected': dyn('an amount of memory from 4Mi to 1Ti, such as 32Mi')},
       {'key': dyn('remora.dev/memory-limit'), 'value': dyn(variables.memoryLimitOption.orValue('')), 'valid': dyn(variables.memoryLimitValid.orValue(true)), 'expected': dyn('an amount of memory from 4Mi to 1Ti, such as 32Mi')},
       {'key': dyn('remora.dev/memory-request'), 'value': dyn(variables.memoryRequestOption.orValue('')), 'valid': dyn(!(variables.memoryRequestExceedsLimit && ('remora.dev/memory-request' in variables.annotations) == ('remora.dev/memory-limit' in variables.annotations))), 'expected': dyn('at most ' + variables.memoryLimitOption.orValue('') + ', which is its remora.dev/memory-limit')},
-      {'key': dyn('remora.dev/await'), 'value': dyn(variables.awaitOption.orValue('')), 'valid': dyn(variables.awaitOption.optMap(text, text.matches('^[0-9]{1,7}(ms|s|m)$') && variables.awaitMillis <= 3600000).orValue(true)), 'expected': dyn('a duration up to an hour in ms, s or m, such as 10s; 0s does not wait')},
+      {'key': dyn('remora.dev/await'), 'value': dyn(variables.awaitOption.orValue('')), 'valid': dyn(variables.awaitOption.optMap(text, text != '' && text.matches('^([0-9]{1,7}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?([0-9]{1,7}ms)?$') && variables.awaitMillis <= 3600000).orValue(true)), 'expected': dyn('a duration up to an hour, such as 10s, 500ms or 1m30s; 0s does not wait')},
       {'key': dyn('remora.dev/log-level'), 'value': dyn(variables.logLevelOption.orValue('')), 'valid': dyn(variables.logLevelOption.optMap(text, text in ['error', 'warn', 'info', 'debug']).orValue(true)), 'expected': dyn('one of error, warn, info, debug')},
       {'key': dyn('remora.dev/env'), 'value': dyn(variables.envOption.orValue('')), 'valid': dyn(variables.chosenVariables.all(name, name in ['OFREP_ENDPOINT', 'FLAGSMITH_API_URL'])), 'expected': dyn('none, or a comma list out of OFREP_ENDPOINT, FLAGSMITH_API_URL')},
       {'key': dyn('remora.dev/unix-socket'), 'value': dyn(variables.socketOption.orValue('')), 'valid': dyn(variables.socketOption.optMap(text, text in ['true', 'false']).orValue(true)), 'expected': dyn('true or false; the socket is /var/run/remora-socket/remora.sock in every container')}

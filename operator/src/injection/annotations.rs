@@ -190,7 +190,7 @@ pub(super) fn unknown(annotations: &Annotations) -> impl Iterator<Item = &str> {
 pub(super) const PORT: &str = "a port from 1024 to 65534, such as 4777; health and metrics take the next one";
 pub(super) const CPU: &str = "an amount of CPU from 1m to 1024, such as 10m or 0.5";
 pub(super) const MEMORY: &str = "an amount of memory from 4Mi to 1Ti, such as 32Mi";
-pub(super) const AWAIT: &str = "a duration up to an hour in ms, s or m, such as 10s; 0s does not wait";
+pub(super) const AWAIT: &str = "a duration up to an hour, such as 10s, 500ms or 1m30s; 0s does not wait";
 pub(super) const LOG_LEVEL: &str = "one of error, warn, info, debug";
 pub(super) const UNIX_SOCKET: &str =
     "true or false; the socket is /var/run/remora-socket/remora.sock in every container";

@@ -513,4 +513,4 @@ pub use write::{File, WriteError, Written, write};
 
 pub use format::{files, model};
 pub use regex::{automaton, backtrack};
-pub use values::{json, semver};
+pub use values::{duration, json, semver};

@@ -1,4 +1,7 @@
 //! Values as Python and Flagsmith define them: numbers, versions, hashes, percentages, JSON strings.
+//! Also durations, because the operator and the sidecar share no other crate.
+
+pub mod duration;
 pub(crate) mod hash;
 pub mod json;
 pub(crate) mod md5;

@@ -1,13 +1,15 @@
 //! CEL expressions that parse the annotations of a pod and of its namespace like
 //! [`annotations`](super::super::annotations).
 
+use remora_snapshot::duration::PATTERN;
+
 use super::{Variables, quoted, text, texts, to_cel, to_cel::Placeholder};
 use crate::{
     api::names::{ENVIRONMENT_MAX, annotation, sidecar},
     injection::{
         annotations::{self as annotations, Invalid, LOG_LEVELS, MOST_ENVIRONMENTS, PORTS, VARIABLES, WHETHER},
         quantity::{self, DIGITS, Grammar, THOUSANDTHS},
-        startup_timeout::{LONGEST, StartupTimeout},
+        startup_timeout::{self, LONGEST, StartupTimeout},
     },
 };
 
@@ -35,8 +37,9 @@ pub(super) fn define(variables: &mut Variables) {
     variables.define(
         "awaitMillis",
         format!(
-            "[variables.awaitOption.orValue('{}')].map(text, text.endsWith('ms') ? int(text.substring(0, size(text) - 2))\n  \
-             : int(text.substring(0, size(text) - 1)) * (text.endsWith('m') ? 60000 : 1000))[0]",
+            // `u` stands for `ms`, so that each unit is one character.
+            "variables.awaitOption.orValue('{}').replace('ms', 'u').findAll('[0-9]+[hmsu]')\n  \
+             .map(part, int(part.substring(0, size(part) - 1)) * {{'h': 3600000, 'm': 60000, 's': 1000, 'u': 1}}[part.substring(size(part) - 1)]).sum()",
             StartupTimeout::DEFAULT
         ),
     );
@@ -158,7 +161,8 @@ fn checks() -> String {
         ));
     }
     let wait = format!(
-        "variables.awaitOption.optMap(text, text.matches('^[0-9]{{1,7}}(ms|s|m)$') && variables.awaitMillis <= {}).orValue(true)",
+        "variables.awaitOption.optMap(text, text != '' && text.matches('{}') && variables.awaitMillis <= {}).orValue(true)",
+        PATTERN.replace('+', &format!("{{1,{}}}", startup_timeout::DIGITS)),
         LONGEST.as_millis()
     );
     all.push(option(annotation::AWAIT, "await", wait, annotations::AWAIT));

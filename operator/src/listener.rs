@@ -8,6 +8,9 @@
 //!
 //! The webhook and the admin port share this module. It does not offer HTTP/2, whose windows, header frames and streams
 //! let one connection take a multiple of the memory. The API server speaks HTTP/1.1 as well.
+//!
+//! The sidecar has a loop of its own (`sidecar/src/http/connections.rs`), whose documentation says why the two share
+//! nothing but hyper.
 
 mod activity;
 mod connection;

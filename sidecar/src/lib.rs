@@ -32,6 +32,7 @@ mod endpoints;
 mod environments;
 mod http;
 mod json;
+mod lock;
 mod log;
 mod options;
 mod probe;

@@ -4,13 +4,15 @@
 //! than it has features, and counts all others together.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use remora_snapshot::{Budget, Snapshot};
 
+use crate::lock::Lock;
+
 /// Counts of the uses of an environment's flags.
 #[derive(Debug, Default)]
-pub(crate) struct Uses(Mutex<Counts>);
+pub(crate) struct Uses(Lock<Counts>);
 
 /// Counts by name.
 #[derive(Debug, Default)]
@@ -22,7 +24,7 @@ pub(crate) struct Counts {
 impl Uses {
     /// Locks the counts, to add to them.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Calls `with` for every flag that was used.

@@ -8,12 +8,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
+use crate::lock::Lock;
 use crate::log;
 
 /// Largest size in bytes of all bodies that arrive in several portions, over all connections. A body that arrived in
@@ -50,7 +51,7 @@ pub(crate) struct Budget {
     limit: usize,
     /// Outside of the lock, because every request reads it.
     used: AtomicUsize,
-    holders: Mutex<Holders>,
+    holders: Lock<Holders>,
 }
 
 #[derive(Debug, Default)]
@@ -83,11 +84,11 @@ pub(crate) struct Ticket(Option<u64>);
 impl Budget {
     /// Creates a budget of `limit` bytes.
     pub(crate) fn new(limit: usize) -> Arc<Budget> {
-        Arc::new(Budget { limit, used: AtomicUsize::new(0), holders: Mutex::default() })
+        Arc::new(Budget { limit, used: AtomicUsize::new(0), holders: Lock::default() })
     }
 
     fn holders(&self) -> MutexGuard<'_, Holders> {
-        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+        self.holders.lock()
     }
 
     /// True if `bytes` more exceed the limit. An unused budget admits any number.

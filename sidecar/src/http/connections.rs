@@ -1,4 +1,11 @@
 //! Accepts connections up to a limit, evicts others beyond it, sweeps them once a second, and drains them at the end.
+//!
+//! The operator has a loop of its own (`operator/src/listener`) and shares hyper with this one, and nothing else. Here one
+//! thread answers a request in microseconds, so a request must pay for neither a timer nor a task: it stores its phase in
+//! one word, and a sweep finds the connections that take too long. The operator answers few requests. They arrive over
+//! TLS, on several threads, and take milliseconds; an attacker may share an address with the API server. So each of its
+//! connections has timers, and places and bytes are divided among addresses. A common loop would have to be generic over
+//! the transport, the clock, the order of eviction and the accounting of bytes, which is all that either loop consists of.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;

@@ -68,7 +68,7 @@ fuzz-engine: ## Compare answers with those of Flagsmith's own engine for SECONDS
 .PHONY: swaps
 swaps: ## Swap a snapshot under load SWAPS times (default: 1000000), and check every answer against the published flags
 	@$(STEP) "swaps under load" env REMORA_SWAPS=$(or $(SWAPS),1000000) \
-	  cargo test $(CARGO_FLAGS) -p remora-sidecar --test follow -- --nocapture swapping_under_load
+	  cargo test $(CARGO_FLAGS) -p remora-sidecar --test follow -- --nocapture swaps_under_load_fail_no_request
 
 .PHONY: rotation
 rotation: ## Rotate the webhook's certificates during 10,000 pod creations, and print the answer times

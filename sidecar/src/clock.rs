@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates() {
+    fn time_is_written_as_iso_8601_in_utc() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00.250000"),
             (951_782_399, "2000-02-28T23:59:59.250000"),

@@ -4,7 +4,7 @@
 //! buffer of the caller. Skipping counts brackets instead of recursing, and the depth is limited. Members may repeat;
 //! the caller decides which one counts.
 
-pub(crate) mod ahead;
+pub(crate) mod fast;
 pub(crate) mod number;
 mod text;
 

@@ -1,8 +1,8 @@
 //! A lock that a panic does not poison.
 //!
-//! It is the standard library's mutex, and not `parking_lot`: only the thread that answers takes the locks of this crate,
-//! so they are never contended, and another lock would only add a crate to what every pod carries. Images abort on a
-//! panic. In other builds, a value whose owner panicked stays usable: each change under a lock leaves it valid.
+//! The standard library's mutex is enough, and `parking_lot` would be one more crate in every pod: only the thread that
+//! answers takes the locks of this crate, so no lock is ever contended. The program in images ends with a panic. In other
+//! builds, a value stays usable after a panic of the thread that had it, because each change under a lock leaves it valid.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

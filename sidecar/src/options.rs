@@ -10,26 +10,28 @@ use crate::log::Level;
 
 /// Text that `--help` prints.
 pub const HELP: &str = "\
-Answers feature flags on localhost, from snapshots that it maps.
+Answers feature flags on localhost, from mapped snapshots.
 
 Usage: remora-sidecar --snapshots DIR [options]
 
-  --snapshots DIR         one sub-directory for each environment, as a volume of Kubernetes
-                          or as `remora-operator compile --output DIR` makes it
-  --environment NAME      serve this one, also when it is not there yet; may be repeated
-                          (default: every sub-directory)
-  --listen ADDRESS        where flags are answered; loopback only (default: 127.0.0.1:4777)
-  --listen-unix PATH      answer flags on this socket as well, which is made
-  --cors-origin ORIGIN    let browsers read answers on pages of this origin, such as
-                          http://localhost:3000, or * for any; may be repeated (default: none)
-  --admin ADDRESS         where health and metrics are (default: 127.0.0.1:4778)
-  --await TIME            how long /startupz holds the application back while data is
-                          missing, such as 10s, 500ms or 1m30s (default: 10s)
-  --log-level LEVEL       error, warn, info or debug (default: info)
-  --probe ADDRESS         instead of all this, ask the sidecar whose admin port is there
-                          whether the application may start, for up to a second
-  --help                  this text
-  --version               the version
+  --snapshots DIR         directory with one sub-directory for each environment: a volume of
+                          Kubernetes, or the output of `remora-operator compile --output DIR`
+  --environment NAME      serve this environment even while its sub-directory is missing;
+                          may be repeated (default: every sub-directory)
+  --listen ADDRESS        loopback address that answers flags (default: 127.0.0.1:4777)
+  --listen-unix PATH      create a Unix socket at PATH that answers flags, too (default: none)
+  --cors-origin ORIGIN    let pages of this origin read answers in a browser, for example
+                          http://localhost:3000; * allows every origin; may be repeated
+                          (default: none)
+  --admin ADDRESS         address that answers health checks and metrics
+                          (default: 127.0.0.1:4778)
+  --await DURATION        startup timeout: how long /startupz answers 503 while data is missing,
+                          for example 10s, 500ms or 1m30s (default: 10s)
+  --log-level LEVEL       least severe level to log: error, warn, info or debug (default: info)
+  --probe ADDRESS         serve nothing: ask the sidecar with this admin address for up to one
+                          second whether the application may start, and exit with 0 if so
+  --help                  print this text
+  --version               print the version
 ";
 
 /// Action that the command line selects.
@@ -61,7 +63,7 @@ pub struct Options {
     /// Address of the admin port, which answers health and metrics.
     pub admin: SocketAddr,
     /// Startup timeout: `/startupz` lets the application start after this time even if data is missing.
-    pub patience: Duration,
+    pub startup_timeout: Duration,
     /// Level up to which lines are logged.
     pub level: Level,
 }
@@ -77,7 +79,7 @@ impl Options {
             listen_unix: None,
             cors_origins: Vec::new(),
             admin: SocketAddr::from(([127, 0, 0, 1], 4778)),
-            patience: Duration::from_secs(10),
+            startup_timeout: Duration::from_secs(10),
             level: Level::Info,
         }
     }
@@ -87,7 +89,7 @@ impl Options {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UsageError {
     /// The option does not exist.
-    #[error("unknown option {0:?}; --help lists them")]
+    #[error("option {0:?} does not exist: --help lists all options")]
     Unknown(String),
     /// The option lacks its value.
     #[error("{0} needs a value: write {0} {1}")]
@@ -104,7 +106,7 @@ pub enum UsageError {
     },
     /// The address would open the data port to the network.
     #[error(
-        "--listen {0} would answer flags to the whole network: write a loopback address, such as 127.0.0.1:{port}",
+        "--listen {0} would answer flags to the network: write a loopback address, such as 127.0.0.1:{port}",
         port = .0.port()
     )]
     NotLoopback(SocketAddr),
@@ -134,7 +136,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
             "--listen-unix" => options.listen_unix = Some(socket(value("--listen-unix", "PATH")?)?),
             "--cors-origin" => options.cors_origins.push(origin(value("--cors-origin", "ORIGIN")?)?),
             "--admin" => options.admin = address("--admin", value("--admin", "127.0.0.1:4778")?)?,
-            "--await" => options.patience = time(value("--await", "10s")?)?,
+            "--await" => options.startup_timeout = time(value("--await", "10s")?)?,
             "--log-level" => options.level = level(value("--log-level", "info")?)?,
             "--probe" => return Ok(Command::Probe(address("--probe", value("--probe", "127.0.0.1:4778")?)?)),
             "--help" | "-h" => return Ok(Command::Help),
@@ -153,7 +155,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
 
 fn environment(value: String) -> Result<String, UsageError> {
     if value.is_empty() || value.starts_with('.') || value.contains('/') {
-        let expected = "the name of a FeatureEnvironment, and of a directory";
+        let expected = "the name of a FeatureEnvironment and of a directory";
         return Err(UsageError::BadValue { option: "--environment", value, expected });
     }
     Ok(value)
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_command_line() {
+    fn complete_command_line_sets_every_option() {
         let line = "--snapshots /s --environment a --environment=b --listen [::1]:1 --admin=0.0.0.0:2 --await 500ms --log-level debug --listen-unix /s/x --cors-origin http://localhost:3000 --cors-origin *";
         let Ok(Command::Serve(options)) = read(line) else { panic!("{:?}", read(line)) };
         assert_eq!(options.snapshots, PathBuf::from("/s"));
@@ -212,12 +214,12 @@ mod tests {
         assert_eq!(options.listen_unix, Some(PathBuf::from("/s/x")));
         assert_eq!(options.cors_origins, ["http://localhost:3000", "*"]);
         assert_eq!(options.admin.to_string(), "0.0.0.0:2");
-        assert_eq!(options.patience, Duration::from_millis(500));
+        assert_eq!(options.startup_timeout, Duration::from_millis(500));
         assert_eq!(options.level, Level::Debug);
     }
 
     #[test]
-    fn defaults_and_other_commands() {
+    fn short_command_line_uses_the_defaults() {
         assert_eq!(read("--snapshots x"), Ok(Command::Serve(Options::new("x".into()))));
         assert_eq!(read("--probe 127.0.0.1:5001"), Ok(Command::Probe(SocketAddr::from(([127, 0, 0, 1], 5001)))));
         assert_eq!(read("--help"), Ok(Command::Help));
@@ -229,11 +231,11 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_with_what_to_write() {
+    fn invalid_argument_is_refused_with_the_remedy() {
         for (line, part) in [
             ("", "--snapshots is missing"),
             ("--snapshots", "write --snapshots DIR"),
-            ("--snapshots x --lisen y", "unknown option \"--lisen\""),
+            ("--snapshots x --lisen y", "option \"--lisen\" does not exist"),
             ("--snapshots x --listen 0.0.0.0:4777", "127.0.0.1:4777"),
             ("--snapshots x --listen localhost", "such as 127.0.0.1:4777"),
             ("--snapshots x --await 10", "such as 10s"),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Time for which a probe repeats its request, and timeout of each connection and read. It is shorter than kubelet's
 /// period, so that one probe ends before the next begins.
-const PATIENCE: Duration = Duration::from_millis(900);
+const TIMEOUT: Duration = Duration::from_millis(900);
 
 /// Pause between two requests, which bounds the delay of the application once it may start.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug, thiserror::Error)]
 pub enum NotYet {
     /// The sidecar did not answer.
-    #[error("no answer from {0}: {1}")]
+    #[error("the sidecar at {0} does not answer: {1}")]
     Silent(SocketAddr, std::io::Error),
     /// The sidecar refused, with this text.
     #[error("{0}")]
@@ -30,7 +30,7 @@ pub enum NotYet {
 /// # Errors
 /// No request succeeded in that time. The error is that of the last request.
 pub fn probe(admin: SocketAddr) -> Result<(), NotYet> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let Err(not_yet) = ask(admin) else { return Ok(()) };
         if Instant::now() + PAUSE >= until {
@@ -46,13 +46,13 @@ fn ask(admin: SocketAddr) -> Result<(), NotYet> {
     if answer.starts_with("HTTP/1.1 200 ") {
         return Ok(());
     }
-    let said = answer.split_once("\r\n\r\n").map_or(&*answer, |(_, body)| body);
-    Err(NotYet::No(said.trim_end().chars().take(200).collect()))
+    let reason = answer.split_once("\r\n\r\n").map_or(&*answer, |(_, body)| body);
+    Err(NotYet::No(reason.trim_end().chars().take(200).collect()))
 }
 
 fn exchange(admin: SocketAddr) -> std::io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect_timeout(&admin, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&admin, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(b"GET /startupz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.take(4096).read_to_end(&mut answer)?;
@@ -73,9 +73,9 @@ mod tests {
         thread::spawn(move || {
             for answer in answers {
                 let (mut stream, _) = listener.accept().unwrap();
-                let mut question = [0; 1024];
-                let length = stream.read(&mut question).unwrap();
-                assert!(question[..length].starts_with(b"GET /startupz HTTP/1.1\r\n"));
+                let mut request = [0; 1024];
+                let length = stream.read(&mut request).unwrap();
+                assert!(request[..length].starts_with(b"GET /startupz HTTP/1.1\r\n"));
                 stream.write_all(answer.as_bytes()).unwrap();
             }
         });
@@ -83,13 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn asks_until_it_may() {
+    fn probe_repeats_until_the_sidecar_is_ready() {
         let no = "HTTP/1.1 503 Service Unavailable\r\n\r\nno snapshot yet\n";
         assert!(probe(server(vec![no, no, "HTTP/1.1 200 OK\r\n\r\nok\n"])).is_ok());
     }
 
     #[test]
-    fn tells_why_not() {
+    fn probe_reports_the_last_refusal() {
         let no = "HTTP/1.1 503 Service Unavailable\r\n\r\nno snapshot yet\n";
         assert_eq!(probe(server(vec![no; 100])).unwrap_err().to_string(), "no snapshot yet");
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths() {
+    fn path_has_its_route() {
         for (path, route) in [
             ("/api/v1/flags/", Route::Flags),
             ("/api/v1/flags", Route::Flags),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters() {
+    fn query_parameter_is_decoded_and_the_last_one_counts() {
         let get = |query: &str| parameter(Some(query), "feature", &mut String::new()).map(str::to_owned);
         assert_eq!(get("feature=plain"), Some("plain".to_owned()));
         assert_eq!(get("x=1&feature=a%20b+c%C3%B6%2"), Some("a b cö%2".to_owned()));

@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::endpoints::admin::Admin;
-use crate::endpoints::data::{Data, Reach};
+use crate::endpoints::data::{Data, ListenerKind};
 use crate::environments::follow::{self, Follower};
 use crate::environments::state::State;
 use crate::http::connections::{self, Connections};
@@ -45,19 +45,19 @@ pub enum Failure {
         cause: std::io::Error,
     },
     /// The directory is the volume of one environment.
-    #[error("--snapshots {0} is itself an environment's volume: write the directory that it is in")]
+    #[error("--snapshots {0} is the volume of one environment: name its parent directory")]
     Volume(PathBuf),
     /// The directory has no environment, and none is named.
     #[error(
-        "there is no environment in {directory}: make one with `remora-operator compile --document FILE --output {directory}`, \
-         or name those to wait for with --environment"
+        "--snapshots {directory} has no environment: create one with `remora-operator compile --document FILE --output {directory}`, \
+         or name the environments to wait for with --environment"
     )]
     NoEnvironment {
         /// Path of the directory.
         directory: PathBuf,
     },
     /// The server cannot listen on a port.
-    #[error("cannot listen on {address} ({option}): {cause}; is another container of the pod there already?")]
+    #[error("cannot listen on {address} ({option}): {cause}; check whether another container of the pod uses the port")]
     Listen {
         /// Option that sets the port.
         option: &'static str,
@@ -67,7 +67,7 @@ pub enum Failure {
         cause: std::io::Error,
     },
     /// The Unix socket cannot be created.
-    #[error("cannot listen on {path} (--listen-unix): {cause}; its directory has to be there, and to be writable")]
+    #[error("cannot listen on {path} (--listen-unix): {cause}; its directory must exist and be writable")]
     Socket {
         /// Path of the socket.
         path: PathBuf,
@@ -104,9 +104,9 @@ impl Server {
         let admin = listen("--admin", options.admin)?;
         let bind = |path: &PathBuf| Socket::bind(path).map_err(|cause| Failure::Socket { path: path.clone(), cause });
         let socket = options.listen_unix.as_ref().map(bind).transpose()?;
-        let state = Arc::new(State::new(names, options.patience, Cors::new(&options.cors_origins)));
+        let state = Arc::new(State::new(names, options.startup_timeout, Cors::new(&options.cors_origins)));
         let mut follower = Follower::new(Arc::clone(&state), &options.snapshots);
-        follower.look();
+        follower.check();
         follow::spawn(follower).map_err(|cause| Failure::System { step: "start a thread", cause })?;
         let server = Server { state, data, socket, admin };
         log::info!("flags on {}, health and metrics on {}", server.data_address()?, server.admin_address()?);
@@ -153,8 +153,8 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let data_state = Arc::clone(&state);
         let admin_state = Arc::clone(&state);
-        let answers = |progress| Data::new(Arc::clone(&data_state), progress, Reach::Port);
-        let socket_answers = |progress| Data::new(Arc::clone(&data_state), progress, Reach::Socket);
+        let answers = |progress| Data::new(Arc::clone(&data_state), progress, ListenerKind::Port);
+        let socket_answers = |progress| Data::new(Arc::clone(&data_state), progress, ListenerKind::Socket);
         let connections = Connections::new(Limits::of(DATA_CONNECTIONS, DATA_RECEIVE), &state.in_flight);
         let data_port = connections::serve(data, Rc::clone(&connections), answers, stopped.clone());
         let socket_stopped = stopped.clone();
@@ -211,5 +211,5 @@ fn listen(option: &'static str, address: SocketAddr) -> Result<TcpListener, Fail
 }
 
 fn address(listener: &TcpListener) -> Result<SocketAddr, Failure> {
-    listener.local_addr().map_err(|cause| Failure::System { step: "learn an address", cause })
+    listener.local_addr().map_err(|cause| Failure::System { step: "read the address of a listener", cause })
 }

@@ -69,7 +69,7 @@ pub(crate) enum MapError {
         size: u64,
     },
     /// The entry is not a regular file, or is empty, and has no bytes to map.
-    #[error("{name} is not a file, or is empty")]
+    #[error("{name} is not a regular file, or is empty: publish it again")]
     NotAFile {
         /// Name of the file.
         name: String,
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_survives_what_happens_to_the_file() {
+    fn copied_file_survives_truncation_and_removal() {
         let path = volume("copy", &[("core", b"bytes")]);
         let opened = Volume::open(&path, true).unwrap().unwrap();
         assert!(!opened.is_immutable(), "a directory that can be written to");
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_mapped_is_refused() {
+    fn empty_file_and_directory_are_refused() {
         let path = volume("odd", &[("empty", b"")]);
         std::fs::create_dir(path.join("..1/directory")).unwrap();
         let opened = Volume::open(&path, true).unwrap().unwrap();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_link_is_another_volume() {
+    fn renamed_link_changes_the_volume_identity() {
         let path = volume("rename", &[("core", b"one")]);
         let one = Volume::open(&path, true).unwrap().unwrap();
         assert_eq!(one.identity(), Volume::open(&path, true).unwrap().unwrap().identity());
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn file_larger_than_a_snapshots_is_refused_before_it_is_copied() {
+    fn file_beyond_the_size_limit_is_refused_before_the_copy() {
         let path = volume("large", &[("core", b"bytes")]);
         let opened = Volume::open(&path, false).unwrap().unwrap();
         let set_length =
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_kubelets_shape_are_kubelets() {
+    fn only_names_in_the_pattern_of_kubelet_are_recognized() {
         assert!(is_kubelets(b"..2026_11_21_02_00_00.123456789"));
         for name in [
             "..2026_11_21_02_00_00.",

@@ -20,7 +20,7 @@ fn flags(connection: &mut Connection) -> String {
 
 /// A node can run out of inotify instances. Then the sidecar polls the volumes every few seconds.
 #[test]
-fn without_the_kernels_notices_a_new_revision_is_found_all_the_same() {
+fn revision_published_without_inotify_is_found_by_polling() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     volume.publish_written(&written(1));
@@ -31,13 +31,13 @@ fn without_the_kernels_notices_a_new_revision_is_found_all_the_same() {
         volume.publish_written(&written(revision));
         await_condition("the revision", || flags(&mut connection) == client_flags(revision));
     }
-    let (told, text) = (program.stop(), "directories cannot be watched");
+    let (told, text) = (program.stop(), "cannot watch directories");
     assert!(told.iter().any(|line| line.contains(text)), "it had its notices: {told:#?}");
 }
 
 /// The sidecar serves copies, so truncating or overwriting files in place changes nothing.
 #[test]
-fn files_that_are_cut_under_it_change_nothing() {
+fn served_files_truncated_in_place_change_no_answer() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     let one = sharded(1, 800);
@@ -66,7 +66,7 @@ fn files_that_are_cut_under_it_change_nothing() {
 /// Objects are written one after another. A sidecar that starts with a core of one revision and overrides of the next
 /// serves both, and then the rest as it arrives.
 #[test]
-fn a_start_in_the_middle_of_a_publication() {
+fn sidecar_started_during_a_publication_serves_both_revisions_until_it_ends() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     let (one, two) = (sharded(1, 800), sharded(2, 800));
@@ -94,7 +94,7 @@ fn read_only(snapshots: &std::path::Path) -> std::process::Command {
 /// Row 40 of the fault matrix: on a developer's machine, a directory may be mounted read-only while its owner can still
 /// write to it, and its link may look like kubelet's.
 #[test]
-fn files_that_are_cut_in_a_development_directory_that_is_mounted_read_only_change_nothing() {
+fn read_only_development_files_truncated_in_place_change_no_answer() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     let one = sharded(1, 800);
@@ -118,7 +118,7 @@ fn files_that_are_cut_in_a_development_directory_that_is_mounted_read_only_chang
 
 /// In a container that kubelet started, the same mount is a volume of kubelet, and no file is copied.
 #[test]
-fn files_of_a_kubelet_volume_are_mapped_where_they_are() {
+fn kubelet_volume_files_are_mapped_in_place() {
     let directory = Directory::new();
     directory.volume("shop").publish_written(&written(1));
     for (variable, how) in [(Some("10.96.0.1"), "mapped in"), (None, "copied in")] {

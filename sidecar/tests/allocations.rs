@@ -101,7 +101,7 @@ async fn bare(ready: mpsc::Sender<SocketAddr>, stopped: oneshot::Receiver<()>) {
 }
 
 #[test]
-fn a_request_allocates_no_more_than_the_library_does() {
+fn request_stays_within_the_allocations_of_bare_hyper() {
     let directory = Directory::new();
     directory.volume("shop").publish_written(&written(1));
     let options = &{

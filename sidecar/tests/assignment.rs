@@ -25,7 +25,7 @@ fn identity(server: &Running, path: &str, identifier: &str, plan: &str) -> Answe
 }
 
 #[test]
-fn equal_flags_have_one_name_whoever_has_them() {
+fn identities_with_equal_flags_share_an_assignment_key() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     volume.publish_written(&written(1));
@@ -54,7 +54,7 @@ fn equal_flags_have_one_name_whoever_has_them() {
 }
 
 #[test]
-fn the_name_alone() {
+fn assignment_endpoint_returns_the_key_alone() {
     let directory = Directory::new();
     directory.volume("shop").publish_written(&written(1));
     let server = start(directory.path(), |_| {});

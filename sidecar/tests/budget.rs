@@ -60,7 +60,7 @@ fn body(traits: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn pattern_without_end_is_undecided_and_other_segments_match() {
+fn catastrophic_pattern_is_undecided_and_other_segments_match() {
     let (_directory, server) = serving(&["(?=a)(a|a)*b", "(?=a)a+"], "ALL");
     // Nested groups use up the steps, and long values the open alternatives; the third case is within the budget.
     for (number, length) in [64, 2000, 4].into_iter().enumerate() {
@@ -75,7 +75,7 @@ fn pattern_without_end_is_undecided_and_other_segments_match() {
 }
 
 #[test]
-fn pattern_without_end_that_is_negated_does_not_match() {
+fn negated_catastrophic_pattern_does_not_match() {
     let (_directory, server) = serving(&["(?=a)(a|a)*b"], "NONE");
     let undecided = "a".repeat(64);
     for (value, on) in [(undecided.as_str(), vec!["f2"]), ("b", vec!["f1", "f2"]), ("ab", vec!["f2"])] {
@@ -87,7 +87,7 @@ fn pattern_without_end_that_is_negated_does_not_match() {
 }
 
 #[test]
-fn thousand_patterns_without_end_take_one_budget() {
+fn thousand_catastrophic_patterns_share_one_budget() {
     let patterns: Vec<String> = (0..1000).map(|number| format!("(?=a)(a|a)*b{number}")).collect();
     let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
     let (_directory, server) = serving(&patterns, "ALL");
@@ -181,7 +181,7 @@ fn context_beyond_the_limits_of_length_is_refused() {
 }
 
 #[test]
-fn members_that_are_repeated_too_often_are_refused() {
+fn body_with_a_member_repeated_17_times_is_refused() {
     let (_directory, server) = small();
     for (count, [identities, ofrep]) in [(16, [200, 200]), (17, [422, 400])] {
         let lists = vec![r#""traits":[{"trait_key":"plan","trait_value":"pro"}]"#; count].join(",");

@@ -77,7 +77,7 @@ fn detail(answer: &Answer) -> (u16, String) {
 }
 
 #[test]
-fn it_leaves_compressed_as_it_lies_or_inflated_on_its_way() {
+fn document_is_sent_compressed_or_inflated_by_accept_encoding() {
     let source = source(1, 2_000);
     let compiled = compiled(&source, true);
     assert!(compiled.files.iter().any(|file| file.name == "document-01"), "more than one file");
@@ -109,7 +109,7 @@ fn it_leaves_compressed_as_it_lies_or_inflated_on_its_way() {
 }
 
 #[test]
-fn only_the_server_key_gets_it_as_flagsmith_answers() {
+fn document_without_server_key_is_refused_like_flagsmith() {
     let (_directory, mut volume, server) = serving(&compiled(&source(1, 0), true));
     let lower = (403, "Invalid or missing Environment key".to_owned());
     assert_eq!(detail(&get(server.data, PATH, &[])), lower);
@@ -126,7 +126,7 @@ fn only_the_server_key_gets_it_as_flagsmith_answers() {
 }
 
 #[test]
-fn who_has_it_is_not_sent_it_again() {
+fn document_with_matching_validator_answers_304() {
     let (_directory, mut volume, server) = serving(&compiled(&source(1, 10), true));
     let first = get(server.data, PATH, &[SERVER, GZIP]);
     let (tag, date) = (first.header("etag").unwrap().to_owned(), first.header("last-modified").unwrap().to_owned());
@@ -163,13 +163,13 @@ fn who_has_it_is_not_sent_it_again() {
 }
 
 #[test]
-fn an_application_that_starts_waits_for_all_of_it() {
+fn startup_waits_until_the_document_is_complete() {
     let whole = compiled(&source(1, 2_000), true);
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     let cut = whole.files.iter().filter(|file| file.name != "document-01");
     volume.publish(cut.map(|file| (file.name.as_str(), file.bytes.as_slice())));
-    let server = start(directory.path(), |options| options.patience = Duration::from_secs(600));
+    let server = start(directory.path(), |options| options.startup_timeout = Duration::from_secs(600));
     let startup = || get(server.admin, "/startupz", &[]).status;
     assert_eq!((get(server.data, "/api/v1/flags/", &[SERVER]).status, startup()), (200, 503));
     publish(&mut volume, &whole);
@@ -181,7 +181,7 @@ fn an_application_that_starts_waits_for_all_of_it() {
 type Damage<'a> = dyn Fn(&mut Compiled) + 'a;
 
 #[test]
-fn damaged_and_mixed_parts_leave_the_last_good_document() {
+fn damaged_or_mixed_document_parts_leave_the_last_good_document() {
     let first = compiled(&source(1, 2_000), true);
     let (_directory, mut volume, server) = serving(&first);
     let limit = || -> (Value, u64) {
@@ -235,7 +235,7 @@ fn nonsense() -> Vec<compile::File> {
 }
 
 #[test]
-fn those_who_do_not_read_take_the_place_of_nobody_else() {
+fn slow_readers_of_inflated_documents_block_no_other_request() {
     let (_directory, _volume, server) = serving(&compiled(&source(1, 2_000), true));
     // The requests ask for more than the sockets' buffers hold.
     let mut silent: Vec<Connection> = (0..8).map(|_| Connection::open(server.data)).collect();

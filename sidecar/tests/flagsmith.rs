@@ -23,7 +23,7 @@ fn serving() -> (Directory, Running) {
 }
 
 #[test]
-fn environment_flags() {
+fn flags_endpoint_returns_the_flags_of_the_role() {
     let (_directory, server) = serving();
     for path in ["/api/v1/flags/", "/api/v1/flags", "/api/v1/flags/?feature="] {
         let answer = get(server.data, path, &CLIENT);
@@ -38,7 +38,7 @@ fn environment_flags() {
 }
 
 #[test]
-fn one_flag() {
+fn flags_endpoint_with_feature_returns_one_flag() {
     let (_directory, server) = serving();
     let answer = get(server.data, "/api/v1/flags/?feature=dark%20mode", &CLIENT);
     let flag =
@@ -54,7 +54,7 @@ fn one_flag() {
 }
 
 #[test]
-fn keys() {
+fn request_without_valid_key_is_unauthorized() {
     let (_directory, server) = serving();
     for path in ["/api/v1/flags/", "/api/v1/identities/?identifier=x"] {
         let answer = get(server.data, path, &[(KEY, "nope\\")]);
@@ -105,7 +105,7 @@ fn identities_with_equal_traits_get_equal_flags() {
 }
 
 #[test]
-fn identities_by_query() {
+fn identity_in_query_gets_its_flags() {
     let (_directory, server) = serving();
     let flags = client_flags(1);
     for path in
@@ -123,7 +123,7 @@ fn identities_by_query() {
 }
 
 #[test]
-fn identities_by_body() {
+fn identity_in_body_gets_its_flags_and_the_echo_of_its_traits() {
     let (_directory, server) = serving();
     let flags = client_flags(1);
     let gold = flags.replace("\"plain\"", "\"gold\"");
@@ -173,7 +173,7 @@ fn identities_by_body() {
 }
 
 #[test]
-fn anonymous_identities_get_a_name() {
+fn anonymous_identity_gets_an_identifier() {
     let (_directory, server) = serving();
     let name = |body: &str| {
         let answer = post(server.data, "/api/v1/identities", &CLIENT, body);
@@ -194,7 +194,7 @@ fn anonymous_identities_get_a_name() {
 }
 
 #[test]
-fn bodies_that_are_not_what_they_should_be() {
+fn invalid_body_is_refused_with_its_location() {
     let (_directory, server) = serving();
     let long = "x".repeat(2001);
     for (body, kind, place) in [
@@ -239,7 +239,7 @@ fn bodies_that_are_not_what_they_should_be() {
 }
 
 #[test]
-fn health_has_the_edge_proxys_shapes() {
+fn health_answer_has_the_form_of_the_edge_proxy() {
     let (_directory, server) = serving();
     for path in ["/health", "/health/", "/proxy/health", "/proxy/health/readiness"] {
         let answer = get(server.data, path, &[]);
@@ -254,7 +254,7 @@ fn health_has_the_edge_proxys_shapes() {
 }
 
 #[test]
-fn other_methods_and_paths() {
+fn unknown_method_or_path_is_refused() {
     let (_directory, server) = serving();
     for (method, path, allowed) in [
         ("POST", "/api/v1/flags/", "GET, HEAD"),
@@ -272,7 +272,7 @@ fn other_methods_and_paths() {
 }
 
 #[test]
-fn several_environments_are_told_apart_by_their_keys() {
+fn environments_are_distinguished_by_their_keys() {
     let directory = Directory::new();
     for (name, key, revision) in [("one", "client-one", 1), ("two", "client-two", 2)] {
         let written = remora_snapshot::write(&environment(name, key, revision), 1_000_000).unwrap();
@@ -287,7 +287,7 @@ fn several_environments_are_told_apart_by_their_keys() {
 }
 
 #[test]
-fn without_data_nothing_is_made_up() {
+fn request_before_data_arrives_gets_503() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     let server = start(directory.path(), |options| options.environments = vec!["later".to_owned()]);
@@ -308,7 +308,7 @@ fn without_data_nothing_is_made_up() {
 }
 
 #[test]
-fn use_of_flags_is_counted_by_known_names() {
+fn reported_flag_uses_are_counted_by_known_names() {
     let (_directory, server) = serving();
     const PATH: &str = "/api/v1/analytics/flags/";
     let use_of =

@@ -38,7 +38,7 @@ fn is_good(connection: &mut Connection) -> bool {
 }
 
 #[test]
-fn good_requests_to_the_data_port_are_all_answered_while_others_are_half_open() {
+fn data_port_flooded_with_half_open_requests_answers_every_good_one() {
     let (_directory, server) = serving();
     let mut kept: Vec<Connection> = (0..20).map(|_| Connection::open(server.data)).collect();
     assert!(kept.iter_mut().all(is_good));
@@ -64,7 +64,7 @@ fn good_requests_to_the_data_port_are_all_answered_while_others_are_half_open() 
 
 /// Kubelet's probe, Prometheus and the controller have other addresses than the client that floods the port.
 #[test]
-fn good_requests_to_the_admin_port_are_all_answered_while_others_are_half_open() {
+fn admin_port_flooded_with_half_open_requests_answers_every_good_one() {
     let (_directory, server) = serving();
     let from = |address: [u8; 4]| {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -95,7 +95,7 @@ fn good_requests_to_the_admin_port_are_all_answered_while_others_are_half_open()
 }
 
 #[test]
-fn half_request_to_the_admin_port_is_closed_while_a_probe_waits() {
+fn half_request_to_the_admin_port_is_closed_within_seconds() {
     let (_directory, server) = serving();
     let began = Instant::now();
     let mut flood = Flood::of(server.admin, 8, HALVES[1]);
@@ -115,7 +115,7 @@ fn serving_large_answers() -> (Directory, Running) {
 }
 
 #[test]
-fn good_requests_are_all_answered_while_others_do_not_read() {
+fn data_port_flooded_by_clients_that_do_not_read_answers_every_good_request() {
     let (_directory, server) = serving_large_answers();
     let body = br#"{"identifier":"somebody-else"}"#;
     let asked = request("POST", IDENTITIES, &CLIENT, Some(body)).repeat(20);
@@ -136,7 +136,7 @@ fn good_requests_are_all_answered_while_others_do_not_read() {
 }
 
 #[test]
-fn large_bodies_are_all_answered_while_others_stop_in_the_middle() {
+fn data_port_flooded_with_unfinished_bodies_answers_every_large_body() {
     let (_directory, server) = serving();
     let mut body = br#"{"identifier":"x""#.to_vec();
     body.resize(1024 * 1024 - 1, b' ');
@@ -157,7 +157,7 @@ fn large_bodies_are_all_answered_while_others_stop_in_the_middle() {
 
 /// More connections than the process may have file descriptors: some of them are evicted.
 #[test]
-fn good_requests_are_answered_while_descriptors_are_used_up() {
+fn request_is_answered_with_all_file_descriptors_in_use() {
     let directory = Directory::new();
     directory.volume("shop").publish_written(&written(1));
     let few = ["prlimit", "--nofile=48:48"];
@@ -169,12 +169,12 @@ fn good_requests_are_answered_while_descriptors_are_used_up() {
     }
     assert!(flood.open() < 48, "{}", flood.open());
     let said = program.stop();
-    let complaints = said.iter().filter(|line| line.contains("a connection could not be accepted")).count();
+    let complaints = said.iter().filter(|line| line.contains("cannot accept a connection")).count();
     assert_eq!(complaints, 1, "{said:#?}");
 }
 
 #[test]
-fn program_ends_in_time_while_others_are_half_open() {
+fn program_with_half_open_connections_ends_in_time() {
     let directory = Directory::new();
     directory.volume("shop").publish_written(&written(1));
     for half in HALVES {
@@ -189,7 +189,7 @@ fn program_ends_in_time_while_others_are_half_open() {
 
 /// Pipelined requests whose answers no client fetches: the server does not read them either.
 #[test]
-fn requests_behind_an_answer_that_nobody_fetches_stay_in_the_socket() {
+fn requests_behind_an_unread_answer_stay_in_the_socket() {
     let (_directory, server) = serving();
     let many = request("GET", FLAGS, &CLIENT, None).repeat(100_000);
     let mut flood = Flood::of(server.data, 64, &many);

@@ -34,7 +34,7 @@ fn limit(server: &Running, identifier: &str) -> String {
 }
 
 #[test]
-fn a_new_revision_is_served_at_once() {
+fn new_revision_is_served_without_waiting_for_a_poll() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     volume.publish_written(&written(1));
@@ -49,7 +49,7 @@ fn a_new_revision_is_served_at_once() {
 
 /// The cache of keys belongs to the revision that is served.
 #[test]
-fn a_key_opens_what_it_opens_in_the_revision_that_is_served() {
+fn key_has_its_role_of_the_served_revision() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     let with_keys = |revision: u32, keys: &[&str]| {
@@ -84,7 +84,7 @@ fn a_key_opens_what_it_opens_in_the_revision_that_is_served() {
 }
 
 #[test]
-fn a_volume_that_appears_later_is_found() {
+fn volume_that_appears_after_the_start_is_served() {
     let directory = Directory::new();
     let snapshots = directory.path().join("not/yet");
     let server = start(&snapshots, |options| options.environments = vec!["shop".to_owned()]);
@@ -97,7 +97,7 @@ fn a_volume_that_appears_later_is_found() {
 }
 
 #[test]
-fn what_is_broken_or_gone_changes_nothing() {
+fn broken_or_missing_volume_leaves_the_last_good_snapshot() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     volume.publish_written(&written(1));
@@ -128,7 +128,7 @@ fn what_is_broken_or_gone_changes_nothing() {
 }
 
 #[test]
-fn a_broken_overrides_file_leaves_the_last_good_one() {
+fn broken_overrides_file_leaves_the_last_good_one() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     let one = sharded(1, 2_000);
@@ -170,7 +170,7 @@ fn a_broken_overrides_file_leaves_the_last_good_one() {
 
 /// The operator deletes surplus objects after ten minutes. Until then, old files lie beside new ones.
 #[test]
-fn a_removed_override_ends_though_its_file_is_left_over() {
+fn removed_override_ends_although_its_file_remains() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     let (one, two) = (sharded(1, 2_000), sharded(2, 800));
@@ -192,7 +192,7 @@ fn a_removed_override_ends_though_its_file_is_left_over() {
 
 /// A pod's volume names as many files as were needed when the pod was admitted.
 #[test]
-fn more_overrides_files_than_the_volume_has_leave_the_last_good() {
+fn snapshot_with_more_overrides_files_than_the_volume_leaves_the_last_good() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     let (one, two) = (sharded(1, 400), sharded(2, 2_000));
@@ -209,7 +209,7 @@ fn more_overrides_files_than_the_volume_has_leave_the_last_good() {
 
     // A sidecar that starts now has no complete snapshot, and reports that. It does not wait for files that the volume
     // does not name.
-    let beginner = start(directory.path(), |options| options.patience = Duration::from_secs(600));
+    let beginner = start(directory.path(), |options| options.startup_timeout = Duration::from_secs(600));
     assert_eq!(limit(&beginner, "nobody"), "2");
     assert_eq!(beginner.metric(&reloads("part_refused")), Some(1.0));
     assert_eq!(get(beginner.admin, "/startupz", &[]).status, 200);
@@ -225,7 +225,7 @@ fn more_overrides_files_than_the_volume_has_leave_the_last_good() {
 
 /// When a pod starts, a busy kubelet may have seen only some of many objects, and not always the first ones.
 #[test]
-fn an_application_waits_for_all_overrides_files_but_not_for_ever() {
+fn startup_waits_for_all_overrides_files_up_to_its_timeout() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     let written = sharded(1, 2_000);
@@ -236,13 +236,17 @@ fn an_application_waits_for_all_overrides_files_but_not_for_ever() {
     let without_first: Vec<&File> = written.files.iter().filter(|file| file.name != first.name).collect();
     let without_two: Vec<&File> = without_first.iter().copied().filter(|file| file.name != second.name).collect();
     publish(&mut volume, &without_two);
-    let patient = start(directory.path(), |options| options.patience = Duration::from_secs(600));
-    let impatient = start(directory.path(), |options| options.patience = Duration::from_millis(300));
+    let patient = start(directory.path(), |options| options.startup_timeout = Duration::from_secs(600));
+    let impatient = start(directory.path(), |options| options.startup_timeout = Duration::from_millis(300));
     let startup = |server: &Running| get(server.admin, "/startupz", &[]);
     assert_eq!((startup(&patient).status, get(patient.admin, "/readyz", &[]).status), (503, 200));
-    assert!(startup(&patient).body.contains("is missing or was refused"), "{}", startup(&patient).body);
-    await_condition("the end of patience", || startup(&impatient).status == 200);
-    assert!(startup(&impatient).body.starts_with("not all is here yet"), "{}", startup(&impatient).body);
+    assert!(
+        startup(&patient).body.contains("\"shop\": identity overrides or the document are missing"),
+        "{}",
+        startup(&patient).body
+    );
+    await_condition("the startup timeout", || startup(&impatient).status == 200);
+    assert!(startup(&impatient).body.starts_with("the startup timeout has passed"), "{}", startup(&impatient).body);
 
     // More files arrive, though not all: they are served, and so are those that arrived before.
     publish(&mut volume, &without_first);
@@ -258,7 +262,7 @@ fn an_application_waits_for_all_overrides_files_but_not_for_ever() {
 }
 
 #[test]
-fn the_marker_tells_what_has_not_arrived() {
+fn marker_of_a_missing_revision_sets_the_stale_metric() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     let (one, two) = (written(1), written(2));
@@ -290,7 +294,7 @@ fn swaps() -> u32 {
 /// Swaps the volume as fast as the disk allows while several connections read: every answer is one that was published,
 /// none fails, and no connection is lost.
 #[test]
-fn swapping_under_load() {
+fn swaps_under_load_fail_no_request() {
     let swaps = swaps();
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
@@ -344,7 +348,7 @@ fn swapping_under_load() {
 
 /// A sparse file of any size takes no space on disk. Copying it would take all memory, and very long.
 #[test]
-fn core_beyond_the_size_of_a_file_is_refused_and_the_next_one_is_served() {
+fn core_beyond_the_largest_file_size_is_refused_and_the_next_one_served() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
     volume.publish_written(&written(1));

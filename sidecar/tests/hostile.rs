@@ -49,7 +49,7 @@ fn still_good(address: SocketAddr) {
 
 /// A page whose name resolves to 127.0.0.1 sends that name as the host.
 #[test]
-fn request_for_another_host_is_refused_with_what_to_send() {
+fn request_for_another_host_is_refused_with_the_remedy() {
     let (_directory, server) = serving();
     let ask = |line: &str, headers: &str| exchange(server.data, format!("{line}\r\n{headers}\r\n").as_bytes());
     let key = "x-environment-key: client-key\r\nconnection: close\r\n";
@@ -109,7 +109,7 @@ fn request_with_ambiguous_framing_is_refused_or_ends_its_connection() {
 }
 
 #[test]
-fn head_that_is_no_http_is_refused() {
+fn head_that_is_not_http_is_refused() {
     let (_directory, server) = serving();
     let long_path = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "x".repeat(20_000));
     let endless_line = "G".repeat(40_000);
@@ -151,7 +151,7 @@ fn request_to_upgrade_or_to_tunnel_is_answered_as_http() {
 }
 
 #[test]
-fn chunked_body_has_an_end_whatever_it_is_made_of() {
+fn chunked_body_of_any_chunks_ends_at_the_size_limit() {
     let (_directory, server) = serving();
     let chunked = [CLIENT[0], ("transfer-encoding", "chunked")];
     let head = request("POST", IDENTITIES, &chunked, None);
@@ -180,7 +180,7 @@ fn chunked_body_has_an_end_whatever_it_is_made_of() {
 }
 
 #[test]
-fn body_is_asked_for_only_where_it_is_read() {
+fn continue_is_sent_only_where_a_body_is_read() {
     let (_directory, server) = serving();
     let expecting = [CLIENT[0], ("expect", "100-continue"), ("content-length", "18")];
     let mut connection = Connection::open(server.data);
@@ -197,7 +197,7 @@ fn body_is_asked_for_only_where_it_is_read() {
 
 /// Row 48 of the fault matrix: each body is refused at once, and the memory of the program does not grow.
 #[test]
-fn evaluation_body_that_makes_no_sense_is_refused_in_bounded_memory() {
+fn malformed_evaluation_body_is_refused_in_bounded_memory() {
     let directory = Directory::new();
     directory.volume("shop").publish_written(&written(1));
     let program = Program::start(sidecar(directory.path()));

@@ -27,7 +27,7 @@ fn still_good(server: &Running) {
 }
 
 #[test]
-fn a_connection_serves_many_requests_also_pipelined() {
+fn connection_answers_pipelined_requests_in_order() {
     let (_directory, server) = serving();
     let mut connection = Connection::open(server.data);
     for _ in 0..100 {
@@ -49,7 +49,7 @@ fn a_connection_serves_many_requests_also_pipelined() {
 }
 
 #[test]
-fn bodies_are_bounded() {
+fn body_beyond_1_mib_is_refused() {
     let (_directory, server) = serving();
     // A body of the largest size: in portions, with a declared length and without.
     let mut body = b"{\"identifier\":\"x\"".to_vec();
@@ -84,7 +84,7 @@ fn bodies_are_bounded() {
 }
 
 #[test]
-fn heads_are_bounded() {
+fn head_beyond_its_limits_is_refused() {
     let (_directory, server) = serving();
     let long = "x".repeat(20_000);
     let mut connection = Connection::open(server.data);
@@ -109,7 +109,7 @@ fn heads_are_bounded() {
 }
 
 #[test]
-fn bodies_are_as_deep_as_they_may_be_and_no_deeper() {
+fn body_nested_deeper_than_64_is_refused() {
     let (_directory, server) = serving();
     let nested =
         |depth: usize| format!("{}{}", "[{\"a\":".repeat(depth / 2), "}]".repeat(depth / 2)).replace(":}", ":0}");
@@ -137,7 +137,7 @@ fn bodies_are_as_deep_as_they_may_be_and_no_deeper() {
 }
 
 #[test]
-fn deep_and_odd_bodies_cost_nothing() {
+fn deep_or_long_body_leaves_the_server_responsive() {
     let (_directory, server) = serving();
     let deep = format!("{{\"identifier\":\"x\",\"more\":{}{}}}", "[".repeat(500_000), "]".repeat(500_000));
     assert_eq!(post(server.data, IDENTITIES, &CLIENT, &deep).status, 422);
@@ -151,7 +151,7 @@ fn deep_and_odd_bodies_cost_nothing() {
 }
 
 #[test]
-fn more_connections_than_there_may_be() {
+fn connection_beyond_the_limit_evicts_the_longest_idle_one() {
     let (_directory, server) = serving();
     // Idle connections are evicted, the longest idle first.
     let ask = |connection: &mut Connection| connection.request("GET", "/api/v1/flags/", &CLIENT, None).is_some();
@@ -165,7 +165,7 @@ fn more_connections_than_there_may_be() {
 }
 
 #[test]
-fn slow_clients_do_not_hold_up_others_and_are_closed() {
+fn slow_client_delays_no_other_and_is_closed() {
     let (_directory, server) = serving();
     let mut slow = Connection::open(server.data);
     slow.send(b"GET /api/v1/flags/ HTT").unwrap();
@@ -181,7 +181,7 @@ fn slow_clients_do_not_hold_up_others_and_are_closed() {
 }
 
 #[test]
-fn the_end_is_quick_and_loses_no_answer() {
+fn shutdown_is_quick_and_loses_no_answer() {
     let (_directory, server) = serving();
     let mut idle = Connection::open(server.data);
     idle.request("GET", "/api/v1/flags/", &CLIENT, None).unwrap();
@@ -202,7 +202,7 @@ fn the_end_is_quick_and_loses_no_answer() {
 }
 
 #[test]
-fn a_client_that_never_finishes_does_not_hold_up_the_end() {
+fn shutdown_with_an_unfinished_request_is_quick() {
     let (_directory, server) = serving();
     let mut stuck = Connection::open(server.data);
     stuck.send(b"GET /api/v1/flags/ HTTP/1.1\r\n").unwrap();
@@ -211,13 +211,13 @@ fn a_client_that_never_finishes_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn startup_waits_for_data_but_not_for_ever() {
+fn startup_waits_for_data_up_to_its_timeout() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
-    let server = start(directory.path(), |options| options.patience = Duration::from_millis(300));
+    let server = start(directory.path(), |options| options.startup_timeout = Duration::from_millis(300));
     assert_eq!(get(server.admin, "/healthz", &[]).status, 200);
     assert_eq!(get(server.admin, "/startupz", &[]).status, 503);
-    await_condition("the end of patience", || get(server.admin, "/startupz", &[]).status == 200);
+    await_condition("the startup timeout", || get(server.admin, "/startupz", &[]).status == 200);
     assert_eq!(get(server.admin, "/readyz", &[]).status, 503);
     volume.publish_written(&written(1));
     await_condition("ready", || get(server.admin, "/readyz", &[]).status == 200);
@@ -226,7 +226,7 @@ fn startup_waits_for_data_but_not_for_ever() {
 }
 
 #[test]
-fn the_program_tells_what_is_wrong_with_its_arguments() {
+fn program_with_invalid_arguments_exits_with_the_remedy() {
     let run = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_remora-sidecar")).args(arguments).output().unwrap();
         let text = String::from_utf8(output.stderr).unwrap() + &String::from_utf8(output.stdout).unwrap();
@@ -237,20 +237,20 @@ fn the_program_tells_what_is_wrong_with_its_arguments() {
     let (code, text) = run(&["--snapshots", path, "--listen", "0.0.0.0:4777"]);
     assert!(code == 64 && text.contains("write a loopback address"), "{code} {text}");
     let (code, text) = run(&["--help"]);
-    assert!(code == 0 && text.contains("--await TIME"), "{code} {text}");
+    assert!(code == 0 && text.contains("--await DURATION"), "{code} {text}");
     let (code, text) = run(&["--snapshots", path]);
     assert!(code == 1 && text.contains("remora-operator compile"), "{code} {text}");
     let mut volume = directory.volume("shop");
     volume.publish_written(&written(1));
     let (code, text) = run(&["--snapshots", volume.path.to_str().unwrap()]);
-    assert!(code == 1 && text.contains("write the directory that it is in"), "{code} {text}");
+    assert!(code == 1 && text.contains("name its parent directory"), "{code} {text}");
     let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = holder.local_addr().unwrap().to_string();
     for arguments in [["--listen", &taken, "--admin", "127.0.0.1:0"], ["--listen", "127.0.0.1:0", "--admin", &taken]] {
         let (code, text) = run(&[&["--snapshots", path], &arguments[..]].concat());
         let option = if arguments[1] == taken { "(--listen)" } else { "(--admin)" };
         assert!(code == 1 && text.contains(&format!("cannot listen on {taken} {option}")), "{code} {text}");
-        assert!(text.contains("is another container of the pod there already?"), "{text}");
+        assert!(text.contains("check whether another container of the pod uses the port"), "{text}");
     }
     drop(holder);
     let too_long = format!("/tmp/{}.sock", "x".repeat(200));
@@ -275,7 +275,7 @@ fn ipv6_loopback_serves_both_ports() {
 }
 
 #[test]
-fn the_program_ends_when_it_is_told_to() {
+fn program_ends_on_sigterm() {
     let directory = Directory::new();
     directory.volume("shop").publish_written(&written(1));
     let mut program = Command::new(env!("CARGO_BIN_EXE_remora-sidecar"))

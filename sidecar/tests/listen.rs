@@ -34,7 +34,7 @@ fn ask(path: &Path, request: &[u8]) -> String {
 }
 
 #[test]
-fn a_socket_gives_the_answers_of_the_port() {
+fn unix_socket_gives_the_answers_of_the_port() {
     let sockets = Directory::new();
     let path = sockets.path().join("remora.sock");
     // The socket of a process that ended without removing it.
@@ -54,7 +54,7 @@ fn a_socket_gives_the_answers_of_the_port() {
 }
 
 #[test]
-fn a_socket_of_somebody_else_is_not_taken() {
+fn unix_socket_of_another_process_is_not_replaced() {
     let (directory, _server) = serving(|_| {});
     let start = |path: &Path| {
         let mut options = Options::new(directory.path().to_owned());
@@ -72,11 +72,11 @@ fn a_socket_of_somebody_else_is_not_taken() {
     std::fs::write(&file, "mine").unwrap();
     assert!(start(&file).contains("--listen-unix"));
     assert_eq!(std::fs::read(&file).unwrap(), b"mine");
-    assert!(start(&sockets.path().join("nowhere/x.sock")).contains("its directory has to be there"));
+    assert!(start(&sockets.path().join("nowhere/x.sock")).contains("its directory must exist"));
 }
 
 #[test]
-fn pages_may_not_ask_unless_somebody_said_so() {
+fn page_may_read_answers_only_from_an_allowed_origin() {
     const PAGE: (&str, &str) = ("origin", "http://localhost:3000");
     const ASKED: [(&str, &str); 3] = [
         PAGE,

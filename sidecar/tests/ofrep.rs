@@ -31,7 +31,7 @@ fn context(context: &Value) -> String {
 }
 
 #[test]
-fn one_flag() {
+fn flag_has_value_reason_and_variant() {
     let (_directory, _volume, server) = serving();
     for (sent, value) in [
         (json!({"targetingKey": "x", "plan": "pro"}), "gold"),
@@ -62,7 +62,7 @@ fn one_flag() {
 }
 
 #[test]
-fn refusals() {
+fn invalid_request_gets_the_error_of_the_protocol() {
     let (_directory, _volume, server) = serving();
     let answer = post(server.data, &format!("{FLAG}no%22pe"), &[], "{}");
     assert_eq!(answer.status, 404);
@@ -88,7 +88,7 @@ fn refusals() {
 }
 
 #[test]
-fn all_flags() {
+fn bulk_answer_has_every_flag_of_the_role() {
     let (_directory, _volume, server) = serving();
     let answer = post(server.data, FLAGS, &[], &context(&json!({"targetingKey": "x", "plan": "pro"})));
     assert_eq!(answer.status, 200);
@@ -101,7 +101,7 @@ fn all_flags() {
 }
 
 #[test]
-fn a_tag_that_matches_is_answered_without_a_body() {
+fn matching_entity_tag_answers_304_without_a_body() {
     let (_directory, mut volume, server) = serving();
     let ask = |sent: &Value, tag: &str| post(server.data, FLAGS, &[("if-none-match", tag)], &context(sent));
     let sent = json!({"targetingKey": "x", "plan": "pro", "age": 7});
@@ -131,7 +131,7 @@ fn a_tag_that_matches_is_answered_without_a_body() {
 }
 
 #[test]
-fn a_split_needs_a_targeting_key() {
+fn split_without_targeting_key_is_refused() {
     let directory = Directory::new();
     let mut environment = environment("shop", CLIENT_KEY, 1);
     for (feature, enabled) in [(0, true), (1, false)] {
@@ -164,7 +164,7 @@ fn a_split_needs_a_targeting_key() {
 }
 
 #[test]
-fn keys() {
+fn key_selects_environment_and_role() {
     let (directory, _volume, server) = serving();
     let keys = |server: &Running, headers: &[(&str, &str)]| {
         let answer = post(server.data, FLAGS, headers, "{}");
@@ -187,7 +187,7 @@ fn keys() {
 }
 
 #[test]
-fn without_data_nothing_is_made_up() {
+fn request_before_data_arrives_gets_503() {
     let directory = Directory::new();
     let server = start(directory.path(), |options| options.environments = vec!["later".to_owned()]);
     for path in [FLAGS.to_owned(), format!("{FLAG}banner")] {

@@ -84,7 +84,7 @@ fn open_streams(server: &Running) -> f64 {
 }
 
 #[test]
-fn flagsmiths_listeners_hear_of_every_revision() {
+fn flagsmith_stream_sends_an_event_for_every_revision() {
     let (_directory, mut volume, server) = serving();
     let mut listener = Listener::open(server.data, FLAGSMITH, &[("accept", "text/event-stream")]);
     assert_eq!(listener.status, 200);
@@ -106,7 +106,7 @@ fn flagsmiths_listeners_hear_of_every_revision() {
 }
 
 #[test]
-fn openfeatures_listeners_are_led_to_the_stream_and_told_to_evaluate_again() {
+fn ofrep_answer_names_the_stream_whose_event_asks_to_evaluate_again() {
     let (_directory, mut volume, server) = serving();
     let bulk = post(server.data, "/ofrep/v1/evaluate/flags", &[], "{}");
     let bulk: Value = serde_json::from_str(&bulk.body).unwrap();
@@ -123,7 +123,7 @@ fn openfeatures_listeners_are_led_to_the_stream_and_told_to_evaluate_again() {
 }
 
 #[test]
-fn who_comes_back_is_told_what_it_missed() {
+fn reconnected_client_gets_the_missed_event_at_once() {
     let (_directory, mut volume, server) = serving();
     let mut listener = Listener::open(server.data, OFREP, &[]);
     volume.publish_written(&written(2));
@@ -146,7 +146,7 @@ fn who_comes_back_is_told_what_it_missed() {
 }
 
 #[test]
-fn who_may_listen() {
+fn stream_without_access_is_refused() {
     let (directory, _volume, server) = serving();
     let status =
         |server: &Running, path: &str, headers: &[(&str, &str)]| Listener::open(server.data, path, headers).status;
@@ -174,7 +174,7 @@ fn who_may_listen() {
 }
 
 #[test]
-fn listeners_are_bounded_and_take_no_place_of_others() {
+fn stream_beyond_64_is_refused_and_streams_take_no_connections() {
     let (_directory, mut volume, server) = serving();
     let mut listeners: Vec<Listener> = (0..64).map(|_| Listener::open(server.data, OFREP, &[])).collect();
     assert_eq!(open_streams(&server), 64.0);
@@ -197,7 +197,7 @@ fn listeners_are_bounded_and_take_no_place_of_others() {
 }
 
 #[test]
-fn streams_end_properly_when_the_process_ends() {
+fn streams_end_with_their_last_chunk_at_shutdown() {
     let (_directory, _volume, server) = serving();
     let mut listeners: Vec<Listener> =
         [OFREP, FLAGSMITH].iter().map(|path| Listener::open(server.data, path, &[])).collect();

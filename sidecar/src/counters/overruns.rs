@@ -56,17 +56,17 @@ struct Line<'a> {
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "environment {:?}: a request took more than its budget of steps, ", self.environment)?;
+        write!(f, "environment {:?}: a request used up its budget of steps, ", self.environment)?;
         match self.overrun.segment {
             Some(name) => {
-                f.write_str("and segment \"")?;
+                f.write_str("so segment \"")?;
                 name.chars().take(MAX_NAME).flat_map(char::escape_debug).try_for_each(|c| f.write_char(c))?;
                 f.write_str(if name.chars().nth(MAX_NAME).is_some() { "…\"" } else { "\"" })?;
-                f.write_str(" did not match for want of a decision: ")?;
+                f.write_str(" stayed undecided and did not match: ")?;
                 f.write_str("replace its regular expression by one without nested repetitions")?;
             }
             None => {
-                f.write_str("and segments did not match for want of a decision: ")?;
+                f.write_str("so segments stayed undecided and did not match: ")?;
                 f.write_str("send shorter traits, or use fewer conditions")?;
             }
         }
@@ -93,10 +93,10 @@ mod tests {
         let line = |segment| Line { environment: "shop", overrun: Overrun { segment }, count: 3 }.to_string();
         let long = format!("a\"\n\u{1b}[31m{}", "x".repeat(1000));
         let text = line(Some(&long));
-        assert!(text.starts_with("environment \"shop\": a request took more than its budget of steps"), "{text}");
+        assert!(text.starts_with("environment \"shop\": a request used up its budget of steps"), "{text}");
         assert!(text.contains("segment \"a\\\"\\n\\u{1b}[31mxxx"), "{text}");
         assert!(!text.chars().any(char::is_control) && text.len() < 400, "{text}");
         assert!(text.ends_with("(3 such requests since the start)"), "{text}");
-        assert!(line(None).contains("segments did not match"));
+        assert!(line(None).contains("so segments stayed undecided"));
     }
 }

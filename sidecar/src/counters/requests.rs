@@ -59,7 +59,7 @@ impl Requests {
 
 /// Kind of an evaluation, by which it is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Question {
+pub(crate) enum EvaluationKind {
     /// The flags of the environment, which are prepared and do not depend on an identity.
     Flags,
     /// All flags of an identity.
@@ -70,7 +70,7 @@ pub(crate) enum Question {
     OfrepFlags,
 }
 
-/// Counters of one environment by [`Question`].
+/// Counters of one environment by [`EvaluationKind`].
 #[derive(Debug, Default)]
 pub(crate) struct Evaluations([AtomicU64; 4]);
 
@@ -78,9 +78,9 @@ impl Evaluations {
     /// Values of the label `route`, in the order of [`Evaluations::counts`].
     pub(crate) const LABELS: [&str; 4] = ["flags", "identities", "ofrep_flag", "ofrep_flags"];
 
-    /// Increments the counter of `question`.
-    pub(crate) fn count(&self, question: Question) {
-        if let Some(counter) = self.0.get(question as usize) {
+    /// Increments the counter of `kind`.
+    pub(crate) fn count(&self, kind: EvaluationKind) {
+        if let Some(counter) = self.0.get(kind as usize) {
             add_one(counter);
         }
     }

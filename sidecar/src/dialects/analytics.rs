@@ -1,6 +1,6 @@
 //! Reads the body of `analytics/flags/`: an object of counts by the flag's name.
 
-use super::validation::{Complaint, Place, Refused};
+use super::validation::{Location, Problem, Refused};
 use crate::json::{Reader, Value};
 
 /// Reads a body, an object of counts by name, and calls `with` for each count. A body that is refused counts nothing.
@@ -15,7 +15,7 @@ fn pass(body: &[u8], mut with: impl FnMut(&str, u64)) -> Result<(), Refused> {
     let mut scratch = String::new();
     let Some(mut members) = reader.enter_object() else {
         reader.value()?;
-        return Err(Refused::Invalid(Place::Body, Complaint::NotAnObject));
+        return Err(Refused::Invalid(Location::Body, Problem::NotAnObject));
     };
     while let Some(flag) = reader.next_member(&mut members)? {
         // A value that is not a count is skipped, as Flagsmith's API skips unknown names.

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn anonymous_names_are_digests_of_the_traits() {
+    fn anonymous_identifier_is_the_digest_of_the_traits() {
         let of = |text: &str| hexadecimal(&hmac_sha256::Hash::hash(text.as_bytes()));
         let traits = |text: &str| anonymous(text.as_bytes());
         assert_eq!(traits(r#"[{"trait_key":"plan","trait_value":"pro"}]"#), of("planpro"));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn without_traits_the_name_is_random() {
+    fn anonymous_identifier_without_traits_is_random() {
         let one = anonymous(b"[]");
         assert_eq!(one.len(), 32);
         assert_ne!(one, anonymous(b"[]"));

@@ -8,16 +8,16 @@ use crate::json::Value;
 
 /// One trait of a context: hash of its name, position, and hash of its value unless that is null, a list or an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Digest {
+pub(crate) struct TraitHash {
     name: u64,
-    turn: usize,
+    position: usize,
     value: Option<u64>,
 }
 
-impl Digest {
-    /// Hashes the trait at position `turn` of its context.
-    pub(crate) fn of(turn: usize, name: &str, value: Value<'_>, scratch: &mut String) -> Digest {
-        Digest { name: hash(name), turn, value: hash_value(value, scratch) }
+impl TraitHash {
+    /// Hashes the trait at this position of its context.
+    pub(crate) fn of(position: usize, name: &str, value: Value<'_>, scratch: &mut String) -> TraitHash {
+        TraitHash { name: hash(name), position, value: hash_value(value, scratch) }
     }
 }
 
@@ -38,18 +38,18 @@ fn hash_value(value: Value<'_>, scratch: &mut String) -> Option<u64> {
 }
 
 /// Returns the hash of a context. The order of its members does not change it.
-pub(crate) fn digest(identifier: &str, digests: &mut [Digest]) -> u64 {
-    digests.sort_unstable();
+pub(crate) fn context_hash(identifier: &str, trait_hashes: &mut [TraitHash]) -> u64 {
+    trait_hashes.sort_unstable();
     let mut hasher = DefaultHasher::new();
     identifier.hash(&mut hasher);
-    let mut digests = digests.iter().peekable();
-    while let Some(digest) = digests.next() {
+    let mut trait_hashes = trait_hashes.iter().peekable();
+    while let Some(hashed) = trait_hashes.next() {
         // If a name is repeated, the last value counts.
-        if digests.peek().is_some_and(|next| next.name == digest.name) {
+        if trait_hashes.peek().is_some_and(|next| next.name == hashed.name) {
             continue;
         }
-        if let Some(value) = digest.value {
-            (digest.name, value).hash(&mut hasher);
+        if let Some(value) = hashed.value {
+            (hashed.name, value).hash(&mut hasher);
         }
     }
     hasher.finish()
@@ -70,14 +70,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_do_not_depend_on_order_but_on_what_counts() {
+    fn context_hash_ignores_order_and_replaced_values() {
         let of = |traits: &[(&str, Option<u64>)]| {
-            let mut digests: Vec<Digest> = traits
+            let mut trait_hashes: Vec<TraitHash> = traits
                 .iter()
                 .enumerate()
-                .map(|(turn, &(name, value))| Digest { name: hash(name), turn, value })
+                .map(|(position, &(name, value))| TraitHash { name: hash(name), position, value })
                 .collect();
-            digest("somebody", &mut digests)
+            context_hash("somebody", &mut trait_hashes)
         };
         assert_eq!(of(&[("a", Some(1)), ("b", Some(2))]), of(&[("b", Some(2)), ("a", Some(1))]));
         assert_eq!(of(&[("a", Some(9)), ("a", Some(1))]), of(&[("a", Some(1))]));
@@ -85,6 +85,6 @@ mod tests {
         assert_eq!(of(&[("b", Some(1)), ("b", None)]), of(&[]));
         assert_ne!(of(&[("a", Some(1))]), of(&[("a", Some(2))]));
         assert_ne!(of(&[("a", Some(1))]), of(&[("b", Some(1))]));
-        assert_ne!(of(&[]), digest("somebody else", &mut []));
+        assert_ne!(of(&[]), context_hash("somebody else", &mut []));
     }
 }

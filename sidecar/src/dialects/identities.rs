@@ -14,8 +14,8 @@ mod traits;
 use remora_snapshot::Snapshot;
 
 use super::anonymous::anonymous;
-use super::scratch::Desk;
-use super::validation::{Complaint, Place, Refused};
+use super::scratch::Scratch;
+use super::validation::{Location, Problem, Refused};
 use super::values::{MAX_CHARACTERS, MAX_REPETITIONS};
 use crate::json::{self, Reader, Text, Value};
 use traits::read_traits;
@@ -26,25 +26,25 @@ pub(crate) fn answer_body<B: AsRef<[u8]>>(
     body: &[u8],
     snapshot: &Snapshot<B>,
     role: remora_snapshot::Role,
-    desk: &mut Desk,
+    scratch: &mut Scratch,
     out: &mut Vec<u8>,
 ) -> Result<u64, Refused> {
-    let identifier = read::<true, B>(body, snapshot, desk)?;
+    let identifier = read::<true, B>(body, snapshot, scratch)?;
     out.extend_from_slice(br#"{"identifier":"#);
     match identifier.filter(|identifier| !identifier.is_empty()) {
         Some(identifier) => {
-            snapshot.identify(&mut desk.subject, identifier.decode(&mut desk.text));
-            json::write_text(identifier, &mut desk.text, out);
+            snapshot.identify(&mut scratch.subject, identifier.decode(&mut scratch.text));
+            json::write_text(identifier, &mut scratch.text, out);
         }
         None => {
-            let identifier = anonymous(&desk.echo);
-            snapshot.identify(&mut desk.subject, &identifier);
+            let identifier = anonymous(&scratch.echo);
+            snapshot.identify(&mut scratch.subject, &identifier);
             json::write_string(&identifier, out);
         }
     }
     out.extend_from_slice(br#","traits":"#);
-    out.extend_from_slice(&desk.echo);
-    Ok(write_flags(snapshot, role, desk, out))
+    out.extend_from_slice(&scratch.echo);
+    Ok(write_flags(snapshot, role, scratch, out))
 }
 
 /// Evaluates an identifier of the query, which has no traits. Appends the answer to `out`, and returns the digest of
@@ -53,7 +53,7 @@ pub(crate) fn answer_identifier<B: AsRef<[u8]>>(
     identifier: &str,
     snapshot: &Snapshot<B>,
     role: remora_snapshot::Role,
-    desk: &mut Desk,
+    scratch: &mut Scratch,
     out: &mut Vec<u8>,
 ) -> u64 {
     let generated;
@@ -63,57 +63,57 @@ pub(crate) fn answer_identifier<B: AsRef<[u8]>>(
     } else {
         identifier
     };
-    desk.subject.clear();
-    snapshot.identify(&mut desk.subject, identifier);
+    scratch.subject.clear();
+    snapshot.identify(&mut scratch.subject, identifier);
     out.extend_from_slice(br#"{"identifier":"#);
     json::write_string(identifier, out);
     out.extend_from_slice(br#","traits":[]"#);
-    write_flags(snapshot, role, desk, out)
+    write_flags(snapshot, role, scratch, out)
 }
 
 fn write_flags<B: AsRef<[u8]>>(
     snapshot: &Snapshot<B>,
     role: remora_snapshot::Role,
-    desk: &mut Desk,
+    scratch: &mut Scratch,
     out: &mut Vec<u8>,
 ) -> u64 {
     out.extend_from_slice(br#","flags":"#);
-    let digest = snapshot.write_flags(&mut desk.subject, role, out);
+    let digest = snapshot.write_flags(&mut scratch.subject, role, out);
     out.push(b'}');
     digest
 }
 
-/// Reads the body, by the fast path where `AHEAD` is true and the body allows it. The traits go to the subject and to
+/// Reads the body, by the fast path where `FAST` is true and the body allows it. The traits go to the subject and to
 /// the echo; returns the identifier.
-fn read<'a, const AHEAD: bool, B: AsRef<[u8]>>(
+fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
     body: &'a [u8],
     snapshot: &Snapshot<B>,
-    desk: &mut Desk,
+    scratch: &mut Scratch,
 ) -> Result<Option<Text<'a>>, Refused> {
     let mut reader = Reader::new(body)?;
     let mut identifier = None;
     let mut lists = 0;
-    desk.subject.clear();
-    desk.echo.clear();
-    desk.echo.extend_from_slice(b"[]");
+    scratch.subject.clear();
+    scratch.echo.clear();
+    scratch.echo.extend_from_slice(b"[]");
     let Some(mut members) = reader.enter_object() else {
         reader.value()?;
-        return Err(Refused::Invalid(Place::Body, Complaint::NotAnObject));
+        return Err(Refused::Invalid(Location::Body, Problem::NotAnObject));
     };
     loop {
-        if AHEAD && reader.pass_name(&mut members, "traits") {
+        if FAST && reader.fast_name(&mut members, "traits") {
             lists = next_list(lists)?;
-            read_traits::<AHEAD, B>(&mut reader, snapshot, desk)?;
+            read_traits::<FAST, B>(&mut reader, snapshot, scratch)?;
             continue;
         }
-        let passed = if AHEAD { reader.pass_member(&mut members) } else { None };
-        let (name, value) = match passed {
+        let member = if FAST { reader.fast_member(&mut members) } else { None };
+        let (name, value) = match member {
             Some(member) => member,
             None => {
                 let Some(name) = reader.next_member(&mut members)? else { break };
                 if name.is("traits") {
                     lists = next_list(lists)?;
-                    read_traits::<AHEAD, B>(&mut reader, snapshot, desk)?;
+                    read_traits::<FAST, B>(&mut reader, snapshot, scratch)?;
                     continue;
                 }
                 (name, reader.value()?)
@@ -123,13 +123,13 @@ fn read<'a, const AHEAD: bool, B: AsRef<[u8]>>(
             identifier = match value {
                 Value::String(text) => Some(text),
                 Value::Null => None,
-                _ => return Err(Refused::Invalid(Place::Member("identifier"), Complaint::NotAString)),
+                _ => return Err(Refused::Invalid(Location::Member("identifier"), Problem::NotAString)),
             };
         }
     }
     reader.finish()?;
-    if identifier.is_some_and(|text| text.is_longer_than(MAX_CHARACTERS, &mut desk.text)) {
-        return Err(Refused::Invalid(Place::Member("identifier"), Complaint::TooLong));
+    if identifier.is_some_and(|text| text.is_longer_than(MAX_CHARACTERS, &mut scratch.text)) {
+        return Err(Refused::Invalid(Location::Member("identifier"), Problem::TooLong));
     }
     Ok(identifier)
 }
@@ -137,7 +137,7 @@ fn read<'a, const AHEAD: bool, B: AsRef<[u8]>>(
 /// Counts another list of traits, up to [`MAX_REPETITIONS`].
 fn next_list(lists: usize) -> Result<usize, Refused> {
     if lists == MAX_REPETITIONS {
-        return Err(Refused::Invalid(Place::Member("traits"), Complaint::Repeated));
+        return Err(Refused::Invalid(Location::Member("traits"), Problem::Repeated));
     }
     Ok(lists + 1)
 }

@@ -10,8 +10,8 @@ use std::io::Write as _;
 
 use remora_snapshot::{Revision, Snapshot};
 
-use super::context_hash::{Digest, digest};
-use super::scratch::Desk;
+use super::context_hash::{TraitHash, context_hash};
+use super::scratch::Scratch;
 use super::values::{MAX_CHARACTERS, MAX_NAME_CHARACTERS, MAX_REPETITIONS, trait_value};
 use crate::json::{self, Group, Malformed, Reader, Text, Value};
 
@@ -57,32 +57,32 @@ pub(crate) fn write_failure(key: Option<&str>, code: Option<&str>, details: &dyn
 
 /// Selects if an answer gets an entity tag, for which its context is hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tagged {
+pub(crate) enum EntityTag {
     /// The answer gets a tag.
-    Yes,
+    Wanted,
     /// The answer gets no tag, and nothing is hashed.
-    No,
+    Unwanted,
 }
 
-/// Reads a request's context into the subject. Returns a hash that equal contexts share, if the answer is tagged.
+/// Reads a request's context into the subject. Returns a hash that equal contexts share, if the answer gets an entity tag.
 pub(crate) fn read<B: AsRef<[u8]>>(
     body: &[u8],
     snapshot: &Snapshot<B>,
-    desk: &mut Desk,
-    tagged: Tagged,
+    scratch: &mut Scratch,
+    entity_tag: EntityTag,
 ) -> Result<u64, Refused> {
-    read_body::<true, B>(body, snapshot, desk, tagged)
+    read_body::<true, B>(body, snapshot, scratch, entity_tag)
 }
 
-/// Reads the context, by the fast path where `AHEAD` is true and the body allows it.
-fn read_body<const AHEAD: bool, B: AsRef<[u8]>>(
+/// Reads the context, by the fast path where `FAST` is true and the body allows it.
+fn read_body<const FAST: bool, B: AsRef<[u8]>>(
     body: &[u8],
     snapshot: &Snapshot<B>,
-    desk: &mut Desk,
-    tagged: Tagged,
+    scratch: &mut Scratch,
+    entity_tag: EntityTag,
 ) -> Result<u64, Refused> {
-    desk.subject.clear();
-    desk.digests.clear();
+    scratch.subject.clear();
+    scratch.trait_hashes.clear();
     if body.is_empty() {
         return Ok(0);
     }
@@ -105,10 +105,10 @@ fn read_body<const AHEAD: bool, B: AsRef<[u8]>>(
             return Err(Refused::Context("the context is repeated more than 16 times"));
         }
         // If the body repeats the context, the last one counts.
-        desk.subject.forget();
-        desk.digests.clear();
+        scratch.subject.forget();
+        scratch.trait_hashes.clear();
         context = match reader.enter_object() {
-            Some(members) => read_context::<AHEAD, B>(&mut reader, members, snapshot, desk, tagged)?,
+            Some(members) => read_context::<FAST, B>(&mut reader, members, snapshot, scratch, entity_tag)?,
             None => {
                 reader.value()?;
                 Err(Refused::Context("the context is not an object"))
@@ -120,20 +120,20 @@ fn read_body<const AHEAD: bool, B: AsRef<[u8]>>(
 }
 
 /// Reads to the end of the context even if it is refused: malformed JSON behind it is reported first.
-fn read_context<const AHEAD: bool, B: AsRef<[u8]>>(
+fn read_context<const FAST: bool, B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
     mut members: Group,
     snapshot: &Snapshot<B>,
-    desk: &mut Desk,
-    tagged: Tagged,
+    scratch: &mut Scratch,
+    entity_tag: EntityTag,
 ) -> Result<Result<u64, Refused>, Malformed> {
     let mut identifier = Ok(None);
     let mut too_long = None;
     let mut nested = None;
     loop {
-        if AHEAD {
-            reader.pass_members(&mut members, |name, value| {
-                take_member(name, value, &mut identifier, &mut too_long, snapshot, desk, tagged);
+        if FAST {
+            reader.fast_members(&mut members, |name, value| {
+                take_member(name, value, &mut identifier, &mut too_long, snapshot, scratch, entity_tag);
             });
         }
         let Some(name) = reader.next_member(&mut members)? else { break };
@@ -142,7 +142,7 @@ fn read_context<const AHEAD: bool, B: AsRef<[u8]>>(
         if name.is("traits") && value == Value::Object {
             nested = Some(place);
         } else {
-            take_member(name, value, &mut identifier, &mut too_long, snapshot, desk, tagged);
+            take_member(name, value, &mut identifier, &mut too_long, snapshot, scratch, entity_tag);
         }
     }
     if let Some(mut reader) = nested
@@ -150,7 +150,7 @@ fn read_context<const AHEAD: bool, B: AsRef<[u8]>>(
     {
         while let Some(name) = reader.next_member(&mut members)? {
             let value = reader.value()?;
-            take_trait(name, value, &mut too_long, snapshot, desk, tagged);
+            take_trait(name, value, &mut too_long, snapshot, scratch, entity_tag);
         }
     }
     if let Some(problem) = too_long {
@@ -159,12 +159,12 @@ fn read_context<const AHEAD: bool, B: AsRef<[u8]>>(
     Ok(identifier.and_then(within_limit).map(|identifier| {
         match identifier.filter(|identifier| !identifier.is_empty()) {
             Some(identifier) => {
-                let identifier = identifier.decode(&mut desk.text);
-                snapshot.identify(&mut desk.subject, identifier);
-                if tagged == Tagged::Yes { digest(identifier, &mut desk.digests) } else { 0 }
+                let identifier = identifier.decode(&mut scratch.text);
+                snapshot.identify(&mut scratch.subject, identifier);
+                if entity_tag == EntityTag::Wanted { context_hash(identifier, &mut scratch.trait_hashes) } else { 0 }
             }
             None => {
-                desk.subject.forget();
+                scratch.subject.forget();
                 0
             }
         }
@@ -188,8 +188,8 @@ fn take_member<'a, B: AsRef<[u8]>>(
     identifier: &mut Result<Option<Text<'a>>, Refused>,
     too_long: &mut Option<&'static str>,
     snapshot: &Snapshot<B>,
-    desk: &mut Desk,
-    tagged: Tagged,
+    scratch: &mut Scratch,
+    entity_tag: EntityTag,
 ) {
     if name.is("targetingKey") {
         *identifier = match value {
@@ -198,7 +198,7 @@ fn take_member<'a, B: AsRef<[u8]>>(
             _ => Err(Refused::Context("the targetingKey is not a string")),
         };
     } else if !(name.is("transient") && matches!(value, Value::Bool(_))) {
-        take_trait(name, value, too_long, snapshot, desk, tagged);
+        take_trait(name, value, too_long, snapshot, scratch, entity_tag);
     }
 }
 
@@ -208,20 +208,20 @@ fn take_trait<B: AsRef<[u8]>>(
     value: Value<'_>,
     too_long: &mut Option<&'static str>,
     snapshot: &Snapshot<B>,
-    desk: &mut Desk,
-    tagged: Tagged,
+    scratch: &mut Scratch,
+    entity_tag: EntityTag,
 ) {
     if name.may_be_longer_than(MAX_NAME_CHARACTERS)
         || matches!(value, Value::String(text) if text.may_be_longer_than(MAX_CHARACTERS))
     {
-        *too_long = too_long.or_else(|| beyond_limits(name, value, &mut desk.text));
+        *too_long = too_long.or_else(|| beyond_limits(name, value, &mut scratch.text));
     }
-    let name = name.decode(&mut desk.name);
-    if tagged == Tagged::Yes {
-        let turn = desk.digests.len();
-        desk.digests.push(Digest::of(turn, name, value, &mut desk.text));
+    let name = name.decode(&mut scratch.name);
+    if entity_tag == EntityTag::Wanted {
+        let position = scratch.trait_hashes.len();
+        scratch.trait_hashes.push(TraitHash::of(position, name, value, &mut scratch.text));
     }
-    snapshot.set_trait_with(&mut desk.subject, name, || trait_value(value, &mut desk.text));
+    snapshot.set_trait_with(&mut scratch.subject, name, || trait_value(value, &mut scratch.text));
 }
 
 /// Describes the part of a trait that is longer than Flagsmith allows, counted in characters.
@@ -258,11 +258,11 @@ mod tests {
     use crate::dialects::identities::tests::{Dice, snapshot};
 
     #[test]
-    fn what_is_read_ahead_is_what_is_read_step_by_step() {
-        fn read_with<const AHEAD: bool>(body: &[u8], snapshot: &Snapshot<Vec<u8>>) -> Result<(u64, String), Refused> {
-            let mut desk = Desk::default();
-            let digest = read_body::<AHEAD, _>(body, snapshot, &mut desk, Tagged::Yes)?;
-            Ok((digest, format!("{:?}", desk.subject)))
+    fn fast_path_reads_every_context_like_the_general_reader() {
+        fn read_with<const FAST: bool>(body: &[u8], snapshot: &Snapshot<Vec<u8>>) -> Result<(u64, String), Refused> {
+            let mut scratch = Scratch::default();
+            let context_hash = read_body::<FAST, _>(body, snapshot, &mut scratch, EntityTag::Wanted)?;
+            Ok((context_hash, format!("{:?}", scratch.subject)))
         }
         let snapshot = snapshot();
         let mut dice = Dice::new();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_have_the_protocols_form() {
+    fn failure_has_the_form_of_the_protocol() {
         let mut out = Vec::new();
         write_failure(Some("a\"b"), Some("FLAG_NOT_FOUND"), &"no such flag", &mut out);
         assert_eq!(

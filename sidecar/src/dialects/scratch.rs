@@ -2,11 +2,11 @@
 
 use remora_snapshot::RequestState;
 
-use super::context_hash::Digest;
+use super::context_hash::TraitHash;
 
 /// Scratch buffers that are kept between requests, so that a request allocates nothing.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct Scratch {
     /// The identity that is evaluated.
     pub(crate) subject: RequestState,
     /// The list of traits, as the answer echoes it.
@@ -15,5 +15,5 @@ pub(crate) struct Desk {
     pub(crate) name: String,
     pub(crate) text: String,
     /// Hashes of the traits, for the entity tag of an OFREP answer.
-    pub(crate) digests: Vec<Digest>,
+    pub(crate) trait_hashes: Vec<TraitHash>,
 }

@@ -8,12 +8,12 @@ pub(crate) enum Refused {
     /// The body is not JSON.
     Malformed(Malformed),
     /// A part of the body is invalid.
-    Invalid(Place, Complaint),
+    Invalid(Location, Problem),
 }
 
 /// The invalid part of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// The body itself.
     Body,
     /// A member of the body.
@@ -26,7 +26,7 @@ pub(crate) enum Place {
 
 /// Reason why a part of a body is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Complaint {
+pub(crate) enum Problem {
     NotAnObject,
     NotAList,
     NotAString,
@@ -37,17 +37,17 @@ pub(crate) enum Complaint {
     Repeated,
 }
 
-impl Complaint {
+impl Problem {
     fn kind_and_message(self) -> (&'static str, &'static str) {
         match self {
-            Complaint::NotAnObject => ("model_attributes_type", "Input should be an object"),
-            Complaint::NotAList => ("list_type", "Input should be a valid list"),
-            Complaint::NotAString => ("string_type", "Input should be a valid string"),
-            Complaint::NotAScalar => ("scalar_type", "Input should be a string, a number, a boolean or null"),
-            Complaint::Missing => ("missing", "Field required"),
-            Complaint::TooLong => ("string_too_long", "String should have at most 2000 characters"),
-            Complaint::NameTooLong => ("string_too_long", "String should have at most 200 characters"),
-            Complaint::Repeated => ("repeated", "Member should not be repeated more than 16 times"),
+            Problem::NotAnObject => ("model_attributes_type", "Input should be an object"),
+            Problem::NotAList => ("list_type", "Input should be a valid list"),
+            Problem::NotAString => ("string_type", "Input should be a valid string"),
+            Problem::NotAScalar => ("scalar_type", "Input should be a string, a number, a boolean or null"),
+            Problem::Missing => ("missing", "Field required"),
+            Problem::TooLong => ("string_too_long", "String should have at most 2000 characters"),
+            Problem::NameTooLong => ("string_too_long", "String should have at most 200 characters"),
+            Problem::Repeated => ("repeated", "Member should not be repeated more than 16 times"),
         }
     }
 }
@@ -68,14 +68,14 @@ impl Refused {
                 out,
                 r#"{{"detail":[{{"type":"json_invalid","loc":["body",{at}],"msg":"JSON decode error","input":{{}},"ctx":{{"error":"{problem}"}}}}]}}"#
             ),
-            Refused::Invalid(place, complaint) => {
-                let (kind, message) = complaint.kind_and_message();
+            Refused::Invalid(location, problem) => {
+                let (kind, message) = problem.kind_and_message();
                 let _ = write!(out, r#"{{"detail":[{{"type":"{kind}","loc":["body""#);
-                let _ = match place {
-                    Place::Body => Ok(()),
-                    Place::Member(member) => write!(out, r#","{member}""#),
-                    Place::Trait(index) => write!(out, r#","traits",{index}"#),
-                    Place::TraitMember(index, member) => write!(out, r#","traits",{index},"{member}""#),
+                let _ = match location {
+                    Location::Body => Ok(()),
+                    Location::Member(member) => write!(out, r#","{member}""#),
+                    Location::Trait(index) => write!(out, r#","traits",{index}"#),
+                    Location::TraitMember(index, member) => write!(out, r#","traits",{index},"{member}""#),
                 };
                 write!(out, r#"],"msg":"{message}","input":null}}]}}"#)
             }

@@ -13,8 +13,8 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 
 use super::metrics;
-use crate::environments::state::State;
-use crate::http::answer::{Answer, Kind};
+use crate::environments::state::{Environment, State};
+use crate::http::answer::{Answer, ContentType};
 use crate::http::body::{Body, Buffer};
 use crate::http::budget::Ticket;
 use crate::http::progress::Progress;
@@ -63,8 +63,8 @@ impl Future for Answering {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Answering { state, progress, parts, ticket } = &mut *self;
-        if parts.as_ref().is_some_and(|parts| BUILT.contains(&parts.uri.path())) {
-            ready!(state.in_flight.answers.poll_room(1, ticket, cx));
+        if parts.as_ref().is_some_and(|parts| BUDGETED.contains(&parts.uri.path())) {
+            ready!(state.in_flight.answers.poll_capacity(1, ticket, cx));
         }
         let Some(parts) = parts.take() else { return Poll::Pending };
         let mut answer = if parts.method == Method::GET || parts.method == Method::HEAD {
@@ -72,40 +72,77 @@ impl Future for Answering {
         } else {
             Answer::method_not_allowed("GET, HEAD")
         };
-        answer.note(progress);
+        answer.track(progress);
         Poll::Ready(Ok(answer.into_response(parts.headers, state.is_draining())))
     }
 }
 
-/// Paths whose answers are built. All others are constants, so that probes never wait for the budget.
-const BUILT: [&str; 2] = ["/metrics", "/revisions"];
+/// Paths whose answers count in the budget. All others are short, so that probes never wait for the budget.
+const BUDGETED: [&str; 2] = ["/metrics", "/revisions"];
 
 fn answer(state: &State, path: &str) -> Answer {
-    const LINE: fn(StatusCode, &'static str) -> Answer =
-        |status, line| Answer::new(status, Kind::Text, Body::constant(line.as_bytes()));
     match path {
         // The same event loop answers all requests, so an answer proves that it runs.
-        "/healthz" => LINE(StatusCode::OK, "ok\n"),
-        "/readyz" if state.is_ready() => LINE(StatusCode::OK, "ok\n"),
-        "/readyz" => LINE(StatusCode::SERVICE_UNAVAILABLE, WAITING),
-        "/startupz" if state.is_complete() => LINE(StatusCode::OK, "ok\n"),
-        "/startupz" if state.started.elapsed() >= state.patience => {
-            LINE(StatusCode::OK, "not all is here yet, but waited for long enough: let the application start\n")
-        }
-        "/startupz" if state.is_ready() => LINE(StatusCode::SERVICE_UNAVAILABLE, INCOMPLETE),
-        "/startupz" => LINE(StatusCode::SERVICE_UNAVAILABLE, WAITING),
+        "/healthz" => line(StatusCode::OK, "ok\n"),
+        "/readyz" => match state.first_not_loaded() {
+            None => line(StatusCode::OK, "ok\n"),
+            Some(environment) => not_loaded(environment),
+        },
+        "/startupz" => match state.first_incomplete() {
+            None => line(StatusCode::OK, "ok\n"),
+            Some(environment) if state.started.elapsed() >= state.startup_timeout => built(
+                StatusCode::OK,
+                format_args!(
+                    "the startup timeout has passed: the application may start, but environment {:?} is incomplete\n",
+                    environment.name
+                ),
+            ),
+            Some(environment) if environment.loaded.load().is_some() => built(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format_args!(
+                    "environment {:?}: identity overrides or the document are missing or were refused; see the log of the sidecar\n",
+                    environment.name
+                ),
+            ),
+            Some(environment) => not_loaded(environment),
+        },
         "/metrics" => {
             let mut buffer = Buffer::take();
             buffer.bytes().extend_from_slice(metrics::render(state).as_bytes());
-            Answer::new(StatusCode::OK, Kind::Metrics, Body::built(buffer))
+            Answer::new(StatusCode::OK, ContentType::Metrics, Body::built(buffer))
         }
         "/revisions" => {
             let mut buffer = Buffer::take();
             buffer.bytes().extend_from_slice(revisions(state).as_bytes());
-            Answer::new(StatusCode::OK, Kind::Text, Body::built(buffer))
+            Answer::new(StatusCode::OK, ContentType::Text, Body::built(buffer))
         }
-        _ => LINE(StatusCode::NOT_FOUND, "there are /healthz, /readyz, /startupz, /revisions and /metrics\n"),
+        _ => line(
+            StatusCode::NOT_FOUND,
+            "the admin port has no such path: it has /healthz, /readyz, /startupz, /revisions and /metrics\n",
+        ),
     }
+}
+
+/// Answers with a constant line of text.
+fn line(status: StatusCode, line: &'static str) -> Answer {
+    Answer::new(status, ContentType::Text, Body::constant(line.as_bytes()))
+}
+
+/// Answers with a line of text that names an environment. It is too short to count in the budget of answers.
+fn built(status: StatusCode, line: std::fmt::Arguments<'_>) -> Answer {
+    let mut buffer = Buffer::take();
+    buffer.bytes().extend_from_slice(line.to_string().as_bytes());
+    Answer::new(status, ContentType::Text, Body::built(buffer))
+}
+
+fn not_loaded(environment: &Environment) -> Answer {
+    built(
+        StatusCode::SERVICE_UNAVAILABLE,
+        format_args!(
+            "environment {:?} has no snapshot yet: check that its FeatureEnvironment exists and is Ready\n",
+            environment.name
+        ),
+    )
 }
 
 /// Lists the served revisions, for the controller: one line with name and revision for each environment that has a
@@ -120,7 +157,3 @@ fn revisions(state: &State) -> String {
     }
     text
 }
-
-const INCOMPLETE: &str =
-    "of at least one environment something is missing or was refused: identity overrides, or the document\n";
-const WAITING: &str = "no snapshot yet for at least one environment: is its FeatureEnvironment there, and Ready?\n";

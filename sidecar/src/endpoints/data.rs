@@ -23,12 +23,12 @@ use crate::http::progress::Progress;
 use crate::http::received::{MAX_BODY, Received};
 use crate::routes::Route;
 
-/// Listener that a connection came through, which decides who can reach it.
+/// Listener that a connection came through, which decides which clients can reach it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// Reachable for programs of the pod, and for pages in their browsers.
+pub(crate) enum ListenerKind {
+    /// The port, which programs of the pod and pages in a developer's browser can reach.
     Port,
-    /// Reachable for programs of the pod that have the socket in their file system.
+    /// The Unix socket, which only programs with the socket in their file system can reach.
     Socket,
 }
 
@@ -39,13 +39,13 @@ pub(crate) struct Data(Arc<Connection>);
 struct Connection {
     state: Arc<State>,
     progress: Arc<Progress>,
-    reach: Reach,
+    listener: ListenerKind,
 }
 
 impl Data {
     /// Creates the service of a connection.
-    pub(crate) fn new(state: Arc<State>, progress: Arc<Progress>, reach: Reach) -> Data {
-        Data(Arc::new(Connection { state, progress, reach }))
+    pub(crate) fn new(state: Arc<State>, progress: Arc<Progress>, listener: ListenerKind) -> Data {
+        Data(Arc::new(Connection { state, progress, listener }))
     }
 }
 
@@ -57,7 +57,7 @@ impl Service<Request<Incoming>> for Data {
     fn call(&self, request: Request<Incoming>) -> Answering {
         self.0.progress.receiving();
         let (mut parts, body) = request.into_parts();
-        if self.0.reach == Reach::Port && !host::is_local(&parts) {
+        if self.0.listener == ListenerKind::Port && !host::is_local(&parts) {
             return Answering::Ready(Some(answer(&self.0, &mut parts, Err(MISDIRECTED))));
         }
         let reads = parts.method == Method::POST && Route::of(parts.uri.path()).reads_body();
@@ -78,7 +78,7 @@ impl Service<Request<Incoming>> for Data {
 
 const MISDIRECTED: Answer = Answer::constant(
     StatusCode::MISDIRECTED_REQUEST,
-    "{\"detail\":\"the request's Host is not of this machine: send it to 127.0.0.1 or localhost, with that as its Host\"}",
+    "{\"detail\":\"the Host header does not name this machine: send the request to 127.0.0.1 or localhost, with that name as its Host\"}",
 );
 
 /// An answer that is ready, or a request that is still being read.
@@ -104,8 +104,10 @@ impl Reading {
             StatusCode::PAYLOAD_TOO_LARGE,
             "{\"detail\":\"the body is larger than 1048576 bytes: send fewer traits\"}",
         );
-        const NO_MEMORY: Answer =
-            Answer::constant(StatusCode::SERVICE_UNAVAILABLE, "{\"detail\":\"the system has no memory for the body\"}");
+        const NO_MEMORY: Answer = Answer::constant(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "{\"detail\":\"the system has no memory for the body: try again later\"}",
+        );
         let Reading { connection, body, received, ticket, .. } = self;
         let Some(body) = body else { return Poll::Ready(Ok(())) };
         if body.size_hint().lower() > MAX_BODY as u64 {
@@ -113,12 +115,12 @@ impl Reading {
         }
         let expected = body.size_hint().exact().map_or(MAX_BODY, |bytes| bytes.min(MAX_BODY as u64) as usize);
         while !body.is_end_stream() {
-            if received.needs_hold() {
+            if received.needs_reservation() {
                 // The whole body is reserved at once: bodies that each hold a part of the budget would block one
                 // another.
                 let expected = received.bytes().len().saturating_add(expected).min(MAX_BODY);
-                ready!(connection.state.in_flight.bodies.poll_room(expected, ticket, cx));
-                received.hold(connection.progress.hold_body(expected), expected);
+                ready!(connection.state.in_flight.bodies.poll_capacity(expected, ticket, cx));
+                received.reserve(connection.progress.reserve_body(expected), expected);
             }
             let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) else {
                 received.keep();
@@ -135,7 +137,7 @@ impl Reading {
                     }
                 }
                 Some(Err(_)) => {
-                    let broken = "{\"detail\":\"the body ended before it was complete\"}";
+                    let broken = "{\"detail\":\"the body ended before it was complete: send as many bytes as Content-Length declares\"}";
                     return Poll::Ready(Err(Answer::constant(StatusCode::BAD_REQUEST, broken)));
                 }
                 None => break,
@@ -158,7 +160,7 @@ impl Future for Answering {
         };
         let received = match ready!(reading.poll_body(cx)) {
             Ok(()) => {
-                ready!(reading.connection.state.in_flight.answers.poll_room(1, &mut reading.ticket, cx));
+                ready!(reading.connection.state.in_flight.answers.poll_capacity(1, &mut reading.ticket, cx));
                 Ok(reading.received.bytes())
             }
             Err(refusal) => Err(refusal),
@@ -182,7 +184,7 @@ fn answer(connection: &Connection, parts: &mut Parts, received: Result<&[u8], An
         answer = Answer::empty(StatusCode::NO_CONTENT);
     }
     state.requests.count(route, answer.status);
-    answer.note(progress);
+    answer.track(progress);
     let mut response = answer.into_response(std::mem::take(&mut parts.headers), state.is_draining());
     if let Some(grant) = grant {
         grant.write(response.headers_mut());

@@ -4,14 +4,14 @@ use http::StatusCode;
 use http::request::Parts;
 use remora_snapshot::{Budget, MAX_ANSWER, Role};
 
-use super::evaluation::{report, with_desk};
+use super::evaluation::{report, with_scratch};
 use super::headers::{ENVIRONMENT_KEY, LAST_EVENT_ID, header, key, text};
 use crate::dialects::validation::Refused;
 use crate::dialects::values::is_too_long;
 use crate::dialects::{analytics, identities};
 use crate::environments::state::{Access, Environment, Loaded, State};
 use crate::environments::stream::Dialect;
-use crate::http::answer::{Answer, Kind};
+use crate::http::answer::{Answer, ContentType};
 use crate::http::assignment::Assignment;
 use crate::http::body::{Body, Buffer};
 use crate::routes::{Route, parameter};
@@ -52,7 +52,7 @@ pub(super) fn environment_document(state: &State, parts: &Parts) -> Answer {
         Access::Granted(_, serving, Role::Server) => match serving.as_ref() {
             Some(loaded) if !loaded.snapshot.serves_document() => Answer::constant(StatusCode::NOT_FOUND, NOT_SERVED),
             loaded => match loaded.and_then(|loaded| loaded.document.as_ref()) {
-                Some(document) => document.answer(parts, &state.inflating),
+                Some(document) => document.answer(parts, &state.inflate_slots),
                 None => not_loaded(),
             },
         },
@@ -70,8 +70,8 @@ fn not_loaded() -> Answer {
 }
 
 pub(super) fn flags(loaded: &Loaded, role: Role, parts: &Parts) -> Answer {
-    let mut scratch = String::new();
-    let feature = parameter(parts.uri.query(), "feature", &mut scratch).filter(|feature| !feature.is_empty());
+    let mut decoded = String::new();
+    let feature = parameter(parts.uri.query(), "feature", &mut decoded).filter(|feature| !feature.is_empty());
     let part = match feature {
         None => loaded.snapshot.flags(role),
         Some(feature) => match loaded.snapshot.flag(role, feature) {
@@ -81,7 +81,7 @@ pub(super) fn flags(loaded: &Loaded, role: Role, parts: &Parts) -> Answer {
             }
         },
     };
-    Answer::new(StatusCode::OK, Kind::Json, Body::part(&loaded.core, part))
+    Answer::new(StatusCode::OK, ContentType::Json, Body::part(&loaded.core, part))
 }
 
 pub(super) fn identity_in_query(
@@ -91,8 +91,8 @@ pub(super) fn identity_in_query(
     route: Route<'_>,
     query: Option<&str>,
 ) -> Answer {
-    let mut scratch = String::new();
-    let Some(identifier) = parameter(query, "identifier", &mut scratch) else {
+    let mut decoded = String::new();
+    let Some(identifier) = parameter(query, "identifier", &mut decoded) else {
         return Answer::constant(
             StatusCode::UNPROCESSABLE_ENTITY,
             r#"{"detail":[{"type":"missing","loc":["query","identifier"],"msg":"Field required","input":null}]}"#,
@@ -105,9 +105,9 @@ pub(super) fn identity_in_query(
         );
     }
     let mut buffer = Buffer::take();
-    let digest = with_desk(&[], |desk| {
-        let digest = identities::answer_identifier(identifier, &loaded.snapshot, role, desk, buffer.bytes());
-        report(environment, loaded, desk);
+    let digest = with_scratch(&[], |scratch| {
+        let digest = identities::answer_identifier(identifier, &loaded.snapshot, role, scratch, buffer.bytes());
+        report(environment, loaded, scratch);
         digest
     });
     assigned(route, Assignment::of(digest), buffer)
@@ -121,9 +121,9 @@ pub(super) fn identity_in_body(
     body: &[u8],
 ) -> Answer {
     let mut buffer = Buffer::take();
-    let digest = with_desk(body, |desk| {
-        let digest = identities::answer_body(body, &loaded.snapshot, role, desk, buffer.bytes())?;
-        report(environment, loaded, desk);
+    let digest = with_scratch(body, |scratch| {
+        let digest = identities::answer_body(body, &loaded.snapshot, role, scratch, buffer.bytes())?;
+        report(environment, loaded, scratch);
         Ok::<_, Refused>(digest)
     });
     match digest {

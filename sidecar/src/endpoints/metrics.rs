@@ -12,9 +12,9 @@ use crate::environments::state::{Environment, State};
 /// Renders all metrics in Prometheus' text format.
 pub(crate) fn render(state: &State) -> String {
     let mut page = Page(String::with_capacity(4096));
-    page.family("remora_sidecar_build_info", "gauge", "The version of this process; always 1.");
+    page.family("remora_sidecar_build_info", "gauge", "Version of the sidecar. Always 1.");
     page.sample("remora_sidecar_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
-    page.family("remora_sidecar_requests_total", "counter", "Answers by route and class of status.");
+    page.family("remora_sidecar_requests_total", "counter", "Number of answers by route and class of status.");
     for (route, row) in Requests::ROUTES.iter().zip(state.requests.rows()) {
         for (class, counter) in Requests::CLASSES.iter().zip(row) {
             let value = counter.load(Ordering::Relaxed);
@@ -23,7 +23,7 @@ pub(crate) fn render(state: &State) -> String {
             }
         }
     }
-    page.family("remora_sidecar_streams", "gauge", "Clients that listen for changes.");
+    page.family("remora_sidecar_streams", "gauge", "Number of open event streams.");
     page.sample("remora_sidecar_streams", &[], state.streams.open() as f64);
     page.environments(state);
     page.use_of_flags(state);
@@ -60,43 +60,46 @@ impl Page {
 
     fn environments(&mut self, state: &State) {
         const REVISION: &str = "remora_sidecar_revision_info";
-        self.family(REVISION, "gauge", "The revision that is served; always 1.");
+        self.family(REVISION, "gauge", "Revision that is served. Always 1.");
         for environment in &state.environments {
             if let Some(loaded) = environment.loaded.load().as_ref() {
                 let revision = loaded.snapshot.revision().to_string();
                 self.sample(REVISION, &[("environment", &environment.name), ("revision", &revision)], 1.0);
             }
         }
-        self.gauge(state, "remora_sidecar_loaded", "Whether there is something to serve.", |environment| {
-            Some(f64::from(u8::from(environment.loaded.load().is_some())))
-        });
+        self.gauge(
+            state,
+            "remora_sidecar_loaded",
+            "1 if the environment has a snapshot to serve, 0 if not.",
+            |environment| Some(f64::from(u8::from(environment.loaded.load().is_some()))),
+        );
         self.gauge(
             state,
             "remora_sidecar_last_swap_timestamp_seconds",
-            "When what is served was taken up.",
+            "Unix time at which the served snapshot was loaded, in seconds.",
             |environment| Some(since_epoch(environment.loaded.load().as_ref()?.since).as_secs_f64()),
         );
         let now = since_epoch(SystemTime::now()).as_secs();
         self.gauge(
             state,
             "remora_sidecar_stale_seconds",
-            "How long the pod has been told of a revision that has not arrived; 0 when it has.",
+            "Seconds since the pod was notified of a revision that it does not serve yet; 0 if it serves that revision.",
             |environment| match environment.expectation.stale_since.load(Ordering::Relaxed) {
                 0 => Some(0.0),
                 since => Some(now.saturating_sub(since) as f64),
             },
         );
-        self.gauge(state, "remora_sidecar_features", "Features in the snapshot that is served.", |environment| {
+        self.gauge(state, "remora_sidecar_features", "Number of features in the served snapshot.", |environment| {
             Some(environment.loaded.load().as_ref()?.snapshot.features() as f64)
         });
         self.gauge(
             state,
             "remora_sidecar_mapped_in_place",
-            "Whether the files are mapped where they are (1) or were copied (0).",
+            "1 if the files are mapped in place, 0 if they were copied.",
             |environment| Some(f64::from(u8::from(environment.loaded.load().as_ref()?.in_place))),
         );
         const BYTES: &str = "remora_sidecar_snapshot_bytes";
-        self.family(BYTES, "gauge", "Sizes of the files that are served.");
+        self.family(BYTES, "gauge", "Sizes of the served files in bytes, by part.");
         for environment in &state.environments {
             if let Some(loaded) = environment.loaded.load().as_ref() {
                 for (part, bytes) in ["core", "overrides", "document"].iter().zip(loaded.sizes) {
@@ -105,7 +108,7 @@ impl Page {
             }
         }
         const RELOADS: &str = "remora_sidecar_reloads_total";
-        self.family(RELOADS, "counter", "What came of looking at the volume after it changed.");
+        self.family(RELOADS, "counter", "Number of checks of a changed volume, by result.");
         for environment in &state.environments {
             for (result, counter) in Reloads::LABELS.iter().zip(environment.reloads.counts()) {
                 let labels = [("environment", environment.name.as_str()), ("result", result)];
@@ -117,7 +120,11 @@ impl Page {
     /// Writes the counters of evaluations and of the uses that applications report.
     fn use_of_flags(&mut self, state: &State) {
         const EVALUATIONS: &str = "remora_sidecar_evaluations_total";
-        self.family(EVALUATIONS, "counter", "Evaluations by environment and route; an answer from a cache is none.");
+        self.family(
+            EVALUATIONS,
+            "counter",
+            "Number of evaluations by environment and route. A 304 answer is not an evaluation.",
+        );
         for environment in &state.environments {
             for (route, counter) in Evaluations::LABELS.iter().zip(environment.evaluations.counts()) {
                 let labels = [("environment", environment.name.as_str()), ("route", route)];
@@ -128,20 +135,20 @@ impl Page {
         self.family(
             OVERRUNS,
             "counter",
-            "Evaluations that took more than their budget of steps: segments that were not decided did not match.",
+            "Number of evaluations that used up their budget of steps. Undecided segments did not match.",
         );
         for environment in &state.environments {
             self.sample(OVERRUNS, &[("environment", &environment.name)], environment.overruns.count() as f64);
         }
         const USES: &str = "remora_sidecar_flag_uses_total";
-        self.family(USES, "counter", "How often SDKs told that a flag of the environment was used.");
+        self.family(USES, "counter", "Number of uses of a flag of the environment, as SDKs report them.");
         for environment in &state.environments {
             environment.uses.each(|flag, count| {
                 self.sample(USES, &[("environment", &environment.name), ("flag", flag)], count as f64);
             });
         }
         const OTHER: &str = "remora_sidecar_other_flag_uses_total";
-        self.family(OTHER, "counter", "The same of flags that the environment does not have.");
+        self.family(OTHER, "counter", "Number of reported uses of flags that the environment does not have.");
         for environment in &state.environments {
             self.sample(OTHER, &[("environment", &environment.name)], environment.uses.other() as f64);
         }
@@ -155,8 +162,12 @@ impl Page {
             line.split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
         };
         for (name, field, help) in [
-            ("process_resident_memory_bytes", "VmRSS:", "Resident memory, mapped files included."),
-            ("process_anonymous_memory_bytes", "RssAnon:", "Resident memory that is nobody else's and no file's."),
+            ("process_resident_memory_bytes", "VmRSS:", "Resident memory in bytes, including mapped files."),
+            (
+                "process_anonymous_memory_bytes",
+                "RssAnon:",
+                "Resident memory in bytes that no file and no other process shares.",
+            ),
         ] {
             if let Some(bytes) = bytes(field) {
                 self.family(name, "gauge", help);
@@ -178,7 +189,7 @@ mod tests {
     use crate::routes::Route;
 
     #[test]
-    fn the_page_is_what_prometheus_reads() {
+    fn metrics_page_is_valid_prometheus_text() {
         let state = State::new(["shop\"\n".to_owned()], Duration::ZERO, Cors::default());
         state.requests.count(Route::Flags, StatusCode::OK);
         state.requests.count(Route::Flags, StatusCode::OK);

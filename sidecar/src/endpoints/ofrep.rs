@@ -5,16 +5,16 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use remora_snapshot::{MAX_ANSWER, OfrepFlag, Role};
 
-use super::evaluation::{report, with_desk};
+use super::evaluation::{report, with_scratch};
 use super::headers::{API_KEY, ENVIRONMENT_KEY, LAST_EVENT_ID, key, text};
-use crate::counters::requests::Question;
+use crate::counters::requests::EvaluationKind;
 use crate::dialects::{context_hash, ofrep};
 use crate::environments::state::{Access, Environment, Loaded, State};
 use crate::environments::stream::Dialect;
 use crate::http::answer::Answer;
 use crate::http::assignment::Assignment;
 use crate::http::body::Buffer;
-use crate::http::entity_tag::names_tag;
+use crate::http::entity_tag::matches_tag;
 use crate::routes::parameter;
 
 /// Answers by OFREP's rules for keys: with one environment, a request needs no key. A key that is sent must be valid,
@@ -34,8 +34,10 @@ pub(super) fn with_key(
         Access::NotLoaded => not_loaded(flag),
         Access::Denied => {
             let problem = match key {
-                Some(_) => "the key in X-API-Key opens none of the environments that are served here",
-                None => "several environments are served here: choose one by its key in the header X-API-Key",
+                Some(_) => {
+                    "the key belongs to no environment of this sidecar: send the key of one of its environments in the header X-API-Key"
+                }
+                None => "this sidecar serves several environments: send the key of one of them in the header X-API-Key",
             };
             failure(StatusCode::UNAUTHORIZED, flag, None, problem)
         }
@@ -48,10 +50,10 @@ pub(super) fn stream(state: &State, parts: &Parts) -> Answer {
     let listen = |environment: &Environment| {
         state.streams.listen(&environment.changes, Dialect::Ofrep, text(parts, &LAST_EVENT_ID))
     };
-    let mut scratch = String::new();
-    if let Some(name) = parameter(parts.uri.query(), "environment", &mut scratch) {
+    let mut decoded = String::new();
+    if let Some(name) = parameter(parts.uri.query(), "environment", &mut decoded) {
         return state.named(name).map_or_else(
-            || failure(StatusCode::NOT_FOUND, None, None, "there is no environment of this name"),
+            || failure(StatusCode::NOT_FOUND, None, None, "this sidecar serves no environment of this name"),
             listen,
         );
     }
@@ -68,7 +70,7 @@ fn failure(status: StatusCode, flag: Option<&str>, code: Option<&str>, details: 
 }
 
 fn not_loaded(flag: Option<&str>) -> Answer {
-    failure(StatusCode::SERVICE_UNAVAILABLE, flag, None, "the environment is not loaded yet")
+    failure(StatusCode::SERVICE_UNAVAILABLE, flag, None, "the environment is not loaded yet: try again later")
 }
 
 fn refuse(refused: ofrep::Refused, flag: Option<&str>, mut buffer: Buffer) -> Answer {
@@ -78,10 +80,10 @@ fn refuse(refused: ofrep::Refused, flag: Option<&str>, mut buffer: Buffer) -> An
 
 pub(super) fn flag(environment: &Environment, loaded: &Loaded, role: Role, key: &str, body: &[u8]) -> Answer {
     let mut buffer = Buffer::take();
-    let found = with_desk(body, |desk| {
-        ofrep::read(body, &loaded.snapshot, desk, ofrep::Tagged::No)?;
-        let found = loaded.snapshot.write_ofrep_flag(&mut desk.subject, role, key, buffer.bytes());
-        report(environment, loaded, desk);
+    let found = with_scratch(body, |scratch| {
+        ofrep::read(body, &loaded.snapshot, scratch, ofrep::EntityTag::Unwanted)?;
+        let found = loaded.snapshot.write_ofrep_flag(&mut scratch.subject, role, key, buffer.bytes());
+        report(environment, loaded, scratch);
         Ok(found)
     });
     match found {
@@ -105,17 +107,17 @@ pub(super) fn flag(environment: &Environment, loaded: &Loaded, role: Role, key: 
 pub(super) fn flags(environment: &Environment, loaded: &Loaded, role: Role, parts: &Parts, body: &[u8]) -> Answer {
     let mut buffer = Buffer::take();
     let revision = loaded.snapshot.revision();
-    let tag = with_desk(body, |desk| {
-        let context = ofrep::read(body, &loaded.snapshot, desk, ofrep::Tagged::Yes)?;
+    let tag = with_scratch(body, |scratch| {
+        let context = ofrep::read(body, &loaded.snapshot, scratch, ofrep::EntityTag::Wanted)?;
         let tag = context_hash::tag(revision, loaded.state, role, context);
-        let known = parts.headers.get_all(IF_NONE_MATCH).iter().any(|header| names_tag(header.as_bytes(), &tag));
+        let known = parts.headers.get_all(IF_NONE_MATCH).iter().any(|header| matches_tag(header.as_bytes(), &tag));
         let assignment = (!known).then(|| {
-            environment.evaluations.count(Question::OfrepFlags);
+            environment.evaluations.count(EvaluationKind::OfrepFlags);
             let out = buffer.bytes();
             out.extend_from_slice(b"{\"flags\":[");
-            let assignment = Assignment::of(loaded.snapshot.write_ofrep_flags(&mut desk.subject, role, out));
+            let assignment = Assignment::of(loaded.snapshot.write_ofrep_flags(&mut scratch.subject, role, out));
             ofrep::write_end(revision, &environment.name, out);
-            report(environment, loaded, desk);
+            report(environment, loaded, scratch);
             assignment
         });
         Ok((tag, assignment))

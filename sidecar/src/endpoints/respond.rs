@@ -4,9 +4,9 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 
 use super::{flagsmith, ofrep};
-use crate::counters::requests::Question;
+use crate::counters::requests::EvaluationKind;
 use crate::environments::state::State;
-use crate::http::answer::{Answer, Kind};
+use crate::http::answer::{Answer, ContentType};
 use crate::http::body::Body;
 use crate::routes::{Route, decode};
 
@@ -16,18 +16,18 @@ pub(crate) fn respond(state: &State, route: Route<'_>, parts: &Parts, body: &[u8
     let post = parts.method == Method::POST;
     match route {
         Route::Flags if read => flagsmith::with_key(state, parts, |environment, loaded, role| {
-            environment.evaluations.count(Question::Flags);
+            environment.evaluations.count(EvaluationKind::Flags);
             flagsmith::flags(loaded, role, parts)
         }),
         Route::Identities | Route::Assignment if read => {
             flagsmith::with_key(state, parts, |environment, loaded, role| {
-                environment.evaluations.count(Question::Identities);
+                environment.evaluations.count(EvaluationKind::Identities);
                 flagsmith::identity_in_query(environment, loaded, role, route, parts.uri.query())
             })
         }
         Route::Identities | Route::Assignment if post => {
             flagsmith::with_key(state, parts, |environment, loaded, role| {
-                environment.evaluations.count(Question::Identities);
+                environment.evaluations.count(EvaluationKind::Identities);
                 flagsmith::identity_in_body(environment, loaded, role, route, body)
             })
         }
@@ -36,10 +36,10 @@ pub(crate) fn respond(state: &State, route: Route<'_>, parts: &Parts, body: &[u8
             flagsmith::with_key(state, parts, |environment, loaded, _| flagsmith::uses(environment, loaded, body))
         }
         Route::OfrepFlag(key) if post => {
-            let mut scratch = String::new();
-            let key = decode(key, false, &mut scratch);
+            let mut decoded = String::new();
+            let key = decode(key, false, &mut decoded);
             ofrep::with_key(state, parts, Some(key), |environment, loaded, role| {
-                environment.evaluations.count(Question::OfrepFlag);
+                environment.evaluations.count(EvaluationKind::OfrepFlag);
                 ofrep::flag(environment, loaded, role, key, body)
             })
         }
@@ -47,12 +47,12 @@ pub(crate) fn respond(state: &State, route: Route<'_>, parts: &Parts, body: &[u8
             ofrep::flags(environment, loaded, role, parts, body)
         }),
         Route::Realtime(key) if parts.method == Method::GET => {
-            let mut scratch = String::new();
-            flagsmith::realtime(state, parts, decode(key, false, &mut scratch))
+            let mut decoded = String::new();
+            flagsmith::realtime(state, parts, decode(key, false, &mut decoded))
         }
         Route::OfrepStream if parts.method == Method::GET => ofrep::stream(state, parts),
         Route::Health if read => match state.health() {
-            Some(health) => Answer::new(StatusCode::OK, Kind::Json, Body::prepared(health)),
+            Some(health) => Answer::new(StatusCode::OK, ContentType::Json, Body::prepared(health)),
             None => Answer::constant(
                 StatusCode::SERVICE_UNAVAILABLE,
                 r#"{"status":"error","reason":"environment document(s) not updated.","last_successful_update":null}"#,

@@ -20,15 +20,15 @@ use remora_snapshot::{ReadError, Snapshot};
 use tokio::sync::Semaphore;
 
 use crate::clock::since_epoch;
-use crate::http::answer::{Answer, Kind};
+use crate::http::answer::{Answer, ContentType};
 use crate::http::body::Body;
-use crate::http::entity_tag::names_tag;
+use crate::http::entity_tag::matches_tag;
 use crate::volume::Region;
 use delivery::Delivery;
 use inflate::Inflater;
 
 /// Number of documents that may be sent inflated at the same time. Each takes memory for a window.
-const MOST_INFLATING: usize = 8;
+const MAX_INFLATING: usize = 8;
 
 /// Reason why files are not a document that can be served.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +37,7 @@ pub(crate) enum Refused {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The compressed content is not what the files declare.
-    #[error("it does not inflate to the {0} bytes that it should: publish it again")]
+    #[error("the document does not inflate to the {0} bytes that it declares: publish it again")]
     Broken(u64),
 }
 
@@ -94,21 +94,21 @@ impl Document {
     }
 
     /// Answers a request that is authorized to read the document.
-    pub(crate) fn answer(self: &Arc<Document>, parts: &Parts, inflating: &Inflating) -> Answer {
+    pub(crate) fn answer(self: &Arc<Document>, parts: &Parts, inflate_slots: &InflateSlots) -> Answer {
         let stored = accepts_gzip(&parts.headers);
         let tag = if stored { &self.tags.stored } else { &self.tags.inflated };
         let answer = if self.is_known(&parts.headers) {
             Answer::empty(StatusCode::NOT_MODIFIED)
         } else if stored {
-            Answer::new(StatusCode::OK, Kind::Json, Body::portions(Box::new(Delivery::stored(self))))
+            Answer::new(StatusCode::OK, ContentType::Json, Body::portions(Box::new(Delivery::stored(self))))
                 .with(CONTENT_ENCODING, HeaderValue::from_static("gzip"))
         } else {
-            let Ok(place) = Arc::clone(&inflating.0).try_acquire_owned() else {
+            let Ok(permit) = Arc::clone(&inflate_slots.0).try_acquire_owned() else {
                 let busy = "{\"detail\":\"too many documents are being sent inflated: accept gzip\"}";
                 return Answer::constant(StatusCode::SERVICE_UNAVAILABLE, busy)
                     .with(RETRY_AFTER, HeaderValue::from_static("1"));
             };
-            Answer::new(StatusCode::OK, Kind::Json, Body::portions(Box::new(Delivery::inflated(self, place))))
+            Answer::new(StatusCode::OK, ContentType::Json, Body::portions(Box::new(Delivery::inflated(self, permit))))
         };
         let date = httpdate::fmt_http_date(UNIX_EPOCH + self.modified);
         let mut answer = answer
@@ -126,7 +126,7 @@ impl Document {
     fn is_known(&self, headers: &HeaderMap) -> bool {
         if headers.contains_key(IF_NONE_MATCH) {
             let names =
-                |tag: &str| headers.get_all(IF_NONE_MATCH).iter().any(|header| names_tag(header.as_bytes(), tag));
+                |tag: &str| headers.get_all(IF_NONE_MATCH).iter().any(|header| matches_tag(header.as_bytes(), tag));
             return names(&self.tags.stored) || names(&self.tags.inflated);
         }
         let since =
@@ -154,13 +154,13 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     any
 }
 
-/// Semaphore for documents that are sent inflated. Their number is at most [`MOST_INFLATING`].
+/// Semaphore for documents that are sent inflated. Their number is at most [`MAX_INFLATING`].
 #[derive(Debug)]
-pub(crate) struct Inflating(Arc<Semaphore>);
+pub(crate) struct InflateSlots(Arc<Semaphore>);
 
-impl Default for Inflating {
-    fn default() -> Inflating {
-        Inflating(Arc::new(Semaphore::new(MOST_INFLATING)))
+impl Default for InflateSlots {
+    fn default() -> InflateSlots {
+        InflateSlots(Arc::new(Semaphore::new(MAX_INFLATING)))
     }
 }
 
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gzip_is_sent_to_those_who_read_it() {
+    fn gzip_is_accepted_by_weight_and_wildcard() {
         for (accept, gzip) in [
             (None, false),
             (Some("gzip"), true),

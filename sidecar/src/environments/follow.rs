@@ -34,22 +34,22 @@ const MAX_MARKER: u64 = 64;
 /// Follows the volumes of all environments of a [`State`].
 pub(crate) struct Follower {
     state: Arc<State>,
-    volumes: Vec<Followed>,
+    volumes: Vec<FollowedVolume>,
 }
 
 impl Follower {
     /// Creates a follower of the volumes in `directory`. Each volume is a sub-directory with its environment's name.
     pub(crate) fn new(state: Arc<State>, directory: &Path) -> Follower {
         let in_pod = volume::is_in_pod();
-        let followed = |environment: &Environment| Followed::new(directory.join(&environment.name), in_pod);
+        let followed = |environment: &Environment| FollowedVolume::new(directory.join(&environment.name), in_pod);
         let volumes = state.environments.iter().map(followed).collect();
         Follower { state, volumes }
     }
 
     /// Checks every volume once.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn check(&mut self) {
         for (volume, environment) in self.volumes.iter_mut().zip(&self.state.environments) {
-            if volume.look(environment) {
+            if volume.check(environment) {
                 self.state.prepare_health();
             }
         }
@@ -63,7 +63,7 @@ impl Follower {
                 self.volumes.iter().for_each(|volume| watch.add(&volume.directory));
             }
             // The check follows the setup of the watch, so that it also finds earlier changes.
-            self.look();
+            self.check();
             match &watch {
                 Some(watch) => watch.wait(INTERVAL),
                 None => std::thread::sleep(INTERVAL),
@@ -73,7 +73,7 @@ impl Follower {
 }
 
 /// The volume of one environment, and the follower's memory of it.
-struct Followed {
+struct FollowedVolume {
     directory: PathBuf,
     /// True if kubelet may have written the volume, because the process runs in a pod.
     in_pod: bool,
@@ -84,42 +84,42 @@ struct Followed {
     /// The overrides files that are served, by slot.
     overrides: [Option<Region>; files::OVERRIDES_SLOTS],
     /// The last problem that was logged. The same problem is not logged again at each check.
-    complaint: Option<(Reload, String)>,
+    problem: Option<(Reload, String)>,
     /// True if the log already says that the marker's revision is not served yet.
-    told_stale: bool,
+    stale_logged: bool,
 }
 
-impl Followed {
-    fn new(directory: PathBuf, in_pod: bool) -> Followed {
-        Followed {
+impl FollowedVolume {
+    fn new(directory: PathBuf, in_pod: bool) -> FollowedVolume {
+        FollowedVolume {
             directory,
             in_pod,
             seen: None,
             settled: false,
             overrides: [const { None }; files::OVERRIDES_SLOTS],
-            complaint: None,
-            told_stale: false,
+            problem: None,
+            stale_logged: false,
         }
     }
 
     /// Checks the volume. True if the environment serves other files from now on.
-    fn look(&mut self, environment: &Environment) -> bool {
+    fn check(&mut self, environment: &Environment) -> bool {
         let began = Instant::now();
         for attempt in 1..=ATTEMPTS {
             let volume = match Volume::open(&self.directory, self.in_pod) {
                 Ok(Some(volume)) => volume,
                 Ok(None) => {
-                    self.complain(environment, Reload::Missing, "there is no volume".to_owned());
+                    self.report(environment, Reload::Missing, "the volume does not exist".to_owned());
                     return false;
                 }
                 Err(error) => {
-                    self.complain(environment, Reload::Unreadable, error.to_string());
+                    self.report(environment, Reload::Unreadable, error.to_string());
                     return false;
                 }
             };
             self.check_marker(environment, &volume);
-            let again = self.seen == Some(volume.identity());
-            if again && self.settled {
+            let seen_before = self.seen == Some(volume.identity());
+            if seen_before && self.settled {
                 return false;
             }
             self.seen = Some(volume.identity());
@@ -129,18 +129,18 @@ impl Followed {
             match read {
                 Ok(Some(read)) => {
                     self.settled |= read.refused.is_empty();
-                    let taken = self.take_up(environment, read, again, began.elapsed());
+                    let taken = self.adopt(environment, read, seen_before, began.elapsed());
                     self.check_marker(environment, &volume);
                     return taken;
                 }
                 Ok(None) if attempt < ATTEMPTS => std::thread::sleep(Duration::from_millis(2)),
                 Ok(None) => {
                     let missing = format!("the volume has no file {}", files::CORE);
-                    self.complain(environment, Reload::Missing, missing);
+                    self.report(environment, Reload::Missing, missing);
                 }
-                Err((reload, complaint)) => {
+                Err((reload, problem)) => {
                     self.settled &= reload == Reload::Refused;
-                    self.complain(environment, reload, complaint);
+                    self.report(environment, reload, problem);
                     return false;
                 }
             }
@@ -150,12 +150,12 @@ impl Followed {
     }
 
     /// Serves the snapshot that was read. False if the same snapshot is served already.
-    fn take_up(&mut self, environment: &Environment, read: Read, again: bool, time: Duration) -> bool {
+    fn adopt(&mut self, environment: &Environment, read: Read, seen_before: bool, time: Duration) -> bool {
         let Read { loaded, overrides, refused } = read;
         let loaded = Arc::new(loaded);
         let revision = loaded.snapshot.revision();
         let same = environment.loaded.load().as_ref().is_some_and(|previous| previous.state == loaded.state);
-        if !(same && again) {
+        if !(same && seen_before) {
             // New files with the same content are served too, because that frees the memory of the old files.
             environment.loaded.store(Some(Arc::clone(&loaded)));
             environment.reloads.count(if same { Reload::Same } else { Reload::Swapped });
@@ -168,19 +168,21 @@ impl Followed {
                 (&environment.name, loaded.snapshot.features(), loaded.sizes);
             let how = if loaded.in_place { "mapped" } else { "copied" };
             if same {
-                log::debug!("{name}: the volume was written again, revision {revision} stays");
+                log::debug!(
+                    "environment {name:?}: the volume was written again with the same content, revision {revision} stays"
+                );
             } else {
                 log::info!(
-                    "{name}: revision {revision} is served: {features} features, {core} bytes, {overrides} of overrides and {document} of the document, {how} in {time:?}"
+                    "environment {name:?} serves revision {revision}: {features} features, {core} bytes of core, {overrides} of overrides, {document} of document, {how} in {time:?}"
                 );
             }
         }
         if refused.is_empty() {
-            self.complaint = None;
+            self.problem = None;
         } else {
-            self.complain(environment, Reload::PartRefused, refused.join("; "));
+            self.report(environment, Reload::PartRefused, refused.join("; "));
         }
-        !(same && again)
+        !(same && seen_before)
     }
 
     /// Compares the revision in the marker file, which notifies the pod, with the revision that is served.
@@ -194,41 +196,48 @@ impl Followed {
         let stale_since = &environment.expectation.stale_since;
         if marker.is_empty() || served.as_deref() == Some(marker) {
             stale_since.store(0, Ordering::Relaxed);
-            self.told_stale = false;
+            self.stale_logged = false;
             return;
         }
         if stale_since.load(Ordering::Relaxed) == 0 {
             stale_since.store(since_epoch(SystemTime::now()).as_secs(), Ordering::Relaxed);
         }
         // The files may arrive a moment after the marker.
-        if !self.told_stale && self.seen == Some(volume.identity()) {
-            self.told_stale = true;
+        if !self.stale_logged && self.seen == Some(volume.identity()) {
+            self.stale_logged = true;
             let served = served.as_deref().unwrap_or("none");
-            log::warning!("{}: the pod should have revision {marker}, and has {served}", environment.name);
+            log::warning!(
+                "environment {:?}: the pod was notified of revision {marker:?} and serves {served}; kubelet has not updated the volume yet",
+                environment.name
+            );
         }
     }
 
     /// Counts and logs a problem, unless it is the same as the last one.
-    fn complain(&mut self, environment: &Environment, reload: Reload, complaint: String) {
-        let complaint = Some((reload, complaint));
-        if self.complaint == complaint {
+    fn report(&mut self, environment: &Environment, reload: Reload, problem: String) {
+        let problem = Some((reload, problem));
+        if self.problem == problem {
             return;
         }
         environment.reloads.count(reload);
-        if let Some((_, text)) = &complaint {
+        if let Some((_, text)) = &problem {
             let name = &environment.name;
             match environment.loaded.load().as_ref() {
                 Some(loaded) if reload == Reload::PartRefused => {
                     log::warning!(
-                        "{name}: {text}; the last good one stays beside revision {}",
+                        "environment {name:?}: {text}; serving the last good file with revision {}",
                         loaded.snapshot.revision()
                     );
                 }
-                Some(loaded) => log::warning!("{name}: {text}; revision {} stays", loaded.snapshot.revision()),
-                None => log::info!("{name}: {text}; waiting in {}", self.directory.display()),
+                Some(loaded) => {
+                    log::warning!("environment {name:?}: {text}; still serving revision {}", loaded.snapshot.revision())
+                }
+                None => {
+                    log::info!("environment {name:?}: {text}; waiting for a snapshot in {}", self.directory.display())
+                }
             }
         }
-        self.complaint = complaint;
+        self.problem = problem;
     }
 }
 

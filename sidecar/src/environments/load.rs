@@ -59,7 +59,7 @@ pub(super) fn load(
     let incomplete = snapshot.overrides_files().filter(|_| !snapshot.is_whole());
     if let Some(files) = incomplete {
         refused.push(format!(
-            "not all of the {files} overrides files are here; if they do not come, the pod was admitted when fewer were needed: restart it"
+            "the volume has not all of the {files} overrides files: restart the pod if they do not arrive, because it was admitted when fewer files were needed"
         ));
         // Without a complete predecessor, an incomplete snapshot is better than none: most identities get the right
         // flags.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use remora_snapshot::{Role, Snapshot};
 use tokio::sync::watch;
 
-use super::document::{Document, Inflating};
+use super::document::{Document, InflateSlots};
 use super::stream::{Change, Streams};
 use crate::clock::Utc;
 use crate::counters::overruns::Overruns;
@@ -95,12 +95,12 @@ pub(crate) struct State {
     pub(crate) environments: Vec<Environment>,
     pub(crate) requests: Requests,
     pub(crate) streams: Streams,
-    pub(crate) inflating: Inflating,
+    pub(crate) inflate_slots: InflateSlots,
     pub(crate) in_flight: InFlight,
     pub(crate) cors: Cors,
     pub(crate) started: Instant,
     /// Startup timeout: after it, `/startupz` lets the application start even if data is missing.
-    pub(crate) patience: Duration,
+    pub(crate) startup_timeout: Duration,
     /// True while the process ends. Each connection is closed with its next answer.
     pub(crate) draining: AtomicBool,
     /// The answer of the health paths. `None` until every environment is loaded.
@@ -109,16 +109,16 @@ pub(crate) struct State {
 
 impl State {
     /// Creates a state without snapshots.
-    pub(crate) fn new(names: impl IntoIterator<Item = String>, patience: Duration, cors: Cors) -> State {
+    pub(crate) fn new(names: impl IntoIterator<Item = String>, startup_timeout: Duration, cors: Cors) -> State {
         State {
             environments: names.into_iter().map(Environment::new).collect(),
             requests: Requests::default(),
             streams: Streams::default(),
-            inflating: Inflating::default(),
+            inflate_slots: InflateSlots::default(),
             in_flight: InFlight::default(),
             cors,
             started: Instant::now(),
-            patience,
+            startup_timeout,
             draining: AtomicBool::new(false),
             health: ArcSwapOption::empty(),
         }
@@ -157,14 +157,15 @@ impl State {
         self.environments.iter().find(|environment| environment.name == name)
     }
 
-    /// True if every environment has a snapshot.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.environments.iter().all(|environment| environment.loaded.load().is_some())
+    /// Returns the first environment without a snapshot.
+    pub(crate) fn first_not_loaded(&self) -> Option<&Environment> {
+        self.environments.iter().find(|environment| environment.loaded.load().is_none())
     }
 
-    /// True if every environment has a complete snapshot.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.environments.iter().all(|environment| environment.loaded.load().as_ref().is_some_and(|it| it.complete))
+    /// Returns the first environment without a complete snapshot.
+    pub(crate) fn first_incomplete(&self) -> Option<&Environment> {
+        let is_complete = |environment: &Environment| environment.loaded.load().as_ref().is_some_and(|it| it.complete);
+        self.environments.iter().find(|environment| !is_complete(environment))
     }
 
     /// True if the process is about to end.

@@ -16,17 +16,17 @@ use remora_snapshot::Revision;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, interval_at};
 
-use crate::http::answer::{Answer, Kind};
+use crate::http::answer::{Answer, ContentType};
 use crate::http::body::Body;
 
 /// Number of clients that may listen at once. They do not count against the limit of connections.
-const MOST_STREAMS: usize = 64;
+const MAX_STREAMS: usize = 64;
 
 /// Interval between two heartbeats. Proxies and clients give up after half a minute at the soonest.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Time after which a stream ends, and the client has to reconnect. A client that has stopped reading looks like one
-/// without news, because the kernel buffers the events. The limit frees its place; a live client reconnects and misses
+/// without news, because the kernel buffers the events. The limit frees its permit; a live client reconnects and misses
 /// nothing.
 const LIFETIME: Duration = Duration::from_secs(15 * 60);
 
@@ -82,22 +82,22 @@ impl Dialect {
 
 /// The event streams of all environments.
 pub(crate) struct Streams {
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     end: watch::Sender<bool>,
     lifetime: Duration,
 }
 
 impl Default for Streams {
     fn default() -> Streams {
-        let room = Arc::new(Semaphore::new(MOST_STREAMS));
-        Streams { room, end: watch::Sender::new(false), lifetime: LIFETIME }
+        let permits = Arc::new(Semaphore::new(MAX_STREAMS));
+        Streams { permits, end: watch::Sender::new(false), lifetime: LIFETIME }
     }
 }
 
 impl Streams {
     /// Number of open streams.
     pub(crate) fn open(&self) -> usize {
-        MOST_STREAMS.saturating_sub(self.room.available_permits())
+        MAX_STREAMS.saturating_sub(self.permits.available_permits())
     }
 
     /// Ends all streams, including those that clients open later.
@@ -107,9 +107,12 @@ impl Streams {
 
     /// Answers a client that listens. `last` is the identifier of the last event that it received.
     pub(crate) fn listen(&self, changes: &watch::Sender<Change>, dialect: Dialect, last: Option<&str>) -> Answer {
-        let Ok(place) = Arc::clone(&self.room).try_acquire_owned() else {
-            return Answer::constant(StatusCode::SERVICE_UNAVAILABLE, "{\"detail\":\"too many streams are open\"}")
-                .with(RETRY_AFTER, HeaderValue::from_static("30"));
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+            return Answer::constant(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "{\"detail\":\"too many streams are open: try again later\"}",
+            )
+            .with(RETRY_AFTER, HeaderValue::from_static("30"));
         };
         let mut changes = changes.subscribe();
         let current = *changes.borrow();
@@ -117,35 +120,35 @@ impl Streams {
         if behind && !current.at.is_zero() {
             changes.mark_changed();
         }
-        let (teller, listener) = mpsc::channel(1);
-        let telling = tell(changes, self.end.subscribe(), dialect, teller);
+        let (sender, receiver) = mpsc::channel(1);
+        let sending = send_changes(changes, self.end.subscribe(), dialect, sender);
         let lifetime = self.lifetime;
         tokio::spawn(async move {
             // A timeout is the regular end of a stream.
-            let _ = tokio::time::timeout(lifetime, telling).await;
-            drop(place);
+            let _ = tokio::time::timeout(lifetime, sending).await;
+            drop(permit);
         });
-        Answer::new(StatusCode::OK, Kind::Events, Body::events(listener))
+        Answer::new(StatusCode::OK, ContentType::Events, Body::events(receiver))
             .with(CACHE_CONTROL, HeaderValue::from_static("no-cache"))
     }
 }
 
 /// Sends changes to a client until it disconnects or the process ends.
-async fn tell(
+async fn send_changes(
     mut changes: watch::Receiver<Change>,
     mut end: watch::Receiver<bool>,
     dialect: Dialect,
-    teller: mpsc::Sender<Bytes>,
+    sender: mpsc::Sender<Bytes>,
 ) {
     let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     // The first bytes are sent at once, so that the client knows that the stream works.
     let mut text = COMMENT;
     loop {
-        let told = tokio::select! {
-            told = teller.send(text) => told.is_ok(),
+        let sent = tokio::select! {
+            sent = sender.send(text) => sent.is_ok(),
             _ = end.wait_for(|end| *end) => false,
         };
-        if !told {
+        if !sent {
             return;
         }
         text = tokio::select! {
@@ -154,7 +157,7 @@ async fn tell(
                 Err(_) => return,
             },
             _ = heartbeat.tick() => COMMENT,
-            () = teller.closed() => return,
+            () = sender.closed() => return,
             _ = end.wait_for(|end| *end) => return,
         };
     }
@@ -165,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_have_their_dialects_form() {
+    fn event_has_the_form_of_its_dialect() {
         let change =
             Change { revision: Revision::default(), state: 255, at: Duration::from_micros(1_771_622_898_000_012) };
         assert_eq!(
@@ -179,13 +182,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_keeps_a_place_for_ever() {
+    async fn stream_ends_after_its_lifetime() {
         let streams = Streams { lifetime: Duration::from_millis(50), ..Streams::default() };
         let changes = watch::Sender::default();
         // The test reads from none of the streams.
-        let listeners: Vec<Answer> =
-            (0..MOST_STREAMS).map(|_| streams.listen(&changes, Dialect::Ofrep, None)).collect();
-        assert_eq!(streams.open(), MOST_STREAMS);
+        let listeners: Vec<Answer> = (0..MAX_STREAMS).map(|_| streams.listen(&changes, Dialect::Ofrep, None)).collect();
+        assert_eq!(streams.open(), MAX_STREAMS);
         assert_eq!(streams.listen(&changes, Dialect::Ofrep, None).status, StatusCode::SERVICE_UNAVAILABLE);
         while streams.open() > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_is_later_than_the_one_before() {
+    fn change_is_later_than_its_predecessor() {
         let now = Duration::from_secs(10);
         let one = Change::default().next(Revision::default(), 1, now);
         assert_eq!(one.at, now);

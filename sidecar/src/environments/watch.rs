@@ -18,7 +18,7 @@ impl Watch {
         match inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK) {
             Ok(watch) => Some(Watch(watch)),
             Err(error) => {
-                log::info!("directories cannot be watched ({error}); they are polled instead");
+                log::info!("cannot watch directories: {error}; polling them instead");
                 None
             }
         }
@@ -29,7 +29,7 @@ impl Watch {
     pub(super) fn add(&self, directory: &Path) {
         let flags = WatchFlags::MOVED_TO | WatchFlags::CREATE | WatchFlags::ONLYDIR;
         if let Err(error) = inotify::add_watch(&self.0, directory, flags) {
-            log::debug!("{} cannot be watched: {error}", directory.display());
+            log::debug!("cannot watch {}: {error}", directory.display());
         }
     }
 
@@ -40,7 +40,7 @@ impl Watch {
         let mut descriptors = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
         let ready = rustix::event::poll(&mut descriptors, Some(&timeout));
         if let Err(error) = ready {
-            log::debug!("waiting for a change was interrupted: {error}");
+            log::debug!("cannot wait for a change: {error}");
             std::thread::sleep(Duration::from_millis(100));
         }
         // The events are discarded: there are few directories, and checking an unchanged one costs two system calls.

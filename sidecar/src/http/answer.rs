@@ -12,9 +12,9 @@ use crate::json;
 
 /// Content type of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ContentType {
     /// No body.
-    Nothing,
+    NoBody,
     /// JSON.
     Json,
     /// Server-sent events.
@@ -25,20 +25,20 @@ pub(crate) enum Kind {
     Text,
 }
 
-impl Kind {
+impl ContentType {
     /// Returns the value of the `Content-Type` header. The values are constants, because parsing one checks each of its
     /// bytes.
-    fn content_type(self) -> Option<HeaderValue> {
+    fn header(self) -> Option<HeaderValue> {
         const JSON: HeaderValue = HeaderValue::from_static("application/json");
         const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
         const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
         const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
         match self {
-            Kind::Nothing => None,
-            Kind::Json => Some(JSON),
-            Kind::Events => Some(EVENTS),
-            Kind::Metrics => Some(METRICS),
-            Kind::Text => Some(TEXT),
+            ContentType::NoBody => None,
+            ContentType::Json => Some(JSON),
+            ContentType::Events => Some(EVENTS),
+            ContentType::Metrics => Some(METRICS),
+            ContentType::Text => Some(TEXT),
         }
     }
 }
@@ -47,7 +47,7 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
-    kind: Kind,
+    content_type: ContentType,
     body: Body,
     assignment: Option<Assignment>,
     /// Additional headers, which few answers have.
@@ -56,23 +56,23 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// Creates an answer with a body.
-    pub(crate) const fn new(status: StatusCode, kind: Kind, body: Body) -> Answer {
-        Answer { status, kind, body, assignment: None, headers: Vec::new() }
+    pub(crate) const fn new(status: StatusCode, content_type: ContentType, body: Body) -> Answer {
+        Answer { status, content_type, body, assignment: None, headers: Vec::new() }
     }
 
     /// Creates an answer without a body.
     pub(crate) const fn empty(status: StatusCode) -> Answer {
-        Answer::new(status, Kind::Nothing, Body::EMPTY)
+        Answer::new(status, ContentType::NoBody, Body::EMPTY)
     }
 
     /// Creates an answer of constant JSON.
     pub(crate) const fn constant(status: StatusCode, json: &'static str) -> Answer {
-        Answer::new(status, Kind::Json, Body::constant(json.as_bytes()))
+        Answer::new(status, ContentType::Json, Body::constant(json.as_bytes()))
     }
 
     /// Creates an answer of JSON in a buffer.
     pub(crate) fn built(status: StatusCode, buffer: Buffer) -> Answer {
-        Answer::new(status, Kind::Json, Body::built(buffer))
+        Answer::new(status, ContentType::Json, Body::built(buffer))
     }
 
     /// Creates an error in the edge proxy's form. Its message is `before`, `text` and `after` in a row.
@@ -106,9 +106,9 @@ impl Answer {
     }
 
     /// Notes in the connection's progress that the answer is known, and lets the body note how far it is sent.
-    pub(crate) fn note(&mut self, progress: &Arc<Progress>) {
+    pub(crate) fn track(&mut self, progress: &Arc<Progress>) {
         progress.answering();
-        self.body.attend(progress);
+        self.body.track(progress);
     }
 
     /// Converts the answer to an HTTP response. `headers` are those of the request: the response reuses their memory,
@@ -119,7 +119,7 @@ impl Answer {
         *response.status_mut() = self.status;
         *response.headers_mut() = headers;
         let headers = response.headers_mut();
-        if let Some(content_type) = self.kind.content_type() {
+        if let Some(content_type) = self.content_type.header() {
             headers.insert(CONTENT_TYPE, content_type);
         }
         if let Some(value) = self.assignment.and_then(Assignment::header) {

@@ -14,10 +14,10 @@ use http::{HeaderName, HeaderValue};
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-remora-assignment");
 
 /// Size in bytes of each allocation for headers: room for many keys.
-const ROOM: usize = 16 * 1024;
+const BLOCK_BYTES: usize = 16 * 1024;
 
 /// Number of keys whose headers are cached.
-const KEPT: usize = 64;
+const SLOTS: usize = 64;
 
 thread_local! {
     static HEADERS: RefCell<Headers> = RefCell::new(Headers::default());
@@ -27,14 +27,14 @@ thread_local! {
 #[derive(Default)]
 struct Headers {
     /// Buffer of new header values. Its memory is reused when they have been sent.
-    room: BytesMut,
+    block: BytesMut,
     /// Cached header values, by the lowest bits of the key. Many identities have the same flags.
-    kept: Vec<Place>,
+    kept: Vec<Slot>,
 }
 
-/// A cached header value, and the key of the last request that needed another one in the same place.
+/// A cached header value, and the key of the last request that needed another one in the same slot.
 #[derive(Default)]
-struct Place {
+struct Slot {
     kept: Option<(Assignment, HeaderValue)>,
     last: Option<Assignment>,
 }
@@ -42,28 +42,28 @@ struct Place {
 impl Headers {
     fn of(&mut self, assignment: Assignment) -> Option<HeaderValue> {
         if self.kept.is_empty() {
-            self.kept.resize_with(KEPT, Place::default);
+            self.kept.resize_with(SLOTS, Slot::default);
         }
-        let place = self.kept.get_mut(assignment.0 as usize % KEPT)?;
-        match &place.kept {
+        let slot = self.kept.get_mut(assignment.0 as usize % SLOTS)?;
+        match &slot.kept {
             Some((kept, header)) if *kept == assignment => {
-                place.last = None;
+                slot.last = None;
                 return Some(header.clone());
             }
-            // A key that is used twice in a row is cached, in an allocation of its own: a part of `room` would keep the
+            // A key that is used twice in a row is cached, in an allocation of its own: a part of `block` would keep the
             // whole buffer alive.
-            _ if place.last == Some(assignment) => {
+            _ if slot.last == Some(assignment) => {
                 let header = HeaderValue::from_bytes(&assignment.digits()).ok()?;
-                *place = Place { kept: Some((assignment, header.clone())), last: None };
+                *slot = Slot { kept: Some((assignment, header.clone())), last: None };
                 return Some(header);
             }
-            _ => place.last = Some(assignment),
+            _ => slot.last = Some(assignment),
         }
-        if self.room.capacity() < 16 {
-            self.room.reserve(ROOM);
+        if self.block.capacity() < 16 {
+            self.block.reserve(BLOCK_BYTES);
         }
-        self.room.extend_from_slice(&assignment.digits());
-        HeaderValue::from_maybe_shared(self.room.split().freeze()).ok()
+        self.block.extend_from_slice(&assignment.digits());
+        HeaderValue::from_maybe_shared(self.block.split().freeze()).ok()
     }
 }
 
@@ -97,8 +97,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_have_sixteen_digits() {
-        // New keys, cached keys, and keys that share a place.
+    fn assignment_header_has_sixteen_hexadecimal_digits() {
+        // New keys, cached keys, and keys that share a slot.
         let few = [0, 1, 1, 1, 0x0123_4567_89ab_cdef, u64::MAX, 1, 65, 65, 65, 1, 129, 65, 1, 1];
         for number in few.into_iter().chain((0..2000).map(|number| number * number % 130)) {
             let header = Assignment(number).header().unwrap();

@@ -31,7 +31,7 @@ enum Source {
 /// A body that is produced while it is sent.
 pub(crate) trait Portions: Debug + Send {
     /// Sets the connection that sends the body.
-    fn attend(&mut self, progress: &Arc<Progress>);
+    fn track(&mut self, progress: &Arc<Progress>);
 
     /// Number of bytes that remain to be sent, if it is known.
     fn remaining(&self) -> Option<u64>;
@@ -48,7 +48,7 @@ struct Listener {
 }
 
 impl Portions for Listener {
-    fn attend(&mut self, progress: &Arc<Progress>) {
+    fn track(&mut self, progress: &Arc<Progress>) {
         progress.streaming();
         self.progress = Some(Arc::clone(progress));
     }
@@ -60,7 +60,7 @@ impl Portions for Listener {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
         let event = ready!(self.events.poll_recv(cx));
         if let Some(progress) = &self.progress {
-            if event.is_some() { progress.telling() } else { progress.answering() }
+            if event.is_some() { progress.sending_event() } else { progress.answering() }
         }
         Poll::Ready(event.map(Piece::Prepared))
     }
@@ -100,11 +100,11 @@ impl Body {
     }
 
     /// Sets the connection that sends the body. A body that takes longer to send notes its progress there.
-    pub(crate) fn attend(&mut self, progress: &Arc<Progress>) {
+    pub(crate) fn track(&mut self, progress: &Arc<Progress>) {
         match &mut self.0 {
             Source::Whole(Piece::Built(buffer, _)) => buffer.count(progress),
             Source::Whole(_) => {}
-            Source::Portions(portions) => portions.attend(progress),
+            Source::Portions(portions) => portions.track(progress),
         }
     }
 

@@ -45,23 +45,23 @@ impl Default for InFlight {
     }
 }
 
-/// Bytes in flight of one kind, and the connections that hold them.
+/// Bytes in flight of one kind, and the connections that have reserved them.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: usize,
     /// Outside of the lock, because every request reads it.
     used: AtomicUsize,
-    holders: Lock<Holders>,
+    reservations: Lock<Reservations>,
 }
 
 #[derive(Debug, Default)]
-struct Holders {
-    /// Holders in the order in which their bytes were last touched.
-    by_touch: BTreeMap<u64, Holder>,
+struct Reservations {
+    /// Reservations in the order in which their bytes were last touched.
+    by_touch: BTreeMap<u64, Reserved>,
     /// Sequence number of the latest touch or waiter.
     sequence: u64,
-    /// Bytes of connections that are being closed.
-    leaving: usize,
+    /// Number of bytes of connections that are being closed.
+    closing: usize,
     /// Waiters in the order in which they arrived.
     waiting: BTreeMap<u64, Waker>,
     /// Number of rounds so far. Rounds pass only while a request waits.
@@ -70,7 +70,7 @@ struct Holders {
 }
 
 #[derive(Debug)]
-struct Holder {
+struct Reserved {
     bytes: usize,
     began: u64,
     touched: u64,
@@ -84,42 +84,47 @@ pub(crate) struct Ticket(Option<u64>);
 impl Budget {
     /// Creates a budget of `limit` bytes.
     pub(crate) fn new(limit: usize) -> Arc<Budget> {
-        Arc::new(Budget { limit, used: AtomicUsize::new(0), holders: Lock::default() })
+        Arc::new(Budget { limit, used: AtomicUsize::new(0), reservations: Lock::default() })
     }
 
-    fn holders(&self) -> MutexGuard<'_, Holders> {
-        self.holders.lock()
+    fn reservations(&self) -> MutexGuard<'_, Reservations> {
+        self.reservations.lock()
     }
 
     /// True if `bytes` more exceed the limit. An unused budget admits any number.
-    fn lacks(&self, bytes: usize, leaving: usize) -> bool {
-        let used = self.used.load(Ordering::Relaxed).saturating_sub(leaving);
+    fn would_exceed(&self, bytes: usize, closing: usize) -> bool {
+        let used = self.used.load(Ordering::Relaxed).saturating_sub(closing);
         used > 0 && used.saturating_add(bytes) > self.limit
     }
 
     /// True if the budget is used up.
     pub(crate) fn is_used_up(&self) -> bool {
-        self.lacks(1, 0)
+        self.would_exceed(1, 0)
     }
 
     /// Waits until the budget has `bytes` left, and closes slow connections to free them.
-    pub(crate) fn poll_room(self: &Arc<Budget>, bytes: usize, ticket: &mut Ticket, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.lacks(bytes, 0) {
+    pub(crate) fn poll_capacity(
+        self: &Arc<Budget>,
+        bytes: usize,
+        ticket: &mut Ticket,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        if !self.would_exceed(bytes, 0) {
             ticket.0 = None;
             return Poll::Ready(());
         }
-        let mut holders = self.holders();
-        while self.lacks(bytes, holders.leaving) && holders.evict() {}
-        let place = *ticket.0.get_or_insert_with(|| holders.next());
-        holders.waiting.insert(place, cx.waker().clone());
-        if !std::mem::replace(&mut holders.is_round_running, true) {
+        let mut reservations = self.reservations();
+        while self.would_exceed(bytes, reservations.closing) && reservations.evict() {}
+        let place = *ticket.0.get_or_insert_with(|| reservations.next());
+        reservations.waiting.insert(place, cx.waker().clone());
+        if !std::mem::replace(&mut reservations.is_round_running, true) {
             let budget = Arc::clone(self);
             tokio::spawn(async move {
                 tokio::time::sleep(ROUND).await;
-                let mut holders = budget.holders();
-                holders.round += 1;
-                holders.is_round_running = false;
-                drop(holders);
+                let mut reservations = budget.reservations();
+                reservations.round += 1;
+                reservations.is_round_running = false;
+                drop(reservations);
                 budget.wake();
             });
         }
@@ -128,45 +133,46 @@ impl Budget {
 
     /// Wakes all waiters, the latest first.
     fn wake(&self) {
-        let waiting = std::mem::take(&mut self.holders().waiting);
+        let waiting = std::mem::take(&mut self.reservations().waiting);
         waiting.into_values().rev().for_each(Waker::wake);
     }
 
-    /// Counts bytes that a connection keeps in memory, until the result is dropped. `task` serves the connection.
-    pub(crate) fn hold(self: &Arc<Budget>, bytes: usize, task: Option<AbortHandle>) -> Hold {
-        let mut holders = self.holders();
-        let round = holders.round;
-        let touch = holders.add(Holder { bytes, began: round, touched: round, task });
+    /// Reserves bytes that a connection keeps in memory, until the result is dropped. `task` serves the connection.
+    pub(crate) fn reserve(self: &Arc<Budget>, bytes: usize, task: Option<AbortHandle>) -> Reservation {
+        let mut reservations = self.reservations();
+        let round = reservations.round;
+        let touch = reservations.add(Reserved { bytes, began: round, touched: round, task });
         self.used.fetch_add(bytes, Ordering::Relaxed);
-        drop(holders);
-        Hold { budget: Arc::clone(self), touch, bytes }
+        drop(reservations);
+        Reservation { budget: Arc::clone(self), touch, bytes }
     }
 }
 
-impl Holders {
+impl Reservations {
     fn next(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
     }
 
-    fn add(&mut self, holder: Holder) -> u64 {
+    fn add(&mut self, reserved: Reserved) -> u64 {
         let touch = self.next();
-        self.by_touch.insert(touch, holder);
+        self.by_touch.insert(touch, reserved);
         touch
     }
 
     /// Closes the slowest connection. False if none has been slow for long enough.
     fn evict(&mut self) -> bool {
         let lasts = |since: u64, rounds: u64| self.round.saturating_sub(since) >= rounds;
-        let stalled = self.by_touch.first_key_value().filter(|(_, holder)| lasts(holder.touched, STALLED));
-        let oldest = || self.by_touch.iter().min_by_key(|(_, holder)| holder.began);
-        let first = stalled.or_else(|| oldest().filter(|(_, holder)| lasts(holder.began, SLOW)));
-        let Some(Holder { bytes, task, .. }) = first.map(|(touch, _)| *touch).and_then(|it| self.by_touch.remove(&it))
+        let stalled = self.by_touch.first_key_value().filter(|(_, reserved)| lasts(reserved.touched, STALLED));
+        let oldest = || self.by_touch.iter().min_by_key(|(_, reserved)| reserved.began);
+        let first = stalled.or_else(|| oldest().filter(|(_, reserved)| lasts(reserved.began, SLOW)));
+        let Some(Reserved { bytes, task, .. }) =
+            first.map(|(touch, _)| *touch).and_then(|it| self.by_touch.remove(&it))
         else {
             return false;
         };
-        self.leaving += bytes;
-        log::debug!("a connection was closed to make room: {bytes} bytes of it were in flight");
+        self.closing += bytes;
+        log::debug!("closed a connection with {bytes} bytes in flight to make room");
         if let Some(task) = task {
             task.abort();
         }
@@ -176,33 +182,33 @@ impl Holders {
 
 /// Bytes of one connection that count in a budget until the value is dropped.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct Reservation {
     budget: Arc<Budget>,
     touch: u64,
     bytes: usize,
 }
 
-impl Hold {
+impl Reservation {
     /// Notes that the client has just sent or fetched some of the bytes.
     pub(crate) fn touch(&mut self) {
-        let mut holders = self.budget.holders();
-        // The holder is gone if its connection is being closed.
-        if let Some(holder) = holders.by_touch.remove(&self.touch) {
-            let touched = holders.round;
-            self.touch = holders.add(Holder { touched, ..holder });
+        let mut reservations = self.budget.reservations();
+        // The reserved is gone if its connection is being closed.
+        if let Some(reserved) = reservations.by_touch.remove(&self.touch) {
+            let touched = reservations.round;
+            self.touch = reservations.add(Reserved { touched, ..reserved });
         }
     }
 }
 
-impl Drop for Hold {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut holders = self.budget.holders();
-        if holders.by_touch.remove(&self.touch).is_none() {
-            holders.leaving = holders.leaving.saturating_sub(self.bytes);
+        let mut reservations = self.budget.reservations();
+        if reservations.by_touch.remove(&self.touch).is_none() {
+            reservations.closing = reservations.closing.saturating_sub(self.bytes);
         }
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
-        let is_awaited = !holders.waiting.is_empty();
-        drop(holders);
+        let is_awaited = !reservations.waiting.is_empty();
+        drop(reservations);
         if is_awaited {
             self.budget.wake();
         }
@@ -219,25 +225,25 @@ mod tests {
     use super::*;
 
     /// Starts a task that holds bytes, and touches them at each message.
-    async fn holder(budget: &Arc<Budget>, bytes: usize) -> (JoinHandle<()>, mpsc::UnboundedSender<()>) {
+    async fn reserving_task(budget: &Arc<Budget>, bytes: usize) -> (JoinHandle<()>, mpsc::UnboundedSender<()>) {
         let (sender, mut touches) = mpsc::unbounded_channel();
         let (named, name) = oneshot::channel::<AbortHandle>();
-        let (holds, held) = oneshot::channel();
+        let (reserved, is_reserved) = oneshot::channel();
         let budget = Arc::clone(budget);
         let task = tokio::spawn(async move {
-            let mut hold = budget.hold(bytes, name.await.ok());
-            holds.send(()).unwrap();
+            let mut reservation = budget.reserve(bytes, name.await.ok());
+            reserved.send(()).unwrap();
             while touches.recv().await.is_some() {
-                hold.touch();
+                reservation.touch();
             }
             pending::<()>().await;
         });
         named.send(task.abort_handle()).unwrap();
-        held.await.unwrap();
+        is_reserved.await.unwrap();
         (task, sender)
     }
 
-    /// Waits for the budget, while a holder is touched again and again.
+    /// Waits for the budget, while a reservation is touched again and again.
     async fn wait_for_room(budget: &Arc<Budget>, bytes: usize, touch: &mpsc::UnboundedSender<()>) {
         let mut ticket = Ticket::default();
         let moving = async {
@@ -247,48 +253,48 @@ mod tests {
             pending::<()>().await;
         };
         tokio::select! {
-            () = poll_fn(|cx| budget.poll_room(bytes, &mut ticket, cx)) => {}
+            () = poll_fn(|cx| budget.poll_capacity(bytes, &mut ticket, cx)) => {}
             () = moving => {}
         }
     }
 
     #[tokio::test]
-    async fn stalled_holder_makes_room_before_one_that_moves() {
+    async fn stalled_holder_is_closed_before_an_active_one() {
         let budget = Budget::new(100);
-        let (moves, touch) = holder(&budget, 40).await;
-        let (stalls, _silent) = holder(&budget, 50).await;
+        let (moves, touch) = reserving_task(&budget, 40).await;
+        let (stalls, _silent) = reserving_task(&budget, 50).await;
         wait_for_room(&budget, 10, &touch).await;
         assert!(!stalls.is_finished(), "there was room");
         wait_for_room(&budget, 11, &touch).await;
         assert!(stalls.await.is_err_and(|error| error.is_cancelled()));
         assert!(!moves.is_finished());
         assert_eq!(budget.used.load(Ordering::Relaxed), 40);
-        // A holder that makes progress all the time is closed in the end, too.
+        // A reserved that makes progress all the time is closed in the end, too.
         wait_for_room(&budget, 61, &touch).await;
         assert!(moves.await.is_err_and(|error| error.is_cancelled()));
-        assert_eq!((budget.used.load(Ordering::Relaxed), budget.holders().leaving), (0, 0));
-        assert!(budget.holders().round >= SLOW);
+        assert_eq!((budget.used.load(Ordering::Relaxed), budget.reservations().closing), (0, 0));
+        assert!(budget.reservations().round >= SLOW);
         // A request for more than the whole budget is admitted alone.
         wait_for_room(&budget, 1000, &touch).await;
     }
 
     #[tokio::test]
-    async fn last_to_wait_goes_on_first() {
+    async fn latest_waiter_continues_first() {
         let budget = Budget::new(10);
-        let hold = budget.hold(10, None);
+        let reservation = budget.reserve(10, None);
         let (told, mut order) = mpsc::unbounded_channel();
         for number in 0..5 {
             let (budget, told) = (Arc::clone(&budget), told.clone());
             tokio::spawn(async move {
                 let mut ticket = Ticket::default();
-                poll_fn(|cx| budget.poll_room(10, &mut ticket, cx)).await;
-                let _hold = budget.hold(10, None);
+                poll_fn(|cx| budget.poll_capacity(10, &mut ticket, cx)).await;
+                let _reservation = budget.reserve(10, None);
                 told.send(number).unwrap();
                 tokio::task::yield_now().await;
             });
             tokio::task::yield_now().await;
         }
-        drop(hold);
+        drop(reservation);
         for number in (0..5).rev() {
             assert_eq!(order.recv().await, Some(number));
         }

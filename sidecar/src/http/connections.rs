@@ -37,7 +37,7 @@ const MAX_HEAD: usize = 16 * 1024;
 /// Number of bytes of requests that a connection buffers. A body arrives in portions of at most this size.
 const MAX_BUFFER: usize = 16 * 1024;
 /// Shortest interval between two log lines about connections that cannot be accepted.
-const COMPLAINT_INTERVAL: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Connections of one port, or of several ports that share a limit.
 pub(crate) struct Connections {
@@ -47,7 +47,7 @@ pub(crate) struct Connections {
     open: Vec<Open>,
     clock: Arc<AtomicU32>,
     started: Instant,
-    complained: Option<Instant>,
+    logged: Option<Instant>,
 }
 
 /// An open connection.
@@ -62,7 +62,7 @@ impl Connections {
     pub(crate) fn new(limits: Limits, in_flight: &InFlight) -> Rc<RefCell<Connections>> {
         let (clock, started) = (Arc::new(AtomicU32::new(0)), Instant::now());
         let in_flight = in_flight.clone();
-        Rc::new(RefCell::new(Connections { limits, in_flight, open: Vec::new(), clock, started, complained: None }))
+        Rc::new(RefCell::new(Connections { limits, in_flight, open: Vec::new(), clock, started, logged: None }))
     }
 
     fn tick(&self) {
@@ -75,10 +75,14 @@ impl Connections {
         self.tick();
         self.open.retain(|Open { progress, .. }| {
             if progress.is_overdue(&self.limits) {
-                log::debug!("a connection was closed: {:?} for {} s", progress.phase(), progress.seconds());
+                log::debug!(
+                    "closed a connection that was in phase {:?} for {} s",
+                    progress.phase(),
+                    progress.seconds()
+                );
                 progress.close();
             }
-            !progress.is_over()
+            !progress.has_ended()
         });
     }
 
@@ -116,7 +120,7 @@ impl Connections {
         });
         let last = candidates.max_by_key(|(share, rank, waited, index, _)| (*share, *rank, *waited, *index));
         let Some((.., Reverse(index), phase)) = last else { return false };
-        log::debug!("a connection was closed to make room: {phase:?}");
+        log::debug!("closed a connection in phase {phase:?} to make room");
         self.open.remove(index).progress.close();
         true
     }
@@ -125,10 +129,10 @@ impl Connections {
     fn not_accepted(&mut self, error: &io::Error) -> bool {
         let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].map(Errno::raw_os_error);
         let is_exhausted = error.raw_os_error().is_some_and(|error| exhausted.contains(&error));
-        if self.complained.is_none_or(|complained| complained.elapsed() >= COMPLAINT_INTERVAL) {
-            self.complained = Some(Instant::now());
-            let remedy = if is_exhausted { "; others make room for it" } else { "" };
-            log::warning!("a connection could not be accepted: {error}{remedy}");
+        if self.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
+            self.logged = Some(Instant::now());
+            let remedy = if is_exhausted { "; closing another one" } else { "" };
+            log::warning!("cannot accept a connection: {error}{remedy}");
         }
         is_exhausted && self.evict()
     }
@@ -151,7 +155,7 @@ impl Connections {
             .serve_connection(socket, service(Arc::clone(&progress)));
         let task = tokio::spawn(async move {
             if let Err(error) = connection.await {
-                log::debug!("a connection ended: {error}");
+                log::debug!("connection ended: {error}");
             }
         });
         progress.served_by(task.abort_handle());
@@ -204,7 +208,7 @@ pub(crate) async fn serve<L, S>(
                 if progress.is_idle() {
                     progress.close();
                 }
-                !progress.is_over()
+                !progress.has_ended()
             });
             open.is_empty()
         };
@@ -225,11 +229,11 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::http::answer::{Answer, Kind};
+    use crate::http::answer::{Answer, ContentType};
     use crate::http::progress::Phase;
 
     #[tokio::test]
-    async fn listener_that_does_not_read_is_closed() {
+    async fn stream_client_that_does_not_read_is_closed() {
         let path = std::env::temp_dir().join(format!("remora-unread-{}", std::process::id()));
         let listener = crate::http::listen::Socket::bind(&path).unwrap();
         let (teller, events) = mpsc::channel(1);
@@ -239,8 +243,8 @@ mod tests {
             let answer = std::sync::Mutex::new(Some(Body::events(events)));
             service_fn(move |request: Request<Incoming>| {
                 let body = answer.lock().unwrap().take().unwrap();
-                let mut answer = Answer::new(http::StatusCode::OK, Kind::Events, body);
-                answer.note(&progress);
+                let mut answer = Answer::new(http::StatusCode::OK, ContentType::Events, body);
+                answer.track(&progress);
                 let headers = request.into_parts().0.headers;
                 std::future::ready(Ok::<_, Infallible>(answer.into_response(headers, false)))
             })
@@ -279,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_that_matters_least_makes_room_first() {
+    fn least_important_connection_is_evicted_first() {
         use Phase::{Answering, First, Fresh, Idle, Receiving, Streaming};
         for (open, order) in [
             // First the connections that never sent a whole request, in the order of arrival; then by phase, and by its

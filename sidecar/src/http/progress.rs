@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
-use crate::http::budget::{Hold, InFlight};
+use crate::http::budget::{InFlight, Reservation};
 
 /// Time limits of the connections of a port.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +56,7 @@ pub(crate) enum Phase {
     /// A stream of events waits for the next event.
     Streaming,
     /// An event of a stream is being sent.
-    Telling,
+    SendingEvent,
 }
 
 impl Phase {
@@ -70,7 +70,7 @@ impl Phase {
             Phase::Receiving => Some(1),
             Phase::Idle => Some(2),
             Phase::Answering => Some(3),
-            Phase::Streaming | Phase::Telling => None,
+            Phase::Streaming | Phase::SendingEvent => None,
         }
     }
 }
@@ -92,7 +92,7 @@ pub(crate) struct Progress {
 
 /// Phase of a connection, and the second at which it began, at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark(u32);
+pub(crate) struct SavedPhase(u32);
 
 impl Progress {
     /// Creates the progress of a new connection. `clock` counts seconds.
@@ -117,18 +117,18 @@ impl Progress {
     }
 
     /// True if the connection's task has ended.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.task.get().is_some_and(AbortHandle::is_finished)
     }
 
-    /// Counts bytes of a body that the connection keeps in memory, until the result is dropped.
-    pub(crate) fn hold_body(&self, bytes: usize) -> Hold {
-        self.in_flight.bodies.hold(bytes, self.task.get().cloned())
+    /// Reserves bytes of a body that the connection keeps in memory, until the result is dropped.
+    pub(crate) fn reserve_body(&self, bytes: usize) -> Reservation {
+        self.in_flight.bodies.reserve(bytes, self.task.get().cloned())
     }
 
-    /// Counts bytes of an answer that the connection keeps in memory, until the result is dropped.
-    pub(crate) fn hold_answer(&self, bytes: usize) -> Hold {
-        self.in_flight.answers.hold(bytes, self.task.get().cloned())
+    /// Reserves bytes of an answer that the connection keeps in memory, until the result is dropped.
+    pub(crate) fn reserve_answer(&self, bytes: usize) -> Reservation {
+        self.in_flight.answers.reserve(bytes, self.task.get().cloned())
     }
 
     /// Notes that a phase begins now.
@@ -145,7 +145,7 @@ impl Progress {
             3 => Phase::Receiving,
             4 => Phase::Answering,
             5 => Phase::Streaming,
-            _ => Phase::Telling,
+            _ => Phase::SendingEvent,
         }
     }
 
@@ -175,34 +175,34 @@ impl Progress {
     }
 
     /// Notes that the stream sends an event. If one is being sent already, the time still counts from the earlier one.
-    pub(crate) fn telling(&self) {
-        if self.phase() != Phase::Telling {
-            self.enter(Phase::Telling);
+    pub(crate) fn sending_event(&self) {
+        if self.phase() != Phase::SendingEvent {
+            self.enter(Phase::SendingEvent);
         }
     }
 
     /// Returns the current state, for [`Progress::resume`].
-    pub(crate) fn mark(&self) -> Mark {
-        Mark(self.word.load(Ordering::Relaxed))
+    pub(crate) fn save(&self) -> SavedPhase {
+        SavedPhase(self.word.load(Ordering::Relaxed))
     }
 
     /// Returns to an earlier state: the answer of that time is not sent completely, whatever was flushed since.
-    pub(crate) fn resume(&self, mark: Mark) {
-        self.word.store(mark.0, Ordering::Relaxed);
+    pub(crate) fn resume(&self, saved: SavedPhase) {
+        self.word.store(saved.0, Ordering::Relaxed);
     }
 
     /// Notes that all bytes that were known have been sent.
     pub(crate) fn flushed(&self) {
         match self.phase() {
             Phase::Answering => self.enter(Phase::Idle),
-            Phase::Telling => self.enter(Phase::Streaming),
+            Phase::SendingEvent => self.enter(Phase::Streaming),
             _ => {}
         }
     }
 
     /// True if the connection serves a stream of events.
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(self.phase(), Phase::Streaming | Phase::Telling)
+        matches!(self.phase(), Phase::Streaming | Phase::SendingEvent)
     }
 
     /// True if the connection waits for a request.
@@ -215,7 +215,7 @@ impl Progress {
         let limit = match self.phase() {
             Phase::Fresh | Phase::Idle => limits.idle,
             Phase::First | Phase::Receiving => limits.receive,
-            Phase::Answering | Phase::Telling => limits.send,
+            Phase::Answering | Phase::SendingEvent => limits.send,
             // The number of streams is bounded, and each ends by itself.
             Phase::Streaming => return false,
         };
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_is_overdue_by_what_it_is_doing() {
+    fn connection_is_overdue_by_the_limit_of_its_phase() {
         let clock = Arc::new(AtomicU32::new(100));
         let limits = Limits::of(1, Duration::from_secs(10));
         let progress = Progress::new(&clock, &InFlight::default());
@@ -278,16 +278,16 @@ mod tests {
         }
         progress.streaming();
         assert!(!overdue_after(100_000), "who listens may be silent");
-        progress.telling();
+        progress.sending_event();
         clock.store(110, Ordering::Relaxed);
-        progress.telling();
+        progress.sending_event();
         assert!(!overdue_after(25) && overdue_after(26), "the first event that is not fetched counts");
         progress.flushed();
         assert!(!overdue_after(100_000));
         progress.answering();
-        let mark = progress.mark();
+        let saved = progress.save();
         progress.flushed();
-        progress.resume(mark);
+        progress.resume(saved);
         assert!(!overdue_after(30) && overdue_after(31), "not through yet");
     }
 }

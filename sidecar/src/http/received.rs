@@ -4,7 +4,7 @@ use bytes::Bytes;
 use memmap2::MmapMut;
 
 use crate::http::body::{Buffer, KEPT_BYTES};
-use crate::http::budget::Hold;
+use crate::http::budget::Reservation;
 
 /// Largest size of a body in bytes.
 pub(crate) const MAX_BODY: usize = 1024 * 1024;
@@ -16,7 +16,7 @@ const SMALL: usize = 4 * 1024;
 pub(crate) struct Received {
     content: Content,
     /// The reservation. `None` while the body is small.
-    hold: Option<Hold>,
+    reservation: Option<Reservation>,
     /// Number of bytes that are reserved.
     expected: usize,
 }
@@ -47,13 +47,13 @@ impl Received {
     }
 
     /// True if the body needs a reservation before more of it is received.
-    pub(crate) fn needs_hold(&self) -> bool {
-        self.hold.is_none() && self.bytes().len() > SMALL
+    pub(crate) fn needs_reservation(&self) -> bool {
+        self.reservation.is_none() && self.bytes().len() > SMALL
     }
 
     /// Sets the reservation, of `expected` bytes.
-    pub(crate) fn hold(&mut self, hold: Hold, expected: usize) {
-        (self.hold, self.expected) = (Some(hold), expected);
+    pub(crate) fn reserve(&mut self, reservation: Reservation, expected: usize) {
+        (self.reservation, self.expected) = (Some(reservation), expected);
     }
 
     /// Copies the body out of the connection's buffer, because the rest may take long to arrive.
@@ -75,8 +75,8 @@ impl Received {
             return Ok(());
         }
         self.keep();
-        if let Some(hold) = &mut self.hold {
-            hold.touch();
+        if let Some(reservation) = &mut self.reservation {
+            reservation.touch();
         }
         match &mut self.content {
             Content::Collected(buffer) if self.expected <= KEPT_BYTES => {

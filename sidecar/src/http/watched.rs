@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_joined_as_far_as_they_are_short() {
+    fn short_leading_pieces_are_joined() {
         let text = [b'x'; JOINED + 1];
         let lengths = |lengths: &[usize]| {
             let pieces: Vec<_> = lengths.iter().map(|length| io::IoSlice::new(&text[..*length])).collect();

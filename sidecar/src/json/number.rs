@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_numbers_are_what_the_language_reads() {
+    fn short_decimal_is_parsed_like_the_standard_library() {
         let same = |token: &str| {
             let short = short(token);
             let read: Option<f64> = token.parse().ok();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_for_the_shortest_form_is_it() {
+    fn token_in_shortest_form_is_written_unchanged() {
         let mut taken = 0;
         for whole in ["0", "1", "-0", "-7", "34", "1249", "99999999999999", "123456789012345"] {
             for fraction in
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_form() {
+    fn float_is_written_in_the_form_of_the_edge_proxy() {
         for (value, text) in [
             (2.0, "2.0"),
             (-0.0, "-0.0"),

@@ -17,7 +17,7 @@ fn decoded(body: &str) -> String {
 }
 
 #[test]
-fn scalars() {
+fn scalar_is_read_as_its_type() {
     assert_eq!(value(" null\n"), Ok(Value::Null));
     assert_eq!(value("true"), Ok(Value::Bool(true)));
     assert_eq!(value("-12"), Ok(Value::Integer("-12")));
@@ -28,21 +28,21 @@ fn scalars() {
 }
 
 #[test]
-fn strings_are_decoded() {
+fn string_escapes_are_decoded() {
     assert_eq!(decoded(r#""plain ö""#), "plain ö");
     assert_eq!(decoded(r#""\"\\\/\b\f\n\r\t\u00e9\u20ac\ud83d\ude00x""#), "\"\\/\u{8}\u{c}\n\r\té€😀x");
     assert_eq!(decoded(r#""\u0000""#), "\0");
 }
 
 #[test]
-fn strings_are_written_with_the_escapes_that_json_demands() {
+fn string_is_written_with_the_required_escapes_only() {
     let mut out = Vec::new();
     write_string("a\"b\\c\n\r\t\u{8}\u{c}\u{1}\u{1f}\u{7f}/ö", &mut out);
     assert_eq!(String::from_utf8(out).unwrap(), "\"a\\\"b\\\\c\\n\\r\\t\\b\\f\\u0001\\u001f\u{7f}/ö\"");
 }
 
 #[test]
-fn plain_bytes_are_counted_one_by_one_and_eight_at_a_time() {
+fn plain_bytes_are_counted_alike_in_words_and_singly() {
     for special in (0..=255u8).filter(|byte| *byte < 0x20 || b"\"\\".contains(byte)) {
         for other in [0x20, 0x21, 0x23, b'[', b']', 0x7f, 0x80, 0xff] {
             for at in 0..20 {
@@ -83,7 +83,7 @@ fn nested_values_are_checked_and_skipped() {
 }
 
 #[test]
-fn depth_is_bounded() {
+fn nesting_deeper_than_64_is_refused() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     assert_eq!(value(&nested(64)), Ok(Value::Array));
     assert!(value(&nested(65)).is_err());
@@ -92,7 +92,7 @@ fn depth_is_bounded() {
 }
 
 #[test]
-fn what_is_not_json_is_refused_with_its_place() {
+fn malformed_json_is_refused_with_its_offset() {
     for (body, at) in [
         ("", 0),
         ("nul", 0),
@@ -124,7 +124,7 @@ fn what_is_not_json_is_refused_with_its_place() {
 }
 
 #[test]
-fn no_cut_of_a_body_is_taken_for_a_whole() {
+fn truncated_body_is_refused_at_every_cut() {
     let body = r#"{"identifier":"ü\ud83d\ude00","traits":[{"trait_key":"k","trait_value":-1.5e3},true,null]}"#;
     assert_eq!(value(body), Ok(Value::Object));
     for (at, _) in body.char_indices() {
@@ -134,7 +134,7 @@ fn no_cut_of_a_body_is_taken_for_a_whole() {
 
 /// Randomly damaged bodies are accepted, refused and read as another reader does it.
 #[test]
-fn damaged_bodies_are_judged_as_others_judge_them() {
+fn damaged_body_is_accepted_only_if_serde_json_accepts_it() {
     const SEED: &str = r#"{"identifier":"ü\ud83d\ude00\n","traits":[{"trait_key":"k","trait_value":-1.5e3},[0,10,{}],true,null,false,""]}"#;
     const SPLINTERS: &[&[u8]] = &[
         b"\"", b"\\", b"{", b"}", b"[", b"]", b",", b":", b"0", b"1", b"-", b".", b"e", b"+", b" ", b"\n", b"n",
@@ -171,10 +171,10 @@ fn damaged_bodies_are_judged_as_others_judge_them() {
 }
 
 #[test]
-fn a_member_is_passed_as_serializers_write_it_or_not_at_all() {
+fn fast_path_reads_a_member_in_serializer_form_only() {
     fn passed(body: &str, first: bool) -> (Option<(Text<'_>, Value<'_>)>, usize) {
         let mut reader = Reader::new(body.as_bytes()).unwrap();
-        let member = reader.pass_member(&mut Group { first });
+        let member = reader.fast_member(&mut Group { first });
         (member, reader.at)
     }
     let name = Text { raw: "näme", escaped: false };

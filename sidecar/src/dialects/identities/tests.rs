@@ -172,15 +172,15 @@ fn one_body(dice: &mut Dice) -> String {
 }
 
 /// The complete result of reading a body: identifier, subject and echo.
-fn read_with<const AHEAD: bool>(body: &[u8], snapshot: &Snapshot<Vec<u8>>) -> Result<[String; 3], Refused> {
-    let mut desk = Desk::default();
-    let identifier = read::<AHEAD, _>(body, snapshot, &mut desk)?;
-    let echo = String::from_utf8(desk.echo).unwrap();
-    Ok([format!("{identifier:?}"), format!("{:?}", desk.subject), echo])
+fn read_with<const FAST: bool>(body: &[u8], snapshot: &Snapshot<Vec<u8>>) -> Result<[String; 3], Refused> {
+    let mut scratch = Scratch::default();
+    let identifier = read::<FAST, _>(body, snapshot, &mut scratch)?;
+    let echo = String::from_utf8(scratch.echo).unwrap();
+    Ok([format!("{identifier:?}"), format!("{:?}", scratch.subject), echo])
 }
 
 #[test]
-fn what_is_read_ahead_is_what_is_read_step_by_step() {
+fn fast_path_reads_every_body_like_the_general_reader() {
     let snapshot = snapshot();
     let mut dice = Dice::new();
     let (mut accepted, mut refused) = (0, 0);
@@ -201,7 +201,7 @@ fn what_is_read_ahead_is_what_is_read_step_by_step() {
 }
 
 #[test]
-fn every_cut_of_a_body_is_refused_at_the_same_place() {
+fn truncated_body_is_refused_at_the_same_offset_by_both_paths() {
     let snapshot = snapshot();
     for [colon, comma] in [[":", ","], [": ", ", "]] {
         let mut body = format!("{{\"identifier\"{colon}\"ü\"{comma}\"traits\"{colon}[");
@@ -221,14 +221,14 @@ fn every_cut_of_a_body_is_refused_at_the_same_place() {
 }
 
 #[test]
-fn refusals_name_their_place() {
+fn refusal_names_its_location() {
     let write = |refused: Refused| {
         let mut out = Vec::new();
         refused.write(&mut out);
         String::from_utf8(out).unwrap()
     };
     assert_eq!(
-        write(Refused::Invalid(Place::TraitMember(3, "trait_key"), Complaint::Missing)),
+        write(Refused::Invalid(Location::TraitMember(3, "trait_key"), Problem::Missing)),
         r#"{"detail":[{"type":"missing","loc":["body","traits",3,"trait_key"],"msg":"Field required","input":null}]}"#
     );
     assert_eq!(

@@ -2,10 +2,10 @@
 
 use remora_snapshot::Snapshot;
 
-use crate::dialects::scratch::Desk;
-use crate::dialects::validation::{Complaint, Place, Refused};
+use crate::dialects::scratch::Scratch;
+use crate::dialects::validation::{Location, Problem, Refused};
 use crate::dialects::values::{MAX_CHARACTERS, MAX_NAME_CHARACTERS, trait_value};
-use crate::json::{self, Reader, Text, Value, ahead, number};
+use crate::json::{self, Reader, Text, Value, fast, number};
 
 /// The text that a serializer puts around a trait's name and value.
 struct Form {
@@ -25,36 +25,36 @@ impl Form {
 }
 
 /// Reads the list of traits, which must be the next value. It replaces any traits that were read before.
-pub(super) fn read_traits<const AHEAD: bool, B: AsRef<[u8]>>(
+pub(super) fn read_traits<const FAST: bool, B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
     snapshot: &Snapshot<B>,
-    desk: &mut Desk,
+    scratch: &mut Scratch,
 ) -> Result<(), Refused> {
-    desk.subject.forget();
-    desk.echo.clear();
+    scratch.subject.forget();
+    scratch.echo.clear();
     let Some(mut items) = reader.enter_array() else {
         reader.value()?;
-        return Err(Refused::Invalid(Place::Member("traits"), Complaint::NotAList));
+        return Err(Refused::Invalid(Location::Member("traits"), Problem::NotAList));
     };
     let mut index = 0;
-    desk.echo.push(b'[');
+    scratch.echo.push(b'[');
     while reader.next_item(&mut items)? {
         let mut passed = 0;
-        if AHEAD {
-            passed = pass_traits::<true, B>(reader, snapshot, desk);
+        if FAST {
+            passed = fast_traits::<true, B>(reader, snapshot, scratch);
             if passed == 0 {
-                passed = pass_traits::<false, B>(reader, snapshot, desk);
+                passed = fast_traits::<false, B>(reader, snapshot, scratch);
             }
         }
         if passed == 0 {
-            take_trait(reader, index, snapshot, desk)?;
+            take_trait(reader, index, snapshot, scratch)?;
             passed = 1;
         }
         index += passed;
     }
-    match desk.echo.last_mut() {
+    match scratch.echo.last_mut() {
         Some(comma) if *comma == b',' => *comma = b']',
-        _ => desk.echo.push(b']'),
+        _ => scratch.echo.push(b']'),
     }
     Ok(())
 }
@@ -62,20 +62,20 @@ pub(super) fn read_traits<const AHEAD: bool, B: AsRef<[u8]>>(
 /// Reads traits by the fast path, as long as they have this form, their names and values are their own echo, and there
 /// is space for it. Returns their number.
 #[inline(never)]
-fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
+fn fast_traits<const SPACED: bool, B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
     snapshot: &Snapshot<B>,
-    desk: &mut Desk,
+    scratch: &mut Scratch,
 ) -> usize {
     let (form, compact) = const { (Form::of(SPACED), Form::of(false)) };
-    let Desk { subject, echo, text: scratch, .. } = desk;
+    let Scratch { subject, echo, text: decoded, .. } = scratch;
     let mut passed = 0;
     reader.peek(); // skips the space that may follow a comma
-    let start = reader.ahead();
+    let start = reader.remaining();
     let mut text = start;
     let mut behind = start;
     let mut written = echo.len();
-    while let Some(Passing { from_key, key, from_value, value, rest }) = pass_trait(&form, text) {
+    while let Some(FastTrait { from_key, key, from_value, value, rest }) = fast_trait(&form, text) {
         if SPACED {
             if passed == 0 {
                 echo.resize(written + start.len().min(ROOM), 0);
@@ -89,7 +89,7 @@ fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
             let Some(again) = again else { break };
             written = again.end;
         }
-        snapshot.set_trait_with(subject, key, || trait_value(value, scratch));
+        snapshot.set_trait_with(subject, key, || trait_value(value, decoded));
         passed += 1;
         behind = rest;
         let Some(next) = rest.strip_prefix(form.comma) else { break };
@@ -101,7 +101,7 @@ fn pass_traits<const SPACED: bool, B: AsRef<[u8]>>(
         echo.extend_from_slice(start.as_bytes().get(..start.len() - behind.len()).unwrap_or_default());
         echo.push(b',');
     }
-    reader.pass_to(behind);
+    reader.advance_to(behind);
     passed
 }
 
@@ -122,10 +122,10 @@ impl Overwriting<'_> {
     #[inline(always)]
     fn put(mut self, text: &str, length: usize) -> Option<Self> {
         const SHORT: usize = 32;
-        let place = self.bytes.get_mut(self.end..)?;
-        match (place.first_chunk_mut::<SHORT>(), text.as_bytes().first_chunk::<SHORT>()) {
-            (Some(place), Some(chunk)) if length <= SHORT => *place = *chunk,
-            _ => place.get_mut(..length)?.copy_from_slice(text.as_bytes().get(..length)?),
+        let target = self.bytes.get_mut(self.end..)?;
+        match (target.first_chunk_mut::<SHORT>(), text.as_bytes().first_chunk::<SHORT>()) {
+            (Some(target), Some(chunk)) if length <= SHORT => *target = *chunk,
+            _ => target.get_mut(..length)?.copy_from_slice(text.as_bytes().get(..length)?),
         }
         self.end += length;
         Some(self)
@@ -133,7 +133,7 @@ impl Overwriting<'_> {
 }
 
 /// A trait that the fast path has read.
-struct Passing<'a> {
+struct FastTrait<'a> {
     /// The text from the trait's name on.
     from_key: &'a str,
     key: &'a str,
@@ -144,14 +144,14 @@ struct Passing<'a> {
 }
 
 #[inline(always)]
-fn pass_trait<'a>(form: &Form, text: &'a str) -> Option<Passing<'a>> {
+fn fast_trait<'a>(form: &Form, text: &'a str) -> Option<FastTrait<'a>> {
     let from_key = text.strip_prefix(form.open)?;
-    let (key, on) = ahead::characters(from_key)?;
+    let (key, on) = fast::characters(from_key)?;
     let from_value = on.strip_prefix(form.between)?;
-    let (value, on) = ahead::scalar(from_value)?;
+    let (value, on) = fast::scalar(from_value)?;
     let rest = on.strip_prefix("}")?;
     // These are lengths in bytes. The slow path counts characters, and refuses what is too long.
-    (key.len() <= MAX_NAME_CHARACTERS && from_value.len() - rest.len() <= MAX_CHARACTERS).then_some(Passing {
+    (key.len() <= MAX_NAME_CHARACTERS && from_value.len() - rest.len() <= MAX_CHARACTERS).then_some(FastTrait {
         from_key,
         key,
         from_value,
@@ -165,55 +165,59 @@ fn take_trait<B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
     index: usize,
     snapshot: &Snapshot<B>,
-    desk: &mut Desk,
+    scratch: &mut Scratch,
 ) -> Result<(), Refused> {
-    let (key, value) = read_trait(reader, index, desk)?;
-    desk.echo.extend_from_slice(br#"{"trait_key":"#);
-    json::write_text(key, &mut desk.name, &mut desk.echo);
-    desk.echo.extend_from_slice(br#","trait_value":"#);
-    write_value(value, &mut desk.text, &mut desk.echo);
-    desk.echo.extend_from_slice(b"},");
-    let key = key.decode(&mut desk.name);
-    snapshot.set_trait_with(&mut desk.subject, key, || trait_value(value, &mut desk.text));
+    let (key, value) = read_trait(reader, index, scratch)?;
+    scratch.echo.extend_from_slice(br#"{"trait_key":"#);
+    json::write_text(key, &mut scratch.name, &mut scratch.echo);
+    scratch.echo.extend_from_slice(br#","trait_value":"#);
+    write_value(value, &mut scratch.text, &mut scratch.echo);
+    scratch.echo.extend_from_slice(b"},");
+    let key = key.decode(&mut scratch.name);
+    snapshot.set_trait_with(&mut scratch.subject, key, || trait_value(value, &mut scratch.text));
     Ok(())
 }
 
-fn read_trait<'a>(reader: &mut Reader<'a>, index: usize, desk: &mut Desk) -> Result<(Text<'a>, Value<'a>), Refused> {
+fn read_trait<'a>(
+    reader: &mut Reader<'a>,
+    index: usize,
+    scratch: &mut Scratch,
+) -> Result<(Text<'a>, Value<'a>), Refused> {
     let mut key = None;
     let mut value = Value::Null;
     let Some(mut members) = reader.enter_object() else {
         reader.value()?;
-        return Err(Refused::Invalid(Place::Trait(index), Complaint::NotAnObject));
+        return Err(Refused::Invalid(Location::Trait(index), Problem::NotAnObject));
     };
     while let Some(name) = reader.next_member(&mut members)? {
         if name.is("trait_key") {
-            let place = Place::TraitMember(index, "trait_key");
+            let location = Location::TraitMember(index, "trait_key");
             key = match reader.value()? {
-                Value::String(text) if text.is_longer_than(MAX_NAME_CHARACTERS, &mut desk.name) => {
-                    return Err(Refused::Invalid(place, Complaint::NameTooLong));
+                Value::String(text) if text.is_longer_than(MAX_NAME_CHARACTERS, &mut scratch.name) => {
+                    return Err(Refused::Invalid(location, Problem::NameTooLong));
                 }
                 Value::String(text) => Some(text),
-                _ => return Err(Refused::Invalid(place, Complaint::NotAString)),
+                _ => return Err(Refused::Invalid(location, Problem::NotAString)),
             };
         } else if name.is("trait_value") {
-            value = checked(reader.value()?, index, desk)?;
+            value = checked(reader.value()?, index, scratch)?;
         } else {
             reader.value()?;
         }
     }
     match key {
         Some(key) => Ok((key, value)),
-        None => Err(Refused::Invalid(Place::TraitMember(index, "trait_key"), Complaint::Missing)),
+        None => Err(Refused::Invalid(Location::TraitMember(index, "trait_key"), Problem::Missing)),
     }
 }
 
-fn checked<'a>(value: Value<'a>, index: usize, desk: &mut Desk) -> Result<Value<'a>, Refused> {
-    let complaint = match value {
-        Value::Array | Value::Object => Complaint::NotAScalar,
-        Value::String(text) if text.is_longer_than(MAX_CHARACTERS, &mut desk.text) => Complaint::TooLong,
+fn checked<'a>(value: Value<'a>, index: usize, scratch: &mut Scratch) -> Result<Value<'a>, Refused> {
+    let problem = match value {
+        Value::Array | Value::Object => Problem::NotAScalar,
+        Value::String(text) if text.is_longer_than(MAX_CHARACTERS, &mut scratch.text) => Problem::TooLong,
         _ => return Ok(value),
     };
-    Err(Refused::Invalid(Place::TraitMember(index, "trait_value"), complaint))
+    Err(Refused::Invalid(Location::TraitMember(index, "trait_value"), problem))
 }
 
 fn write_value(value: Value<'_>, scratch: &mut String, out: &mut Vec<u8>) {
@@ -234,32 +238,32 @@ mod tests {
 
     fn passed<const SPACED: bool>(text: &str) -> (usize, usize, String) {
         let mut reader = Reader::new(text.as_bytes()).unwrap();
-        let mut desk = Desk::default();
-        let passed = pass_traits::<SPACED, _>(&mut reader, &snapshot(), &mut desk);
-        (passed, text.len() - reader.ahead().len(), String::from_utf8(desk.echo).unwrap())
+        let mut scratch = Scratch::default();
+        let passed = fast_traits::<SPACED, _>(&mut reader, &snapshot(), &mut scratch);
+        (passed, text.len() - reader.remaining().len(), String::from_utf8(scratch.echo).unwrap())
     }
 
     #[test]
-    fn what_has_no_room_is_passed_in_another_go() {
+    fn long_list_is_read_in_several_fast_passes() {
         let item =
             |number: usize| format!(r#"{{"trait_key": "k{number}", "trait_value": "{}"}}"#, "x".repeat(number % 90));
         let text = format!("[{}]", (0..300).map(item).collect::<Vec<_>>().join(", "));
         let mut reader = Reader::new(text.as_bytes()).unwrap();
-        let mut desk = Desk::default();
+        let mut scratch = Scratch::default();
         let mut items = reader.enter_array().unwrap();
         let (mut goes, mut all) = (0, 0);
         while reader.next_item(&mut items).unwrap() {
-            let passed = pass_traits::<true, _>(&mut reader, &snapshot(), &mut desk);
+            let passed = fast_traits::<true, _>(&mut reader, &snapshot(), &mut scratch);
             assert!(passed > 0, "behind {all}");
             (goes, all) = (goes + 1, all + passed);
         }
         assert!(all == 300 && goes > 1, "{all} in {goes}");
         let echo = text.replace(": ", ":").replace(", ", ",");
-        assert_eq!(format!("[{}", String::from_utf8(desk.echo).unwrap()), echo.replace(']', ","));
+        assert_eq!(format!("[{}", String::from_utf8(scratch.echo).unwrap()), echo.replace(']', ","));
     }
 
     #[test]
-    fn traits_are_passed_as_serializers_write_them_or_not_at_all() {
+    fn fast_path_reads_traits_in_serializer_form_only() {
         let compact = r#"{"trait_key":"plan","trait_value":"a"},{"trait_key":"länge","trait_value":-1.5}"#;
         let spaced = r#"{"trait_key": "plan", "trait_value": "a"}, {"trait_key": "länge", "trait_value": -1.5}"#;
         for end in ["]", ",", ", null]", " ,{}", ""] {

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::http::budget::Hold;
+use crate::http::budget::Reservation;
 use crate::http::progress::Progress;
 
 /// Number of buffers that are kept for later answers, and largest capacity of a kept buffer in bytes. Their product
@@ -20,7 +20,7 @@ thread_local! {
 
 /// A buffer for an answer that is built. It returns to its thread's pool when the answer has been sent.
 #[derive(Debug)]
-pub(crate) struct Buffer(Vec<u8>, Option<Hold>);
+pub(crate) struct Buffer(Vec<u8>, Option<Reservation>);
 
 impl Buffer {
     /// Takes an empty buffer from the pool, or allocates one.
@@ -42,14 +42,14 @@ impl Buffer {
     /// Counts the buffer's memory among the bytes in flight until it is sent.
     pub(super) fn count(&mut self, progress: &Progress) {
         if self.0.capacity() > SMALL {
-            self.1 = Some(progress.hold_answer(self.0.capacity()));
+            self.1 = Some(progress.reserve_answer(self.0.capacity()));
         }
     }
 
     /// Notes that the client has fetched a part of the content.
     pub(super) fn touch(&mut self) {
-        if let Some(hold) = &mut self.1 {
-            hold.touch();
+        if let Some(reservation) = &mut self.1 {
+            reservation.touch();
         }
     }
 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_are_used_again_unless_they_grew_large() {
+    fn buffer_is_reused_unless_it_grew_beyond_the_limit() {
         let mut one = Buffer::take();
         one.bytes().reserve_exact(1000);
         let address = one.bytes().as_ptr();

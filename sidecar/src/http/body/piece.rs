@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_sent_in_any_portions() {
+    fn piece_is_sent_whole_in_portions_of_any_size() {
         let mut buffer = Buffer::take();
         buffer.bytes().extend_from_slice(b"abcdef");
         for mut piece in

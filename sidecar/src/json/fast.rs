@@ -9,31 +9,31 @@ use super::{Float, Group, Reader, Value};
 impl<'a> Reader<'a> {
     /// Returns the text that is not consumed.
     #[inline(always)]
-    pub(crate) fn ahead(&self) -> &'a str {
+    pub(crate) fn remaining(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }
 
     /// Consumes the text up to `rest`.
     #[inline(always)]
-    pub(crate) fn pass_to(&mut self, rest: &'a str) {
+    pub(crate) fn advance_to(&mut self, rest: &'a str) {
         self.at = self.text.len().saturating_sub(rest.len());
     }
 
     /// Consumes the next member of an object if its value is a scalar and the text has the form of serializers: at most
     /// one space behind colons and commas.
     #[inline(always)]
-    pub(crate) fn pass_member(&mut self, group: &mut Group) -> Option<(Text<'a>, Value<'a>)> {
-        let text = self.ahead();
+    pub(crate) fn fast_member(&mut self, group: &mut Group) -> Option<(Text<'a>, Value<'a>)> {
+        let text = self.remaining();
         let (name, value, rest) = member(if group.first { text } else { comma(text)? })?;
         group.first = false;
-        self.pass_to(rest);
+        self.advance_to(rest);
         Some((name, value))
     }
 
     /// Consumes such members as long as they follow one another, and passes each to `take`.
     #[inline(always)]
-    pub(crate) fn pass_members(&mut self, group: &mut Group, mut take: impl FnMut(Text<'a>, Value<'a>)) {
-        let mut behind = self.ahead();
+    pub(crate) fn fast_members(&mut self, group: &mut Group, mut take: impl FnMut(Text<'a>, Value<'a>)) {
+        let mut behind = self.remaining();
         let mut next = if group.first { Some(behind) } else { comma(behind) };
         while let Some((name, value, rest)) = next.and_then(member) {
             take(name, value);
@@ -41,21 +41,21 @@ impl<'a> Reader<'a> {
             behind = rest;
             next = comma(rest);
         }
-        self.pass_to(behind);
+        self.advance_to(behind);
     }
 
     /// Consumes the name of the next member of an object if it is `name`, which must not need escapes, and the text has
     /// the form of serializers.
     #[inline(always)]
-    pub(crate) fn pass_name(&mut self, group: &mut Group, name: &str) -> bool {
+    pub(crate) fn fast_name(&mut self, group: &mut Group, name: &str) -> bool {
         let behind = || {
-            let text = self.ahead();
+            let text = self.remaining();
             let text = if group.first { text } else { comma(text)? };
             text.strip_prefix("\"")?.strip_prefix(name)?.strip_prefix("\":")
         };
         let Some(rest) = behind() else { return false };
         group.first = false;
-        self.pass_to(rest);
+        self.advance_to(rest);
         true
     }
 }

@@ -51,7 +51,7 @@ impl Cli {
 }
 
 /// Writes the error that ends the process to standard error.
-pub fn complain(error: &anyhow::Error) {
+pub fn report_error(error: &anyhow::Error) {
     // A failed write is ignored: a closed standard error leaves no other place to report to.
     let _ = writeln!(std::io::stderr(), "remora-operator: {error:#}");
 }

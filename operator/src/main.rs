@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     match Cli::parse().execute() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            remora_operator::cli::complain(&error);
+            remora_operator::cli::report_error(&error);
             ExitCode::FAILURE
         }
     }

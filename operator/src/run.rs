@@ -37,7 +37,8 @@ use crate::{
     source::fetch::{AllowedOrigins, Fetcher, SystemLookup},
 };
 
-const BAD_CONFIGURATION: &str = "the cluster's address or credentials cannot be used";
+const BAD_CONFIGURATION: &str =
+    "cannot use the cluster's address or credentials: check the service account or the kubeconfig";
 /// Name of the controller's Lease.
 const LEASE: &str = "remora-controller";
 /// Longest time for reconciliations under way to finish after the signal.
@@ -75,7 +76,7 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     });
     let admin = admin::serve(arguments.admin_listen, metrics.clone(), gates, stopping.clone());
     let admin = async {
-        admin.await.with_context(|| format!("admin port {}", arguments.admin_listen))?;
+        admin.await.with_context(|| format!("cannot serve the admin port {}", arguments.admin_listen))?;
         // The admin port has ended because of the signal, and the other parts may still be busy.
         std::future::pending::<anyhow::Result<()>>().await
     };
@@ -96,9 +97,9 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
             None => pending::<Infallible>().await,
         }
     };
-    let ending = async {
-        terminated().await?;
-        tracing::info!("ending");
+    let signal_handler = async {
+        shutdown_signal().await?;
+        tracing::info!("shutting down");
         serving.send_replace(false);
         // The webhook stays for some seconds more, until every node knows that this replica is not ready.
         stop.send_replace(true);
@@ -108,20 +109,20 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     tokio::select! {
         done = work => done?,
         failed = admin => failed?,
-        failed = ending => failed?,
+        failed = signal_handler => failed?,
         never = self_check => match never {},
     }
     if !*stopping.borrow() {
-        bail!("a part of the operator ended by itself");
+        bail!("a part of the operator ended before the signal: its last log lines have the cause");
     }
-    tracing::info!("ended");
+    tracing::info!("stopped");
     Ok(())
 }
 
 /// Loads the client configuration without the client's own retries, which could delay a call for many minutes. The
 /// operator retries itself.
 async fn configuration() -> anyhow::Result<Config> {
-    let mut config = Config::infer().await.context("no cluster: neither in one, nor is there a kubeconfig")?;
+    let mut config = Config::infer().await.context("no cluster configuration: run in a pod, or set KUBECONFIG")?;
     config.default_retry = false;
     Ok(config)
 }
@@ -144,7 +145,7 @@ async fn controller(
     let fenced = tenure.client(config).context(BAD_CONFIGURATION)?;
     let fetcher = Fetcher::new(fenced.clone(), allowed, Arc::new(SystemLookup), arguments.max_document_bytes);
     let sidecars = SidecarClient::new()?;
-    let instance = arguments.identity();
+    let instance = arguments.unique_name();
     let owner = leader::account(client.clone(), &arguments.namespace).await;
     let election = Election::new(client, &arguments.namespace, LEASE, instance.clone(), owner, tenure);
     let mut stop_waiting = stopping.clone();
@@ -152,7 +153,7 @@ async fn controller(
         () = election.win() => {}
         _ = stop_waiting.wait_for(|stop| *stop) => return Ok(()),
     }
-    tracing::info!(instance, "reconciling");
+    tracing::info!(instance, "acquired the lease; reconciling");
     let reconciling = reconcile::Means {
         client: fenced.clone(),
         fetcher: Arc::new(fetcher),
@@ -170,7 +171,7 @@ async fn controller(
         metrics.registry(auditor::Metrics::register),
         works_since,
     );
-    let too_long = async {
+    let drain_timeout = async {
         let _ = drained.wait_for(|stop| *stop).await;
         tokio::time::sleep(DRAIN).await;
     };
@@ -178,7 +179,7 @@ async fn controller(
         () = reconcile::run(reconciling, &arguments.watch_namespaces, stopping) => {}
         never = auditor.run() => match never {},
         lost = election.keep() => return Err(lost.into()),
-        () = too_long => tracing::warn!("reconciliations under way were abandoned"),
+        () = drain_timeout => tracing::warn!("aborted reconciliations that did not finish within {} s", DRAIN.as_secs()),
     }
     metrics.leads(false);
     election.release().await;
@@ -187,7 +188,7 @@ async fn controller(
 
 impl Arguments {
     /// Returns a name that no other process has: the instance's name with a random suffix.
-    fn identity(&self) -> String {
+    fn unique_name(&self) -> String {
         let name = self.instance.as_deref().unwrap_or("remora-operator");
         format!("{name}-{:08x}", fastrand::u32(..))
     }
@@ -223,7 +224,7 @@ impl Arguments {
     }
 }
 
-async fn terminated() -> anyhow::Result<()> {
+async fn shutdown_signal() -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         _ = terminate.recv() => {}

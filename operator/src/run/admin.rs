@@ -27,7 +27,7 @@ use crate::{
 
 /// Time for which the rendered metrics are reused. Slow readers share one text, so at most one text per second is in
 /// memory for them.
-const TEXT_SHARED: Duration = Duration::from_secs(1);
+const TEXT_REUSE: Duration = Duration::from_secs(1);
 
 /// Readiness conditions of this replica, by name. The replica is ready if all are true.
 pub type Gates = Vec<(&'static str, watch::Receiver<bool>)>;
@@ -52,7 +52,7 @@ fn router(metrics: Metrics, gates: Gates) -> Router {
         // Health requests most likely come from a kubelet, so their connections keep their places.
         .route("/healthz", get(|| async { (Extension(Useful), "ok\n") }))
         .route("/readyz", get(ready).with_state(gates))
-        .route("/metrics", get(text).with_state(Arc::new(Texts { metrics, latest: Mutex::default() })))
+        .route("/metrics", get(text).with_state(Arc::new(RenderedMetrics { metrics, latest: Mutex::default() })))
 }
 
 async fn ready(State(gates): State<Gates>) -> Response {
@@ -65,16 +65,16 @@ async fn ready(State(gates): State<Gates>) -> Response {
     }
 }
 
-/// Rendered metrics, shared by all requests within [`TEXT_SHARED`].
-struct Texts {
+/// Rendered metrics, shared by all requests within [`TEXT_REUSE`].
+struct RenderedMetrics {
     metrics: Metrics,
     latest: Mutex<Option<(Instant, Bytes)>>,
 }
 
-impl Texts {
+impl RenderedMetrics {
     async fn latest(&self) -> Result<Bytes, fmt::Error> {
         let mut latest = self.latest.lock().await;
-        if let Some((_, text)) = latest.as_ref().filter(|(made, _)| made.elapsed() < TEXT_SHARED) {
+        if let Some((_, text)) = latest.as_ref().filter(|(rendered_at, _)| rendered_at.elapsed() < TEXT_REUSE) {
             return Ok(text.clone());
         }
         let text = Bytes::from(self.metrics.text()?);
@@ -83,8 +83,8 @@ impl Texts {
     }
 }
 
-async fn text(State(texts): State<Arc<Texts>>) -> Response {
-    match texts.latest().await {
+async fn text(State(rendered): State<Arc<RenderedMetrics>>) -> Response {
+    match rendered.latest().await {
         Ok(text) => ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
             .into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

@@ -7,10 +7,10 @@ use tracing_subscriber::EnvFilter;
 /// # Errors
 /// If `level` is not a valid log filter, or logging was started before.
 pub(super) fn start(level: &str, json: bool) -> anyhow::Result<()> {
-    let filter: EnvFilter = level
-        .parse()
-        .map_err(|error| anyhow::anyhow!("--log-level {level}: {error}; write error, warn, info, debug or trace"))?;
+    let filter: EnvFilter = level.parse().map_err(|error| {
+        anyhow::anyhow!("--log-level {level:?} is not a log filter: {error}; use error, warn, info, debug or trace")
+    })?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(stderr().is_terminal()).with_writer(stderr);
     let started = if json { log.json().flatten_event(true).try_init() } else { log.try_init() };
-    started.map_err(|error| anyhow::anyhow!("the log cannot be started: {error}"))
+    started.map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
 }

@@ -35,19 +35,22 @@ impl Diff {
         let after = load::snapshot(&self.after, self.environment.as_deref())?;
         writeln!(out, "revision {} -> {}", before.revision(), after.revision())?;
         if before.revision() == after.revision() {
-            writeln!(out, "they are the same")?;
+            writeln!(out, "the revisions are the same")?;
             return Ok(());
         }
         let same_environment = before.is_of_the_environment_of(&after);
         if !same_environment {
-            writeln!(out, "they are of two environments: their client keys are different")?;
+            writeln!(out, "the revisions belong to two environments: their client keys differ")?;
         }
         let (old, new) = (before.describe(), after.describe());
-        let mut told = flags(&old, &new, out)?;
-        told |= segments(&old, &new, out)?;
-        told |= identities(&before, &after, same_environment, out)?;
-        if !told {
-            writeln!(out, "flags and segments look the same: what differs is conditions of segments, keys, or notes")?;
+        let mut changed = flags(&old, &new, out)?;
+        changed |= segments(&old, &new, out)?;
+        changed |= identities(&before, &after, same_environment, out)?;
+        if !changed {
+            writeln!(
+                out,
+                "flags and segments are equal: the revisions differ in conditions of segments, keys, or notes"
+            )?;
         }
         Ok(())
     }
@@ -55,26 +58,26 @@ impl Diff {
 
 /// Writes the differences between the features of both revisions. Returns true if there are any.
 fn flags(old: &Description, new: &Description, out: &mut impl Write) -> io::Result<bool> {
-    let mut told = false;
+    let mut changed = false;
     for (name, (before, after)) in pairs(&old.features, &new.features, |feature| feature.name.clone()) {
         let lines = match (before, after) {
-            (None, Some(after)) => vec![format!("+ flag {name}: {}", default(after))],
-            (Some(before), None) => vec![format!("- flag {name}: {}", default(before))],
+            (None, Some(after)) => vec![format!("+ flag {name}: {}", describe_default(after))],
+            (Some(before), None) => vec![format!("- flag {name}: {}", describe_default(before))],
             (Some(before), Some(after)) => changes(&name, before, after),
             (None, None) => Vec::new(),
         };
         for line in lines {
-            told = true;
+            changed = true;
             writeln!(out, "{line}")?;
         }
     }
-    Ok(told)
+    Ok(changed)
 }
 
 fn changes(name: &str, before: &FeatureDescription, after: &FeatureDescription) -> Vec<String> {
     let mut lines = Vec::new();
-    if default(before) != default(after) {
-        lines.push(format!("~ flag {name}: {} -> {}", default(before), default(after)));
+    if describe_default(before) != describe_default(after) {
+        lines.push(format!("~ flag {name}: {} -> {}", describe_default(before), describe_default(after)));
     }
     let outcomes = |feature: &FeatureDescription| -> Vec<(String, String)> {
         let overrides = feature.overrides.iter();
@@ -82,22 +85,22 @@ fn changes(name: &str, before: &FeatureDescription, after: &FeatureDescription) 
     };
     let (old, new) = (outcomes(before), outcomes(after));
     for (segment, (before, after)) in pairs(&old, &new, |(segment, _)| segment.clone()) {
-        let told = |outcome: Option<&(String, String)>| outcome.map_or("nothing", |(_, text)| text).to_owned();
+        let text = |outcome: Option<&(String, String)>| outcome.map_or("none", |(_, text)| text).to_owned();
         if before != after {
-            lines.push(format!("~ flag {name}, segment {segment:?}: {} -> {}", told(before), told(after)));
+            lines.push(format!("~ flag {name}, segment {segment:?}: {} -> {}", text(before), text(after)));
         }
     }
     let order = |outcomes: &[(String, String)]| outcomes.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     if lines.is_empty() && order(&old) != order(&new) {
-        lines.push(format!("~ flag {name}: its segments count in another order"));
+        lines.push(format!("~ flag {name}: the order of its segment overrides changed"));
     }
     lines
 }
 
-fn default(feature: &FeatureDescription) -> String {
+fn describe_default(feature: &FeatureDescription) -> String {
     let mut text = outcome(feature.enabled, &feature.value, &feature.variants);
-    for (is, what) in [(feature.server_only, "server keys only"), (feature.unserved, "not served")] {
-        if is {
+    for (applies, what) in [(feature.server_only, "server keys only"), (feature.unserved, "not served")] {
+        if applies {
             text = format!("{text}, {what}");
         }
     }
@@ -113,7 +116,7 @@ fn outcome(enabled: bool, value: &str, variants: &[VariantDescription]) -> Strin
 }
 
 fn segments(old: &Description, new: &Description, out: &mut impl Write) -> io::Result<bool> {
-    let mut told = false;
+    let mut changed = false;
     for (_, (before, after)) in pairs(&old.segments, &new.segments, |segment| segment.id) {
         let line = match (before, after) {
             (None, Some(after)) => format!("+ segment {:?} ({}): {} features", after.name, after.id, after.overrides),
@@ -126,10 +129,10 @@ fn segments(old: &Description, new: &Description, out: &mut impl Write) -> io::R
             ),
             _ => continue,
         };
-        told = true;
+        changed = true;
         writeln!(out, "{line}")?;
     }
-    Ok(told)
+    Ok(changed)
 }
 
 /// Writes the number of identities whose overrides differ. Snapshots store only hashes of identifiers, so no identity

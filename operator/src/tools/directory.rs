@@ -25,7 +25,7 @@ pub enum Error {
     },
     /// The directory holds no snapshot.
     #[error(
-        "{0} holds no snapshot: neither a file `core` nor directories with one; write one with `remora-operator compile`"
+        "{0} holds no snapshot, neither a file `core` nor directories with one: write one with `remora-operator compile`"
     )]
     NoSnapshot(PathBuf),
     /// The directory holds several environments, and the caller named none.
@@ -38,7 +38,7 @@ pub enum Error {
     },
     /// A file or link is in the way that `compile` did not write.
     #[error(
-        "{path} is {found}, which `remora-operator compile` did not make and does not follow or delete: remove it, or choose another directory"
+        "{path} is {found}, which `remora-operator compile` did not create and does not follow or delete: remove it, or choose another directory"
     )]
     Foreign {
         /// Path of the file or link.
@@ -56,7 +56,7 @@ pub enum Error {
     },
 }
 
-fn tried(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::File { action, path, source }
 }
@@ -68,20 +68,20 @@ fn tried(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
 /// write to the directory at the same time.
 ///
 /// # Errors
-/// If a file operation fails, or a foreign file or link is in the way. The previous revision is then still in place.
+/// If a file operation fails, or a foreign file or link is in the way. The previous revision is then still in temp.
 pub fn write(directory: &Path, environment: &str, compiled: &Compiled) -> Result<PathBuf, Error> {
     let volume = directory.join(environment);
     if kind(&volume)? == Kind::Link {
         return Err(Error::Foreign { path: volume, found: "a link" });
     }
-    fs::create_dir_all(&volume).map_err(tried("create", &volume))?;
+    fs::create_dir_all(&volume).map_err(file_error("create", &volume))?;
     let data = volume.join("..data");
-    let before = before(&data)?;
+    let previous = previous_revision(&data)?;
     let name = format!("..{}", compiled.revision);
     let target = volume.join(&name);
     let leftover = kind(&target)?;
     if matches!(leftover, Kind::Link | Kind::File) {
-        return Err(Error::Foreign { path: target, found: "no directory" });
+        return Err(Error::Foreign { path: target, found: "not a directory" });
     }
     let revision = compiled.revision.to_string();
     let contents = || {
@@ -92,64 +92,64 @@ pub fn write(directory: &Path, environment: &str, compiled: &Compiled) -> Result
         let link = volume.join(name);
         let is_ours = fs::read_link(&link).is_ok_and(|to| to == Path::new("..data").join(name));
         if !is_ours && kind(&link)? != Kind::Nothing {
-            return Err(Error::Foreign { path: link, found: "no link to the file of that name in ..data" });
+            return Err(Error::Foreign { path: link, found: "not a link to the file of that name in ..data" });
         }
     }
     let next = volume.join("..data_tmp");
     let unfinished = kind(&next)?;
     if matches!(unfinished, Kind::File | Kind::Directory) {
-        return Err(Error::Foreign { path: next, found: "no link" });
+        return Err(Error::Foreign { path: next, found: "not a link" });
     }
-    if before.as_deref() == Some(name.as_str()) {
+    if previous.as_deref() == Some(name.as_str()) {
         return Ok(volume);
     }
 
     if leftover == Kind::Directory {
-        fs::remove_dir_all(&target).map_err(tried("remove", &target))?; // leftover of a run that did not finish
+        fs::remove_dir_all(&target).map_err(file_error("remove", &target))?; // leftover of a run that did not finish
     }
-    fs::create_dir(&target).map_err(tried("create", &target))?;
+    fs::create_dir(&target).map_err(file_error("create", &target))?;
     for (name, bytes) in contents() {
         let path = target.join(name);
-        fs::write(&path, bytes).map_err(tried("write", &path))?;
+        fs::write(&path, bytes).map_err(file_error("write", &path))?;
         let link = volume.join(name);
         if kind(&link)? == Kind::Nothing {
-            symlink(Path::new("..data").join(name), &link).map_err(tried("link", &link))?;
+            symlink(Path::new("..data").join(name), &link).map_err(file_error("link", &link))?;
         }
     }
 
     if unfinished == Kind::Link {
-        fs::remove_file(&next).map_err(tried("remove", &next))?;
+        fs::remove_file(&next).map_err(file_error("remove", &next))?;
     }
-    symlink(&name, &next).map_err(tried("link", &next))?;
-    fs::rename(&next, &data).map_err(tried("rename", &next))?;
-    if let Some(before) = before {
-        let before = volume.join(before);
-        fs::remove_dir_all(&before).map_err(tried("remove", &before))?;
+    symlink(&name, &next).map_err(file_error("link", &next))?;
+    fs::rename(&next, &data).map_err(file_error("rename", &next))?;
+    if let Some(previous) = previous {
+        let previous = volume.join(previous);
+        fs::remove_dir_all(&previous).map_err(file_error("remove", &previous))?;
     }
     Ok(volume)
 }
 
 /// Returns the name of the directory of the previous revision, which `..data` links to. Fails if the link points
 /// elsewhere.
-fn before(data: &Path) -> Result<Option<String>, Error> {
+fn previous_revision(data: &Path) -> Result<Option<String>, Error> {
     let foreign = |path: &Path, found| Err(Error::Foreign { path: path.to_owned(), found });
     match kind(data)? {
         Kind::Nothing => return Ok(None),
-        Kind::File | Kind::Directory => return foreign(data, "no link"),
+        Kind::File | Kind::Directory => return foreign(data, "not a link"),
         Kind::Link => {}
     }
-    let to = fs::read_link(data).map_err(tried("read", data))?;
+    let to = fs::read_link(data).map_err(file_error("read", data))?;
     let name = to.to_str().filter(|name| {
         let digits = name.strip_prefix("..").unwrap_or_default();
         !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
     });
-    let Some(name) = name else { return foreign(data, "a link to something that is no revision beside it") };
+    let Some(name) = name else { return foreign(data, "a link to something other than a revision beside it") };
     let directory = data.with_file_name(name);
     match kind(&directory)? {
         Kind::Directory => Ok(Some(name.to_owned())),
         // Somebody removed the directory of the revision by hand.
         Kind::Nothing => Ok(None),
-        Kind::Link | Kind::File => foreign(&directory, "no directory"),
+        Kind::Link | Kind::File => foreign(&directory, "not a directory"),
     }
 }
 
@@ -168,7 +168,7 @@ fn kind(path: &Path) -> Result<Kind, Error> {
         Ok(found) if found.is_dir() => Ok(Kind::Directory),
         Ok(_) => Ok(Kind::File),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Kind::Nothing),
-        Err(error) => Err(tried("look at", path)(error)),
+        Err(error) => Err(file_error("inspect", path)(error)),
     }
 }
 
@@ -219,7 +219,7 @@ pub fn read_document(
 
 fn load(volume: &Path, name: &str) -> Result<(PathBuf, Vec<u8>), Error> {
     let path = volume.join(name);
-    fs::read(&path).map_err(tried("read", &path)).map(|bytes| (path, bytes))
+    fs::read(&path).map_err(file_error("read", &path)).map(|bytes| (path, bytes))
 }
 
 /// Returns the directory of one environment.
@@ -244,8 +244,8 @@ fn volume(directory: &Path, environment: Option<&str>) -> Result<PathBuf, Error>
 /// Returns the sorted names of the subdirectories that hold a snapshot.
 fn environments(directory: &Path) -> Result<Vec<String>, Error> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(directory).map_err(tried("read", directory))? {
-        let entry = entry.map_err(tried("read", directory))?;
+    for entry in fs::read_dir(directory).map_err(file_error("read", directory))? {
+        let entry = entry.map_err(file_error("read", directory))?;
         if entry.path().join(files::CORE).exists() {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
@@ -266,16 +266,16 @@ mod tests {
     };
 
     /// Temporary directory that is deleted on drop.
-    struct Place(PathBuf);
+    struct TempDir(PathBuf);
 
-    impl Place {
+    impl TempDir {
         fn new() -> Self {
             static COUNT: AtomicUsize = AtomicUsize::new(0);
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
-            let place = std::env::temp_dir().join(format!("remora-directory-{}-{number}", std::process::id()));
-            fs::create_dir_all(place.join("victim")).unwrap();
-            fs::write(place.join("victim/precious"), "x").unwrap();
-            Self(place)
+            let temp = std::env::temp_dir().join(format!("remora-directory-{}-{number}", std::process::id()));
+            fs::create_dir_all(temp.join("victim")).unwrap();
+            fs::write(temp.join("victim/precious"), "x").unwrap();
+            Self(temp)
         }
 
         fn write(&self, name: &str) -> Result<PathBuf, Error> {
@@ -296,7 +296,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for TempDir {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -304,59 +304,59 @@ mod tests {
 
     #[test]
     fn new_revision_replaces_and_removes_previous_one() {
-        let place = Place::new();
-        let volume = place.write("one").unwrap();
+        let temp = TempDir::new();
+        let volume = temp.write("one").unwrap();
         let one = fs::read_link(volume.join("..data")).unwrap();
-        place.write("two").unwrap();
+        temp.write("two").unwrap();
         let two = fs::read_link(volume.join("..data")).unwrap();
         assert!(one != two && !volume.join(&one).exists() && volume.join(&two).exists());
-        assert!(read(&place.0.join("out"), None).is_ok());
+        assert!(read(&temp.0.join("out"), None).is_ok());
         // The next write removes the leftovers of a run that did not finish.
         symlink("..0", volume.join("..data_tmp")).unwrap();
         fs::create_dir(volume.join(&one)).unwrap();
-        place.write("one").unwrap();
+        temp.write("one").unwrap();
         assert!(!volume.join(&two).exists());
     }
 
     #[test]
     fn planted_data_link_is_neither_followed_nor_deleted_through() {
-        let place = Place::new();
-        let victim = place.0.join("victim");
+        let temp = TempDir::new();
+        let victim = temp.0.join("victim");
         for to in [victim.as_path(), Path::new("../../victim"), Path::new(".."), Path::new("."), Path::new("../shop")] {
-            let _ = fs::remove_dir_all(place.volume());
-            fs::create_dir_all(place.volume()).unwrap();
-            symlink(to, place.volume().join("..data")).unwrap();
-            place.refuses(&to.display().to_string());
-            assert_eq!(fs::read_link(place.volume().join("..data")).unwrap(), to);
+            let _ = fs::remove_dir_all(temp.volume());
+            fs::create_dir_all(temp.volume()).unwrap();
+            symlink(to, temp.volume().join("..data")).unwrap();
+            temp.refuses(&to.display().to_string());
+            assert_eq!(fs::read_link(temp.volume().join("..data")).unwrap(), to);
         }
     }
 
     #[test]
     fn planted_link_in_place_of_revision_is_not_deleted_through() {
-        let place = Place::new();
-        let volume = place.write("one").unwrap();
+        let temp = TempDir::new();
+        let volume = temp.write("one").unwrap();
         let one = volume.join(fs::read_link(volume.join("..data")).unwrap());
         fs::remove_dir_all(&one).unwrap();
-        symlink(place.0.join("victim"), &one).unwrap();
-        place.refuses("the revision before");
+        symlink(temp.0.join("victim"), &one).unwrap();
+        temp.refuses("the revision before");
     }
 
     #[test]
     fn foreign_files_and_links_in_the_way_are_refused() {
         for name in ["core", "..data_tmp", "..data"] {
-            let place = Place::new();
-            fs::create_dir_all(place.volume()).unwrap();
-            fs::write(place.volume().join(name), "theirs").unwrap();
-            place.refuses(name);
-            assert_eq!(fs::read(place.volume().join(name)).unwrap(), b"theirs", "{name}");
+            let temp = TempDir::new();
+            fs::create_dir_all(temp.volume()).unwrap();
+            fs::write(temp.volume().join(name), "theirs").unwrap();
+            temp.refuses(name);
+            assert_eq!(fs::read(temp.volume().join(name)).unwrap(), b"theirs", "{name}");
         }
-        let place = Place::new();
-        fs::create_dir_all(place.volume()).unwrap();
-        symlink(place.0.join("victim/precious"), place.volume().join("core")).unwrap();
-        place.refuses("a link in place of core");
-        let place = Place::new();
-        fs::create_dir_all(place.0.join("out")).unwrap();
-        symlink(place.0.join("victim"), place.volume()).unwrap();
-        place.refuses("a link in place of the volume");
+        let temp = TempDir::new();
+        fs::create_dir_all(temp.volume()).unwrap();
+        symlink(temp.0.join("victim/precious"), temp.volume().join("core")).unwrap();
+        temp.refuses("a link in temp of core");
+        let temp = TempDir::new();
+        fs::create_dir_all(temp.0.join("out")).unwrap();
+        symlink(temp.0.join("victim"), temp.volume()).unwrap();
+        temp.refuses("a link in temp of the volume");
     }
 }

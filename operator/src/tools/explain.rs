@@ -40,10 +40,10 @@ impl FromStr for Trait {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, as plan=pro")?;
+        let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE, for example plan=pro")?;
         let value = match serde_json::from_str(value) {
             Ok(value @ (serde_json::Value::Array(_) | serde_json::Value::Object(_))) => {
-                return Err(format!("{value} is no trait: traits are strings, numbers and booleans"));
+                return Err(format!("value {value} is not possible for a trait: use a string, a number or a boolean"));
             }
             Ok(value) => value,
             Err(_) => serde_json::Value::from(value),
@@ -64,14 +64,17 @@ impl Explain {
         if let Some(identifier) = &self.identifier {
             snapshot.identify(&mut request, identifier);
         } else if !self.traits.is_empty() {
-            anyhow::bail!("traits belong to an identity: name one with --identifier");
+            anyhow::bail!("--trait needs an identity: set --identifier");
         }
         for Trait { key, value } in &self.traits {
             set(&snapshot, &mut request, key, value);
         }
         let explanations = snapshot.explain(&mut request);
         if let Some(unknown) = self.flag.iter().find(|name| !explanations.iter().any(|e| e.feature == **name)) {
-            anyhow::bail!("there is no flag {unknown:?} in environment {:?}", snapshot.environment());
+            anyhow::bail!(
+                "environment {:?} has no flag {unknown:?}: `remora-operator inspect` lists its flags",
+                snapshot.environment()
+            );
         }
         for explanation in explanations.iter().filter(|e| self.flag.is_empty() || self.flag.contains(&e.feature)) {
             write(explanation, out)?;
@@ -97,24 +100,24 @@ fn write(explanation: &Explanation, out: &mut impl Write) -> std::io::Result<()>
     let Explanation { feature, enabled, value, reason, variant, decision, percentage, server_only } = explanation;
     writeln!(out, "{feature}: {}, {value}", if *enabled { "on" } else { "off" })?;
     match decision {
-        Decision::Default => writeln!(out, "  its default; no segment and no identity override applies")?,
-        Decision::IdentityOverride => writeln!(out, "  an override of this identity")?,
+        Decision::Default => writeln!(out, "  default: no segment override and no identity override applies")?,
+        Decision::IdentityOverride => writeln!(out, "  override of this identity")?,
         Decision::Segment { name, rank: 0 } => {
-            writeln!(out, "  the override of segment {name:?}, the strongest there is")?;
+            writeln!(out, "  override of segment {name:?}, which has the highest priority")?;
         }
         Decision::Segment { name, rank } => {
             writeln!(
                 out,
-                "  the override of segment {name:?}; {rank} stronger ones exist, whose segments do not match"
+                "  override of segment {name:?}; {rank} overrides have a higher priority, and their segments do not match"
             )?;
         }
     }
     if let Some(percentage) = percentage {
         let variant = variant.as_deref().unwrap_or("a variant without a name");
-        writeln!(out, "  split: the identity is at {percentage:.4} %, which is {variant}")?;
+        writeln!(out, "  split: the identity's percentage is {percentage:.4}, which selects {variant}")?;
     }
     if *server_only {
-        writeln!(out, "  seen with a server key only")?;
+        writeln!(out, "  visible with a server key only")?;
     }
     writeln!(out, "  reason {reason}")
 }

@@ -18,7 +18,7 @@ pub(super) fn snapshot(path: &Path, environment: Option<&str>) -> anyhow::Result
     }
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let object: Value = serde_json::from_slice(&bytes).with_context(|| {
-        format!("{} is neither a directory nor what `kubectl get configmap NAME -o json` prints", path.display())
+        format!("{} is neither a directory nor the output of `kubectl get configmap NAME -o json`", path.display())
     })?;
     from_objects(&object).with_context(|| path.display().to_string())
 }
@@ -35,15 +35,15 @@ fn from_objects(object: &Value) -> anyhow::Result<Snapshot<Vec<u8>>> {
                 continue;
             }
             let bytes = content.as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
-            let bytes = bytes.with_context(|| format!("its file {name} is not in base64"))?;
+            let bytes = bytes.with_context(|| format!("file {name} is not base64"))?;
             if name == files::CORE { cores.push(bytes) } else { overrides.push(bytes) }
         }
     }
     let Some(core) = cores.pop() else {
-        bail!("it holds no file `core`: name the object remora-…-core, or remora-…-history-REVISION-core");
+        bail!("the objects hold no file `core`: export the object remora-…-core, or remora-…-history-REVISION-core");
     };
     if !cores.is_empty() {
-        bail!("it holds several revisions: name the objects of one");
+        bail!("the objects hold several revisions: export the objects of one");
     }
     let mut snapshot = Snapshot::read(core)?;
     for bytes in overrides {

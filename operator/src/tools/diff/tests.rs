@@ -12,9 +12,9 @@ use crate::compile::{
 use crate::tools::directory;
 
 /// Temporary directory that is deleted on drop.
-struct Place(PathBuf);
+struct TempDir(PathBuf);
 
-impl Place {
+impl TempDir {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("remora-diff-{name}-{}", std::process::id()));
         let _gone_already = fs::remove_dir_all(&path);
@@ -31,7 +31,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -69,7 +69,7 @@ fn difference(before: PathBuf, after: PathBuf) -> String {
 
 #[test]
 fn diff_lists_changed_flags_segments_and_identities() {
-    let place = Place::new("changes");
+    let directory = TempDir::new("changes");
     let second = json!({
         "api_key": "k",
         "project": {"segments": [
@@ -78,8 +78,8 @@ fn diff_lists_changed_flags_segments_and_identities() {
         "feature_states": [state(1, "banner", true, "Sale"), state(3, "new", true, "y")],
         "identity_overrides": [identity("b", "2"), identity("c", "1"), identity("d", "1")],
     });
-    let told = difference(place.compile("a", &first()), place.compile("b", &second));
-    let lines: Vec<&str> = told.lines().skip(1).collect();
+    let text = difference(directory.compile("a", &first()), directory.compile("b", &second));
+    let lines: Vec<&str> = text.lines().skip(1).collect();
     assert_eq!(
         lines,
         [
@@ -95,38 +95,38 @@ fn diff_lists_changed_flags_segments_and_identities() {
 
 #[test]
 fn diff_of_conditions_only_says_so() {
-    let place = Place::new("conditions");
+    let directory = TempDir::new("conditions");
     let mut second = first();
     second["project"]["segments"][0]["rules"][0]["conditions"][0]["value"] = json!("enterprise");
-    let (a, b) = (place.compile("a", &first()), place.compile("b", &second));
+    let (a, b) = (directory.compile("a", &first()), directory.compile("b", &second));
     assert!(difference(a.clone(), b).contains("conditions of segments"));
-    assert!(difference(a.clone(), a).contains("they are the same"));
+    assert!(difference(a.clone(), a).contains("the revisions are the same"));
 }
 
 #[test]
 fn diff_of_two_environments_says_so() {
-    let place = Place::new("environments");
+    let directory = TempDir::new("environments");
     let mut second = first();
     second["api_key"] = json!("other");
-    let told = difference(place.compile("a", &first()), place.compile("b", &second));
-    assert!(told.contains("two environments") && !told.contains("added"), "{told}");
+    let text = difference(directory.compile("a", &first()), directory.compile("b", &second));
+    assert!(text.contains("two environments") && !text.contains("added"), "{text}");
 }
 
 #[test]
 fn diff_reads_exported_objects() {
-    let place = Place::new("objects");
-    let a = place.compile("a", &first());
+    let directory = TempDir::new("objects");
+    let a = directory.compile("a", &first());
     let core = BASE64_STANDARD.encode(fs::read(a.join("core")).unwrap());
     let object = json!({"kind": "ConfigMap", "binaryData": {"core": core}});
     let list = json!({"kind": "List", "items": [{"kind": "Secret", "data": {"core": core}}]});
     for (name, object) in [("one", &object), ("list", &list)] {
-        let file = place.0.join(format!("{name}.json"));
+        let file = directory.0.join(format!("{name}.json"));
         fs::write(&file, object.to_string()).unwrap();
-        assert!(difference(a.clone(), file).contains("they are the same"));
+        assert!(difference(a.clone(), file).contains("the revisions are the same"));
     }
     let two = json!({"items": [object, object]});
     for (wrong, says) in [(&two, "several revisions"), (&json!({"kind": "Pod"}), "no file `core`")] {
-        let file = place.0.join("wrong.json");
+        let file = directory.0.join("wrong.json");
         fs::write(&file, wrong.to_string()).unwrap();
         let mut out = Vec::new();
         let error = Diff { before: a.clone(), after: file, environment: None }.run(&mut out).unwrap_err();

@@ -104,7 +104,7 @@ pub enum Error {
         feature: String,
     },
     /// A feature's type is longer than any type of Flagsmith.
-    #[error("{place}: the type of feature {} is longer than any type; types are STANDARD and MULTIVARIATE", quoted(.feature))]
+    #[error("{place}: the type of feature {} is too long; types are STANDARD and MULTIVARIATE", quoted(.feature))]
     Kind {
         /// Path of the feature state in the document.
         place: String,
@@ -112,7 +112,7 @@ pub enum Error {
         feature: String,
     },
     /// Two features have one id, by which identity overrides name their features.
-    #[error("{place}: feature {} has the id {id}, which another feature has already; give each feature an id of its own", quoted(.feature))]
+    #[error("{place}: feature {} has the id {id} of another feature; give each feature its own id", quoted(.feature))]
     Id {
         /// Path of the feature state in the document.
         place: String,
@@ -122,7 +122,7 @@ pub enum Error {
         id: i64,
     },
     /// The original document cannot be written.
-    #[error("the document cannot be written for SDKs in local evaluation: {0}")]
+    #[error("cannot prepare the document for SDKs in local evaluation: {0}")]
     Document(String),
     /// The snapshot exceeds a size limit.
     #[error(transparent)]
@@ -147,7 +147,7 @@ pub fn compile_to_files_of(bytes: usize, pruned: &Pruned, options: &Options<'_>)
     if let Some(original) = options.document {
         options.progress.at("compressing the document");
         environment.document = Some(local_evaluation::compress(original, pruned)?);
-        findings.extend(local_evaluation::unseen(pruned));
+        findings.extend(local_evaluation::hidden_features(pruned));
     }
     environment.notes = findings.iter().take(MOST_NOTES).map(ToString::to_string).collect();
     options.progress.at("writing the snapshot");

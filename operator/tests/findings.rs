@@ -69,7 +69,7 @@ fn segment_of_a_cohort_is_reported_as_without_members() {
 fn features_with_same_id_are_refused_with_place() {
     let error = compiled(&json!([]), &json!([feature(1, "a"), feature(2, "b"), feature(1, "c")]), &json!([]));
     let message = error.unwrap_err().to_string();
-    assert!(message.starts_with("feature_states[2]: feature \"c\" has the id 1,"), "{message}");
+    assert!(message.starts_with("feature_states[2]: feature \"c\" has the id 1 of another feature"), "{message}");
     // The later state of a feature takes the place of the earlier one, as in Flagsmith's engine.
     compiled(&json!([]), &json!([feature(1, "a"), feature(1, "a")]), &json!([])).unwrap();
 }
@@ -106,7 +106,7 @@ fn improvable_condition_is_reported() {
     assert!(told("feature \"a\"", "5002 identities"), "{found:?}");
     assert!(told("identity overrides", "the longest has 300"), "{found:?}");
     assert!(told("feature \"b\"", "30002 bytes"), "{found:?}");
-    assert!(told("segments", "1 of 1 override nothing") && told("segments", "\"unused\""), "{found:?}");
-    assert!(told("features", "1 of 2 are the same for everybody"), "{found:?}");
-    assert!(!found.iter().any(|f| f.message.contains(&long)), "identifiers are told nowhere");
+    assert!(told("segments", "1 of 1 override no feature of this environment") && told("segments", "\"unused\""), "{found:?}");
+    assert!(told("features", "1 of 2 have the same value for everybody"), "{found:?}");
+    assert!(!found.iter().any(|f| f.message.contains(&long)), "a message holds an identifier");
 }

@@ -5,7 +5,9 @@ use remora_snapshot::model::{Derivation, Environment, Rule};
 
 /// Returns the message of the finding about such a feature.
 pub(super) fn message() -> String {
-    format!("its segments read flags that read flags, more than {MAX_CHAIN} deep; those at the end count as not set")
+    format!(
+        "its segments depend on a chain of more than {MAX_CHAIN} flags, and flags beyond that count as not set; shorten the chain"
+    )
 }
 
 /// Iterates over the names of the features whose chains can be longer than the evaluator follows.

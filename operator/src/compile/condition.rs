@@ -7,7 +7,7 @@ use super::regex::Patterns;
 use crate::compile::document::{Condition, ConditionValue, list};
 
 /// A test, or the reason why the condition has none and is false.
-pub(super) type Judged = Result<Test, String>;
+pub(super) type Compiled = Result<Test, String>;
 
 const OPERATORS: &str = "EQUAL, NOT_EQUAL, GREATER_THAN, GREATER_THAN_INCLUSIVE, LESS_THAN, LESS_THAN_INCLUSIVE, CONTAINS, NOT_CONTAINS, \
                          REGEX, MODULO, IN, IS_SET, IS_NOT_SET, PERCENTAGE_SPLIT";
@@ -22,7 +22,7 @@ pub(super) fn is_operator(name: &str) -> bool {
 /// # Errors
 /// The value can never match, or Flagsmith's engine raises on it. The condition is then false. The message never
 /// contains the value, which may be personal.
-pub(super) fn test(condition: &Condition, patterns: &mut Patterns) -> Judged {
+pub(super) fn test(condition: &Condition, patterns: &mut Patterns) -> Compiled {
     let text = match &condition.value {
         ConditionValue::Null => None,
         ConditionValue::Text(text) => Some(text.as_str()),
@@ -71,19 +71,19 @@ fn comparand(text: Option<&str>) -> Comparand {
 }
 
 /// Parses `divisor|remainder`.
-fn modulo(text: Option<&str>) -> Judged {
+fn modulo(text: Option<&str>) -> Compiled {
     let parts = text.and_then(|text| text.split_once('|'));
     match parts.map(|(divisor, remainder)| (python::float(divisor), python::float(remainder))) {
-        Some((Some(0.0), Some(_))) => Err("it divides by zero; write divisor|remainder, as 2|0".to_owned()),
+        Some((Some(0.0), Some(_))) => Err("its value divides by zero; write divisor|remainder, such as 2|0".to_owned()),
         Some((Some(divisor), Some(remainder))) if !divisor.is_nan() && !remainder.is_nan() => {
             Ok(Test::Modulo { divisor, remainder })
         }
-        _ => Err("its value can match nothing; write divisor|remainder, as 2|0".to_owned()),
+        _ => Err("its value can match nothing; write divisor|remainder, such as 2|0".to_owned()),
     }
 }
 
 /// Parses the members of `IN`: a list, a JSON array, or text between commas. Members are not trimmed.
-fn members(value: &ConditionValue) -> Judged {
+fn members(value: &ConditionValue) -> Compiled {
     match value {
         ConditionValue::Null => Err("it has no value; write members between commas, or a JSON array".to_owned()),
         ConditionValue::List(members) => Ok(Test::In(members.clone())),
@@ -95,10 +95,10 @@ fn members(value: &ConditionValue) -> Judged {
     }
 }
 
-fn percentage(text: Option<&str>) -> Judged {
+fn percentage(text: Option<&str>) -> Compiled {
     match text.map(python::float) {
-        None => Err("it has no value; write a percentage, as 12.5".to_owned()),
+        None => Err("it has no value; write a percentage, such as 12.5".to_owned()),
         Some(Some(threshold)) if !threshold.is_nan() => Ok(Test::Percentage { threshold }),
-        Some(_) => Err("its value can match nothing; write a percentage, as 12.5".to_owned()),
+        Some(_) => Err("its value can match nothing; write a percentage, such as 12.5".to_owned()),
     }
 }

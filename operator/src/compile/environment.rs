@@ -31,7 +31,7 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
         document.project.segments.iter().map(|segment| (segment.id, segment)).collect();
     let constants = Constants { document, states: &states, indexes: &indexes, segments };
     let constant = |path: &[&str]| constants.at(path);
-    let mut work = Work {
+    let mut builder = ModelBuilder {
         indexes: &indexes,
         properties: Properties::new(&indexes, &constant),
         patterns: Patterns::default(),
@@ -39,8 +39,8 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
         progress: options.progress,
     };
 
-    let features = work.features(pruned, &states)?;
-    let segments = work.segments(document)?;
+    let features = builder.features(pruned, &states)?;
+    let segments = builder.segments(document)?;
     let environment = Environment {
         name: options.environment.to_owned(),
         client_key: document.api_key.clone(),
@@ -51,14 +51,14 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
         ofrep: options.ofrep,
         notes: Vec::new(),
         document: None,
-        properties: work.properties.into_list(),
+        properties: builder.properties.into_list(),
         features,
         segments,
     };
     for feature in chains::too_long(&environment) {
-        work.findings.add(&format!("feature {}", quoted(feature)), &chains::message());
+        builder.findings.add(&format!("feature {}", quoted(feature)), &chains::message());
     }
-    let mut findings = work.findings.into_list();
+    let mut findings = builder.findings.into_list();
     findings.extend(review(document, &environment)); // hints follow problems
     Ok((environment, findings))
 }
@@ -80,7 +80,7 @@ fn distinct<'a, T, K: std::hash::Hash + Eq>(rows: &'a [T], key: impl Fn(&'a T) -
     kept
 }
 
-struct Work<'a> {
+struct ModelBuilder<'a> {
     indexes: &'a HashMap<&'a str, usize>,
     properties: Properties<'a>,
     patterns: Patterns,
@@ -92,7 +92,7 @@ struct Work<'a> {
 /// types.
 const LONGEST_KIND: usize = 64;
 
-impl Work<'_> {
+impl ModelBuilder<'_> {
     fn features(&mut self, pruned: &Pruned, states: &[(usize, &FeatureState)]) -> Result<Vec<Feature>, Error> {
         let server_only: HashSet<i64> = pruned.document.project.server_key_only_feature_ids.iter().copied().collect();
         let mut ids = HashSet::with_capacity(states.len());

@@ -57,7 +57,7 @@ impl Findings {
         let more = self.has_more.then(|| {
             Finding::new(
                 "findings",
-                &format!("there are more than {MOST_FINDINGS}, of which the first are listed; correct those first"),
+                &format!("only the first {MOST_FINDINGS} are listed; correct these to see the others"),
             )
         });
         self.kept.into_iter().chain(more).collect()

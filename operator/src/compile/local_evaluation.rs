@@ -17,7 +17,7 @@ use crate::compile::{document::Original, prune::Pruned};
 pub(super) fn compress(original: &Original, pruned: &Pruned) -> Result<Compressed, Error> {
     let failed = |error: &dyn std::fmt::Display| Error::Document(error.to_string());
     let gzip = GzBuilder::new().write(Vec::new(), Compression::best()); // without name and time: reproducible bytes
-    let mut out = Counted { gzip: io::BufWriter::with_capacity(64 * 1024, gzip), length: 0 };
+    let mut out = CountingWriter { gzip: io::BufWriter::with_capacity(64 * 1024, gzip), length: 0 };
     let overridden = !pruned.document.identity_overrides.is_empty();
     original.write(&pruned.served().collect(), overridden, &mut out).map_err(|error| failed(&error))?;
     let encoder = out.gzip.into_inner().map_err(|error| failed(error.error()))?;
@@ -26,7 +26,7 @@ pub(super) fn compress(original: &Original, pruned: &Pruned) -> Result<Compresse
 }
 
 /// Returns a finding if conditions read features that the sidecar knows and SDKs in local evaluation do not.
-pub(super) fn unseen(pruned: &Pruned) -> Option<Finding> {
+pub(super) fn hidden_features(pruned: &Pruned) -> Option<Finding> {
     let mut names: Vec<&str> = pruned.unserved.iter().map(String::as_str).collect();
     names.sort_unstable();
     (!names.is_empty()).then(|| {
@@ -41,12 +41,12 @@ pub(super) fn unseen(pruned: &Pruned) -> Option<Finding> {
 }
 
 /// Counts the bytes before compression.
-struct Counted {
+struct CountingWriter {
     gzip: io::BufWriter<GzEncoder<Vec<u8>>>,
     length: u64,
 }
 
-impl Write for Counted {
+impl Write for CountingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.gzip.write(bytes)?;
         self.length += written as u64;

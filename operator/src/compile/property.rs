@@ -81,7 +81,7 @@ impl<'a> Properties<'a> {
 
 fn refusal(text: &str) -> String {
     format!(
-        "the JSONPath {} is not supported: only a trait of exactly this name sets it. Read $.identity.identifier, $.identity.key, \
+        "the JSONPath {} is not supported, and only a trait of exactly this name sets it; use $.identity.identifier, $.identity.key, \
          $.identity.traits.NAME, $.environment.name, $.environment.key or $.flags.NAME.enabled, or a trait by its name",
         quoted(text)
     )

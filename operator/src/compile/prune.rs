@@ -25,7 +25,7 @@ pub struct Rules {
 pub enum Error {
     /// A glob of `spec.prune.features` is invalid.
     #[error(
-        "spec.prune.features.{list}: {pattern:?} is not a glob: {problem}; write names with *, ? or [abc], as checkout_*"
+        "spec.prune.features.{list}: {pattern:?} is not a glob: {problem}; use names with *, ? or [abc], such as checkout_*"
     )]
     Pattern {
         /// List of the glob: `include` or `exclude`.
@@ -95,12 +95,12 @@ impl Pruned {
 /// Removes features with their overrides, and identity overrides if the rules drop them.
 #[must_use]
 pub fn prune(document: Document, rules: &Rules) -> Pruned {
-    prune_telling(document, rules, Progress::default())
+    prune_with_progress(document, rules, Progress::default())
 }
 
 /// Prunes, and reports the current segment to `progress`.
-pub(crate) fn prune_telling(mut document: Document, rules: &Rules, progress: Progress<'_>) -> Pruned {
-    document.settle_identities();
+pub(crate) fn prune_with_progress(mut document: Document, rules: &Rules, progress: Progress<'_>) -> Pruned {
+    document.merge_identities();
     let server_only: HashSet<i64> = document.project.server_key_only_feature_ids.iter().copied().collect();
     let served: HashSet<String> = document
         .feature_states

@@ -5,7 +5,7 @@
 //!                         └─program────> a backtracking program with a step budget, for other patterns
 //! ```
 //!
-//! All patterns of a document share one budget of counted steps ([`DOCUMENT_WORK`]). So the same document always
+//! All patterns of a document share one budget of counted steps ([`DOCUMENT_STEPS`]). So the same document always
 //! compiles to the same bytes, on any machine, and no pattern delays other documents.
 
 mod automaton;
@@ -17,28 +17,29 @@ mod minimize;
 mod node;
 mod parse;
 mod program;
+mod shorthand;
 mod source;
-mod work;
+mod step_budget;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use remora_snapshot::model::Pattern;
-use work::{Spent, Work};
+use step_budget::{OutOfSteps, StepBudget};
 
 /// Maximum length of a pattern in bytes. Flagsmith itself allows 1,000 characters by default.
 const LONGEST: usize = 8192;
 
 /// Maximum number of steps for all patterns of a document: about one second. A pattern beyond it becomes a finding, and
 /// its condition is false.
-const DOCUMENT_WORK: u64 = 1 << 26;
+const DOCUMENT_STEPS: u64 = 1 << 26;
 
 /// Maximum number of steps for the automaton of one pattern: some hundredths of a second. A pattern beyond it becomes a
 /// backtracking program.
-const AUTOMATON_WORK: u64 = 1 << 21;
+const AUTOMATON_STEPS: u64 = 1 << 21;
 
-/// Steps of [`DOCUMENT_WORK`] that are reserved for backtracking programs.
-const PROGRAMS_WORK: u64 = DOCUMENT_WORK / 4;
+/// Steps of [`DOCUMENT_STEPS`] that are reserved for backtracking programs.
+const PROGRAMS_STEPS: u64 = DOCUMENT_STEPS / 4;
 
 /// Maximum size in bytes of all automata of a document: half of an object. A pattern beyond it becomes a backtracking
 /// program.
@@ -51,14 +52,14 @@ const PATTERNS_BYTES: usize = 4 << 20;
 /// Compiled patterns of a document. Equal patterns are compiled once.
 pub(super) struct Patterns {
     known: HashMap<String, Result<Pattern, String>>,
-    work: Work,
+    budget: StepBudget,
     automata_bytes: usize,
     bytes: usize,
 }
 
 impl Default for Patterns {
     fn default() -> Self {
-        Self { known: HashMap::new(), work: Work::new(DOCUMENT_WORK), automata_bytes: 0, bytes: 0 }
+        Self { known: HashMap::new(), budget: StepBudget::new(DOCUMENT_STEPS), automata_bytes: 0, bytes: 0 }
     }
 }
 
@@ -70,7 +71,7 @@ impl Patterns {
     /// pattern.
     pub(super) fn compile(&mut self, pattern: &str) -> Result<Pattern, String> {
         if pattern.len() > LONGEST {
-            return Err(format!("has {} bytes; at most {LONGEST} are compiled", pattern.len()));
+            return Err(format!("has {} bytes; write one of at most {LONGEST}", pattern.len()));
         }
         if let Some(known) = self.known.get(pattern) {
             return known.clone();
@@ -81,10 +82,11 @@ impl Patterns {
     }
 
     fn compile_new(&mut self, pattern: &str) -> Result<Pattern, String> {
-        let parsed = parse::parse(pattern, &mut self.work)?;
-        let room = AUTOMATA_BYTES - self.automata_bytes;
-        let automaton =
-            self.work.lend(AUTOMATON_WORK, PROGRAMS_WORK, |work| automaton::build(&parsed.node, room, work));
+        let parsed = parse::parse(pattern, &mut self.budget)?;
+        let bytes_left = AUTOMATA_BYTES - self.automata_bytes;
+        let automaton = self
+            .budget
+            .with_part(AUTOMATON_STEPS, PROGRAMS_STEPS, |budget| automaton::build(&parsed.node, bytes_left, budget));
         let (compiled, length) = match automaton {
             Some(automaton) => {
                 self.automata_bytes += automaton.len();
@@ -93,14 +95,14 @@ impl Patterns {
                 (Pattern::Automaton(automaton), length)
             }
             None => {
-                let program: Arc<[u8]> = program::build(&parsed, &mut self.work)?.into();
+                let program: Arc<[u8]> = program::build(&parsed, &mut self.budget)?.into();
                 let length = program.len();
                 (Pattern::Backtracking(program), length)
             }
         };
         if self.bytes + length > PATTERNS_BYTES {
             return Err(format!(
-                "comes after others that take {} bytes when they are compiled, and all of a document may take {PATTERNS_BYTES}; use fewer or smaller patterns",
+                "does not fit into the {PATTERNS_BYTES} bytes for all compiled patterns of a document, of which {} are used; use fewer or smaller patterns",
                 self.bytes
             ));
         }
@@ -109,10 +111,10 @@ impl Patterns {
     }
 }
 
-impl From<Spent> for String {
-    fn from(_: Spent) -> Self {
+impl From<OutOfSteps> for String {
+    fn from(_: OutOfSteps) -> Self {
         format!(
-            "takes more work than is left of the {DOCUMENT_WORK} steps for all patterns of a document; use fewer or smaller repetitions and sets"
+            "exceeds the {DOCUMENT_STEPS} steps for all patterns of a document; use fewer or smaller repetitions and sets"
         )
     }
 }

@@ -42,7 +42,7 @@ fn lists(environment: &Environment) -> Vec<Finding> {
             findings.push(Finding {
                 subject: format!("feature {}", quoted(&feature.name)),
                 message: format!(
-                    "{count} identities have an override of their own; send what they have in common as a trait, and override it by a segment"
+                    "{count} identities have an override of their own; send a trait that they share, and override the feature for a segment"
                 ),
             });
         }
@@ -59,7 +59,7 @@ fn long_identifiers(environment: &Environment) -> Option<Finding> {
     (count > 0).then(|| Finding {
         subject: "identity overrides".to_owned(),
         message: format!(
-            "{count} identifiers are longer than {LONG_IDENTIFIER} characters (the longest has {longest}); identify people by a short, stable key"
+            "{count} identifiers are longer than {LONG_IDENTIFIER} characters (the longest has {longest}); use short and stable identifiers"
         ),
     })
 }
@@ -70,7 +70,7 @@ fn large_values(environment: &Environment) -> Vec<Finding> {
         .map(|feature| Finding {
             subject: format!("feature {}", quoted(&feature.name)),
             message: format!(
-                "its value has {} bytes, which every answer carries; keep a reference in the flag and the content elsewhere",
+                "its value has {} bytes, which are part of every answer; store the content elsewhere and a reference in the flag",
                 feature.default.value.len()
             ),
         })
@@ -87,7 +87,7 @@ fn unused_segments(document: &Document) -> Option<Finding> {
     (!unused.is_empty()).then(|| Finding {
         subject: "segments".to_owned(),
         message: format!(
-            "{} of {} override nothing that is served from this environment, and were left out: {}",
+            "{} of {} override no feature of this environment, and are left out: {}",
             unused.len(),
             segments.len(),
             listed(&unused)
@@ -119,7 +119,7 @@ fn constant_features(environment: &Environment) -> Option<Finding> {
     (!same.is_empty() && same.len() < environment.features.len()).then(|| Finding {
         subject: "features".to_owned(),
         message: format!(
-            "{} of {} are the same for everybody (no segment, split or identity override): {}",
+            "{} of {} have the same value for everybody (no segment, split or identity override): {}",
             same.len(),
             environment.features.len(),
             listed(&same)

@@ -14,7 +14,7 @@ use crate::{
         about::About,
         compile,
         document::{self, Document, Original},
-        prune::{self, Rules, prune_telling},
+        prune::{self, Rules, prune_with_progress},
     },
 };
 
@@ -81,7 +81,7 @@ fn compiled(
 ) -> Result<Compiled, (Refusal, String)> {
     let rules = rules(&task.prune).map_err(|error| (Refusal::Contradiction, error.to_string()))?;
     progress.at("pruning the document");
-    let pruned = prune_telling(document, &rules, progress);
+    let pruned = prune_with_progress(document, &rules, progress);
     let server_keys: Vec<&str> = task.server_keys.iter().map(String::as_str).collect();
     let options = compile::Options {
         environment: &task.environment,

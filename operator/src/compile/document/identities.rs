@@ -10,7 +10,7 @@ impl Document {
     ///
     /// Flagsmith's SDKs group identities with equal flags. Groups are ordered by the first occurrence of their flags in
     /// the document, and the first group that contains a feature decides it. Within an entry, the first flag counts.
-    pub(crate) fn settle_identities(&mut self) {
+    pub(crate) fn merge_identities(&mut self) {
         for identity in &mut self.identity_overrides {
             // The sort is stable: the first of two flags of one feature stays the first.
             identity.identity_features.sort_by(|a, b| a.feature.name.cmp(&b.feature.name));
@@ -88,12 +88,12 @@ mod tests {
             r#"{{"api_key":"k","updated_at":"","project":{{}},"feature_states":[],"identity_overrides":[{entries}]}}"#
         );
         let mut document = parse(text.as_bytes()).unwrap();
-        document.settle_identities();
-        let settled: Vec<(&str, Vec<bool>)> = document
+        document.merge_identities();
+        let merged: Vec<(&str, Vec<bool>)> = document
             .identity_overrides
             .iter()
             .map(|entry| (entry.identifier.as_str(), entry.identity_features.iter().map(|flag| flag.enabled).collect()))
             .collect();
-        assert_eq!(settled, [("one", vec![true]), ("two", vec![false])]);
+        assert_eq!(merged, [("one", vec![true]), ("two", vec![false])]);
     }
 }

@@ -209,13 +209,13 @@ impl Reader<'_> {
             entries.push(Entry { start, key_end, end: reader.here()?, key_is_text, value_is_text });
             Ok(())
         })?;
-        self.settle(first, &mut entries);
+        self.remove_duplicates(first, &mut entries);
         self.write("}");
         Ok(entries.iter().all(|entry| entry.key_is_text && entry.value_is_text))
     }
 
     /// Replaces members of equal names by one, with the value of the last at the place of the first.
-    fn settle(&mut self, first: u32, entries: &mut Vec<Entry>) {
+    fn remove_duplicates(&mut self, first: u32, entries: &mut Vec<Entry>) {
         let text = |from: u32, to: u32| self.members.text.get(from as usize..to as usize).unwrap_or_default();
         let key = |entry: &Entry| entry.key_is_text.then(|| text(entry.start, entry.key_end));
         let mut order: Vec<u32> = (0..).take(entries.len()).collect();
@@ -235,7 +235,7 @@ impl Reader<'_> {
         }
         kept.sort_unstable();
         let mut written = String::new();
-        let mut settled = Vec::with_capacity(kept.len());
+        let mut remaining = Vec::with_capacity(kept.len());
         for (number, last) in kept {
             let (Some(name), Some(value)) = (of(&number), of(&last)) else { continue };
             if !written.is_empty() {
@@ -243,11 +243,11 @@ impl Reader<'_> {
             }
             written.push_str(text(name.start, name.key_end));
             written.push_str(text(value.key_end, value.end));
-            settled.push(Entry { value_is_text: value.value_is_text, ..*name });
+            remaining.push(Entry { value_is_text: value.value_is_text, ..*name });
         }
         self.members.text.truncate(first as usize);
         self.members.text.push_str(&written);
-        *entries = settled;
+        *entries = remaining;
     }
 
     /// Parses a string after its opening quote. Returns `None` if it contains lone surrogates.

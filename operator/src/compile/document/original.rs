@@ -25,10 +25,10 @@ pub struct Original(Vec<Vec<u8>>);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The bytes are not the document that was parsed before. Holds line and column.
-    #[error("it cannot be read a second time: line {0}, column {1}")]
+    #[error("cannot parse the document again: line {0}, column {1}")]
     Read(usize, usize),
     /// The output could not be written.
-    #[error("it cannot be written: {0}")]
+    #[error("cannot compress the document: {0}")]
     Write(#[from] io::Error),
 }
 
@@ -62,19 +62,19 @@ impl Original {
         out: &mut dyn io::Write,
     ) -> Result<(), Error> {
         let Some(first) = self.0.first() else { return Ok(()) };
-        let keep = Keep { served, pages: if identity_overrides { &self.0 } else { &[] } };
-        keep.environment(&serde_json::from_slice(first)?, out)
+        let filter = Filter { served, pages: if identity_overrides { &self.0 } else { &[] } };
+        filter.environment(&serde_json::from_slice(first)?, out)
     }
 }
 
 /// Parts of the document to keep.
-struct Keep<'a> {
+struct Filter<'a> {
     served: &'a HashSet<&'a str>,
     /// Pages whose identity overrides are kept.
     pages: &'a [Vec<u8>],
 }
 
-impl Keep<'_> {
+impl Filter<'_> {
     fn environment(&self, environment: &Members<'_>, out: &mut dyn io::Write) -> Result<(), Error> {
         let members = environment.0.iter().filter(|(name, _)| !name.ends_with("_config"));
         object(members, out, |name, value, out| match name {

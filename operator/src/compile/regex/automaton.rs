@@ -7,8 +7,8 @@ use regex_syntax::hir::{Class, Hir, Look, Repetition};
 
 use super::determinize::{Table, determinize};
 use super::minimize::minimize;
-use super::node::{Mode, Node, Place};
-use super::work::Work;
+use super::node::{Assertion, Mode, Node};
+use super::step_budget::StepBudget;
 
 /// Maximum size of an automaton in bytes. Several must fit into one object beside other content.
 const LARGEST: usize = 96 * 1024;
@@ -16,35 +16,35 @@ const LARGEST: usize = 96 * 1024;
 /// Maximum size in bytes of the nondeterministic automaton that precedes it.
 const LARGEST_WHILE_BUILT: usize = 1 << 20;
 
-/// Returns the automaton of a pattern, of at most `room` bytes. `None` if the pattern is not regular, its automaton is
+/// Returns the automaton of a pattern, of at most `bytes_left` bytes. `None` if the pattern is not regular, its automaton is
 /// larger, or the budget has too few steps.
-pub(super) fn build(node: &Node, room: usize, work: &mut Work) -> Option<Vec<u8>> {
-    let hir = regular(node, true, work)?;
+pub(super) fn build(node: &Node, bytes_left: usize, budget: &mut StepBudget) -> Option<Vec<u8>> {
+    let hir = regular(node, true, budget)?;
     let config = thompson::Config::new()
         .nfa_size_limit(Some(LARGEST_WHILE_BUILT))
         .which_captures(WhichCaptures::None)
         .shrink(false);
     // The size of the result bounds the work, so the steps for the maximum size are taken in advance.
-    work.take(LARGEST_WHILE_BUILT / 16).ok()?;
+    budget.take(LARGEST_WHILE_BUILT / 16).ok()?;
     let nfa = thompson::Compiler::new().configure(config).build_from_hir(&hir).ok()?;
-    let table = minimize(&determinize(&nfa, work)?, work)?;
-    write(&table, room.min(LARGEST), work)
+    let table = minimize(&determinize(&nfa, budget)?, budget)?;
+    write(&table, bytes_left.min(LARGEST), budget)
 }
 
 /// Translates the pattern to a regular one. `is_last` is true if no consuming node follows.
-fn regular(node: &Node, is_last: bool, work: &mut Work) -> Option<Hir> {
-    work.take(1).ok()?;
+fn regular(node: &Node, is_last: bool, budget: &mut StepBudget) -> Option<Hir> {
+    budget.take(1).ok()?;
     Some(match node {
         Node::Set(class) => {
-            work.take(class.ranges().len()).ok()?;
+            budget.take(class.ranges().len()).ok()?;
             Hir::class(Class::Unicode((**class).clone()))
         }
-        Node::At(Place::Start) => Hir::look(Look::Start),
-        Node::At(Place::End) => Hir::look(Look::End),
-        Node::At(Place::LineStart) => Hir::look(Look::StartLF),
-        Node::At(Place::LineEnd) => Hir::look(Look::EndLF),
+        Node::Assert(Assertion::Start) => Hir::look(Look::Start),
+        Node::Assert(Assertion::End) => Hir::look(Look::End),
+        Node::Assert(Assertion::LineStart) => Hir::look(Look::StartLF),
+        Node::Assert(Assertion::LineEnd) => Hir::look(Look::EndLF),
         // Without a consuming node after it, consuming the newline is equivalent to looking ahead for it.
-        Node::At(Place::EndOrNewline) if is_last => {
+        Node::Assert(Assertion::EndOrNewline) if is_last => {
             Hir::alternation(vec![Hir::look(Look::End), Hir::concat(vec![Hir::literal(*b"\n"), Hir::look(Look::End)])])
         }
         Node::Concat(nodes) => {
@@ -53,25 +53,25 @@ fn regular(node: &Node, is_last: bool, work: &mut Work) -> Option<Hir> {
                 nodes
                     .iter()
                     .enumerate()
-                    .map(|(at, node)| regular(node, is_last && at == last, work))
+                    .map(|(at, node)| regular(node, is_last && at == last, budget))
                     .collect::<Option<_>>()?,
             )
         }
         Node::Alternate(nodes) => {
-            Hir::alternation(nodes.iter().map(|node| regular(node, is_last, work)).collect::<Option<_>>()?)
+            Hir::alternation(nodes.iter().map(|node| regular(node, is_last, budget)).collect::<Option<_>>()?)
         }
         Node::Repeat { node, min, max, mode: Mode::Greedy | Mode::Lazy } => {
-            let sub = regular(node, is_last && max.is_some_and(|max| max <= 1), work)?;
+            let sub = regular(node, is_last && max.is_some_and(|max| max <= 1), budget)?;
             Hir::repetition(Repetition { min: *min, max: *max, greedy: true, sub: Box::new(sub) })
         }
-        Node::Group { node, .. } => regular(node, is_last, work)?,
+        Node::Group { node, .. } => regular(node, is_last, budget)?,
         _ => return None,
     })
 }
 
 /// Writes a table in the snapshot's format. Classes with equal columns are merged.
-fn write(table: &Table, most: usize, work: &mut Work) -> Option<Vec<u8>> {
-    work.take(table.next.len()).ok()?;
+fn write(table: &Table, most: usize, budget: &mut StepBudget) -> Option<Vec<u8>> {
+    budget.take(table.next.len()).ok()?;
     let states = table.states();
     let column = |class: usize| -> Option<Vec<u16>> {
         table.next.chunks_exact(table.width).map(|row| u16::try_from(*row.get(class)?).ok()).collect()

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
-use super::work::{Spent, Work};
+use super::step_budget::{OutOfSteps, StepBudget};
 
 /// Returns Python's simple lower case. Only one character has a longer full lower case, whose first character `i` is
 /// the simple one.
@@ -65,14 +65,14 @@ static FOLDS: LazyLock<Folds> = LazyLock::new(|| {
 });
 
 /// Returns the characters that the pairs, which are sorted, assign to the characters of a set.
-fn leads_to(set: &ClassUnicode, pairs: &[(char, char)], work: &mut Work) -> Result<Vec<char>, Spent> {
+fn mapped(set: &ClassUnicode, pairs: &[(char, char)], budget: &mut StepBudget) -> Result<Vec<char>, OutOfSteps> {
     let mut found = Vec::new();
     for range in set.iter() {
         let start = pairs.partition_point(|(from, _)| *from < range.start());
         let own = pairs.iter().skip(start).take_while(|(from, _)| *from <= range.end()).map(|(_, to)| *to);
         let before = found.len();
         found.extend(own);
-        work.take(1 + found.len() - before)?;
+        budget.take(1 + found.len() - before)?;
     }
     Ok(found)
 }
@@ -84,11 +84,11 @@ pub(super) fn fold(
     written: &ClassUnicode,
     classes: &ClassUnicode,
     ascii: bool,
-    work: &mut Work,
-) -> Result<Option<ClassUnicode>, Spent> {
-    let smaller = leads_to(written, &FOLDS.changes, work)?;
-    let capitals = leads_to(written, &FOLDS.capitals, work)?;
-    let equivalents = leads_to(written, &FOLDS.equivalents, work)?;
+    budget: &mut StepBudget,
+) -> Result<Option<ClassUnicode>, OutOfSteps> {
+    let smaller = mapped(written, &FOLDS.changes, budget)?;
+    let capitals = mapped(written, &FOLDS.capitals, budget)?;
+    let equivalents = mapped(written, &FOLDS.equivalents, budget)?;
     if smaller.is_empty() && capitals.is_empty() && equivalents.is_empty() {
         return Ok(None);
     }
@@ -97,14 +97,14 @@ pub(super) fn fold(
     }
     // Lower-case characters that match.
     let mut wanted = written.clone();
-    work.take(FOLDS.changed.ranges().len())?;
+    budget.take(FOLDS.changed.ranges().len())?;
     wanted.difference(&FOLDS.changed);
     wanted.union(&collect(smaller.into_iter()));
-    let equivalents = leads_to(&wanted, &FOLDS.equivalents, work)?;
+    let equivalents = mapped(&wanted, &FOLDS.equivalents, budget)?;
     wanted.union(&collect(equivalents.into_iter()));
     wanted.union(classes);
     // Characters whose lower case matches.
-    let capitals = leads_to(&wanted, &FOLDS.capitals, work)?;
+    let capitals = mapped(&wanted, &FOLDS.capitals, budget)?;
     wanted.difference(&FOLDS.changed);
     wanted.union(&collect(capitals.into_iter()));
     Ok(Some(wanted))

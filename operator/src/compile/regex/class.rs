@@ -1,96 +1,12 @@
-//! Character sets: `[...]`, shorthands such as `\d`, and `.`.
+//! Character sets that a pattern spells out: single characters, and `[...]`.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use super::source::{Flags, Source};
-use super::work::Work;
+use super::step_budget::StepBudget;
 use super::{case, escape};
-use crate::compile::python;
-
-fn of(ranges: &[(char, char)]) -> ClassUnicode {
-    ClassUnicode::new(ranges.iter().map(|(low, high)| ClassUnicodeRange::new(*low, *high)))
-}
-
-/// A class that many patterns share, built once.
-type Shared = LazyLock<Arc<ClassUnicode>>;
-
-/// Returns the class of all characters except the newline.
-pub(super) fn any_but_newline() -> Arc<ClassUnicode> {
-    static CLASS: Shared = LazyLock::new(|| Arc::new(of(&[('\0', '\u{9}'), ('\u{b}', char::MAX)])));
-    CLASS.clone()
-}
-
-/// Returns the class of all characters.
-pub(super) fn any() -> Arc<ClassUnicode> {
-    static CLASS: Shared = LazyLock::new(|| Arc::new(of(&[('\0', char::MAX)])));
-    CLASS.clone()
-}
-
-/// Returns the class of `\w`: letters, numbers and the underscore.
-pub(super) fn word(ascii: bool) -> Arc<ClassUnicode> {
-    Shorthand::Word.class(ascii, false)
-}
-
-/// Class that a backslash and a letter stand for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shorthand {
-    /// `\d`: decimal digits of any script.
-    Digit,
-    /// `\s`: characters for which `str.isspace` is true.
-    Space,
-    /// `\w`: letters, numbers and the underscore.
-    Word,
-}
-
-impl Shorthand {
-    const ALL: [Self; 3] = [Self::Digit, Self::Space, Self::Word];
-
-    /// Returns the class, or its complement if `negated`.
-    fn class(self, ascii: bool, negated: bool) -> Arc<ClassUnicode> {
-        // Indexed by shorthand, then by ASCII, then by negation.
-        static CLASSES: LazyLock<Vec<Arc<ClassUnicode>>> = LazyLock::new(|| {
-            let mut classes = Vec::new();
-            for shorthand in Shorthand::ALL {
-                for ascii in [false, true] {
-                    let class = shorthand.make(ascii);
-                    let mut negated = class.clone();
-                    negated.negate();
-                    classes.extend([Arc::new(class), Arc::new(negated)]);
-                }
-            }
-            classes
-        });
-        let at = self as usize * 4 + usize::from(ascii) * 2 + usize::from(negated);
-        CLASSES.get(at).cloned().unwrap_or_else(|| Arc::new(ClassUnicode::empty()))
-    }
-
-    fn make(self, ascii: bool) -> ClassUnicode {
-        match (self, ascii) {
-            (Self::Digit, true) => of(&[('0', '9')]),
-            (Self::Digit, false) => of(&python::ranges(r"\p{Nd}")),
-            (Self::Space, true) => of(&[('\t', '\r'), (' ', ' ')]),
-            (Self::Space, false) => {
-                let spaces = ('\0'..='\u{ffff}').filter(|c| python::is_space(*c));
-                ClassUnicode::new(spaces.map(|c| ClassUnicodeRange::new(c, c)))
-            }
-            (Self::Word, true) => of(&[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')]),
-            (Self::Word, false) => of(&python::ranges(r"[\p{L}\p{N}_]")),
-        }
-    }
-}
-
-/// Returns the class of `\d`, `\D`, `\s`, `\S`, `\w` or `\W`. `None` for other letters.
-pub(super) fn shorthand(letter: char, ascii: bool) -> Option<Arc<ClassUnicode>> {
-    let shorthand = match letter.to_ascii_lowercase() {
-        'd' => Shorthand::Digit,
-        's' => Shorthand::Space,
-        'w' => Shorthand::Word,
-        _ => return None,
-    };
-    Some(shorthand.class(ascii, letter.is_ascii_uppercase()))
-}
 
 /// Returns the class that a single written character matches.
 pub(super) fn literal(c: char, flags: Flags) -> Arc<ClassUnicode> {
@@ -101,7 +17,11 @@ pub(super) fn literal(c: char, flags: Flags) -> Arc<ClassUnicode> {
 ///
 /// # Errors
 /// Python refuses the set, it contains an unsupported escape, or the budget has too few steps.
-pub(super) fn read(source: &mut Source<'_>, flags: Flags, work: &mut Work) -> Result<Arc<ClassUnicode>, String> {
+pub(super) fn read(
+    source: &mut Source<'_>,
+    flags: Flags,
+    budget: &mut StepBudget,
+) -> Result<Arc<ClassUnicode>, String> {
     let unterminated = || "has a set [ that is not closed".to_owned();
     let negated = source.next_if(|c| c == '^').is_some();
     let mut content = Content::default();
@@ -137,8 +57,8 @@ pub(super) fn read(source: &mut Source<'_>, flags: Flags, work: &mut Work) -> Re
         classes.union(class);
     }
     let mut set = ClassUnicode::new(content.written);
-    work.take(set.ranges().len() + classes.ranges().len())?;
-    let folded = if flags.ignore_case { case::fold(&set, &classes, flags.ascii, work)? } else { None };
+    budget.take(set.ranges().len() + classes.ranges().len())?;
+    let folded = if flags.ignore_case { case::fold(&set, &classes, flags.ascii, budget)? } else { None };
     match folded {
         Some(folded) => set = folded,
         None => set.union(&classes),

@@ -10,13 +10,13 @@ use regex_automata::nfa::thompson::{NFA, State};
 use regex_automata::util::look::Look;
 use regex_automata::util::primitives::StateID;
 
-use super::work::Work;
+use super::step_budget::StepBudget;
 
 /// Maximum number of entries of a table before it is minimized.
-const MOST_ENTRIES: usize = 1 << 19;
+const ENTRIES_MAX: usize = 1 << 19;
 
 /// Maximum number of members of all states together.
-const MOST_MEMBERS: usize = 1 << 19;
+const MEMBERS_MAX: usize = 1 << 19;
 
 /// Deterministic automaton. State 0 is dead, and the last state matches. Both lead to themselves.
 pub(super) struct Table {
@@ -36,30 +36,30 @@ impl Table {
 }
 
 /// A set of states of the nondeterministic automaton, each of which consumes a byte or has an unresolved assertion
-/// about the next byte, and the place before them if an assertion may need it.
+/// about the next byte, and the position before them if an assertion may need it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Subset {
     members: Box<[StateID]>,
-    place: Place,
+    position: Position,
 }
 
 /// Properties of the position before a state.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-struct Place {
+struct Position {
     is_start: bool,
     is_line_start: bool,
 }
 
 /// Properties of the position's next byte.
 #[derive(Clone, Copy, Default)]
-struct Ahead {
+struct Lookahead {
     is_end: bool,
     is_newline: bool,
 }
 
 /// Returns the deterministic automaton. `None` if it is too large or the budget has too few steps.
-pub(super) fn determinize(nfa: &NFA, work: &mut Work) -> Option<Table> {
-    work.take(nfa.states().len()).ok()?;
+pub(super) fn determinize(nfa: &NFA, budget: &mut StepBudget) -> Option<Table> {
+    budget.take(nfa.states().len()).ok()?;
     let byte_classes = nfa.byte_classes();
     let mut classes = [0; 256];
     let mut bytes = Vec::new();
@@ -71,26 +71,26 @@ pub(super) fn determinize(nfa: &NFA, work: &mut Work) -> Option<Table> {
     }
     let width = bytes.len() + 1;
     let mut search = Search { nfa, seen: vec![0; nfa.states().len()], generation: 0, stack: Vec::new() };
-    let mut known = Known { numbers: HashMap::new(), subsets: Vec::new(), members: 0 };
-    let start = Place { is_start: true, is_line_start: true };
-    let first = search.close([nfa.start_anchored()], start, None, work)?;
+    let mut known = SubsetNumbers { numbers: HashMap::new(), subsets: Vec::new(), members: 0 };
+    let start = Position { is_start: true, is_line_start: true };
+    let first = search.close([nfa.start_anchored()], start, None, budget)?;
     let start = known.number(first)?;
     let mut next = vec![DEAD; width];
     let mut at = 0;
     while let Some(subset) = known.subsets.get(at).cloned() {
         at += 1;
-        if (at + 2) * width > MOST_ENTRIES {
+        if (at + 2) * width > ENTRIES_MAX {
             return None;
         }
         for byte in &bytes {
-            let reached = search.step(&subset, *byte, work)?;
+            let reached = search.step(&subset, *byte, budget)?;
             next.push(known.number(reached)?);
         }
         let at_end = search.close(
             subset.members.iter().copied(),
-            subset.place,
-            Some(Ahead { is_end: true, is_newline: true }),
-            work,
+            subset.position,
+            Some(Lookahead { is_end: true, is_newline: true }),
+            budget,
         )?;
         next.push(if at_end == Reached::Match { MATCH } else { DEAD });
     }
@@ -110,13 +110,13 @@ const DEAD: u32 = 0;
 const MATCH: u32 = u32::MAX;
 
 /// States of the result, numbered from 1.
-struct Known {
+struct SubsetNumbers {
     numbers: HashMap<Subset, u32>,
     subsets: Vec<Subset>,
     members: usize,
 }
 
-impl Known {
+impl SubsetNumbers {
     fn number(&mut self, reached: Reached) -> Option<u32> {
         let subset = match reached {
             Reached::Match => return Some(MATCH),
@@ -127,7 +127,7 @@ impl Known {
             return Some(*number);
         }
         self.members += subset.members.len();
-        if self.members > MOST_MEMBERS {
+        if self.members > MEMBERS_MAX {
             return None;
         }
         self.subsets.push(subset.clone());
@@ -154,14 +154,14 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Returns the states that a byte leads to.
-    fn step(&mut self, subset: &Subset, byte: u8, work: &mut Work) -> Option<Reached> {
-        work.take(subset.members.len()).ok()?;
+    fn step(&mut self, subset: &Subset, byte: u8, budget: &mut StepBudget) -> Option<Reached> {
+        budget.take(subset.members.len()).ok()?;
         let is_newline = byte == b'\n';
-        let asks = |state: &StateID| matches!(self.nfa.state(*state), State::Look { .. });
+        let has_assertion = |state: &StateID| matches!(self.nfa.state(*state), State::Look { .. });
         // Assertions about the next byte are resolved before the byte is consumed.
-        let members = if is_newline && subset.members.iter().any(asks) {
-            let ahead = Ahead { is_end: false, is_newline };
-            match self.close(subset.members.iter().copied(), subset.place, Some(ahead), work)? {
+        let members = if is_newline && subset.members.iter().any(has_assertion) {
+            let lookahead = Lookahead { is_end: false, is_newline };
+            match self.close(subset.members.iter().copied(), subset.position, Some(lookahead), budget)? {
                 Reached::Match => return Some(Reached::Match),
                 Reached::Subset(answered) => answered.members,
             }
@@ -175,25 +175,25 @@ impl Search<'_> {
             State::Dense(dense) => dense.matches_byte(byte),
             _ => None,
         });
-        self.close(consumed, Place { is_start: false, is_line_start: is_newline }, None, work)
+        self.close(consumed, Position { is_start: false, is_line_start: is_newline }, None, budget)
     }
 
-    /// Returns the states that are reached without consuming a byte. Without `ahead`, assertions about the next byte
+    /// Returns the states that are reached without consuming a byte. Without `lookahead`, assertions about the next byte
     /// stay unresolved.
     fn close(
         &mut self,
         from: impl IntoIterator<Item = StateID>,
-        place: Place,
-        ahead: Option<Ahead>,
-        work: &mut Work,
+        position: Position,
+        lookahead: Option<Lookahead>,
+        budget: &mut StepBudget,
     ) -> Option<Reached> {
         self.generation = self.generation.checked_add(1)?;
         self.stack.clear();
         self.stack.extend(from);
         let mut members = Vec::new();
-        let mut asks = false;
+        let mut has_assertion = false;
         while let Some(state) = self.stack.pop() {
-            work.take(1).ok()?;
+            budget.take(1).ok()?;
             let seen = self.seen.get_mut(state.as_usize())?;
             if std::mem::replace(seen, self.generation) == self.generation {
                 continue;
@@ -201,11 +201,11 @@ impl Search<'_> {
             match self.nfa.state(state) {
                 State::ByteRange { .. } | State::Sparse(_) | State::Dense(_) => members.push(state),
                 State::Look { look, next } => {
-                    let holds = match (look, ahead) {
-                        (Look::Start, _) => Some(place.is_start),
-                        (Look::StartLF, _) => Some(place.is_line_start),
-                        (Look::End, Some(ahead)) => Some(ahead.is_end),
-                        (Look::EndLF, Some(ahead)) => Some(ahead.is_newline),
+                    let holds = match (look, lookahead) {
+                        (Look::Start, _) => Some(position.is_start),
+                        (Look::StartLF, _) => Some(position.is_line_start),
+                        (Look::End, Some(lookahead)) => Some(lookahead.is_end),
+                        (Look::EndLF, Some(lookahead)) => Some(lookahead.is_newline),
                         (Look::End | Look::EndLF, None) => None,
                         // Our patterns contain no other assertions.
                         _ => return None,
@@ -214,13 +214,13 @@ impl Search<'_> {
                         Some(true) => self.stack.push(*next),
                         Some(false) => {}
                         None => {
-                            asks = true;
+                            has_assertion = true;
                             members.push(state);
                         }
                     }
                 }
                 State::Union { alternates } => {
-                    work.take(alternates.len()).ok()?;
+                    budget.take(alternates.len()).ok()?;
                     self.stack.extend(alternates.iter().copied());
                 }
                 State::BinaryUnion { alt1, alt2 } => self.stack.extend([*alt1, *alt2]),
@@ -230,7 +230,7 @@ impl Search<'_> {
             }
         }
         members.sort_unstable();
-        let place = if asks { place } else { Place::default() };
-        Some(Reached::Subset(Subset { members: members.into(), place }))
+        let position = if has_assertion { position } else { Position::default() };
+        Some(Reached::Subset(Subset { members: members.into(), position }))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use regex_syntax::hir::ClassUnicode;
 
-use super::class;
+use super::shorthand;
 use super::source::Source;
 
 /// Escape sequence outside of a set.
@@ -33,7 +33,7 @@ pub(super) fn outside(source: &mut Source<'_>, ascii: bool) -> Result<Escape, St
             Escape::Character(code_point(&format!("0{digits}"), 8)?)
         }
         '1'..='9' => group_or_octal(source, c)?,
-        _ => match class::shorthand(c, ascii) {
+        _ => match shorthand::named(c, ascii) {
             Some(class) => Escape::Class(class),
             None => Escape::Character(character(source, c)?),
         },
@@ -71,7 +71,7 @@ pub(super) fn inside(source: &mut Source<'_>, ascii: bool) -> Result<Result<char
             Ok(octal(&digits)?)
         }
         '8' | '9' => return Err(format!("has the bad escape \\{c}")),
-        _ => match class::shorthand(c, ascii) {
+        _ => match shorthand::named(c, ascii) {
             Some(class) => Err(class),
             None => Ok(character(source, c)?),
         },

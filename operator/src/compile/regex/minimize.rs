@@ -1,13 +1,13 @@
 //! Minimizes an automaton (Hopcroft's algorithm: n log n steps, all counted).
 
 use super::determinize::Table;
-use super::work::Work;
+use super::step_budget::StepBudget;
 
 /// Returns the smallest table that accepts the same texts. `None` if the budget has too few steps.
-pub(super) fn minimize(table: &Table, work: &mut Work) -> Option<Table> {
+pub(super) fn minimize(table: &Table, budget: &mut StepBudget) -> Option<Table> {
     let (states, width) = (table.states(), table.width);
-    work.take(table.next.len()).ok()?;
-    let before = Before::of(table);
+    budget.take(table.next.len()).ok()?;
+    let predecessors = Predecessors::of(table);
     let mut blocks = Blocks::new(states);
     let last = u32::try_from(states.checked_sub(1)?).ok()?;
     blocks.mark(last);
@@ -23,12 +23,12 @@ pub(super) fn minimize(table: &Table, work: &mut Work) -> Option<Table> {
         *is_waiting.get_mut(block as usize)? = false;
         // The loop may split the block, so its members are copied.
         let members: Vec<u32> = blocks.members(block).to_vec();
-        work.take(members.len() * width).ok()?;
+        budget.take(members.len() * width).ok()?;
         for class in 0..width {
             let mut touched: Vec<u32> = Vec::new();
             for member in &members {
-                let sources = before.of_state(class, *member);
-                work.take(sources.len()).ok()?;
+                let sources = predecessors.of_state(class, *member);
+                budget.take(sources.len()).ok()?;
                 for source in sources {
                     let of = blocks.block_of(*source);
                     if blocks.mark(*source) == 1 {
@@ -77,14 +77,14 @@ fn quotient(table: &Table, blocks: &Blocks, last: u32) -> Option<Table> {
 }
 
 /// Predecessors of each state, by class.
-struct Before {
+struct Predecessors {
     /// Start of the predecessors of each class and state in `sources`, and one entry for the end.
     starts: Vec<u32>,
     sources: Vec<u32>,
     states: usize,
 }
 
-impl Before {
+impl Predecessors {
     fn of(table: &Table) -> Self {
         let states = table.states();
         let entries = || {
@@ -139,7 +139,7 @@ struct Blocks {
 impl Blocks {
     /// Creates a partition of one block.
     fn new(states: usize) -> Self {
-        let order: Vec<u32> = (0..states as u32).collect(); // a table has at most MOST_ENTRIES entries
+        let order: Vec<u32> = (0..states as u32).collect(); // a table has at most ENTRIES_MAX entries
         Self { places: order.clone(), blocks: vec![0; states], bounds: vec![(0, states as u32, 0)], order }
     }
 
@@ -214,7 +214,7 @@ mod tests {
     fn equivalent_states_are_merged() {
         // States 1 and 2 form one loop, and state 4 is equivalent to the dead state.
         let rows = [[0, 0, 0], [2, 5, 0], [1, 5, 4], [4, 5, 4], [0, 4, 0], [5; 3]];
-        let small = minimize(&table(&rows), &mut Work::new(1_000_000)).unwrap();
+        let small = minimize(&table(&rows), &mut StepBudget::new(1_000_000)).unwrap();
         assert_eq!(small.start, 1);
         assert_eq!(small.next, [[0, 0, 0], [1, 3, 0], [0, 3, 0], [3; 3]].concat());
     }
@@ -225,10 +225,10 @@ mod tests {
             let mut next = vec![[0, 0, 0]];
             next.extend((1..states - 1).map(|state| [state + 1, 0, 0]));
             next.push([states - 1; 3]);
-            let mut work = Work::new(u64::MAX);
-            let small = minimize(&table(&next), &mut work).unwrap();
+            let mut budget = StepBudget::new(u64::MAX);
+            let small = minimize(&table(&next), &mut budget).unwrap();
             assert_eq!(small.states(), states as usize);
-            assert!(u64::MAX - work.left() < u64::from(states) * 200, "{}", u64::MAX - work.left());
+            assert!(u64::MAX - budget.left() < u64::from(states) * 200, "{}", u64::MAX - budget.left());
         }
     }
 }

@@ -10,7 +10,7 @@ pub(super) enum Node {
     /// Matches one character of the set.
     Set(Arc<ClassUnicode>),
     /// Asserts a place and consumes nothing.
-    At(Place),
+    Assert(Assertion),
     /// Matches the nodes one after another. Without nodes, it matches the empty text.
     Concat(Vec<Node>),
     /// Matches the first alternative that leads to a match.
@@ -29,15 +29,15 @@ pub(super) enum Node {
     Conditional { group: u32, yes: Box<Node>, no: Box<Node> },
 }
 
-/// Place in the text.
+/// Assertion in the text.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Place {
+pub(super) enum Assertion {
     Start,
     End,
     EndOrNewline,
     LineStart,
     LineEnd,
-    /// Place between a character of the set and one outside of it.
+    /// Assertion between a character of the set and one outside of it.
     Boundary(Arc<ClassUnicode>),
     NoBoundary(Arc<ClassUnicode>),
 }
@@ -55,7 +55,7 @@ impl Node {
     pub(super) fn width(&self) -> Option<(u64, u64)> {
         match self {
             Self::Set(_) => Some((1, 1)),
-            Self::At(_) | Self::Look { .. } => Some((0, 0)),
+            Self::Assert(_) | Self::Look { .. } => Some((0, 0)),
             Self::Concat(nodes) => nodes.iter().try_fold((0_u64, 0_u64), |(min, max), node| {
                 let (least, most) = node.width()?;
                 Some((min.checked_add(least)?, max.checked_add(most)?))
@@ -82,7 +82,7 @@ impl Node {
     /// Returns the number of nodes, including this one.
     pub(super) fn size(&self) -> usize {
         1 + match self {
-            Self::Set(_) | Self::At(_) | Self::Backreference { .. } => 0,
+            Self::Set(_) | Self::Assert(_) | Self::Backreference { .. } => 0,
             Self::Concat(nodes) | Self::Alternate(nodes) => nodes.iter().map(Self::size).sum(),
             Self::Repeat { node, .. } | Self::Group { node, .. } | Self::Look { node, .. } | Self::Atomic(node) => {
                 node.size()
@@ -100,7 +100,7 @@ impl Node {
     pub(super) fn can_be_empty(&self) -> bool {
         match self {
             Self::Set(_) => false,
-            Self::At(_) | Self::Look { .. } | Self::Backreference { .. } => true,
+            Self::Assert(_) | Self::Look { .. } | Self::Backreference { .. } => true,
             Self::Concat(nodes) => nodes.iter().all(Self::can_be_empty),
             Self::Alternate(nodes) => nodes.iter().any(Self::can_be_empty),
             Self::Repeat { node, min, .. } => *min == 0 || node.can_be_empty(),

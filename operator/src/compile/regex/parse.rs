@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::node::{Mode, Node, Place};
+use super::node::{Assertion, Mode, Node};
 use super::source::{Flags, Source};
-use super::work::Work;
-use super::{class, escape};
+use super::step_budget::StepBudget;
+use super::{class, escape, shorthand};
 
 /// Maximum nesting depth of groups.
 const DEEPEST: u32 = 60;
@@ -21,17 +21,17 @@ pub(super) struct Parsed {
 ///
 /// # Errors
 /// Python's `re.compile` would raise, the pattern uses an unsupported feature, or the budget has too few steps.
-pub(super) fn parse(pattern: &str, work: &mut Work) -> Result<Parsed, String> {
-    work.take(pattern.len())?;
+pub(super) fn parse(pattern: &str, budget: &mut StepBudget) -> Result<Parsed, String> {
+    budget.take(pattern.len())?;
     let mut parser = Parser {
         source: Source(pattern.chars()),
-        work,
+        budget,
         names: HashMap::new(),
         groups: 0,
         open: Vec::new(),
         widths: HashMap::new(),
         before_look_behind: None,
-        asked_for: 0,
+        highest_group: 0,
         depth: 0,
     };
     let mut flags = Flags::default();
@@ -54,8 +54,8 @@ pub(super) fn parse(pattern: &str, work: &mut Work) -> Result<Parsed, String> {
     if parser.source.next().is_some() {
         return Err("has a ) without a (".to_owned());
     }
-    if parser.asked_for > parser.groups {
-        return Err(format!("asks for group {}, which does not exist", parser.asked_for));
+    if parser.highest_group > parser.groups {
+        return Err(format!("tests group {}, which does not exist", parser.highest_group));
     }
     Ok(Parsed { node, groups: parser.groups })
 }
@@ -75,7 +75,7 @@ fn set(flags: &mut Flags, letter: char, on: bool) -> Result<(), String> {
 
 struct Parser<'a, 'w> {
     source: Source<'a>,
-    work: &'w mut Work,
+    budget: &'w mut StepBudget,
     names: HashMap<String, u32>,
     groups: u32,
     /// Groups that are not closed yet.
@@ -85,7 +85,7 @@ struct Parser<'a, 'w> {
     /// In a look-behind, the number of groups before it.
     before_look_behind: Option<u32>,
     /// Highest number of a group that a conditional names. The group may follow later.
-    asked_for: u32,
+    highest_group: u32,
     depth: u32,
 }
 
@@ -141,7 +141,7 @@ impl Parser<'_, '_> {
 
     fn repeat(&mut self, (min, max): (u32, Option<u32>), node: Option<Node>) -> Result<Node, String> {
         let node = match node {
-            None | Some(Node::At(_)) => return Err("has a repetition of nothing".to_owned()),
+            None | Some(Node::Assert(_)) => return Err("repeats nothing".to_owned()),
             Some(Node::Repeat { .. }) => {
                 return Err("has a repetition of a repetition; put the inner one into (?:...)".to_owned());
             }
@@ -186,10 +186,10 @@ impl Parser<'_, '_> {
 
     fn atom(&mut self, c: char, flags: Flags) -> Result<Option<Node>, String> {
         Ok(Some(match c {
-            '.' => Node::Set(if flags.dot_all { class::any() } else { class::any_but_newline() }),
-            '^' => Node::At(if flags.multi_line { Place::LineStart } else { Place::Start }),
-            '$' => Node::At(if flags.multi_line { Place::LineEnd } else { Place::EndOrNewline }),
-            '[' => Node::Set(class::read(&mut self.source, flags, self.work)?),
+            '.' => Node::Set(if flags.dot_all { shorthand::any() } else { shorthand::any_but_newline() }),
+            '^' => Node::Assert(if flags.multi_line { Assertion::LineStart } else { Assertion::Start }),
+            '$' => Node::Assert(if flags.multi_line { Assertion::LineEnd } else { Assertion::EndOrNewline }),
+            '[' => Node::Set(class::read(&mut self.source, flags, self.budget)?),
             '\\' => self.escape(flags)?,
             '(' => return self.group(flags),
             c => Node::Set(class::literal(c, flags)),
@@ -200,10 +200,14 @@ impl Parser<'_, '_> {
         Ok(match escape::outside(&mut self.source, flags.ascii)? {
             escape::Escape::Character(c) => Node::Set(class::literal(c, flags)),
             escape::Escape::Class(class) => Node::Set(class),
-            escape::Escape::Start => Node::At(Place::Start),
-            escape::Escape::End => Node::At(Place::End),
-            escape::Escape::Boundary { negated: false } => Node::At(Place::Boundary(class::word(flags.ascii))),
-            escape::Escape::Boundary { negated: true } => Node::At(Place::NoBoundary(class::word(flags.ascii))),
+            escape::Escape::Start => Node::Assert(Assertion::Start),
+            escape::Escape::End => Node::Assert(Assertion::End),
+            escape::Escape::Boundary { negated: false } => {
+                Node::Assert(Assertion::Boundary(shorthand::word(flags.ascii)))
+            }
+            escape::Escape::Boundary { negated: true } => {
+                Node::Assert(Assertion::NoBoundary(shorthand::word(flags.ascii)))
+            }
             escape::Escape::Group(group) => self.reference(group, flags)?,
         })
     }
@@ -215,18 +219,18 @@ impl Parser<'_, '_> {
         if self.open.contains(&group) {
             return Err(format!("refers to group {group}, which is still open"));
         }
-        self.stands_before_look_behind(group)?;
+        self.check_look_behind(group)?;
         let width = self.widths.get(&group).copied().flatten();
         Ok(Node::Backreference { group, width, ignore_case: flags.ignore_case })
     }
 
     /// Checks that a group precedes the look-behind that refers to it, if any.
-    fn stands_before_look_behind(&self, group: u32) -> Result<(), String> {
+    fn check_look_behind(&self, group: u32) -> Result<(), String> {
         let before = self.before_look_behind.unwrap_or(u32::MAX);
         if group <= before && !(self.before_look_behind.is_some() && self.open.contains(&group)) {
             return Ok(());
         }
-        Err(format!("refers, where it looks behind, to group {group}, which is not closed before that"))
+        Err(format!("refers inside a look-behind to group {group}, which is not closed before it"))
     }
 
     /// Parses a group after its opening parenthesis. Returns `None` if it is a comment.
@@ -237,21 +241,21 @@ impl Parser<'_, '_> {
         let c = self.source.next().ok_or("ends in (?")?;
         let node = match c {
             'P' => return self.named(flags).map(Some),
-            ':' => self.closed(flags)?,
+            ':' => self.until_closed(flags)?,
             '#' => {
                 self.source.until(')').map_err(|_| "has a comment (?# that is not closed".to_owned())?;
                 return Ok(None);
             }
-            '=' | '!' => Node::Look { behind: false, negated: c == '!', node: Box::new(self.closed(flags)?) },
+            '=' | '!' => Node::Look { behind: false, negated: c == '!', node: Box::new(self.until_closed(flags)?) },
             '<' => self.behind(flags)?,
-            '>' => Node::Atomic(Box::new(self.closed(flags)?)),
+            '>' => Node::Atomic(Box::new(self.until_closed(flags)?)),
             '(' => self.conditional(flags)?,
             c => self.flagged(c, flags)?,
         };
-        // A repetition applies to a group without a number as a whole, even if its content is a place or a repetition.
+        // A repetition applies to a group without a number as a whole, even if its content is an assertion or a repetition.
         Ok(Some(match node {
             Node::Repeat { max: Some(0), .. } => Node::Concat(Vec::new()),
-            Node::At(_) | Node::Repeat { .. } => Node::Concat(vec![node]),
+            Node::Assert(_) | Node::Repeat { .. } => Node::Concat(vec![node]),
             node => node,
         }))
     }
@@ -260,16 +264,16 @@ impl Parser<'_, '_> {
         self.groups += 1;
         let number = self.groups;
         self.open.push(number);
-        let node = Box::new(self.closed(flags)?);
+        let node = Box::new(self.until_closed(flags)?);
         self.open.pop();
         // Computing the width visits nested groups once for each enclosing group.
-        self.work.take(node.size())?;
+        self.budget.take(node.size())?;
         self.widths.insert(number, node.width());
         Ok(Node::Group { number, node })
     }
 
     /// Parses the content of a group and its closing parenthesis.
-    fn closed(&mut self, flags: Flags) -> Result<Node, String> {
+    fn until_closed(&mut self, flags: Flags) -> Result<Node, String> {
         let node = self.alternatives(flags)?;
         if self.source.take(")") { Ok(node) } else { Err("has a ( that is not closed".to_owned()) }
     }
@@ -301,10 +305,10 @@ impl Parser<'_, '_> {
         };
         let outer = self.before_look_behind;
         self.before_look_behind = outer.or(Some(self.groups));
-        let node = Box::new(self.closed(flags)?);
+        let node = Box::new(self.until_closed(flags)?);
         self.before_look_behind = outer;
         if node.width().is_none_or(|(min, max)| min != max) {
-            return Err("looks behind by a part of no fixed width, which Python does not allow".to_owned());
+            return Err("has a look-behind without a fixed width, which Python does not allow".to_owned());
         }
         Ok(Node::Look { behind: true, negated, node })
     }
@@ -313,11 +317,11 @@ impl Parser<'_, '_> {
         let name = self.source.until(')')?;
         let group = match name.parse::<u32>() {
             Ok(number) if number > 0 => number,
-            Ok(number) => return Err(format!("asks for group {number}, which does not exist")),
-            Err(_) => *self.names.get(&name).ok_or("asks for an unknown group")?,
+            Ok(number) => return Err(format!("tests group {number}, which does not exist")),
+            Err(_) => *self.names.get(&name).ok_or("tests an unknown group")?,
         };
-        self.asked_for = self.asked_for.max(group);
-        self.stands_before_look_behind(group)?;
+        self.highest_group = self.highest_group.max(group);
+        self.check_look_behind(group)?;
         let yes = Box::new(self.sequence(flags)?);
         let no = Box::new(if self.source.take("|") { self.sequence(flags)? } else { Node::Concat(Vec::new()) });
         match self.source.next() {
@@ -334,7 +338,7 @@ impl Parser<'_, '_> {
         let mut on = true;
         while let Some(c) = letter {
             match c {
-                ':' => return self.closed(flags),
+                ':' => return self.until_closed(flags),
                 ')' => return Err("sets flags that are not at its start; write (?flags:...)".to_owned()),
                 '-' if on => on = false,
                 'a' | 'u' if !on => return Err("turns the flags a or u off, which Python does not allow".to_owned()),

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use remora_snapshot::backtrack::{self, Instruction, MAX_NESTING, MAX_SLOTS};
 
-use super::node::{Mode, Node, Place};
+use super::node::{Assertion, Mode, Node};
 use super::parse::Parsed;
-use super::work::Work;
+use super::step_budget::StepBudget;
 
 /// Maximum number of instructions of a program.
 const LONGEST: usize = 1 << 13;
@@ -24,14 +24,14 @@ enum Each<'a> {
 ///
 /// # Errors
 /// The program exceeds a limit of the engine, the budget has too few steps, or Python itself refuses the pattern.
-pub(super) fn build(parsed: &Parsed, work: &mut Work) -> Result<Vec<u8>, String> {
+pub(super) fn build(parsed: &Parsed, budget: &mut StepBudget) -> Result<Vec<u8>, String> {
     let mut builder = Builder {
         code: Vec::new(),
         ranges: Vec::new(),
         sets: BTreeMap::new(),
         slots: (parsed.groups + 1) * 2,
         nesting: 0,
-        work,
+        budget,
     };
     builder.node(&parsed.node)?;
     builder.push(Instruction::Match)?;
@@ -51,11 +51,11 @@ struct Builder<'a> {
     sets: BTreeMap<&'a [ClassUnicodeRange], u32>,
     slots: u32,
     nesting: u32,
-    work: &'a mut Work,
+    budget: &'a mut StepBudget,
 }
 
 impl<'a> Builder<'a> {
-    fn here(&self) -> u32 {
+    fn next_address(&self) -> u32 {
         self.code.len() as u32 // at most LONGEST
     }
 
@@ -69,15 +69,15 @@ impl<'a> Builder<'a> {
     }
 
     /// Replaces a placeholder by the instruction, once its targets are known.
-    fn settle(&mut self, place: usize, instruction: Instruction) {
-        if let Some(slot) = self.code.get_mut(place) {
+    fn patch(&mut self, address: usize, instruction: Instruction) {
+        if let Some(slot) = self.code.get_mut(address) {
             *slot = instruction;
         }
     }
 
     fn set(&mut self, class: &'a ClassUnicode) -> Result<(u32, u32), String> {
         let ranges = class.ranges();
-        self.work.take(ranges.len())?;
+        self.budget.take(ranges.len())?;
         let first = *self.sets.entry(ranges).or_insert_with(|| {
             let first = self.ranges.len() as u32; // bounded by the pattern and by Unicode
             self.ranges.extend(ranges.iter().map(|range| (range.start(), range.end())));
@@ -88,10 +88,10 @@ impl<'a> Builder<'a> {
 
     fn node(&mut self, node: &'a Node) -> Result<(), String> {
         // Nodes that emit no instruction count, too.
-        self.work.take(1)?;
+        self.budget.take(1)?;
         match node {
             Node::Set(class) => self.character(class),
-            Node::At(place) => self.place(place),
+            Node::Assert(assertion) => self.assertion(assertion),
             Node::Concat(nodes) => nodes.iter().try_for_each(|node| self.node(node)),
             Node::Alternate(nodes) => self.alternate(nodes),
             Node::Repeat { node, min, max, mode } => self.repeat(node, *min, *max, *mode),
@@ -109,9 +109,9 @@ impl<'a> Builder<'a> {
                 let question = self.push(Instruction::Match)?;
                 self.node(yes)?;
                 let jump = self.push(Instruction::Match)?;
-                self.settle(question, Instruction::IfGroup(group * 2, self.here()));
+                self.patch(question, Instruction::IfGroup(group * 2, self.next_address()));
                 self.node(no)?;
-                self.settle(jump, Instruction::Jump(self.here()));
+                self.patch(jump, Instruction::Jump(self.next_address()));
                 Ok(())
             }
         }
@@ -128,18 +128,18 @@ impl<'a> Builder<'a> {
         self.push(instruction).map(drop)
     }
 
-    fn place(&mut self, place: &'a Place) -> Result<(), String> {
-        let instruction = match place {
-            Place::Start => Instruction::Start,
-            Place::End => Instruction::End,
-            Place::EndOrNewline => Instruction::EndOrNewline,
-            Place::LineStart => Instruction::LineStart,
-            Place::LineEnd => Instruction::LineEnd,
-            Place::Boundary(word) => {
+    fn assertion(&mut self, assertion: &'a Assertion) -> Result<(), String> {
+        let instruction = match assertion {
+            Assertion::Start => Instruction::Start,
+            Assertion::End => Instruction::End,
+            Assertion::EndOrNewline => Instruction::EndOrNewline,
+            Assertion::LineStart => Instruction::LineStart,
+            Assertion::LineEnd => Instruction::LineEnd,
+            Assertion::Boundary(word) => {
                 let (first, count) = self.set(word)?;
                 Instruction::Boundary(first, count)
             }
-            Place::NoBoundary(word) => {
+            Assertion::NoBoundary(word) => {
                 let (first, count) = self.set(word)?;
                 Instruction::NoBoundary(first, count)
             }
@@ -154,12 +154,12 @@ impl<'a> Builder<'a> {
                 let split = self.push(Instruction::Match)?;
                 self.node(node)?;
                 jumps.push(self.push(Instruction::Match)?);
-                self.settle(split, Instruction::Split(split as u32 + 1, self.here()));
+                self.patch(split, Instruction::Split(split as u32 + 1, self.next_address()));
             }
             self.node(last)?;
         }
         for jump in jumps {
-            self.settle(jump, Instruction::Jump(self.here()));
+            self.patch(jump, Instruction::Jump(self.next_address()));
         }
         Ok(())
     }
@@ -190,7 +190,7 @@ impl<'a> Builder<'a> {
         let Some(max) = max else {
             let start = self.push(Instruction::Match)?;
             let (Each::Once(node) | Each::Atomic(node)) = each;
-            self.work.take(node.size())?;
+            self.budget.take(node.size())?;
             let slot = node.can_be_empty().then(|| {
                 self.slots += 1;
                 self.slots - 1
@@ -202,9 +202,9 @@ impl<'a> Builder<'a> {
             let check = slot.map(|slot| Ok::<_, String>((slot, self.push(Instruction::Match)?))).transpose()?;
             self.push(Instruction::Jump(start as u32))?;
             if let Some((slot, check)) = check {
-                self.settle(check, Instruction::Advanced(slot, self.here()));
+                self.patch(check, Instruction::Advanced(slot, self.next_address()));
             }
-            self.settle(start, split(start as u32 + 1, self.here()));
+            self.patch(start, split(start as u32 + 1, self.next_address()));
             return Ok(());
         };
         let mut splits = Vec::new();
@@ -213,7 +213,7 @@ impl<'a> Builder<'a> {
             self.each(each)?;
         }
         for place in splits {
-            self.settle(place, split(place as u32 + 1, self.here()));
+            self.patch(place, split(place as u32 + 1, self.next_address()));
         }
         Ok(())
     }
@@ -223,10 +223,12 @@ impl<'a> Builder<'a> {
             let instruction = if negated { Instruction::NotAhead } else { Instruction::Ahead };
             return self.part(instruction, |builder| builder.node(node));
         }
-        self.work.take(node.size())?;
+        self.budget.take(node.size())?;
         let width = match node.width() {
-            Some((min, max)) if min == max => u32::try_from(min).map_err(|_| "looks too far behind".to_owned())?,
-            _ => return Err("looks behind by a part of no fixed width, which Python does not allow".to_owned()),
+            Some((min, max)) if min == max => {
+                u32::try_from(min).map_err(|_| "has a look-behind that is too wide".to_owned())?
+            }
+            _ => return Err("has a look-behind without a fixed width, which Python does not allow".to_owned()),
         };
         let instruction =
             move |end| if negated { Instruction::NotBehind(end, width) } else { Instruction::Behind(end, width) };
@@ -247,7 +249,7 @@ impl<'a> Builder<'a> {
         let start = self.push(Instruction::Match)?;
         content(self)?;
         self.push(Instruction::Match)?;
-        self.settle(start, head(self.here()));
+        self.patch(start, head(self.next_address()));
         self.nesting -= 1;
         Ok(())
     }

@@ -198,10 +198,10 @@ fn nested_repetitions_of_empty_pattern_stay_small() {
 fn automaton_beyond_its_step_budget_becomes_program() {
     let mut patterns = Patterns::default();
     assert!(patterns.compile(".{0,1000}x").is_ok_and(|pattern| matches!(pattern, Pattern::Backtracking(_))));
-    assert!(DOCUMENT_WORK - patterns.work.left() < 2 * AUTOMATON_WORK, "{}", patterns.work.left());
-    let before = patterns.work.left();
+    assert!(DOCUMENT_STEPS - patterns.budget.left() < 2 * AUTOMATON_STEPS, "{}", patterns.budget.left());
+    let before = patterns.budget.left();
     assert!(patterns.compile(".{0,1000}x").is_ok());
-    assert_eq!(patterns.work.left(), before, "a pattern is compiled once");
+    assert_eq!(patterns.budget.left(), before, "a pattern is compiled once");
     assert!(matches(".{0,1000}x", &format!("{}x", "a".repeat(1_000))));
     assert!(!matches(".{0,1000}x", &format!("{}x", "a".repeat(1_001))));
 }
@@ -210,9 +210,9 @@ fn automaton_beyond_its_step_budget_becomes_program() {
 fn steps_of_document_are_bounded_and_reported() {
     let mut patterns = Patterns::default();
     let pattern = |number: usize| format!("(?i)(?=a){}{number}", "[!-ſ]".repeat(1_300));
-    let told = (0..1_000).find_map(|number| patterns.compile(&pattern(number)).err()).unwrap();
-    assert!(told.contains("steps for all patterns of a document"), "{told}");
-    assert!(patterns.compile("b").is_err() && patterns.work.left() == 0);
+    let message = (0..1_000).find_map(|number| patterns.compile(&pattern(number)).err()).unwrap();
+    assert!(message.contains("steps for all patterns of a document"), "{message}");
+    assert!(patterns.compile("b").is_err() && patterns.budget.left() == 0);
 }
 
 #[test]
@@ -223,9 +223,9 @@ fn size_of_all_patterns_is_bounded_and_reported() {
     assert!(count(|one| matches!(one, Ok(Pattern::Automaton(_)))) > 100);
     assert!(count(|one| matches!(one, Ok(Pattern::Backtracking(_)))) > 100, "automata have no room for all");
     assert!(patterns.automata_bytes <= AUTOMATA_BYTES && patterns.bytes <= PATTERNS_BYTES);
-    let told =
+    let message =
         (0..1_000).find_map(|number| patterns.compile(&format!("{number}(?=a)(?:b{{90}}){{80}}")).err()).unwrap();
-    assert!(told.contains("when they are compiled") || told.contains("steps"), "{told}");
+    assert!(message.contains("for all compiled patterns") || message.contains("steps"), "{message}");
     assert!(patterns.bytes <= PATTERNS_BYTES);
 }
 
@@ -233,9 +233,9 @@ fn size_of_all_patterns_is_bounded_and_reported() {
 fn steps_for_large_set_are_proportional_to_its_size() {
     let work = |count: u32| {
         let characters: String = (0..count).filter_map(|n| char::from_u32(0x4e00 + 2 * n)).collect();
-        let mut work = Work::new(u64::MAX);
-        parse::parse(&format!("(?i)[{characters}]"), &mut work).unwrap();
-        u64::MAX - work.left()
+        let mut budget = StepBudget::new(u64::MAX);
+        parse::parse(&format!("(?i)[{characters}]"), &mut budget).unwrap();
+        u64::MAX - budget.left()
     };
     assert!(work(2_000) < 5 * work(500), "{} and {}", work(500), work(2_000));
 }

@@ -13,16 +13,16 @@
 //! The child is single-threaded and has no environment variables. It has three file descriptors and may open no more.
 //! Its address space and CPU time are bounded ([`Bounds`]). The parent bounds the wall-clock time and the bytes that it
 //! reads. One child runs at a time, so that the memory of parent and child stays below a known sum, and namespaces take
-//! turns.
+//! limiter.
 
 mod bounds;
 mod child;
 mod error;
 mod frame;
+mod limiter;
 mod message;
 mod process;
 mod redact;
-mod turns;
 mod work;
 
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub use self::{
     error::{Error, Refusal},
     message::{Response, Task},
 };
-use self::{message::Answer, turns::Turns};
+use self::{limiter::Limiter, message::Answer};
 pub use super::compile::about::About;
 
 /// Path of this program's executable, which stays valid after the file is replaced.
@@ -54,7 +54,7 @@ pub struct Request {
 pub struct Compiler {
     program: PathBuf,
     document_limit: usize,
-    turns: Turns,
+    limiter: Limiter,
 }
 
 impl Compiler {
@@ -68,16 +68,16 @@ impl Compiler {
     /// Creates a compiler that runs `program compile-process …` as the child.
     #[must_use]
     pub fn with_program(program: impl Into<PathBuf>, document_limit: usize) -> Self {
-        Self { program: program.into(), document_limit, turns: Turns::default() }
+        Self { program: program.into(), document_limit, limiter: Limiter::default() }
     }
 
-    /// Compiles a document of `namespace`. Waits until it is the namespace's turn.
+    /// Compiles a document of `namespace`. Waits until it is the namespace's permit.
     ///
     /// # Errors
     /// If the document is malformed or cannot be compiled, or if the child cannot be started, exceeds a bound, or
     /// crashes.
     pub async fn compile(&self, namespace: &str, request: Request) -> Result<Response, Error> {
-        let _turn = self.turns.enter(namespace).await;
+        let _permit = self.limiter.acquire(namespace).await;
         let bytes = request.pages.iter().map(Vec::len).sum();
         let bounds = Bounds::of(bytes, self.document_limit);
         match process::run(&self.program, &bounds, request).await? {

@@ -1,9 +1,9 @@
 //! Serves HTTP/1.1 to callers that may be slow or hostile, with bounds on connections, bytes and time.
 //!
 //! ```text
-//! accept ──> a place (places) ──> TLS handshake ──> head ──> a share of bytes (places) ──> body ──> router
-//!                │                    time               time        │                       time
-//!                └ full: the address with the most places loses one  └ full: the address with the most bytes loses a body
+//! accept ──> a slot (slots) ──> TLS handshake ──> head ──> a share of bytes (slots) ──> body ──> router
+//!                │                   time               time        │                      time
+//!                └ full: the address with the most slots loses one  └ full: the address with the most bytes loses a body
 //! ```
 //!
 //! The webhook and the admin port share this module. It does not offer HTTP/2, whose windows, header frames and streams
@@ -15,8 +15,8 @@
 mod activity;
 mod connection;
 mod limits;
-mod places;
 mod serve;
+mod slots;
 mod transport;
 
 pub use self::{connection::Useful, limits::Limits, serve::serve, transport::Transport};

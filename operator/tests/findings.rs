@@ -106,7 +106,10 @@ fn improvable_condition_is_reported() {
     assert!(told("feature \"a\"", "5002 identities"), "{found:?}");
     assert!(told("identity overrides", "the longest has 300"), "{found:?}");
     assert!(told("feature \"b\"", "30002 bytes"), "{found:?}");
-    assert!(told("segments", "1 of 1 override no feature of this environment") && told("segments", "\"unused\""), "{found:?}");
+    assert!(
+        told("segments", "1 of 1 override no feature of this environment") && told("segments", "\"unused\""),
+        "{found:?}"
+    );
     assert!(told("features", "1 of 2 have the same value for everybody"), "{found:?}");
     assert!(!found.iter().any(|f| f.message.contains(&long)), "a message holds an identifier");
 }

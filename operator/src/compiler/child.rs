@@ -31,14 +31,14 @@ impl Child {
     /// # Errors
     /// If a limit cannot be set, the request cannot be read, or the answer cannot be written.
     pub fn run(&self) -> anyhow::Result<()> {
-        self.limit().context("the limits of the process cannot be set")?;
+        self.limit().context("cannot set the limits of the process")?;
         let mut from = io::stdin().lock();
         let to = RefCell::new(io::stdout().lock());
         let head = frame::head(&mut from)?;
         // A failed write means that the parent has ended. The write of the answer then fails too.
-        let tell = |place: &str| drop(frame::tell(&mut *to.borrow_mut(), place));
+        let report = |place: &str| drop(frame::write_progress(&mut *to.borrow_mut(), place));
         let pages = head.pages.iter().map(|length| frame::read_page(&mut from, *length));
-        let (answer, files) = work(&head.task, pages, Progress::to(&tell))?;
+        let (answer, files) = work(&head.task, pages, Progress::to(&report))?;
         Ok(frame::answer(&mut *to.borrow_mut(), &answer, &files)?)
     }
 
@@ -63,6 +63,6 @@ impl Child {
 
 /// Lowers a resource limit. A limit that is already lower stays.
 fn set(resource: Resource, soft: u64, hard: u64) -> rustix::io::Result<()> {
-    let held = getrlimit(resource).maximum.unwrap_or(u64::MAX);
-    setrlimit(resource, Rlimit { current: Some(soft.min(held)), maximum: Some(hard.min(held)) })
+    let hard_limit = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    setrlimit(resource, Rlimit { current: Some(soft.min(hard_limit)), maximum: Some(hard.min(hard_limit)) })
 }

@@ -65,7 +65,7 @@ pub(super) fn read_page(from: &mut impl Read, length: usize) -> io::Result<Vec<u
 }
 
 /// Reports the place in the document that the child has reached to the parent.
-pub(super) fn tell(to: &mut impl Write, place: &str) -> io::Result<()> {
+pub(super) fn write_progress(to: &mut impl Write, place: &str) -> io::Result<()> {
     let end = (0..=PLACE_MAX.min(place.len())).rev().find(|end| place.is_char_boundary(*end));
     write(to, PLACE, place.get(..end.unwrap_or_default()).unwrap_or_default().as_bytes())
 }
@@ -111,7 +111,7 @@ pub(super) async fn receive(
             at(&bytes);
         } else {
             break serde_json::from_slice(&bytes)
-                .map_err(|_| BadAnswer::Malformed("wrote an answer that is no JSON"))?;
+                .map_err(|_| BadAnswer::Malformed("wrote an answer that is not JSON"))?;
         }
     };
     let mut read_files = Vec::new();
@@ -169,8 +169,8 @@ mod tests {
     async fn answer_with_places_and_files_is_received_as_written() {
         let core = File { name: files::CORE.to_owned(), bytes: vec![7; 3] };
         let mut bytes = Vec::new();
-        tell(&mut bytes, "segment \"a\" (1)").unwrap();
-        tell(&mut bytes, &"é".repeat(PLACE_MAX)).unwrap();
+        write_progress(&mut bytes, "segment \"a\" (1)").unwrap();
+        write_progress(&mut bytes, &"é".repeat(PLACE_MAX)).unwrap();
         answer(&mut bytes, &contents(&[(files::CORE, 3)]), std::slice::from_ref(&core)).unwrap();
         let (files, places) = received(&bytes).await.unwrap();
         assert_eq!(files, [core]);

@@ -42,15 +42,15 @@ impl Activity {
     pub(super) fn deadline(&self, limits: &Limits) -> Instant {
         let state = self.state.lock();
         if state.under_way > 0 {
-            // A request has its own time limit, so the next look comes after that.
+            // A request has its own time limit, so the next check comes after that.
             return Instant::now() + limits.request + Duration::from_millis(10);
         }
         let idle = state.quiet_since + limits.idle;
         let head = state.head_since.map(|since| since + limits.head);
         let stuck = state.stuck_since.map(|since| since + limits.request);
         // No event reports that a head starts or that a caller stops reading, so the deadline is checked more often.
-        let next_look = Instant::now() + limits.head.min(limits.request) / 2;
-        [head, stuck].into_iter().flatten().min().unwrap_or(next_look).min(idle)
+        let next_check = Instant::now() + limits.head.min(limits.request) / 2;
+        [head, stuck].into_iter().flatten().min().unwrap_or(next_check).min(idle)
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -95,41 +95,41 @@ impl Drop for Busy {
 }
 
 /// Stream that reports reads and writes to an [`Activity`].
-pub(super) struct Watched<S> {
+pub(super) struct TrackedStream<S> {
     stream: S,
     activity: Arc<Activity>,
 }
 
-impl<S> Watched<S> {
-    pub(super) fn new(stream: S, activity: Arc<Activity>) -> Watched<S> {
-        Watched { stream, activity }
+impl<S> TrackedStream<S> {
+    pub(super) fn new(stream: S, activity: Arc<Activity>) -> TrackedStream<S> {
+        TrackedStream { stream, activity }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let watched = self.get_mut();
+        let tracked = self.get_mut();
         let before = into.filled().len();
-        let polled = Pin::new(&mut watched.stream).poll_read(context, into);
+        let polled = Pin::new(&mut tracked.stream).poll_read(context, into);
         if into.filled().len() > before {
-            watched.activity.read();
+            tracked.activity.read();
         }
         polled
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let watched = self.get_mut();
-        let polled = Pin::new(&mut watched.stream).poll_write(context, bytes);
-        watched.activity.wrote(&polled);
+        let tracked = self.get_mut();
+        let polled = Pin::new(&mut tracked.stream).poll_write(context, bytes);
+        tracked.activity.wrote(&polled);
         polled
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let watched = self.get_mut();
-        let polled = Pin::new(&mut watched.stream).poll_flush(context);
-        watched.activity.wrote(&polled);
+        let tracked = self.get_mut();
+        let polled = Pin::new(&mut tracked.stream).poll_flush(context);
+        tracked.activity.wrote(&polled);
         polled
     }
 
@@ -142,9 +142,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let watched = self.get_mut();
-        let polled = Pin::new(&mut watched.stream).poll_write_vectored(context, slices);
-        watched.activity.wrote(&polled);
+        let tracked = self.get_mut();
+        let polled = Pin::new(&mut tracked.stream).poll_write_vectored(context, slices);
+        tracked.activity.wrote(&polled);
         polled
     }
 

@@ -25,9 +25,9 @@ use tower::ServiceExt;
 
 use super::{
     Limits, Transport,
-    activity::{Activity, Watched},
+    activity::{Activity, TrackedStream},
     limits::Phase,
-    places::Place,
+    slots::Slot,
 };
 
 /// Marker of a useful answer, after which the caller's address is known. Handlers add it to the extensions of the
@@ -41,25 +41,25 @@ pub(super) struct Connection {
     pub(super) router: Router,
     pub(super) limits: Limits,
     pub(super) phases: watch::Receiver<Phase>,
-    pub(super) place: Place,
+    pub(super) slot: Slot,
 }
 
 /// Reason why a connection ended early.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Ended {
+pub(super) enum ConnectionError {
     #[error("the TLS handshake took too long")]
     SlowHandshake,
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]
     Http(#[from] hyper::Error),
-    #[error("it did not end when asked to")]
+    #[error("the connection did not end in time after it was asked to")]
     Stuck,
 }
 
 impl Connection {
     /// Answers requests until either side ends the connection.
-    pub(super) async fn serve(self, stream: TcpStream) -> Result<(), Ended> {
+    pub(super) async fn serve(self, stream: TcpStream) -> Result<(), ConnectionError> {
         // Answers are small, and a caller waits for each of them.
         stream.set_nodelay(true)?;
         match self.transport.clone() {
@@ -69,19 +69,18 @@ impl Connection {
                 let (reader, writer) = stream.into_split();
                 let limited = reader.take(self.limits.handshake_bytes as u64);
                 let accepting = timeout(self.limits.handshake, tls.accept(tokio::io::join(limited, writer)));
-                let mut stream = accepting.await.map_err(|_| Ended::SlowHandshake)??;
+                let mut stream = accepting.await.map_err(|_| ConnectionError::SlowHandshake)??;
                 stream.get_mut().0.reader_mut().set_limit(u64::MAX);
                 self.answer_all(stream).await
             }
         }
     }
 
-    async fn answer_all(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send) -> Result<(), Ended> {
+    async fn answer_all(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send) -> Result<(), ConnectionError> {
         let limits = self.limits;
         let activity = Arc::new(Activity::new());
-        let stream = Watched::new(stream, Arc::clone(&activity));
-        let service =
-            service_fn(|request| answer(&self.router, request, &self.place, &limits, &activity, &self.phases));
+        let stream = TrackedStream::new(stream, Arc::clone(&activity));
+        let service = service_fn(|request| answer(&self.router, request, &self.slot, &limits, &activity, &self.phases));
         let builder = builder(limits);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let overdue = async {
@@ -100,8 +99,8 @@ impl Connection {
         }
         // Answers the request under way and accepts no new one. A request whose head is incomplete is not under way.
         connection.as_mut().graceful_shutdown();
-        let patience = if activity.is_busy() { limits.drain } else { Duration::from_millis(100) };
-        timeout(patience, connection).await.map_err(|_| Ended::Stuck)?.map_err(Ended::from)
+        let grace = if activity.is_busy() { limits.drain } else { Duration::from_millis(100) };
+        timeout(grace, connection).await.map_err(|_| ConnectionError::Stuck)?.map_err(ConnectionError::from)
     }
 }
 
@@ -120,17 +119,17 @@ fn builder(limits: Limits) -> http1::Builder {
 async fn answer(
     router: &Router,
     request: Request<Incoming>,
-    place: &Place,
+    slot: &Slot,
     limits: &Limits,
     activity: &Arc<Activity>,
     phases: &watch::Receiver<Phase>,
 ) -> Result<Response<Body>, Infallible> {
     let _busy = activity.busy();
-    let mut answer = match complete(router, request, place, limits).await {
+    let mut answer = match complete(router, request, slot, limits).await {
         Ok(answer) => answer,
         Err(refusal) => refusal.into_response(),
     };
-    place.answered(answer.extensions_mut().remove::<Useful>().is_some());
+    slot.answered(answer.extensions_mut().remove::<Useful>().is_some());
     // The header makes the caller connect to another replica next time.
     if *phases.borrow() > Phase::Serving {
         answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -153,13 +152,17 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> axum::response::Response {
         let (status, text) = match self {
             Refusal::NoLength => (StatusCode::LENGTH_REQUIRED, "the request has no content-length: send one\n"),
-            Refusal::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than is read here\n"),
-            Refusal::Overloaded => {
-                (StatusCode::SERVICE_UNAVAILABLE, "too many bodies are under way: try again later\n")
+            Refusal::TooLarge => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this port accepts: send a smaller one\n")
             }
-            Refusal::SlowBody => (StatusCode::REQUEST_TIMEOUT, "the body took too long\n"),
-            Refusal::BrokenBody => (StatusCode::BAD_REQUEST, "the body ended early\n"),
-            Refusal::Slow => (StatusCode::REQUEST_TIMEOUT, "the request took too long\n"),
+            Refusal::Overloaded => {
+                (StatusCode::SERVICE_UNAVAILABLE, "too many request bodies are in progress: try again later\n")
+            }
+            Refusal::SlowBody => (StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive: send it faster\n"),
+            Refusal::BrokenBody => {
+                (StatusCode::BAD_REQUEST, "the body ended before its content-length: send all of it\n")
+            }
+            Refusal::Slow => (StatusCode::REQUEST_TIMEOUT, "the answer took too long: try again later\n"),
         };
         let mut response = (status, text).into_response();
         // The rest of an unread body would be parsed as the head of the next request.
@@ -171,7 +174,7 @@ impl IntoResponse for Refusal {
 async fn complete(
     router: &Router,
     request: Request<Incoming>,
-    place: &Place,
+    slot: &Slot,
     limits: &Limits,
 ) -> Result<Response<Body>, Refusal> {
     let deadline = tokio::time::Instant::now() + limits.request;
@@ -181,10 +184,10 @@ async fn complete(
     if length > limits.largest_body {
         return Err(Refusal::TooLarge);
     }
-    timeout_at(deadline, place.reserve(length)).await.map_err(|_| Refusal::Overloaded)?;
+    timeout_at(deadline, slot.reserve(length)).await.map_err(|_| Refusal::Overloaded)?;
     let reading = timeout(limits.body, read(body, length));
     let body = timeout_at(deadline, reading).await.map_err(|_| Refusal::SlowBody)?.map_err(|_| Refusal::SlowBody)??;
-    place.answering();
+    slot.answering();
     let request = Request::from_parts(head, Body::from(body));
     match timeout_at(deadline, router.clone().oneshot(request)).await {
         Ok(Ok(answer)) => Ok(answer),

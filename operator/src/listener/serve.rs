@@ -17,7 +17,7 @@ use super::transport::Transport;
 use super::{
     Limits,
     connection::Connection,
-    places::{Caller, Place, Places},
+    slots::{Caller, Slot, Slots},
 };
 
 /// Serves until `shutdown` is true, then for `linger` and `drain` of `limits`.
@@ -39,14 +39,14 @@ pub async fn serve(
     };
     let (mut connections, ()) = tokio::join!(accepting, ending);
     if timeout(limits.drain, async { while connections.join_next().await.is_some() {} }).await.is_err() {
-        tracing::warn!(left = connections.len(), "connections were cut at the end");
+        tracing::warn!(connections = connections.len(), "closed connections that did not end in time");
     }
 }
 
 /// Event in the accept loop.
 enum Event {
     Accepted(io::Result<(TcpStream, SocketAddr)>),
-    Entered(Place),
+    Entered(Slot),
 }
 
 /// Accepts connections until the end. Returns the connections that are still open.
@@ -57,18 +57,18 @@ async fn accept(
     limits: Limits,
     mut phases: watch::Receiver<Phase>,
 ) -> JoinSet<()> {
-    let places = Places::new(limits);
+    let slots = Slots::new(limits);
     let mut connections = JoinSet::new();
-    // Accepted connection that has no place yet. It must survive an iteration of the loop.
+    // Accepted connection that has no slot yet. It must survive an iteration of the loop.
     let mut next: Option<(TcpStream, SocketAddr)> = None;
     loop {
         let of_connections = phases.clone();
-        // A connection that lost its place ends soon. Until then, its task and its socket count here.
-        let has_room = connections.len() <= limits.connections;
+        // A connection that lost its slot ends soon. Until then, its task and its socket count here.
+        let can_accept = connections.len() <= limits.connections;
         let caller = next.as_ref().map(|(_, peer)| Caller::from(peer.ip()));
         let entering = async {
             match caller {
-                Some(caller) => places.enter(caller).await,
+                Some(caller) => slots.enter(caller).await,
                 None => pending().await,
             }
         };
@@ -76,11 +76,11 @@ async fn accept(
             biased;
             _ = phases.wait_for(|phase| *phase == Phase::Ending) => return connections,
             Some(_) = connections.join_next() => continue,
-            place = entering => Event::Entered(place),
-            accepted = listener.accept(), if has_room && caller.is_none() => Event::Accepted(accepted),
+            slot = entering => Event::Entered(slot),
+            accepted = listener.accept(), if can_accept && caller.is_none() => Event::Accepted(accepted),
         };
-        let place = match event {
-            Event::Entered(place) => place,
+        let slot = match event {
+            Event::Entered(slot) => slot,
             Event::Accepted(Ok(accepted)) => {
                 next = Some(accepted);
                 continue;
@@ -93,14 +93,14 @@ async fn accept(
             }
         };
         let Some((stream, peer)) = next.take() else { continue };
-        let id = place.id();
+        let id = slot.id();
         let connection =
-            Connection { transport: transport.clone(), router: router.clone(), limits, phases: of_connections, place };
+            Connection { transport: transport.clone(), router: router.clone(), limits, phases: of_connections, slot };
         let task = connections.spawn(async move {
             if let Err(error) = connection.serve(stream).await {
                 tracing::debug!(%peer, %error, "connection ended");
             }
         });
-        places.ends_with_place(id, task);
+        slots.ends_with_slot(id, task);
     }
 }

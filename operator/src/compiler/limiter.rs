@@ -6,36 +6,36 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Number of children at one time. The chart's memory limit includes the memory of this many.
-const AT_ONCE: usize = 1;
+const CHILDREN_MAX: usize = 1;
 
 /// Queue of queues. Each namespace has at most one document in the common queue; its other documents wait behind that
 /// one.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct Limiter {
     all: Arc<Semaphore>,
     namespaces: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
 /// Guard that is held while a document is compiled.
 #[derive(Debug)]
-pub(super) struct Turn {
-    _places: [Option<OwnedSemaphorePermit>; 2],
+pub(super) struct Permit {
+    _permits: [Option<OwnedSemaphorePermit>; 2],
 }
 
-impl Default for Turns {
+impl Default for Limiter {
     fn default() -> Self {
-        Self { all: Arc::new(Semaphore::new(AT_ONCE)), namespaces: Mutex::default() }
+        Self { all: Arc::new(Semaphore::new(CHILDREN_MAX)), namespaces: Mutex::default() }
     }
 }
 
-impl Turns {
-    /// Waits for the turn of a document of this namespace.
-    pub(super) async fn enter(&self, namespace: &str) -> Turn {
+impl Limiter {
+    /// Waits for the permit of a document of this namespace.
+    pub(super) async fn acquire(&self, namespace: &str) -> Permit {
         let own = self.of(namespace);
         // A semaphore is fair, and these are never closed.
         let first = own.acquire_owned().await.ok();
         let then = Arc::clone(&self.all).acquire_owned().await.ok();
-        Turn { _places: [then, first] }
+        Permit { _permits: [then, first] }
     }
 
     fn of(&self, namespace: &str) -> Arc<Semaphore> {
@@ -52,14 +52,14 @@ mod tests {
 
     #[tokio::test]
     async fn namespace_with_one_document_waits_for_one_child_of_namespace_with_many() {
-        let turns = Arc::new(Turns::default());
-        let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
-        let running = turns.enter("many").await;
+        let limiter = Arc::new(Limiter::default());
+        let (finished, mut order) = tokio::sync::mpsc::unbounded_channel();
+        let running = limiter.acquire("many").await;
         let queue = |namespace: &'static str| {
-            let (turns, told) = (Arc::clone(&turns), told.clone());
+            let (limiter, finished) = (Arc::clone(&limiter), finished.clone());
             tokio::spawn(async move {
-                let _turn = turns.enter(namespace).await;
-                told.send(namespace).unwrap();
+                let _permit = limiter.acquire(namespace).await;
+                finished.send(namespace).unwrap();
             })
         };
         let mut all = Vec::new();
@@ -79,23 +79,23 @@ mod tests {
 
     #[tokio::test]
     async fn permits_of_idle_namespace_are_forgotten() {
-        let turns = Turns::default();
+        let limiter = Limiter::default();
         for number in 0..100 {
-            drop(turns.enter(&format!("n{number}")).await);
+            drop(limiter.acquire(&format!("n{number}")).await);
         }
-        assert!(turns.namespaces.lock().len() <= 2);
+        assert!(limiter.namespaces.lock().len() <= 2);
     }
 
     #[tokio::test]
     async fn abandoned_waiting_document_blocks_nobody() {
-        let turns = Turns::default();
-        let running = turns.enter("a").await;
+        let limiter = Limiter::default();
+        let running = limiter.acquire("a").await;
         {
-            let mut given_up = std::pin::pin!(turns.enter("b"));
+            let mut given_up = std::pin::pin!(limiter.acquire("b"));
             assert!(futures::poll!(&mut given_up).is_pending());
         }
         drop(running);
-        drop(turns.enter("b").await);
-        drop(turns.enter("a").await);
+        drop(limiter.acquire("b").await);
+        drop(limiter.acquire("a").await);
     }
 }

@@ -1,4 +1,4 @@
-//! Divides connections and bytes among addresses, so that a flood takes places only from itself.
+//! Divides connections and bytes among addresses, so that a flood takes slots only from itself.
 //!
 //! Nothing distinguishes the API server from other callers: in most clusters it has no certificate, and its addresses
 //! are not known. So a full listener never refuses a caller because it is late. It closes the connection that is worth
@@ -47,14 +47,14 @@ enum Stage {
     /// The connection is idle, in its handshake, sends a head, or reads an answer.
     Waiting,
     /// The caller sends a body.
-    Reading(Lane),
+    Reading(BodySize),
     /// The request is complete and has no answer yet.
-    Answering(Lane),
+    Answering(BodySize),
 }
 
 /// Class of a body by its size. Small and large bodies have separate bounds, so that neither waits for the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lane {
+enum BodySize {
     Small,
     Large,
 }
@@ -81,39 +81,39 @@ struct State {
 }
 
 /// All connections of a listener.
-pub(super) struct Places {
+pub(super) struct Slots {
     limits: Limits,
     state: Mutex<State>,
     /// Notified when a connection or a reservation is released.
     changed: Notify,
 }
 
-/// Place of a connection, which is released on drop.
-pub(super) struct Place {
-    places: Arc<Places>,
+/// Slot of a connection, which is released on drop.
+pub(super) struct Slot {
+    slots: Arc<Slots>,
     id: u64,
 }
 
-impl Places {
-    /// Creates an empty set of places with these limits.
-    pub(super) fn new(limits: Limits) -> Arc<Places> {
-        Arc::new(Places { limits, state: Mutex::default(), changed: Notify::new() })
+impl Slots {
+    /// Creates an empty set of slots with these limits.
+    pub(super) fn new(limits: Limits) -> Arc<Slots> {
+        Arc::new(Slots { limits, state: Mutex::default(), changed: Notify::new() })
     }
 
-    /// Returns a place for a further connection, and may close another connection for it. Waits while all connections
+    /// Returns a slot for a further connection, and may close another connection for it. Waits while all connections
     /// are being answered.
-    pub(super) async fn enter(self: &Arc<Self>, caller: Caller) -> Place {
+    pub(super) async fn enter(self: &Arc<Self>, caller: Caller) -> Slot {
         loop {
             let changed = self.changed.notified();
-            if let Some(place) = self.try_enter(caller) {
-                return place;
+            if let Some(slot) = self.try_enter(caller) {
+                return slot;
             }
             changed.await;
         }
     }
 
-    /// Returns a place if one is free or another connection can be closed for it.
-    pub(super) fn try_enter(self: &Arc<Self>, caller: Caller) -> Option<Place> {
+    /// Returns a slot if one is free or another connection can be closed for it.
+    pub(super) fn try_enter(self: &Arc<Self>, caller: Caller) -> Option<Slot> {
         let mut state = self.state.lock();
         let id = state.tick();
         let connection = Connection { caller, since: id, useful: None, stage: Stage::Waiting, bytes: 0, task: None };
@@ -126,11 +126,11 @@ impl Places {
             };
             state.close(victim);
         }
-        Some(Place { places: Arc::clone(self), id })
+        Some(Slot { slots: Arc::clone(self), id })
     }
 
-    /// Aborts `task` when its connection loses its place.
-    pub(super) fn ends_with_place(&self, id: u64, task: AbortHandle) {
+    /// Aborts `task` when its connection loses its slot.
+    pub(super) fn ends_with_slot(&self, id: u64, task: AbortHandle) {
         match self.state.lock().connections.get_mut(&id) {
             Some(connection) => connection.task = Some(task),
             None => task.abort(),
@@ -144,7 +144,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl Slot {
     /// Returns the connection's number.
     pub(super) fn id(&self) -> u64 {
         self.id
@@ -153,28 +153,28 @@ impl Place {
     /// Waits until `bytes` bytes are reserved for a body. May close a connection with a slower body.
     pub(super) async fn reserve(&self, bytes: usize) {
         loop {
-            let changed = self.places.changed.notified();
-            if self.places.state.lock().reserve(self.id, bytes, &self.places.limits) {
+            let changed = self.slots.changed.notified();
+            if self.slots.state.lock().reserve(self.id, bytes, &self.slots.limits) {
                 return;
             }
             changed.await;
         }
     }
 
-    /// Marks the body as complete. No other caller can take the place before the answer is sent.
+    /// Marks the body as complete. No other caller can take the slot before the answer is sent.
     pub(super) fn answering(&self) {
-        let mut state = self.places.state.lock();
+        let mut state = self.slots.state.lock();
         if let Some(connection) = state.connections.get_mut(&self.id) {
             connection.stage = match connection.stage {
-                Stage::Reading(lane) | Stage::Answering(lane) => Stage::Answering(lane),
-                Stage::Waiting => Stage::Answering(Lane::Small),
+                Stage::Reading(size) | Stage::Answering(size) => Stage::Answering(size),
+                Stage::Waiting => Stage::Answering(BodySize::Small),
             };
         }
     }
 
     /// Releases the bytes of a request that is answered or given up. A useful answer makes the address known.
     pub(super) fn answered(&self, is_useful: bool) {
-        let mut state = self.places.state.lock();
+        let mut state = self.slots.state.lock();
         let now = state.tick();
         if let Some(connection) = state.connections.get_mut(&self.id) {
             connection.stage = Stage::Waiting;
@@ -187,14 +187,14 @@ impl Place {
             }
         }
         drop(state);
-        self.places.changed.notify_waiters();
+        self.slots.changed.notify_waiters();
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.places.state.lock().connections.remove(&self.id);
-        self.places.changed.notify_waiters();
+        self.slots.state.lock().connections.remove(&self.id);
+        self.slots.changed.notify_waiters();
     }
 }
 
@@ -239,44 +239,44 @@ impl State {
     /// Reserves bytes, and closes connections with slower bodies if necessary. Returns false if the request has to
     /// wait.
     fn reserve(&mut self, id: u64, bytes: usize, limits: &Limits) -> bool {
-        let (lane, capacity) = if bytes <= limits.small_body {
-            (Lane::Small, limits.small_bytes)
+        let (size, capacity) = if bytes <= limits.small_body {
+            (BodySize::Small, limits.small_bytes)
         } else {
-            (Lane::Large, limits.large_bytes)
+            (BodySize::Large, limits.large_bytes)
         };
         loop {
-            let used: usize = self.of_lane(lane).map(|(_, connection)| connection.bytes).sum();
+            let used: usize = self.of_size(size).map(|(_, connection)| connection.bytes).sum();
             if bytes == 0 || used + bytes <= capacity {
                 if let Some(connection) = self.connections.get_mut(&id) {
-                    (connection.stage, connection.bytes) = (Stage::Reading(lane), bytes);
+                    (connection.stage, connection.bytes) = (Stage::Reading(size), bytes);
                 }
                 return true;
             }
-            match self.body_to_give_up(id, bytes, lane) {
+            match self.body_to_abort(id, bytes, size) {
                 Some(victim) => self.close(victim),
                 None => return false,
             }
         }
     }
 
-    fn of_lane(&self, lane: Lane) -> impl Iterator<Item = (u64, &Connection)> {
-        let is_in = move |stage| matches!(stage, Stage::Reading(at) | Stage::Answering(at) if at == lane);
+    fn of_size(&self, size: BodySize) -> impl Iterator<Item = (u64, &Connection)> {
+        let is_in = move |stage| matches!(stage, Stage::Reading(at) | Stage::Answering(at) if at == size);
         self.connections.iter().filter(move |(_, connection)| is_in(connection.stage)).map(|(id, held)| (*id, held))
     }
 
     /// Returns the oldest unfinished body of the address with the most bytes of them. The address must have more bytes
     /// than the caller would have, or be unknown while the caller's address is known.
-    fn body_to_give_up(&self, id: u64, bytes: usize, lane: Lane) -> Option<u64> {
-        let asks = self.connections.get(&id)?;
-        let asks_is_known = self.is_known(asks);
-        let unfinished = || self.of_lane(lane).filter(move |(_, held)| held.stage == Stage::Reading(lane));
+    fn body_to_abort(&self, id: u64, bytes: usize, size: BodySize) -> Option<u64> {
+        let requester = self.connections.get(&id)?;
+        let requester_is_known = self.is_known(requester);
+        let unfinished = || self.of_size(size).filter(move |(_, held)| held.stage == Stage::Reading(size));
         let mut held = HashMap::<Caller, usize>::new();
         for (_, connection) in unfinished() {
             *held.entry(connection.caller).or_default() += connection.bytes;
         }
-        let would_have = held.get(&asks.caller).copied().unwrap_or_default() + bytes;
+        let would_have = held.get(&requester.caller).copied().unwrap_or_default() + bytes;
         let of = |connection: &Connection| held.get(&connection.caller).copied().unwrap_or_default();
-        let may_be_taken = |connection: &Connection| match (asks_is_known, self.is_known(connection)) {
+        let may_be_taken = |connection: &Connection| match (requester_is_known, self.is_known(connection)) {
             (true, false) => true,
             (false, true) => false,
             _ => of(connection) > would_have,

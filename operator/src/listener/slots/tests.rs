@@ -8,17 +8,17 @@ fn caller(number: u8) -> Caller {
     Caller::from(IpAddr::from([10, 0, 0, number]))
 }
 
-fn is_there(place: &Place) -> bool {
-    place.places.state.lock().connections.contains_key(&place.id)
+fn is_there(slot: &Slot) -> bool {
+    slot.slots.state.lock().connections.contains_key(&slot.id)
 }
 
-fn enter(places: &Arc<Places>, number: u8) -> Place {
-    places.try_enter(caller(number)).unwrap()
+fn enter(slots: &Arc<Slots>, number: u8) -> Slot {
+    slots.try_enter(caller(number)).unwrap()
 }
 
 /// Reserves bytes without waiting. Returns true on success.
-fn reserve(place: &Place, bytes: usize) -> bool {
-    place.places.state.lock().reserve(place.id, bytes, &place.places.limits)
+fn reserve(slot: &Slot, bytes: usize) -> bool {
+    slot.slots.state.lock().reserve(slot.id, bytes, &slot.slots.limits)
 }
 
 #[test]
@@ -32,54 +32,54 @@ fn addresses_of_one_machine_count_as_one_caller() {
 
 #[test]
 fn full_listener_closes_connection_of_address_with_most() {
-    let places = Places::new(limits());
-    let flood: Vec<_> = (0..5).map(|_| enter(&places, 1)).collect();
-    let few: Vec<_> = (0..3).map(|_| enter(&places, 2)).collect();
-    let alone = enter(&places, 3);
+    let slots = Slots::new(limits());
+    let flood: Vec<_> = (0..5).map(|_| enter(&slots, 1)).collect();
+    let few: Vec<_> = (0..3).map(|_| enter(&slots, 2)).collect();
+    let alone = enter(&slots, 3);
     assert!(!is_there(&flood[0]) && flood[1..].iter().all(is_there), "the oldest of the five");
     assert!(few.iter().all(is_there) && is_there(&alone));
-    // The flood continues, and takes places only from itself.
-    let more: Vec<_> = (0..100).map(|_| enter(&places, 1)).collect();
+    // The flood continues, and takes slots only from itself.
+    let more: Vec<_> = (0..100).map(|_| enter(&slots, 1)).collect();
     assert!(few.iter().all(is_there) && is_there(&alone));
-    assert_eq!(more.iter().filter(|place| is_there(place)).count(), 4);
-    assert_eq!(places.count(), 8);
+    assert_eq!(more.iter().filter(|slot| is_there(slot)).count(), 4);
+    assert_eq!(slots.count(), 8);
 }
 
 #[test]
 fn known_address_keeps_places_in_flood_of_many_addresses() {
-    let places = Places::new(limits());
-    let known: Vec<_> = (0..4).map(|_| enter(&places, 200)).collect();
+    let slots = Slots::new(limits());
+    let known: Vec<_> = (0..4).map(|_| enter(&slots, 200)).collect();
     known[0].answered(true);
-    let flood: Vec<_> = (0..150).map(|number| enter(&places, number)).collect();
+    let flood: Vec<_> = (0..150).map(|number| enter(&slots, number)).collect();
     assert!(known.iter().all(is_there));
     // Connections beyond the kept number compete like any others.
-    let fifth = enter(&places, 200);
-    let next = enter(&places, 151);
+    let fifth = enter(&slots, 200);
+    let next = enter(&slots, 151);
     assert!(is_there(&fifth) && is_there(&next) && !known.iter().all(is_there));
     assert!(is_there(&known[0]), "the useful one goes last");
-    assert_eq!(flood.iter().filter(|place| is_there(place)).count(), 3);
+    assert_eq!(flood.iter().filter(|slot| is_there(slot)).count(), 3);
 }
 
 #[test]
 fn request_being_answered_is_never_aborted() {
-    let places = Places::new(limits());
-    let busy: Vec<_> = (0..8).map(|_| enter(&places, 1)).collect();
-    busy.iter().for_each(Place::answering);
-    assert!(places.try_enter(caller(2)).is_none(), "it waits");
+    let slots = Slots::new(limits());
+    let busy: Vec<_> = (0..8).map(|_| enter(&slots, 1)).collect();
+    busy.iter().for_each(Slot::answering);
+    assert!(slots.try_enter(caller(2)).is_none(), "it waits");
     assert!(busy.iter().all(is_there));
     busy[3].answered(false);
-    let next = enter(&places, 2);
+    let next = enter(&slots, 2);
     assert!(is_there(&next) && !is_there(&busy[3]));
 }
 
 #[tokio::test]
 async fn caller_waits_until_answer_frees_a_slot() {
-    let places = Places::new(limits());
-    let busy: Vec<_> = (0..8).map(|_| enter(&places, 1)).collect();
-    busy.iter().for_each(Place::answering);
+    let slots = Slots::new(limits());
+    let busy: Vec<_> = (0..8).map(|_| enter(&slots, 1)).collect();
+    busy.iter().for_each(Slot::answering);
     let entering = tokio::spawn({
-        let places = Arc::clone(&places);
-        async move { places.enter(caller(2)).await }
+        let slots = Arc::clone(&slots);
+        async move { slots.enter(caller(2)).await }
     });
     tokio::task::yield_now().await;
     assert!(!entering.is_finished());
@@ -89,28 +89,28 @@ async fn caller_waits_until_answer_frees_a_slot() {
 
 #[test]
 fn oldest_known_address_is_forgotten() {
-    let places = Places::new(Limits { connections: 1000, ..limits() });
+    let slots = Slots::new(Limits { connections: 1000, ..limits() });
     for number in 0..=u8::MAX {
-        enter(&places, number).answered(true);
+        enter(&slots, number).answered(true);
     }
-    let known = places.state.lock().known.clone();
+    let known = slots.state.lock().known.clone();
     assert_eq!(known.len(), KNOWN_ADDRESSES);
     assert!(known.contains_key(&caller(u8::MAX)) && !known.contains_key(&caller(0)));
 }
 
 #[test]
 fn slow_body_of_address_with_most_bytes_is_aborted_for_another() {
-    let places = Places::new(limits());
-    let flood: Vec<_> = (0..4).map(|_| enter(&places, 1)).collect();
-    assert!(flood.iter().all(|place| reserve(place, 10)));
+    let slots = Slots::new(limits());
+    let flood: Vec<_> = (0..4).map(|_| enter(&slots, 1)).collect();
+    assert!(flood.iter().all(|slot| reserve(slot, 10)));
     // A further body of the same address waits: its bodies are answered one after the other.
-    let own = enter(&places, 1);
+    let own = enter(&slots, 1);
     assert!(!reserve(&own, 10));
-    let other = enter(&places, 2);
+    let other = enter(&slots, 2);
     assert!(reserve(&other, 10));
     assert!(!is_there(&flood[0]) && flood[1..].iter().all(is_there));
     // Large bodies have their own bytes.
-    let large = enter(&places, 3);
+    let large = enter(&slots, 3);
     assert!(reserve(&large, 100));
     large.answered(false);
     assert!(reserve(&own, 100), "bytes are given back");
@@ -118,13 +118,13 @@ fn slow_body_of_address_with_most_bytes_is_aborted_for_another() {
 
 #[test]
 fn complete_body_is_never_aborted() {
-    let places = Places::new(limits());
-    let complete: Vec<_> = (0..4).map(|_| enter(&places, 1)).collect();
-    for place in &complete {
-        assert!(reserve(place, 10));
-        place.answering();
+    let slots = Slots::new(limits());
+    let complete: Vec<_> = (0..4).map(|_| enter(&slots, 1)).collect();
+    for slot in &complete {
+        assert!(reserve(slot, 10));
+        slot.answering();
     }
-    let other = enter(&places, 2);
+    let other = enter(&slots, 2);
     assert!(!reserve(&other, 10));
     complete[2].answered(true);
     assert!(reserve(&other, 10) && complete.iter().all(is_there));
@@ -132,13 +132,13 @@ fn complete_body_is_never_aborted() {
 
 #[test]
 fn known_address_takes_bytes_from_unknown_ones_and_never_the_reverse() {
-    let places = Places::new(limits());
-    let known = enter(&places, 200);
+    let slots = Slots::new(limits());
+    let known = enter(&slots, 200);
     known.answered(true);
-    let flood: Vec<_> = (0..4).map(|number| enter(&places, number)).collect();
-    assert!(flood.iter().all(|place| reserve(place, 10)));
+    let flood: Vec<_> = (0..4).map(|number| enter(&slots, number)).collect();
+    assert!(flood.iter().all(|slot| reserve(slot, 10)));
     assert!(reserve(&known, 10), "one of as many bytes makes room");
-    let next = enter(&places, 9);
-    assert!(!reserve(&next, 10), "all hold as much as it asks for");
+    let next = enter(&slots, 9);
+    assert!(!reserve(&next, 10), "all hold as much as it requester for");
     assert!(is_there(&known));
 }

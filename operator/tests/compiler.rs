@@ -188,7 +188,7 @@ async fn child_that_aborts_or_gives_no_answer_is_reported_as_crashed() {
         ("cat >/dev/null; echo hello", "unknown kind"),
         // The frame announces four gigabytes.
         ("printf 'a\\377\\377\\377\\377'; cat", "longer than allowed"),
-        ("printf 'a\\002\\000\\000\\000{}'", "no JSON"),
+        ("printf 'a\\002\\000\\000\\000{}'", "not JSON"),
         ("printf 'p\\004\\000\\000\\000here'; exit 7", "status 7, and it was at: here"),
         ("yes >&2 & kill -ABRT $$", "signal 6"),
     ] {

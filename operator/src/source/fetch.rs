@@ -12,16 +12,16 @@ mod error;
 mod events;
 mod failure;
 mod key;
+mod limiter;
 mod link;
 mod listen;
-mod load;
+mod memory_budget;
 mod objects;
 mod origin;
 mod pages;
 mod resolve;
 #[cfg(test)]
 mod tests;
-mod turnstile;
 mod validator;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -33,10 +33,10 @@ use reqwest::Url;
 use self::{
     address::is_allowed,
     connect::{Clients, Purpose},
-    load::Room,
+    limiter::{Rejection, RequestLimiter},
+    memory_budget::MemoryBudget,
     objects::Objects,
     pages::{Answer, Request},
-    turnstile::{NotNow, Turnstile},
     validator::Validator,
 };
 pub use self::{
@@ -44,7 +44,7 @@ pub use self::{
     events::Change,
     key::EnvironmentKey,
     listen::Listening,
-    load::Load,
+    memory_budget::Reservation,
     origin::{AllowedOrigins, InvalidOrigin, Origin, Reach},
     resolve::{Lookup, SystemLookup},
 };
@@ -59,8 +59,8 @@ pub struct Fetcher {
     allowed: AllowedOrigins,
     clients: Clients,
     limit: usize,
-    room: Room,
-    turnstile: Turnstile,
+    budget: MemoryBudget,
+    limiter: RequestLimiter,
     /// Maximum silence of a stream before it counts as dead.
     idle: Duration,
 }
@@ -123,7 +123,7 @@ pub struct Arrived {
     /// Source of the document.
     pub arrival: Arrival,
     /// Reservation in the memory budget, to be held until the document is compiled.
-    pub load: Load,
+    pub reservation: Reservation,
 }
 
 impl Arrived {
@@ -181,8 +181,8 @@ impl Fetcher {
             allowed,
             clients: Clients::new(lookup),
             limit,
-            room: Room::new(limit),
-            turnstile: Turnstile::default(),
+            budget: MemoryBudget::new(limit),
+            limiter: RequestLimiter::default(),
             idle: listen::IDLE,
         }
     }
@@ -206,10 +206,10 @@ impl Fetcher {
             // An object's size is known only after the read, and by then its bytes are in memory.
             PlannedSource::ConfigMap(_) | PlannedSource::Secret(_) => Some(objects::DATA_MAX),
         };
-        let Some(load) = self.room.take(namespace, wanted).await else { return Ok(Fetched::Busy) };
+        let Some(reservation) = self.budget.reserve(namespace, wanted).await else { return Ok(Fetched::Busy) };
         let found = match planned {
             PlannedSource::Flagsmith(flagsmith) => {
-                return self.ask_server(namespace, spec, flagsmith, lessons, load).await;
+                return self.ask_server(namespace, spec, flagsmith, lessons, reservation).await;
             }
             PlannedSource::ConfigMap(reference) => self.objects.config_map_document(namespace, reference).await?,
             PlannedSource::Secret(reference) => self.objects.secret_document(namespace, reference).await?,
@@ -222,9 +222,9 @@ impl Fetcher {
         if found.bytes.len() > self.limit {
             return Err(Error::BodyTooLarge { what: "the document", limit: self.limit });
         }
-        load.shrink(found.bytes.len());
+        reservation.shrink(found.bytes.len());
         let arrival = Arrival::Object { version: found.version };
-        Ok(Fetched::Document(Arrived { pages: vec![found.bytes], arrival, load }))
+        Ok(Fetched::Document(Arrived { pages: vec![found.bytes], arrival, reservation }))
     }
 
     async fn ask_server(
@@ -233,7 +233,7 @@ impl Fetcher {
         spec: &FeatureEnvironmentSpec,
         flagsmith: &Flagsmith,
         lessons: &Lessons,
-        load: Load,
+        reservation: Reservation,
     ) -> Result<Fetched, Error> {
         let (url, origin) = endpoint(&flagsmith.api_url)?;
         let reach = self.allowed.reach(&origin).ok_or_else(|| Error::OriginNotAllowed(origin.clone()))?;
@@ -243,8 +243,8 @@ impl Fetcher {
             // the stream's.
             self.stream(realtime, "")?;
         }
-        if let Some(not_now) = self.turnstile.is_open(&origin, namespace) {
-            return not_now.outcome(&origin);
+        if let Some(rejection) = self.limiter.rejection(&origin, namespace) {
+            return rejection.outcome(&origin);
         }
         let key = self.objects.environment_key(namespace, &flagsmith.environment_key_secret_ref).await?;
         let client = self.connector(Purpose::Fetch, reach, namespace, flagsmith).await?;
@@ -264,33 +264,33 @@ impl Fetcher {
             key: &key,
             if_modified_since,
             limit: self.limit,
-            load: &load,
+            reservation: &reservation,
         };
-        let turn = match self.turnstile.enter(&origin, namespace).await {
-            Ok(turn) => turn,
-            Err(not_now) => return not_now.outcome(&origin),
+        let permit = match self.limiter.acquire(&origin, namespace).await {
+            Ok(permit) => permit,
+            Err(rejection) => return rejection.outcome(&origin),
         };
         let mut answer = in_time(spec.refresh.timeout, &origin, request.send()).await;
-        drop(turn);
+        drop(permit);
         // Other fetches from this server need not repeat an attempt that just failed.
         match &mut answer {
             Err(Error::UpstreamUnavailable { problem, fault: Fault::Connection, retry_after, .. }) => {
-                let pause = self.turnstile.missed(&origin, problem);
+                let pause = self.limiter.record_unreachable(&origin, problem);
                 *retry_after = retry_after.or(pause);
             }
             Err(Error::UpstreamUnavailable { problem, fault: Fault::Server, retry_after, .. }) => {
-                let pause = self.turnstile.erred(&origin, namespace, problem);
+                let pause = self.limiter.record_error(&origin, namespace, problem);
                 *retry_after = retry_after.or(pause);
             }
-            _ => self.turnstile.answered(&origin, namespace),
+            _ => self.limiter.record_answer(&origin, namespace),
         }
         let answer = answer?;
         Ok(match answer {
             Answer::NotModified => Fetched::Unchanged,
             Answer::Crowded(expected) => Fetched::Crowded { expected },
             Answer::Document { pages, began } => {
-                load.shrink(pages.iter().map(Vec::len).sum());
-                Fetched::Document(Arrived { pages, arrival: Arrival::Server { key, began }, load })
+                reservation.shrink(pages.iter().map(Vec::len).sum());
+                Fetched::Document(Arrived { pages, arrival: Arrival::Server { key, began }, reservation })
             }
         })
     }
@@ -359,12 +359,12 @@ impl Fetcher {
     }
 }
 
-impl NotNow {
+impl Rejection {
     /// Returns the outcome of a fetch that was not admitted.
     fn outcome(self, origin: &Origin) -> Result<Fetched, Error> {
         match self {
             Self::Busy => Ok(Fetched::Busy),
-            Self::Closed { problem, wait } => Err(Error::UpstreamUnavailable {
+            Self::CircuitOpen { problem, wait } => Err(Error::UpstreamUnavailable {
                 origin: origin.clone(),
                 problem,
                 fault: Fault::Answer,

@@ -147,7 +147,7 @@ impl Turn<'_> {
     }
 
     async fn compile(&self, owner: &Owner, memory: &mut Memory, arrived: Arrived) -> Result<Response, compiler::Error> {
-        let Arrived { pages, arrival, load } = arrived;
+        let Arrived { pages, arrival, reservation: load } = arrived;
         let server_keys = arrival.key().map(EnvironmentKey::expose).map(str::to_owned);
         let task = Task {
             environment: self.name.clone(),

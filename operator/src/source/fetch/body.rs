@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use flate2::write::MultiGzDecoder;
 use reqwest::{Response, header};
 
-use super::{error::Error, load::Crowded};
+use super::{error::Error, memory_budget::Crowded};
 
 /// Reason why a body was not read to its end.
 #[derive(Debug)]

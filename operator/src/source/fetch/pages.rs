@@ -15,7 +15,7 @@ use super::{
     failure::{explain, unavailable},
     key::EnvironmentKey,
     link,
-    load::{Crowded, Load},
+    memory_budget::{Crowded, Reservation},
     origin::Origin,
     validator,
 };
@@ -37,7 +37,7 @@ pub(super) struct Request<'a> {
     /// Maximum size of all pages together in bytes.
     pub(super) limit: usize,
     /// Reservation in the memory budget that covers the bytes.
-    pub(super) load: &'a Load,
+    pub(super) reservation: &'a Reservation,
 }
 
 /// Outcome of the requests for one document.
@@ -111,7 +111,8 @@ impl Request<'_> {
         let began = validator::began(text(&response, &header::DATE), sent.elapsed(), Timestamp::now());
         let next = self.next_page(&response)?;
         let limit = self.limit.saturating_sub(held);
-        let bytes = match body::read(response, limit, |bytes| self.load.holds(held.saturating_add(bytes))).await {
+        let bytes = match body::read(response, limit, |bytes| self.reservation.holds(held.saturating_add(bytes))).await
+        {
             Ok(bytes) => bytes,
             Err(Unread::Crowded(Crowded { needed })) => return Ok(Page::Crowded(needed)),
             Err(Unread::TooLarge(error)) => return Err(error),

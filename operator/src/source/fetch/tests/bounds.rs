@@ -106,7 +106,7 @@ async fn slow_body_ends_with_timeout() {
     assert!(error.to_string().contains("within 1s"), "{error}");
 }
 
-/// A large document leaves the rest of the budget to others. A fetch that finds no room learns the size to reserve, and
+/// A large document leaves the rest of the budget to others. A fetch that finds no budget learns the size to reserve, and
 /// waits for it.
 #[tokio::test]
 async fn documents_beyond_memory_budget_wait() {
@@ -129,7 +129,7 @@ async fn documents_beyond_memory_budget_wait() {
     let mut waiting = Box::pin(fetch(lesson(expected)));
     let asked = upstream.asked().len();
     let early = tokio::time::timeout(Duration::from_millis(300), &mut waiting).await;
-    assert!(early.is_err() && upstream.asked().len() == asked, "it asks when there is room, not before");
+    assert!(early.is_err() && upstream.asked().len() == asked, "it asks when there is budget, not before");
     drop(first);
     assert!(matches!(waiting.await, Fetched::Document(_)));
 }

@@ -100,7 +100,7 @@ async fn documents_in_cluster_reserve_memory_before_they_are_read() {
     let mut third = std::pin::pin!(fetch());
     let early = tokio::time::timeout(std::time::Duration::from_millis(300), &mut third).await;
     assert!(early.is_err(), "there is room for two");
-    assert_eq!(scene.cluster.asked.lock().len(), read, "it was read before there was room");
+    assert_eq!(scene.cluster.asked.lock().len(), read, "it was read before there was budget");
     drop(first);
     assert!(matches!(third.await, Fetched::Document(_)));
     drop(second);

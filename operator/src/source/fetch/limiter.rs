@@ -16,33 +16,33 @@ use tokio::{
 use super::origin::Origin;
 
 /// Maximum number of concurrent fetches from all servers.
-const ALL: usize = 32;
+const REQUESTS_MAX: usize = 32;
 /// Maximum number of concurrent fetches from one server.
-const EACH: usize = 8;
+const REQUESTS_PER_SERVER_MAX: usize = 8;
 /// Maximum wait for admission. A fetch that is not admitted by then gives up its reconciliation's place to others.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of HTTP 5xx answers in a row to requests of one namespace that opens its circuit.
-const ERRORS: u32 = 3;
+const ERRORS_TO_OPEN: u32 = 3;
 /// First pause of an open circuit. Each further failure doubles it up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(8);
 
 #[derive(Default)]
-pub(super) struct Turnstile {
+pub(super) struct RequestLimiter {
     servers: Mutex<HashMap<Origin, Server>>,
-    all: Places,
+    all: Permits,
 }
 
-struct Places(Arc<Semaphore>);
+struct Permits(Arc<Semaphore>);
 
-impl Default for Places {
+impl Default for Permits {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(ALL)))
+        Self(Arc::new(Semaphore::new(REQUESTS_MAX)))
     }
 }
 
 struct Server {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     circuit: Circuit,
     /// Circuits of namespaces that received HTTP 5xx.
     namespaces: HashMap<String, Circuit>,
@@ -50,7 +50,11 @@ struct Server {
 
 impl Default for Server {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(EACH)), circuit: Circuit::default(), namespaces: HashMap::new() }
+        Self {
+            permits: Arc::new(Semaphore::new(REQUESTS_PER_SERVER_MAX)),
+            circuit: Circuit::default(),
+            namespaces: HashMap::new(),
+        }
     }
 }
 
@@ -63,23 +67,23 @@ struct Circuit {
 }
 
 impl Circuit {
-    fn is_open(&self) -> Option<NotNow> {
+    fn rejection(&self) -> Option<Rejection> {
         let (until, problem) = self.open.as_ref()?;
         let wait = until.checked_duration_since(Instant::now()).filter(|wait| !wait.is_zero())?;
-        Some(NotNow::Closed { problem: problem.clone(), wait })
+        Some(Rejection::CircuitOpen { problem: problem.clone(), wait })
     }
 
     /// Admits the caller as the probe after a pause: for other callers the circuit stays open for another [`PAUSE`].
-    fn try_for_all(&mut self) {
+    fn start_trial(&mut self) {
         if let Some((until, _)) = &mut self.open {
             *until = Instant::now() + PAUSE;
         }
     }
 
-    /// Counts a failure. From the `borne`th failure in a row on, opens the circuit and returns the pause.
-    fn fail(&mut self, borne: u32, problem: &str) -> Option<Duration> {
+    /// Counts a failure. From the `tolerated`th failure in a row on, opens the circuit and returns the pause.
+    fn fail(&mut self, tolerated: u32, problem: &str) -> Option<Duration> {
         self.failures = self.failures.saturating_add(1);
-        let beyond = self.failures.checked_sub(borne)?;
+        let beyond = self.failures.checked_sub(tolerated)?;
         let pause = PAUSE.saturating_mul(1 << beyond.min(8)).min(PAUSE_MAX);
         self.open = Some((Instant::now() + pause, problem.to_owned()));
         Some(pause)
@@ -88,17 +92,17 @@ impl Circuit {
 
 /// Permit to send requests to a server, held while they run.
 #[derive(Debug)]
-pub(super) struct Turn {
-    _places: [OwnedSemaphorePermit; 2],
+pub(super) struct RequestPermit {
+    _permits: [OwnedSemaphorePermit; 2],
 }
 
 /// Reason why a request is not admitted.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NotNow {
-    /// A concurrency limit was reached for the whole of [`PATIENCE`].
+pub(super) enum Rejection {
+    /// A concurrency limit was reached for the whole of [`PERMIT_TIMEOUT`].
     Busy,
     /// The circuit is open, because the server failed recently.
-    Closed {
+    CircuitOpen {
         /// Description of the last failure.
         problem: String,
         /// Remaining time until a request may probe the server.
@@ -106,41 +110,41 @@ pub(super) enum NotNow {
     },
 }
 
-impl Turnstile {
+impl RequestLimiter {
     /// Returns the reason if a circuit is open for this namespace. A caller can check it before it reads the key.
-    pub(super) fn is_open(&self, origin: &Origin, namespace: &str) -> Option<NotNow> {
+    pub(super) fn rejection(&self, origin: &Origin, namespace: &str) -> Option<Rejection> {
         let servers = self.servers.lock();
         let server = servers.get(origin)?;
-        server.circuit.is_open().or_else(|| server.namespaces.get(namespace)?.is_open())
+        server.circuit.rejection().or_else(|| server.namespaces.get(namespace)?.rejection())
     }
 
-    /// Waits up to [`PATIENCE`] for admission.
+    /// Waits up to [`PERMIT_TIMEOUT`] for admission.
     ///
     /// # Errors
     /// A circuit is open, or a concurrency limit is reached.
-    pub(super) async fn enter(&self, origin: &Origin, namespace: &str) -> Result<Turn, NotNow> {
-        let places = {
+    pub(super) async fn acquire(&self, origin: &Origin, namespace: &str) -> Result<RequestPermit, Rejection> {
+        let permits = {
             let mut servers = self.servers.lock();
             let server = servers.entry(origin.clone()).or_default();
             let mut circuits = [Some(&mut server.circuit), server.namespaces.get_mut(namespace)];
-            if let Some(not_now) = circuits.iter().flatten().find_map(|circuit| circuit.is_open()) {
-                return Err(not_now);
+            if let Some(rejection) = circuits.iter().flatten().find_map(|circuit| circuit.rejection()) {
+                return Err(rejection);
             }
-            circuits.iter_mut().flatten().for_each(|circuit| circuit.try_for_all());
-            Arc::clone(&server.places)
+            circuits.iter_mut().flatten().for_each(|circuit| circuit.start_trial());
+            Arc::clone(&server.permits)
         };
         // The server's permit comes first, so that no request holds a permit of all servers while it waits for a slow
         // one.
-        let turn = async {
-            let one = places.acquire_owned().await.ok()?;
+        let permit = async {
+            let one = permits.acquire_owned().await.ok()?;
             let all = Arc::clone(&self.all.0).acquire_owned().await.ok()?;
-            Some(Turn { _places: [one, all] })
+            Some(RequestPermit { _permits: [one, all] })
         };
-        tokio::time::timeout(PATIENCE, turn).await.ok().flatten().ok_or(NotNow::Busy)
+        tokio::time::timeout(PERMIT_TIMEOUT, permit).await.ok().flatten().ok_or(Rejection::Busy)
     }
 
     /// Closes the circuits after an answer other than HTTP 5xx.
-    pub(super) fn answered(&self, origin: &Origin, namespace: &str) {
+    pub(super) fn record_answer(&self, origin: &Origin, namespace: &str) {
         if let Some(server) = self.servers.lock().get_mut(origin) {
             server.circuit = Circuit::default();
             server.namespaces.remove(namespace);
@@ -149,15 +153,15 @@ impl Turnstile {
 
     /// Records an HTTP 5xx answer. The server was reached, so its own circuit closes. Returns the pause if the
     /// namespace's circuit opens.
-    pub(super) fn erred(&self, origin: &Origin, namespace: &str, problem: &str) -> Option<Duration> {
+    pub(super) fn record_error(&self, origin: &Origin, namespace: &str, problem: &str) -> Option<Duration> {
         let mut servers = self.servers.lock();
         let server = servers.entry(origin.clone()).or_default();
         server.circuit = Circuit::default();
-        server.namespaces.entry(namespace.to_owned()).or_default().fail(ERRORS, problem)
+        server.namespaces.entry(namespace.to_owned()).or_default().fail(ERRORS_TO_OPEN, problem)
     }
 
     /// Records a failed connection. Returns the pause of the server's circuit.
-    pub(super) fn missed(&self, origin: &Origin, problem: &str) -> Option<Duration> {
+    pub(super) fn record_unreachable(&self, origin: &Origin, problem: &str) -> Option<Duration> {
         self.servers.lock().entry(origin.clone()).or_default().circuit.fail(1, problem)
     }
 }
@@ -170,67 +174,70 @@ mod tests {
         format!("https://{name}.test").parse().unwrap()
     }
 
-    fn is_closed(entered: &Result<Turn, NotNow>) -> bool {
-        matches!(entered, Err(NotNow::Closed { .. }))
+    fn is_rejected(entered: &Result<RequestPermit, Rejection>) -> bool {
+        matches!(entered, Err(Rejection::CircuitOpen { .. }))
     }
 
     #[tokio::test(start_paused = true)]
     async fn slow_server_delays_no_other_server() {
-        let turnstile = Turnstile::default();
-        let mut turns = Vec::new();
-        for _ in 0..EACH {
-            turns.push(turnstile.enter(&origin("slow"), "shop").await.unwrap());
+        let limiter = RequestLimiter::default();
+        let mut permits = Vec::new();
+        for _ in 0..REQUESTS_PER_SERVER_MAX {
+            permits.push(limiter.acquire(&origin("slow"), "shop").await.unwrap());
         }
-        assert_eq!(turnstile.enter(&origin("slow"), "shop").await.unwrap_err(), NotNow::Busy);
-        assert!(turnstile.enter(&origin("other"), "shop").await.is_ok());
-        turns.pop();
-        assert!(turnstile.enter(&origin("slow"), "shop").await.is_ok());
+        assert_eq!(limiter.acquire(&origin("slow"), "shop").await.unwrap_err(), Rejection::Busy);
+        assert!(limiter.acquire(&origin("other"), "shop").await.is_ok());
+        permits.pop();
+        assert!(limiter.acquire(&origin("slow"), "shop").await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn unreachable_server_gets_one_attempt_at_a_time_from_all_namespaces() {
-        let turnstile = Turnstile::default();
-        turnstile.missed(&origin("dead"), "connection refused");
-        let Err(NotNow::Closed { problem, wait }) = turnstile.enter(&origin("dead"), "shop").await else { panic!() };
+        let limiter = RequestLimiter::default();
+        limiter.record_unreachable(&origin("dead"), "connection refused");
+        let Err(Rejection::CircuitOpen { problem, wait }) = limiter.acquire(&origin("dead"), "shop").await else {
+            panic!()
+        };
         assert_eq!((problem.as_str(), wait), ("connection refused", PAUSE));
-        assert!(turnstile.enter(&origin("other"), "shop").await.is_ok());
+        assert!(limiter.acquire(&origin("other"), "shop").await.is_ok());
         tokio::time::advance(PAUSE).await;
-        assert!(turnstile.is_open(&origin("dead"), "shop").is_none());
-        assert!(turnstile.enter(&origin("dead"), "shop").await.is_ok());
-        assert!(is_closed(&turnstile.enter(&origin("dead"), "bank").await));
-        turnstile.answered(&origin("dead"), "shop");
-        assert!(turnstile.enter(&origin("dead"), "bank").await.is_ok());
+        assert!(limiter.rejection(&origin("dead"), "shop").is_none());
+        assert!(limiter.acquire(&origin("dead"), "shop").await.is_ok());
+        assert!(is_rejected(&limiter.acquire(&origin("dead"), "bank").await));
+        limiter.record_answer(&origin("dead"), "shop");
+        assert!(limiter.acquire(&origin("dead"), "bank").await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn consecutive_errors_open_circuit_of_that_namespace_only() {
-        let turnstile = Turnstile::default();
+        let limiter = RequestLimiter::default();
         let ill = origin("ill");
         for _ in 0..5 {
-            assert_eq!(turnstile.erred(&ill, "shop", "HTTP 500"), None);
-            assert_eq!(turnstile.erred(&ill, "shop", "HTTP 500"), None);
-            turnstile.answered(&ill, "shop");
+            assert_eq!(limiter.record_error(&ill, "shop", "HTTP 500"), None);
+            assert_eq!(limiter.record_error(&ill, "shop", "HTTP 500"), None);
+            limiter.record_answer(&ill, "shop");
         }
-        for _ in 1..ERRORS {
-            assert_eq!(turnstile.erred(&ill, "shop", "HTTP 500"), None);
+        for _ in 1..ERRORS_TO_OPEN {
+            assert_eq!(limiter.record_error(&ill, "shop", "HTTP 500"), None);
         }
-        assert!(turnstile.enter(&ill, "shop").await.is_ok());
-        assert_eq!(turnstile.erred(&ill, "shop", "HTTP 500"), Some(PAUSE));
-        assert!(is_closed(&turnstile.enter(&ill, "shop").await));
-        assert!(turnstile.enter(&ill, "bank").await.is_ok(), "nobody else is held up");
+        assert!(limiter.acquire(&ill, "shop").await.is_ok());
+        assert_eq!(limiter.record_error(&ill, "shop", "HTTP 500"), Some(PAUSE));
+        assert!(is_rejected(&limiter.acquire(&ill, "shop").await));
+        assert!(limiter.acquire(&ill, "bank").await.is_ok(), "another namespace is not affected");
         tokio::time::advance(PAUSE).await;
-        assert!(turnstile.enter(&ill, "shop").await.is_ok());
-        assert!(is_closed(&turnstile.enter(&ill, "shop").await), "one tries for all");
-        assert_eq!(turnstile.erred(&ill, "shop", "HTTP 500"), Some(PAUSE * 2));
+        assert!(limiter.acquire(&ill, "shop").await.is_ok());
+        assert!(is_rejected(&limiter.acquire(&ill, "shop").await), "one request at a time tries the server");
+        assert_eq!(limiter.record_error(&ill, "shop", "HTTP 500"), Some(PAUSE * 2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn circuit_pauses_grow_to_a_limit() {
-        let turnstile = Turnstile::default();
-        let pauses: Vec<u64> = (0..20).map(|_| turnstile.missed(&origin("dead"), "").unwrap().as_secs()).collect();
+        let limiter = RequestLimiter::default();
+        let pauses: Vec<u64> =
+            (0..20).map(|_| limiter.record_unreachable(&origin("dead"), "").unwrap().as_secs()).collect();
         assert_eq!(pauses[..5], [1, 2, 4, 8, 8]);
         assert_eq!(pauses.last(), Some(&PAUSE_MAX.as_secs()));
         tokio::time::advance(PAUSE_MAX).await;
-        assert!(turnstile.enter(&origin("dead"), "shop").await.is_ok());
+        assert!(limiter.acquire(&origin("dead"), "shop").await.is_ok());
     }
 }

@@ -11,18 +11,18 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Reservation in bytes for a document of unknown size.
-const UNKNOWN: usize = 256 << 10;
+const UNKNOWN_SIZE: usize = 256 << 10;
 /// Maximum number of reservations of one namespace at one time, from before the request until the document is compiled.
 /// The controller runs more reconciliations than this, so one namespace cannot delay the others.
-const EACH_NAMESPACE: usize = 32;
+const DOCUMENTS_PER_NAMESPACE: usize = 32;
 /// Unit of the budget in bytes.
 const UNIT: usize = 1 << 10;
-/// Maximum wait for the budget before the reconciliation gives up its place. Reservations made earlier fetch and
+/// Maximum wait for the budget before the reconciliation gives up its permit. Reservations made earlier fetch and
 /// compile meanwhile.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESERVE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Memory budget for the documents of all environments.
-pub(super) struct Room {
+pub(super) struct MemoryBudget {
     free: Arc<Semaphore>,
     limit: usize,
     namespaces: Mutex<HashMap<String, Arc<Semaphore>>>,
@@ -30,40 +30,40 @@ pub(super) struct Room {
 
 /// A reservation in the budget. Dropping it releases its bytes.
 #[derive(Debug)]
-pub struct Load {
+pub struct Reservation {
     free: Arc<Semaphore>,
     limit: usize,
     held: Mutex<OwnedSemaphorePermit>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Room {
+impl MemoryBudget {
     /// Creates a budget of `limit` bytes: the maximum size of one document, so that every document fits.
     pub(super) fn new(limit: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(units(limit))), limit, namespaces: Mutex::default() }
     }
 
-    /// Reserves the `expected` bytes and waits up to [`PATIENCE`] for them. Returns `None` after that time, or at once
-    /// if the namespace already has [`EACH_NAMESPACE`] reservations.
-    pub(super) async fn take(&self, namespace: &str, expected: Option<usize>) -> Option<Load> {
-        let place = self.places(namespace).try_acquire_owned().ok()?;
-        let wanted = units(expected.unwrap_or(UNKNOWN).min(self.limit)).max(1);
+    /// Reserves the `expected` bytes and waits up to [`RESERVE_TIMEOUT`] for them. Returns `None` after that time, or at once
+    /// if the namespace already has [`DOCUMENTS_PER_NAMESPACE`] reservations.
+    pub(super) async fn reserve(&self, namespace: &str, expected: Option<usize>) -> Option<Reservation> {
+        let permit = self.permits(namespace).try_acquire_owned().ok()?;
+        let wanted = units(expected.unwrap_or(UNKNOWN_SIZE).min(self.limit)).max(1);
         // The semaphore serves the oldest request first, so a large one does not starve.
         let taken = Arc::clone(&self.free).acquire_many_owned(u32::try_from(wanted).unwrap_or(u32::MAX));
-        let held = tokio::time::timeout(PATIENCE, taken).await.ok()?.ok()?;
-        Some(Load { free: Arc::clone(&self.free), limit: self.limit, held: Mutex::new(held), _place: place })
+        let held = tokio::time::timeout(RESERVE_TIMEOUT, taken).await.ok()?.ok()?;
+        Some(Reservation { free: Arc::clone(&self.free), limit: self.limit, held: Mutex::new(held), _permit: permit })
     }
 
-    fn places(&self, namespace: &str) -> Arc<Semaphore> {
+    fn permits(&self, namespace: &str) -> Arc<Semaphore> {
         let mut namespaces = self.namespaces.lock();
         // A semaphore that only the map refers to has no permits in use.
-        namespaces.retain(|_, places| Arc::strong_count(places) > 1);
-        let places = || Arc::new(Semaphore::new(EACH_NAMESPACE));
-        Arc::clone(namespaces.entry(namespace.to_owned()).or_insert_with(places))
+        namespaces.retain(|_, permits| Arc::strong_count(permits) > 1);
+        let permits = || Arc::new(Semaphore::new(DOCUMENTS_PER_NAMESPACE));
+        Arc::clone(namespaces.entry(namespace.to_owned()).or_insert_with(permits))
     }
 }
 
-impl Load {
+impl Reservation {
     /// Grows the reservation to `bytes` in all, if necessary.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Load {
     }
 }
 
-impl Load {
+impl Reservation {
     /// Releases what is reserved beyond `bytes`.
     pub(super) fn shrink(&self, bytes: usize) {
         let mut held = self.held.lock();
@@ -111,19 +111,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn largest_document_takes_whole_budget() {
-        let room = Room::new(LIMIT);
-        let largest = room.take("shop", Some(usize::MAX)).await.unwrap();
+        let budget = MemoryBudget::new(LIMIT);
+        let largest = budget.reserve("shop", Some(usize::MAX)).await.unwrap();
         assert_eq!(largest.holds(LIMIT), Ok(()));
-        assert!(room.take("shop", Some(1)).await.is_none(), "it waits, and then gives up");
+        assert!(budget.reserve("shop", Some(1)).await.is_none(), "it waits, and then gives up");
         drop(largest);
-        assert!(room.take("shop", Some(LIMIT)).await.is_some());
+        assert!(budget.reserve("shop", Some(LIMIT)).await.is_some());
     }
 
     #[tokio::test]
     async fn growing_reservation_takes_free_memory_without_waiting() {
-        let room = Room::new(LIMIT);
-        let one = room.take("shop", None).await.unwrap();
-        let other = room.take("shop", None).await.unwrap();
+        let budget = MemoryBudget::new(LIMIT);
+        let one = budget.reserve("shop", None).await.unwrap();
+        let other = budget.reserve("shop", None).await.unwrap();
         assert_eq!(one.holds(LIMIT / 2), Ok(()));
         assert_eq!(one.holds(1), Ok(()), "it is not asked for twice");
         assert_eq!(other.holds(LIMIT / 4), Ok(()));
@@ -132,32 +132,32 @@ mod tests {
         drop(one);
         assert_eq!(other.holds(LIMIT / 4 * 3), Ok(()));
         drop(other);
-        assert_eq!(room.free.available_permits(), units(LIMIT));
+        assert_eq!(budget.free.available_permits(), units(LIMIT));
     }
 
     #[tokio::test]
     async fn reservation_of_smaller_document_returns_the_rest() {
-        let room = Room::new(LIMIT);
-        let load = room.take("shop", Some(LIMIT)).await.unwrap();
-        load.shrink(LIMIT / 4);
-        assert_eq!(room.free.available_permits(), units(LIMIT / 4 * 3));
-        load.shrink(LIMIT);
-        assert_eq!(room.free.available_permits(), units(LIMIT / 4 * 3), "it never takes more");
+        let budget = MemoryBudget::new(LIMIT);
+        let reservation = budget.reserve("shop", Some(LIMIT)).await.unwrap();
+        reservation.shrink(LIMIT / 4);
+        assert_eq!(budget.free.available_permits(), units(LIMIT / 4 * 3));
+        reservation.shrink(LIMIT);
+        assert_eq!(budget.free.available_permits(), units(LIMIT / 4 * 3), "it never takes more");
     }
 
     #[tokio::test]
     async fn namespace_with_many_documents_leaves_places_to_others() {
-        let room = Room::new(LIMIT);
+        let budget = MemoryBudget::new(LIMIT);
         let mut held = Vec::new();
-        for _ in 0..EACH_NAMESPACE {
-            held.push(room.take("many", Some(1)).await.unwrap());
+        for _ in 0..DOCUMENTS_PER_NAMESPACE {
+            held.push(budget.reserve("many", Some(1)).await.unwrap());
         }
-        assert!(room.take("many", Some(1)).await.is_none());
-        assert!(room.take("one", Some(1)).await.is_some());
+        assert!(budget.reserve("many", Some(1)).await.is_none());
+        assert!(budget.reserve("one", Some(1)).await.is_some());
         held.pop();
-        assert!(room.take("many", Some(1)).await.is_some());
+        assert!(budget.reserve("many", Some(1)).await.is_some());
         drop(held);
-        drop(room.take("one", Some(1)).await);
-        assert!(room.namespaces.lock().len() <= 2, "namespaces are not forgotten");
+        drop(budget.reserve("one", Some(1)).await);
+        assert!(budget.namespaces.lock().len() <= 2, "namespaces are not forgotten");
     }
 }

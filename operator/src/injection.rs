@@ -1,11 +1,22 @@
 //! Injects the sidecar into a pod: a decision and a patch, both pure functions of the pod in the request.
 //!
-//! [`requested_environments`] lists the environments whose layouts the decision needs. [`decide`] reads the annotations of the pod
-//! and of its namespace and returns a [`Decision`], with a [`Plan`] if the pod is injected. [`patch`] turns the plan
-//! into JSON Patch operations. [`missing_sidecar`] checks a pod that exists already. None of them uses a cluster, a clock
-//! or a socket.
+//! [`requested_environments`] lists the environments whose layouts the decision needs. [`decide`] reads the annotations
+//! of the pod and of its namespace and returns a [`Decision`], with a [`Plan`] if the pod is injected. [`patch`] turns
+//! the plan into JSON Patch operations. [`missing_sidecar`] checks a pod that exists already. None of them uses a
+//! cluster, a clock or a socket.
 //!
-//! Three rules apply to the whole module:
+//! | modules | what they do |
+//! |---|---|
+//! | `annotations`, `quantity`, `startup_timeout` | parse the options of a pod and of its namespace |
+//! | `pod`, `decide`, `layout`, `resources`, `plan`, `patch` | decide, plan and patch, in this order |
+//! | `admission_policy` | generates the same decision and plan as CEL, for clusters without the webhook |
+//! | [`webhook`], [`metrics`] | answers admission requests with the decision and the patch |
+//! | [`certificates`] | creates, renews and registers the webhook's certificates |
+//! | [`self_check`] | checks by dry runs that a new pod gets its sidecar |
+//! | `audit`, [`auditor`] | the check of one pod for its sidecar; the task that finds, reports and evicts pods without |
+//! | `pods` | lists pods of the cluster in pages, also for [`rollout`](crate::rollout) |
+//!
+//! Three rules apply to the pure functions:
 //!
 //! - The pod stays untyped JSON. A typed round trip would lose every field that is newer than the API library.
 //! - The patch holds only `add` operations, and only for what is absent: containers, volumes and variables are

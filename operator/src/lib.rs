@@ -13,16 +13,19 @@
 //! | area | what it does |
 //! |---|---|
 //! | [`api`] | defines the CustomResourceDefinition and all names that the parts of Remora share in the cluster |
-//! | [`compile`] | compiles a document to the bytes that sidecars evaluate in place: pure, without a client |
+//! | [`compile`] | prunes, compiles and guards a document: pure, without a client |
+//! | [`compiler`] | runs `compile` in a child process with bounded memory and time |
 //! | [`source`] | fetches documents from Flagsmith or from objects in the cluster, and follows streams of changes |
 //! | [`publish`] | writes snapshots to ConfigMaps or Secrets, and restores them if somebody changes them |
-//! | [`injection`] | adds the sidecar to pods: admission webhook, certificates, self-check |
+//! | [`listener`] | accepts connections for the webhook and the admin port, within bounds |
+//! | [`injection`] | adds the sidecar to pods: admission webhook or policies, certificates, self-check, auditor |
 //! | [`rollout`] | notifies pods of a published revision, and asks them which revision they serve |
 //! | [`controller`] | reconciles FeatureEnvironments on the replica that holds the lease: status, Events and metrics |
 //! | [`tools`] | implements the commands that need no cluster |
-//! | [`compiler`] | runs `compile` in a child process with bounded memory and time |
-//! | [`listener`] | accepts connections for the webhook and the admin port, within bounds |
 //! | [`run`], [`cli`] | start the process: arguments, admin port, signals |
+//!
+//! The controller never parses a document: it sends the bytes to [`compiler`], whose child process calls
+//! [`compile`]. The command `remora-operator compile` calls [`compile`] directly.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

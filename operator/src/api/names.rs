@@ -27,9 +27,9 @@ pub const ENVIRONMENT_MAX: usize = 40;
 
 /// Keys of annotations.
 pub mod annotation {
-    /// On pods: names of the environments to serve, separated by commas.
+    /// On pods: names of the environments to serve, separated by commas, or `false`, which opts the pod out.
     pub const INJECT: &str = "remora.dev/inject";
-    /// On pods: the sidecar's data port.
+    /// On pods: the sidecar's data port. The admin port is the next port.
     pub const PORT: &str = "remora.dev/port";
     /// On pods: the sidecar's CPU request.
     pub const CPU_REQUEST: &str = "remora.dev/cpu-request";

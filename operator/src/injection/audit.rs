@@ -11,7 +11,7 @@ use super::{
 };
 use crate::api::names::{annotation, sidecar};
 
-/// A pod requests a sidecar and has none.
+/// Fault of a pod that requests a sidecar and has none.
 #[derive(Debug)]
 pub enum MissingSidecar {
     /// A replacement of the pod would get a sidecar.
@@ -26,7 +26,8 @@ pub fn is_candidate(annotations: &BTreeMap<String, String>, namespace: &str, own
     requests && !is_system(namespace, own_namespace)
 }
 
-/// Checks that a pod has the sidecar that it requests. A sidecar of any version counts.
+/// Returns the fault of a pod that requests a sidecar and has none. `None` if the pod has a sidecar, of any version, or
+/// if a new pod like it would be admitted without one.
 pub fn missing_sidecar(pod: &Value, context: &PodContext<'_>, own_namespace: &str) -> Option<MissingSidecar> {
     let init = pod.pointer("/spec/initContainers").and_then(Value::as_array);
     let is_ours = |container: &Value| name(container) == Some(sidecar::CONTAINER) && is_native_sidecar(container);

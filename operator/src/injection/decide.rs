@@ -156,6 +156,11 @@ pub fn decide(pod: &Value, context: &PodContext<'_>, config: &Config) -> Decisio
     }
 }
 
+/// Returns the plan, or the reason for admitting the pod unchanged (inner error).
+///
+/// # Errors
+///
+/// Fails if the pod must be denied (outer error).
 fn plan_injection(pod: &Value, context: &PodContext<'_>, config: &Config) -> Result<Result<Plan, Reason>, Refusal> {
     let (parts, request) = match parse_request(pod, context, &config.own_namespace)? {
         Ok(wanted) => wanted,
@@ -178,11 +183,11 @@ pub(super) fn unknown_annotation(key: &str) -> String {
 }
 
 /// Parses a pod and its options if it requests a sidecar and can have one, or returns the reason for admitting it
-/// unchanged.
+/// unchanged (inner error).
 ///
 /// # Errors
 ///
-/// Fails if the pod must be denied.
+/// Fails if the pod must be denied (outer error).
 pub(super) fn parse_request<'a>(
     pod: &'a Value,
     context: &PodContext<'_>,

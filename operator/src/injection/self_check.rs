@@ -37,7 +37,7 @@ const RETRY_EARLY: Duration = Duration::from_secs(1);
 const RETRY_LATE: Duration = Duration::from_secs(10);
 /// Pause after a success.
 const INTERVAL: Duration = Duration::from_secs(30);
-/// Number of consecutive failures from which on the pause is [`LATER`] instead of [`SOON`].
+/// Number of consecutive failures from which on the pause is [`RETRY_LATE`] instead of [`RETRY_EARLY`].
 const EARLY_FAILURES: u32 = 60;
 
 /// Error: a pod that requests a sidecar would not get one.

@@ -26,9 +26,9 @@ const PAUSES_WITHOUT_NUDGE: [Duration; 3] = [Duration::from_secs(30), Duration::
 const PAUSE_WHILE_BEHIND: Duration = Duration::from_secs(60);
 /// Pause between rounds while all pods serve the revision. New pods may not.
 const PAUSE_WHEN_SETTLED: Duration = Duration::from_secs(300);
-/// Number of rounds that notify pods again. After them the status names the pods.
+/// Number of rounds that notify pods again. Later rounds only count and report.
 const NUDGE_ROUNDS: usize = 10;
-/// First round whose counts are reported even if pods are still on their way.
+/// First round, counted from 0, whose counts are reported even if some pods do not serve the revision yet.
 const REPORT_FROM_ROUND: usize = 2;
 
 /// Result of a round.

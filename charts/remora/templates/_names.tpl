@@ -1,9 +1,9 @@
-{{/* Of everything in the release. A release named remora gives remora, any other remora-<release>. */}}
+{{/* Prefix of all names in the release: remora for a release named remora, else remora-<release>. */}}
 {{- define "remora.name" -}}
 {{- if eq .Release.Name "remora" }}remora{{ else }}remora-{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ end -}}
 {{- end }}
 
-{{/* What an object belongs to. */}}
+{{/* Labels of every object of the chart. */}}
 {{- define "remora.labels" -}}
 app.kubernetes.io/name: remora
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -15,21 +15,21 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{/* What pods of one part are found by: [context, part]. */}}
+{{/* Labels that select the pods of one part: [context, part]. */}}
 {{- define "remora.selector" -}}
 app.kubernetes.io/name: remora
 app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
-{{/* An image: [context, its values]. */}}
+{{/* Reference of an image: [context, its values]. */}}
 {{- define "remora.image" -}}
 {{- with index . 1 -}}
 {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default (index $ 0).Chart.AppVersion }}{{ end }}
 {{- end -}}
 {{- end }}
 
-{{/* The Secret with the webhook's certificate; empty where the webhook makes it. */}}
+{{/* Name of the Secret with the webhook's certificate. Empty if the webhook creates the certificate. */}}
 {{- define "remora.certificate" -}}
 {{- with .Values.webhook.certificates -}}
 {{- if eq .source "CertManager" }}{{ include "remora.name" $ }}-webhook-certificate
@@ -38,7 +38,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 {{- end }}
 
-{{/* Strings of CEL, separated by commas. */}}
+{{/* A list as CEL strings, separated by commas. */}}
 {{- define "remora.quoted" -}}
 {{- $quoted := list -}}
 {{- range . }}{{ $quoted = append $quoted (squote .) }}{{ end -}}

@@ -75,7 +75,7 @@ spec:
             - --log-level={{ .context.Values.logLevel }}
             - --log-json
           env:
-            # The C library's heap gives back what is free: by itself it keeps tens of megabytes after one large request.
+            # With these values the C library's heap returns free memory. Its defaults keep tens of megabytes after one large request.
             - name: MALLOC_ARENA_MAX
               value: "2"
             - name: MALLOC_MMAP_THRESHOLD_

@@ -1,6 +1,6 @@
-{{/* Whose pods are asked about: the registration's, and those of the policies. */}}
+{{/* Pods that the webhook's registration and the policies select. */}}
 
-{{/* What the cluster must be able to start without us. */}}
+{{/* Selector of namespaces. It excludes those whose pods the cluster needs for its start. */}}
 {{- define "remora.scope.namespaces" -}}
 matchExpressions:
   - key: kubernetes.io/metadata.name
@@ -33,7 +33,7 @@ matchExpressions:
   expression: >-
     has(object.metadata.annotations) && 'remora.dev/inject' in object.metadata.annotations
     && object.metadata.annotations['remora.dev/inject'] != 'false'
-# What the operator itself must be able to start without. Its self-check asks here, by a dry run.
+# The operator's own pods must start without the webhook. Only the self-check's dry run passes.
 - name: not-of-the-operator
   expression: >-
     request.namespace != '{{ .Release.Namespace }}' || (has(request.dryRun) && request.dryRun

@@ -2,6 +2,9 @@
 //!
 //! Everybody who may read the FeatureEnvironment can read its status, and a server that was never meant to be a source
 //! may have answered. The place and the kind of an error help; the value would leak data.
+//!
+//! The parser drops the value from messages that begin with `invalid`. This module also covers names of unknown
+//! variants and fields, and every other quoted text.
 
 use crate::compile::document;
 

@@ -8,7 +8,7 @@
 //! 2. It never closes a connection of a *known* address, which got a useful answer before, while known addresses have
 //!    at most [`Limits::kept`] connections.
 //! 3. Of the others, it closes a connection of the address with the most. Among the connections of an address, those
-//!    without a useful answer go first, then the oldest.
+//!    without a useful answer go first, then the one whose last useful answer is oldest.
 //!
 //! Each further address costs an attacker a pod. IPv6 addresses count by their /64, because one machine has a whole
 //! /64.
@@ -61,7 +61,8 @@ enum BodySize {
 
 struct Connection {
     caller: Caller,
-    /// Number that orders connections by age; a larger one is later. A clock may return the same time twice.
+    /// Order number of the last answer, or of the acceptance before the first answer. A clock may return the same time
+    /// twice.
     since: u64,
     /// Order number of the last useful answer.
     useful: Option<u64>,

@@ -20,8 +20,8 @@ pub struct Explain {
     /// Identifier of the identity. Default: evaluate without an identity.
     #[arg(long)]
     identifier: Option<String>,
-    /// Trait of the identity (repeatable). The value is read as JSON if it is a number, true, false or a "quoted
-    /// string", else as a string. Requires `--identifier`.
+    /// Trait of the identity (repeatable). The value is read as JSON if it is a number, true, false, null (no trait) or
+    /// a "quoted string", else as a string. Requires `--identifier`.
     #[arg(long = "trait", value_name = "KEY=VALUE")]
     traits: Vec<Trait>,
     /// Name of a flag to print (repeatable). Default: all flags.

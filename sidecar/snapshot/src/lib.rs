@@ -68,24 +68,24 @@
 //! identity `ada` with 99. The section [Example](#example) lists the file of this environment. A request asks for the
 //! flags of the identity `bob`, whose trait `plan` is `"pro"`:
 //!
-//! 1. The *name key* of the name `plan` is 4 bytes, 0x6e616c70, 0x6e616c70. Probing in *trait names* starts at row 1. That
-//!    row has the name key and slot 0, so slot 0 gets the text `pro`. No slot is in *derived*.
-//! 2. There is one block. Its candidates are 0x1: segment 0. It has one attribute index, for slot 0. The value is a text, and
-//!    the attribute index has no breakpoints of texts or versions, and no patterns: these look-ups give all candidates. The
-//!    member key of `pro` is `03 70 72 6f` and eight zeros. Probing in the two rows of *exact matches* starts at row 0, which has
-//!    this key, and candidates with bit 0. The bitwise AND is 0x1.
+//! 1. The *name key* of the name `plan` is 4 bytes, 0x6e616c70, 0x6e616c70. Probing in *trait names* starts at row 1.
+//!    That row has the name key and slot 0, so slot 0 gets the text `pro`. No slot is in *derived*.
+//! 2. There is one block. Its candidates are 0x1: segment 0. It has one attribute index, for slot 0. The value is a
+//!    text, and the attribute index has no breakpoints of texts or versions, and no patterns: these look-ups give all
+//!    candidates. The member key of `pro` is `03 70 72 6f` and eight zeros. Probing in the two rows of *exact matches*
+//!    starts at row 0, which has this key, and candidates with bit 0. The bitwise AND is 0x1.
 //! 3. The block has no modulo and no percentage rules: segment 0 stays a candidate.
 //! 4. The entry of segment 0 is 2³²−1: the index decides the segment completely. The identity matches.
 //! 5. The only row of the segment in *segment masks* names mask 0, so bit 0 of the masks is set.
-//! 6. The section *overrides* has a file. The hash of `bob` is `34b1397612ca47051e75d7ef`, whose mark is bit 1. The
-//!    only bucket has no such mark, so `bob` has no override.
-//! 7. Mask 0 covers feature 0 of block 0 and names run 0. The run has offsets: the bytes between its two offsets are the
-//!    object of `limit` with the value 50, and a comma. The answer is `[`, these bytes without the comma, and `]`.
+//! 6. The section *overrides* has a file. The hash of `bob` is `34b1397612ca47051e75d7ef`, whose filter bit is bit 1.
+//!    The only bucket does not have this bit, so `bob` has no override.
+//! 7. Mask 0 covers feature 0 of block 0 and names run 0. The run has offsets: the bytes between its two offsets are
+//!    the object of `limit` with the value 50, and a comma. The answer is `[`, these bytes without the comma, and `]`.
 //!
-//! For `ada`, step 6 ends differently. The hash of `ada` is `cbac80766dc60de6a6e92b22`, whose mark is bit 9. The bucket
-//! has it. Its entries are row 0 to row 1 (exclusive), and entry 0 has this hash. Its group 0 has item 0: feature id 7,
-//! enabled, value `99`. *Feature ids* maps 7 to row 0. An identity override is stronger than every override mask, so the answer
-//! has the head of the feature, its state, and 99.
+//! For `ada`, step 6 ends differently. The hash of `ada` is `cbac80766dc60de6a6e92b22`, whose filter bit is bit 9. The
+//! bucket has it. Its entries are row 0 to row 1 (exclusive), and entry 0 has this hash. Its group 0 has item 0:
+//! feature id 7, enabled, value `99`. *Feature ids* maps 7 to row 0. An identity override is stronger than every
+//! override mask, so the answer has the head of the feature, its state, and 99.
 //!
 //! # Design
 //!
@@ -267,10 +267,10 @@
 //! - numbers and versions that are not small,
 //! - modulo and percentage rules that are alternatives to another condition.
 //!
-//! An identity matches a segment if every attribute index, modulo rule and percentage rule of the segment's block keeps the
-//! segment's bit, and the segment's program, which has all other conditions, accepts the identity. Percentage rules
-//! come last, because hashing takes the longest. A row of *attribute indexes* has these fields. Fields of 8 bytes are words of
-//! candidates, one bit per segment:
+//! An identity matches a segment if every attribute index, modulo rule and percentage rule of the segment's block keeps
+//! the segment's bit, and the segment's program, which has all other conditions, accepts the identity. Percentage rules
+//! come last, because hashing takes the longest. A row of *attribute indexes* has these fields. Fields of 8 bytes are
+//! words of candidates, one bit per segment:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -283,9 +283,9 @@
 //! | 8, 4, 4 | the same for floats |
 //! | 8, 4, 4 | candidates if the value is a text in no set; range of rows in *exact matches* |
 //!
-//! The candidates of an attribute index are the bitwise AND of all look-ups that exist for the value's type: texts, versions,
-//! sets and patterns for a text; integers and patterns for an integer; floats and patterns for a float. Equality with a
-//! text is a set of one member. The integers of sets are breakpoints of integers.
+//! The candidates of an attribute index are the bitwise AND of all look-ups that exist for the value's type: texts,
+//! versions, sets and patterns for a text; integers and patterns for an integer; floats and patterns for a float.
+//! Equality with a text is a set of one member. The integers of sets are breakpoints of integers.
 //!
 //! The *member key* of a text is its length (1 byte) and its bytes if it has at most eleven bytes. Otherwise it
 //! is the member's keyed hash, with the highest bit of the first byte set.
@@ -370,14 +370,14 @@
 //! | items | 16 | Flagsmith's id of the feature (8), value as JSON (offset; length in 24 bits, the highest bit: enabled; the next bit: the next item describes the variant) |
 //! | blob | bytes | values as JSON |
 //!
-//! The filter bit of a hash is one of fifteen bits: the number of the bit is the hash's last 4 bytes, as a big-endian number,
-//! times 15, divided by 2³². Most identities have no overrides, and a missing filter bit says so without access to the
-//! entries.
+//! The filter bit of a hash is one of fifteen bits: the number of the bit is the hash's last 4 bytes, as a big-endian
+//! number, times 15, divided by 2³². Most identities have no overrides, and a missing filter bit says so without access
+//! to the entries.
 //!
-//! An item that describes a variant has the feature's id again, the variant's name as JSON in place of the value, and the
-//! length of the weight in the six bits above the length of the name. The weight, as printed in a reason, follows the
-//! name in the blob. Without a weight the split gave its control value. The compiler has chosen the variant, because it
-//! knows the identity.
+//! An item that describes a variant has the feature's id again, the variant's name as JSON in place of the value, and
+//! the length of the weight in the six bits above the length of the name. The weight, as printed in a reason, follows
+//! the name in the blob. Without a weight the split gave its control value. The compiler has chosen the variant,
+//! because it knows the identity.
 //!
 //! Identities with equal overrides share a group. Items name features by Flagsmith's ids, so a file that is one
 //! revision older than its core is still correct, only stale. A file with another number of leading bits than the core
@@ -442,14 +442,15 @@
 //! ## Winners and bytes
 //!
 //! The first of these decides a feature: its result if a condition has read it, the identity's item with its id, the
-//! first row of its range of *segment overrides* whose segment matches, its default context. The sections *segment masks*, *override masks*,
-//! *override runs*, *ranks*, *object offsets* and *bounds* only make this faster: a reader that walks *segment overrides* for each feature gets the
-//! same answers. Without an identity, the flags 2 and 4 of *origin* say which segments can match, splits give their
-//! control value, and the first two rows of *answers* have the finished arrays.
+//! first row of its range of *segment overrides* whose segment matches, its default context. The sections *segment
+//! masks*, *override masks*, *override runs*, *ranks*, *object offsets* and *bounds* only make this faster: a reader
+//! that walks *segment overrides* for each feature gets the same answers. Without an identity, the flags 2 and 4 of
+//! *origin* say which segments can match, splits give their control value, and the first two rows of *answers* have the
+//! finished arrays.
 //!
 //! A context with a split has the value of the first variant whose upper limit is above the percentage and whose lower
 //! limit (the upper limit of the row before, or 0) is not; else its own value, the control value. An item of an
-//! identity override has no variants.
+//! identity override has no split: the writer chose its variant, which the item after it describes.
 //!
 //! Flagsmith's object of a feature is its head, `true` or `false`, `,"feature_state_value":`, the value, and `}`. The
 //! array has the objects in row order, separated by commas. A feature is left out if its flags say that it is not

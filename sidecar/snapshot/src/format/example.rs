@@ -6,13 +6,14 @@ use std::path::Path;
 use remora_testing::assert_generated;
 
 use crate::format::layout::{
-    Answer, BigInteger, Block, Bucket, CORE_START, Claim, Column, Context, Edge, Entry, Feature, FeatureId, Find,
-    HEADER, Instruction, Item, Joint, Key, Listed, Literal, Mark, Member, Modulus, Origin, OverridesSection, Pattern,
-    Rank, Ranked, Run, SECTIONS, Section, Segment, Share, Slot, Split, TraitName, Variant, Want, Word,
+    AcceptSet, Answer, AttributeIndex, BigInteger, Block, Breakpoint, Bucket, CORE_START, CombinedDfa, Context, Entry,
+    ExactMatch, Feature, FeatureId, HEADER, Instruction, Item, Key, Literal, Member, ModuloRule, ObjectOffset, Origin,
+    OverrideMask, OverrideRun, OverridesSection, Pattern, PatternPredicate, PercentageRule, Rank, SECTIONS, Section,
+    Segment, SegmentOverride, Slot, Split, TraitName, Variant, Word,
 };
 use crate::format::model::{self, Comparand, Comparison, Derivation, Junction, Test};
-use crate::format::view::place;
-use crate::values::hash::{Fingerprint, Label, bucket_of, short_token};
+use crate::format::view::section_entry;
+use crate::values::hash::{Fingerprint, NameKey, bucket_of, short_member_key};
 use crate::values::rows::Span;
 use crate::write;
 
@@ -48,20 +49,20 @@ const CORE: [(Section, Content); SECTIONS] = {
         (Section::Variants, Rows(Variant::FIELDS)),
         (Section::Segments, Rows(Segment::FIELDS)),
         (Section::Blocks, Rows(Block::FIELDS)),
-        (Section::Columns, Rows(Column::FIELDS)),
-        (Section::Moduli, Rows(Modulus::FIELDS)),
-        (Section::Shares, Rows(Share::FIELDS)),
-        (Section::Marks, Rows(Mark::FIELDS)),
-        (Section::Listed, Rows(Listed::FIELDS)),
-        (Section::Joints, Rows(Joint::FIELDS)),
-        (Section::Finds, Rows(Find::FIELDS)),
-        (Section::Wants, Rows(Want::FIELDS)),
-        (Section::Claiming, Rows(Word::FIELDS)),
-        (Section::Claims, Rows(Claim::FIELDS)),
-        (Section::Runs, Rows(Run::FIELDS)),
+        (Section::AttributeIndexes, Rows(AttributeIndex::FIELDS)),
+        (Section::ModuloRules, Rows(ModuloRule::FIELDS)),
+        (Section::PercentageRules, Rows(PercentageRule::FIELDS)),
+        (Section::Breakpoints, Rows(Breakpoint::FIELDS)),
+        (Section::ExactMatches, Rows(ExactMatch::FIELDS)),
+        (Section::CombinedDfas, Rows(CombinedDfa::FIELDS)),
+        (Section::AcceptSets, Rows(AcceptSet::FIELDS)),
+        (Section::PatternPredicates, Rows(PatternPredicate::FIELDS)),
+        (Section::SegmentMasks, Rows(Word::FIELDS)),
+        (Section::OverrideMasks, Rows(OverrideMask::FIELDS)),
+        (Section::OverrideRuns, Rows(OverrideRun::FIELDS)),
         (Section::Ranks, Rows(Rank::FIELDS)),
-        (Section::Edges, Rows(Edge::FIELDS)),
-        (Section::Ranked, Rows(Ranked::FIELDS)),
+        (Section::ObjectOffsets, Rows(ObjectOffset::FIELDS)),
+        (Section::SegmentOverrides, Rows(SegmentOverride::FIELDS)),
         (Section::Code, Rows(Instruction::FIELDS)),
         (Section::Slots, Rows(Slot::FIELDS)),
         (Section::TraitNames, Rows(TraitName::FIELDS)),
@@ -86,10 +87,6 @@ const OVERRIDES: [(OverridesSection, Content); 5] = [
     (OverridesSection::Items, Content::Rows(Item::FIELDS)),
     (OverridesSection::Blob, Content::Text),
 ];
-
-/// Spans that do not refer to the blob.
-const RANGES: [&str; 11] =
-    ["columns", "moduli", "shares", "texts", "versions", "integers", "floats", "listed", "finds", "wants", "ranks"];
 
 /// Returns the environment of the example: one feature, one segment that overrides it, and one identity override.
 fn environment() -> model::Environment {
@@ -120,7 +117,7 @@ fn environment() -> model::Environment {
         properties: vec![model::Property { name: Some("plan".to_owned()), derivation: Derivation::Plain }],
         identity_overrides: vec![model::IdentityOverride {
             identifier: "ada".to_owned(),
-            flags: vec![model::IdentityFlag { feature: 7, enabled: true, value: "99".to_owned() }],
+            flags: vec![model::IdentityFlag { feature: 7, enabled: true, value: "99".to_owned(), variant: None }],
         }],
         ..model::Environment::default()
     }
@@ -178,7 +175,7 @@ impl Listing<'_> {
         self.heading("section table: offset and length");
         let file = &self.bytes[self.base..];
         let table = self.at - self.base;
-        let places: Vec<Span> = (0..sections.len()).map(|number| place(file, table, number)).collect();
+        let places: Vec<Span> = (0..sections.len()).map(|number| section_entry(file, table, number)).collect();
         for ((name, _), place) in sections.iter().zip(&places) {
             self.field(8, &format!("{name}: {}", plain(*place)));
         }
@@ -222,7 +219,7 @@ impl Listing<'_> {
         for row in 0..count {
             for (index, (name, kind, size)) in fields.iter().enumerate() {
                 let row = if count > 1 && index == 0 { format!("[{row}] ") } else { String::new() };
-                let value = value(name, kind, &self.bytes[self.at..self.at + size], blob);
+                let value = value(kind, &self.bytes[self.at..self.at + size], blob);
                 self.field(*size, format!("{row}{}: {value}", name.replace('_', " ")).trim_end_matches(": "));
             }
         }
@@ -260,15 +257,13 @@ fn plain(span: Span) -> String {
 }
 
 /// Renders the value of a field.
-fn value(name: &str, kind: &str, bytes: &[u8], blob: &[u8]) -> String {
+fn value(kind: &str, bytes: &[u8], blob: &[u8]) -> String {
     let value = number(bytes);
     match kind {
+        "range" => plain(Span::from_word(value)),
         "span" => {
             let span = Span::from_word(value);
-            match std::str::from_utf8(span.of(blob)) {
-                Ok(text) if !RANGES.contains(&name) && span.length > 0 => format!("{} = {text}", plain(span)),
-                _ => plain(span),
-            }
+            format!("{} = {}", plain(span), String::from_utf8_lossy(span.of(blob)))
         }
         "hash96" if bytes.iter().all(|byte| *byte == 0x7f) => "free".to_owned(),
         "hash96" if bytes[0] <= 11 => {
@@ -307,25 +302,28 @@ fn example_in_documentation_is_what_writer_writes() {
 
 #[test]
 fn walk_in_documentation_has_numbers_of_example() {
-    let label = Label::of(b"plan");
-    let members = [label.first, label.last].map(|number| format!("{number:#x}")).join(", ");
+    let key = NameKey::of(b"plan");
+    let members = [key.first, key.last].map(|number| format!("{number:#x}")).join(", ");
     let fingerprint = Fingerprint::of(&environment().client_key);
-    let mark = |identifier: &str| {
+    let filter_bit = |identifier: &str| {
         let hash = fingerprint.hash96(identifier.as_bytes());
         let mut bucket = Bucket::new(0);
         bucket.add(&hash);
         let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         (hex, bucket.packed.trailing_zeros())
     };
-    let ((bob, mark_of_bob), (ada, mark_of_ada)) = (mark("bob"), mark("ada"));
-    assert_ne!(mark_of_bob, mark_of_ada);
+    let ((bob, bit_of_bob), (ada, bit_of_ada)) = (filter_bit("bob"), filter_bit("ada"));
+    assert_ne!(bit_of_bob, bit_of_ada);
     let text = include_str!("../lib.rs").replace("\n//! ", " ").split_whitespace().collect::<Vec<_>>().join(" ");
     for expected in [
-        format!("The *label* of the name `plan` is {} bytes, {members}", label.length),
-        format!("Probing in *trait names* starts at row {}.", label.bucket() & 1),
-        format!("Probing in the two rows of *listed* starts at row {}", bucket_of(short_token(b"pro").unwrap()) & 1),
-        format!("The hash of `bob` is `{bob}`, whose mark is bit {mark_of_bob}."),
-        format!("The hash of `ada` is `{ada}`, whose mark is bit {mark_of_ada}."),
+        format!("The *name key* of the name `plan` is {} bytes, {members}", key.length),
+        format!("Probing in *trait names* starts at row {}.", key.bucket() & 1),
+        format!(
+            "Probing in the two rows of *exact matches* starts at row {}",
+            bucket_of(short_member_key(b"pro").unwrap()) & 1
+        ),
+        format!("The hash of `bob` is `{bob}`, whose filter bit is bit {bit_of_bob}."),
+        format!("The hash of `ada` is `{ada}`, whose filter bit is bit {bit_of_ada}."),
     ] {
         assert!(text.contains(&expected), "the documentation of the crate does not say: {expected}");
     }

@@ -142,7 +142,8 @@ impl<const N: usize> RowWriter<N> {
     }
 }
 
-/// `row!` declares a row: its fields in stored order, and its size, which is checked at compile time.
+/// `row!` declares a row: its fields in stored order, and its size, which is checked at compile time. A `span` is a byte
+/// range of the blob, a `range` a range of rows or bytes of another section.
 macro_rules! row {
     ($(#[$doc:meta])* $name:ident, $size:literal, { $($(#[$field_doc:meta])* $field:ident: $kind:tt),+ $(,)? }) => {
         $(#[$doc])*
@@ -170,13 +171,15 @@ macro_rules! row {
         }
     };
     (@type u8) => { u8 }; (@type u16) => { u16 }; (@type u32) => { u32 }; (@type u64) => { u64 }; (@type i64) => { i64 }; (@type f64) => { f64 };
-    (@type span) => { Span }; (@type hash96) => { [u8; 12] }; (@type hash128) => { [u8; 16] };
+    (@type span) => { Span }; (@type range) => { Span }; (@type hash96) => { [u8; 12] }; (@type hash128) => { [u8; 16] };
     (@size u8) => { 1 }; (@size u16) => { 2 }; (@size u32) => { 4 }; (@size u64) => { 8 }; (@size i64) => { 8 }; (@size f64) => { 8 };
-    (@size span) => { 8 }; (@size hash96) => { 12 }; (@size hash128) => { 16 };
+    (@size span) => { 8 }; (@size range) => { 8 }; (@size hash96) => { 12 }; (@size hash128) => { 16 };
     (@put $writer:ident, span, $value:expr) => { $writer.span($value) };
+    (@put $writer:ident, range, $value:expr) => { $writer.span($value) };
     (@put $writer:ident, hash96, $value:expr) => { $writer.put(&$value) };
     (@put $writer:ident, hash128, $value:expr) => { $writer.put(&$value) };
     (@put $writer:ident, $kind:tt, $value:expr) => { $writer.put(&$value.to_le_bytes()) };
+    (@take $fields:ident, range) => { $fields.span() };
     (@take $fields:ident, hash96) => { $fields.take() }; (@take $fields:ident, hash128) => { $fields.take() };
     (@take $fields:ident, $kind:tt) => { $fields.$kind() };
 }
@@ -303,7 +306,7 @@ row!(
         /// Row of the first feature.
         feature: u32,
         /// Rows in `Ranks`, one per feature.
-        ranks: span,
+        ranks: range,
         /// First row in `ObjectOffsets`, which has one row more than the run has features; or [`NO_OFFSETS`].
         offsets: u32,
     }
@@ -396,7 +399,7 @@ row!(
         digits: span,
     }
 );
-row!(Pattern, 12, { kind: u32, program: span });
+row!(Pattern, 12, { kind: u32, program: range });
 pub(crate) const AUTOMATON: u32 = 0;
 pub(crate) const BACKTRACKING: u32 = 1;
 row!(Key, 20, { hash: hash128, role: u32 });

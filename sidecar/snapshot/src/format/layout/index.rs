@@ -12,11 +12,11 @@ row!(
         /// The segments that exist and have rules.
         all: u64,
         /// Rows in `AttributeIndexes`.
-        attribute_indexes: span,
+        attribute_indexes: range,
         /// Rows in `ModuloRules`.
-        modulo_rules: span,
+        modulo_rules: range,
         /// Rows in `PercentageRules`.
-        percentage_rules: span,
+        percentage_rules: range,
     }
 );
 row!(
@@ -38,17 +38,17 @@ row!(
         /// Candidates if the value is a text that is no version.
         unversioned: u64,
         below_texts: u64,
-        texts: span,
+        texts: range,
         below_versions: u64,
-        versions: span,
+        versions: range,
         below_integers: u64,
-        integers: span,
+        integers: range,
         below_floats: u64,
-        floats: span,
+        floats: range,
         /// Candidates if the value is a text in none of the sets.
         unmatched: u64,
         /// A hash table in `ExactMatch`.
-        exact_matches: span,
+        exact_matches: range,
     }
 );
 row!(
@@ -81,11 +81,11 @@ row!(
     /// Combined DFA of patterns, one bit per pattern.
     CombinedDfa, 32, {
         /// Automaton in `Programs`. Its matching states are the states in which a pattern is found.
-        program: span,
+        program: range,
         /// Rows in `AcceptSets`, one per state.
-        accept_sets: span,
+        accept_sets: range,
         /// Rows in `PatternPredicates`.
-        pattern_predicates: span,
+        pattern_predicates: range,
         /// The patterns that are also searched in numbers.
         automata: u64,
     }

@@ -15,7 +15,7 @@ use recorded::{Expected, Request, Set};
 use remora_operator::compile::document;
 use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{Compiled, Mode, Options, compile};
-use remora_snapshot::{Role, Snapshot, RequestState, TraitValue};
+use remora_snapshot::{RequestState, Role, Snapshot, TraitValue};
 use remora_testing::{all_answers, committed_answers};
 use serde_json::Value;
 

@@ -6,7 +6,7 @@
 use remora_operator::compile::document;
 use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{Options, compile};
-use remora_snapshot::{Decision, Role, Snapshot, RequestState};
+use remora_snapshot::{Decision, RequestState, Role, Snapshot};
 use serde_json::{Value, json};
 
 /// A document whose feature `color` is overridden for `somebody` with these variants.

@@ -65,5 +65,5 @@ fn assignment_endpoint_returns_the_key_alone() {
     let alone = get(server.data, &query, &[("x-environment-key", CLIENT_KEY)]);
     assert_eq!(alone.body, format!(r#"{{"assignment":"{}"}}"#, of(&identity(&server, IDENTITIES, "x", "free"))));
     assert_eq!(get(server.data, &query, &[]).status, 401);
-    assert_eq!(post(server.data, ASSIGNMENT, &[("x-environment-key", CLIENT_KEY)], "[").status, 422);
+    assert_eq!(post(server.data, ASSIGNMENT, &[("x-environment-key", CLIENT_KEY)], "[").status, 400);
 }

@@ -117,11 +117,11 @@ fn body_nested_deeper_than_64_is_refused() {
     let mut good = Connection::open(server.data);
     let mut bad = Connection::open(server.data);
     for (path, head, tail, refused) in [
-        (IDENTITIES, "{\"identifier\":\"x\",\"more\":", "}", 422),
-        ("/api/v1/identities/assignment/", "{\"identifier\":\"x\",\"more\":", "}", 422),
+        (IDENTITIES, "{\"identifier\":\"x\",\"more\":", "}", 400),
+        ("/api/v1/identities/assignment/", "{\"identifier\":\"x\",\"more\":", "}", 400),
         ("/ofrep/v1/evaluate/flags", "{\"context\":{\"targetingKey\":\"x\",\"more\":", "}}", 400),
         ("/ofrep/v1/evaluate/flags/banner", "{\"context\":{\"targetingKey\":\"x\",\"more\":", "}}", 400),
-        ("/api/v1/analytics/flags/", "{\"banner\":", "}", 422),
+        ("/api/v1/analytics/flags/", "{\"banner\":", "}", 400),
     ] {
         for (depth, status) in [(64, 200), (66, refused), (1_000_000, refused)] {
             let body = [head, &nested(depth), tail].concat();
@@ -140,10 +140,10 @@ fn body_nested_deeper_than_64_is_refused() {
 fn deep_or_long_body_leaves_the_server_responsive() {
     let (_directory, server) = serving();
     let deep = format!("{{\"identifier\":\"x\",\"more\":{}{}}}", "[".repeat(500_000), "]".repeat(500_000));
-    assert_eq!(post(server.data, IDENTITIES, &CLIENT, &deep).status, 422);
+    assert_eq!(post(server.data, IDENTITIES, &CLIENT, &deep).status, 400);
     assert_eq!(post(server.data, "/ofrep/v1/evaluate/flags", &[], &deep).status, 400);
     let digits = format!("{{\"traits\":[{{\"trait_key\":\"a\",\"trait_value\":{}}}]}}", "9".repeat(900_000));
-    assert_eq!(post(server.data, IDENTITIES, &CLIENT, &digits).status, 422);
+    assert_eq!(post(server.data, IDENTITIES, &CLIENT, &digits).status, 400);
     let traits: Vec<String> = (0..20_000).map(|number| format!("{{\"trait_key\":\"k{number}\"}}")).collect();
     let many = format!("{{\"identifier\":\"x\",\"traits\":[{}]}}", traits.join(","));
     assert_eq!(post(server.data, IDENTITIES, &CLIENT, &many).status, 200);

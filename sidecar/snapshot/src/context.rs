@@ -33,6 +33,8 @@ pub enum TraitValue<'a> {
 pub(crate) struct EvaluationContext {
     /// True if the request has an identity. Without one, the environment decides which segments apply.
     pub(crate) is_identified: bool,
+    /// True if the identity's override does not apply.
+    pub(crate) is_transient: bool,
     identifier: String,
     /// The identity's key, if it is not built from the client key and the identifier.
     own_key: Option<String>,
@@ -93,6 +95,7 @@ impl EvaluationContext {
     /// Clears the identity and its traits, and keeps the allocated buffers.
     pub(crate) fn clear(&mut self) {
         self.is_identified = false;
+        self.is_transient = false;
         self.identifier.clear();
         self.own_key = None;
         self.values.clear();

@@ -148,11 +148,21 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         environment_answer(&self.view(), role).0
     }
 
-    /// Returns one flag of the answer without an identity, as JSON. `None` if the role sees no such flag.
+    /// Returns one flag of the answer without an identity, as JSON. `None` if the role sees no such flag. A flag with
+    /// exactly this name precedes one whose name differs in case.
     pub fn flag(&self, role: Role, name: &str) -> Option<&[u8]> {
         let view = self.view();
-        let feature = view.feature_named(name.as_bytes(), &Budget::default())?;
-        let (body, bounds) = environment_answer(&view, role);
+        let feature = view.feature_named(name.as_bytes(), &Budget::default());
+        self.flag_at(role, feature.or_else(|| view.feature_named_in_any_case(name))?)
+    }
+
+    /// Returns the first flag of the answer without an identity, as JSON. `None` if the role sees no flag.
+    pub fn first_flag(&self, role: Role) -> Option<&[u8]> {
+        (0..self.features() as u32).find_map(|feature| self.flag_at(role, feature))
+    }
+
+    fn flag_at(&self, role: Role, feature: u32) -> Option<&[u8]> {
+        let (body, bounds) = environment_answer(&self.view(), role);
         let item = body.get(bounds.get(feature)?.word as usize..bounds.get(feature + 1)?.word as usize)?;
         let item = item.strip_suffix(b",").unwrap_or(item);
         (!item.is_empty()).then_some(item)
@@ -168,6 +178,13 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// segments apply ([`model::EnvironmentFlags`](crate::format::model::EnvironmentFlags)).
     pub fn identify(&self, request: &mut RequestState, identifier: &str) {
         request.context.identify(identifier);
+    }
+
+    /// Sets the request's identifier, and leaves its identity override out: Flagsmith's API does not look for the
+    /// overrides of a transient identity in the query of a request.
+    pub fn identify_transient(&self, request: &mut RequestState, identifier: &str) {
+        self.identify(request, identifier);
+        request.context.is_transient = true;
     }
 
     /// Sets the request's own key, which is hashed instead of client key and identifier. Flagsmith's evaluation context
@@ -203,6 +220,18 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// which is equal for equal flags in every revision and in both dialects.
     pub fn write_flags(&self, request: &mut RequestState, role: Role, out: &mut Vec<u8>) -> u64 {
         flagsmith::write_array(&self.decide(request), role, out)
+    }
+
+    /// Appends one flag for the request, like Flagsmith's API. Returns its digest, or `None` if the role sees no flag of
+    /// exactly this name.
+    pub fn write_flag(&self, request: &mut RequestState, role: Role, name: &str, out: &mut Vec<u8>) -> Option<u64> {
+        let feature = self.view().feature_named(name.as_bytes(), &request.budget)?;
+        let RequestState { context, budget, matching, deciding } = request;
+        let evaluation = self.start(context, budget);
+        let outcome = evaluation.decide_one(context, matching, deciding, feature);
+        let start = out.len();
+        let digest = flagsmith::write_item(evaluation.view(), outcome, role, out);
+        (out.len() > start).then_some(digest)
     }
 
     /// Appends one flag for the request as OFREP, if it can be returned.
@@ -267,7 +296,10 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         let view = self.view();
         budget.start();
         context.derive(&view, budget);
-        let identity_override = if context.is_identified { self.identity_override(context.identifier()) } else { None };
+        let identity_override = match context.is_identified && !context.is_transient {
+            true => self.identity_override(context.identifier()),
+            false => None,
+        };
         if let Some(identity_override) = identity_override {
             budget.spend(identity_override.items.len() * STEPS_AN_ITEM);
         }

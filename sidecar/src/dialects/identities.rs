@@ -4,9 +4,12 @@
 //! traits: as they were sent, in order, with repetitions and nulls, and without unknown members. Members may come in
 //! any order and more than once; the last one counts.
 //!
-//! An identifier that is missing, null or empty stands for an anonymous identity, as in Flagsmith's API. (Its edge
-//! proxies refuse the first two, and evaluate the empty string as an identifier.)
+//! Bodies are read as leniently as Flagsmith's API reads them: names may be numbers, white space around them is
+//! removed, values of traits may be lists and objects, and the body may be empty. An identifier that is missing, null or
+//! empty stands for an anonymous identity. (Flagsmith's edge proxies refuse most of this.)
 
+mod name;
+mod python;
 #[cfg(test)]
 pub(crate) mod tests;
 mod traits;
@@ -17,7 +20,8 @@ use super::anonymous::anonymous;
 use super::scratch::Scratch;
 use super::validation::{Location, Problem, Refused};
 use super::values::{MAX_CHARACTERS, MAX_REPETITIONS};
-use crate::json::{self, Reader, Text, Value};
+use crate::json::{self, Reader, Value};
+use name::Name;
 use traits::read_traits;
 
 /// Evaluates a body and appends the answer to `out`. Returns the digest of the flags, from which their assignment key
@@ -34,7 +38,7 @@ pub(crate) fn answer_body<B: AsRef<[u8]>>(
     match identifier.filter(|identifier| !identifier.is_empty()) {
         Some(identifier) => {
             snapshot.identify(&mut scratch.subject, identifier.decode(&mut scratch.text));
-            json::write_text(identifier, &mut scratch.text, out);
+            identifier.write(&mut scratch.text, out);
         }
         None => {
             let identifier = anonymous(&scratch.echo);
@@ -47,15 +51,25 @@ pub(crate) fn answer_body<B: AsRef<[u8]>>(
     Ok(write_flags(snapshot, role, scratch, out))
 }
 
-/// Evaluates an identifier of the query, which has no traits. Appends the answer to `out`, and returns the digest of
-/// the flags.
-pub(crate) fn answer_identifier<B: AsRef<[u8]>>(
-    identifier: &str,
+/// The parameters of a query.
+pub(crate) struct Asked<'a> {
+    /// The identifier; empty for an anonymous identity.
+    pub(crate) identifier: &'a str,
+    /// True if the identity's override does not apply.
+    pub(crate) is_transient: bool,
+    /// Name of the only flag to answer with.
+    pub(crate) feature: Option<&'a str>,
+}
+
+/// Evaluates an identity of the query, which has no traits. Appends the answer to `out`, and returns the digest of the
+/// flags; `None` if the query asks for a flag that the role does not see.
+pub(crate) fn answer_query<B: AsRef<[u8]>>(
+    &Asked { identifier, is_transient, feature }: &Asked<'_>,
     snapshot: &Snapshot<B>,
     role: remora_snapshot::Role,
     scratch: &mut Scratch,
     out: &mut Vec<u8>,
-) -> u64 {
+) -> Option<u64> {
     let generated;
     let identifier = if identifier.is_empty() {
         generated = anonymous(b"[]");
@@ -64,11 +78,17 @@ pub(crate) fn answer_identifier<B: AsRef<[u8]>>(
         identifier
     };
     scratch.subject.clear();
-    snapshot.identify(&mut scratch.subject, identifier);
+    match is_transient {
+        true => snapshot.identify_transient(&mut scratch.subject, identifier),
+        false => snapshot.identify(&mut scratch.subject, identifier),
+    }
+    if let Some(feature) = feature {
+        return snapshot.write_flag(&mut scratch.subject, role, feature, out);
+    }
     out.extend_from_slice(br#"{"identifier":"#);
     json::write_string(identifier, out);
     out.extend_from_slice(br#","traits":[]"#);
-    write_flags(snapshot, role, scratch, out)
+    Some(write_flags(snapshot, role, scratch, out))
 }
 
 fn write_flags<B: AsRef<[u8]>>(
@@ -89,7 +109,9 @@ fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
     body: &'a [u8],
     snapshot: &Snapshot<B>,
     scratch: &mut Scratch,
-) -> Result<Option<Text<'a>>, Refused> {
+) -> Result<Option<Name<'a>>, Refused> {
+    // Flagsmith's API reads an empty body as an empty object.
+    let body = if body.is_empty() { b"{}" } else { body };
     let mut reader = Reader::new(body)?;
     let mut identifier = None;
     let mut lists = 0;
@@ -120,15 +142,16 @@ fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
             }
         };
         if name.is("identifier") {
-            identifier = match value {
-                Value::String(text) => Some(text),
-                Value::Null => None,
-                _ => return Err(Refused::Invalid(Location::Member("identifier"), Problem::NotAString)),
+            identifier = match (Name::of(value), value) {
+                (None, Value::Array | Value::Object) => {
+                    return Err(Refused::Invalid(Location::Member("identifier"), Problem::NotAString));
+                }
+                (name, _) => name,
             };
         }
     }
     reader.finish()?;
-    if identifier.is_some_and(|text| text.is_longer_than(MAX_CHARACTERS, &mut scratch.text)) {
+    if identifier.as_ref().is_some_and(|name: &Name<'_>| name.is_longer_than(MAX_CHARACTERS, &mut scratch.text)) {
         return Err(Refused::Invalid(Location::Member("identifier"), Problem::TooLong));
     }
     Ok(identifier)

@@ -2,7 +2,7 @@
 
 use crate::json::Malformed;
 
-/// Reason why a body was refused. The status is 422, and the answer has the edge proxy's form.
+/// Reason why a body was refused. The status is 400, as in Flagsmith's API, and the body has the edge proxy's form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The body is not JSON.
@@ -30,7 +30,6 @@ pub(crate) enum Problem {
     NotAnObject,
     NotAList,
     NotAString,
-    NotAScalar,
     Missing,
     TooLong,
     NameTooLong,
@@ -43,7 +42,6 @@ impl Problem {
             Problem::NotAnObject => ("model_attributes_type", "Input should be an object"),
             Problem::NotAList => ("list_type", "Input should be a valid list"),
             Problem::NotAString => ("string_type", "Input should be a valid string"),
-            Problem::NotAScalar => ("scalar_type", "Input should be a string, a number, a boolean or null"),
             Problem::Missing => ("missing", "Field required"),
             Problem::TooLong => ("string_too_long", "String should have at most 2000 characters"),
             Problem::NameTooLong => ("string_too_long", "String should have at most 200 characters"),

@@ -71,17 +71,19 @@ fn not_loaded() -> Answer {
 
 pub(super) fn flags(loaded: &Loaded, role: Role, parts: &Parts) -> Answer {
     let mut decoded = String::new();
-    let feature = parameter(parts.uri.query(), "feature", &mut decoded).filter(|feature| !feature.is_empty());
+    let feature = parameter(parts.uri.query(), "feature", &mut decoded);
     let part = match feature {
-        None => loaded.snapshot.flags(role),
-        Some(feature) => match loaded.snapshot.flag(role, feature) {
-            Some(part) => part,
-            None => {
-                return Answer::failure(StatusCode::NOT_FOUND, "not_found", "feature '", feature, "' not found");
-            }
-        },
+        None => Some(loaded.snapshot.flags(role)),
+        // Flagsmith's API filters nothing by an empty name, and answers with the first flag.
+        Some("") => loaded.snapshot.first_flag(role),
+        Some(feature) => loaded.snapshot.flag(role, feature),
     };
+    let Some(part) = part else { return no_such_feature(feature.unwrap_or_default()) };
     Answer::new(StatusCode::OK, ContentType::Json, Body::part(&loaded.core, part))
+}
+
+fn no_such_feature(name: &str) -> Answer {
+    Answer::failure(StatusCode::NOT_FOUND, "not_found", "feature '", name, "' not found")
 }
 
 pub(super) fn identity_in_query(
@@ -91,26 +93,28 @@ pub(super) fn identity_in_query(
     route: Route<'_>,
     query: Option<&str>,
 ) -> Answer {
-    let mut decoded = String::new();
-    let Some(identifier) = parameter(query, "identifier", &mut decoded) else {
-        return Answer::constant(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            r#"{"detail":[{"type":"missing","loc":["query","identifier"],"msg":"Field required","input":null}]}"#,
-        );
-    };
+    let [mut one, mut other, mut third] = [const { String::new() }; 3];
+    let identifier = parameter(query, "identifier", &mut one).unwrap_or_default();
     if is_too_long(identifier) {
         return Answer::constant(
-            StatusCode::UNPROCESSABLE_ENTITY,
+            StatusCode::BAD_REQUEST,
             r#"{"detail":[{"type":"string_too_long","loc":["query","identifier"],"msg":"String should have at most 2000 characters","input":null}]}"#,
         );
     }
+    // Flagsmith's API takes any value but the empty one for true.
+    let is_transient = parameter(query, "transient", &mut other).is_some_and(|value| !value.is_empty());
+    let feature = parameter(query, "feature", &mut third).filter(|name| !name.is_empty());
     let mut buffer = Buffer::take();
     let digest = with_scratch(&[], |scratch| {
-        let digest = identities::answer_identifier(identifier, &loaded.snapshot, role, scratch, buffer.bytes());
+        let asked = identities::Asked { identifier, is_transient, feature };
+        let digest = identities::answer_query(&asked, &loaded.snapshot, role, scratch, buffer.bytes());
         report(environment, loaded, scratch);
         digest
     });
-    assigned(route, Assignment::of(digest), buffer)
+    match digest {
+        Some(digest) => assigned(route, Assignment::of(digest), buffer),
+        None => no_such_feature(feature.unwrap_or_default()),
+    }
 }
 
 pub(super) fn identity_in_body(
@@ -130,7 +134,7 @@ pub(super) fn identity_in_body(
         Ok(digest) => assigned(route, Assignment::of(digest), buffer),
         Err(refused) => {
             refused.write(buffer.bytes());
-            Answer::built(StatusCode::UNPROCESSABLE_ENTITY, buffer)
+            Answer::built(StatusCode::BAD_REQUEST, buffer)
         }
     }
 }
@@ -163,7 +167,7 @@ pub(super) fn uses(environment: &Environment, loaded: &Loaded, body: &[u8]) -> A
         Err(refused) => {
             let mut buffer = Buffer::take();
             refused.write(buffer.bytes());
-            Answer::built(StatusCode::UNPROCESSABLE_ENTITY, buffer)
+            Answer::built(StatusCode::BAD_REQUEST, buffer)
         }
     }
 }

@@ -8,6 +8,11 @@ pub(crate) struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
+    /// Creates a string from characters that need no escapes.
+    pub(crate) fn plain_of(raw: &'a str) -> Self {
+        Self { raw, escaped: false }
+    }
+
     /// Returns the decoded characters. `scratch` is only written if the string has an escape.
     pub(crate) fn decode<'s>(self, scratch: &'s mut String) -> &'s str
     where

@@ -156,6 +156,17 @@ impl<'a> View<'a> {
         Self::probe(self.feature_names(), NameKey::of(name), budget, |word| word.word, is)
     }
 
+    /// Finds the first feature whose name is equal in any case.
+    #[cold]
+    pub(crate) fn feature_named_in_any_case(&self, name: &str) -> Option<u32> {
+        let capitals = || name.chars().flat_map(char::to_uppercase);
+        let is = |row: &Feature| match self.text(row.name) {
+            other if other.is_ascii() && name.is_ascii() => other.eq_ignore_ascii_case(name),
+            other => other.chars().flat_map(char::to_uppercase).eq(capitals()),
+        };
+        (0_u32..).zip(self.features().iter()).find_map(|(number, row)| is(&row).then_some(number))
+    }
+
     /// Finds a slot by name.
     #[inline(always)]
     pub(crate) fn slot_named(&self, name: &[u8], budget: &Budget) -> Option<u32> {

@@ -53,9 +53,8 @@ pub(crate) fn write_array(decisions: &Decisions<'_>, role: Role, out: &mut Vec<u
 
 /// Appends one flag object and returns its digest. Appends nothing and returns zero if the role does not see the
 /// feature.
-pub(crate) fn write_item(decisions: &Decisions<'_>, role: Role, feature: u32, out: &mut Vec<u8>) -> u64 {
-    let view = decisions.view();
-    match decisions.outcome(feature) {
+pub(crate) fn write_item(view: &View<'_>, outcome: Option<Outcome<'_>>, role: Role, out: &mut Vec<u8>) -> u64 {
+    match outcome {
         Some(outcome) if outcome.is_visible(view, role) => {
             write_object(view, &outcome, out);
             out.pop(); // nothing follows the object

@@ -161,7 +161,7 @@ fn evaluated(
         (0..count)
             .map(|feature| {
                 let mut out = Vec::new();
-                let digest = write_item(&decisions, role, feature, &mut out);
+                let digest = write_item(decisions.view(), decisions.outcome(feature), role, &mut out);
                 (out, digest)
             })
             .collect::<Vec<_>>()

@@ -1,11 +1,13 @@
 //! Reads the list of traits into the subject, and writes its echo.
 
-use remora_snapshot::Snapshot;
+use remora_snapshot::{Snapshot, TraitValue};
 
+use super::name::{Name, is_bare};
+use super::python;
 use crate::dialects::scratch::Scratch;
 use crate::dialects::validation::{Location, Problem, Refused};
 use crate::dialects::values::{MAX_CHARACTERS, MAX_NAME_CHARACTERS, trait_value};
-use crate::json::{self, Reader, Text, Value, fast, number};
+use crate::json::{self, Reader, Value, fast, number};
 
 /// The text that a serializer puts around a trait's name and value.
 struct Form {
@@ -89,7 +91,10 @@ fn fast_traits<const SPACED: bool, B: AsRef<[u8]>>(
             let Some(again) = again else { break };
             written = again.end;
         }
-        snapshot.set_trait_with(subject, key, || trait_value(value, decoded));
+        // Flagsmith's API leaves traits without a value out: an earlier value of the trait counts.
+        if value != Value::Null {
+            snapshot.set_trait_with(subject, key, || trait_value(value, decoded));
+        }
         passed += 1;
         behind = rest;
         let Some(next) = rest.strip_prefix(form.comma) else { break };
@@ -147,6 +152,9 @@ struct FastTrait<'a> {
 fn fast_trait<'a>(form: &Form, text: &'a str) -> Option<FastTrait<'a>> {
     let from_key = text.strip_prefix(form.open)?;
     let (key, on) = fast::characters(from_key)?;
+    if !is_bare(key) {
+        return None;
+    }
     let from_value = on.strip_prefix(form.between)?;
     let (value, on) = fast::scalar(from_value)?;
     let rest = on.strip_prefix("}")?;
@@ -169,22 +177,38 @@ fn take_trait<B: AsRef<[u8]>>(
 ) -> Result<(), Refused> {
     let (key, value) = read_trait(reader, index, scratch)?;
     scratch.echo.extend_from_slice(br#"{"trait_key":"#);
-    json::write_text(key, &mut scratch.name, &mut scratch.echo);
+    key.write(&mut scratch.name, &mut scratch.echo);
     scratch.echo.extend_from_slice(br#","trait_value":"#);
-    write_value(value, &mut scratch.text, &mut scratch.echo);
+    match &value {
+        Content::Scalar(value) => write_value(*value, &mut scratch.text, &mut scratch.echo),
+        Content::Printed(text) => json::write_string(text, &mut scratch.echo),
+    }
     scratch.echo.extend_from_slice(b"},");
     let key = key.decode(&mut scratch.name);
-    snapshot.set_trait_with(&mut scratch.subject, key, || trait_value(value, &mut scratch.text));
+    match &value {
+        Content::Scalar(Value::Null) => {}
+        Content::Scalar(value) => {
+            snapshot.set_trait_with(&mut scratch.subject, key, || trait_value(*value, &mut scratch.text));
+        }
+        Content::Printed(text) => snapshot.set_trait(&mut scratch.subject, key, TraitValue::String(text)),
+    }
     Ok(())
+}
+
+/// Value of a trait.
+enum Content<'a> {
+    Scalar(Value<'a>),
+    /// A list or an object, as Python prints it.
+    Printed(String),
 }
 
 fn read_trait<'a>(
     reader: &mut Reader<'a>,
     index: usize,
     scratch: &mut Scratch,
-) -> Result<(Text<'a>, Value<'a>), Refused> {
+) -> Result<(Name<'a>, Content<'a>), Refused> {
     let mut key = None;
-    let mut value = Value::Null;
+    let mut value = Content::Scalar(Value::Null);
     let Some(mut members) = reader.enter_object() else {
         reader.value()?;
         return Err(Refused::Invalid(Location::Trait(index), Problem::NotAnObject));
@@ -192,15 +216,15 @@ fn read_trait<'a>(
     while let Some(name) = reader.next_member(&mut members)? {
         if name.is("trait_key") {
             let location = Location::TraitMember(index, "trait_key");
-            key = match reader.value()? {
-                Value::String(text) if text.is_longer_than(MAX_NAME_CHARACTERS, &mut scratch.name) => {
+            key = match Name::of(reader.value()?) {
+                Some(name) if name.is_longer_than(MAX_NAME_CHARACTERS, &mut scratch.name) => {
                     return Err(Refused::Invalid(location, Problem::NameTooLong));
                 }
-                Value::String(text) => Some(text),
-                _ => return Err(Refused::Invalid(location, Problem::NotAString)),
+                Some(name) => Some(name),
+                None => return Err(Refused::Invalid(location, Problem::NotAString)),
             };
         } else if name.is("trait_value") {
-            value = checked(reader.value()?, index, scratch)?;
+            value = read_content(reader, index, scratch)?;
         } else {
             reader.value()?;
         }
@@ -211,13 +235,22 @@ fn read_trait<'a>(
     }
 }
 
-fn checked<'a>(value: Value<'a>, index: usize, scratch: &mut Scratch) -> Result<Value<'a>, Refused> {
-    let problem = match value {
-        Value::Array | Value::Object => Problem::NotAScalar,
-        Value::String(text) if text.is_longer_than(MAX_CHARACTERS, &mut scratch.text) => Problem::TooLong,
-        _ => return Ok(value),
+fn read_content<'a>(reader: &mut Reader<'a>, index: usize, scratch: &mut Scratch) -> Result<Content<'a>, Refused> {
+    let mut start = reader.clone();
+    let value = reader.value()?;
+    let (content, is_too_long) = match value {
+        Value::Array | Value::Object => {
+            let text = python::text_of(&mut start)?;
+            let is_too_long = text.len() > MAX_CHARACTERS && text.chars().count() > MAX_CHARACTERS;
+            (Content::Printed(text), is_too_long)
+        }
+        Value::String(text) => (Content::Scalar(value), text.is_longer_than(MAX_CHARACTERS, &mut scratch.text)),
+        _ => (Content::Scalar(value), false),
     };
-    Err(Refused::Invalid(Location::TraitMember(index, "trait_value"), problem))
+    if is_too_long {
+        return Err(Refused::Invalid(Location::TraitMember(index, "trait_value"), Problem::TooLong));
+    }
+    Ok(content)
 }
 
 fn write_value(value: Value<'_>, scratch: &mut String, out: &mut Vec<u8>) {

@@ -1,0 +1,156 @@
+//! Requests that Flagsmith's API accepts, although they are not of the documented form: the sidecar answers each of
+//! them, with the flags that the API would return.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::client::{get, post};
+use support::environment::{CLIENT_KEY, SERVER_KEY, written};
+use support::server::{Running, start};
+use support::volume::Directory;
+
+const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
+const SERVER: [(&str, &str); 1] = [("x-environment-key", SERVER_KEY)];
+const IDENTITIES: &str = "/api/v1/identities/";
+const FLAGS: &str = "/api/v1/flags/";
+
+fn serving() -> (Directory, Running) {
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&written(1));
+    let server = start(directory.path(), |_| {});
+    (directory, server)
+}
+
+fn answer(server: &Running, body: &str) -> Value {
+    let answer = post(server.data, IDENTITIES, &CLIENT, body);
+    assert_eq!(answer.status, 200, "{body}: {}", answer.body);
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+/// Value of the flag `banner`: "plain", "gold" by the trait `plan`, "mine" for `somebody`.
+fn banner(answer: &Value) -> &Value {
+    let flags = answer["flags"].as_array().unwrap();
+    &flags.iter().find(|flag| flag["feature"]["name"] == "banner").unwrap()["feature_state_value"]
+}
+
+#[test]
+fn identifier_that_is_a_number_or_boolean_is_its_text() {
+    let (_directory, server) = serving();
+    for (sent, identifier) in [("5", "5"), ("-0", "0"), ("1.50", "1.5"), ("true", "True"), ("false", "False")] {
+        for body in [format!(r#"{{"identifier":{sent}}}"#), format!(r#"{{"identifier": {sent}, "traits": []}}"#)] {
+            assert_eq!(answer(&server, &body)["identifier"], identifier, "{body}");
+        }
+    }
+}
+
+#[test]
+fn name_of_a_trait_that_is_a_number_or_boolean_is_its_text() {
+    let (_directory, server) = serving();
+    let answer = answer(
+        &server,
+        r#"{"identifier":"x","traits":[{"trait_key":5,"trait_value":1},{"trait_key":true,"trait_value":2},{"trait_key":1.0,"trait_value":3}]}"#,
+    );
+    let names: Vec<&Value> = answer["traits"].as_array().unwrap().iter().map(|row| &row["trait_key"]).collect();
+    assert_eq!(names, ["5", "True", "1.0"]);
+}
+
+#[test]
+fn white_space_around_names_is_removed() {
+    let (_directory, server) = serving();
+    for space in [" ", "\\t", "\\u00a0", "\u{3000}"] {
+        let somebody = answer(&server, &format!(r#"{{"identifier":"{space}somebody{space}"}}"#));
+        assert_eq!((&somebody["identifier"], banner(&somebody)), (&json!("somebody"), &json!("mine")), "{space:?}");
+        for form in [r#"{"trait_key":"NAME","trait_value":"pro"}"#, r#"{"trait_key": "NAME", "trait_value": "pro"}"#] {
+            let row = form.replace("NAME", &format!("{space}plan{space}"));
+            let pro = answer(&server, &format!(r#"{{"identifier":"x","traits":[{row}]}}"#));
+            assert_eq!(banner(&pro), "gold", "{row}");
+            assert_eq!(pro["traits"], json!([{"trait_key": "plan", "trait_value": "pro"}]), "{row}");
+        }
+        let anonymous = answer(&server, &format!(r#"{{"identifier":"{space}"}}"#));
+        assert_eq!(anonymous["identifier"].as_str().unwrap().len(), 32, "{space:?}");
+    }
+}
+
+#[test]
+fn trait_without_a_value_does_not_replace_an_earlier_one() {
+    let (_directory, server) = serving();
+    for form in [r#"{"trait_key":"plan","trait_value":null}"#, r#"{"trait_key":"plan"}"#] {
+        for separator in [",", ", "] {
+            let pro = r#"{"trait_key":"plan","trait_value":"pro"}"#;
+            let body = format!(r#"{{"identifier":"x","traits":[{pro}{separator}{form}]}}"#);
+            assert_eq!(banner(&answer(&server, &body)), "gold", "{body}");
+        }
+    }
+    let spaced = r#"{"identifier": "x", "traits": [{"trait_key": "plan", "trait_value": "pro"}, {"trait_key": "plan", "trait_value": null}]}"#;
+    assert_eq!(banner(&answer(&server, spaced)), "gold");
+    let free = r#"{"identifier":"x","traits":[{"trait_key":"plan","trait_value":"pro"},{"trait_key":"plan","trait_value":"free"}]}"#;
+    assert_eq!(banner(&answer(&server, free)), "plain");
+}
+
+#[test]
+fn list_and_object_are_traits_of_their_text() {
+    let (_directory, server) = serving();
+    let body = r#"{"identifier":"x","traits":[{"trait_key":"a","trait_value":[1, "b", null]},{"trait_key":"c","trait_value":{"d": true}}]}"#;
+    let expected =
+        json!([{"trait_key": "a", "trait_value": "[1, 'b', None]"}, {"trait_key": "c", "trait_value": "{'d': True}"}]);
+    assert_eq!(answer(&server, body)["traits"], expected);
+}
+
+#[test]
+fn empty_body_is_an_anonymous_identity() {
+    let (_directory, server) = serving();
+    let answer = answer(&server, "");
+    assert_eq!((answer["identifier"].as_str().unwrap().len(), banner(&answer)), (32, &json!("plain")));
+}
+
+#[test]
+fn feature_is_found_without_regard_to_case() {
+    let (_directory, server) = serving();
+    for name in ["banner", "BANNER", "Banner"] {
+        let answer = get(server.data, &format!("{FLAGS}?feature={name}"), &CLIENT);
+        assert!(answer.status == 200 && answer.body.contains(r#""name":"banner""#), "{name}: {}", answer.body);
+    }
+    for (name, key, status) in [("SECRET", CLIENT, 404), ("SECRET", SERVER, 200), ("banners", CLIENT, 404)] {
+        assert_eq!(get(server.data, &format!("{FLAGS}?feature={name}"), &key).status, status, "{name}");
+    }
+}
+
+#[test]
+fn empty_feature_is_the_first_flag() {
+    let (_directory, server) = serving();
+    for query in ["?feature=", "?feature"] {
+        let answer = get(server.data, &format!("{FLAGS}{query}"), &CLIENT);
+        assert!(answer.status == 200 && answer.body.starts_with(r#"{"feature":{"id":1,"#), "{}", answer.body);
+    }
+}
+
+#[test]
+fn feature_of_an_identity_is_that_flag_alone() {
+    let (_directory, server) = serving();
+    let answer = get(server.data, &format!("{IDENTITIES}?identifier=somebody&feature=banner"), &CLIENT);
+    let expected =
+        r#"{"feature":{"id":1,"name":"banner","type":"STANDARD"},"enabled":true,"feature_state_value":"mine"}"#;
+    assert_eq!((answer.status, answer.body.as_str()), (200, expected));
+    // Here, unlike for flags/, the API compares names exactly.
+    for (name, key, status) in
+        [("BANNER", CLIENT, 404), ("secret", CLIENT, 404), ("secret", SERVER, 200), ("none", SERVER, 404)]
+    {
+        let answer = get(server.data, &format!("{IDENTITIES}?identifier=somebody&feature={name}"), &key);
+        assert_eq!(answer.status, status, "{name}: {}", answer.body);
+    }
+}
+
+#[test]
+fn transient_identity_of_a_query_has_no_override() {
+    let (_directory, server) = serving();
+    for (query, expected) in [("", "mine"), ("&transient=", "mine"), ("&transient=true", "plain")] {
+        let answer = get(server.data, &format!("{IDENTITIES}?identifier=somebody{query}"), &CLIENT);
+        assert_eq!(banner(&serde_json::from_str(&answer.body).unwrap()), expected, "{query}");
+        let answer = get(server.data, &format!("{IDENTITIES}?identifier=somebody{query}&feature=banner"), &CLIENT);
+        assert!(answer.body.contains(expected), "{query}: {}", answer.body);
+    }
+    // In a body, transient only concerns what is stored.
+    assert_eq!(banner(&answer(&server, r#"{"identifier":"somebody","transient":true}"#)), "mine");
+}

@@ -154,7 +154,7 @@ async fn controller(
         _ = stop_waiting.wait_for(|stop| *stop) => return Ok(()),
     }
     tracing::info!(instance, "acquired the lease; reconciling");
-    let reconciling = reconcile::Means {
+    let reconciling = reconcile::Deps {
         client: fenced.clone(),
         fetcher: Arc::new(fetcher),
         compiler: Arc::new(Compiler::new(arguments.max_document_bytes)),

@@ -46,7 +46,7 @@ use remora_operator::{
     compiler::Compiler,
     controller::{
         metrics::Metrics,
-        reconcile::{Context, Means, reconcile},
+        reconcile::{Context, Deps, reconcile},
     },
     rollout::observe::SidecarClient,
     source::fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, Origin, SystemLookup},
@@ -93,7 +93,7 @@ impl Operator {
         let fetcher = Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX);
         let metrics = Metrics::default();
         let sidecars = SidecarClient::new().unwrap();
-        let means = Means {
+        let deps = Deps {
             fetcher: Arc::new(fetcher),
             compiler: Arc::new(compiler),
             client,
@@ -101,7 +101,7 @@ impl Operator {
             metrics: metrics.clone(),
             instance: None,
         };
-        let context = Context::new(means, objects, grace);
+        let context = Context::new(deps, objects, grace);
         Self { cluster: cluster.clone(), context: Arc::new(context), writer, metrics }
     }
 

@@ -6,28 +6,39 @@
 //! published object that somebody deletes or alters is restored at once from memory, without the source or the
 //! compiler.
 
-mod bring;
-mod carry;
+mod apply;
+mod choose;
+mod compile;
 mod controller;
+mod desired;
+mod environment;
 mod error;
-mod judge;
-mod memory;
+mod fetch;
+mod guard;
+mod keep;
+mod listen;
+mod observe;
+mod previous;
+mod reconciliation;
+mod recover;
+mod report;
+mod rollout;
 mod schedule;
-mod turn;
+mod state;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use kube::{ResourceExt, core::DeserializeGuard, runtime::controller::Action};
+use kube::{core::DeserializeGuard, runtime::controller::Action};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 pub use self::{
-    controller::{Means, run},
+    controller::{Deps, run},
     error::Error,
 };
 use self::{
-    memory::{Memories, Uid},
-    turn::Turn,
+    environment::Environment,
+    state::{States, Uid},
 };
 use crate::{
     api::FeatureEnvironment,
@@ -50,7 +61,7 @@ pub struct Context {
     nudger: Nudger,
     reports: Reports,
     metrics: Metrics,
-    memories: Memories,
+    states: States,
     streams: Streams,
     observer: Observer,
     /// Receiver of the triggers for early reconciliations, until the controller takes it.
@@ -60,8 +71,8 @@ pub struct Context {
 impl Context {
     /// Creates a context from its dependencies. `objects` are the published ConfigMaps; unneeded objects are deleted
     /// after `grace`.
-    pub fn new(means: Means, objects: Objects, grace: Duration) -> Self {
-        let Means { client, fetcher, compiler, sidecars, metrics, instance } = means;
+    pub fn new(deps: Deps, objects: Objects, grace: Duration) -> Self {
+        let Deps { client, fetcher, compiler, sidecars, metrics, instance } = deps;
         let (wake, calls) = Wake::new();
         let nudger = Nudger::new(client.clone());
         Self {
@@ -74,7 +85,7 @@ impl Context {
             nudger,
             reports: Reports::new(client, instance),
             metrics,
-            memories: Memories::default(),
+            states: States::default(),
         }
     }
 
@@ -105,13 +116,13 @@ pub async fn reconcile(
         return Ok(Action::await_change());
     }
     context.publisher.ready().await;
-    let turn = Turn::new(&context, environment);
-    let uid = Uid(environment.uid().unwrap_or_default());
-    let mut memory = match context.memories.take(&uid) {
-        Some(memory) => memory,
-        None => turn.first_memory(&uid).await,
+    let environment = Environment::new(environment);
+    let uid = Uid(environment.uid.clone());
+    let mut state = match context.states.take(&uid) {
+        Some(state) => state,
+        None => reconciliation::first_state(&environment, &context).await,
     };
-    let next = turn.run(&mut memory).await;
-    context.memories.put(uid, memory);
+    let next = reconciliation::run(&environment, &context, &mut state).await;
+    context.states.put(uid, state);
     Ok(next)
 }

@@ -12,7 +12,7 @@ use kube::{Client, client::Body};
 use remora_operator::{
     controller::{
         metrics::Metrics,
-        reconcile::{Means, run},
+        reconcile::{Deps, run},
     },
     rollout::observe::SidecarClient,
     source::fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
@@ -45,7 +45,7 @@ async fn listed(namespaces: &[&str], count: usize) -> BTreeSet<String> {
     });
     let client = Client::new(service, "default");
     let allowed = AllowedOrigins::new(&[]).unwrap();
-    let means = Means {
+    let deps = Deps {
         fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
         compiler: super::compiler(),
         client,
@@ -55,7 +55,7 @@ async fn listed(namespaces: &[&str], count: usize) -> BTreeSet<String> {
     };
     let (stop, stopping) = watch::channel(false);
     let namespaces: Vec<String> = namespaces.iter().map(|name| (*name).to_owned()).collect();
-    let running = tokio::spawn(async move { run(means, &namespaces, stopping).await });
+    let running = tokio::spawn(async move { run(deps, &namespaces, stopping).await });
     let all = async {
         while paths.lock().unwrap().len() < count {
             tokio::time::sleep(Duration::from_millis(10)).await;

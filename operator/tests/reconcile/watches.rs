@@ -12,7 +12,7 @@ use kube::{Client, client::Body};
 use remora_operator::{
     controller::{
         metrics::Metrics,
-        reconcile::{Means, run},
+        reconcile::{Deps, run},
     },
     rollout::observe::SidecarClient,
     source::fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
@@ -74,7 +74,7 @@ async fn watches_that_break_lead_to_no_second_write() {
     cluster.calls();
     let client = client(&cluster, &lists);
     let allowed = AllowedOrigins::new(&[]).unwrap();
-    let means = Means {
+    let deps = Deps {
         fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
         compiler: compiler(),
         client,
@@ -83,7 +83,7 @@ async fn watches_that_break_lead_to_no_second_write() {
         instance: None,
     };
     let (stop, stopping) = watch::channel(false);
-    let running = tokio::spawn(async move { run(means, &[], stopping).await });
+    let running = tokio::spawn(async move { run(deps, &[], stopping).await });
     let again = async {
         while *lists.0.lock().unwrap() < 4 {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -21,7 +21,7 @@ use kube::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{Context, memory::Uid, reconcile};
+use super::{Context, reconcile, state::Uid};
 use crate::{
     api::{FeatureEnvironment, names::label},
     compiler::Compiler,
@@ -47,7 +47,7 @@ type Metadata = PartialObjectMeta<ConfigMap>;
 
 /// Dependencies of a reconciliation.
 #[derive(Clone)]
-pub struct Means {
+pub struct Deps {
     /// Client that reads and writes the cluster.
     pub client: Client,
     /// Fetcher that reads sources.
@@ -65,16 +65,16 @@ pub struct Means {
 /// Reconciles in these namespaces, or in all if the list is empty, until `shutdown` is true. Reconciliations under way
 /// then run to their end. Each listed namespace has its own watches, so the operator needs no permission outside the
 /// list.
-pub async fn run(means: Means, namespaces: &[String], shutdown: watch::Receiver<bool>) {
+pub async fn run(deps: Deps, namespaces: &[String], shutdown: watch::Receiver<bool>) {
     if namespaces.is_empty() {
-        return run_in(means, None, shutdown).await;
+        return run_in(deps, None, shutdown).await;
     }
     let namespaces: BTreeSet<&String> = namespaces.iter().collect();
-    join_all(namespaces.into_iter().map(|namespace| run_in(means.clone(), Some(namespace), shutdown.clone()))).await;
+    join_all(namespaces.into_iter().map(|namespace| run_in(deps.clone(), Some(namespace), shutdown.clone()))).await;
 }
 
-async fn run_in(means: Means, namespace: Option<&str>, mut shutdown: watch::Receiver<bool>) {
-    let (client, metrics) = (means.client.clone(), means.metrics.clone());
+async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiver<bool>) {
+    let (client, metrics) = (deps.client.clone(), deps.metrics.clone());
     let config_maps = || in_scope::<Metadata>(&client, namespace);
     let (objects, writer) = reflector::store();
     let ours =
@@ -84,7 +84,7 @@ async fn run_in(means: Means, namespace: Option<&str>, mut shutdown: watch::Rece
     let environments = in_scope::<Environment>(&client, namespace);
     let controller = Controller::new(environments, watcher::Config::default());
     let known = controller.store();
-    let context = Arc::new(Context::new(means, objects, SURPLUS_GRACE));
+    let context = Arc::new(Context::new(deps, objects, SURPLUS_GRACE));
 
     let referring = Referring { known: known.clone(), context: Arc::clone(&context), seen: Mutex::default() };
     let stopped = async move {
@@ -111,7 +111,7 @@ fn called(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<Environment>> 
     let context = Arc::clone(context);
     let calls = stream::iter(context.calls()).flat_map(|mut calls| stream::poll_fn(move |task| calls.poll_recv(task)));
     calls.map(move |Call { namespace, name, haste }| {
-        context.memories.hurry(&namespace, &name, haste);
+        context.states.trigger(&namespace, &name, haste);
         ObjectRef::new(&name).within(&namespace)
     })
 }
@@ -183,7 +183,7 @@ impl Referring {
             return Vec::new();
         }
         for environment in &referring {
-            self.context.memories.hurry(&namespace, &environment.name, Haste::Mended);
+            self.context.states.trigger(&namespace, &environment.name, Haste::Mended);
         }
         referring
     }
@@ -196,7 +196,7 @@ async fn sweep(known: &Store<Environment>, context: &Context, metrics: &Metrics)
         tokio::time::sleep(SWEEP).await;
         let alive = known.state();
         let uids = alive.iter().filter_map(|environment| environment.uid()).map(Uid).collect();
-        context.memories.retain(&uids);
+        context.states.retain(&uids);
         let names: HashSet<(String, String)> = alive
             .iter()
             .map(|environment| (environment.namespace().unwrap_or_default(), environment.name_any()))

@@ -1,7 +1,8 @@
+use super::{environment::Environment, report::Reported};
 use crate::{
     compile::prune,
     compiler,
-    controller::report::{Facts, Failure, Fetch, Publication},
+    controller::report::{Failure, Fetch},
     publish,
     source::fetch::{self, Retry},
 };
@@ -38,11 +39,6 @@ impl Error {
         }
     }
 
-    /// True if the namespace is being deleted. That is no fault and ends soon.
-    pub(super) fn is_ending(&self) -> bool {
-        matches!(self, Self::Publish(publish::Error::NamespaceTerminating))
-    }
-
     /// Returns when to retry the failed step.
     pub(super) fn retry(&self) -> Retry {
         match self {
@@ -53,16 +49,33 @@ impl Error {
         }
     }
 
-    /// Stores the failure in the fact of the step that it belongs to.
-    pub(super) fn note(&self, facts: &mut Facts) {
-        let failure = Failure { reason: self.reason(), message: self.to_string() };
+    /// Returns the failure for conditions and Events.
+    pub(super) fn to_failure(&self) -> Failure {
+        Failure { reason: self.reason(), message: self.to_string() }
+    }
+
+    /// Returns the outcome of the fetch that follows from a failed fetch or compilation.
+    pub(super) fn to_fetch(&self) -> Fetch {
         match self {
-            Self::Name(_) | Self::Prune(_) => facts.fetch = Fetch::Refused(failure),
-            Self::Fetch(error) if error.is_refusal() => facts.fetch = Fetch::Refused(failure),
+            Self::Name(_) | Self::Prune(_) => Fetch::Refused(self.to_failure()),
+            Self::Fetch(error) if error.is_refusal() => Fetch::Refused(self.to_failure()),
             Self::Fetch(_) | Self::Compile(compiler::Error::Malformed(_) | compiler::Error::ChangedBetweenPages) => {
-                facts.fetch = Fetch::Failed(failure);
+                Fetch::Failed(self.to_failure())
             }
-            Self::Compile(_) | Self::Publish(_) => facts.publication = Publication::Failed(failure),
+            // The source returned a document.
+            Self::Compile(_) | Self::Publish(_) => Fetch::Done,
+        }
+    }
+
+    /// Logs the failure: as a warning if the status does not have its reason yet. A namespace that is being deleted is
+    /// no fault.
+    pub(super) fn log(&self, environment: &Environment<'_>, reported: &Reported) {
+        let (namespace, environment, reason) = (&environment.namespace, &environment.name, self.reason());
+        let is_ending = matches!(self, Self::Publish(publish::Error::NamespaceTerminating));
+        if is_ending || reported.has(reason) {
+            tracing::debug!(namespace, environment, reason, error = %self, "the reconciliation failed again");
+        } else {
+            tracing::warn!(namespace, environment, reason, error = %self, "the reconciliation failed: it is retried");
         }
     }
 }

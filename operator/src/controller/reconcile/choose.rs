@@ -1,0 +1,79 @@
+//! Choose step (pure): selects the snapshot that should be published.
+
+use std::sync::Arc;
+
+use super::{desired::Desired, guard::Candidate, observe::Observed};
+use crate::{
+    api::names::FORMAT,
+    controller::report::{Failure, Pin},
+    publish::{Past, Snapshot},
+};
+
+/// Selected snapshot, and what it means for `spec.pin`.
+#[derive(Debug)]
+pub(super) struct Choice {
+    /// Snapshot to publish. `None` leaves the published objects as they are.
+    pub(super) snapshot: Option<Arc<Snapshot>>,
+    pub(super) pin: Pin,
+}
+
+/// Returns the archived revision that `pin` names, unless its snapshot is in memory.
+pub(super) fn archived<'a>(
+    pin: &str,
+    candidate: &Candidate,
+    desired: &'a Desired,
+    observed: &'a Observed,
+) -> Option<&'a Past> {
+    if pin.is_empty() || in_memory(pin, candidate, desired).is_some() {
+        return None;
+    }
+    desired.past(observed).iter().find(|past| past.revision == pin)
+}
+
+/// Chooses the pinned snapshot, else the newest accepted one, else the last good one. `restored` is the archived
+/// snapshot that [`archived`] asked for, if it could be read.
+pub(super) fn choose(
+    pin: &str,
+    candidate: &Candidate,
+    desired: &Desired,
+    observed: &Observed,
+    restored: Option<Snapshot>,
+) -> Choice {
+    let newest = candidate.newest().map(|newest| &newest.snapshot);
+    let last_good = desired.snapshot.as_ref().map(|desired| &desired.snapshot);
+    if pin.is_empty() {
+        return Choice { snapshot: newest.or(last_good).cloned(), pin: Pin::None };
+    }
+    match in_memory(pin, candidate, desired).or(restored.map(Arc::new)) {
+        Some(pinned) => {
+            let newest = newest.map(|newest| newest.revision.clone()).filter(|newest| newest != pin);
+            Choice { snapshot: Some(pinned), pin: Pin::Kept { newest } }
+        }
+        // A pin exists to keep the newest revision out, so no other revision is published in place of an unknown one.
+        None => Choice { snapshot: last_good.cloned(), pin: Pin::Unknown(unknown(pin, desired, observed)) },
+    }
+}
+
+fn in_memory(revision: &str, candidate: &Candidate, desired: &Desired) -> Option<Arc<Snapshot>> {
+    let desired = desired.snapshot.as_ref().map(|desired| &desired.snapshot);
+    let newest = candidate.newest().map(|newest| &newest.snapshot);
+    desired.into_iter().chain(newest).find(|snapshot| snapshot.revision == revision).cloned()
+}
+
+fn unknown(pin: &str, desired: &Desired, observed: &Observed) -> Failure {
+    let published = desired.revision().or(observed.revision.as_deref());
+    let mut known: Vec<String> = published.iter().map(|revision| format!("{revision} (is published)")).collect();
+    let past = desired.history(observed, published);
+    known.extend(past.iter().map(|past| format!("{} (was published at {})", past.revision, past.published_at.0)));
+    let known = if known.is_empty() { "none yet".to_owned() } else { known.join(", ") };
+    let kept = match observed.only_in {
+        Some(format) => format!(
+            "not kept in format {FORMAT}, so what was published in format {format} stays, for pods that mount it, and new pods get nothing"
+        ),
+        None => "not kept, so what is published stays".to_owned(),
+    };
+    Failure {
+        reason: "UnknownRevision",
+        message: format!("spec.pin: revision {pin} is {kept}; write one of these: {known}; or remove spec.pin"),
+    }
+}

@@ -1,0 +1,71 @@
+//! Compile step: compiles a document in a child process. This process does not parse the document.
+
+use super::{environment::Environment, fetch::Provenance};
+use crate::{
+    compile::guard::Outline,
+    compiler::{Compiler, Error, Request, Response, Task},
+    controller::{
+        metrics::{Metrics, Step},
+        report::Contents,
+    },
+    publish::Snapshot,
+    source::fetch::{Arrived, EnvironmentKey, Held},
+};
+
+/// Compiled document, before the guard check.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    pub(super) snapshot: Snapshot,
+    pub(super) contents: Contents,
+    pub(super) summary: Outline,
+}
+
+/// Compiles the document. Returns its version and provenance with the result.
+///
+/// # Errors
+/// If the document is malformed or cannot be compiled, or if the child process fails.
+pub(super) async fn compile(
+    environment: &Environment<'_>,
+    compiler: &Compiler,
+    metrics: &Metrics,
+    document: Arrived,
+) -> Result<(Compiled, Held, Provenance), Error> {
+    let Arrived { pages, arrival, reservation } = document;
+    let server_keys = arrival.key().map(EnvironmentKey::expose).map(str::to_owned);
+    let task = Task {
+        environment: environment.name.clone(),
+        server_keys: server_keys.into_iter().collect(),
+        prune: environment.spec.prune.clone(),
+        serve: environment.spec.serve.clone(),
+    };
+    let step = metrics.begin(Step::Compile);
+    let answer = compiler.compile(&environment.namespace, Request { task, pages }).await;
+    drop(reservation);
+    step.end(answer.as_ref().map_or_else(Error::reason, |_| "Done"));
+    let answer = answer?;
+    let (bytes, findings) = (answer.summary.bytes, answer.finding_count);
+    metrics.environments.compiled(&environment.namespace, &environment.name, bytes, findings);
+    let updated_at = answer.about.updated_at.as_deref();
+    let provenance = Provenance {
+        client_key: answer.about.client_key.clone(),
+        updated_at: updated_at.and_then(|at| at.parse().ok()),
+    };
+    let version = arrival.held(updated_at);
+    Ok((compiled(environment, answer), version, provenance))
+}
+
+fn compiled(environment: &Environment<'_>, answer: Response) -> Compiled {
+    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let counts = answer.summary;
+    let contents = Contents {
+        features: count(counts.features),
+        segments: count(counts.segments),
+        overrides: count(counts.identity_overrides),
+        bytes: count(counts.bytes),
+        updated_at: answer.about.updated_at.clone(),
+        findings: answer.findings.clone(),
+        finding_count: count(answer.finding_count),
+    };
+    let summary = Outline::of(&answer.about, &environment.spec.source);
+    Compiled { snapshot: Snapshot::from(answer), contents, summary }
+}

@@ -1,0 +1,120 @@
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use tokio::time::Instant;
+
+use super::observe::Observed;
+use crate::{
+    api::{ObjectKind, PastRevision},
+    compile::guard::Outline,
+    controller::report::{Failure, Pin},
+    publish::{Ledger, Past, Record, Snapshot},
+};
+
+/// State of the publication between reconciliations.
+#[derive(Debug, Default)]
+pub(super) struct Desired {
+    pub(super) snapshot: Option<DesiredSnapshot>,
+    pub(super) cache: Ledger,
+    /// Kind of the published objects.
+    kind: Option<ObjectKind>,
+    /// Time at which objects of a previous kind or format were first seen, or at which their pods were last counted.
+    pub(super) previous_since: Option<Instant>,
+    pub(super) back_off: Option<BackOff>,
+    /// Number of publications that failed in a row.
+    pub(super) failures: u32,
+}
+
+/// Snapshot that should be published: the newest, the pinned, or the last good one.
+#[derive(Debug)]
+pub(super) struct DesiredSnapshot {
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) record: Option<Record>,
+    /// True if it was ever published.
+    pub(super) is_published: bool,
+}
+
+/// Pause after a failed publication, with the outcome that is reported until it ends.
+#[derive(Clone, Debug)]
+pub(super) struct BackOff {
+    pub(super) until: Instant,
+    pub(super) failure: Failure,
+    pub(super) pin: Pin,
+    /// True if the published objects could not be read, so the operator does not know what is published.
+    pub(super) is_blind: bool,
+}
+
+impl Desired {
+    /// Forgets what belongs to an earlier generation of the spec: the edit may have removed the cause of the failure.
+    pub(super) fn start_generation(&mut self) {
+        self.back_off = None;
+    }
+
+    /// Sets the kind of the published objects. A change clears the history, because copies of earlier revisions exist
+    /// in one kind only.
+    pub(super) fn set_kind(&mut self, kind: ObjectKind) {
+        if self.kind.replace(kind).is_some_and(|before| before != kind)
+            && let Some(record) = self.snapshot.as_mut().and_then(|desired| desired.record.as_mut())
+        {
+            record.history.clear();
+        }
+    }
+
+    pub(super) fn revision(&self) -> Option<&str> {
+        self.snapshot.as_ref().map(|desired| desired.snapshot.revision.as_str())
+    }
+
+    /// Returns the failure of the last publication while its back-off lasts.
+    pub(super) fn backs_off(&self, now: Instant) -> Option<&BackOff> {
+        self.back_off.as_ref().filter(|back_off| now < back_off.until)
+    }
+
+    pub(super) fn failed(&mut self, back_off: BackOff) {
+        self.back_off = Some(back_off);
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        self.back_off = None;
+        self.failures = 0;
+    }
+
+    /// Returns the archived revisions, latest first.
+    pub(super) fn past<'a>(&'a self, observed: &'a Observed) -> &'a [Past] {
+        let record = self.snapshot.as_ref().and_then(|desired| desired.record.as_ref()).or(observed.record.as_ref());
+        record.map(|record| record.history.as_slice()).unwrap_or_default()
+    }
+
+    /// Lists the archived revisions for the status, without the `published` one.
+    pub(super) fn history(&self, observed: &Observed, published: Option<&str>) -> Vec<PastRevision> {
+        let past = self.past(observed).iter().filter(|past| Some(past.revision.as_str()) != published);
+        past.map(|past| PastRevision { revision: past.revision.clone(), published_at: past.published_at.clone() })
+            .collect()
+    }
+}
+
+/// Builds the record of the chosen snapshot from the record `before`. `is_same` is true if the chosen revision is the
+/// one of `before`; `accepted` summarizes the document that was accepted last.
+pub(super) fn record(before: Option<Record>, accepted: Option<&Outline>, is_same: bool) -> Option<Record> {
+    match (before, accepted) {
+        // The snapshot stays published since the same time, so the record is not written again only for a newer time.
+        (Some(before), Some(accepted)) if is_same && !before.document.is_from_the_source_of(accepted) => {
+            Some(Record { document: accepted.clone(), ..before })
+        }
+        (Some(before), _) if is_same => Some(before),
+        (before, accepted) => {
+            let (document, history) = match before {
+                Some(before) => (accepted.cloned().unwrap_or(before.document), before.history),
+                None => (accepted?.clone(), Vec::new()),
+            };
+            Some(Record { published_at: Time(this_second()), document, history })
+        }
+    }
+}
+
+/// Returns the current time in whole seconds, the precision in which the API server stores times.
+fn this_second() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}

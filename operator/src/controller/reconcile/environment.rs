@@ -1,0 +1,68 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{Resource, ResourceExt};
+
+use crate::{
+    api::{
+        FeatureEnvironment, FeatureEnvironmentSpec, FeatureEnvironmentStatus, ObjectKind,
+        names::{EnvironmentName, InvalidEnvironmentName, annotation},
+    },
+    publish::Owner,
+};
+
+/// FeatureEnvironment that is being reconciled.
+pub(super) struct Environment<'a> {
+    pub(super) object: &'a FeatureEnvironment,
+    pub(super) spec: &'a FeatureEnvironmentSpec,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+}
+
+impl<'a> Environment<'a> {
+    pub(super) fn new(object: &'a FeatureEnvironment) -> Self {
+        Self {
+            object,
+            spec: &object.spec,
+            namespace: object.namespace().unwrap_or_default(),
+            name: object.name_any(),
+            uid: object.uid().unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn generation(&self) -> Option<i64> {
+        self.object.metadata.generation
+    }
+
+    /// Returns the revision that the annotation approves.
+    pub(super) fn approved_revision(&self) -> Option<&str> {
+        self.object.annotations().get(annotation::CONFIRM).map(String::as_str)
+    }
+
+    /// Returns the owner of the published objects. `status` is the latest status.
+    ///
+    /// # Errors
+    /// If the environment's name cannot be part of object names.
+    pub(super) fn owner(&self, status: Option<&FeatureEnvironmentStatus>) -> Result<Owner, InvalidEnvironmentName> {
+        let environment: EnvironmentName = self.name.parse()?;
+        let reference = OwnerReference {
+            api_version: FeatureEnvironment::api_version(&()).into_owned(),
+            kind: FeatureEnvironment::kind(&()).into_owned(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        };
+        let object_kind = self.spec.delivery.object_kind;
+        let was_other = status.is_some_and(|status| may_have_objects(status, object_kind.other()));
+        Ok(Owner { namespace: self.namespace.clone(), environment, reference, object_kind, was_other })
+    }
+}
+
+/// True if objects of this kind may exist, according to the status.
+fn may_have_objects(status: &FeatureEnvironmentStatus, kind: ObjectKind) -> bool {
+    match &status.delivery {
+        Some(delivered) => delivered.object_kind == kind || delivered.formerly == Some(kind),
+        // A version that knew only ConfigMaps wrote this status.
+        None => kind == ObjectKind::ConfigMap && status.revision.is_some(),
+    }
+}

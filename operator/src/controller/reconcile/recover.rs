@@ -1,0 +1,54 @@
+//! Recover step: reads snapshots back from the cluster that this process does not have, because it was restarted.
+
+use std::sync::Arc;
+
+use super::{
+    desired::{Desired, DesiredSnapshot},
+    environment::Environment,
+    guard::Candidate,
+    observe::Observed,
+};
+use crate::publish::Publisher;
+
+/// Returns true if the published snapshot is needed and not in memory: it stays published while nothing newer may be
+/// published, and it is archived before another one replaces it.
+fn is_needed(pin: &str, candidate: &Candidate, desired: &Desired, observed: &Observed, read_failed: bool) -> bool {
+    let is_replaced = || {
+        let newest = candidate.newest().map(|newest| &newest.snapshot.revision);
+        newest.is_some() && newest != observed.revision.as_ref()
+    };
+    desired.snapshot.is_none()
+        && observed.revision.is_some()
+        && (read_failed || !pin.is_empty() || candidate.pending_revision().is_some() || is_replaced())
+}
+
+/// Reads the published snapshot from the cluster into `desired` if it is needed. `read_failed` is true if the last
+/// document could not be fetched or compiled.
+pub(super) async fn recover(
+    environment: &Environment<'_>,
+    publisher: &Publisher,
+    candidate: &Candidate,
+    observed: &Observed,
+    desired: &mut Desired,
+    read_failed: bool,
+) {
+    if !is_needed(&environment.spec.pin, candidate, desired, observed, read_failed) {
+        return;
+    }
+    match publisher.recover(&observed.owner).await {
+        Ok(found) => {
+            let published =
+                |(snapshot, record)| DesiredSnapshot { snapshot: Arc::new(snapshot), record, is_published: true };
+            desired.snapshot = found.map(published);
+        }
+        Err(error) => {
+            let (namespace, environment) = (&environment.namespace, &environment.name);
+            tracing::warn!(
+                namespace,
+                environment,
+                %error,
+                "cannot read the published snapshot: it stays as it is, and is not restored if somebody deletes it"
+            );
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Report step: derives the status from the outcome of the other steps, and writes it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use remora_snapshot::{Snapshot as Reader, files};
+use tokio::time::Instant;
+
+use super::{environment::Environment, guard::Candidate, schedule};
+use crate::{
+    api::FeatureEnvironmentStatus,
+    controller::{
+        metrics::{Metrics, Step},
+        report::{Contents, Error, Facts, Reports, follow},
+    },
+    publish::Snapshot,
+    source::fetch::Retry,
+};
+
+/// State of the reports between reconciliations.
+#[derive(Debug, Default)]
+pub(super) struct Reported {
+    /// Latest status, written or not. The next status follows from it.
+    status: Option<FeatureEnvironmentStatus>,
+    /// Last status that was written. The watch may lag behind the operator's own writes.
+    written: Option<FeatureEnvironmentStatus>,
+    /// Time of the next attempt after a failed status write.
+    retry: Option<Instant>,
+    /// Number of status writes that failed in a row.
+    failures: u32,
+}
+
+impl Reported {
+    /// Returns the latest status, which for a new process is the one that an earlier process wrote.
+    pub(super) fn status<'a>(&'a self, environment: &'a Environment<'_>) -> Option<&'a FeatureEnvironmentStatus> {
+        self.status.as_ref().or(environment.object.status.as_ref())
+    }
+
+    /// True if a condition of this process's latest status has this reason.
+    pub(super) fn has(&self, reason: &str) -> bool {
+        self.status.iter().flat_map(|status| &status.conditions).any(|condition| condition.reason == reason)
+    }
+
+    pub(super) fn retry(&self) -> Option<Instant> {
+        self.retry
+    }
+
+    /// Postpones the next status write. Only the first failure in a row is logged as a warning.
+    fn failed(&mut self, environment: &Environment<'_>, error: &Error, interval: Duration) {
+        let (namespace, environment) = (&environment.namespace, &environment.name);
+        if self.failures == 0 {
+            tracing::warn!(namespace, environment, %error, "the status is not up to date: the write is retried");
+        } else {
+            tracing::debug!(namespace, environment, %error, "the status is still not up to date: the write is retried");
+        }
+        let wait = schedule::after_failure(Retry::Backoff, self.failures, interval, fastrand::f64());
+        self.retry = Some(Instant::now() + wait);
+        self.failures = self.failures.saturating_add(1);
+    }
+}
+
+/// Derives the new status and writes it. A status that cannot be written is kept, and a later reconciliation writes it.
+pub(super) async fn report(
+    environment: &Environment<'_>,
+    reports: &Reports,
+    metrics: &Metrics,
+    facts: Facts,
+    reported: &mut Reported,
+) {
+    let unknown = FeatureEnvironmentStatus::default();
+    let written = reported.written.as_ref().or(environment.object.status.as_ref()).unwrap_or(&unknown);
+    let status = follow(reported.status.as_ref().unwrap_or(written), facts, Timestamp::now());
+    let step = metrics.begin(Step::Report);
+    let outcome = reports.report(environment.object, written, &status).await;
+    step.end(if outcome.is_ok() { "Done" } else { "ReportFailed" });
+    let (namespace, name) = (&environment.namespace, &environment.name);
+    for condition in &status.conditions {
+        metrics.environments.condition(namespace, name, &condition.type_, condition.status == "True");
+    }
+    metrics.environments.held(namespace, name, status.held_revision.is_some());
+    match outcome {
+        Ok(()) => {
+            reported.written = Some(status.clone());
+            reported.retry = None;
+            reported.failures = 0;
+        }
+        Err(error) => reported.failed(environment, &error, environment.spec.refresh.interval.get()),
+    }
+    reported.status = Some(status);
+}
+
+/// Describes the contents of the published snapshot. `None` if `status` has them already, or if they cannot be read.
+pub(super) fn contents(
+    snapshot: &Snapshot,
+    candidate: &Candidate,
+    status: Option<&FeatureEnvironmentStatus>,
+) -> Option<Contents> {
+    if let Some(newest) = candidate.newest().filter(|newest| newest.snapshot.revision == snapshot.revision) {
+        return Some(newest.contents.clone());
+    }
+    let is_reported = status.is_some_and(|status| status.revision.as_ref() == Some(&snapshot.revision));
+    if is_reported { None } else { read(snapshot) }
+}
+
+/// Reads the contents of a snapshot that another reconciliation compiled.
+fn read(snapshot: &Snapshot) -> Option<Contents> {
+    let core = snapshot.files.iter().find(|file| file.is_core())?;
+    let mut reader = Reader::read(core.bytes.as_slice()).ok()?;
+    for file in snapshot.files.iter().filter(|file| files::is_overrides(&file.name)) {
+        reader.attach(file.bytes.as_slice()).ok()?;
+    }
+    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let features = reader.describe().features.iter().filter(|feature| !feature.unserved).count();
+    Some(Contents {
+        features: count(features),
+        segments: count(reader.segments()),
+        overrides: count(reader.identity_overrides()),
+        bytes: count(snapshot.size()),
+        ..Contents::default()
+    })
+}

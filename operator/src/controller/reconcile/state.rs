@@ -1,0 +1,74 @@
+//! State of each environment between two reconciliations. It is lost with the process, which is harmless: the cluster
+//! has the published snapshot, and the source has the document.
+
+use std::collections::{HashMap, HashSet};
+
+use parking_lot::Mutex;
+
+use super::{desired::Desired, fetch::Source, guard::Candidate, report::Reported, rollout::Rollout};
+use crate::source::wake::Haste;
+
+/// UID of a FeatureEnvironment. Unlike a name, it is never used again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Uid(pub(super) String);
+
+/// State of one environment. Each part belongs to one step.
+#[derive(Debug, Default)]
+pub(super) struct EnvironmentState {
+    /// Generation of the spec that the other fields belong to.
+    pub(super) generation: Option<i64>,
+    pub(super) source: Source,
+    pub(super) candidate: Candidate,
+    pub(super) desired: Desired,
+    pub(super) rollout: Rollout,
+    pub(super) reported: Reported,
+}
+
+impl EnvironmentState {
+    /// Forgets what belongs to an earlier generation of the spec. The published snapshot stays until a newer one
+    /// exists.
+    pub(super) fn start_generation(&mut self, generation: Option<i64>) {
+        if self.generation != generation {
+            self.generation = generation;
+            self.source.start_generation();
+            self.candidate.start_generation();
+            self.desired.start_generation();
+        }
+    }
+}
+
+/// State of all environments.
+#[derive(Debug, Default)]
+pub(super) struct States {
+    known: Mutex<HashMap<Uid, EnvironmentState>>,
+    /// Triggers since the last reconciliation of each environment, by namespace and name.
+    triggers: Mutex<HashMap<(String, String), Haste>>,
+}
+
+impl States {
+    /// Takes out the state of an environment. Two reconciliations of one object never run at the same time.
+    pub(super) fn take(&self, uid: &Uid) -> Option<EnvironmentState> {
+        self.known.lock().remove(uid)
+    }
+
+    pub(super) fn put(&self, uid: Uid, state: EnvironmentState) {
+        self.known.lock().insert(uid, state);
+    }
+
+    /// Stores a trigger for the next reconciliation of this environment. The stronger of two triggers is kept.
+    pub(super) fn trigger(&self, namespace: &str, name: &str, trigger: Haste) {
+        let mut triggers = self.triggers.lock();
+        let known = triggers.entry((namespace.to_owned(), name.to_owned())).or_insert(trigger);
+        *known = trigger.max(*known);
+    }
+
+    /// Takes the trigger since the last reconciliation, if there is one.
+    pub(super) fn take_trigger(&self, namespace: &str, name: &str) -> Option<Haste> {
+        self.triggers.lock().remove(&(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// Drops the state of all environments that are not in `alive`.
+    pub(super) fn retain(&self, alive: &HashSet<Uid>) {
+        self.known.lock().retain(|uid, _| alive.contains(uid));
+    }
+}

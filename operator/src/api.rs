@@ -10,6 +10,7 @@ mod duration;
 mod guard;
 pub mod names;
 mod prune;
+mod reason;
 mod refresh;
 mod serve;
 mod source;
@@ -23,6 +24,7 @@ pub use self::{
     duration::{InvalidPeriod, Period},
     guard::Guard,
     prune::{FeatureRules, Keep, PruneRules},
+    reason::Reason,
     refresh::Refresh,
     serve::{AppliedTo, BooleanFlags, DisabledFlags, ObjectFlags, Ofrep, Serve},
     source::{CaBundleRef, Document, Flagsmith, ObjectKeyRef, PlannedSource, Realtime, SecretKeyRef, Source},

@@ -9,7 +9,7 @@ mod program;
 use std::{fs, path::PathBuf, time::Instant};
 
 use remora_operator::{
-    api::Serve,
+    api::{Reason, Serve},
     compiler::{Compiler, Error, Request, Response, Task},
     source::fetch::DOCUMENT_MAX,
 };
@@ -126,7 +126,7 @@ async fn document_that_contradicts_itself_is_refused_with_its_place() {
         json!([{"multivariate_feature_option": {"value": "x"}, "percentage_allocation": 10.0, "id": 1}]);
     page["feature_states"][3]["django_id"] = json!(null);
     let error = compiled(task(), &[page]).await.unwrap_err();
-    assert_eq!(error.reason(), "CompileError");
+    assert_eq!(error.reason(), Reason::CompileError);
     assert!(error.to_string().contains("feature_states[3]"), "{error}");
 }
 
@@ -136,7 +136,7 @@ async fn document_whose_values_do_not_fit_into_a_file_exceeds_capacity() {
     for state in page["feature_states"].as_array_mut().unwrap() {
         state["feature_state_value"] = json!("x".repeat(200_000));
     }
-    assert_eq!(compiled(task(), &[page]).await.unwrap_err().reason(), "CapacityExceeded");
+    assert_eq!(compiled(task(), &[page]).await.unwrap_err().reason(), Reason::CapacityExceeded);
 }
 
 /// Returns a program that runs the real child with lower limits.
@@ -148,7 +148,7 @@ fn bounded(arguments: &str) -> PathBuf {
 async fn child_beyond_memory_limit_is_reported_as_out_of_memory() {
     let program = bounded("--memory-bytes=67108864 --cpu-seconds=600");
     let error = compiled_by(program, task(), vec![page(AT, 0..50_000).to_string().into_bytes()]).await.unwrap_err();
-    assert_eq!(error.reason(), "CompileOutOfMemory", "{error}");
+    assert_eq!(error.reason(), Reason::CompileOutOfMemory, "{error}");
     assert!(error.is_costly());
 }
 
@@ -161,7 +161,7 @@ async fn child_beyond_time_limit_is_reported_with_its_place() {
     page["project"]["segments"] = json!(segments);
     let program = bounded("--memory-bytes=1073741824 --cpu-seconds=1");
     let error = compiled_by(program, task(), vec![page.to_string().into_bytes()]).await.unwrap_err();
-    assert_eq!(error.reason(), "CompileOutOfTime", "{error}");
+    assert_eq!(error.reason(), Reason::CompileOutOfTime, "{error}");
     let text = error.to_string();
     assert!(text.contains("CPU time") && text.contains("at: segment \"people "), "{text}");
 }
@@ -174,7 +174,7 @@ async fn child_with_stack_overflow_is_reported_as_crashed() {
         vec![page(AT, 0..1).to_string().into_bytes()],
     );
     let error = error.await.unwrap_err();
-    assert_eq!(error.reason(), "CompileCrashed", "{error}");
+    assert_eq!(error.reason(), Reason::CompileCrashed, "{error}");
     assert!(error.to_string().contains("its process overflowed its stack"), "{error}");
 }
 
@@ -201,7 +201,7 @@ async fn child_that_aborts_or_gives_no_answer_is_reported_as_crashed() {
 #[tokio::test]
 async fn child_that_cannot_start_is_reported_as_not_started() {
     let error = compiled_by("/nowhere/remora-operator", task(), vec![b"{}".to_vec()]).await.unwrap_err();
-    assert_eq!(error.reason(), "CompileNotStarted");
+    assert_eq!(error.reason(), Reason::CompileNotStarted);
     assert!(!error.is_costly(), "it costs nothing to try again");
 }
 

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api::{PlannedSource, Source},
+    api::{PlannedSource, Reason, Source},
     compile::digest::digest,
     compiler::About,
 };
@@ -81,12 +81,12 @@ impl fmt::Display for Losses {
 }
 
 impl Objection {
-    /// Returns the variant's name: the reason in conditions and Events.
-    pub fn reason(&self) -> &'static str {
+    /// Returns the reason in conditions and Events.
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::OtherEnvironment => "OtherEnvironment",
-            Self::OlderDocument { .. } => "OlderDocument",
-            Self::SuspiciousShrink(_) => "SuspiciousShrink",
+            Self::OtherEnvironment => Reason::OtherEnvironment,
+            Self::OlderDocument { .. } => Reason::OlderDocument,
+            Self::SuspiciousShrink(_) => Reason::SuspiciousShrink,
         }
     }
 }
@@ -191,7 +191,7 @@ mod tests {
 
     fn shrunk(before: [usize; 3], after: [usize; 3], percent: usize) -> Option<String> {
         let objection = outline("k", AT, after).objection(&outline("k", AT, before), percent)?;
-        assert_eq!(objection.reason(), "SuspiciousShrink");
+        assert_eq!(objection.reason(), Reason::SuspiciousShrink);
         Some(objection.to_string())
     }
 
@@ -234,7 +234,7 @@ mod tests {
     fn guard_holds_back_older_document() {
         let older = "2026-11-20T01:00:00.400000+01:00"; // 0.1 s before AT
         let objection = outline("k", older, [9; 3]).objection(&outline("k", AT, [9; 3]), 100).unwrap();
-        assert_eq!(objection.reason(), "OlderDocument");
+        assert_eq!(objection.reason(), Reason::OlderDocument);
         for not_older in [AT, "2026-11-20T00:00:00.500001+00:00", "yesterday"] {
             assert_eq!(outline("k", not_older, [9; 3]).objection(&outline("k", AT, [9; 3]), 100), None, "{not_older}");
         }

@@ -4,6 +4,8 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
+use crate::api::Reason;
+
 /// Kind of a compiler error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
@@ -78,18 +80,18 @@ impl std::fmt::Display for Place {
 }
 
 impl Error {
-    /// Returns the reason in conditions and Events, in one word. It is also a metric's label.
+    /// Returns the reason in conditions, Events and metrics.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::Malformed(_) => "ParseError",
-            Self::ChangedBetweenPages => "PagesChanged",
-            Self::Refused { kind: Refusal::Capacity, .. } => "CapacityExceeded",
-            Self::Refused { kind: Refusal::Contradiction, .. } => "CompileError",
-            Self::Memory { .. } => "CompileOutOfMemory",
-            Self::Time { .. } => "CompileOutOfTime",
-            Self::Crashed { .. } => "CompileCrashed",
-            Self::NotStarted(_) => "CompileNotStarted",
+            Self::Malformed(_) => Reason::ParseError,
+            Self::ChangedBetweenPages => Reason::PagesChanged,
+            Self::Refused { kind: Refusal::Capacity, .. } => Reason::CapacityExceeded,
+            Self::Refused { kind: Refusal::Contradiction, .. } => Reason::CompileError,
+            Self::Memory { .. } => Reason::CompileOutOfMemory,
+            Self::Time { .. } => Reason::CompileOutOfTime,
+            Self::Crashed { .. } => Reason::CompileCrashed,
+            Self::NotStarted(_) => Reason::CompileNotStarted,
         }
     }
 

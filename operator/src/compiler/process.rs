@@ -175,6 +175,7 @@ fn panicked(complaint: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::Reason;
 
     fn explained(signal: i32, complaint: &str) -> Error {
         let place = Place("segment \"s\" (1)".to_owned());
@@ -184,16 +185,16 @@ mod tests {
     #[test]
     fn exit_of_child_is_explained_by_signal_and_standard_error() {
         for (signal, complaint, reason, says) in [
-            (24, "", "CompileOutOfTime", "more than 10 s of CPU time"),
-            (6, "memory allocation of 4096 bytes failed", "CompileOutOfMemory", "more than 256 MiB"),
-            (6, "\nthread 'main' has overflowed its stack\n", "CompileCrashed", "overflowed its stack"),
-            (11, "", "CompileCrashed", "overflowed its stack, or"),
-            (9, "", "CompileCrashed", "killed by the system"),
-            (6, "thread 'main' (1) panicked at src/a.rs:1:2:\ncanary", "CompileCrashed", "signal 6 (src/a.rs:1:2)"),
+            (24, "", Reason::CompileOutOfTime, "more than 10 s of CPU time"),
+            (6, "memory allocation of 4096 bytes failed", Reason::CompileOutOfMemory, "more than 256 MiB"),
+            (6, "\nthread 'main' has overflowed its stack\n", Reason::CompileCrashed, "overflowed its stack"),
+            (11, "", Reason::CompileCrashed, "overflowed its stack, or"),
+            (9, "", Reason::CompileCrashed, "killed by the system"),
+            (6, "thread 'main' (1) panicked at src/a.rs:1:2:\ncanary", Reason::CompileCrashed, "signal 6 (src/a.rs:1:2)"),
             (
                 101 << 8,
                 "thread 'main' panicked at src/a.rs:1:2:\ncanary",
-                "CompileCrashed",
+                Reason::CompileCrashed,
                 "status 101 (src/a.rs:1:2)",
             ),
         ] {

@@ -15,7 +15,7 @@ use prometheus_client::{
 };
 
 pub use self::environment::EnvironmentMetrics;
-use crate::source::realtime::metrics::RealtimeMetrics;
+use crate::{api::Reason, source::realtime::metrics::RealtimeMetrics};
 
 /// Upper bounds of the histogram's buckets in seconds: from an unchanged object, which is compared in memory, to a
 /// fetch that reaches its timeout.
@@ -48,6 +48,51 @@ impl Step {
             Self::Nudge => "nudge",
             Self::Report => "report",
         }
+    }
+}
+
+/// Outcome of a step, which its metric counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The step did its work.
+    Done,
+    /// The step found nothing to do.
+    Unchanged,
+    /// A fetch waits for other fetches, or for memory.
+    Busy,
+    /// A fetch waits for memory, because its document is larger than expected.
+    OverBudget,
+    /// A fetch waits for another key, because the server refused the current one.
+    StillRefused,
+    /// The step was cancelled.
+    Abandoned,
+    /// The step failed.
+    Failed(Reason),
+}
+
+impl Outcome {
+    /// Outcomes that are no failures.
+    pub const WITHOUT_REASON: [Self; 6] =
+        [Self::Done, Self::Unchanged, Self::Busy, Self::OverBudget, Self::StillRefused, Self::Abandoned];
+
+    /// Returns the metric's label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "Done",
+            Self::Unchanged => "Unchanged",
+            Self::Busy => "Busy",
+            Self::OverBudget => "OverBudget",
+            Self::StillRefused => "StillRefused",
+            Self::Abandoned => "Abandoned",
+            Self::Failed(reason) => reason.as_str(),
+        }
+    }
+}
+
+impl From<Reason> for Outcome {
+    fn from(reason: Reason) -> Self {
+        Self::Failed(reason)
     }
 }
 
@@ -117,7 +162,7 @@ impl Metrics {
 
     /// Starts a step, which is counted when it ends.
     pub fn begin(&self, step: Step) -> Running<'_> {
-        Running { metrics: self, step: step.label(), began: Instant::now(), outcome: "Abandoned" }
+        Running { metrics: self, step: step.label(), began: Instant::now(), outcome: Outcome::Abandoned }
     }
 }
 
@@ -128,20 +173,20 @@ pub struct Running<'a> {
     metrics: &'a Metrics,
     step: &'static str,
     began: Instant,
-    outcome: &'static str,
+    outcome: Outcome,
 }
 
 impl Running<'_> {
     /// Ends the step with this outcome.
-    pub fn end(mut self, outcome: &'static str) {
-        self.outcome = outcome;
+    pub fn end(mut self, outcome: impl Into<Outcome>) {
+        self.outcome = outcome.into();
     }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let Self { metrics, step, began, outcome } = *self;
-        metrics.steps.get_or_create(&OutcomeLabels { step, outcome }).inc();
+        metrics.steps.get_or_create(&OutcomeLabels { step, outcome: outcome.as_str() }).inc();
         metrics.durations.get_or_create(&StepLabels { step }).observe(began.elapsed().as_secs_f64());
     }
 }
@@ -160,7 +205,7 @@ mod tests {
     #[test]
     fn a_step_counts_by_how_it_ended() {
         let metrics = Metrics::default();
-        metrics.begin(Step::Fetch).end("Unchanged");
+        metrics.begin(Step::Fetch).end(Outcome::Unchanged);
         drop(metrics.begin(Step::Fetch));
         let text = metrics.text().unwrap();
         assert!(text.contains("remora_controller_steps_total{step=\"fetch\",outcome=\"Unchanged\"} 1"), "{text}");

@@ -1,3 +1,5 @@
+use crate::api::Reason;
+
 /// Reason why a snapshot is not published, or only in part. The previously published snapshot stays.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -40,14 +42,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the variant's name: the reason in conditions and Events, and a metric's label.
-    pub fn reason(&self) -> &'static str {
+    /// Returns the reason in conditions, Events and metrics.
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::Conflict(_) => "Conflict",
-            Self::CapacityExceeded { .. } => "CapacityExceeded",
-            Self::QuotaExceeded { .. } => "QuotaExceeded",
-            Self::NamespaceTerminating => "NamespaceTerminating",
-            Self::WriteFailed { .. } => "WriteFailed",
+            Self::Conflict(_) => Reason::Conflict,
+            Self::CapacityExceeded { .. } => Reason::CapacityExceeded,
+            Self::QuotaExceeded { .. } => Reason::QuotaExceeded,
+            Self::NamespaceTerminating => Reason::NamespaceTerminating,
+            Self::WriteFailed { .. } => Reason::WriteFailed,
         }
     }
 }

@@ -14,7 +14,10 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
 use serde_json::json;
 
-use crate::api::names::{EnvironmentName, FIELD_MANAGER};
+use crate::api::{
+    Reason,
+    names::{EnvironmentName, FIELD_MANAGER},
+};
 use crate::injection::pods;
 
 /// Number of patches in flight. Kubelet syncs a patched pod at once, and a node has many pods.
@@ -51,11 +54,11 @@ pub enum Error {
 }
 
 impl Error {
-    /// Label of metrics.
-    pub fn reason(&self) -> &'static str {
+    /// Returns the reason in metrics.
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::ListPods(_) => "ListPods",
-            Self::ListPodsTimeout => "ListPodsTimeout",
+            Self::ListPods(_) => Reason::ListPods,
+            Self::ListPodsTimeout => Reason::ListPodsTimeout,
         }
     }
 }

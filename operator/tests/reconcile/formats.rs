@@ -154,7 +154,7 @@ async fn a_document_that_shrank_is_held_back_all_the_same() {
     assert!(calls.contains(&"event SuspiciousShrink".to_owned()), "{calls:?}");
     let status = cluster.last_status();
     is(&status, "Published", ("False", "SuspiciousShrink"));
-    is(&status, "Ready", ("False", "FormerFormat"));
+    is(&status, "Ready", ("False", "PreviousFormat"));
     assert_eq!(objects_in(&cluster, "v1"), left);
 
     let mut confirmed = reported(&cluster, 1, &json!({}));
@@ -173,9 +173,9 @@ async fn with_a_failing_source_it_is_said_who_is_served() {
     let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
     let (_, calls) = operator.turn(reported(&cluster, 2, &json!({}))).await;
     assert!(writes(&calls).is_empty(), "{calls:?}");
-    assert!(calls.contains(&"event FormerFormat".to_owned()), "{calls:?}");
+    assert!(calls.contains(&"event PreviousFormat".to_owned()), "{calls:?}");
     let status = cluster.last_status();
-    is(&status, "Ready", ("False", "FormerFormat"));
+    is(&status, "Ready", ("False", "PreviousFormat"));
     let message = status["conditions"][3]["message"].as_str().unwrap();
     assert!(
         message.contains("published the snapshot in format v1: running pods serve it")
@@ -200,7 +200,7 @@ async fn a_pin_that_names_what_only_another_version_has_publishes_nothing() {
     assert!(writes(&calls).is_empty(), "{calls:?}");
     let status = cluster.last_status();
     is(&status, "Accepted", ("False", "UnknownRevision"));
-    is(&status, "Ready", ("False", "FormerFormat"));
+    is(&status, "Ready", ("False", "PreviousFormat"));
     let message = status["conditions"][0]["message"].as_str().unwrap();
     let kept = format!("not kept in format {FORMAT}, so what was published in format v1 stays");
     assert!(message.contains(&kept), "{message}");

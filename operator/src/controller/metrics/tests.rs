@@ -11,9 +11,9 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Metrics, Step};
+use super::{Metrics, Outcome, Step};
 use crate::{
-    api::Pods,
+    api::{Pods, Reason},
     compile::{self, document, prune},
     injection::webhook,
     tools::directory,
@@ -62,7 +62,7 @@ fn matchers(text: &str) -> Vec<(&str, &str)> {
 fn operator() -> String {
     let metrics = Metrics::default();
     for step in [Step::Fetch, Step::Compile, Step::Publish, Step::Nudge, Step::Report] {
-        metrics.begin(step).end("Done");
+        metrics.begin(step).end(Outcome::Done);
     }
     metrics.leads(true);
     let environments = &metrics.environments;
@@ -76,7 +76,7 @@ fn operator() -> String {
     }
     let _connected = metrics.realtime.connected();
     metrics.realtime.change();
-    metrics.realtime.failure("UpstreamUnavailable");
+    metrics.realtime.failure(Reason::UpstreamUnavailable);
     let webhook = metrics.registry(webhook::Metrics::register);
     webhook.answered(&webhook::Outcome::Injected.labels(), Duration::ZERO);
     metrics.text().unwrap()

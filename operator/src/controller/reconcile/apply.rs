@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     compile::guard::Outline,
-    controller::metrics::{Metrics, Step},
+    controller::metrics::{Metrics, Outcome, Step},
     publish::{Error, Ledger, Owner, Past, Publisher, Snapshot},
 };
 
@@ -46,7 +46,7 @@ pub(super) async fn apply(
             return Err(error);
         }
     };
-    step.end(if published.written == 0 { "Unchanged" } else { "Done" });
+    step.end(if published.written == 0 { Outcome::Unchanged } else { Outcome::Done });
     next.is_published = true;
     let (namespace, environment, revision) = (&environment.namespace, &environment.name, &snapshot.revision);
     if published.written > 0 {
@@ -109,7 +109,7 @@ async fn archive(
     let step = metrics.begin(Step::Archive);
     match publisher.archive(owner, snapshot, cache).await {
         Ok(()) => {
-            step.end("Done");
+            step.end(Outcome::Done);
             true
         }
         Err(error) => {

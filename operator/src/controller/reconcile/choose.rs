@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{desired::Desired, guard::Candidate, observe::Observed};
 use crate::{
-    api::names::FORMAT,
+    api::{Reason, names::FORMAT},
     controller::report::{Failure, Pin},
     publish::{Past, Snapshot},
 };
@@ -73,7 +73,7 @@ fn unknown(pin: &str, desired: &Desired, observed: &Observed) -> Failure {
         None => "not kept, so what is published stays".to_owned(),
     };
     Failure {
-        reason: "UnknownRevision",
+        reason: Reason::UnknownRevision,
         message: format!("spec.pin: revision {pin} is {kept}; write one of these: {known}; or remove spec.pin"),
     }
 }

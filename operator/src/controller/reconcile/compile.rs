@@ -5,7 +5,7 @@ use crate::{
     compile::guard::Outline,
     compiler::{Compiler, Error, Request, Response, Task},
     controller::{
-        metrics::{Metrics, Step},
+        metrics::{Metrics, Outcome, Step},
         report::Contents,
     },
     publish::Snapshot,
@@ -41,7 +41,7 @@ pub(super) async fn compile(
     let step = metrics.begin(Step::Compile);
     let answer = compiler.compile(&environment.namespace, Request { task, pages }).await;
     drop(reservation);
-    step.end(answer.as_ref().map_or_else(Error::reason, |_| "Done"));
+    step.end(answer.as_ref().map_or_else(|error| error.reason().into(), |_| Outcome::Done));
     let answer = answer?;
     let (bytes, findings) = (answer.summary.bytes, answer.finding_count);
     metrics.environments.compiled(&environment.namespace, &environment.name, bytes, findings);

@@ -1,5 +1,6 @@
 use super::{environment::Environment, report::Reported};
 use crate::{
+    api::Reason,
     compile::prune,
     compiler,
     controller::report::{Failure, Fetch},
@@ -28,11 +29,11 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the reason in conditions and Events, in one word. It is also a metric's label.
-    pub(super) fn reason(&self) -> &'static str {
+    /// Returns the reason in conditions, Events and metrics.
+    pub(super) fn reason(&self) -> Reason {
         match self {
-            Self::Name(_) => "InvalidName",
-            Self::Prune(_) => "InvalidPattern",
+            Self::Name(_) => Reason::InvalidName,
+            Self::Prune(_) => Reason::InvalidPattern,
             Self::Fetch(error) => error.reason(),
             Self::Compile(error) => error.reason(),
             Self::Publish(error) => error.reason(),
@@ -73,9 +74,9 @@ impl Error {
         let (namespace, environment, reason) = (&environment.namespace, &environment.name, self.reason());
         let is_ending = matches!(self, Self::Publish(publish::Error::NamespaceTerminating));
         if is_ending || reported.has(reason) {
-            tracing::debug!(namespace, environment, reason, error = %self, "the reconciliation failed again");
+            tracing::debug!(namespace, environment, %reason, error = %self, "the reconciliation failed again");
         } else {
-            tracing::warn!(namespace, environment, reason, error = %self, "the reconciliation failed: it is retried");
+            tracing::warn!(namespace, environment, %reason, error = %self, "the reconciliation failed: it is retried");
         }
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{environment::Environment, schedule};
 use crate::{
-    controller::metrics::{Metrics, Step},
+    controller::metrics::{Metrics, Outcome, Step},
     source::{
         fetch::{self, Arrived, EnvironmentKey, Error, Fetcher, Held, Lessons, Retry},
         wake::Haste,
@@ -143,24 +143,24 @@ pub(super) async fn fetch(
     match fetcher.fetch(&environment.namespace, environment.spec, &hints).await {
         Ok(fetch::Fetched::StillRefused) => {
             source.failed(Retry::Slow, interval);
-            step.end("StillRefused");
+            step.end(Outcome::StillRefused);
             Ok(Fetched::Postponed)
         }
         Ok(fetch::Fetched::Busy) => {
             source.waits_for_room();
-            step.end("Busy");
+            step.end(Outcome::Busy);
             Ok(Fetched::Postponed)
         }
         Ok(fetch::Fetched::Crowded { expected }) => {
             source.expected_bytes = Some(expected);
             source.waits_for_room();
-            step.end("Crowded");
+            step.end(Outcome::OverBudget);
             Ok(Fetched::Postponed)
         }
         Ok(fetch::Fetched::Unchanged) => {
             source.failures = 0;
             was_read(environment, metrics, source);
-            step.end("Unchanged");
+            step.end(Outcome::Unchanged);
             Ok(Fetched::Unchanged)
         }
         Ok(fetch::Fetched::Document(arrived)) => {
@@ -168,7 +168,7 @@ pub(super) async fn fetch(
             metrics.environments.document(&environment.namespace, &environment.name, bytes);
             source.expected_bytes = Some(bytes);
             source.last_whole = Some(Instant::now());
-            step.end("Done");
+            step.end(Outcome::Done);
             Ok(Fetched::Document(arrived))
         }
         Err(error) => {

@@ -205,7 +205,7 @@ fn check(
     let failure = guard::failure(environment, &violation, &compiled.snapshot.revision);
     if candidate.hold_back(compiled, failure.clone()) {
         let (namespace, environment, reason) = (&environment.namespace, &environment.name, failure.reason);
-        tracing::warn!(namespace, environment, reason, message = failure.message, "the document is not published");
+        tracing::warn!(namespace, environment, %reason, message = failure.message, "the document is not published");
     }
 }
 

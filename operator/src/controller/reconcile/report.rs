@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::{environment::Environment, guard::Candidate, schedule};
 use crate::{
-    api::FeatureEnvironmentStatus,
+    api::{FeatureEnvironmentStatus, Reason},
     controller::{
-        metrics::{Metrics, Step},
+        metrics::{Metrics, Outcome, Step},
         report::{Contents, Error, Facts, Reports, follow},
     },
     publish::Snapshot,
@@ -37,8 +37,8 @@ impl Reported {
     }
 
     /// True if a condition of this process's latest status has this reason.
-    pub(super) fn has(&self, reason: &str) -> bool {
-        self.status.iter().flat_map(|status| &status.conditions).any(|condition| condition.reason == reason)
+    pub(super) fn has(&self, reason: Reason) -> bool {
+        self.status.iter().flat_map(|status| &status.conditions).any(|condition| condition.reason == reason.as_str())
     }
 
     pub(super) fn retry(&self) -> Option<Instant> {
@@ -72,7 +72,7 @@ pub(super) async fn report(
     let status = follow(reported.status.as_ref().unwrap_or(written), facts, Timestamp::now());
     let step = metrics.begin(Step::Report);
     let outcome = reports.report(environment.object, written, &status).await;
-    step.end(if outcome.is_ok() { "Done" } else { "ReportFailed" });
+    step.end(if outcome.is_ok() { Outcome::Done } else { Outcome::Failed(Reason::ReportFailed) });
     let (namespace, name) = (&environment.namespace, &environment.name);
     for condition in &status.conditions {
         metrics.environments.condition(namespace, name, &condition.type_, condition.status == "True");

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::environment::Environment;
 use crate::{
-    api::Pods,
-    controller::metrics::{Metrics, Step},
+    api::{Pods, Reason},
+    controller::metrics::{Metrics, Outcome, Step},
     publish::{Owner, Snapshot},
     rollout::{
         nudge::{Nudged, Nudger},
@@ -37,7 +37,7 @@ pub(super) async fn notify(
     let step = metrics.begin(Step::Nudge);
     match nudger.nudge(namespace, &owner.environment, revision).await {
         Ok(Nudged { pods, notified, failed }) => {
-            step.end(if failed > 0 { "PodsNotTold" } else { "Done" });
+            step.end(if failed > 0 { Outcome::Failed(Reason::PodsNotNotified) } else { Outcome::Done });
             if notified + failed > 0 {
                 tracing::info!(
                     namespace,

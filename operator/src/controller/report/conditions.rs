@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use crate::api::Reason;
+
 /// The operator can act on the spec and on the objects that it refers to.
 pub const ACCEPTED: &str = "Accepted";
 /// The last fetch from the source succeeded.
@@ -21,20 +23,20 @@ const MESSAGE_MAX: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) status: &'static str,
-    pub(super) reason: &'static str,
+    pub(super) reason: Reason,
     pub(super) message: String,
 }
 
 impl State {
-    pub(super) fn yes(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn yes(reason: Reason, message: impl Into<String>) -> Self {
         Self { status: "True", reason, message: message.into() }
     }
 
-    pub(super) fn no(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn no(reason: Reason, message: impl Into<String>) -> Self {
         Self { status: "False", reason, message: message.into() }
     }
 
-    pub(super) fn unknown(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn unknown(reason: Reason, message: impl Into<String>) -> Self {
         Self { status: "Unknown", reason, message: message.into() }
     }
 }
@@ -58,7 +60,7 @@ pub(super) fn next(
     Condition {
         type_: kind.to_owned(),
         status: state.status.to_owned(),
-        reason: state.reason.to_owned(),
+        reason: state.reason.to_string(),
         message: truncated(state.message, MESSAGE_MAX),
         observed_generation: generation,
         last_transition_time: since.unwrap_or(Time(now)),
@@ -87,11 +89,11 @@ mod tests {
     #[test]
     fn transition_time_changes_only_with_status() {
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
-        let first = next(None, READY, State::no("Pending", "waiting"), Some(1), at(1));
-        let second = next(Some(&first), READY, State::no("Missing", "gone"), Some(2), at(2));
+        let first = next(None, READY, State::no(Reason::Pending, "waiting"), Some(1), at(1));
+        let second = next(Some(&first), READY, State::no(Reason::NothingPublished, "gone"), Some(2), at(2));
         assert_eq!(second.last_transition_time, Time(at(1)));
         assert_eq!(second.observed_generation, Some(2));
-        let third = next(Some(&second), READY, State::yes("Published", ""), Some(2), at(3));
+        let third = next(Some(&second), READY, State::yes(Reason::Published, ""), Some(2), at(3));
         assert_eq!(third.last_transition_time, Time(at(3)));
     }
 

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::events::{Event, EventType};
 
 use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, find, truncated};
-use crate::api::FeatureEnvironmentStatus;
+use crate::api::{FeatureEnvironmentStatus, Reason};
 
 /// Largest note of an Event that the API server accepts, in bytes.
 const NOTE_MAX: usize = 1024;
@@ -18,7 +18,7 @@ pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironm
     } else if let Some(fetched) = fell(FETCHED) {
         events.push(warning(fetched, "Fetch"));
     }
-    if let Some(published) = fell(PUBLISHED).filter(|published| published.reason != "Pending") {
+    if let Some(published) = fell(PUBLISHED).filter(|published| published.reason != Reason::Pending.as_str()) {
         events.push(warning(published, "Publish"));
     }
     if let Some(stale) = became(before, after, STALE, "True") {
@@ -28,23 +28,23 @@ pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironm
     let was = |kind: &str| find(&before.conditions, kind).map(|condition| condition.status.as_str());
     let is = |kind: &str| find(&after.conditions, kind).map(|condition| condition.status.as_str());
     if was(FETCHED) == Some("False") && is(FETCHED) == Some("True") {
-        events.push(normal("FetchRecovered", "fetching from the source works again".to_owned(), "Fetch"));
+        events.push(normal(Reason::FetchRecovered, "fetching from the source works again".to_owned(), "Fetch"));
     }
     match &after.revision {
         Some(revision) if before.revision.as_ref() != Some(revision) => {
             // The API server counts repetitions under the first note, so the note must not name a revision.
             events.push(normal(
-                "Published",
+                Reason::Published,
                 "a new revision is published; status.revision names it".to_owned(),
                 "Publish",
             ));
         }
         None if was(READY) == Some("True") => {
-            let former = fell(READY).filter(|ready| ready.reason == "FormerFormat");
+            let previous = fell(READY).filter(|ready| ready.reason == Reason::PreviousFormat.as_str());
             let gone = "the core object of the snapshot was deleted: the operator writes it again".to_owned();
-            events.push(former.map_or_else(
-                || event(EventType::Warning, "NothingPublished", gone, "Publish"),
-                |former| warning(former, "Publish"),
+            events.push(previous.map_or_else(
+                || event(EventType::Warning, Reason::NothingPublished.as_str(), gone, "Publish"),
+                |previous| warning(previous, "Publish"),
             ));
         }
         _ => {}
@@ -59,9 +59,9 @@ fn rollout(before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus) 
         pods.problem.clone().filter(|_| pods.behind > 0)
     };
     match (behind(before), behind(after)) {
-        (None, Some(problem)) => Some(event(EventType::Warning, "PodsBehind", problem, "Deliver")),
+        (None, Some(problem)) => Some(event(EventType::Warning, Reason::PodsBehind.as_str(), problem, "Deliver")),
         (Some(_), None) if after.pods.as_ref().is_some_and(|pods| pods.behind == 0) => {
-            Some(normal("PodsFollowed", "all pods that answer serve the published revision".to_owned(), "Deliver"))
+            Some(normal(Reason::PodsFollowed, "all pods that answer serve the published revision".to_owned(), "Deliver"))
         }
         _ => None,
     }
@@ -83,8 +83,8 @@ fn warning(condition: &Condition, action: &str) -> Event {
     event(EventType::Warning, &condition.reason, condition.message.clone(), action)
 }
 
-fn normal(reason: &str, note: String, action: &str) -> Event {
-    event(EventType::Normal, reason, note, action)
+fn normal(reason: Reason, note: String, action: &str) -> Event {
+    event(EventType::Normal, reason.as_str(), note, action)
 }
 
 fn event(type_: EventType, reason: &str, note: String, action: &str) -> Event {

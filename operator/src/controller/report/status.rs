@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, State, again, find, next};
 use crate::api::{
-    Delivered, FeatureEnvironmentStatus, Finding, PastRevision, Pods,
+    Delivered, FeatureEnvironmentStatus, Finding, PastRevision, Pods, Reason,
     names::{FORMAT, Format},
 };
 
@@ -47,7 +47,7 @@ pub struct Facts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Reason, as in conditions and Events.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// What is wrong and what to do.
     pub message: String,
 }
@@ -157,7 +157,7 @@ fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Cond
     let step = |kind: &str, state: Option<State>| match (state, find(previous, kind)) {
         (Some(state), before) => next(before, kind, state, facts.generation, now),
         (None, Some(before)) => again(before, facts.generation),
-        (None, None) => next(None, kind, State::unknown("Pending", "no attempt yet"), facts.generation, now),
+        (None, None) => next(None, kind, State::unknown(Reason::Pending, "no attempt yet"), facts.generation, now),
     };
     let accepted = step(ACCEPTED, accepted(facts, find(previous, ACCEPTED)));
     let fetched = step(FETCHED, fetched(facts));
@@ -168,17 +168,17 @@ fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Cond
 }
 
 fn accepted(facts: &Facts, before: Option<&Condition>) -> Option<State> {
-    let good = || Some(State::yes("Accepted", "the spec and the objects that it refers to can be used"));
+    let good = || Some(State::yes(Reason::Accepted, "the spec and the objects that it refers to can be used"));
     match (&facts.fetch, &facts.pin) {
         _ if facts.suspended => {
-            Some(State::yes("Suspended", "spec.suspend is true: the operator fetches and publishes nothing"))
+            Some(State::yes(Reason::Suspended, "spec.suspend is true: the operator fetches and publishes nothing"))
         }
         (Fetch::Refused(failure), _) | (_, Pin::Unknown(failure)) => {
             Some(State::no(failure.reason, failure.message.clone()))
         }
         (Fetch::Done | Fetch::Failed(_), _) => good(),
         // The pinned revision exists by now.
-        (Fetch::NotDue, Pin::Kept { .. }) if before.is_some_and(|before| before.reason == "UnknownRevision") => good(),
+        (Fetch::NotDue, Pin::Kept { .. }) if before.is_some_and(|before| before.reason == Reason::UnknownRevision.as_str()) => good(),
         (Fetch::NotDue, _) => None,
     }
 }
@@ -186,7 +186,7 @@ fn accepted(facts: &Facts, before: Option<&Condition>) -> Option<State> {
 fn fetched(facts: &Facts) -> Option<State> {
     match &facts.fetch {
         Fetch::NotDue => None,
-        Fetch::Done => Some(State::yes("Synced", "the last fetch succeeded")),
+        Fetch::Done => Some(State::yes(Reason::Synced, "the last fetch succeeded")),
         Fetch::Refused(failure) | Fetch::Failed(failure) => Some(State::no(failure.reason, failure.message.clone())),
     }
 }
@@ -196,13 +196,13 @@ fn published(facts: &Facts) -> Option<State> {
         (Publication::Done { objects, delivered, .. }, _) => {
             let place = in_objects(objects.len(), delivered);
             Some(match &facts.pin {
-                Pin::Kept { newest } => State::yes("Pinned", pinned(&place, newest.as_deref())),
-                Pin::None | Pin::Unknown(_) => State::yes("Published", place),
+                Pin::Kept { newest } => State::yes(Reason::Pinned, pinned(&place, newest.as_deref())),
+                Pin::None | Pin::Unknown(_) => State::yes(Reason::Published, place),
             })
         }
         (Publication::Failed(failure), _) => Some(State::no(failure.reason, failure.message.clone())),
         (Publication::None, Some(_)) => None,
-        (Publication::None, None) => Some(State::no("Pending", "no document was fetched that could be published")),
+        (Publication::None, None) => Some(State::no(Reason::Pending, "no document was fetched that could be published")),
     }
 }
 
@@ -225,31 +225,31 @@ fn in_objects(count: usize, delivered: &Delivered) -> String {
 fn ready(facts: &Facts, fetched: &Condition, published: &Condition) -> State {
     match &facts.revision {
         Some(revision) if published.status == "False" => State::yes(
-            "LastGood",
+            Reason::LastGood,
             format!("pods serve revision {revision}; a newer document is not published: {}", published.message),
         ),
         Some(revision) if fetched.status == "False" => State::yes(
-            "LastGood",
+            Reason::LastGood,
             format!("pods serve revision {revision}; the last fetch failed: {}", fetched.message),
         ),
-        Some(revision) => State::yes("Published", format!("pods serve revision {revision}")),
+        Some(revision) => State::yes(Reason::Published, format!("pods serve revision {revision}")),
         None => {
             let cause = [fetched, published]
                 .into_iter()
-                .find(|condition| condition.status == "False" && condition.reason != "Pending");
+                .find(|condition| condition.status == "False" && condition.reason != Reason::Pending.as_str());
             match (facts.only_in, cause) {
-                (Some(format), cause) => State::no("FormerFormat", in_former_format(format, cause)),
-                (None, Some(cause)) => State::no("NothingPublished", cause.message.clone()),
+                (Some(format), cause) => State::no(Reason::PreviousFormat, in_previous_format(format, cause)),
+                (None, Some(cause)) => State::no(Reason::NothingPublished, cause.message.clone()),
                 (None, None) if facts.suspended => {
-                    State::no("Suspended", "no snapshot was published before spec.suspend was set")
+                    State::no(Reason::Suspended, "no snapshot was published before spec.suspend was set")
                 }
-                (None, None) => State::no("Pending", "no snapshot is published yet"),
+                (None, None) => State::no(Reason::Pending, "no snapshot is published yet"),
             }
         }
     }
 }
 
-fn in_former_format(format: Format, cause: Option<&Condition>) -> String {
+fn in_previous_format(format: Format, cause: Option<&Condition>) -> String {
     let cause = cause.map(|cause| format!(": {}", cause.message)).unwrap_or_default();
     format!(
         "an earlier version of Remora published the snapshot in format {format}: running pods serve it, and new pods have no flags until a snapshot is published in format {FORMAT}{cause}"
@@ -259,27 +259,27 @@ fn in_former_format(format: Format, cause: Option<&Condition>) -> String {
 /// The condition `Stale`. `kubectl get fenv` shows its reason as Freshness.
 fn stale(facts: &Facts, fetched: &Condition, published: &Condition, now: Timestamp) -> State {
     if facts.revision.is_none() {
-        return State::unknown("NothingPublished", "no snapshot is published that could be stale");
+        return State::unknown(Reason::NothingPublished, "no snapshot is published that could be stale");
     }
     if facts.suspended {
-        return State::unknown("Suspended", "spec.suspend is true: the operator does not read the source");
+        return State::unknown(Reason::Suspended, "spec.suspend is true: the operator does not read the source");
     }
     let failing = [fetched, published].into_iter().filter(|condition| condition.status == "False");
     let Some(cause) = failing.min_by_key(|condition| condition.last_transition_time.0) else {
         return match fetched.status.as_str() {
-            _ if matches!(facts.pin, Pin::Kept { .. }) => State::no("Pinned", "spec.pin keeps this revision published"),
-            "True" => State::no("Current", "the source confirms the published snapshot"),
-            _ => State::unknown("Pending", "the source was not read yet"),
+            _ if matches!(facts.pin, Pin::Kept { .. }) => State::no(Reason::Pinned, "spec.pin keeps this revision published"),
+            "True" => State::no(Reason::Current, "the source confirms the published snapshot"),
+            _ => State::unknown(Reason::Pending, "the source was not read yet"),
         };
     };
     let since = cause.last_transition_time.0;
     let age = Duration::try_from(now.duration_since(since)).unwrap_or_default();
     if age >= facts.stale_after {
         State::yes(
-            "Stale",
+            Reason::Stale,
             format!("the source has not confirmed the published snapshot since {since}: {}", cause.message),
         )
     } else {
-        State::no("Behind", format!("the source has not confirmed the published snapshot since {since}"))
+        State::no(Reason::Behind, format!("the source has not confirmed the published snapshot since {since}"))
     }
 }

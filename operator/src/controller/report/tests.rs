@@ -2,7 +2,7 @@ use jiff::Timestamp;
 use kube::runtime::events::EventType;
 
 use super::*;
-use crate::api::{Delivered, Pods};
+use crate::api::{Delivered, Pods, Reason};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -27,7 +27,7 @@ fn facts(fetch: Fetch, publication: Publication, revision: Option<&str>) -> Fact
     }
 }
 
-fn failure(reason: &'static str) -> Failure {
+fn failure(reason: Reason) -> Failure {
     Failure { reason, message: format!("{reason}: do this") }
 }
 
@@ -76,7 +76,7 @@ fn status_without_change_stays_equal() {
 
 #[test]
 fn failing_source_leaves_published_environment_ready() {
-    let failing = || facts(Fetch::Failed(failure("UpstreamUnavailable")), Publication::None, Some("abc"));
+    let failing = || facts(Fetch::Failed(failure(Reason::UpstreamUnavailable)), Publication::None, Some("abc"));
     let behind = status::follow(&published(), failing(), at(10));
     is(&behind, ACCEPTED, ("True", "Accepted"));
     is(&behind, FETCHED, ("False", "UpstreamUnavailable"));
@@ -92,7 +92,7 @@ fn failing_source_leaves_published_environment_ready() {
 
 #[test]
 fn environment_that_was_never_published_is_not_ready() {
-    let refused = facts(Fetch::Refused(failure("SecretNotFound")), Publication::None, None);
+    let refused = facts(Fetch::Refused(failure(Reason::SecretNotFound)), Publication::None, None);
     let status = status::follow(&FeatureEnvironmentStatus::default(), refused, at(0));
     is(&status, ACCEPTED, ("False", "SecretNotFound"));
     is(&status, FETCHED, ("False", "SecretNotFound"));
@@ -105,7 +105,7 @@ fn environment_that_was_never_published_is_not_ready() {
 
 #[test]
 fn document_over_capacity_leaves_last_good_revision() {
-    let facts = facts(Fetch::Done, Publication::Failed(failure("CapacityExceeded")), Some("abc"));
+    let facts = facts(Fetch::Done, Publication::Failed(failure(Reason::CapacityExceeded)), Some("abc"));
     let status = status::follow(&published(), facts, at(5));
     is(&status, PUBLISHED, ("False", "CapacityExceeded"));
     is(&status, READY, ("True", "LastGood"));
@@ -143,22 +143,22 @@ fn events_are_made_for_transitions_only() {
     let good = published();
     assert_eq!(reasons(&new, &good), ["Published"]);
     assert!(reasons(&good, &good).is_empty());
-    let bad = status::follow(&good, failing("UpstreamUnavailable"), at(1));
+    let bad = status::follow(&good, failing(Reason::UpstreamUnavailable), at(1));
     assert_eq!(reasons(&good, &bad), ["UpstreamUnavailable"]);
-    let other = status::follow(&bad, failing("TLSFailure"), at(2));
+    let other = status::follow(&bad, failing(Reason::TLSFailure), at(2));
     assert_eq!(reasons(&bad, &other), ["TLSFailure"]);
-    let same = status::follow(&other, failing("TLSFailure"), at(3));
+    let same = status::follow(&other, failing(Reason::TLSFailure), at(3));
     assert!(reasons(&other, &same).is_empty());
     let healed = status::follow(&same, facts(Fetch::Done, done(), Some("def")), at(4));
     assert_eq!(reasons(&same, &healed), ["FetchRecovered", "Published"]);
     let refused =
-        status::follow(&new, facts(Fetch::Refused(failure("SecretNotFound")), Publication::None, None), at(0));
+        status::follow(&new, facts(Fetch::Refused(failure(Reason::SecretNotFound)), Publication::None, None), at(0));
     assert_eq!(reasons(&new, &refused), ["SecretNotFound"]);
 }
 
 #[test]
 fn event_note_is_cut_to_limit_of_api_server() {
-    let long = Failure { reason: "WriteFailed", message: "ü".repeat(5000) };
+    let long = Failure { reason: Reason::WriteFailed, message: "ü".repeat(5000) };
     let after = status::follow(&published(), facts(Fetch::Done, Publication::Failed(long), Some("abc")), at(1));
     let events = events::between(&published(), &after);
     assert_eq!(events.len(), 1);
@@ -193,7 +193,7 @@ fn pods_that_fall_behind_and_catch_up_make_events() {
 fn clock_that_is_an_hour_off_makes_stale_only_while_it_is_off() {
     const HOUR: i64 = 3600;
     let minutes = |facts: Facts| Facts { stale_after: Duration::from_secs(300), ..facts };
-    let failing = || minutes(facts(Fetch::Failed(failure("UpstreamUnavailable")), Publication::None, Some("abc")));
+    let failing = || minutes(facts(Fetch::Failed(failure(Reason::UpstreamUnavailable)), Publication::None, Some("abc")));
     let behind = status::follow(&published(), failing(), at(10));
     is(&behind, STALE, ("False", "Behind"));
     let forth = status::follow(&behind, failing(), at(20 + HOUR));

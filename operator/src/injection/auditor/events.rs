@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::candidates::{Candidate, TIMEOUT};
 use crate::{
-    api::names::CONTROLLER,
+    api::{Reason, names::CONTROLLER},
     injection::{MissingSidecar, quote},
 };
 
@@ -40,28 +40,28 @@ impl EventWriter {
             }
         };
         tracing::warn!(namespace, name, note, "found a pod without its sidecar");
-        self.publish(pod, EventType::Warning, "NotInjected", note, "Audit").await;
+        self.publish(pod, EventType::Warning, Reason::NotInjected, note, "Audit").await;
     }
 
     pub(super) async fn report_eviction(&self, pod: &Candidate) {
         let note = format!("evicted pod {}, which has no sidecar, so that its replacement gets one", pod.name);
-        self.publish(pod, EventType::Normal, "EvictedForInjection", note, "Evict").await;
+        self.publish(pod, EventType::Normal, Reason::EvictedForInjection, note, "Evict").await;
     }
 
     /// Writes one Event on the pod and one on its controller. A lost Event is only logged, because the metric reports
     /// the pod too.
-    async fn publish(&self, pod: &Candidate, type_: EventType, reason: &str, note: String, action: &str) {
+    async fn publish(&self, pod: &Candidate, type_: EventType, reason: Reason, note: String, action: &str) {
         let this = reference(pod, "v1", "Pod", &pod.name, &pod.uid);
         let owner = pod.owner.as_ref();
         let owner = owner.map(|owner| reference(pod, &owner.api_version, &owner.kind, &owner.name, &owner.uid));
         let about = [Some((&this, owner.clone())), owner.as_ref().map(|owner| (owner, Some(this.clone())))];
         for (regarding, secondary) in about.into_iter().flatten() {
             let note = Some(note.chars().take(1024).collect());
-            let event = Event { type_, reason: reason.to_owned(), note, action: action.to_owned(), secondary };
+            let event = Event { type_, reason: reason.to_string(), note, action: action.to_owned(), secondary };
             match timeout(TIMEOUT, self.recorder.publish(&event, regarding)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, reason, "cannot write an Event"),
-                Err(_) => tracing::warn!(reason, "cannot write an Event: the API server did not answer in time"),
+                Ok(Err(error)) => tracing::warn!(%error, %reason, "cannot write an Event"),
+                Err(_) => tracing::warn!(%reason, "cannot write an Event: the API server did not answer in time"),
             }
         }
     }

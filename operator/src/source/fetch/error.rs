@@ -3,6 +3,7 @@ use std::time::Duration;
 use reqwest::StatusCode;
 
 use super::{key::EnvironmentKey, origin::Origin};
+use crate::api::Reason;
 
 /// Reason why a fetch returned no document. Never contains text of a server's answer or the key.
 #[derive(Debug, thiserror::Error)]
@@ -147,25 +148,25 @@ pub enum Retry {
 }
 
 impl Error {
-    /// Returns the variant's name: the reason in conditions and Events, and a label of metrics.
-    pub fn reason(&self) -> &'static str {
+    /// Returns the reason in conditions, Events and metrics.
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::InvalidSource(_) => "InvalidSource",
-            Self::OriginNotAllowed(_) => "OriginNotAllowed",
-            Self::SecretNotFound(_) => "SecretNotFound",
-            Self::SecretNotConsented(_) => "SecretNotConsented",
-            Self::SecretInvalid { .. } => "SecretInvalid",
-            Self::ConfigMapNotFound(_) => "ConfigMapNotFound",
-            Self::ConfigMapInvalid { .. } => "ConfigMapInvalid",
-            Self::ReadFailed { .. } => "ReadFailed",
-            Self::AddressBlocked(_) => "AddressBlocked",
-            Self::TlsFailure { .. } => "TLSFailure",
-            Self::AuthenticationFailed { .. } => "AuthenticationFailed",
-            Self::EnvironmentNotFound(_) => "EnvironmentNotFound",
-            Self::RateLimited { .. } => "RateLimited",
-            Self::UpstreamUnavailable { .. } => "UpstreamUnavailable",
-            Self::RedirectRefused(_) => "RedirectRefused",
-            Self::BodyTooLarge { .. } => "BodyTooLarge",
+            Self::InvalidSource(_) => Reason::InvalidSource,
+            Self::OriginNotAllowed(_) => Reason::OriginNotAllowed,
+            Self::SecretNotFound(_) => Reason::SecretNotFound,
+            Self::SecretNotConsented(_) => Reason::SecretNotConsented,
+            Self::SecretInvalid { .. } => Reason::SecretInvalid,
+            Self::ConfigMapNotFound(_) => Reason::ConfigMapNotFound,
+            Self::ConfigMapInvalid { .. } => Reason::ConfigMapInvalid,
+            Self::ReadFailed { .. } => Reason::ReadFailed,
+            Self::AddressBlocked(_) => Reason::AddressBlocked,
+            Self::TlsFailure { .. } => Reason::TLSFailure,
+            Self::AuthenticationFailed { .. } => Reason::AuthenticationFailed,
+            Self::EnvironmentNotFound(_) => Reason::EnvironmentNotFound,
+            Self::RateLimited { .. } => Reason::RateLimited,
+            Self::UpstreamUnavailable { .. } => Reason::UpstreamUnavailable,
+            Self::RedirectRefused(_) => Reason::RedirectRefused,
+            Self::BodyTooLarge { .. } => Reason::BodyTooLarge,
         }
     }
 

@@ -6,6 +6,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use crate::api::Reason;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
     reason: &'static str,
@@ -52,7 +54,7 @@ impl RealtimeMetrics {
     }
 
     /// Counts a stream that failed or ended.
-    pub fn failure(&self, reason: &'static str) {
-        self.failures.get_or_create(&Labels { reason }).inc();
+    pub fn failure(&self, reason: Reason) {
+        self.failures.get_or_create(&Labels { reason: reason.as_str() }).inc();
     }
 }

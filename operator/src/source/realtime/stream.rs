@@ -94,7 +94,7 @@ pub(super) async fn follow(
         metrics.failure(error.reason());
         failures = failures.saturating_add(1);
         if failures == TOLD_AFTER {
-            tracing::warn!(namespace, environment = name, reason = error.reason(), %error, "polled only, for now");
+            tracing::warn!(namespace, environment = name, reason = %error.reason(), %error, "polled only, for now");
             shared.stands(format!("polled only: {error}"));
             wake.call(namespace, name, Haste::Look).await;
         }

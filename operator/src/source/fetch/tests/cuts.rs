@@ -10,6 +10,7 @@ use tokio::{
 };
 
 use super::*;
+use crate::api::Reason;
 
 /// Number of offsets tried of each answer, besides both ends.
 const CUTS: usize = 40;
@@ -107,7 +108,7 @@ async fn assert_refused(upstream: &Raw, what: &str) {
 async fn refusal(scene: &Scene, what: &str) {
     match scene.fetch().await {
         Err(error) => {
-            assert!(matches!(error.reason(), "UpstreamUnavailable" | "BodyTooLarge"), "{what}: {error}");
+            assert!(matches!(error.reason(), Reason::UpstreamUnavailable | Reason::BodyTooLarge), "{what}: {error}");
         }
         Ok(Fetched::Document(arrived)) => {
             assert!(

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::{super::Retry, *};
+use crate::api::Reason;
 
 async fn answered(response: impl Fn() -> Response<Body> + Send + Sync + 'static) -> Error {
     let upstream = Upstream::http(move |_, _| response()).await;
@@ -10,14 +11,14 @@ async fn answered(response: impl Fn() -> Response<Body> + Send + Sync + 'static)
 #[tokio::test]
 async fn each_http_status_has_its_reason() {
     for (code, reason, retry) in [
-        (401, "AuthenticationFailed", Retry::Slow),
-        (403, "AuthenticationFailed", Retry::Slow),
-        (404, "EnvironmentNotFound", Retry::Backoff),
-        (429, "RateLimited", Retry::Backoff),
-        (400, "UpstreamUnavailable", Retry::Backoff),
-        (500, "UpstreamUnavailable", Retry::Backoff),
-        (503, "UpstreamUnavailable", Retry::Backoff),
-        (204, "UpstreamUnavailable", Retry::Backoff),
+        (401, Reason::AuthenticationFailed, Retry::Slow),
+        (403, Reason::AuthenticationFailed, Retry::Slow),
+        (404, Reason::EnvironmentNotFound, Retry::Backoff),
+        (429, Reason::RateLimited, Retry::Backoff),
+        (400, Reason::UpstreamUnavailable, Retry::Backoff),
+        (500, Reason::UpstreamUnavailable, Retry::Backoff),
+        (503, Reason::UpstreamUnavailable, Retry::Backoff),
+        (204, Reason::UpstreamUnavailable, Retry::Backoff),
     ] {
         let error = answered(move || status(code)).await;
         assert_eq!((error.reason(), error.retry()), (reason, retry), "{code}");
@@ -43,7 +44,7 @@ async fn refused_connection_is_reported_as_unavailable() {
     let scene = Scene::at(&upstream);
     drop(upstream);
     let refused = scene.failure().await;
-    assert_eq!(refused.reason(), "UpstreamUnavailable");
+    assert_eq!(refused.reason(), Reason::UpstreamUnavailable);
     let unknown = Scene { lookup: Leading::to(&[]), ..scene }.failure().await;
     assert!(unknown.to_string().contains("does not resolve"), "{unknown}");
 }

@@ -7,6 +7,7 @@ use tokio::{
 };
 
 use super::*;
+use crate::api::Reason;
 
 async fn serving(certificate: &Certificate) -> Upstream {
     Upstream::https(certificate, |_, _| json_answer(&environment(SETTLED, &["a"]))).await
@@ -144,7 +145,7 @@ async fn bundle_beyond_limit_is_refused_with_advice() {
     let pem = certificate.authority();
     let many = pem.repeat((256 << 10) / pem.len() + 1);
     let error = scene(&upstream).trusting(&many).failure().await;
-    assert_eq!(error.reason(), "ConfigMapInvalid");
+    assert_eq!(error.reason(), Reason::ConfigMapInvalid);
     assert!(error.to_string().contains("corp-ca") && error.to_string().contains("262,144 bytes"), "{error}");
     assert!(upstream.asked().is_empty());
 }

@@ -17,10 +17,7 @@ mod shelf;
 mod snapshot;
 mod write;
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -29,7 +26,7 @@ use kube::{
     runtime::reflector::{ObjectRef, Store},
 };
 use remora_snapshot::files;
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::Instant};
 
 pub use self::{
     error::Error,

@@ -34,7 +34,13 @@ mod upstream;
 #[path = "reconcile/watches.rs"]
 mod watches;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -115,6 +121,28 @@ impl Operator {
     }
 }
 
+/// Returns the requeue time of a reconciliation. `Action` keeps it private, so it is parsed from the debug output.
+fn wait(action: &Action) -> Duration {
+    let text = format!("{action:?}");
+    let number = text.split(['(', ')']).nth(1).unwrap_or_else(|| panic!("no time in {text}"));
+    let unit = number.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let value: f64 = number.trim_end_matches(unit).parse().unwrap();
+    let seconds = match unit {
+        "s" => value,
+        "ms" => value / 1e3,
+        "µs" => value / 1e6,
+        _ => panic!("no unit of time in {text}"),
+    };
+    Duration::from_secs_f64(seconds)
+}
+
+/// Moves the operator's clock forward.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+}
+
 fn compiler() -> Arc<Compiler> {
     Arc::new(Compiler::with_program(OPERATOR, DOCUMENT_MAX))
 }
@@ -192,10 +220,13 @@ async fn what_is_deleted_comes_back_from_memory() {
     assert_eq!(cluster.get(CORE).unwrap()["binaryData"], before["binaryData"]);
 }
 
-/// Starts a server that answers one request, and accepts later connections without an answer.
-async fn server_that_falls_silent() -> Origin {
+/// Starts a server that answers one request, and accepts later connections without an answer. Returns its origin and
+/// the number of connections.
+async fn server_that_falls_silent() -> (Origin, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
     tokio::spawn(async move {
         let body = document("a").to_string();
         let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
@@ -207,15 +238,16 @@ async fn server_that_falls_silent() -> Origin {
                 connection.write_all(answer.as_bytes()).await.unwrap();
             }
             silent.push(connection);
+            count.fetch_add(1, Ordering::SeqCst);
         }
     });
-    origin
+    (origin, asked)
 }
 
 #[tokio::test]
 async fn what_is_deleted_comes_back_while_its_source_is_silent() {
     let cluster = Cluster::default();
-    let origin = server_that_falls_silent().await;
+    let (origin, _) = server_that_falls_silent().await;
     let mut operator = Operator::start_with(&cluster, std::slice::from_ref(&origin));
     let source =
         json!({"flagsmith": {"apiUrl": format!("{origin}/api/v1/"), "environmentKeySecretRef": {"name": "flagsmith"}}});
@@ -377,11 +409,12 @@ async fn a_quota_is_told_from_other_refusals() {
     cluster.put(&flags(&document("a")));
     cluster.refuse(CORE, 403, "configmaps \"x\" is forbidden: exceeded quota: few, requested: 1, used: 1, limited: 1");
     let mut operator = Operator::start(&cluster);
-    operator.turn(fenv(1, &json!({}))).await;
+    let (action, _) = operator.turn(fenv(1, &json!({}))).await;
     is(&cluster.last_status(), "Published", ("False", "QuotaExceeded"));
     is(&cluster.last_status(), "Fetched", ("True", "Synced"));
-    // The next reconciliation does not fetch the source.
+    // The next attempt does not fetch the source.
     cluster.relent();
+    pass(wait(&action)).await;
     let (_, calls) = operator.turn(reported(&cluster, 1)).await;
     assert!(!calls.contains(&"get flags".to_owned()), "{calls:?}");
     is(&cluster.last_status(), "Ready", ("True", "Published"));

@@ -190,7 +190,12 @@ mod tests {
             (6, "\nthread 'main' has overflowed its stack\n", Reason::CompileCrashed, "overflowed its stack"),
             (11, "", Reason::CompileCrashed, "overflowed its stack, or"),
             (9, "", Reason::CompileCrashed, "killed by the system"),
-            (6, "thread 'main' (1) panicked at src/a.rs:1:2:\ncanary", Reason::CompileCrashed, "signal 6 (src/a.rs:1:2)"),
+            (
+                6,
+                "thread 'main' (1) panicked at src/a.rs:1:2:\ncanary",
+                Reason::CompileCrashed,
+                "signal 6 (src/a.rs:1:2)",
+            ),
             (
                 101 << 8,
                 "thread 'main' panicked at src/a.rs:1:2:\ncanary",

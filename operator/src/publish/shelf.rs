@@ -4,12 +4,13 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 use remora_snapshot::files;
+use tokio::time::Instant;
 
 use super::{Error, Ledger, Publisher, object::Owner, write::Calls};
 use crate::api::{

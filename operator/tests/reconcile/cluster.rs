@@ -36,6 +36,8 @@ struct State {
     refused: BTreeMap<String, (u16, Value)>,
     /// Answer to every write, for all objects.
     refusal: Option<(u16, Value)>,
+    /// True if no Secret that holds a snapshot can be read.
+    hides_secrets: bool,
 }
 
 #[derive(Clone, Default)]
@@ -116,6 +118,10 @@ impl Cluster {
             (_, path) if path.starts_with("/api/v1/namespaces/shop/secrets/") => {
                 let name = format!("secret/{name}");
                 state.calls.push(format!("{} {name}", method.to_lowercase()));
+                if method == "GET" && state.hides_secrets {
+                    let message = "secrets is forbidden";
+                    return (403, json!({"status": "Failure", "message": message, "reason": "Forbidden", "code": 403}));
+                }
                 state.config_map(method, &name, body)
             }
             _ => panic!("nobody makes this call: {method} {path}"),
@@ -189,6 +195,11 @@ impl Cluster {
     /// Refuses all writes, or none.
     pub(super) fn refuse_writes(&self, refusal: Option<(u16, Value)>) {
         self.0.lock().unwrap().refusal = refusal;
+    }
+
+    /// Refuses to read the Secrets that hold snapshots.
+    pub(super) fn hide_secrets(&self) {
+        self.0.lock().unwrap().hides_secrets = true;
     }
 
     /// Lets this many further writes succeed, and fails all later ones.

@@ -1,47 +1,43 @@
 //! Outages of the cluster or the source: the published objects stay, retries back off, and everything recovers.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
 
-use kube::runtime::controller::Action;
-use remora_operator::source::fetch::Origin;
+use kube::{core::DeserializeGuard, runtime::controller::Action};
+use remora_operator::{api::FeatureEnvironment, controller::reconcile::reconcile, source::fetch::Origin};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
 };
 
-use super::{CORE, Cluster, Operator, document, fenv, flags, is, reported};
+use super::{CORE, Cluster, Operator, document, fenv, flags, is, pass, reported, server_that_falls_silent, wait};
 
 /// The API server's message for every write while etcd has its alarm.
 const NO_SPACE: &str = "etcdserver: mvcc: database space exceeded";
 /// Default interval, which is also the longest wait between two attempts, within a tenth.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// Returns the requeue time of a reconciliation. `Action` keeps it private, so it is parsed from the debug output.
-fn wait(action: &Action) -> Duration {
-    let text = format!("{action:?}");
-    let number = text.split(['(', ')']).nth(1).unwrap_or_else(|| panic!("no time in {text}"));
-    let unit = number.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let value: f64 = number.trim_end_matches(unit).parse().unwrap();
-    let seconds = match unit {
-        "s" => value,
-        "ms" => value / 1e3,
-        "µs" => value / 1e6,
-        _ => panic!("no unit of time in {text}"),
-    };
-    Duration::from_secs_f64(seconds)
+/// Runs the operator as its schedule says, for this time on the clock. Returns the calls with the time of each.
+async fn scheduled(operator: &mut Operator, object: &Value, time: Duration) -> Vec<(Duration, String)> {
+    let (mut now, mut calls) = (Duration::ZERO, Vec::new());
+    while now < time {
+        let (action, made) = operator.turn(object.clone()).await;
+        calls.extend(made.into_iter().map(|call| (now, call)));
+        let wait = wait(&action);
+        assert!(wait >= Duration::from_millis(100), "the operator does not rest: {wait:?}");
+        now += wait;
+        pass(wait).await;
+    }
+    calls
 }
 
-/// Reconciles while every attempt fails. Returns each reconciliation's wait until the next one.
-async fn waits(operator: &mut Operator, object: &Value, attempts: u32) -> Vec<Duration> {
-    let mut waits = Vec::new();
-    for _ in 0..attempts {
-        waits.push(wait(&operator.turn(object.clone()).await.0));
-    }
-    waits
+/// Returns the times between calls of one kind.
+fn gaps(calls: &[(Duration, String)], kind: &str) -> Vec<Duration> {
+    let times: Vec<Duration> = calls.iter().filter(|(_, call)| call == kind).map(|(time, _)| *time).collect();
+    times.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
 /// Checks that wait `n` is at least a fifth of `2^n` seconds, until the interval is reached.
@@ -67,19 +63,26 @@ async fn cluster_without_space_is_written_to_ever_more_rarely_and_recovers() {
     cluster.refuse_writes(Some((500, json!({"status": "Failure", "message": NO_SPACE, "code": 500}))));
     let mut edited = object.clone();
     edited["metadata"]["generation"] = json!(2); // a new generation reads the source at once
-    assert_backs_off(&waits(&mut operator, &edited, 10).await);
+    let calls = scheduled(&mut operator, &edited, Duration::from_secs(300)).await;
+    let publish = format!("patch {CORE}");
+    let attempts = gaps(&calls, &publish);
+    assert!(attempts.len() > 8, "{attempts:?}");
+    assert_backs_off(&attempts);
     assert_eq!((cluster.get(CORE), cluster.statuses()), (before.clone(), statuses));
 
-    // One attempt to publish and one to report the status: the operator writes nothing else.
-    let (_, calls) = operator.turn(edited.clone()).await;
-    assert_eq!(calls, [format!("patch {CORE}"), "report".to_owned()]);
+    // The operator writes nothing but the snapshot and the status.
+    let is_write = |call: &&String| ["patch ", "delete ", "event "].iter().any(|kind| call.starts_with(kind));
+    let others: Vec<&String> =
+        calls.iter().map(|(_, call)| call).filter(is_write).filter(|call| **call != publish).collect();
+    assert!(matches!(others[..], [archived] if archived.contains("-history-")), "{others:?}");
+    let count = |kind: &str| calls.iter().filter(|(_, call)| call == kind).count();
     let metrics = operator.metrics.text().unwrap();
     for line in [
-        r#"remora_controller_steps_total{step="publish",outcome="WriteFailed"} 11"#,
-        r#"remora_controller_steps_total{step="report",outcome="ReportFailed"} 11"#,
-        r#"remora_environment_condition{namespace="shop",environment="storefront",condition="Published"} 0"#,
+        format!(r#"remora_controller_steps_total{{step="publish",outcome="WriteFailed"}} {}"#, count(&publish)),
+        format!(r#"remora_controller_steps_total{{step="report",outcome="ReportFailed"}} {}"#, count("report")),
+        r#"remora_environment_condition{namespace="shop",environment="storefront",condition="Published"} 0"#.to_owned(),
     ] {
-        assert!(metrics.contains(line), "no {line} in:\n{metrics}");
+        assert!(metrics.contains(&line), "no {line} in:\n{metrics}");
     }
 
     // If only ConfigMaps are refused, the status says so.
@@ -93,6 +96,7 @@ async fn cluster_without_space_is_written_to_ever_more_rarely_and_recovers() {
     assert!(cluster.last_status().to_string().contains(NO_SPACE));
 
     cluster.relent();
+    pass(INTERVAL * 2).await;
     let (action, _) = operator.turn(edited).await;
     is(&cluster.last_status(), "Ready", ("True", "Published"));
     assert_ne!(cluster.get(CORE).unwrap()["binaryData"], before.unwrap()["binaryData"]);
@@ -157,13 +161,100 @@ async fn terminating_namespace_is_left_alone_more_and_more() {
         ]
     );
     is(&cluster.last_status(), "Published", ("False", "NamespaceTerminating"));
-    let first = wait(&action);
-    let mut all = vec![first];
-    all.extend(waits(&mut operator, &object, 8).await);
-    assert_backs_off(&all);
+    pass(wait(&action)).await;
+    let calls = scheduled(&mut operator, &object, Duration::from_secs(300)).await;
+    let attempts = gaps(&calls, &format!("patch {CORE}"));
+    assert!(attempts.len() > 6, "{attempts:?}");
+    assert_backs_off(&attempts);
     // A repetition of the same state causes no status write and no Event.
-    let (_, calls) = operator.turn(object).await;
-    assert!(calls.iter().all(|call| call.ends_with(CORE)), "{calls:?}");
+    assert!(!calls.iter().any(|(_, call)| call == "report" || call.starts_with("event ")), "{calls:?}");
+}
+
+#[tokio::test]
+async fn publication_that_fails_keeps_its_back_off_while_source_is_polled_every_second() {
+    let cluster = Cluster::default();
+    let object = fenv(1, &json!({"refresh": {"interval": "1s"}}));
+    cluster.put(&flags(&document("a")));
+    cluster.refuse(CORE, 403, "exceeded quota: few");
+    let mut operator = Operator::start(&cluster);
+    let calls = scheduled(&mut operator, &object, Duration::from_secs(120)).await;
+    let (polls, attempts) = (gaps(&calls, "get flags").len(), gaps(&calls, &format!("patch {CORE}")).len());
+    // Waits grow to ten seconds, within a tenth.
+    assert!(polls > 90 && (8..25).contains(&attempts), "{polls} polls, {attempts} attempts to publish");
+    is(&cluster.last_status(), "Published", ("False", "QuotaExceeded"));
+    assert_eq!(calls.iter().filter(|(_, call)| call == "report").count(), 1, "the status flaps: {calls:?}");
+
+    cluster.relent();
+    scheduled(&mut operator, &object, Duration::from_secs(12)).await;
+    is(&cluster.last_status(), "Ready", ("True", "Published"));
+}
+
+#[tokio::test]
+async fn edited_spec_ends_back_off_of_failed_publication() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    cluster.refuse(CORE, 403, "exceeded quota: few");
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    cluster.relent();
+    let (_, calls) = operator.turn(reported(&cluster, 1)).await;
+    assert!(calls.is_empty(), "{calls:?}");
+    let mut edited = fenv(2, &json!({"revisionHistoryLimit": 3}));
+    edited["status"] = cluster.last_status();
+    operator.turn(edited).await;
+    is(&cluster.last_status(), "Ready", ("True", "Published"));
+}
+
+#[tokio::test]
+async fn secrets_that_cannot_be_read_are_asked_for_ever_more_rarely() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    let secret = json!({"delivery": {"as": "Secret"}});
+    operator.turn(fenv(1, &secret)).await;
+    let mut object = fenv(1, &secret);
+    object["status"] = cluster.last_status();
+    cluster.hide_secrets();
+    pass(Duration::from_secs(61)).await;
+    let calls = scheduled(&mut operator, &object, Duration::from_secs(120)).await;
+    let asked = calls.iter().filter(|(_, call)| call.starts_with("get secret/")).count();
+    assert!((4..20).contains(&asked), "{asked} requests: {calls:?}");
+    is(&cluster.last_status(), "Published", ("False", "WriteFailed"));
+    is(&cluster.last_status(), "Ready", ("True", "LastGood"));
+}
+
+#[tokio::test]
+async fn restoration_that_fails_while_source_is_silent_backs_off() {
+    let cluster = Cluster::default();
+    let (origin, asked) = server_that_falls_silent().await;
+    let mut operator = Operator::start_with(&cluster, std::slice::from_ref(&origin));
+    let source =
+        json!({"flagsmith": {"apiUrl": format!("{origin}/api/v1/"), "environmentKeySecretRef": {"name": "flagsmith"}}});
+    let spec = json!({"source": source, "refresh": {"timeout": "10m"}});
+    operator.turn(fenv(1, &spec)).await;
+    cluster.take(CORE);
+    cluster.refuse(CORE, 403, "exceeded quota: few");
+    cluster.observe(&mut operator.writer);
+    cluster.calls();
+    let edited: DeserializeGuard<FeatureEnvironment> = serde_json::from_value(fenv(2, &spec)).unwrap();
+    let waiting = tokio::spawn(reconcile(Arc::new(edited), Arc::clone(&operator.context)));
+    let arrived = async {
+        while asked.load(Ordering::SeqCst) < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), arrived).await.expect("the source was not asked");
+    // The fetch gives up after 15 s of silence.
+    for _ in 0..28 {
+        pass(Duration::from_millis(500)).await;
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert!(!waiting.is_finished(), "the source was not silent");
+    waiting.abort();
+    let attempts = cluster.calls().iter().filter(|call| **call == format!("patch {CORE}")).count();
+    assert!((3..12).contains(&attempts), "{attempts} attempts in 14 s");
 }
 
 /// Framing of an answer's body.

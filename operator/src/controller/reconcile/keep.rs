@@ -2,31 +2,51 @@
 
 use std::{pin::pin, time::Duration};
 
-use super::desired::Desired;
-use crate::publish::{Owner, Publisher};
+use tokio::time::{Instant, sleep_until};
+
+use super::{desired::Desired, environment::Environment, schedule};
+use crate::{
+    publish::{Owner, Publisher},
+    source::fetch::Retry,
+};
 
 /// Time between two restorations of the published objects.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// Runs `work`, and restores the desired snapshot's objects at intervals meanwhile. A failed restoration ends the
-/// restorations: it repeats after the work, and is reported then.
+/// Runs `work`, and restores the desired snapshot's objects at intervals meanwhile. Failed restorations are repeated
+/// with a growing back-off, and the first one waits for the end of a publication's back-off. They are not reported: the
+/// reconciliation publishes after the work, and reports a failure.
 pub(super) async fn published_during<T>(
     work: impl Future<Output = T>,
+    environment: &Environment<'_>,
     publisher: &Publisher,
     owner: &Owner,
     desired: &mut Desired,
 ) -> T {
     let mut work = pin!(work);
+    let Some(current) = &desired.snapshot else { return work.await };
+    let now = Instant::now();
+    let mut next = now + PERIOD;
+    if let Some(back_off) = desired.backs_off(now) {
+        next = next.max(back_off.until);
+    }
+    let mut failures = desired.failures;
     loop {
-        match tokio::time::timeout(PERIOD, &mut work).await {
-            Ok(done) => return done,
-            Err(_) => {
-                if let Some(current) = &desired.snapshot {
-                    // A failure here repeats after the work and is reported then.
-                    let (snapshot, record) = (&current.snapshot, current.record.as_ref());
-                    let _ = publisher.publish(owner, snapshot, record, &mut desired.cache).await;
-                }
-            }
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = sleep_until(next) => {}
         }
+        let restored = publisher.publish(owner, &current.snapshot, current.record.as_ref(), &mut desired.cache).await;
+        let wait = if restored.is_ok() {
+            failures = 0;
+            PERIOD
+        } else {
+            let interval = environment.spec.refresh.interval.get();
+            let wait = schedule::after_failure(Retry::Backoff, failures, interval, fastrand::f64());
+            failures = failures.saturating_add(1);
+            wait
+        };
+        next = Instant::now() + wait;
     }
 }

@@ -101,6 +101,10 @@ async fn work(
     if environment.spec.suspend {
         return (Observed::cached(publisher, owner), Outcome::without_work(Fetch::NotDue, Publication::None));
     }
+    if let Some(BackOff { failure, is_blind: true, .. }) = state.desired.backs_off(Instant::now()) {
+        let publication = Publication::Failed(failure.clone());
+        return (Observed::cached(publisher, owner), Outcome::without_work(Fetch::NotDue, publication));
+    }
     let (observed, polled) = observe(publisher, owner, &mut state.desired.cache).await;
     if let Err(error) = polled {
         let failure = failed_publication(environment, state, &error.into(), Pin::None, true);
@@ -115,7 +119,12 @@ async fn work(
     });
     state.candidate.approve(environment.approved_revision());
     recover(environment, publisher, &state.candidate, &observed, &mut state.desired, read_failed).await;
-    let outcome = publish(environment, context, &observed, state, fetch).await;
+    let outcome = match state.desired.backs_off(Instant::now()).cloned() {
+        Some(BackOff { failure, pin, .. }) => {
+            Outcome { fetch, pin, publication: Publication::Failed(failure), revision: None }
+        }
+        None => publish(environment, context, &observed, state, fetch).await,
+    };
     (observed, outcome)
 }
 
@@ -159,13 +168,13 @@ async fn read(
     let Context { fetcher, compiler, publisher, metrics, .. } = context;
     let EnvironmentState { source, candidate, desired, .. } = state;
     let fetching = fetch(environment, fetcher, metrics, source, candidate.newest().is_some());
-    let document = match keep::published_during(fetching, publisher, &observed.owner, desired).await? {
+    let document = match keep::published_during(fetching, environment, publisher, &observed.owner, desired).await? {
         Fetched::Postponed => return Ok(Fetch::NotDue),
         Fetched::Unchanged => return Ok(Fetch::Done),
         Fetched::Document(document) => document,
     };
     let compiling = compile(environment, compiler, metrics, document);
-    match keep::published_during(compiling, publisher, &observed.owner, desired).await {
+    match keep::published_during(compiling, environment, publisher, &observed.owner, desired).await {
         Ok((compiled, version, provenance)) => {
             was_read(environment, metrics, source);
             source.was_compiled(version, provenance);

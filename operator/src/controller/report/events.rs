@@ -60,9 +60,11 @@ fn rollout(before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus) 
     };
     match (behind(before), behind(after)) {
         (None, Some(problem)) => Some(event(EventType::Warning, Reason::PodsBehind.as_str(), problem, "Deliver")),
-        (Some(_), None) if after.pods.as_ref().is_some_and(|pods| pods.behind == 0) => {
-            Some(normal(Reason::PodsFollowed, "all pods that answer serve the published revision".to_owned(), "Deliver"))
-        }
+        (Some(_), None) if after.pods.as_ref().is_some_and(|pods| pods.behind == 0) => Some(normal(
+            Reason::PodsFollowed,
+            "all pods that answer serve the published revision".to_owned(),
+            "Deliver",
+        )),
         _ => None,
     }
 }

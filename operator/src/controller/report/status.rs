@@ -178,7 +178,11 @@ fn accepted(facts: &Facts, before: Option<&Condition>) -> Option<State> {
         }
         (Fetch::Done | Fetch::Failed(_), _) => good(),
         // The pinned revision exists by now.
-        (Fetch::NotDue, Pin::Kept { .. }) if before.is_some_and(|before| before.reason == Reason::UnknownRevision.as_str()) => good(),
+        (Fetch::NotDue, Pin::Kept { .. })
+            if before.is_some_and(|before| before.reason == Reason::UnknownRevision.as_str()) =>
+        {
+            good()
+        }
         (Fetch::NotDue, _) => None,
     }
 }
@@ -202,7 +206,9 @@ fn published(facts: &Facts) -> Option<State> {
         }
         (Publication::Failed(failure), _) => Some(State::no(failure.reason, failure.message.clone())),
         (Publication::None, Some(_)) => None,
-        (Publication::None, None) => Some(State::no(Reason::Pending, "no document was fetched that could be published")),
+        (Publication::None, None) => {
+            Some(State::no(Reason::Pending, "no document was fetched that could be published"))
+        }
     }
 }
 
@@ -267,7 +273,9 @@ fn stale(facts: &Facts, fetched: &Condition, published: &Condition, now: Timesta
     let failing = [fetched, published].into_iter().filter(|condition| condition.status == "False");
     let Some(cause) = failing.min_by_key(|condition| condition.last_transition_time.0) else {
         return match fetched.status.as_str() {
-            _ if matches!(facts.pin, Pin::Kept { .. }) => State::no(Reason::Pinned, "spec.pin keeps this revision published"),
+            _ if matches!(facts.pin, Pin::Kept { .. }) => {
+                State::no(Reason::Pinned, "spec.pin keeps this revision published")
+            }
             "True" => State::no(Reason::Current, "the source confirms the published snapshot"),
             _ => State::unknown(Reason::Pending, "the source was not read yet"),
         };

@@ -193,7 +193,8 @@ fn pods_that_fall_behind_and_catch_up_make_events() {
 fn clock_that_is_an_hour_off_makes_stale_only_while_it_is_off() {
     const HOUR: i64 = 3600;
     let minutes = |facts: Facts| Facts { stale_after: Duration::from_secs(300), ..facts };
-    let failing = || minutes(facts(Fetch::Failed(failure(Reason::UpstreamUnavailable)), Publication::None, Some("abc")));
+    let failing =
+        || minutes(facts(Fetch::Failed(failure(Reason::UpstreamUnavailable)), Publication::None, Some("abc")));
     let behind = status::follow(&published(), failing(), at(10));
     is(&behind, STALE, ("False", "Behind"));
     let forth = status::follow(&behind, failing(), at(20 + HOUR));

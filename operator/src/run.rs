@@ -22,7 +22,7 @@ pub use self::arguments::Arguments;
 use crate::{
     compiler::Compiler,
     controller::{
-        leader::{self, Election, Tenure},
+        leader::{self, Election, LeaseFence},
         metrics::Metrics,
         reconcile,
     },
@@ -141,13 +141,13 @@ async fn controller(
         return Ok(());
     }
     let allowed = AllowedOrigins::new(&arguments.allowed_origins)?;
-    let tenure = Tenure::default();
-    let fenced = tenure.client(config).context(BAD_CONFIGURATION)?;
+    let fence = LeaseFence::default();
+    let fenced = fence.client(config).context(BAD_CONFIGURATION)?;
     let fetcher = Fetcher::new(fenced.clone(), allowed, Arc::new(SystemLookup), arguments.max_document_bytes);
     let sidecars = SidecarClient::new()?;
     let instance = arguments.unique_name();
     let owner = leader::account(client.clone(), &arguments.namespace).await;
-    let election = Election::new(client, &arguments.namespace, LEASE, instance.clone(), owner, tenure);
+    let election = Election::new(client, &arguments.namespace, LEASE, instance.clone(), owner, fence);
     let mut stop_waiting = stopping.clone();
     tokio::select! {
         () = election.win() => {}

@@ -1,4 +1,4 @@
 //! Sources of documents: Flagsmith over HTTP, objects of the cluster, and Flagsmith's streams of change events.
 pub mod fetch;
 pub mod realtime;
-pub mod wake;
+pub mod trigger;

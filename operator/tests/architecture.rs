@@ -10,7 +10,10 @@ mod imports;
 #[path = "architecture/source.rs"]
 mod source;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use circles::circles;
 use imports::Imports;
@@ -75,6 +78,18 @@ fn sidecar_imports_run_one_way() {
 #[test]
 fn snapshot_imports_have_no_new_circles() {
     assert_one_way(SNAPSHOT, &KNOWN_IN_THE_SNAPSHOT);
+}
+
+/// Only the sequence of steps sees the whole state of an environment: each step sees its own part.
+#[test]
+fn steps_of_reconciliation_import_no_whole_state() {
+    let whole = ["controller", "reconcile", "state"].map(str::to_owned);
+    let imports = Imports::of(&files(OPERATOR)).0;
+    let importers: BTreeSet<String> =
+        imports.into_iter().filter(|import| import.to == whole).map(|import| import.from.join("::")).collect();
+    let expected =
+        ["controller::reconcile", "controller::reconcile::controller", "controller::reconcile::reconciliation"];
+    assert_eq!(importers, expected.map(str::to_owned).into());
 }
 
 #[test]

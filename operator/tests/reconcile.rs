@@ -180,7 +180,7 @@ fn reported(cluster: &Cluster, generation: i64) -> Value {
 }
 
 #[tokio::test]
-async fn the_first_time_takes_one_call_a_step() {
+async fn first_reconciliation_makes_one_call_per_step() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
@@ -198,7 +198,7 @@ async fn the_first_time_takes_one_call_a_step() {
 }
 
 #[tokio::test]
-async fn nothing_new_takes_no_call() {
+async fn reconciliation_without_change_makes_no_call() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
@@ -209,7 +209,7 @@ async fn nothing_new_takes_no_call() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_comes_back_from_memory() {
+async fn deleted_core_is_restored_from_memory() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
@@ -245,7 +245,7 @@ async fn server_that_falls_silent() -> (Origin, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn what_is_deleted_comes_back_while_its_source_is_silent() {
+async fn deleted_core_is_restored_while_source_is_silent() {
     let cluster = Cluster::default();
     let (origin, _) = server_that_falls_silent().await;
     let mut operator = Operator::start_with(&cluster, std::slice::from_ref(&origin));
@@ -270,7 +270,7 @@ async fn what_is_deleted_comes_back_while_its_source_is_silent() {
 }
 
 #[tokio::test]
-async fn what_is_altered_is_written_again() {
+async fn altered_core_is_written_again() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
@@ -285,7 +285,7 @@ async fn what_is_altered_is_written_again() {
 }
 
 #[tokio::test]
-async fn what_is_somebody_elses_is_not_touched() {
+async fn object_of_another_owner_is_not_touched() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     cluster.put_foreign(CORE);
@@ -311,7 +311,7 @@ async fn what_is_somebody_elses_is_not_touched() {
 }
 
 #[tokio::test]
-async fn a_restart_with_a_failing_source_changes_nothing() {
+async fn restart_with_failing_source_changes_nothing() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     Operator::start(&cluster).turn(fenv(1, &json!({}))).await;
@@ -337,7 +337,7 @@ async fn a_restart_with_a_failing_source_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_restart_when_all_is_well_waits_for_its_turn() {
+async fn restart_after_success_delays_first_fetch() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     Operator::start(&cluster).turn(fenv(1, &json!({}))).await;
@@ -346,7 +346,7 @@ async fn a_restart_when_all_is_well_waits_for_its_turn() {
 }
 
 #[tokio::test]
-async fn an_edited_spec_is_followed_at_once() {
+async fn edited_spec_is_reconciled_at_once() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
@@ -361,7 +361,7 @@ async fn an_edited_spec_is_followed_at_once() {
 }
 
 #[tokio::test]
-async fn a_pattern_that_is_none_is_said_before_anything_is_asked() {
+async fn invalid_pattern_is_reported_before_any_fetch() {
     let cluster = Cluster::default();
     let mut operator = Operator::start(&cluster);
     let (_, calls) = operator.turn(fenv(1, &json!({"prune": {"features": {"include": ["[a"]}}}))).await;
@@ -370,7 +370,7 @@ async fn a_pattern_that_is_none_is_said_before_anything_is_asked() {
 }
 
 #[tokio::test]
-async fn suspension_stops_everything_but_the_report() {
+async fn suspended_environment_only_reports() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
@@ -385,7 +385,7 @@ async fn suspension_stops_everything_but_the_report() {
 }
 
 #[tokio::test]
-async fn a_broken_document_leaves_the_last_good() {
+async fn malformed_document_leaves_last_good_published() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
@@ -404,7 +404,7 @@ async fn a_broken_document_leaves_the_last_good() {
 }
 
 #[tokio::test]
-async fn a_quota_is_told_from_other_refusals() {
+async fn exceeded_quota_has_its_own_reason() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     cluster.refuse(CORE, 403, "configmaps \"x\" is forbidden: exceeded quota: few, requested: 1, used: 1, limited: 1");
@@ -421,7 +421,7 @@ async fn a_quota_is_told_from_other_refusals() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_being_deleted_is_left_alone() {
+async fn environment_being_deleted_is_ignored() {
     let cluster = Cluster::default();
     let mut operator = Operator::start(&cluster);
     let mut object = fenv(1, &json!({}));
@@ -431,7 +431,7 @@ async fn an_object_that_is_being_deleted_is_left_alone() {
 }
 
 #[tokio::test]
-async fn an_object_that_nobody_can_read_stops_nothing() {
+async fn unreadable_environment_is_ignored() {
     let cluster = Cluster::default();
     let mut operator = Operator::start(&cluster);
     let mut object = fenv(1, &json!({}));

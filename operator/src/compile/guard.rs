@@ -29,7 +29,7 @@ const SHORT: usize = 16;
 /// was compiled from the document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Outline {
+pub struct DocumentSummary {
     /// Digest of the source's location.
     source: String,
     /// Digest of the client-side key, which identifies the environment.
@@ -45,15 +45,15 @@ pub struct Outline {
 
 /// Reason why a document is held back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Objection {
+pub enum Violation {
     /// The document has another client-side key.
     #[error(
-        "the document belongs to another environment than the one that is published: is its key, or its object, the right one?"
+        "the document belongs to another environment than the published one: check the key or the object that spec.source names"
     )]
     OtherEnvironment,
     /// The document is older than the published one.
     #[error(
-        "the source answers with a document that was changed at {found}, and the one that is published was changed later, at {published}: a cache or a replica lags behind, or the source was set back"
+        "the document was changed at {found}, before the published one, which was changed at {published}: a cache or a replica of the source lags behind, or the source was set back"
     )]
     OlderDocument {
         /// Time of the last change in the fetched document.
@@ -80,7 +80,7 @@ impl fmt::Display for Losses {
     }
 }
 
-impl Objection {
+impl Violation {
     /// Returns the reason in conditions and Events.
     pub fn reason(&self) -> Reason {
         match self {
@@ -91,8 +91,8 @@ impl Objection {
     }
 }
 
-impl Outline {
-    /// Creates the outline of a document, which `about` summarizes, from this source.
+impl DocumentSummary {
+    /// Creates the summary of a document, which `about` summarizes, from this source.
     pub fn of(about: &About, source: &Source) -> Self {
         // An object in the cluster has no cache before it, and an older version in it is intended by its owner.
         let can_lag = source.flagsmith.is_some();
@@ -114,21 +114,21 @@ impl Outline {
 
     /// Returns the reason why this document may not replace `published`, if any. A loss of up to `max_shrink_percent`
     /// is allowed.
-    pub fn objection(&self, published: &Self, max_shrink_percent: usize) -> Option<Objection> {
+    pub fn violation(&self, published: &Self, max_shrink_percent: usize) -> Option<Violation> {
         if !self.is_from_the_source_of(published) {
             return None;
         }
         if self.environment != published.environment {
-            return Some(Objection::OtherEnvironment);
+            return Some(Violation::OtherEnvironment);
         }
-        let time = |outline: &Self| outline.updated_at.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
+        let time = |summary: &Self| summary.updated_at.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
         if let (Some(found), Some(before)) = (time(self), time(published))
             && found < before
         {
-            return Some(Objection::OlderDocument { found: found.to_string(), published: before.to_string() });
+            return Some(Violation::OlderDocument { found: found.to_string(), published: before.to_string() });
         }
         let losses = self.losses(published, max_shrink_percent);
-        (!losses.is_empty()).then_some(Objection::SuspiciousShrink(Losses(losses)))
+        (!losses.is_empty()).then_some(Violation::SuspiciousShrink(Losses(losses)))
     }
 
     fn losses(&self, published: &Self, max_shrink_percent: usize) -> Vec<(&'static str, usize, usize)> {
@@ -181,18 +181,18 @@ mod tests {
         source(json!({"flagsmith": {"apiUrl": "https://a/api/v1/", "environmentKeySecretRef": {"name": "k"}}}))
     }
 
-    fn outline(key: &str, at: &str, counts: [usize; 3]) -> Outline {
+    fn summary(key: &str, at: &str, counts: [usize; 3]) -> DocumentSummary {
         let [features, segments, overrides] = counts;
         let (client_key, updated_at) = (key.to_owned(), Some(at.to_owned()));
-        Outline::of(&About { client_key, updated_at, features, segments, overrides }, &server())
+        DocumentSummary::of(&About { client_key, updated_at, features, segments, overrides }, &server())
     }
 
     const AT: &str = "2026-11-20T00:00:00.500000+00:00";
 
     fn shrunk(before: [usize; 3], after: [usize; 3], percent: usize) -> Option<String> {
-        let objection = outline("k", AT, after).objection(&outline("k", AT, before), percent)?;
-        assert_eq!(objection.reason(), Reason::SuspiciousShrink);
-        Some(objection.to_string())
+        let violation = summary("k", AT, after).violation(&summary("k", AT, before), percent)?;
+        assert_eq!(violation.reason(), Reason::SuspiciousShrink);
+        Some(violation.to_string())
     }
 
     #[test]
@@ -224,26 +224,27 @@ mod tests {
 
     #[test]
     fn guard_holds_back_document_of_other_environment() {
-        let objection = outline("other", AT, [9; 3]).objection(&outline("k", AT, [9; 3]), 100);
-        assert_eq!(objection, Some(Objection::OtherEnvironment));
-        let written = serde_json::to_string(&outline("canary", AT, [1; 3])).unwrap();
+        let violation = summary("other", AT, [9; 3]).violation(&summary("k", AT, [9; 3]), 100);
+        assert_eq!(violation, Some(Violation::OtherEnvironment));
+        let written = serde_json::to_string(&summary("canary", AT, [1; 3])).unwrap();
         assert!(!written.contains("canary"), "{written}");
     }
 
     #[test]
     fn guard_holds_back_older_document() {
         let older = "2026-11-20T01:00:00.400000+01:00"; // 0.1 s before AT
-        let objection = outline("k", older, [9; 3]).objection(&outline("k", AT, [9; 3]), 100).unwrap();
-        assert_eq!(objection.reason(), Reason::OlderDocument);
+        let violation = summary("k", older, [9; 3]).violation(&summary("k", AT, [9; 3]), 100).unwrap();
+        assert_eq!(violation.reason(), Reason::OlderDocument);
         for not_older in [AT, "2026-11-20T00:00:00.500001+00:00", "yesterday"] {
-            assert_eq!(outline("k", not_older, [9; 3]).objection(&outline("k", AT, [9; 3]), 100), None, "{not_older}");
+            assert_eq!(summary("k", not_older, [9; 3]).violation(&summary("k", AT, [9; 3]), 100), None, "{not_older}");
         }
     }
 
     #[test]
     fn guard_accepts_document_of_changed_source() {
-        let elsewhere = Outline { source: "other".to_owned(), ..outline("other", "2020-01-01T00:00:00Z", [0; 3]) };
-        assert_eq!(elsewhere.objection(&outline("k", AT, [100; 3]), 0), None);
+        let elsewhere =
+            DocumentSummary { source: "other".to_owned(), ..summary("other", "2020-01-01T00:00:00Z", [0; 3]) };
+        assert_eq!(elsewhere.violation(&summary("k", AT, [100; 3]), 0), None);
         // Options of how a source reads are not part of its location.
         let mut same = server();
         if let Some(flagsmith) = &mut same.flagsmith {
@@ -256,7 +257,7 @@ mod tests {
     fn guard_ignores_age_of_documents_in_cluster() {
         let about = About { updated_at: Some(AT.to_owned()), ..About::default() };
         let flags = source(json!({"document": {"configMapKeyRef": {"name": "flags", "key": "d"}}}));
-        assert_eq!(Outline::of(&about, &flags).updated_at, None);
-        assert!(Outline::of(&about, &server()).updated_at.is_some());
+        assert_eq!(DocumentSummary::of(&about, &flags).updated_at, None);
+        assert!(DocumentSummary::of(&about, &server()).updated_at.is_some());
     }
 }

@@ -5,8 +5,8 @@
 //! a lease has expired if a replica saw it unchanged for its whole duration.
 
 mod decide;
+mod fence;
 mod owner;
-mod tenure;
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use kube::{Api, Client, api::PostParams, core::ObjectMeta};
 use tokio::time::{sleep, timeout};
 
 use self::decide::{Decision, Sighting, decide};
-pub use self::{owner::account, tenure::Tenure};
+pub use self::{fence::LeaseFence, owner::account};
 
 /// Duration of a lease without renewal.
 const DURATION: Duration = Duration::from_secs(30);
@@ -34,10 +34,10 @@ const CALL: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
     /// Another replica took the lease.
-    #[error("the lease {0} was taken by another replica")]
+    #[error("another replica took the lease {0}: this process ends")]
     Taken(String),
     /// The lease could not be renewed in time.
-    #[error("the lease {0} could not be renewed in time")]
+    #[error("the lease {0} was not renewed in time: this process ends")]
     Expired(String),
 }
 
@@ -48,21 +48,21 @@ pub struct Election {
     name: String,
     identity: String,
     owner: Option<OwnerReference>,
-    tenure: Tenure,
+    fence: LeaseFence,
 }
 
 impl Election {
     /// Creates an election for the lease `name` in `namespace`. No other process may use `identity`. The lease is
-    /// deleted with `owner`; `tenure` records the renewals.
+    /// deleted with `owner`; `fence` records the renewals.
     pub fn new(
         client: Client,
         namespace: &str,
         name: &str,
         identity: String,
         owner: Option<OwnerReference>,
-        tenure: Tenure,
+        fence: LeaseFence,
     ) -> Self {
-        Self { api: Api::namespaced(client, namespace), name: name.to_owned(), identity, owner, tenure }
+        Self { api: Api::namespaced(client, namespace), name: name.to_owned(), identity, owner, fence }
     }
 
     /// Waits until this replica holds the lease.
@@ -73,11 +73,11 @@ impl Election {
             match self.attempt(&mut seen).await {
                 Ok(true) => return,
                 Ok(false) if !waiting => {
-                    tracing::info!(lease = self.name, "another replica reconciles; waiting");
+                    tracing::info!(lease = self.name, "another replica holds the lease: waiting for it");
                     waiting = true;
                 }
                 Ok(false) => {}
-                Err(error) => tracing::warn!(lease = self.name, %error, "lease not reached"),
+                Err(error) => tracing::warn!(lease = self.name, %error, "cannot read or take the lease: trying again"),
             }
             sleep(PERIOD.mul_f64(0.4 + 0.2 * fastrand::f64())).await;
         }
@@ -91,9 +91,11 @@ impl Election {
             match self.attempt(&mut seen).await {
                 Ok(true) => {}
                 Ok(false) => return Lost::Taken(self.name.clone()),
-                Err(error) => tracing::warn!(lease = self.name, %error, "lease not renewed"),
+                Err(error) => {
+                    tracing::warn!(lease = self.name, %error, "cannot renew the lease: trying again until it expires")
+                }
             }
-            if !self.tenure.lasts(DEADLINE.saturating_sub(PERIOD)) {
+            if !self.fence.lasts(DEADLINE.saturating_sub(PERIOD)) {
                 return Lost::Expired(self.name.clone());
             }
         }
@@ -115,18 +117,23 @@ impl Election {
         };
         match timeout(CALL, given_back).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(lease = self.name, %error, "lease not given back; it runs out by itself"),
-            Err(_) => tracing::warn!(lease = self.name, "lease not given back in time; it runs out by itself"),
+            Ok(Err(error)) => {
+                tracing::warn!(lease = self.name, %error, "cannot release the lease: another replica takes it after 30 s")
+            }
+            Err(_) => tracing::warn!(
+                lease = self.name,
+                "cannot release the lease in time: another replica takes it after 30 s"
+            ),
         }
     }
 
     /// Takes or renews the lease if possible. Returns true if this replica holds it now.
     async fn attempt(&self, seen: &mut Option<Sighting>) -> kube::Result<bool> {
-        let began = self.tenure.now();
+        let began = self.fence.now();
         let taken = timeout(CALL, self.try_take(seen)).await;
         let taken = taken.unwrap_or_else(|late| Err(kube::Error::Service(late.into())));
         if matches!(taken, Ok(true)) {
-            self.tenure.renewed(began);
+            self.fence.renewed(began);
         }
         taken
     }

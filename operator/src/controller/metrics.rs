@@ -128,11 +128,19 @@ impl Default for Metrics {
         let leader = Gauge::default();
         registry.register(
             "remora_controller_steps",
-            "Steps of reconciliations, by outcome: Done, Unchanged, Abandoned, or the reason of a failure",
+            "Number of steps of reconciliations, by step and outcome",
             steps.clone(),
         );
-        registry.register("remora_controller_step_duration_seconds", "Time that a step took", durations.clone());
-        registry.register("remora_controller_leader", "1 on the replica that reconciles", leader.clone());
+        registry.register(
+            "remora_controller_step_duration_seconds",
+            "Duration of a step of a reconciliation",
+            durations.clone(),
+        );
+        registry.register(
+            "remora_controller_leader",
+            "1 on the replica that holds the lease and reconciles",
+            leader.clone(),
+        );
         let environments = EnvironmentMetrics::register(&mut registry);
         let realtime = RealtimeMetrics::register(&mut registry);
         Self { registry: Arc::new(Mutex::new(registry)), steps, durations, leader, environments, realtime }
@@ -167,7 +175,7 @@ impl Metrics {
 }
 
 /// Step under way. It counts as abandoned if it is dropped without a call of [`end`](Running::end).
-#[must_use = "a step that is not held is counted as abandoned at once"]
+#[must_use = "a step that is dropped at once counts as abandoned"]
 #[derive(Debug)]
 pub struct Running<'a> {
     metrics: &'a Metrics,
@@ -203,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_counts_by_how_it_ended() {
+    fn step_is_counted_by_outcome() {
         let metrics = Metrics::default();
         metrics.begin(Step::Fetch).end(Outcome::Unchanged);
         drop(metrics.begin(Step::Fetch));
@@ -213,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_that_is_gone_leaves_no_series() {
+    fn deleted_environment_leaves_no_series() {
         let metrics = Metrics::default();
         metrics.environments.fetched("shop", "storefront", 1_800_000_000.0);
         metrics.environments.condition("shop", "storefront", "Ready", true);

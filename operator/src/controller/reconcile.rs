@@ -1,6 +1,19 @@
-//! Keeps the published snapshot of each FeatureEnvironment in step with its spec: [fetch](crate::source::fetch) →
-//! [compile](crate::compiler) → [publish](crate::publish) → [report](crate::controller::report). Between the last two
-//! it [notifies](crate::rollout::nudge) the pods that wait for the revision.
+//! Keeps the published snapshot of each FeatureEnvironment in step with its spec.
+//!
+//! | step | file | what it does |
+//! |---|---|---|
+//! | observe | `observe` | reads which revision the cluster has |
+//! | fetch | `fetch` | decides whether a fetch is due, and fetches the document |
+//! | compile | `compile` | compiles the document in a child process |
+//! | guard | `guard` | accepts the snapshot, or holds it back until a person approves it |
+//! | recover | `recover` | reads the published snapshot from the cluster if this process needs it and does not have it |
+//! | choose | `choose` | selects the newest, the pinned, or the last good snapshot |
+//! | apply | `apply`, `previous` | publishes the selected snapshot, archives the one that it replaces, and deletes objects that no pod mounts any more |
+//! | roll out | `rollout` | notifies pods of the revision, and observes which revision they serve |
+//! | report | `report` | writes the status, and an Event for each change of it |
+//!
+//! `reconciliation` runs the steps in this order. The state between two reconciliations is a value for each step that
+//! needs one ([`state`]). While a source or a compilation is slow, `keep` restores published objects.
 //!
 //! A failure of any step leaves the published snapshot as it is. The step is retried with a growing back-off. A
 //! published object that somebody deletes or alters is restored at once from memory, without the source or the
@@ -49,7 +62,7 @@ use crate::{
     source::{
         fetch::Fetcher,
         realtime::Streams,
-        wake::{Call, Wake},
+        trigger::{TriggerRequest, TriggerSender},
     },
 };
 
@@ -65,7 +78,7 @@ pub struct Context {
     streams: Streams,
     observer: Observer,
     /// Receiver of the triggers for early reconciliations, until the controller takes it.
-    calls: Mutex<Option<mpsc::Receiver<Call>>>,
+    triggers: Mutex<Option<mpsc::Receiver<TriggerRequest>>>,
 }
 
 impl Context {
@@ -73,12 +86,12 @@ impl Context {
     /// after `grace`.
     pub fn new(deps: Deps, objects: Objects, grace: Duration) -> Self {
         let Deps { client, fetcher, compiler, sidecars, metrics, instance } = deps;
-        let (wake, calls) = Wake::new();
+        let (sender, triggers) = TriggerSender::new();
         let nudger = Nudger::new(client.clone());
         Self {
-            observer: Observer::new(client.clone(), nudger.clone(), sidecars, wake.clone()),
-            streams: Streams::new(Arc::clone(&fetcher), wake, metrics.realtime.clone()),
-            calls: Mutex::new(Some(calls)),
+            observer: Observer::new(client.clone(), nudger.clone(), sidecars, sender.clone()),
+            streams: Streams::new(Arc::clone(&fetcher), sender, metrics.realtime.clone()),
+            triggers: Mutex::new(Some(triggers)),
             fetcher,
             compiler,
             publisher: Publisher::new(client.clone(), objects, grace),
@@ -91,8 +104,8 @@ impl Context {
 
     /// Returns the receiver of triggers for early reconciliations. The receiver can be taken once; a second call
     /// returns `None`.
-    pub fn calls(&self) -> Option<mpsc::Receiver<Call>> {
-        self.calls.lock().take()
+    pub fn triggers(&self) -> Option<mpsc::Receiver<TriggerRequest>> {
+        self.triggers.lock().take()
     }
 }
 
@@ -107,7 +120,12 @@ pub async fn reconcile(
         Err(invalid) => {
             // The schema rejects such objects, so the environment waits for the next edit.
             let (namespace, name) = (invalid.metadata.namespace.as_deref(), invalid.metadata.name.as_deref());
-            tracing::error!(namespace, name, error = invalid.error, "not a FeatureEnvironment that this version reads");
+            tracing::error!(
+                namespace,
+                name,
+                error = invalid.error,
+                "cannot read the FeatureEnvironment: correct the field that the error names"
+            );
             return Ok(Action::await_change());
         }
     };

@@ -102,7 +102,10 @@ impl Reports {
                 Ok(Err(error)) => {
                     tracing::warn!(%error, reason = event.reason, "cannot record an Event");
                 }
-                Err(_) => tracing::warn!(reason = event.reason, "cannot record an Event: no answer in time"),
+                Err(_) => tracing::warn!(
+                    reason = event.reason,
+                    "cannot record an Event: the API server did not answer in time"
+                ),
             }
         }
     }

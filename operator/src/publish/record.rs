@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
 use super::snapshot::Snapshot;
-use crate::compile::guard::Outline;
+use crate::compile::guard::DocumentSummary;
 
 /// Metadata of a published snapshot, stored on its core object: facts that another process needs and cannot read from
 /// the bytes.
@@ -14,7 +14,7 @@ pub struct Record {
     /// Time at which this revision was published.
     pub published_at: Time,
     /// Summary of the document that was accepted last.
-    pub document: Outline,
+    pub document: DocumentSummary,
     /// Earlier revisions that are kept, latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Past>,

@@ -25,7 +25,7 @@ use crate::{
         names::{EnvironmentName, FORMAT},
     },
     rollout::nudge::Nudger,
-    source::wake::Wake,
+    source::trigger::TriggerSender,
 };
 
 /// The snapshot that the pods of an environment should serve.
@@ -60,7 +60,7 @@ struct Deps {
     client: Client,
     nudger: Nudger,
     sidecars: SidecarClient,
-    wake: Wake,
+    triggers: TriggerSender,
     /// Factor of every pause: 1, except in tests.
     pause_factor: f64,
 }
@@ -79,10 +79,10 @@ impl Drop for Observation {
 }
 
 impl Observer {
-    /// Creates an empty set of observations, which lists pods through `client` and requests reconciliations through `wake`.
-    pub fn new(client: Client, nudger: Nudger, sidecars: SidecarClient, wake: Wake) -> Self {
+    /// Creates an empty set of observations, which lists pods through `client` and requests reconciliations through `triggers`.
+    pub fn new(client: Client, nudger: Nudger, sidecars: SidecarClient, triggers: TriggerSender) -> Self {
         Self {
-            deps: Arc::new(Deps { client, nudger, sidecars, wake, pause_factor: 1.0 }),
+            deps: Arc::new(Deps { client, nudger, sidecars, triggers, pause_factor: 1.0 }),
             observations: Mutex::default(),
         }
     }

@@ -67,10 +67,10 @@ pub struct Fetcher {
 
 /// Version of the cached document, which makes the next fetch conditional.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held(Origination);
+pub struct CachedVersion(Origination);
 
 #[cfg(test)]
-impl Held {
+impl CachedVersion {
     /// Creates the version of an object with this `resourceVersion`.
     pub(crate) fn of_object(version: &str) -> Self {
         Self(Origination::Object { version: version.to_owned() })
@@ -87,9 +87,9 @@ enum Origination {
 
 /// Hints from earlier fetches.
 #[derive(Clone, Debug, Default)]
-pub struct Lessons {
+pub struct FetchHints {
     /// Version of the cached document. `None` makes the fetch unconditional.
-    pub held: Option<Held>,
+    pub cached: Option<CachedVersion>,
     /// Key that the server refused. Set as long as the key is not to be tried again.
     pub refused: Option<EnvironmentKey>,
     /// Expected size of the document in bytes, if known.
@@ -164,8 +164,8 @@ impl Arrival {
     /// Returns the version for the next fetch, once the document is cached. `updated_at` is the document's own time of
     /// change.
     #[must_use]
-    pub fn held(self, updated_at: Option<&str>) -> Held {
-        Held(match self {
+    pub fn cached_version(self, updated_at: Option<&str>) -> CachedVersion {
+        CachedVersion(match self {
             Self::Server { key, began } => Origination::Server { key, validator: Validator::new(updated_at, began) },
             Self::Object { version } => Origination::Object { version },
         })
@@ -195,26 +195,26 @@ impl Fetcher {
         &self,
         namespace: &str,
         spec: &FeatureEnvironmentSpec,
-        lessons: &Lessons,
+        hints: &FetchHints,
     ) -> Result<Fetched, Error> {
         let planned = spec.source.planned().ok_or(Error::InvalidSource(
             "set exactly one of flagsmith, document.configMapKeyRef and document.secretKeyRef",
         ))?;
         // The reservation comes before every other shared resource, so that no fetch waits for it while holding one.
         let wanted = match planned {
-            PlannedSource::Flagsmith(_) => lessons.expected,
+            PlannedSource::Flagsmith(_) => hints.expected,
             // An object's size is known only after the read, and by then its bytes are in memory.
             PlannedSource::ConfigMap(_) | PlannedSource::Secret(_) => Some(objects::DATA_MAX),
         };
         let Some(reservation) = self.budget.reserve(namespace, wanted).await else { return Ok(Fetched::Busy) };
         let found = match planned {
             PlannedSource::Flagsmith(flagsmith) => {
-                return self.ask_server(namespace, spec, flagsmith, lessons, reservation).await;
+                return self.ask_server(namespace, spec, flagsmith, hints, reservation).await;
             }
             PlannedSource::ConfigMap(reference) => self.objects.config_map_document(namespace, reference).await?,
             PlannedSource::Secret(reference) => self.objects.secret_document(namespace, reference).await?,
         };
-        if let Some(Held(Origination::Object { version })) = &lessons.held
+        if let Some(CachedVersion(Origination::Object { version })) = &hints.cached
             && *version == found.version
         {
             return Ok(Fetched::Unchanged);
@@ -232,7 +232,7 @@ impl Fetcher {
         namespace: &str,
         spec: &FeatureEnvironmentSpec,
         flagsmith: &Flagsmith,
-        lessons: &Lessons,
+        hints: &FetchHints,
         reservation: Reservation,
     ) -> Result<Fetched, Error> {
         let (url, origin) = endpoint(&flagsmith.api_url)?;
@@ -248,11 +248,11 @@ impl Fetcher {
         }
         let key = self.objects.environment_key(namespace, &flagsmith.environment_key_secret_ref).await?;
         let client = self.connector(Purpose::Fetch, reach, namespace, flagsmith).await?;
-        if lessons.refused.as_ref() == Some(&key) {
+        if hints.refused.as_ref() == Some(&key) {
             return Ok(Fetched::StillRefused);
         }
-        let if_modified_since = match &lessons.held {
-            Some(Held(Origination::Server { key: held, validator })) if *held == key => {
+        let if_modified_since = match &hints.cached {
+            Some(CachedVersion(Origination::Server { key: cached, validator })) if *cached == key => {
                 validator.as_ref().and_then(Validator::if_modified_since)
             }
             _ => None,

@@ -19,7 +19,7 @@ use self::metrics::RealtimeMetrics;
 use self::stream::{Shared, follow};
 use crate::{
     api::{Flagsmith, Realtime},
-    source::{fetch::Fetcher, wake::Wake},
+    source::{fetch::Fetcher, trigger::TriggerSender},
 };
 
 /// Maximum number of streams that are open at one time. Environments beyond it are polled only.
@@ -41,7 +41,7 @@ pub struct Target {
 /// The streams of all environments.
 pub struct Streams {
     fetcher: Arc<Fetcher>,
-    wake: Wake,
+    triggers: TriggerSender,
     metrics: RealtimeMetrics,
     places: Arc<Semaphore>,
     followed: Mutex<HashMap<Name, Followed>>,
@@ -67,10 +67,10 @@ impl Drop for Followed {
 }
 
 impl Streams {
-    /// Creates an empty set of streams. Streams are opened with `fetcher` and trigger reconciliations through `wake`.
-    pub fn new(fetcher: Arc<Fetcher>, wake: Wake, metrics: RealtimeMetrics) -> Self {
+    /// Creates an empty set of streams. Streams are opened with `fetcher` and trigger reconciliations through `triggers`.
+    pub fn new(fetcher: Arc<Fetcher>, triggers: TriggerSender, metrics: RealtimeMetrics) -> Self {
         let places = Arc::new(Semaphore::new(STREAMS_MAX));
-        Self { fetcher, wake, metrics, places, followed: Mutex::default() }
+        Self { fetcher, triggers, metrics, places, followed: Mutex::default() }
     }
 
     /// Follows `target` for this environment, or ends its stream if `target` is `None`. `held` is the time of the last
@@ -100,7 +100,7 @@ impl Streams {
 
     fn begin(&self, key: &Name, target: Target) -> Followed {
         let shared = Arc::new(Shared::default());
-        let (fetcher, wake, metrics) = (Arc::clone(&self.fetcher), self.wake.clone(), self.metrics.clone());
+        let (fetcher, triggers, metrics) = (Arc::clone(&self.fetcher), self.triggers.clone(), self.metrics.clone());
         let (places, for_task, followed, key) =
             (Arc::clone(&self.places), Arc::clone(&shared), target.clone(), key.clone());
         let task = tokio::spawn(async move {
@@ -110,7 +110,7 @@ impl Streams {
                 tracing::warn!(namespace = key.namespace, environment = key.name, "too many streams: polled only");
                 return;
             };
-            follow(&key.namespace, &key.name, &followed, &fetcher, &wake, &metrics, &for_task).await;
+            follow(&key.namespace, &key.name, &followed, &fetcher, &triggers, &metrics, &for_task).await;
         });
         Followed { target, shared, task }
     }

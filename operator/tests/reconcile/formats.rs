@@ -57,7 +57,7 @@ async fn cluster_of(format: &str, spec: &Value) -> (Cluster, BTreeMap<String, Va
 }
 
 #[tokio::test]
-async fn what_another_version_published_stays_while_pods_mount_it() {
+async fn objects_of_another_format_stay_while_pods_mount_them() {
     for (object_kind, spec, format) in [
         (ObjectKind::ConfigMap, json!({}), "v1"),
         (ObjectKind::ConfigMap, json!({}), "v3"),
@@ -90,7 +90,7 @@ async fn what_another_version_published_stays_while_pods_mount_it() {
 }
 
 #[tokio::test]
-async fn it_stays_for_a_while_though_no_pod_is_seen() {
+async fn objects_of_another_format_stay_within_grace_period() {
     let (cluster, left) = cluster_of("v1", &json!({})).await;
     let mut operator = Operator::start(&cluster);
     operator.turn(reported(&cluster, 2, &json!({}))).await;
@@ -100,7 +100,7 @@ async fn it_stays_for_a_while_though_no_pod_is_seen() {
 
 /// The object kind can change at the same time.
 #[tokio::test]
-async fn another_kind_and_another_format_go_together() {
+async fn change_of_kind_and_format_deletes_previous_objects() {
     let (cluster, left) = cluster_of("v1", &json!({})).await;
     cluster.run(vec![pod_of(ObjectKind::ConfigMap, "v1")]);
     let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
@@ -114,7 +114,7 @@ async fn another_kind_and_another_format_go_together() {
 }
 
 #[tokio::test]
-async fn copies_in_another_format_are_no_history() {
+async fn copies_in_another_format_are_not_in_history() {
     let (cluster, _) = cluster_of("v1", &json!({})).await;
     let mut operator = Operator::start(&cluster);
     operator.turn(reported(&cluster, 2, &json!({}))).await;
@@ -132,7 +132,7 @@ async fn copies_in_another_format_are_no_history() {
 }
 
 #[tokio::test]
-async fn a_document_that_shrank_is_held_back_all_the_same() {
+async fn guard_holds_back_shrunken_document_after_format_change() {
     let cluster = Cluster::default();
     let features = |names: &[&str]| {
         let mut whole = document("a");
@@ -160,14 +160,14 @@ async fn a_document_that_shrank_is_held_back_all_the_same() {
     let mut confirmed = reported(&cluster, 1, &json!({}));
     confirmed["metadata"]["annotations"] = json!({"remora.dev/confirm": status["heldRevision"]});
     let (_, calls) = operator.turn(confirmed).await;
-    assert!(!calls.contains(&"get flags".to_owned()), "it is at hand: {calls:?}");
+    assert!(!calls.contains(&"get flags".to_owned()), "the document is in memory: {calls:?}");
     is(&cluster.last_status(), "Published", ("True", "Published"));
     assert_eq!(cluster.last_status()["features"], 1);
 }
 
 /// New pods get nothing until the source answers, and the status says so; running pods keep what they mount.
 #[tokio::test]
-async fn with_a_failing_source_it_is_said_who_is_served() {
+async fn failing_source_after_format_change_reports_which_pods_are_served() {
     let (cluster, left) = cluster_of("v1", &json!({})).await;
     let found = cluster.take("flags").unwrap();
     let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
@@ -192,7 +192,7 @@ async fn with_a_failing_source_it_is_said_who_is_served() {
 
 /// A pin excludes the newest revision, so new pods do not get that one.
 #[tokio::test]
-async fn a_pin_that_names_what_only_another_version_has_publishes_nothing() {
+async fn pin_to_revision_in_another_format_publishes_nothing() {
     let (cluster, left) = cluster_of("v1", &json!({})).await;
     let spec = json!({"pin": cluster.last_status()["history"][0]["revision"]});
     let mut operator = Operator::start(&cluster);
@@ -202,7 +202,7 @@ async fn a_pin_that_names_what_only_another_version_has_publishes_nothing() {
     is(&status, "Accepted", ("False", "UnknownRevision"));
     is(&status, "Ready", ("False", "PreviousFormat"));
     let message = status["conditions"][0]["message"].as_str().unwrap();
-    let kept = format!("not kept in format {FORMAT}, so what was published in format v1 stays");
+    let kept = format!("not kept in format {FORMAT}: the objects in format v1 stay");
     assert!(message.contains(&kept), "{message}");
     assert_eq!(objects_in(&cluster, "v1"), left);
 

@@ -64,7 +64,7 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_replaced_is_kept_first() {
+async fn replaced_revision_is_archived_before_next_is_published() {
     let mut story = Story::new();
     story.turn("a", &json!({})).await;
     let (first, bytes) = (story.revision(), story.published());
@@ -82,7 +82,7 @@ async fn what_is_replaced_is_kept_first() {
 }
 
 #[tokio::test]
-async fn no_more_is_kept_than_asked_for() {
+async fn history_keeps_no_more_than_limit() {
     let mut story = Story::new();
     let two = json!({"revisionHistoryLimit": 2});
     let mut revisions = Vec::new();
@@ -100,7 +100,7 @@ async fn no_more_is_kept_than_asked_for() {
 }
 
 #[tokio::test]
-async fn a_pin_goes_back_and_stays_until_it_is_taken_away() {
+async fn pin_publishes_earlier_revision_until_removed() {
     let mut story = Story::new();
     story.turn("a", &json!({})).await;
     let (first, bytes) = (story.revision(), story.published());
@@ -134,7 +134,7 @@ async fn a_pin_goes_back_and_stays_until_it_is_taken_away() {
 }
 
 #[tokio::test]
-async fn a_pin_that_is_unknown_says_what_there_is_and_changes_nothing() {
+async fn unknown_pin_lists_known_revisions_and_changes_nothing() {
     let mut story = Story::new();
     story.turn("a", &json!({})).await;
     let first = story.revision();
@@ -156,7 +156,7 @@ async fn a_pin_that_is_unknown_says_what_there_is_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_damaged_copy_is_not_published() {
+async fn damaged_copy_is_not_published() {
     let mut story = Story::new();
     story.turn("a", &json!({})).await;
     let first = story.revision();
@@ -172,7 +172,7 @@ async fn a_damaged_copy_is_not_published() {
 }
 
 #[tokio::test]
-async fn a_pin_outlives_the_limit() {
+async fn pinned_revision_outlives_history_limit() {
     let mut story = Story::new();
     let one = |pin: &str| json!({"revisionHistoryLimit": 1, "pin": pin});
     story.turn("a", &one("")).await;
@@ -186,7 +186,7 @@ async fn a_pin_outlives_the_limit() {
 }
 
 #[tokio::test]
-async fn a_copy_that_cannot_be_made_keeps_nothing_from_being_published() {
+async fn refused_copy_does_not_stop_publication() {
     let mut story = Story::new();
     story.turn("a", &json!({})).await;
     let first = story.revision();

@@ -44,7 +44,7 @@ fn held(cluster: &Cluster) -> String {
 }
 
 #[tokio::test]
-async fn a_document_that_shrank_waits_to_be_confirmed() {
+async fn guard_holds_back_shrunken_document_until_approval() {
     let (cluster, spec) = (Cluster::default(), json!({}));
     cluster.put(&flags(&document(12, EARLIER)));
     let mut operator = Operator::start(&cluster);
@@ -94,7 +94,7 @@ async fn a_document_that_shrank_waits_to_be_confirmed() {
 }
 
 #[tokio::test]
-async fn what_was_published_is_known_after_a_restart() {
+async fn guard_compares_with_published_document_after_restart() {
     let (cluster, spec) = (Cluster::default(), json!({}));
     cluster.put(&flags(&document(12, EARLIER)));
     Operator::start(&cluster).turn(fenv(1, &spec)).await;
@@ -121,7 +121,7 @@ async fn what_was_published_is_known_after_a_restart() {
 }
 
 #[tokio::test]
-async fn what_is_held_back_is_forgotten_when_the_source_recovers() {
+async fn held_back_document_is_forgotten_when_source_recovers() {
     let (cluster, spec) = (Cluster::default(), json!({}));
     cluster.put(&flags(&document(12, EARLIER)));
     let mut operator = Operator::start(&cluster);
@@ -137,7 +137,7 @@ async fn what_is_held_back_is_forgotten_when_the_source_recovers() {
 }
 
 #[tokio::test]
-async fn who_expects_it_may_let_everything_pass() {
+async fn guard_that_allows_any_loss_accepts_empty_document() {
     let (cluster, spec) = (Cluster::default(), json!({"guard": {"maxShrinkPercent": 100}}));
     cluster.put(&flags(&document(12, EARLIER)));
     let mut operator = Operator::start(&cluster);
@@ -149,7 +149,7 @@ async fn who_expects_it_may_let_everything_pass() {
 }
 
 #[tokio::test]
-async fn a_document_of_another_environment_waits_to_be_confirmed() {
+async fn guard_holds_back_document_of_another_environment() {
     let (cluster, spec) = (Cluster::default(), json!({"guard": {"maxShrinkPercent": 100}}));
     cluster.put(&flags(&document(3, EARLIER)));
     let mut operator = Operator::start(&cluster);
@@ -168,7 +168,7 @@ async fn a_document_of_another_environment_waits_to_be_confirmed() {
 }
 
 #[tokio::test]
-async fn an_older_document_does_not_replace_a_newer_one() {
+async fn guard_holds_back_older_document() {
     let (cluster, upstream) = (Cluster::default(), Upstream::start(&document(3, LATER)).await);
     let (spec, origins) = (upstream.spec(), [upstream.origin.clone()]);
     Operator::start_with(&cluster, &origins).turn(fenv(1, &spec)).await;
@@ -198,7 +198,7 @@ async fn an_older_document_does_not_replace_a_newer_one() {
 }
 
 #[tokio::test]
-async fn a_source_that_was_set_back_on_purpose_is_confirmed() {
+async fn approved_older_document_is_published() {
     let (cluster, upstream) = (Cluster::default(), Upstream::start(&document(3, LATER)).await);
     let (spec, origins) = (upstream.spec(), [upstream.origin.clone()]);
     let mut operator = Operator::start_with(&cluster, &origins);
@@ -217,7 +217,7 @@ async fn a_source_that_was_set_back_on_purpose_is_confirmed() {
 }
 
 #[tokio::test]
-async fn an_edited_source_is_its_own_confirmation() {
+async fn edited_source_needs_no_approval() {
     let (cluster, upstream) = (Cluster::default(), Upstream::start(&document(12, LATER)).await);
     let mut operator = Operator::start_with(&cluster, std::slice::from_ref(&upstream.origin));
     operator.turn(fenv(1, &upstream.spec())).await;

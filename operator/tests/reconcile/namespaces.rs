@@ -69,7 +69,7 @@ async fn listed(namespaces: &[&str], count: usize) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn chosen_namespaces_are_the_only_ones() {
+async fn listed_namespaces_are_the_only_ones_watched() {
     let expected: BTreeSet<String> = ["payments", "shop"]
         .iter()
         .flat_map(|namespace| {
@@ -84,7 +84,7 @@ async fn chosen_namespaces_are_the_only_ones() {
 }
 
 #[tokio::test]
-async fn without_a_choice_all_are_watched_at_once() {
+async fn operator_without_namespace_list_watches_whole_cluster() {
     let expected =
         ["/api/v1/configmaps", "/api/v1/configmaps of others", "/apis/remora.dev/v1alpha1/featureenvironments"];
     assert_eq!(listed(&[], expected.len()).await, expected.map(str::to_owned).into());

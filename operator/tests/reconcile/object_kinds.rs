@@ -31,7 +31,7 @@ pub(super) fn pod(object_kind: ObjectKind) -> Value {
 }
 
 #[tokio::test]
-async fn a_secret_is_written_and_no_config_map() {
+async fn snapshot_in_secret_writes_no_config_map() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
@@ -58,7 +58,7 @@ async fn a_secret_is_written_and_no_config_map() {
 }
 
 #[tokio::test]
-async fn after_a_restart_the_secret_is_found_and_left() {
+async fn published_secret_is_found_after_restart_and_left() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     Operator::start(&cluster).turn(fenv(1, &secret())).await;
@@ -78,7 +78,7 @@ async fn after_a_restart_the_secret_is_found_and_left() {
 }
 
 #[tokio::test]
-async fn somebody_elses_secret_is_not_touched() {
+async fn secret_of_another_owner_is_not_touched() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     cluster.put_foreign(SECRET);
@@ -94,7 +94,7 @@ async fn somebody_elses_secret_is_not_touched() {
 /// Both kinds hold the current flags, including a change, while a pod mounts the previous kind. Then the previous kind
 /// is deleted.
 #[tokio::test]
-async fn the_former_kind_is_kept_up_to_date_until_no_pod_mounts_it() {
+async fn previous_kind_is_updated_until_no_pod_mounts_it() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
@@ -138,7 +138,7 @@ async fn the_former_kind_is_kept_up_to_date_until_no_pod_mounts_it() {
 
 /// An operator without permission to write Secrets continues with the existing objects.
 #[tokio::test]
-async fn a_kind_that_cannot_be_written_leaves_the_former_one() {
+async fn refused_kind_leaves_previous_kind_published() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
@@ -154,7 +154,7 @@ async fn a_kind_that_cannot_be_written_leaves_the_former_one() {
 }
 
 #[tokio::test]
-async fn back_again_is_the_same_way() {
+async fn change_back_to_config_map_deletes_secret() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);

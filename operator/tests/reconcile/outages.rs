@@ -51,7 +51,7 @@ fn assert_backs_off(waits: &[Duration]) {
 }
 
 #[tokio::test]
-async fn cluster_without_space_is_written_to_ever_more_rarely_and_recovers() {
+async fn full_cluster_is_written_to_with_back_off_and_recovers() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
@@ -105,7 +105,7 @@ async fn cluster_without_space_is_written_to_ever_more_rarely_and_recovers() {
 
 /// A status that could not be written is kept: the operator writes it as soon as possible, even without a change.
 #[tokio::test]
-async fn status_that_could_not_be_written_is_written_later() {
+async fn refused_status_is_written_later() {
     let cluster = Cluster::default();
     let mut operator = Operator::start(&cluster);
     cluster.refuse_writes(Some((500, json!({"status": "Failure", "message": NO_SPACE, "code": 500}))));
@@ -140,7 +140,7 @@ fn terminating() -> Value {
 }
 
 #[tokio::test]
-async fn terminating_namespace_is_left_alone_more_and_more() {
+async fn terminating_namespace_is_written_to_with_back_off() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
@@ -171,7 +171,7 @@ async fn terminating_namespace_is_left_alone_more_and_more() {
 }
 
 #[tokio::test]
-async fn publication_that_fails_keeps_its_back_off_while_source_is_polled_every_second() {
+async fn failed_publication_keeps_back_off_while_source_is_polled() {
     let cluster = Cluster::default();
     let object = fenv(1, &json!({"refresh": {"interval": "1s"}}));
     cluster.put(&flags(&document("a")));
@@ -206,7 +206,7 @@ async fn edited_spec_ends_back_off_of_failed_publication() {
 }
 
 #[tokio::test]
-async fn secrets_that_cannot_be_read_are_asked_for_ever_more_rarely() {
+async fn unreadable_secrets_are_read_with_back_off() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
@@ -224,7 +224,7 @@ async fn secrets_that_cannot_be_read_are_asked_for_ever_more_rarely() {
 }
 
 #[tokio::test]
-async fn restoration_that_fails_while_source_is_silent_backs_off() {
+async fn failed_restoration_during_fetch_backs_off() {
     let cluster = Cluster::default();
     let (origin, asked) = server_that_falls_silent().await;
     let mut operator = Operator::start_with(&cluster, std::slice::from_ref(&origin));

@@ -15,7 +15,7 @@ use remora_operator::{
     api::FeatureEnvironment,
     compiler::Compiler,
     controller::{
-        leader::{Election, Tenure},
+        leader::{Election, LeaseFence},
         reconcile::reconcile,
     },
     source::fetch::DOCUMENT_MAX,
@@ -69,7 +69,7 @@ fn message(status: &Value, kind: &str) -> String {
 }
 
 #[tokio::test]
-async fn child_that_ends_badly_is_a_condition_with_cause_and_segment() {
+async fn failed_child_sets_condition_with_cause_and_segment() {
     for (text, reason, says) in [
         ("kill -ABRT $$", "CompileCrashed", "signal 6"),
         ("kill -SEGV $$", "CompileCrashed", "stack"),
@@ -90,7 +90,7 @@ async fn child_that_ends_badly_is_a_condition_with_cause_and_segment() {
 }
 
 #[tokio::test]
-async fn last_good_snapshot_stays_published_when_child_ends_badly() {
+async fn failed_child_leaves_last_good_published() {
     let (cluster, directory) = (Cluster::default(), directory());
     cluster.put(&flags(&document("a")));
     let mut operator = operator(&cluster, &directory, "[ -e $directory/end ] && kill -ABRT $$");
@@ -135,7 +135,7 @@ fn leases(renewed: &Arc<Mutex<usize>>) -> Client {
 }
 
 #[tokio::test]
-async fn lease_and_other_environments_go_on_while_child_spins() {
+async fn spinning_child_stops_neither_lease_nor_other_environments() {
     let (cluster, directory) = (Cluster::default(), directory());
     cluster.put(&flags(&document("a")));
     let mut operator = operator(&cluster, &directory, "while [ ! -e $directory/end ]; do :; done; kill -ABRT $$");
@@ -143,7 +143,8 @@ async fn lease_and_other_environments_go_on_while_child_spins() {
     is(&cluster.last_status(), "Published", ("True", "Published"));
 
     let renewed = Arc::new(Mutex::new(0));
-    let election = Election::new(leases(&renewed), "remora-system", "lease", "me".to_owned(), None, Tenure::default());
+    let election =
+        Election::new(leases(&renewed), "remora-system", "lease", "me".to_owned(), None, LeaseFence::default());
     election.win().await;
     let keeping = tokio::spawn(async move { election.keep().await });
 
@@ -178,7 +179,7 @@ async fn lease_and_other_environments_go_on_while_child_spins() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_document_leave_what_is_known_of_last_document() {
+async fn malformed_answer_keeps_state_of_last_document() {
     let cluster = Cluster::default();
     let upstream = Upstream::start(&document("a")).await;
     let mut operator = Operator::start_with(&cluster, std::slice::from_ref(&upstream.origin));
@@ -190,7 +191,7 @@ async fn bytes_that_are_no_document_leave_what_is_known_of_last_document() {
 }
 
 #[tokio::test]
-async fn environment_that_changes_between_pages_is_fetched_again_and_given_up_after_three_times() {
+async fn changing_pages_are_fetched_three_times() {
     for (rests_after, reason, asked) in [(1, "Synced", 4), (usize::MAX, "PagesChanged", 6)] {
         let cluster = Cluster::default();
         let upstream = Upstream::paged(rests_after).await;

@@ -60,7 +60,7 @@ fn snapshot(revision: &str, files: &[(&str, &str)]) -> Snapshot {
 }
 
 #[tokio::test]
-async fn shards_are_written_before_the_core() {
+async fn publisher_writes_shards_before_core() {
     let mut desk = Desk::new(Duration::MAX);
     let (written, calls) =
         desk.publish(&snapshot("1", &[("core", "c"), ("overrides-01", "y"), ("overrides-00", "x")])).await;
@@ -70,7 +70,7 @@ async fn shards_are_written_before_the_core() {
 }
 
 #[tokio::test]
-async fn only_what_changed_is_written() {
+async fn publisher_writes_only_changed_objects() {
     let mut desk = Desk::new(Duration::MAX);
     desk.publish(&snapshot("1", &[("core", "c"), ("overrides-00", "x"), ("overrides-01", "y")])).await.0.unwrap();
     let (written, calls) =
@@ -85,7 +85,7 @@ async fn only_what_changed_is_written() {
 }
 
 #[tokio::test]
-async fn a_core_never_tells_of_a_shard_that_is_not_there() {
+async fn core_is_not_written_if_shard_is_refused() {
     let mut desk = Desk::new(Duration::MAX);
     desk.cluster.refuse("remora-a-v2-overrides-01", 500, "no");
     let new = snapshot("1", &[("core", "c"), ("overrides-00", "x"), ("overrides-01", "y")]);
@@ -98,7 +98,7 @@ async fn a_core_never_tells_of_a_shard_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn a_conflict_is_found_before_anything_is_written() {
+async fn conflict_is_found_before_any_write() {
     let mut desk = Desk::new(Duration::MAX);
     desk.cluster.put_foreign("remora-a-v2-core");
     let (written, calls) = desk.publish(&snapshot("1", &[("core", "c"), ("overrides-00", "x")])).await;
@@ -107,7 +107,7 @@ async fn a_conflict_is_found_before_anything_is_written() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_not_tried() {
+async fn oversized_file_is_refused_without_call() {
     let mut desk = Desk::new(Duration::MAX);
     let (written, calls) = desk.publish(&snapshot("1", &[("core", &"c".repeat(files::MAX_FILE_BYTES + 1))])).await;
     assert!(matches!(written, Err(Error::CapacityExceeded { .. })));
@@ -115,7 +115,7 @@ async fn what_is_too_large_is_not_tried() {
 }
 
 #[tokio::test]
-async fn surplus_stays_for_a_while() {
+async fn surplus_object_stays_within_grace_period() {
     let mut desk = Desk::new(Duration::from_secs(600));
     desk.publish(&snapshot("1", &[("core", "c"), ("overrides-00", "x")])).await.0.unwrap();
     let (_, calls) = desk.publish(&snapshot("2", &[("core", "d")])).await;
@@ -125,7 +125,7 @@ async fn surplus_stays_for_a_while() {
 }
 
 #[tokio::test]
-async fn surplus_goes_when_its_time_is_up() {
+async fn surplus_object_is_deleted_after_grace_period() {
     let mut desk = Desk::new(Duration::ZERO);
     desk.publish(&snapshot("1", &[("core", "c"), ("overrides-00", "x")])).await.0.unwrap();
     let (_, calls) = desk.publish(&snapshot("2", &[("core", "d")])).await;
@@ -134,7 +134,7 @@ async fn surplus_goes_when_its_time_is_up() {
 }
 
 #[tokio::test]
-async fn what_is_published_can_be_recovered_whole_or_not_at_all() {
+async fn published_snapshot_is_recovered_whole_or_not_at_all() {
     let mut desk = Desk::new(Duration::MAX);
     let published = snapshot("1", &[("core", "c"), ("overrides-00", "x")]);
     desk.publish(&published).await.0.unwrap();
@@ -147,7 +147,7 @@ async fn what_is_published_can_be_recovered_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn earlier_revisions_share_what_did_not_change() {
+async fn archived_revisions_share_unchanged_files() {
     let mut desk = Desk::new(Duration::MAX);
     let (first, second) = (
         snapshot("1", &[("core", "c"), ("overrides-00", "x")]),
@@ -172,7 +172,7 @@ async fn earlier_revisions_share_what_did_not_change() {
 }
 
 #[tokio::test]
-async fn copies_are_no_part_of_what_is_published() {
+async fn archived_copies_are_not_recovered_as_published() {
     let mut desk = Desk::new(Duration::ZERO);
     let first = snapshot("1", &[("core", "c")]);
     desk.publish(&first).await.0.unwrap();
@@ -185,7 +185,7 @@ async fn copies_are_no_part_of_what_is_published() {
 }
 
 #[tokio::test]
-async fn secrets_are_found_again_by_their_numbers() {
+async fn secrets_are_found_by_their_numbers_after_restart() {
     let mut desk = Desk::new(Duration::ZERO);
     let secrets = Owner { object_kind: ObjectKind::Secret, ..owner() };
     let many: Vec<String> = (0..16).map(files::overrides).collect();
@@ -215,7 +215,7 @@ async fn secrets_are_found_again_by_their_numbers() {
 /// The publisher is killed after any write: its successor reaches the same end state, and no core ever names a missing
 /// object.
 #[tokio::test]
-async fn killed_at_any_step_the_next_one_ends_it() {
+async fn publication_killed_at_any_write_is_completed_by_next_process() {
     let names: Vec<String> = (0..4).map(files::overrides).collect();
     let first: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).chain([("core", "1")]).collect();
     let second: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "y")).chain([("core", "2")]).collect();

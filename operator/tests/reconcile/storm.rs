@@ -29,7 +29,7 @@ async fn turns(operator: &mut Operator, objects: &[Value], is_over: impl Fn(&Clu
 }
 
 #[tokio::test]
-async fn storm_of_server_errors_is_met_with_few_requests_and_ends_for_all_when_server_is_well() {
+async fn server_errors_for_many_environments_cause_few_requests_and_end() {
     let cluster = Cluster::default();
     let upstream = Upstream::start(&document("a")).await;
     upstream.fail(true);

@@ -67,7 +67,7 @@ fn list(cluster: &Cluster, lists: &Lists, path: &str, query: &str) -> Value {
 }
 
 #[tokio::test]
-async fn watches_that_break_lead_to_no_second_write() {
+async fn broken_watches_cause_no_second_write() {
     let _installed_already = rustls::crypto::ring::default_provider().install_default();
     let (cluster, lists) = (Cluster::default(), Lists::default());
     cluster.put(&flags(&document("a")));

@@ -49,20 +49,20 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_taken_when_it_is_free_or_ours() {
+    fn free_or_own_lease_is_taken() {
         assert_eq!(decide(None, "me", Duration::ZERO), Decision::Take);
         assert_eq!(decide(Some(&lease("")), "me", Duration::ZERO), Decision::Take);
         assert_eq!(decide(Some(&lease("me")), "me", Duration::ZERO), Decision::Take);
     }
 
     #[test]
-    fn a_holder_that_renews_keeps_it() {
+    fn lease_that_holder_renews_is_left() {
         assert_eq!(decide(Some(&lease("you")), "me", Duration::from_secs(30)), Decision::Wait);
         assert_eq!(decide(Some(&lease("you")), "me", Duration::from_secs(31)), Decision::Take);
     }
 
     #[test]
-    fn a_renewal_restarts_the_watch() {
+    fn renewal_restarts_expiry() {
         let now = Instant::now();
         let later = now + Duration::from_secs(20);
         let mut seen = Lease::default();
@@ -76,7 +76,7 @@ mod tests {
 
     /// Only the time for which the lease was seen unchanged counts: the holder's clock may be an hour off, and jump.
     #[test]
-    fn clock_of_the_holder_decides_nothing() {
+    fn clock_of_holder_is_ignored() {
         let hour = jiff::SignedDuration::from_hours(1);
         for off in [hour, -hour] {
             let now = jiff::Timestamp::now() + off;

@@ -20,7 +20,7 @@ pub async fn account(client: Client, namespace: &str) -> Option<OwnerReference> 
     match asked.unwrap_or_else(|late| Err(kube::Error::Service(late.into()))) {
         Ok(review) => reference(&review.status?.user_info?, namespace),
         Err(error) => {
-            tracing::warn!(%error, "own account not known: the lease will outlast the release by half a minute");
+            tracing::warn!(%error, "cannot read the ServiceAccount of this process: the lease has no owner, and an installation that follows an uninstallation waits for it");
             None
         }
     }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_account_of_the_namespace_owns_its_objects() {
+    fn account_of_another_namespace_owns_nothing() {
         let owner = |username: &str, uid: &str| {
             let user =
                 UserInfo { username: Some(username.to_owned()), uid: Some(uid.to_owned()), ..UserInfo::default() };

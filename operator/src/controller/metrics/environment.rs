@@ -48,25 +48,33 @@ impl EnvironmentMetrics {
         let Self { last_fetch, document_bytes, snapshot_bytes, findings, held, conditions, pods } = metrics.clone();
         registry.register(
             "remora_environment_last_fetch_timestamp_seconds",
-            "When the source was last read, or confirmed what is held",
+            "Time of the last fetch that returned a document or confirmed the last one",
             last_fetch,
         );
         registry.register(
             "remora_environment_document_bytes",
-            "The size of the document that was fetched last",
+            "Size of the document that was fetched last",
             document_bytes,
         );
-        registry.register("remora_environment_snapshot_bytes", "The size of what is published", snapshot_bytes);
-        registry.register("remora_environment_findings", "What the document's owners may want to repair", findings);
+        registry.register(
+            "remora_environment_snapshot_bytes",
+            "Size of the snapshot that was compiled last",
+            snapshot_bytes,
+        );
+        registry.register(
+            "remora_environment_findings",
+            "Number of findings in the document that was compiled last",
+            findings,
+        );
         registry.register(
             "remora_environment_held",
-            "1 while the document that came last is held back until somebody confirms it",
+            "1 while the newest document is held back until a person approves it",
             held,
         );
-        registry.register("remora_environment_condition", "1 where the condition is True", conditions);
+        registry.register("remora_environment_condition", "1 if the condition is True", conditions);
         registry.register(
             "remora_environment_pods",
-            "Pods by what they served when they were asked: what is published (current), something older (behind), or no answer (silent)",
+            "Number of pods by what they serve: the published revision (current), another one (behind), or no answer (silent)",
             pods,
         );
         metrics

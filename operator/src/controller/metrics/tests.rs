@@ -197,7 +197,7 @@ fn check(query: &str, exported: &Exported) -> Vec<String> {
 }
 
 #[test]
-fn what_the_chart_asks_for_is_exported() {
+fn chart_queries_only_exported_metrics() {
     let exported = exported();
     let dashboard: Value = serde_json::from_str(&chart("dashboard.json")).unwrap();
     let rules: Value = serde_yaml::from_str(&chart("alerts.yaml")).unwrap();
@@ -216,7 +216,7 @@ fn what_the_chart_asks_for_is_exported() {
 }
 
 #[test]
-fn what_is_not_exported_is_found() {
+fn query_of_unknown_metric_is_found() {
     let exported = exported();
     for (query, problem) in [
         ("rate(remora_controller_steps[5m])", "remora_controller_steps is not exported"),

@@ -8,7 +8,7 @@ use super::{
     observe::Observed,
 };
 use crate::{
-    compile::guard::Outline,
+    compile::guard::DocumentSummary,
     controller::metrics::{Metrics, Outcome, Step},
     publish::{Error, Ledger, Owner, Past, Publisher, Snapshot},
 };
@@ -31,7 +31,7 @@ pub(super) async fn apply(
     metrics: &Metrics,
     observed: &Observed,
     chosen: Arc<Snapshot>,
-    accepted: Option<&Outline>,
+    accepted: Option<&DocumentSummary>,
     desired: &mut Desired,
 ) -> Result<Applied, Error> {
     let owner = &observed.owner;
@@ -72,7 +72,7 @@ async fn replace(
     metrics: &Metrics,
     observed: &Observed,
     chosen: Arc<Snapshot>,
-    accepted: Option<&Outline>,
+    accepted: Option<&DocumentSummary>,
     desired: &mut Desired,
 ) -> (DesiredSnapshot, Vec<Past>) {
     let outgoing = desired.snapshot.take();

@@ -68,12 +68,14 @@ fn unknown(pin: &str, desired: &Desired, observed: &Observed) -> Failure {
     let known = if known.is_empty() { "none yet".to_owned() } else { known.join(", ") };
     let kept = match observed.only_in {
         Some(format) => format!(
-            "not kept in format {FORMAT}, so what was published in format {format} stays, for pods that mount it, and new pods get nothing"
+            "is not kept in format {FORMAT}: the objects in format {format} stay for pods that mount them, and new pods have no flags"
         ),
-        None => "not kept, so what is published stays".to_owned(),
+        None => "is not kept: the published revision stays".to_owned(),
     };
     Failure {
         reason: Reason::UnknownRevision,
-        message: format!("spec.pin: revision {pin} is {kept}; write one of these: {known}; or remove spec.pin"),
+        message: format!(
+            "spec.pin names revision {pin}, which {kept}. Set spec.pin to a revision that is kept ({known}), or remove it"
+        ),
     }
 }

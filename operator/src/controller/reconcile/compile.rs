@@ -2,14 +2,14 @@
 
 use super::{environment::Environment, fetch::Provenance};
 use crate::{
-    compile::guard::Outline,
+    compile::guard::DocumentSummary,
     compiler::{Compiler, Error, Request, Response, Task},
     controller::{
         metrics::{Metrics, Outcome, Step},
         report::Contents,
     },
     publish::Snapshot,
-    source::fetch::{Arrived, EnvironmentKey, Held},
+    source::fetch::{Arrived, CachedVersion, EnvironmentKey},
 };
 
 /// Compiled document, before the guard check.
@@ -17,7 +17,7 @@ use crate::{
 pub(super) struct Compiled {
     pub(super) snapshot: Snapshot,
     pub(super) contents: Contents,
-    pub(super) summary: Outline,
+    pub(super) summary: DocumentSummary,
 }
 
 /// Compiles the document. Returns its version and provenance with the result.
@@ -29,7 +29,7 @@ pub(super) async fn compile(
     compiler: &Compiler,
     metrics: &Metrics,
     document: Arrived,
-) -> Result<(Compiled, Held, Provenance), Error> {
+) -> Result<(Compiled, CachedVersion, Provenance), Error> {
     let Arrived { pages, arrival, reservation } = document;
     let server_keys = arrival.key().map(EnvironmentKey::expose).map(str::to_owned);
     let task = Task {
@@ -50,7 +50,7 @@ pub(super) async fn compile(
         client_key: answer.about.client_key.clone(),
         updated_at: updated_at.and_then(|at| at.parse().ok()),
     };
-    let version = arrival.held(updated_at);
+    let version = arrival.cached_version(updated_at);
     Ok((compiled(environment, answer), version, provenance))
 }
 
@@ -66,6 +66,6 @@ fn compiled(environment: &Environment<'_>, answer: Response) -> Compiled {
         findings: answer.findings.clone(),
         finding_count: count(answer.finding_count),
     };
-    let summary = Outline::of(&answer.about, &environment.spec.source);
+    let summary = DocumentSummary::of(&answer.about, &environment.spec.source);
     Compiled { snapshot: Snapshot::from(answer), contents, summary }
 }

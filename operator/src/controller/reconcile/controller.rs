@@ -30,7 +30,7 @@ use crate::{
     rollout::observe::SidecarClient,
     source::{
         fetch::Fetcher,
-        wake::{Call, Haste},
+        trigger::{Trigger, TriggerRequest},
     },
 };
 
@@ -39,8 +39,8 @@ use crate::{
 const CONCURRENCY: u16 = 128;
 /// Time between two removals of the state of deleted environments.
 const SWEEP: Duration = Duration::from_secs(60);
-/// Longest time that the streams and pod queries of a deleted environment go on.
-const LOOK_FOR_THE_GONE: Duration = Duration::from_secs(2);
+/// Time between two removals of the streams and pod queries of deleted environments.
+const TASK_SWEEP: Duration = Duration::from_secs(2);
 
 type Environment = DeserializeGuard<FeatureEnvironment>;
 type Metadata = PartialObjectMeta<ConfigMap>;
@@ -86,15 +86,15 @@ async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiv
     let known = controller.store();
     let context = Arc::new(Context::new(deps, objects, SURPLUS_GRACE));
 
-    let referring = Referring { known: known.clone(), context: Arc::clone(&context), seen: Mutex::default() };
+    let referrers = Referrers { known: known.clone(), context: Arc::clone(&context), seen: Mutex::default() };
     let stopped = async move {
         let _ = shutdown.wait_for(|stop| *stop).await;
     };
     let reconciling = controller
         .with_config(Config::default().concurrency(CONCURRENCY))
         .watches_stream(ours, |object| of_environment(&object))
-        .watches_stream(others, move |object| referring.to(&object))
-        .reconcile_on(called(&context))
+        .watches_stream(others, move |object| referrers.of(&object))
+        .reconcile_on(triggered(&context))
         .graceful_shutdown_on(stopped)
         .run(reconcile, |_, never, _| match *never {}, Arc::clone(&context))
         .map_err(|error| tracing::debug!(%error, "reconciliation failed"))
@@ -102,24 +102,25 @@ async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiv
     tokio::select! {
         () = reconciling => {}
         () = sweep(&known, &context, &metrics) => {}
-        () = end_company(&known, &context) => {}
+        () = end_tasks_of_deleted(&known, &context) => {}
     }
 }
 
 /// Streams the environments with a trigger, and stores the trigger for their next reconciliation.
-fn called(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<Environment>> + Send + 'static {
+fn triggered(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<Environment>> + Send + 'static {
     let context = Arc::clone(context);
-    let calls = stream::iter(context.calls()).flat_map(|mut calls| stream::poll_fn(move |task| calls.poll_recv(task)));
-    calls.map(move |Call { namespace, name, haste }| {
-        context.states.trigger(&namespace, &name, haste);
+    let requests =
+        stream::iter(context.triggers()).flat_map(|mut requests| stream::poll_fn(move |task| requests.poll_recv(task)));
+    requests.map(move |TriggerRequest { namespace, name, trigger }| {
+        context.states.trigger(&namespace, &name, trigger);
         ObjectRef::new(&name).within(&namespace)
     })
 }
 
 /// Ends the streams and pod queries of deleted environments, which are not reconciled any more.
-async fn end_company(known: &Store<Environment>, context: &Context) {
+async fn end_tasks_of_deleted(known: &Store<Environment>, context: &Context) {
     loop {
-        tokio::time::sleep(LOOK_FOR_THE_GONE).await;
+        tokio::time::sleep(TASK_SWEEP).await;
         let is_there = |namespace: &str, name: &str, uid: &str| {
             let environment = known.get(&ObjectRef::new(name).within(namespace));
             environment.is_some_and(|environment| environment.uid().as_deref() == Some(uid))
@@ -151,17 +152,17 @@ fn of_environment(object: &Metadata) -> Option<ObjectRef<Environment>> {
 }
 
 /// Maps ConfigMaps to the environments whose source refers to them.
-struct Referring {
+struct Referrers {
     known: Store<Environment>,
     context: Arc<Context>,
     /// Resource versions by namespace and name, so that a restarted watch triggers no fetch for unchanged objects.
     seen: Mutex<HashMap<(String, String), String>>,
 }
 
-impl Referring {
+impl Referrers {
     /// Returns the environments whose source reads this ConfigMap, and triggers a fetch for each if the ConfigMap has
     /// changed.
-    fn to(&self, object: &Metadata) -> Vec<ObjectRef<Environment>> {
+    fn of(&self, object: &Metadata) -> Vec<ObjectRef<Environment>> {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         let referring: Vec<ObjectRef<Environment>> = self
             .known
@@ -183,7 +184,7 @@ impl Referring {
             return Vec::new();
         }
         for environment in &referring {
-            self.context.states.trigger(&namespace, &environment.name, Haste::Mended);
+            self.context.states.trigger(&namespace, &environment.name, Trigger::ReferenceChanged);
         }
         referring
     }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::observe::Observed;
 use crate::{
     api::{ObjectKind, PastRevision},
-    compile::guard::Outline,
+    compile::guard::DocumentSummary,
     controller::report::{Failure, Pin},
     publish::{Ledger, Past, Record, Snapshot},
 };
@@ -96,7 +96,7 @@ impl Desired {
 
 /// Builds the record of the chosen snapshot from the record `before`. `is_same` is true if the chosen revision is the
 /// one of `before`; `accepted` summarizes the document that was accepted last.
-pub(super) fn record(before: Option<Record>, accepted: Option<&Outline>, is_same: bool) -> Option<Record> {
+pub(super) fn record(before: Option<Record>, accepted: Option<&DocumentSummary>, is_same: bool) -> Option<Record> {
     match (before, accepted) {
         // The snapshot stays published since the same time, so the record is not written again only for a newer time.
         (Some(before), Some(accepted)) if is_same && !before.document.is_from_the_source_of(accepted) => {

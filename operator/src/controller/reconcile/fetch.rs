@@ -9,8 +9,8 @@ use super::{environment::Environment, schedule};
 use crate::{
     controller::metrics::{Metrics, Outcome, Step},
     source::{
-        fetch::{self, Arrived, EnvironmentKey, Error, Fetcher, Held, Lessons, Retry},
-        wake::Haste,
+        fetch::{self, Arrived, CachedVersion, EnvironmentKey, Error, FetchHints, Fetcher, Retry},
+        trigger::Trigger,
     },
 };
 
@@ -33,7 +33,7 @@ pub(super) struct Source {
     /// Number of fetches and compilations that failed in a row.
     failures: u32,
     /// Version of the last document that was compiled.
-    version: Option<Held>,
+    version: Option<CachedVersion>,
     provenance: Option<Provenance>,
     /// Size of the document in bytes, if known.
     expected_bytes: Option<usize>,
@@ -65,23 +65,23 @@ impl Source {
 
     /// Returns true if the source is to be fetched now. `is_lost` is true if no snapshot exists anywhere and none is
     /// expected, so waiting for the next poll has no purpose.
-    pub(super) fn is_due(&self, trigger: Option<Haste>, is_lost: bool, now: Instant) -> bool {
+    pub(super) fn is_due(&self, trigger: Option<Trigger>, is_lost: bool, now: Instant) -> bool {
         let is_triggered = match trigger {
-            Some(Haste::Mended) => true,
+            Some(Trigger::ReferenceChanged) => true,
             // A stream event does not shorten the back-off of a failing source.
-            Some(Haste::Fetch | Haste::FetchWhole) => self.failures == 0,
-            Some(Haste::Look) | None => false,
+            Some(Trigger::Fetch | Trigger::FetchWhole) => self.failures == 0,
+            Some(Trigger::Report) | None => false,
         };
         let is_lost = is_lost && self.failures == 0;
         is_triggered || is_lost || self.next_fetch.is_none_or(|next| now >= next)
     }
 
     /// Returns the hints for the next fetch. `has_snapshot` is true if the last document's snapshot is in memory.
-    fn hints(&self, has_snapshot: bool, now: Instant) -> Lessons {
+    fn hints(&self, has_snapshot: bool, now: Instant) -> FetchHints {
         let whole_is_due = self.last_whole.is_none_or(|last| now.duration_since(last) >= schedule::UNCONDITIONAL);
         let version = self.version.clone().filter(|_| !whole_is_due && self.failures == 0 && has_snapshot);
         let refused = self.refused.as_ref().filter(|(_, since)| now.duration_since(*since) < schedule::REFUSED);
-        Lessons { held: version, refused: refused.map(|(key, _)| key.clone()), expected: self.expected_bytes }
+        FetchHints { cached: version, refused: refused.map(|(key, _)| key.clone()), expected: self.expected_bytes }
     }
 
     /// Delays the next fetch.
@@ -96,7 +96,7 @@ impl Source {
     }
 
     /// Records the version and the provenance of a document that was compiled.
-    pub(super) fn was_compiled(&mut self, version: Held, provenance: Provenance) {
+    pub(super) fn was_compiled(&mut self, version: CachedVersion, provenance: Provenance) {
         self.version = Some(version);
         self.provenance = Some(provenance);
         self.failures = 0;
@@ -196,16 +196,16 @@ mod tests {
     #[test]
     fn conditional_fetches_are_followed_by_unconditional_one_after_ten_minutes() {
         let began = Instant::now();
-        let version = Held::of_object("7");
+        let version = CachedVersion::of_object("7");
         let mut source = Source { version: Some(version.clone()), last_whole: Some(began), ..Source::default() };
-        let hint = |source: &Source, after: Duration| source.hints(true, began + after).held;
+        let hint = |source: &Source, after: Duration| source.hints(true, began + after).cached;
         let just_before = schedule::UNCONDITIONAL - Duration::from_secs(1);
         assert_eq!(hint(&source, just_before), Some(version.clone()));
         assert_eq!(hint(&source, schedule::UNCONDITIONAL), None);
         assert_eq!(hint(&source, schedule::UNCONDITIONAL * 2), None, "until it was answered");
         source.last_whole = Some(began + schedule::UNCONDITIONAL);
         assert_eq!(hint(&source, schedule::UNCONDITIONAL * 2 - Duration::from_secs(1)), Some(version));
-        assert_eq!(source.hints(false, began).held, None, "without a snapshot in memory");
+        assert_eq!(source.hints(false, began).cached, None, "without a snapshot in memory");
         source.failures = 1;
         assert_eq!(hint(&source, schedule::UNCONDITIONAL), None, "after a failure");
     }
@@ -215,13 +215,13 @@ mod tests {
         let now = Instant::now();
         let mut source = Source::default();
         source.failed(Retry::Backoff, Duration::from_secs(30));
-        for trigger in [None, Some(Haste::Look), Some(Haste::Fetch), Some(Haste::FetchWhole)] {
+        for trigger in [None, Some(Trigger::Report), Some(Trigger::Fetch), Some(Trigger::FetchWhole)] {
             assert!(!source.is_due(trigger, true, now), "{trigger:?}");
         }
-        assert!(source.is_due(Some(Haste::Mended), false, now));
+        assert!(source.is_due(Some(Trigger::ReferenceChanged), false, now));
         source.was_read(Duration::from_secs(30));
         source.failures = 0;
-        assert!(!source.is_due(Some(Haste::Look), false, now) && source.is_due(Some(Haste::Fetch), false, now));
+        assert!(!source.is_due(Some(Trigger::Report), false, now) && source.is_due(Some(Trigger::Fetch), false, now));
         assert!(source.is_due(None, true, now), "nothing is published");
         assert!(source.is_due(None, false, now + Duration::from_secs(34)));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{compile::Compiled, environment::Environment};
 use crate::{
     api::names::annotation,
-    compile::guard::{Objection, Outline},
+    compile::guard::{DocumentSummary, Violation},
     controller::report::{Contents, Failure},
     publish::Snapshot,
 };
@@ -22,7 +22,7 @@ pub(super) struct Candidate {
 pub(super) struct Accepted {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) contents: Contents,
-    pub(super) summary: Outline,
+    pub(super) summary: DocumentSummary,
 }
 
 /// Reason why the last document has no accepted snapshot.
@@ -98,25 +98,25 @@ pub(super) struct Against<'a> {
     /// Revision that a person approved.
     pub(super) approved: Option<&'a str>,
     /// Summary of the document that was accepted last.
-    pub(super) summary: Option<&'a Outline>,
+    pub(super) summary: Option<&'a DocumentSummary>,
     /// Largest share that a document may lose, in percent.
     pub(super) max_shrink_percent: usize,
 }
 
 /// Checks a compiled snapshot against the guard. Returns the violation, if any.
-pub(super) fn check(compiled: &Compiled, against: &Against<'_>) -> Option<Objection> {
+pub(super) fn check(compiled: &Compiled, against: &Against<'_>) -> Option<Violation> {
     let revision = compiled.snapshot.revision.as_str();
     if against.known.contains(&revision) || against.approved == Some(revision) {
         return None;
     }
-    compiled.summary.objection(against.summary?, against.max_shrink_percent)
+    compiled.summary.violation(against.summary?, against.max_shrink_percent)
 }
 
 /// Describes a violation, with the command that approves the revision.
-pub(super) fn failure(environment: &Environment<'_>, violation: &Objection, revision: &str) -> Failure {
+pub(super) fn failure(environment: &Environment<'_>, violation: &Violation, revision: &str) -> Failure {
     let (namespace, name, approve) = (&environment.namespace, &environment.name, annotation::CONFIRM);
     let message = format!(
-        "held back: {violation}. If it is meant so: kubectl -n {namespace} annotate fenv {name} --overwrite {approve}={revision}"
+        "held back: {violation}. To publish the document all the same: kubectl -n {namespace} annotate fenv {name} --overwrite {approve}={revision}"
     );
     Failure { reason: violation.reason(), message }
 }

@@ -30,7 +30,7 @@ use crate::{
     compiler,
     controller::report::{FETCHED, Facts, Failure, Fetch, Pin, Publication},
     publish::Owner,
-    source::wake::Haste,
+    source::trigger::Trigger,
 };
 
 /// Shortest wait before a reconciliation that is scheduled by time.
@@ -136,7 +136,7 @@ async fn read_if_due(
     state: &mut EnvironmentState,
 ) -> Result<Fetch, Error> {
     let trigger = context.states.take_trigger(&environment.namespace, &environment.name);
-    if trigger == Some(Haste::FetchWhole) {
+    if trigger == Some(Trigger::FetchWhole) {
         state.source.needs_whole();
     }
     let is_lost = state.candidate.newest().is_none()

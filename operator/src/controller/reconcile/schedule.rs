@@ -66,13 +66,13 @@ mod tests {
     const INTERVAL: Duration = Duration::from_secs(30);
 
     #[test]
-    fn polls_are_jittered_by_a_tenth() {
+    fn poll_interval_is_jittered_by_tenth() {
         assert_eq!(after_success(INTERVAL, 0.0), Duration::from_secs(27));
         assert_eq!(after_success(INTERVAL, 1.0), Duration::from_secs(33));
     }
 
     #[test]
-    fn failures_wait_ever_longer_but_not_for_ever() {
+    fn wait_after_failures_grows_to_upper_bound() {
         let wait = |failures| after_failure(Retry::Backoff, failures, INTERVAL, 1.0);
         assert_eq!(wait(0), Duration::from_secs(1));
         assert_eq!(wait(3), Duration::from_secs(8));
@@ -93,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_asks_for_is_honoured() {
+    fn retry_after_of_server_is_respected() {
         let wait = after_failure(Retry::After(Duration::from_secs(77)), 0, INTERVAL, 0.5);
         assert!(wait >= Duration::from_secs(77) && wait < Duration::from_secs(79));
         assert!(after_failure(Retry::After(Duration::ZERO), 0, INTERVAL, 0.0) >= BACKOFF);
     }
 
     #[test]
-    fn environments_are_spread_after_a_restart() {
+    fn first_fetches_after_restart_are_spread() {
         let phases: Vec<Duration> = (0..1000).map(|n| phase(&format!("uid-{n}"), INTERVAL)).collect();
         assert!(phases.iter().all(|phase| *phase <= INTERVAL));
         for tenth in 0..10 {

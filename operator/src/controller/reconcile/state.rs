@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use parking_lot::Mutex;
 
 use super::{desired::Desired, fetch::Source, guard::Candidate, report::Reported, rollout::Rollout};
-use crate::source::wake::Haste;
+use crate::source::trigger::Trigger;
 
 /// UID of a FeatureEnvironment. Unlike a name, it is never used again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ impl EnvironmentState {
 pub(super) struct States {
     known: Mutex<HashMap<Uid, EnvironmentState>>,
     /// Triggers since the last reconciliation of each environment, by namespace and name.
-    triggers: Mutex<HashMap<(String, String), Haste>>,
+    triggers: Mutex<HashMap<(String, String), Trigger>>,
 }
 
 impl States {
@@ -56,14 +56,14 @@ impl States {
     }
 
     /// Stores a trigger for the next reconciliation of this environment. The stronger of two triggers is kept.
-    pub(super) fn trigger(&self, namespace: &str, name: &str, trigger: Haste) {
+    pub(super) fn trigger(&self, namespace: &str, name: &str, trigger: Trigger) {
         let mut triggers = self.triggers.lock();
         let known = triggers.entry((namespace.to_owned(), name.to_owned())).or_insert(trigger);
         *known = trigger.max(*known);
     }
 
     /// Takes the trigger since the last reconciliation, if there is one.
-    pub(super) fn take_trigger(&self, namespace: &str, name: &str) -> Option<Haste> {
+    pub(super) fn take_trigger(&self, namespace: &str, name: &str) -> Option<Trigger> {
         self.triggers.lock().remove(&(namespace.to_owned(), name.to_owned()))
     }
 

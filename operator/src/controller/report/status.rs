@@ -215,7 +215,7 @@ fn published(facts: &Facts) -> Option<State> {
 fn pinned(place: &str, newest: Option<&str>) -> String {
     let newest =
         newest.map(|newest| format!("; without spec.pin, revision {newest} would be published")).unwrap_or_default();
-    format!("{place}; spec.pin keeps this revision published, and the operator goes on polling the source{newest}")
+    format!("{place}; spec.pin keeps this revision published, and the operator continues to poll the source{newest}")
 }
 
 fn in_objects(count: usize, delivered: &Delivered) -> String {
@@ -258,7 +258,7 @@ fn ready(facts: &Facts, fetched: &Condition, published: &Condition) -> State {
 fn in_previous_format(format: Format, cause: Option<&Condition>) -> String {
     let cause = cause.map(|cause| format!(": {}", cause.message)).unwrap_or_default();
     format!(
-        "an earlier version of Remora published the snapshot in format {format}: running pods serve it, and new pods have no flags until a snapshot is published in format {FORMAT}{cause}"
+        "another version of Remora published the snapshot in format {format}: running pods serve it, and new pods have no flags until a snapshot is published in format {FORMAT}{cause}"
     )
 }
 

@@ -11,7 +11,7 @@ use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 
 use super::{Deps, Target, counts::Counts, pods, pods::Injected, sidecar::Reply};
-use crate::{api::Pods, source::wake::Haste};
+use crate::{api::Pods, source::trigger::Trigger};
 
 /// Number of pods of one environment that are asked at a time.
 const CONCURRENT_REQUESTS: usize = 16;
@@ -91,7 +91,7 @@ pub(super) async fn observe(target: Target, deps: Arc<Deps>, found: Arc<Mutex<Op
             let pods = counts.report(&(&target).into(), is_late(target.nudge, round));
             let is_new = found.lock().replace(pods.clone()).as_ref() != Some(&pods);
             if is_new {
-                deps.wake.call(namespace, environment.as_str(), Haste::Look).await;
+                deps.triggers.send(namespace, environment.as_str(), Trigger::Report).await;
             }
         }
     }

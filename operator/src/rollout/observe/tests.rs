@@ -17,7 +17,7 @@ use tokio::{
 use super::*;
 use crate::{
     api::{ObjectKind, names::Format},
-    source::wake::{Call, Haste},
+    source::trigger::{Trigger, TriggerRequest},
 };
 
 /// Longer than any step of these tests takes.
@@ -109,7 +109,7 @@ fn serves(revision: &str) -> Arc<Mutex<Option<String>>> {
 struct Scene {
     cluster: Cluster,
     observer: Observer,
-    calls: mpsc::Receiver<Call>,
+    requests: mpsc::Receiver<TriggerRequest>,
 }
 
 impl Scene {
@@ -117,15 +117,15 @@ impl Scene {
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
         let cluster = Cluster::default();
         let client = cluster.client();
-        let (wake, calls) = Wake::new();
+        let (triggers, requests) = TriggerSender::new();
         let deps = Deps {
             nudger: Nudger::new(client.clone()),
             client,
             sidecars: SidecarClient::new().unwrap(),
-            wake,
+            triggers,
             pause_factor,
         };
-        Self { cluster, observer: Observer { deps: Arc::new(deps), observations: Mutex::default() }, calls }
+        Self { cluster, observer: Observer { deps: Arc::new(deps), observations: Mutex::default() }, requests }
     }
 
     fn observe(&self, revision: &str) -> Option<Pods> {
@@ -143,8 +143,8 @@ impl Scene {
 
     /// Waits for the next report.
     async fn report(&mut self, revision: &str) -> Pods {
-        let call = timeout(CAP, self.calls.recv()).await.expect("no report").unwrap();
-        assert_eq!((call.name.as_str(), call.haste), ("storefront", Haste::Look));
+        let request = timeout(CAP, self.requests.recv()).await.expect("no report").unwrap();
+        assert_eq!((request.name.as_str(), request.trigger), ("storefront", Trigger::Report));
         self.observe(revision).unwrap()
     }
 }
@@ -161,7 +161,7 @@ async fn pods_that_serve_the_revision_are_counted_once_and_not_notified() {
     assert_eq!(pods.problem, None);
     assert!(scene.cluster.patches().is_empty());
     // The same counts request no reconciliation.
-    assert!(timeout(Duration::from_millis(200), scene.calls.recv()).await.is_err());
+    assert!(timeout(Duration::from_millis(200), scene.requests.recv()).await.is_err());
 }
 
 #[tokio::test]
@@ -249,6 +249,6 @@ async fn observation_ends_with_its_environment() {
     scene.observer.stop("shop", "storefront");
     scene.observe("bb");
     scene.observer.retain(|_, _, uid| uid != "uid-1");
-    assert!(timeout(Duration::from_millis(200), scene.calls.recv()).await.is_err());
+    assert!(timeout(Duration::from_millis(200), scene.requests.recv()).await.is_err());
     assert!(scene.cluster.patches().is_empty());
 }

@@ -24,7 +24,7 @@ use self::{
     cluster::Cluster,
     upstream::{Asked, Certificate, Leading, Upstream},
 };
-use super::{AllowedOrigins, Arrived, Error, Fetched, Fetcher, Held, Lessons, Lookup, Origin};
+use super::{AllowedOrigins, Arrived, CachedVersion, Error, FetchHints, Fetched, Fetcher, Lookup, Origin};
 use crate::{api::FeatureEnvironmentSpec, compile::document};
 
 /// Text that no error may contain. Every answer that a test expects to be refused contains it.
@@ -107,7 +107,7 @@ impl Scene {
     }
 
     async fn fetch(&self) -> Result<Fetched, Error> {
-        self.fetcher().fetch("shop", &self.spec(), &Lessons::default()).await
+        self.fetcher().fetch("shop", &self.spec(), &FetchHints::default()).await
     }
 
     /// Returns the error of a fetch that must fail, and asserts that it contains neither the server's answer nor the
@@ -131,10 +131,10 @@ fn identities(fetched: Fetched) -> Vec<String> {
     }
 }
 
-fn held(fetched: Fetched) -> Held {
+fn cached_version(fetched: Fetched) -> CachedVersion {
     match fetched {
         Fetched::Document(Arrived { pages, arrival, .. }) => {
-            arrival.held(document::parse(&pages[0]).unwrap().updated_at())
+            arrival.cached_version(document::parse(&pages[0]).unwrap().updated_at())
         }
         other => panic!("no document: {other:?}"),
     }

@@ -9,7 +9,7 @@ use super::Target;
 use crate::source::{
     fetch::{Change, Error, Fetcher, Listening, Retry},
     realtime::metrics::RealtimeMetrics,
-    wake::{Haste, Wake},
+    trigger::{Trigger, TriggerSender},
 };
 
 /// Maximum of the first wait before a stream is reopened. Each further failure doubles it up to [`BACKOFF_MAX`].
@@ -60,7 +60,7 @@ pub(super) async fn follow(
     name: &str,
     target: &Target,
     fetcher: &Fetcher,
-    wake: &Wake,
+    triggers: &TriggerSender,
     metrics: &RealtimeMetrics,
     shared: &Shared,
 ) {
@@ -76,13 +76,13 @@ pub(super) async fn follow(
                 tracing::debug!(namespace, environment = name, "follows the stream of changes");
                 shared.stands("connected".to_owned());
                 // The stream does not repeat events from before it opened, so only a fetch can find those changes.
-                wake.call(namespace, name, Haste::Fetch).await;
+                triggers.send(namespace, name, Trigger::Fetch).await;
                 let error = loop {
                     if let Err(error) = next_news(&mut stream, &mut newest, shared).await {
                         break error;
                     }
                     metrics.change();
-                    wake.call(namespace, name, Haste::FetchWhole).await;
+                    triggers.send(namespace, name, Trigger::FetchWhole).await;
                     tokio::time::sleep(PACE).await;
                 };
                 if since.elapsed() >= STEADY {
@@ -96,7 +96,7 @@ pub(super) async fn follow(
         if failures == TOLD_AFTER {
             tracing::warn!(namespace, environment = name, reason = %error.reason(), %error, "polled only, for now");
             shared.stands(format!("polled only: {error}"));
-            wake.call(namespace, name, Haste::Look).await;
+            triggers.send(namespace, name, Trigger::Report).await;
         }
         tokio::time::sleep(wait(&error, failures, fastrand::f64())).await;
     }

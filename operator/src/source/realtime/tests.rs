@@ -15,7 +15,7 @@ use crate::{
     controller::metrics::Metrics,
     source::{
         fetch::{AllowedOrigins, Origin, SystemLookup},
-        wake::{Call, Haste},
+        trigger::{Trigger, TriggerRequest},
     },
 };
 
@@ -25,7 +25,7 @@ const CAP: Duration = Duration::from_secs(20);
 struct Scene {
     server: TcpListener,
     streams: Streams,
-    calls: mpsc::Receiver<Call>,
+    requests: mpsc::Receiver<TriggerRequest>,
     metrics: Metrics,
 }
 
@@ -37,10 +37,10 @@ impl Scene {
         let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
         let allowed = AllowedOrigins::new(&[origin]).unwrap();
         let fetcher = Fetcher::new(client, allowed, Arc::new(SystemLookup), 1 << 20).with_idle(idle);
-        let (wake, calls) = Wake::new();
+        let (triggers, requests) = TriggerSender::new();
         let metrics = Metrics::default();
-        let streams = Streams::new(Arc::new(fetcher), wake, metrics.realtime.clone());
-        Self { server, streams, calls, metrics }
+        let streams = Streams::new(Arc::new(fetcher), triggers, metrics.realtime.clone());
+        Self { server, streams, requests, metrics }
     }
 
     fn keep(&self, name: &str, held: i64) -> String {
@@ -70,10 +70,10 @@ impl Scene {
         connection
     }
 
-    async fn called(&mut self) -> Haste {
-        let call = timeout(CAP, self.calls.recv()).await.expect("nobody calls").unwrap();
-        assert_eq!((call.namespace.as_str(), call.name.as_str()), ("shop", "storefront"));
-        call.haste
+    async fn triggered(&mut self) -> Trigger {
+        let request = timeout(CAP, self.requests.recv()).await.expect("no trigger was sent").unwrap();
+        assert_eq!((request.namespace.as_str(), request.name.as_str()), ("shop", "storefront"));
+        request.trigger
     }
 
     fn metric(&self, line: &str) -> bool {
@@ -97,18 +97,18 @@ async fn newer_event_requests_fetch_without_condition() {
     let mut scene = Scene::new(CAP).await;
     assert_eq!(scene.keep("storefront", 100), "connecting");
     let mut connection = scene.accept().await;
-    assert_eq!(scene.called().await, Haste::Fetch);
+    assert_eq!(scene.triggered().await, Trigger::Fetch);
     tell(&mut connection, 99).await;
     tell(&mut connection, 100).await;
     tell(&mut connection, 101).await;
-    assert_eq!(scene.called().await, Haste::FetchWhole);
+    assert_eq!(scene.triggered().await, Trigger::FetchWhole);
     // The first event triggers one fetch only, though the cached document stays the old one.
     tell(&mut connection, 101).await;
     tell(&mut connection, 102).await;
-    assert_eq!(scene.called().await, Haste::FetchWhole);
+    assert_eq!(scene.triggered().await, Trigger::FetchWhole);
     assert!(scene.metric("remora_realtime_changes_total 2") && scene.metric("remora_realtime_streams 1"));
     assert_eq!(scene.keep("storefront", 102), "connected");
-    assert!(scene.calls.try_recv().is_err());
+    assert!(scene.requests.try_recv().is_err());
 }
 
 #[tokio::test]
@@ -116,14 +116,14 @@ async fn ended_or_silent_stream_is_reopened() {
     let mut scene = Scene::new(Duration::from_millis(300)).await;
     scene.keep("storefront", 100);
     drop(scene.accept().await);
-    assert_eq!(scene.called().await, Haste::Fetch);
+    assert_eq!(scene.triggered().await, Trigger::Fetch);
     let mut silent = scene.accept().await;
-    assert_eq!(scene.called().await, Haste::Fetch);
+    assert_eq!(scene.triggered().await, Trigger::Fetch);
     is_closed(&mut silent).await;
     let mut third = scene.accept().await;
-    assert_eq!(scene.called().await, Haste::Fetch);
+    assert_eq!(scene.triggered().await, Trigger::Fetch);
     tell(&mut third, 101).await;
-    assert_eq!(scene.called().await, Haste::FetchWhole);
+    assert_eq!(scene.triggered().await, Trigger::FetchWhole);
     assert!(scene.metric("remora_realtime_failures_total{reason=\"UpstreamUnavailable\"} 2"));
 }
 
@@ -133,12 +133,12 @@ async fn repeated_stream_failure_is_reported() {
     scene.keep("storefront", 100);
     for _ in 0..2 {
         drop(scene.accept().await);
-        assert_eq!(scene.called().await, Haste::Fetch);
+        assert_eq!(scene.triggered().await, Trigger::Fetch);
         assert_eq!(scene.keep("storefront", 100), "connected");
     }
     drop(scene.accept().await);
-    assert_eq!(scene.called().await, Haste::Fetch);
-    assert_eq!(scene.called().await, Haste::Look);
+    assert_eq!(scene.triggered().await, Trigger::Fetch);
+    assert_eq!(scene.triggered().await, Trigger::Report);
     let standing = scene.keep("storefront", 100);
     assert!(standing.starts_with("polled only: ") && standing.ends_with("the stream of changes ended"), "{standing}");
     assert!(scene.metric("remora_realtime_streams 0"));
@@ -183,7 +183,7 @@ async fn streams_beyond_the_limit_wait() {
     scene.streams.places = Arc::new(Semaphore::new(1));
     scene.keep("storefront", 100);
     let _one = scene.accept().await;
-    assert_eq!(scene.called().await, Haste::Fetch);
+    assert_eq!(scene.triggered().await, Trigger::Fetch);
     scene.keep("other", 100);
     let told = async {
         while !scene.keep("other", 100).contains("too many") {

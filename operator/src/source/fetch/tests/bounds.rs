@@ -116,17 +116,17 @@ async fn documents_beyond_memory_budget_wait() {
     scene.origins.push(format!("http://upstream.test:{}", small.port).parse().unwrap());
     let fetcher = scene.fetcher();
     let spec = scene.spec();
-    let fetch = async |lessons: Lessons| fetcher.fetch("shop", &spec, &lessons).await.unwrap();
+    let fetch = async |hints: FetchHints| fetcher.fetch("shop", &spec, &hints).await.unwrap();
     // The default reservation exceeds the whole budget here, so the expected size is given.
-    let lesson = |bytes: usize| Lessons { expected: Some(bytes), ..Lessons::default() };
-    let first = fetch(lesson(1)).await;
-    let Fetched::Crowded { expected } = fetch(lesson(1)).await else { panic!("there is no room for two") };
+    let hint = |bytes: usize| FetchHints { expected: Some(bytes), ..FetchHints::default() };
+    let first = fetch(hint(1)).await;
+    let Fetched::Crowded { expected } = fetch(hint(1)).await else { panic!("there is no room for two") };
     assert!(expected > LIMIT / 4 * 3, "{expected}");
     let mut other = scene.spec();
     other.source.flagsmith.as_mut().unwrap().api_url = format!("http://upstream.test:{}/api/v1", small.port);
-    assert!(matches!(fetcher.fetch("shop", &other, &lesson(1)).await.unwrap(), Fetched::Document(_)));
+    assert!(matches!(fetcher.fetch("shop", &other, &hint(1)).await.unwrap(), Fetched::Document(_)));
 
-    let mut waiting = Box::pin(fetch(lesson(expected)));
+    let mut waiting = Box::pin(fetch(hint(expected)));
     let asked = upstream.asked().len();
     let early = tokio::time::timeout(Duration::from_millis(300), &mut waiting).await;
     assert!(early.is_err() && upstream.asked().len() == asked, "it asks when there is budget, not before");

@@ -95,7 +95,7 @@ async fn host_name_is_resolved_and_checked_for_each_connection() {
     .await;
     let scene = Scene { lookup: Leading::to(&["127.0.0.1", "169.254.169.254"]), ..Scene::at(&upstream) };
     let fetcher = scene.fetcher();
-    fetcher.fetch("shop", &scene.spec(), &Lessons::default()).await.unwrap();
-    let second = fetcher.fetch("shop", &scene.spec(), &Lessons::default()).await;
+    fetcher.fetch("shop", &scene.spec(), &FetchHints::default()).await.unwrap();
+    let second = fetcher.fetch("shop", &scene.spec(), &FetchHints::default()).await;
     assert!(matches!(second, Err(Error::AddressBlocked(_))), "{second:?}");
 }

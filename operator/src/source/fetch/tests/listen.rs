@@ -136,7 +136,7 @@ async fn stream_that_is_not_allowed_is_an_error_before_any_request() {
     let scene = Scene::at(&upstream);
     let mut spec = scene.spec();
     spec.source.flagsmith.as_mut().unwrap().realtime = Some(Realtime { url: "https://evil.test/".to_owned() });
-    let fetched = scene.fetcher().fetch("shop", &spec, &Lessons::default()).await;
+    let fetched = scene.fetcher().fetch("shop", &spec, &FetchHints::default()).await;
     assert!(matches!(fetched, Err(Error::OriginNotAllowed(_))), "{fetched:?}");
     assert!(upstream.asked().is_empty() && scene.cluster.asked.lock().is_empty());
 }

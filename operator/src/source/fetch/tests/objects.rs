@@ -60,11 +60,11 @@ async fn document_in_config_map_is_read_without_server() {
     scene.cluster.config_map("flags", "7", "environment.json", &environment(SETTLED, &["a"]).to_string());
     let fetcher = scene.fetcher();
     let spec = from("configMapKeyRef");
-    let first = fetcher.fetch("shop", &spec, &Lessons::default()).await.unwrap();
-    let lessons = Lessons { held: Some(held(first)), ..Lessons::default() };
-    assert!(matches!(fetcher.fetch("shop", &spec, &lessons).await.unwrap(), Fetched::Unchanged));
+    let first = fetcher.fetch("shop", &spec, &FetchHints::default()).await.unwrap();
+    let hints = FetchHints { cached: Some(cached_version(first)), ..FetchHints::default() };
+    assert!(matches!(fetcher.fetch("shop", &spec, &hints).await.unwrap(), Fetched::Unchanged));
     scene.cluster.config_map("flags", "8", "environment.json", &environment(SETTLED, &["b"]).to_string());
-    assert_eq!(identities(fetcher.fetch("shop", &spec, &lessons).await.unwrap()), ["b"]);
+    assert_eq!(identities(fetcher.fetch("shop", &spec, &hints).await.unwrap()), ["b"]);
 }
 
 #[tokio::test]
@@ -72,10 +72,10 @@ async fn document_in_secret_without_consent_is_refused() {
     let scene = Scene::url("http://upstream.test");
     let body = environment(SETTLED, &["a"]).to_string();
     scene.cluster.secret_with("flags", "environment.json", &body, &json!({}));
-    let refused = scene.fetcher().fetch("shop", &from("secretKeyRef"), &Lessons::default()).await;
+    let refused = scene.fetcher().fetch("shop", &from("secretKeyRef"), &FetchHints::default()).await;
     assert!(matches!(refused, Err(Error::SecretNotConsented(_))));
     scene.cluster.secret("flags", "environment.json", &body);
-    let fetched = scene.fetcher().fetch("shop", &from("secretKeyRef"), &Lessons::default()).await.unwrap();
+    let fetched = scene.fetcher().fetch("shop", &from("secretKeyRef"), &FetchHints::default()).await.unwrap();
     assert_eq!(identities(fetched), ["a"]);
 }
 
@@ -83,7 +83,7 @@ async fn document_in_secret_without_consent_is_refused() {
 async fn document_in_cluster_beyond_size_limit_is_refused() {
     let scene = Scene { limit: 100, ..Scene::url("http://upstream.test") };
     scene.cluster.config_map("flags", "7", "environment.json", &environment(SETTLED, &["a"]).to_string());
-    let refused = scene.fetcher().fetch("shop", &from("configMapKeyRef"), &Lessons::default()).await;
+    let refused = scene.fetcher().fetch("shop", &from("configMapKeyRef"), &FetchHints::default()).await;
     assert!(matches!(refused, Err(Error::BodyTooLarge { limit: 100, .. })), "{refused:?}");
 }
 
@@ -94,7 +94,7 @@ async fn documents_in_cluster_reserve_memory_before_they_are_read() {
     let large = environment(SETTLED, &[&"x".repeat(900 << 10)]).to_string();
     scene.cluster.config_map("flags", "7", "environment.json", &large);
     let fetcher = scene.fetcher();
-    let fetch = || async { fetcher.fetch("shop", &from("configMapKeyRef"), &Lessons::default()).await.unwrap() };
+    let fetch = || async { fetcher.fetch("shop", &from("configMapKeyRef"), &FetchHints::default()).await.unwrap() };
     let (first, second) = (fetch().await, fetch().await);
     let read = scene.cluster.asked.lock().len();
     let mut third = std::pin::pin!(fetch());

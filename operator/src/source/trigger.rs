@@ -2,49 +2,49 @@
 
 use tokio::sync::mpsc;
 
-/// Capacity of the channel of calls. A sender waits while the channel is full.
+/// Capacity of the channel of requests. A sender waits while the channel is full.
 const WAITING: usize = 1024;
 
 /// Reason for a reconciliation. A later variant includes the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Haste {
+pub enum Trigger {
     /// The status has something to report.
-    Look,
+    Report,
     /// The source may have a new document: the controller fetches, conditionally if it can.
     Fetch,
     /// The source has a new document: the controller fetches without a condition, whatever a conditional request would
     /// answer.
     FetchWhole,
     /// An object that the source refers to has changed, so a fetch that failed before may succeed now.
-    Mended,
+    ReferenceChanged,
 }
 
 /// A request to reconcile one environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct TriggerRequest {
     /// Namespace of the FeatureEnvironment.
     pub namespace: String,
     /// Name of the FeatureEnvironment.
     pub name: String,
     /// Reason for the reconciliation.
-    pub haste: Haste,
+    pub trigger: Trigger,
 }
 
-/// Sender of calls.
+/// Sender of trigger requests.
 #[derive(Clone, Debug)]
-pub struct Wake(mpsc::Sender<Call>);
+pub struct TriggerSender(mpsc::Sender<TriggerRequest>);
 
-impl Wake {
-    /// Creates a sender and the receiver of its calls.
-    pub fn new() -> (Self, mpsc::Receiver<Call>) {
+impl TriggerSender {
+    /// Creates a sender and the receiver of its requests.
+    pub fn new() -> (Self, mpsc::Receiver<TriggerRequest>) {
         let (sender, receiver) = mpsc::channel(WAITING);
         (Self(sender), receiver)
     }
 
-    /// Requests a reconciliation of the environment. Waits while the channel of calls is full.
-    pub async fn call(&self, namespace: &str, name: &str, haste: Haste) {
-        let call = Call { namespace: namespace.to_owned(), name: name.to_owned(), haste };
+    /// Requests a reconciliation of the environment. Waits while the channel of requests is full.
+    pub async fn send(&self, namespace: &str, name: &str, trigger: Trigger) {
+        let request = TriggerRequest { namespace: namespace.to_owned(), name: name.to_owned(), trigger };
         // Sending fails only after the controller has ended, and then no reconciliation is left to request.
-        let _ = self.0.send(call).await;
+        let _ = self.0.send(request).await;
     }
 }

@@ -17,20 +17,20 @@ type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 /// The clock also counts the time for which the machine is suspended, as the clocks of other replicas do.
 /// [`std::time::Instant`] does not, so after a suspension it would take an expired lease for a fresh one.
 #[derive(Clone)]
-pub struct Tenure {
+pub struct LeaseFence {
     renewed: Arc<Mutex<Option<Duration>>>,
     clock: Clock,
 }
 
-impl Default for Tenure {
+impl Default for LeaseFence {
     fn default() -> Self {
         Self::by(Arc::new(since_boot))
     }
 }
 
-impl fmt::Debug for Tenure {
+impl fmt::Debug for LeaseFence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tenure").field("renewed", &self.renewed).finish_non_exhaustive()
+        f.debug_struct("LeaseFence").field("renewed", &self.renewed).finish_non_exhaustive()
     }
 }
 
@@ -40,15 +40,15 @@ fn since_boot() -> Duration {
 
 /// Error of a write that the fence rejected.
 #[derive(Debug, thiserror::Error)]
-#[error("nothing is written: the lease was not renewed in time, and another replica may have it")]
-struct Over;
+#[error("the write is rejected: the lease was not renewed in time, so another replica may hold it")]
+struct LeaseExpired;
 
-impl Tenure {
+impl LeaseFence {
     fn by(clock: Clock) -> Self {
         Self { renewed: Arc::default(), clock }
     }
 
-    /// Returns the current time, for [`Tenure::renewed`].
+    /// Returns the current time, for [`LeaseFence::renewed`].
     pub(super) fn now(&self) -> Duration {
         (self.clock)()
     }
@@ -70,13 +70,17 @@ impl Tenure {
     /// # Errors
     /// If no client can be built from `config`.
     pub fn client(&self, config: Config) -> kube::Result<Client> {
-        let tenure = self.clone();
-        let fence = FilterLayer::new(move |request| tenure.admit(request));
-        Ok(ClientBuilder::try_from(config)?.with_layer(&fence).build())
+        let fence = self.clone();
+        let filter = FilterLayer::new(move |request| fence.admit(request));
+        Ok(ClientBuilder::try_from(config)?.with_layer(&filter).build())
     }
 
     fn admit<B>(&self, request: Request<B>) -> Result<Request<B>, BoxError> {
-        if request.method() == Method::GET || self.lasts(super::DEADLINE) { Ok(request) } else { Err(Over.into()) }
+        if request.method() == Method::GET || self.lasts(super::DEADLINE) {
+            Ok(request)
+        } else {
+            Err(LeaseExpired.into())
+        }
     }
 }
 
@@ -88,46 +92,46 @@ mod tests {
         Request::builder().method(method).body(()).unwrap()
     }
 
-    /// Returns a tenure and its clock, which the test sets.
-    fn clocked() -> (Tenure, Arc<Mutex<Duration>>) {
+    /// Returns a fence and its clock, which the test sets.
+    fn clocked() -> (LeaseFence, Arc<Mutex<Duration>>) {
         let clock = Arc::new(Mutex::new(Duration::from_secs(1000)));
         let read = Arc::clone(&clock);
-        (Tenure::by(Arc::new(move || *read.lock())), clock)
+        (LeaseFence::by(Arc::new(move || *read.lock())), clock)
     }
 
     /// A suspended machine stops the monotonic clock of its processes, but not this clock.
     #[test]
     fn machine_suspended_beyond_deadline_writes_nothing() {
-        let (tenure, clock) = clocked();
-        let (renewed, monotonic) = (tenure.now(), std::time::Instant::now());
-        tenure.renewed(renewed);
+        let (fence, clock) = clocked();
+        let (renewed, monotonic) = (fence.now(), std::time::Instant::now());
+        fence.renewed(renewed);
         *clock.lock() += Duration::from_secs(3600);
         assert!(monotonic.elapsed() < super::super::DEADLINE, "the test took too long to show anything");
-        assert!(tenure.admit(request(Method::PATCH)).is_err());
-        assert!(!tenure.lasts(super::super::DEADLINE));
+        assert!(fence.admit(request(Method::PATCH)).is_err());
+        assert!(!fence.lasts(super::super::DEADLINE));
     }
 
     #[test]
-    fn writes_need_a_lease_that_lasts() {
-        let (tenure, clock) = clocked();
+    fn write_without_lasting_lease_is_rejected() {
+        let (fence, clock) = clocked();
         let writes = [Method::POST, Method::PATCH, Method::PUT, Method::DELETE];
-        assert!(tenure.admit(request(Method::GET)).is_ok());
-        assert!(writes.iter().all(|method| tenure.admit(request(method.clone())).is_err()));
-        tenure.renewed(tenure.now());
-        assert!(writes.iter().all(|method| tenure.admit(request(method.clone())).is_ok()));
+        assert!(fence.admit(request(Method::GET)).is_ok());
+        assert!(writes.iter().all(|method| fence.admit(request(method.clone())).is_err()));
+        fence.renewed(fence.now());
+        assert!(writes.iter().all(|method| fence.admit(request(method.clone())).is_ok()));
         *clock.lock() += super::super::DEADLINE;
-        assert!(writes.iter().all(|method| tenure.admit(request(method.clone())).is_err()));
-        assert!(tenure.admit(request(Method::GET)).is_ok());
+        assert!(writes.iter().all(|method| fence.admit(request(method.clone())).is_err()));
+        assert!(fence.admit(request(Method::GET)).is_ok());
     }
 
     /// `/proc/uptime` counts suspended time.
     #[test]
-    fn clock_of_tenure_is_time_since_boot() {
+    fn clock_of_fence_is_time_since_boot() {
         let uptime = || -> f64 {
             let text = std::fs::read_to_string("/proc/uptime").unwrap();
             text.split(' ').next().unwrap().parse().unwrap()
         };
-        let (before, now, after) = (uptime(), Tenure::default().now().as_secs_f64(), uptime());
+        let (before, now, after) = (uptime(), LeaseFence::default().now().as_secs_f64(), uptime());
         assert!(before - 0.02 <= now && now <= after + 0.02, "{before} {now} {after}");
     }
 }

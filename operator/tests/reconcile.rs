@@ -143,6 +143,16 @@ async fn pass(time: Duration) {
     tokio::time::resume();
 }
 
+/// Returns the calls that write or delete published objects.
+fn writes(calls: &[String]) -> Vec<&String> {
+    calls.iter().filter(|call| call.starts_with("patch ") || call.starts_with("delete ")).collect()
+}
+
+/// True if a call reads the ConfigMap that is the source.
+fn asks_source(calls: &[String]) -> bool {
+    calls.iter().any(|call| call == "get flags")
+}
+
 fn compiler() -> Arc<Compiler> {
     Arc::new(Compiler::with_program(OPERATOR, DOCUMENT_MAX))
 }
@@ -216,7 +226,7 @@ async fn deleted_core_is_restored_from_memory() {
     operator.turn(fenv(1, &json!({}))).await;
     let before = cluster.take(CORE).unwrap();
     let (_, calls) = operator.turn(reported(&cluster, 1)).await;
-    assert_eq!(calls, [format!("get {CORE}"), format!("patch {CORE}")]);
+    assert!(!asks_source(&calls), "{calls:?}");
     assert_eq!(cluster.get(CORE).unwrap()["binaryData"], before["binaryData"]);
 }
 
@@ -280,7 +290,7 @@ async fn altered_core_is_written_again() {
     altered["binaryData"]["core"] = json!("AAAA");
     cluster.put(&altered);
     let (_, calls) = operator.turn(reported(&cluster, 1)).await;
-    assert_eq!(calls, [format!("patch {CORE}")]);
+    assert!(!asks_source(&calls), "{calls:?}");
     assert_eq!(cluster.get(CORE).unwrap()["binaryData"], before["binaryData"]);
 }
 
@@ -292,7 +302,7 @@ async fn object_of_another_owner_is_not_touched() {
     let before = cluster.get(CORE);
     let mut operator = Operator::start(&cluster);
     let (action, calls) = operator.turn(fenv(1, &json!({}))).await;
-    assert_eq!(calls, ["get flags", &format!("get {CORE}"), "report", "event Conflict"]);
+    assert!(writes(&calls).is_empty() && calls.contains(&"event Conflict".to_owned()), "{calls:?}");
     let status = cluster.last_status();
     is(&status, "Published", ("False", "Conflict"));
     is(&status, "Ready", ("False", "NothingPublished"));
@@ -354,8 +364,7 @@ async fn edited_spec_is_reconciled_at_once() {
     let mut edited = fenv(2, &json!({"prune": {"features": {"exclude": ["a"]}}}));
     edited["status"] = cluster.last_status();
     let (_, calls) = operator.turn(edited).await;
-    assert_eq!(calls[0], "get flags");
-    assert!(calls.contains(&format!("patch {CORE}")), "{calls:?}");
+    assert!(asks_source(&calls) && writes(&calls).contains(&&format!("patch {CORE}")), "{calls:?}");
     assert_eq!(cluster.last_status()["features"], 0);
     assert_eq!(cluster.last_status()["observedGeneration"], 2);
 }
@@ -365,7 +374,7 @@ async fn invalid_pattern_is_reported_before_any_fetch() {
     let cluster = Cluster::default();
     let mut operator = Operator::start(&cluster);
     let (_, calls) = operator.turn(fenv(1, &json!({"prune": {"features": {"include": ["[a"]}}}))).await;
-    assert_eq!(calls, ["report", "event InvalidPattern"]);
+    assert!(!asks_source(&calls) && calls.contains(&"event InvalidPattern".to_owned()), "{calls:?}");
     is(&cluster.last_status(), "Accepted", ("False", "InvalidPattern"));
 }
 
@@ -380,7 +389,8 @@ async fn suspended_environment_only_reports() {
     suspended["status"] = cluster.last_status();
     let (action, calls) = operator.turn(suspended).await;
     assert_eq!(action, Action::await_change());
-    assert_eq!(calls, ["report", "event NothingPublished"]);
+    assert!(!asks_source(&calls) && writes(&calls).is_empty(), "{calls:?}");
+    assert!(calls.contains(&"event NothingPublished".to_owned()), "{calls:?}");
     is(&cluster.last_status(), "Accepted", ("True", "Suspended"));
 }
 
@@ -395,7 +405,7 @@ async fn malformed_document_leaves_last_good_published() {
     let mut edited = fenv(2, &json!({}));
     edited["status"] = cluster.last_status();
     let (_, calls) = operator.turn(edited).await;
-    assert_eq!(calls, ["get flags", "report", "event ParseError"]);
+    assert!(writes(&calls).is_empty() && calls.contains(&"event ParseError".to_owned()), "{calls:?}");
     assert_eq!(cluster.get(CORE), before);
     let status = cluster.last_status();
     is(&status, "Fetched", ("False", "ParseError"));
@@ -416,7 +426,7 @@ async fn exceeded_quota_has_its_own_reason() {
     cluster.relent();
     pass(wait(&action)).await;
     let (_, calls) = operator.turn(reported(&cluster, 1)).await;
-    assert!(!calls.contains(&"get flags".to_owned()), "{calls:?}");
+    assert!(!asks_source(&calls), "{calls:?}");
     is(&cluster.last_status(), "Ready", ("True", "Published"));
 }
 

@@ -13,7 +13,7 @@
 //! | report | `report` | writes the status, and an Event for each change of it |
 //!
 //! `reconciliation` runs the steps in this order. The state between two reconciliations is a value for each step that
-//! needs one ([`state`]). While a source or a compilation is slow, `keep` restores published objects.
+//! needs one (`state`). While a source or a compilation is slow, `keep` restores published objects.
 //!
 //! A failure of any step leaves the published snapshot as it is. The step is retried with a growing back-off. A
 //! published object that somebody deletes or alters is restored at once from memory, without the source or the

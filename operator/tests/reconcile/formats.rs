@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{
     CORE, Cluster, Operator, document, fenv, flags, is,
     object_kinds::{pod, reported, secret},
+    writes,
 };
 
 /// Turns the published objects into those of another version: with its names, and with bytes that this version never
@@ -31,10 +32,6 @@ fn published_by_another(cluster: &Cluster, format: &str) -> BTreeMap<String, Val
 fn objects_in(cluster: &Cluster, format: &str) -> BTreeMap<String, Value> {
     let names = cluster.names().into_iter().filter(|name| name.contains(&format!("-{format}-")));
     names.map(|name| (name.clone(), cluster.get(&name).unwrap())).collect()
-}
-
-fn writes(calls: &[String]) -> Vec<&String> {
-    calls.iter().filter(|call| call.starts_with("patch ") || call.starts_with("delete ")).collect()
 }
 
 /// Returns a pod that a version with this format admitted.

@@ -7,6 +7,7 @@ use super::{
     cluster::{Cluster, fenv},
     flags, is,
     upstream::Upstream,
+    writes,
 };
 
 const EARLIER: &str = "2026-11-20T00:00:00.100000+00:00";
@@ -53,7 +54,7 @@ async fn guard_holds_back_shrunken_document_until_approval() {
 
     cluster.put(&flags(&document(2, LATER)));
     let (_, calls) = operator.turn(object(&cluster, 2, &spec, None)).await;
-    assert_eq!(calls, ["get flags", "report", "event SuspiciousShrink"]);
+    assert!(writes(&calls).is_empty() && calls.contains(&"event SuspiciousShrink".to_owned()), "{calls:?}");
     assert_eq!(cluster.get(CORE), before);
     let status = cluster.last_status();
     is(&status, "Ready", ("True", "LastGood"));

@@ -13,7 +13,10 @@ use tokio::{
     net::TcpListener,
 };
 
-use super::{CORE, Cluster, Operator, document, fenv, flags, is, pass, reported, server_that_falls_silent, wait};
+use super::{
+    CORE, Cluster, Operator, asks_source, document, fenv, flags, is, pass, reported, server_that_falls_silent, wait,
+    writes,
+};
 
 /// The API server's message for every write while etcd has its alarm.
 const NO_SPACE: &str = "etcdserver: mvcc: database space exceeded";
@@ -113,7 +116,7 @@ async fn refused_status_is_written_later() {
     operator.turn(fenv(1, &json!({}))).await;
     cluster.refuse_writes(None);
     let (_, calls) = operator.turn(fenv(1, &json!({}))).await;
-    assert_eq!(calls, ["report", "event ConfigMapNotFound"], "it was read a second time");
+    assert!(!asks_source(&calls) && calls.contains(&"event ConfigMapNotFound".to_owned()), "{calls:?}");
     is(&cluster.last_status(), "Accepted", ("False", "ConfigMapNotFound"));
 
     // Suspension stops all work except a pending status write.
@@ -123,7 +126,7 @@ async fn refused_status_is_written_later() {
     assert_ne!(action, Action::await_change());
     cluster.refuse_writes(None);
     let (action, calls) = operator.turn(suspended).await;
-    assert_eq!(calls[0], "report");
+    assert!(calls.contains(&"report".to_owned()), "{calls:?}");
     is(&cluster.last_status(), "Accepted", ("True", "Suspended"));
     assert_eq!(action, Action::await_change());
 }
@@ -150,16 +153,10 @@ async fn terminating_namespace_is_written_to_with_back_off() {
     cluster.refuse_with(CORE, 403, terminating());
     let object = reported(&cluster, 1);
     let (action, calls) = operator.turn(object.clone()).await;
-    assert_eq!(
-        calls,
-        [
-            &format!("get {CORE}"),
-            &format!("patch {CORE}"),
-            "report",
-            "event NamespaceTerminating",
-            "event NothingPublished"
-        ]
-    );
+    assert_eq!(writes(&calls), [&format!("patch {CORE}")]);
+    for event in ["event NamespaceTerminating", "event NothingPublished"] {
+        assert!(calls.contains(&event.to_owned()), "{calls:?}");
+    }
     is(&cluster.last_status(), "Published", ("False", "NamespaceTerminating"));
     pass(wait(&action)).await;
     let calls = scheduled(&mut operator, &object, Duration::from_secs(300)).await;

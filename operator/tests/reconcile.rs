@@ -66,7 +66,7 @@ use tokio::{
 use cluster::{Cluster, fenv, watch};
 use program::OPERATOR;
 
-const CORE: &str = "remora-storefront-v2-core";
+const CORE: &str = "remora-storefront-v3-core";
 
 /// One run of the operator. Its state ends with it, while the cluster stays.
 struct Operator {

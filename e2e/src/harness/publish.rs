@@ -127,5 +127,5 @@ impl Case {
 /// Returns the name of the object that holds a file of an environment in the current format.
 #[must_use]
 pub fn published(environment: &str, file: &str) -> String {
-    format!("remora-{environment}-v2-{file}")
+    format!("remora-{environment}-v3-{file}")
 }

@@ -231,13 +231,13 @@ mod tests {
         assert!(longest.object(&files::overrides(99)).len() <= 253);
         assert!(longest.volume().len() <= 63);
         let short: EnvironmentName = "storefront".parse().unwrap();
-        assert_eq!(short.object(files::CORE), "remora-storefront-v2-core");
-        assert_eq!(short.object(&files::overrides(3)), "remora-storefront-v2-overrides-03");
+        assert_eq!(short.object(files::CORE), "remora-storefront-v3-core");
+        assert_eq!(short.object(&files::overrides(3)), "remora-storefront-v3-overrides-03");
         let (revision, digest) = ("0123456789ab", "f".repeat(64));
-        assert_eq!(short.past_object(files::CORE, revision, &digest), "remora-storefront-v2-history-0123456789ab-core");
+        assert_eq!(short.past_object(files::CORE, revision, &digest), "remora-storefront-v3-history-0123456789ab-core");
         assert_eq!(
             short.past_object(&files::overrides(3), revision, &digest),
-            "remora-storefront-v2-history-ffffffffffffffff-overrides-03"
+            "remora-storefront-v3-history-ffffffffffffffff-overrides-03"
         );
         assert!(longest.past_object(&files::overrides(99), revision, &digest).len() <= 253);
     }

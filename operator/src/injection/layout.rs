@@ -91,7 +91,7 @@ mod tests {
             let volume = Layout { object_kind, slots: 2, bytes: 0 }.volume(&environment);
             let sources = volume["projected"]["sources"].as_array().unwrap();
             assert_eq!(sources.len(), 1 + 2 + files::DOCUMENT_SLOTS + 1);
-            assert_eq!(sources[0][kind]["name"], "remora-shop-v2-core");
+            assert_eq!(sources[0][kind]["name"], "remora-shop-v3-core");
             assert!(sources.iter().all(|source| source.get(other).is_none()), "{volume}");
         }
     }

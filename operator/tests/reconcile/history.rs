@@ -54,7 +54,7 @@ impl Story {
     /// Returns the copies of earlier revisions in the cluster.
     fn kept(&self) -> Vec<String> {
         let names = self.cluster.names();
-        names.iter().filter_map(|name| name.strip_prefix("remora-storefront-v2-history-")).map(str::to_owned).collect()
+        names.iter().filter_map(|name| name.strip_prefix("remora-storefront-v3-history-")).map(str::to_owned).collect()
     }
 }
 
@@ -69,7 +69,7 @@ async fn replaced_revision_is_archived_before_next_is_published() {
     story.turn("a", &json!({})).await;
     let (first, bytes) = (story.revision(), story.published());
     let calls = story.turn("b", &json!({})).await;
-    let copy = format!("remora-storefront-v2-history-{first}-core");
+    let copy = format!("remora-storefront-v3-history-{first}-core");
     assert_eq!(writes(&calls), [&format!("patch {copy}"), &format!("patch {CORE}")]);
     assert_eq!(story.history(), [first]);
     let kept = story.cluster.get(&copy).unwrap();
@@ -159,7 +159,7 @@ async fn damaged_copy_is_not_published() {
     let first = story.revision();
     story.turn("b", &json!({})).await;
     let second = story.revision();
-    let copy = format!("remora-storefront-v2-history-{first}-core");
+    let copy = format!("remora-storefront-v3-history-{first}-core");
     let mut altered = story.cluster.get(&copy).unwrap();
     altered["binaryData"]["core"] = json!("AAAA");
     story.cluster.put(&altered);
@@ -187,7 +187,7 @@ async fn refused_copy_does_not_stop_publication() {
     let mut story = Story::new();
     story.turn("a", &json!({})).await;
     let first = story.revision();
-    story.cluster.refuse(&format!("remora-storefront-v2-history-{first}-core"), 403, "exceeded quota: few");
+    story.cluster.refuse(&format!("remora-storefront-v3-history-{first}-core"), 403, "exceeded quota: few");
     story.turn("b", &json!({})).await;
     is(&story.cluster.last_status(), "Published", ("True", "Published"));
     assert_ne!(story.revision(), first);

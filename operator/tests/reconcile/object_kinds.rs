@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{CORE, Cluster, Operator, document, fenv, flags, is, writes};
 use remora_operator::api::ObjectKind;
 
-const SECRET: &str = "secret/remora-storefront-v2-core";
+const SECRET: &str = "secret/remora-storefront-v3-core";
 
 pub(super) fn secret() -> Value {
     json!({"delivery": {"as": "Secret"}})
@@ -36,7 +36,7 @@ async fn snapshot_in_secret_writes_no_config_map() {
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
     let (_, calls) = operator.turn(fenv(1, &secret())).await;
-    let series = ["core", "overrides-00", "document-00"].map(|file| format!("get secret/remora-storefront-v2-{file}"));
+    let series = ["core", "overrides-00", "document-00"].map(|file| format!("get secret/remora-storefront-v3-{file}"));
     let mut expected: Vec<String> = series.to_vec();
     let earlier = FORMAT.earlier().map(|format| format!("get secret/remora-storefront-{format}-core"));
     expected.extend(earlier);

@@ -66,7 +66,7 @@ async fn publisher_writes_shards_before_core() {
         desk.publish(&snapshot("1", &[("core", "c"), ("overrides-01", "y"), ("overrides-00", "x")])).await;
     assert_eq!(written.unwrap(), 3);
     let patches: Vec<&str> = calls.iter().filter_map(|call| call.strip_prefix("patch ")).collect();
-    assert_eq!(patches, ["remora-a-v2-overrides-00", "remora-a-v2-overrides-01", "remora-a-v2-core"]);
+    assert_eq!(patches, ["remora-a-v3-overrides-00", "remora-a-v3-overrides-01", "remora-a-v3-core"]);
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn publisher_writes_only_changed_objects() {
     let (written, calls) =
         desk.publish(&snapshot("2", &[("core", "d"), ("overrides-00", "x"), ("overrides-01", "z")])).await;
     assert_eq!(written.unwrap(), 2);
-    assert_eq!(calls, ["patch remora-a-v2-overrides-01", "patch remora-a-v2-core"]);
+    assert_eq!(calls, ["patch remora-a-v3-overrides-01", "patch remora-a-v3-core"]);
     // The result is the same for a publisher without its write cache.
     desk.ledger = Ledger::default();
     let (written, calls) =
@@ -87,11 +87,11 @@ async fn publisher_writes_only_changed_objects() {
 #[tokio::test]
 async fn core_is_not_written_if_shard_is_refused() {
     let mut desk = Desk::new(Duration::MAX);
-    desk.cluster.refuse("remora-a-v2-overrides-01", 500, "no");
+    desk.cluster.refuse("remora-a-v3-overrides-01", 500, "no");
     let new = snapshot("1", &[("core", "c"), ("overrides-00", "x"), ("overrides-01", "y")]);
     let (written, _) = desk.publish(&new).await;
     assert!(matches!(written, Err(Error::WriteFailed { .. })));
-    assert_eq!(desk.cluster.names(), ["remora-a-v2-overrides-00"]);
+    assert_eq!(desk.cluster.names(), ["remora-a-v3-overrides-00"]);
     desk.cluster.relent();
     let (written, _) = desk.publish(&new).await;
     assert_eq!(written.unwrap(), 2);
@@ -100,9 +100,9 @@ async fn core_is_not_written_if_shard_is_refused() {
 #[tokio::test]
 async fn conflict_is_found_before_any_write() {
     let mut desk = Desk::new(Duration::MAX);
-    desk.cluster.put_foreign("remora-a-v2-core");
+    desk.cluster.put_foreign("remora-a-v3-core");
     let (written, calls) = desk.publish(&snapshot("1", &[("core", "c"), ("overrides-00", "x")])).await;
-    assert!(matches!(written, Err(Error::Conflict(name)) if name == "ConfigMap remora-a-v2-core"));
+    assert!(matches!(written, Err(Error::Conflict(name)) if name == "ConfigMap remora-a-v3-core"));
     assert!(calls.iter().all(|call| call.starts_with("get ")), "{calls:?}");
 }
 
@@ -119,7 +119,7 @@ async fn surplus_object_stays_within_grace_period() {
     let mut desk = Desk::new(Duration::from_secs(600));
     desk.publish(&snapshot("1", &[("core", "c"), ("overrides-00", "x")])).await.0.unwrap();
     let (_, calls) = desk.publish(&snapshot("2", &[("core", "d")])).await;
-    assert_eq!(calls, ["patch remora-a-v2-core"]);
+    assert_eq!(calls, ["patch remora-a-v3-core"]);
     let (_, calls) = desk.publish(&snapshot("2", &[("core", "d")])).await;
     assert!(calls.is_empty(), "{calls:?}");
 }
@@ -129,8 +129,8 @@ async fn surplus_object_is_deleted_after_grace_period() {
     let mut desk = Desk::new(Duration::ZERO);
     desk.publish(&snapshot("1", &[("core", "c"), ("overrides-00", "x")])).await.0.unwrap();
     let (_, calls) = desk.publish(&snapshot("2", &[("core", "d")])).await;
-    assert_eq!(calls, ["patch remora-a-v2-core", "delete remora-a-v2-overrides-00"]);
-    assert_eq!(desk.cluster.names(), ["remora-a-v2-core"]);
+    assert_eq!(calls, ["patch remora-a-v3-core", "delete remora-a-v3-overrides-00"]);
+    assert_eq!(desk.cluster.names(), ["remora-a-v3-core"]);
 }
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn published_snapshot_is_recovered_whole_or_not_at_all() {
     desk.publish(&published).await.0.unwrap();
     desk.cluster.observe(&mut desk.writer);
     assert_eq!(desk.publisher.recover(&owner()).await.unwrap(), Some((published, None)));
-    let mut altered = desk.cluster.get("remora-a-v2-overrides-00").unwrap();
+    let mut altered = desk.cluster.get("remora-a-v3-overrides-00").unwrap();
     altered["binaryData"]["overrides-00"] = serde_json::json!("AAAA");
     desk.cluster.put(&altered);
     assert_eq!(desk.publisher.recover(&owner()).await.unwrap(), None);
@@ -181,7 +181,7 @@ async fn archived_copies_are_not_recovered_as_published() {
     assert_eq!(desk.publisher.recover(&owner()).await.unwrap(), Some((first.clone(), None)));
     // A copy without a record is surplus.
     let (_, calls) = desk.publish(&first).await;
-    assert_eq!(calls, ["delete remora-a-v2-history-1-core"]);
+    assert_eq!(calls, ["delete remora-a-v3-history-1-core"]);
 }
 
 #[tokio::test]
@@ -208,7 +208,7 @@ async fn secrets_are_found_by_their_numbers_after_restart() {
     other.publisher.publish(&secrets, &second, None, &mut other.ledger).await.unwrap();
     let deleted: Vec<String> = other.cluster.calls().into_iter().filter(|call| call.starts_with("delete")).collect();
     assert_eq!(deleted.len(), 14);
-    assert_eq!(deleted[0], "delete secret/remora-a-v2-overrides-15", "the highest first, so that numbers have no gap");
+    assert_eq!(deleted[0], "delete secret/remora-a-v3-overrides-15", "the highest first, so that numbers have no gap");
     assert_eq!(other.cluster.names().len(), 3);
 }
 
@@ -231,7 +231,7 @@ async fn publication_killed_at_any_write_is_completed_by_next_process() {
             assert_eq!(killed.is_ok(), survives == second.len(), "{survives}");
             let prefix = if object_kind == ObjectKind::Secret { "secret/" } else { "" };
             let tells = |cluster: &Cluster, file: &str| {
-                let object = cluster.get(&format!("{prefix}remora-a-v2-{file}")).unwrap();
+                let object = cluster.get(&format!("{prefix}remora-a-v3-{file}")).unwrap();
                 object["metadata"]["annotations"]["remora.dev/content"].clone()
             };
             let digest = |files: &[(&str, &str)], name: &str| {

@@ -59,9 +59,8 @@ impl<'a> Evaluation<'a> {
         matching.clear();
         scratch.clear(view);
         let Scratch { winners, resolution, places } = scratch;
-        let segment_masks = view.segment_masks();
         let mut flags = Resolver { evaluation: &self, resolution };
-        self.segments.each_match(context, matching, &mut flags, |segment| winners.add(segment_masks, segment));
+        self.segments.each_match(context, matching, &mut flags, |block, matches| winners.add(block, matches));
         winners.decide(&self, resolution);
         let splits = view.split_features();
         if context.is_identified && splits.len() > 0 {

@@ -31,8 +31,8 @@
 //!  offset 0   +--------------------------------------------------------------------+
 //!             | header, 64 bytes: magic, version, length, checksum, ...            |
 //!         64  +--------------------------------------------------------------------+
-//!             | section table: (offset, length) of each of the 39 sections         |
-//!        376  +--------------------------------------------------------------------+
+//!             | section table: (offset, length) of each of the 38 sections         |
+//!        368  +--------------------------------------------------------------------+
 //!             |                                                                    |
 //!  request:   |  trait names, slots, derived, literals                             |
 //!  traits ----|--> (1) put each trait's value into its slot; derive other slots    |
@@ -48,8 +48,8 @@
 //!             |  segments, code, big integers, members, patterns, programs         |
 //!             |    (4) run the candidate's residual program: accept or reject      |
 //!             |         |                                                          |
-//!             |  segment masks, override masks                                     |
-//!             |    (5) set the bits of the masks of each matching segment          |
+//!             |  override masks                                                    |
+//!             |    (5) take the masks of the matching segments, strongest first    |
 //!             |         |                                                          |
 //!  request:   |  overrides (or a separate overrides file), feature ids             |
 //!  identifier |    (6) hash the identifier, look up the identity override.         |
@@ -76,7 +76,7 @@
 //!    starts at row 0, which has this key, and candidates with bit 0. The bitwise AND is 0x1.
 //! 3. The block has no modulo and no percentage rules: segment 0 stays a candidate.
 //! 4. The entry of segment 0 is 2³²−1: the index decides the segment completely. The identity matches.
-//! 5. The only row of the segment in *segment masks* names mask 0, so bit 0 of the masks is set.
+//! 5. Mask 0, the only row of *override masks*, is of segment 0, so it applies.
 //! 6. The section *overrides* has a file. The hash of `bob` is `34b1397612ca47051e75d7ef`, whose filter bit is bit 1.
 //!    The only bucket does not have this bit, so `bob` has no override.
 //! 7. Mask 0 covers feature 0 of block 0 and names run 0. The run has offsets: the bytes between its two offsets are
@@ -166,7 +166,6 @@
 //! | revision ([`Revision`]) | the name of the content of all files of a snapshot |
 //! | section | one table or byte range of a file |
 //! | seed | the bytes that are hashed before the identity's key, or before a slot's value, to get a percentage |
-//! | segment masks | the list of override masks of each segment, as row numbers in *override masks* |
 //! | segment override (`SegmentOverride`) | an override of a feature by a segment; the rows of a feature are sorted, the strongest first |
 //! | slot (`Slot`) | a numbered property that conditions read: a trait, or a derived value |
 //! | span (`Span`) | offset and length, 4 bytes each; in the blob unless another section is named |
@@ -181,7 +180,7 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic: `REMORA`, 0x1A, then `C` for a core, `O` for overrides, `D` for a document |
-//! | 8 | 2 | format major, 2: a reader refuses every major but its own |
+//! | 8 | 2 | format major, 3: a reader refuses every major but its own |
 //! | 10 | 2 | format minor: a new minor only adds, and a reader ignores what it does not know |
 //! | 12 | 4 | required features: a reader refuses a file with bits that it does not know (none are defined yet) |
 //! | 16 | 8 | length of the file in bytes |
@@ -214,7 +213,7 @@
 //! | contexts | 24 | one state of a feature: the rest of Flagsmith's object from its state on, with a comma (span), row in *splits* plus 1 or 0, enabled (1), digest (8) |
 //! | splits | 16 | seed of the hash (span), range of rows in *variants* |
 //! | variants | 40 | upper limit in percent (f64), value, name as JSON or empty, weight as text (spans), digest (8) |
-//! | segments | 28 | name (span), entry of the program in *code*, range of rows in *segment masks*, flags (1: needs no identity), Flagsmith's id |
+//! | segments | 20 | name (span), entry of the program in *code*, flags (1: needs no identity), Flagsmith's id |
 //! | blocks | 32 | the index of 64 segments: bits of the segments that exist and have rules (8), ranges of rows in *attribute indexes*, in *modulo rules* and in *percentage rules* |
 //! | attribute indexes | 128 | attribute index of one slot for one block: see below |
 //! | modulo rules | 32 | modulo rule: divisor, remainder (f64), the segment's bit (8), slot, 1 if the rule is negated |
@@ -224,8 +223,7 @@
 //! | combined DFAs | 32 | automaton of up to 64 patterns, one bit each: offset and length in *programs*, ranges of rows in *accept sets* and in *pattern predicates*, patterns that are also searched in numbers (8). Its matching states are the states in which a pattern is found |
 //! | accept sets | 16 | per state: the patterns found when the state is reached (8), and when the text ends in it (8) |
 //! | pattern predicates | 32 | predicate of a segment: any of these patterns is found (8), or any of these is not found (8), the segment's bit (8), 1 if the predicate is negated (8) |
-//! | segment masks | 4 | row in *override masks* |
-//! | override masks | 16 | the features of one run that a segment overrides, as one bit for each of 64 consecutive features (8), the number of the 64, row in *override runs*. The first mask with a feature is the strongest. A segment has several masks for the same 64 features if features order their segments differently |
+//! | override masks | 20 | the features of one run that a segment overrides, as one bit for each of 64 consecutive features (8), the number of the 64, row in *override runs*, row of the segment in *segments*. The first mask with a feature is the strongest. A segment has several masks for the same 64 features if features order their segments differently |
 //! | override runs | 16 | consecutive features that a segment overrides: the first feature, range of rows in *ranks*, first row in *object offsets* or 2³²−1 (no offsets) |
 //! | ranks | 2 | rank of the segment's override among the overrides of the feature; 2¹⁶−1: the segment does not override this feature |
 //! | object offsets | 12 | one row more than the run has ranks: offset in the blob of Flagsmith's object of the feature, which is also the end of the previous object (with its comma; an empty object means that the feature is hidden), and the sum of the digests of the features before it minus the sum of their defaults' digests (8). A run has no offsets if one of its features has variants or is not for every key |
@@ -442,9 +440,9 @@
 //! ## Winners and bytes
 //!
 //! The first of these decides a feature: its result if a condition has read it, the identity's item with its id, the
-//! first row of its range of *segment overrides* whose segment matches, its default context. The sections *segment
-//! masks*, *override masks*, *override runs*, *ranks*, *object offsets* and *bounds* only make this faster: a reader
-//! that walks *segment overrides* for each feature gets the same answers. Without an identity, the flags 2 and 4 of
+//! first row of its range of *segment overrides* whose segment matches, its default context. The sections
+//! *override masks*, *override runs*, *ranks*, *object offsets* and *bounds* only make this faster: a reader that walks
+//! *segment overrides* for each feature gets the same answers. Without an identity, the flags 2 and 4 of
 //! *origin* say which segments can match, splits give their control value, and the first two rows of *answers* have the
 //! finished arrays.
 //!

@@ -66,30 +66,30 @@ pub(crate) trait Flags {
 }
 
 impl Segments<'_> {
-    /// Passes each segment that the context matches to `found`, in the order of their rows.
+    /// Passes the segments that the context matches to `found`: the number of a block, and a bit for each of its segments.
     pub(crate) fn each_match(
         &self,
         context: &mut EvaluationContext,
         scratch: &mut Scratch,
         flags: &mut impl Flags,
-        mut found: impl FnMut(&Segment),
+        mut found: impl FnMut(usize, u64),
     ) {
         let segments = self.view.segments();
         let blocks = if self.scope == Scope::None { 0 } else { self.view.blocks().len() };
         for block in 0..blocks {
             let mut candidates = self.candidates(context, scratch, block);
             candidates = self.keep_by_percentage(context, scratch, block, candidates);
+            let mut matches = 0;
             while candidates != 0 {
-                let number = (block * BLOCK) as u32 + candidates.trailing_zeros();
+                let bit = candidates.trailing_zeros();
                 candidates &= candidates - 1;
-                if let Some(segment) = segments.get(number) {
+                if let Some(segment) = segments.get((block * BLOCK) as u32 + bit) {
                     let cuts = flags.cuts();
-                    let matches = self.applies(&segment) && self.accepts(context, scratch, flags, segment.entry);
-                    if matches && flags.cuts() == cuts {
-                        found(&segment);
-                    }
+                    let is_match = self.applies(&segment) && self.accepts(context, scratch, flags, segment.entry);
+                    matches |= u64::from(is_match && flags.cuts() == cuts) << bit;
                 }
             }
+            found(block, matches);
         }
     }
 

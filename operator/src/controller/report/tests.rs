@@ -33,7 +33,7 @@ fn failure(reason: Reason) -> Failure {
 
 fn done() -> Publication {
     Publication::Done {
-        objects: vec!["remora-a-v2-core".to_owned()],
+        objects: vec!["remora-a-v3-core".to_owned()],
         delivered: Delivered::default(),
         contents: Some(Contents { features: 3, overrides: 2, bytes: 100, ..Contents::default() }),
     }

@@ -13,8 +13,8 @@ use crate::TraitValue;
 use crate::format::layout::{
     ACCEPT, AUTOMATON, AcceptSet, AttributeIndex, BACKTRACKING, BigInteger, Block, Breakpoint, CONSTANT, CombinedDfa,
     Context, ExactMatch, FLAG, Feature, HAS_BIG_INTEGER, IDENTIFIER, IDENTITY_KEY, IS_SEMVER, Instruction, Literal,
-    ModuloRule, NO_OFFSETS, Operator, OverrideMask, OverrideRun, Pattern, PatternPredicate, PercentageRule, READS_FLAG,
-    REJECT, Rank, Section, Segment, SegmentOverride, Slot, Split, TraitName, Variant, Word,
+    ModuloRule, Operator, Pattern, PatternPredicate, PercentageRule, READS_FLAG, REJECT, Section, Segment,
+    SegmentOverride, Slot, Split, TraitName, Variant, Word,
 };
 use crate::regex::backtrack::{self, Instruction as Step};
 use crate::values::{hash::NameKey, rows::Span};
@@ -513,24 +513,7 @@ fn file_with_overlapping_ranges_is_refused() {
     let row = |number: u32| TraitName { first, last, length, slot: number + 1 };
     core.put(Section::TraitNames, &(0..1 << 12).map(row).collect::<Vec<_>>());
     assert!(refused(&core).contains("its name is another's"), "{}", refused(&core));
-    // Each request would visit all masks for each segment.
-    let mut core = Core::with_features(1);
-    segments(&mut core, 100, ACCEPT);
-    let mut rows: Vec<Segment> = core.rows(Section::Segments);
-    core.put(Section::SegmentMasks, &[Word { word: 0 }; 100]);
-    core.put(Section::OverrideMasks, &[OverrideMask { features: 1, block: 0, run: 0 }]);
-    core.put(Section::Ranks, &[Rank { rank: 0 }]);
-    core.put(
-        Section::OverrideRuns,
-        &[OverrideRun { feature: 0, ranks: Span { start: 0, length: 1 }, offsets: NO_OFFSETS }],
-    );
-    rows.iter_mut().for_each(|row| row.masks_length = 1);
-    core.put(Section::Segments, &rows);
-    assert!(Snapshot::read(core.bytes()).is_ok());
-    rows.iter_mut().for_each(|row| row.masks_length = 2);
-    core.put(Section::Segments, &rows);
-    assert!(refused(&core).contains("what it overrides is another's"), "{}", refused(&core));
-    // Each description of a feature would do the same.
+    // Each description of a feature would visit all overrides.
     let mut core = Core::with_features(3);
     segments(&mut core, 100, ACCEPT);
     let mut features: Vec<Feature> = core.rows(Section::Features);

@@ -7,7 +7,7 @@
 //! A result that a condition has read comes before all of them, because it is final.
 //!
 //! All features are decided together by the override masks of the matching segments, up to 64 features at once. The
-//! masks are stored with the strongest first, so the first mask with a feature decides it. A single feature is decided
+//! masks of all segments are stored with the strongest first, so the first mask with a feature decides it. A single feature is decided
 //! by its list of overrides, which is stored with the strongest first, too.
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
     resolution::Resolution,
 };
 use crate::format::{
-    layout::{Feature, OverrideRun, Rank, Segment, Word},
+    layout::{BLOCK, Feature, OverrideRun, Rank, Word},
     view::View,
 };
 use crate::values::rows::Table;
@@ -24,24 +24,22 @@ use crate::values::rows::Table;
 /// The decision for every feature.
 #[derive(Debug, Default)]
 pub(crate) struct Winners {
-    /// One bit per row of `OverrideMasks`: the context matches the segment of the override mask.
-    masks: Vec<u64>,
+    /// One bit per segment: the context matches the segment.
+    matches: Vec<u64>,
     owners: Owners,
 }
 
 impl Winners {
     pub(super) fn clear(&mut self, view: &View<'_>) {
-        self.masks.clear();
-        self.masks.resize(view.override_masks().len().div_ceil(64), 0);
+        self.matches.clear();
+        self.matches.resize(view.blocks().len(), 0);
         self.owners.clear(view.features().len());
     }
 
-    /// Adds the override masks of a matching segment.
-    pub(super) fn add(&mut self, segment_masks: Table<'_, Word, 4>, segment: &Segment) {
-        for Word { word: mask } in segment_masks.range(segment.masks, segment.masks_length).iter() {
-            if let Some(word) = self.masks.get_mut(mask as usize / 64) {
-                *word |= 1 << (mask % 64);
-            }
+    /// Adds the matching segments of a block, one bit each.
+    pub(super) fn add(&mut self, block: usize, matches: u64) {
+        if let Some(place) = self.matches.get_mut(block) {
+            *place = matches;
         }
     }
 
@@ -58,14 +56,10 @@ impl Winners {
                 }
             }
         }
-        let masks = view.override_masks();
-        for (word, first) in self.masks.iter().zip((0_u32..).step_by(64)) {
-            let mut word = *word;
-            while word != 0 {
-                if let Some(mask) = masks.get(first + word.trailing_zeros()) {
-                    owners.assign(mask.block, mask.features, Owner::OverrideRun(mask.run));
-                }
-                word &= word - 1;
+        for mask in view.override_masks().iter() {
+            let block = self.matches.get(mask.segment as usize / BLOCK).copied().unwrap_or(0);
+            if block >> (mask.segment as usize % BLOCK) & 1 != 0 {
+                owners.assign(mask.block, mask.features, Owner::OverrideRun(mask.run));
             }
         }
     }

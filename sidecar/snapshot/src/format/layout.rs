@@ -9,7 +9,7 @@ use crate::values::rows::{Row, Span};
 
 /// Major version of the format. A reader refuses every other major. It changes whenever rows change: the names of
 /// published objects contain it, so that running sidecars keep objects that they can read.
-pub const FORMAT_MAJOR: u16 = 2;
+pub const FORMAT_MAJOR: u16 = 3;
 /// Minor version of the format. Minors only add: a reader ignores what it does not know of a higher minor.
 pub const FORMAT_MINOR: u16 = 0;
 /// The required-feature bits that this reader supports.
@@ -45,7 +45,6 @@ pub(crate) enum Section {
     CombinedDfas,
     AcceptSets,
     PatternPredicates,
-    SegmentMasks,
     OverrideMasks,
     OverrideRuns,
     Ranks,
@@ -274,13 +273,10 @@ row!(
     }
 );
 row!(
-    Segment, 28, {
+    Segment, 20, {
         name: span,
         /// Entry of its program in `Code`, or [`ACCEPT`] or [`REJECT`].
         entry: u32,
-        /// First row in `SegmentMasks`. Each row there is a row of `OverrideMasks`.
-        masks: u32,
-        masks_length: u32,
         flags: u32,
         /// Flagsmith's id, for people. Evaluation does not use it.
         id: u32,
@@ -291,13 +287,15 @@ pub(crate) const IDENTITY_FREE: u32 = 1;
 
 row!(
     /// Override mask: features that a segment overrides. Masks in earlier rows are stronger.
-    OverrideMask, 16, {
+    OverrideMask, 20, {
         /// One bit for each of 64 consecutive features.
         features: u64,
         /// Number of the 64 features.
         block: u32,
         /// Row in `OverrideRuns` of the run with these features.
         run: u32,
+        /// Row in `Segments`.
+        segment: u32,
     }
 );
 row!(

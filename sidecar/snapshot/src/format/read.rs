@@ -176,11 +176,8 @@ impl Check<'_> {
 
     fn segments(&self) -> Result<(), ReadError> {
         let view = self.view;
-        let masks = Total::of(view.segment_masks().len());
         self.each("segment", view.segments(), |check, _, row| match () {
             () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
-            () if !view.segment_masks().has(row.masks, row.masks_length) => Some("what it overrides does not exist"),
-            () if !masks.has_room_for(row.masks_length) => Some("what it overrides is another's"),
             () if !check.is_place(row.entry) => Some("its program does not exist"),
             () => None,
         })?;
@@ -274,16 +271,16 @@ impl Check<'_> {
 
     fn masks(&self) -> Result<(), ReadError> {
         let view = self.view;
-        self.each("override mask", view.override_masks(), |_, _, OverrideMask { features, block, run }| {
+        self.each("override mask", view.override_masks(), |_, _, OverrideMask { features, block, run, segment }| {
+            if segment as usize >= view.segments().len() {
+                return Some("its segment does not exist");
+            }
             let Some(run) = view.override_runs().get(run) else { return Some("its run does not exist") };
             let start = u64::from(block) * BLOCK as u64;
             let first = start + u64::from(features.trailing_zeros());
             let last = start + u64::from(63_u32.saturating_sub(features.leading_zeros()));
             let end = u64::from(run.feature) + u64::from(run.ranks.length);
             (first < u64::from(run.feature) || last >= end).then_some("its features are not in its run")
-        })?;
-        self.each("override mask of a segment", view.segment_masks(), |_, _, row| {
-            (row.word as usize >= view.override_masks().len()).then_some("it does not exist")
         })
     }
 

@@ -114,7 +114,7 @@ impl Tables {
         put(Section::FeatureIds, feature_ids(&environment.features)?);
 
         let mut operands = Operands::default();
-        let ([segments, code], index) = builder.segments(environment, &runs, fingerprint, &mut operands)?;
+        let ([segments, code], index) = builder.segments(environment, fingerprint, &mut operands)?;
         put(Section::Segments, segments);
         put(Section::Blocks, index.blocks);
         put(Section::AttributeIndexes, index.attribute_indexes);
@@ -125,7 +125,6 @@ impl Tables {
         put(Section::CombinedDfas, index.combined_dfas);
         put(Section::AcceptSets, index.accept_sets);
         put(Section::PatternPredicates, index.pattern_predicates);
-        put(Section::SegmentMasks, runs.segment_masks);
         put(Section::OverrideMasks, runs.masks);
         put(Section::OverrideRuns, runs.rows);
         put(Section::Ranks, runs.ranks);
@@ -312,7 +311,6 @@ impl Builder {
     fn segments(
         &mut self,
         environment: &Environment,
-        runs: &OverrideRuns,
         fingerprint: Fingerprint,
         operands: &mut Operands,
     ) -> Result<([Vec<u8>; 2], Index), WriteError> {
@@ -322,7 +320,7 @@ impl Builder {
                 .get(condition.property)
                 .is_some_and(|property| matches!(property.derivation, Derivation::Flag { .. }))
         };
-        let (mut segments, mut code) = (Rows::<Segment, 28>::default(), Vec::new());
+        let (mut segments, mut code) = (Rows::<Segment, 20>::default(), Vec::new());
         let (mut indexed, mut rest) = (Vec::new(), Vec::new());
         for segment in &environment.segments {
             // Reading a flag can have an effect, so segments that read flags are not indexed.
@@ -345,14 +343,12 @@ impl Builder {
                 rules.push(rule);
             }
         }
-        for ((segment, masks), rules) in environment.segments.iter().zip(&runs.by_segment).zip(&rest) {
+        for (segment, rules) in environment.segments.iter().zip(&rest) {
             let entry = code::write(&segment.id, rules, &reads_flag, fingerprint, operands, &mut self.blob, &mut code)?;
             within(code.len() * Instruction::SIZE + operands.bytes(), self.limit)?;
             let row = Segment {
                 name: self.blob.intern(segment.name.as_bytes())?,
                 entry,
-                masks: masks.start,
-                masks_length: masks.length,
                 flags: if segment.identity_free { IDENTITY_FREE } else { 0 },
                 id: segment.id.parse().unwrap_or(0),
             };

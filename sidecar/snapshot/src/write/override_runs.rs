@@ -7,7 +7,7 @@ use super::answers::{flagsmith_head, flagsmith_tail};
 use super::blob::{Blob, offset};
 use super::ranks::{Layer, Overrides, Place, Strongest, layers};
 use crate::format::{
-    layout::{BLOCK, NO_OFFSETS, NO_RANK, ObjectOffset, OverrideMask, OverrideRun, Rank, Word},
+    layout::{BLOCK, NO_OFFSETS, NO_RANK, ObjectOffset, OverrideMask, OverrideRun, Rank},
     model::{Context, Environment, Feature},
 };
 use crate::values::{
@@ -26,9 +26,6 @@ pub(super) struct OverrideRuns {
     pub(super) ranks: Vec<u8>,
     pub(super) offsets: Vec<u8>,
     pub(super) masks: Vec<u8>,
-    pub(super) segment_masks: Vec<u8>,
-    /// Rows of each segment in `segment_masks`.
-    pub(super) by_segment: Vec<Span>,
     /// Runs of each segment: first feature and row.
     starts: Vec<Vec<(u32, u32)>>,
     objects: HashMap<Place, Span>,
@@ -72,11 +69,11 @@ impl OverrideRuns {
         Ok(runs)
     }
 
-    /// Adds the override masks, strongest first, and the list of masks of each segment.
+    /// Adds the override masks, strongest first.
     fn add_masks(&mut self, layers: &[Layer]) -> Result<(), WriteError> {
-        let mut by_segment = vec![Vec::new(); self.starts.len()];
         for Layer { segment, features } in layers {
-            let (Some(starts), Some(own)) = (self.starts.get(*segment), by_segment.get_mut(*segment)) else { continue };
+            let Some(starts) = self.starts.get(*segment) else { continue };
+            let segment = offset(*segment)?;
             let place = |feature: u32| {
                 let next = starts.partition_point(|(first, _)| *first <= feature);
                 (feature / BLOCK as u32, next.checked_sub(1).and_then(|last| starts.get(last)).map(|(_, run)| *run))
@@ -84,14 +81,8 @@ impl OverrideRuns {
             for together in features.chunk_by(|one, next| place(*one) == place(*next)) {
                 let Some((block, Some(run))) = together.first().map(|first| place(*first)) else { continue };
                 let features = together.iter().fold(0, |features, feature| features | 1 << (feature % BLOCK as u32));
-                own.push(offset(self.masks.len() / OverrideMask::SIZE)?);
-                self.masks.extend(OverrideMask { features, block, run }.encode());
+                self.masks.extend(OverrideMask { features, block, run, segment }.encode());
             }
-        }
-        for own in by_segment {
-            let start = offset(self.segment_masks.len() / Word::SIZE)?;
-            self.by_segment.push(Span { start, length: offset(own.len())? });
-            self.segment_masks.extend(own.iter().flat_map(|mask| mask.to_le_bytes()));
         }
         Ok(())
     }

@@ -28,15 +28,6 @@ pub(crate) struct Scratch {
     places: SplitPlaces,
 }
 
-impl Scratch {
-    /// Forgets the previous evaluation.
-    fn clear(&mut self, view: &View<'_>) {
-        self.winners.clear(view);
-        self.resolution.clear();
-        self.places.clear();
-    }
-}
-
 /// The decisions for all features of one request. Renderers read nothing else.
 #[derive(Clone, Copy)]
 pub(crate) struct Decisions<'a> {
@@ -56,9 +47,11 @@ impl<'a> Evaluation<'a> {
         scratch: &'a mut Scratch,
     ) -> Decisions<'a> {
         let view = self.view();
-        matching.clear();
-        scratch.clear(view);
         let Scratch { winners, resolution, places } = scratch;
+        matching.clear();
+        winners.clear(view);
+        resolution.clear();
+        places.clear();
         let mut flags = Resolver { evaluation: &self, resolution };
         self.segments.each_match(context, matching, &mut flags, |block, matches| winners.add(block, matches));
         winners.decide(&self, resolution);
@@ -82,9 +75,10 @@ impl<'a> Evaluation<'a> {
             // The result of a cycle of flags depends on the order of all segments, so all features are decided.
             return self.decide(context, matching, scratch).outcome(number);
         }
-        matching.clear();
-        scratch.clear(self.view());
         let Scratch { resolution, places, .. } = scratch;
+        matching.clear();
+        resolution.clear();
+        places.clear();
         let feature = self.view().features().get(number)?;
         let mut flags = Resolver { evaluation: &self, resolution };
         let winner =

@@ -334,11 +334,18 @@ fn long_member_key_of(
 }
 
 /// Returns Python's `str` of a value. Values that are no texts are printed to `printed`.
+#[inline(always)]
 pub(super) fn text_of<'t>(context: &'t EvaluationContext, value: Value, printed: &'t mut String) -> &'t str {
-    use std::fmt::Write;
-    if let Value::Text(text) | Value::BigInteger(text) = value {
-        return context.text(text);
+    match value {
+        Value::Text(text) | Value::BigInteger(text) => context.text(text),
+        _ => print(value, printed),
     }
+}
+
+/// Prints a value that is no text.
+#[inline(never)]
+fn print(value: Value, printed: &mut String) -> &str {
+    use std::fmt::Write;
     printed.clear();
     match value {
         Value::Text(_) | Value::BigInteger(_) => {}

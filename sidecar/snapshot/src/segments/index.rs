@@ -39,13 +39,12 @@ impl Segments<'_> {
     fn look_up(&self, context: &EvaluationContext, scratch: &mut Scratch, block: usize) -> u64 {
         let Segments { view, budget, .. } = self;
         let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
-        let attribute_indexes =
-            view.attribute_indexes().range(block.attribute_indexes.start, block.attribute_indexes.length);
+        let indexes = view.attribute_indexes().range(block.attribute_indexes.start, block.attribute_indexes.length);
         let mut candidates = block.all;
         // Work beyond the check of an unset slot is charged separately.
-        budget.spend(1 + attribute_indexes.len() / UNSET_SLOTS_A_STEP);
-        for attribute_index in attribute_indexes.each_stored() {
-            candidates &= of_value(self, context, scratch, attribute_index);
+        budget.spend(1 + indexes.len() / UNSET_SLOTS_A_STEP);
+        for index in indexes.each_stored() {
+            candidates &= of_value(self, context, scratch, index);
             if candidates == 0 {
                 break;
             }
@@ -78,12 +77,11 @@ impl Segments<'_> {
     ) -> u64 {
         let Segments { view, budget, .. } = self;
         let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
-        let percentage_rules =
-            view.percentage_rules().range(block.percentage_rules.start, block.percentage_rules.length);
-        if percentage_rules.len() == 0 {
+        let rules = view.percentage_rules().range(block.percentage_rules.start, block.percentage_rules.length);
+        if rules.len() == 0 {
             return candidates;
         }
-        budget.spend(1 + percentage_rules.len() / PERCENTAGE_RULES_A_STEP);
+        budget.spend(1 + rules.len() / PERCENTAGE_RULES_A_STEP);
         let (mut kept, mut undecided) = (candidates, 0);
         let mut report = |stored: &[u8; PercentageRule::SIZE], percentage: f64| {
             let PercentageRule { threshold, segment, negated, .. } = PercentageRule::decode(stored);
@@ -92,7 +90,7 @@ impl Segments<'_> {
             }
         };
         let mut percentages = Percentages::new(scratch.hashing.take());
-        for stored in percentage_rules.each_stored() {
+        for stored in rules.each_stored() {
             let rule = PercentageRule::decode(stored);
             if rule.segment & candidates == 0 {
                 continue;
@@ -162,35 +160,34 @@ fn of_other(
     stored: &[u8; AttributeIndex::SIZE],
     slot: u16,
 ) -> u64 {
-    let attribute_index = || AttributeIndex::decode(stored);
+    let index = || AttributeIndex::decode(stored);
     match context.value(slot) {
-        Value::Null => attribute_index().unset,
-        Value::False => attribute_index().no,
-        Value::True => attribute_index().yes,
+        Value::Null => index().unset,
+        Value::False => index().no,
+        Value::True => index().yes,
         _ if !segments.budget.scan(LOOK_UPS) => 0,
         value @ Value::Float(float) => {
-            let (attribute_index, float) = (attribute_index(), float.get());
+            let (index, float) = (index(), float.get());
             let by_order = if float.is_nan() {
-                attribute_index.unordered
+                index.unordered
             } else {
-                scale(&segments.view, attribute_index.below_floats, attribute_index.floats, |point| {
+                scale(&segments.view, index.below_floats, index.floats, |point| {
                     f64::from_bits(point).partial_cmp(&float).unwrap_or(Ordering::Greater)
                 })
             };
-            by_order & combined_dfa(segments, context, scratch, attribute_index.combined_dfa, value)
+            by_order & by_patterns(segments, context, scratch, index.combined_dfa, value)
         }
         value @ Value::Integer(integer) => {
-            let attribute_index = attribute_index();
-            scale(&segments.view, attribute_index.below_integers, attribute_index.integers, |point| {
-                point.cast_signed().cmp(&integer)
-            }) & combined_dfa(segments, context, scratch, attribute_index.combined_dfa, value)
+            let index = index();
+            scale(&segments.view, index.below_integers, index.integers, |point| point.cast_signed().cmp(&integer))
+                & by_patterns(segments, context, scratch, index.combined_dfa, value)
         }
         value @ Value::BigInteger(digits) => {
-            let attribute_index = attribute_index();
+            let index = index();
             // A big integer is beyond every breakpoint.
             let standing = if context.bytes(digits).starts_with(b"-") { Ordering::Greater } else { Ordering::Less };
-            scale(&segments.view, attribute_index.below_integers, attribute_index.integers, |_| standing)
-                & combined_dfa(segments, context, scratch, attribute_index.combined_dfa, value)
+            scale(&segments.view, index.below_integers, index.integers, |_| standing)
+                & by_patterns(segments, context, scratch, index.combined_dfa, value)
         }
         Value::Text(_) => 0, // handled by `of_text`
     }
@@ -206,30 +203,22 @@ fn of_text(
     slot: u16,
     text: StrRange,
 ) -> u64 {
-    let (attribute_index, bytes) = (AttributeIndex::decode(stored), context.bytes(text));
+    let (index, bytes) = (AttributeIndex::decode(stored), context.bytes(text));
     if !segments.budget.scan(LOOK_UPS + bytes.len()) {
         return 0;
     }
-    let by_order = scale(&segments.view, attribute_index.below_texts, attribute_index.texts, |point| {
+    let by_order = scale(&segments.view, index.below_texts, index.texts, |point| {
         segments.view.bytes(Span::from_word(point)).cmp(bytes)
     });
-    let by_version = match attribute_index.versions.length {
-        0 => attribute_index.below_versions,
+    let by_version = match index.versions.length {
+        0 => index.below_versions,
         _ => of_version(segments, stored, bytes),
     };
     let value = Value::Text(text);
     by_order
         & by_version
-        & exact_matches(
-            segments,
-            context,
-            scratch,
-            attribute_index.unmatched,
-            attribute_index.exact_matches,
-            slot,
-            value,
-        )
-        & combined_dfa(segments, context, scratch, attribute_index.combined_dfa, value)
+        & by_exact_match(segments, context, scratch, index.unmatched, index.exact_matches, slot, value)
+        & by_patterns(segments, context, scratch, index.combined_dfa, value)
 }
 
 /// Returns the candidates for a text by its order as a version.
@@ -238,15 +227,13 @@ fn of_version(segments: &Segments<'_>, stored: &[u8; AttributeIndex::SIZE], text
     if !segments.budget.scan(READINGS * text.len()) {
         return 0;
     }
-    let attribute_index = AttributeIndex::decode(stored);
+    let index = AttributeIndex::decode(stored);
     match Version::parse(text) {
         Some(version) => {
             let version = semver::position(&version);
-            scale(&segments.view, attribute_index.below_versions, attribute_index.versions, |point| {
-                unpack(point).cmp(&version)
-            })
+            scale(&segments.view, index.below_versions, index.versions, |point| unpack(point).cmp(&version))
         }
-        None => attribute_index.unversioned,
+        None => index.unversioned,
     }
 }
 
@@ -269,7 +256,7 @@ fn scale(view: &View<'_>, below: u64, breakpoints: Span, standing: impl Fn(u64) 
 /// Returns the candidates for a text by exact match: a hash table whose free rows hold the candidates of all other
 /// texts.
 #[inline(always)]
-fn exact_matches(
+fn by_exact_match(
     segments: &Segments<'_>,
     context: &EvaluationContext,
     scratch: &mut Scratch,
@@ -297,38 +284,44 @@ fn exact_matches(
 
 /// Returns the candidates for a value by the patterns found in it.
 #[inline(always)]
-fn combined_dfa(
+fn by_patterns(
     segments: &Segments<'_>,
     context: &EvaluationContext,
     scratch: &mut Scratch,
-    combined_dfa: u32,
+    row_plus_one: u32,
     value: Value,
 ) -> u64 {
-    combined_dfa.checked_sub(1).map_or(u64::MAX, |row| wanted(segments, context, scratch, row, value))
+    row_plus_one.checked_sub(1).map_or(u64::MAX, |row| search_patterns(segments, context, scratch, row, value))
 }
 
 #[inline(never)]
-fn wanted(segments: &Segments<'_>, context: &EvaluationContext, scratch: &mut Scratch, row: u32, value: Value) -> u64 {
+fn search_patterns(
+    segments: &Segments<'_>,
+    context: &EvaluationContext,
+    scratch: &mut Scratch,
+    row: u32,
+    value: Value,
+) -> u64 {
     let Segments { view, budget, .. } = segments;
-    let Some(combined_dfa) = view.combined_dfas().get(row) else { return 0 };
+    let Some(dfa) = view.combined_dfas().get(row) else { return 0 };
     let is_text = matches!(value, Value::Text(_));
-    if !budget.scan(
-        context.length_of(value) + combined_dfa.pattern_predicates.length as usize / PREDICATES_A_STEP * BYTES_A_STEP,
-    ) {
+    if !budget
+        .scan(context.length_of(value) + dfa.pattern_predicates.length as usize / PREDICATES_A_STEP * BYTES_A_STEP)
+    {
         return 0;
     }
-    let program = combined_dfa.program.of(view.programs());
-    let accept_sets = view.accept_sets().range(combined_dfa.accept_sets.start, combined_dfa.accept_sets.length);
+    let program = dfa.program.of(view.programs());
+    let accept_sets = view.accept_sets().range(dfa.accept_sets.start, dfa.accept_sets.length);
     let find = |state: u32| accept_sets.get(state).unwrap_or_default();
     let text = text_of(context, value, &mut scratch.printed);
     let mut found = 0;
     let last = automaton::walk(program, text.as_bytes(), |state| found |= find(state).here);
     found |= last.map_or(0, |last| find(last).at_end);
     if !is_text {
-        found &= combined_dfa.automata;
+        found &= dfa.automata;
     }
     let pattern_predicates =
-        view.pattern_predicates().range(combined_dfa.pattern_predicates.start, combined_dfa.pattern_predicates.length);
+        view.pattern_predicates().range(dfa.pattern_predicates.start, dfa.pattern_predicates.length);
     pattern_predicates.iter().fold(u64::MAX, |left, predicate| {
         let holds = predicate.found & found != 0 || is_text && predicate.lacking & !found != 0;
         if holds == (predicate.negated == 0) { left } else { left & !predicate.segment }

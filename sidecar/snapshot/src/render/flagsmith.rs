@@ -31,13 +31,13 @@ pub(crate) fn write_array(decisions: &Decisions<'_>, role: Role, out: &mut Vec<u
         for (first, next, owner) in block.sequences() {
             let (first, next) = (start + first, start + next);
             if from < first {
-                array.copy(view, defaults.objects(from, first));
+                array.copy(view, &defaults.objects(from, first));
             }
             from = next;
             if let Owner::OverrideRun(number) = owner
                 && let Some(objects) = runs.get(number).and_then(|run| Objects::of_run(view, &run, first, next))
             {
-                array.copy(view, objects);
+                array.copy(view, &objects);
                 continue;
             }
             for feature in first..next {
@@ -46,7 +46,7 @@ pub(crate) fn write_array(decisions: &Decisions<'_>, role: Role, out: &mut Vec<u
         }
     }
     if from < features {
-        array.copy(view, defaults.objects(from, features));
+        array.copy(view, &defaults.objects(from, features));
     }
     array.close()
 }
@@ -163,7 +163,7 @@ impl Array<'_> {
 
     /// Appends stored objects.
     #[inline(always)]
-    fn copy(&mut self, view: &View<'_>, objects: Objects) {
+    fn copy(&mut self, view: &View<'_>, objects: &Objects) {
         if self.is_too_long() {
             return;
         }

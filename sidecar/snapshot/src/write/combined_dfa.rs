@@ -229,7 +229,7 @@ mod tests {
         automaton::validate(&combined_dfa.program).unwrap();
         let mut found = 0;
         let walked = automaton::walk(&combined_dfa.program, text.as_bytes(), |state| {
-            found |= combined_dfa.accept_sets[state as usize].here
+            found |= combined_dfa.accept_sets[state as usize].here;
         });
         found | combined_dfa.accept_sets[walked.unwrap() as usize].at_end
     }

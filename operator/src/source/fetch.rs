@@ -350,12 +350,12 @@ impl Fetcher {
         };
         if bundle.as_ref().is_some_and(|bundle| bundle.len() > connect::BUNDLE_MAX) {
             return Err(invalid(
-                "this bundle has more than 262,144 bytes; write only the authorities that sign the server's certificate",
+                "the bundle has more than 262,144 bytes; write only the CA certificates that sign the server's certificate",
             ));
         }
         self.clients
             .get(purpose, reach, bundle.as_deref())
-            .map_err(|_| invalid("this is no bundle of certificates; write one or more in PEM"))
+            .map_err(|_| invalid("the value is not a bundle of certificates; write one or more in PEM"))
     }
 }
 
@@ -387,13 +387,13 @@ async fn in_time(
 
 /// Returns the URL of the document and its origin. The URL ends in a slash, without which Flagsmith redirects.
 fn endpoint(api_url: &str) -> Result<(Url, Origin), Error> {
-    let mut url = Url::parse(api_url).map_err(|_| Error::InvalidSource("apiUrl is no URL"))?;
+    let mut url = Url::parse(api_url).map_err(|_| Error::InvalidSource("apiUrl is not a URL"))?;
     let origin = Origin::of(&url).ok_or(Error::InvalidSource("apiUrl needs http:// or https:// and a host"))?;
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
         return Err(Error::InvalidSource("apiUrl must have no user, query or fragment"));
     }
     url.path_segments_mut()
-        .map_err(|()| Error::InvalidSource("apiUrl needs a path, as in https://host/api/v1/"))?
+        .map_err(|()| Error::InvalidSource("apiUrl needs a path, such as in https://host/api/v1/"))?
         .pop_if_empty()
         .extend(["environment-document", ""]);
     Ok((url, origin))

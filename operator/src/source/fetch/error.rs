@@ -48,7 +48,7 @@ pub enum Error {
         problem: &'static str,
     },
     /// The API server did not return the object that the source names.
-    #[error("reading {what}: {problem}")]
+    #[error("cannot read {what}: {problem}")]
     ReadFailed {
         /// Kind and name of the object.
         what: String,
@@ -57,7 +57,7 @@ pub enum Error {
     },
     /// The server's name resolves to forbidden addresses only. Holds the host.
     #[error(
-        "{0} resolves to addresses that the operator does not connect to: private ones need an origin that the administrator named, link-local ones are never used"
+        "{0} resolves to addresses that the operator does not connect to: ask the administrator to allow the origin for a private address; link-local addresses are never allowed"
     )]
     AddressBlocked(String),
     /// The TLS handshake failed.
@@ -84,7 +84,7 @@ pub enum Error {
     #[error("{0} answered HTTP 404: check spec.source.flagsmith.apiUrl, which usually ends in /api/v1/")]
     EnvironmentNotFound(Origin),
     /// The server answered HTTP 429.
-    #[error("{origin} answered HTTP 429: it is asked less often for a while")]
+    #[error("{origin} answered HTTP 429: the operator sends fewer requests for a while")]
     RateLimited {
         /// Origin of the server.
         origin: Origin,
@@ -105,7 +105,7 @@ pub enum Error {
     },
     /// The server redirects to another origin, or too often.
     #[error(
-        "{0} redirects to another origin or in circles, which is not followed because the request carries the environment key: write the final URL in spec.source.flagsmith.apiUrl"
+        "{0} redirects to another origin or in a loop, which the operator does not follow because the request contains the environment key: set spec.source.flagsmith.apiUrl to the final URL"
     )]
     RedirectRefused(Origin),
     /// A part of the answer or the document exceeds its size limit.

@@ -78,11 +78,11 @@ fn io_problem(cause: &(dyn StdError + 'static)) -> Option<&'static str> {
 
 fn tls_problem(error: &TlsError) -> &'static str {
     let TlsError::InvalidCertificate(problem) = error else {
-        return "the server does not speak TLS 1.2 or 1.3 with us";
+        return "the server offers neither TLS 1.2 nor 1.3";
     };
     match problem {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "the certificate is signed by an unknown authority; name a bundle with it in caBundleRef"
+            "the certificate is signed by an unknown CA; set a bundle with that CA in caBundleRef"
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "the certificate has expired",
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {

@@ -49,7 +49,12 @@ impl Listening {
             kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"));
         match response.status() {
             StatusCode::OK if is_stream => {}
-            StatusCode::OK => return Err(unavailable(&origin, "what should be the stream of changes is none")),
+            StatusCode::OK => {
+                return Err(unavailable(
+                    &origin,
+                    "the answer is not a stream of events; check spec.source.flagsmith.realtime.url",
+                ));
+            }
             status if status.is_redirection() => {
                 return Err(unavailable(
                     &origin,
@@ -77,23 +82,23 @@ impl Listening {
                 Ok(Ok(Some(chunk))) => chunk,
                 Ok(Ok(None)) => return Err(unavailable(&self.origin, "the stream of changes ended")),
                 Ok(Err(_)) => return Err(unavailable(&self.origin, "the stream of changes broke off")),
-                Err(_) => return Err(unavailable(&self.origin, "the stream of changes fell silent")),
+                Err(_) => return Err(unavailable(&self.origin, "the stream of changes sent nothing for too long")),
             };
             let read = self.parser.read(&chunk, &mut self.told);
-            read.map_err(|_| unavailable(&self.origin, "the stream of changes sends what are no events"))?;
+            read.map_err(|_| unavailable(&self.origin, "the stream of changes sends data that is not an event"))?;
         }
     }
 }
 
 /// Returns the URL of the stream for the environment with this client-side key, and its origin.
 pub(super) fn endpoint(url: &str, client_key: &str) -> Result<(Url, Origin), Error> {
-    let mut url = Url::parse(url).map_err(|_| Error::InvalidSource("realtime.url is no URL"))?;
+    let mut url = Url::parse(url).map_err(|_| Error::InvalidSource("realtime.url is not a URL"))?;
     let origin = Origin::of(&url).ok_or(Error::InvalidSource("realtime.url needs http:// or https:// and a host"))?;
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
         return Err(Error::InvalidSource("realtime.url must have no user, query or fragment"));
     }
     url.path_segments_mut()
-        .map_err(|()| Error::InvalidSource("realtime.url needs a path, as in https://host/"))?
+        .map_err(|()| Error::InvalidSource("realtime.url needs a path, such as in https://host/"))?
         .pop_if_empty()
         .extend(["sse", "environments", client_key, "stream"]);
     Ok((url, origin))

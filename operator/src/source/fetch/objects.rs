@@ -48,7 +48,7 @@ impl Objects {
         EnvironmentKey::new(&found.bytes).ok_or_else(|| Error::SecretInvalid {
             name: reference.name.clone(),
             key: reference.key.clone(),
-            problem: "this is no server-side environment key; those begin with \"ser.\"",
+            problem: "the value is not a server-side environment key; write one that begins with \"ser.\"",
         })
     }
 
@@ -76,7 +76,7 @@ impl Objects {
         let bytes = bytes.ok_or_else(|| Error::ConfigMapInvalid {
             name: name.to_owned(),
             key: key.to_owned(),
-            problem: "there is no such key; add it, or correct its name in spec.source",
+            problem: "the key does not exist; add it, or correct its name in spec.source",
         })?;
         Ok(Found { bytes, version })
     }
@@ -93,7 +93,7 @@ impl Objects {
         let bytes = found.data.and_then(|mut data| data.remove(key)).ok_or_else(|| Error::SecretInvalid {
             name: name.to_owned(),
             key: key.to_owned(),
-            problem: "there is no such key; add it, or correct its name in spec.source",
+            problem: "the key does not exist; add it, or correct its name in spec.source",
         })?;
         Ok(Found { bytes: bytes.0, version })
     }

@@ -70,7 +70,7 @@ impl Request<'_> {
         let mut seen = HashSet::from([self.url.clone()]);
         while let Some(url) = next {
             if seen.len() >= PAGES || !seen.insert(url.clone()) {
-                return Err(unavailable(self.origin, "its pages lead in circles, or do not end"));
+                return Err(unavailable(self.origin, "its pages form a loop, or do not end"));
             }
             let (page, after) = match self.page(&url, None, held).await? {
                 Page::NotModified => {
@@ -88,7 +88,10 @@ impl Request<'_> {
 
     /// Requests the page at this URL. `held` is the size in bytes of the pages before it.
     async fn page(&self, url: &Url, since: Option<&str>, held: usize) -> Result<Page, Error> {
-        let key = self.key.header().ok_or(Error::InvalidSource("the environment key is no header value"))?;
+        let key = self
+            .key
+            .header()
+            .ok_or(Error::InvalidSource("the environment key has characters that an HTTP header cannot hold"))?;
         let mut request = self
             .client
             .get(url.clone())
@@ -132,7 +135,7 @@ impl Request<'_> {
         here.map(Some).ok_or_else(|| {
             unavailable(
                 self.origin,
-                "its next page is at another origin, which is not asked because the request carries the key",
+                "its next page is at another origin, which gets no request because the request contains the key",
             )
         })
     }

@@ -36,9 +36,13 @@ impl RealtimeMetrics {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let Self { connected, changes, failures } = metrics.clone();
-        registry.register("remora_realtime_streams", "Streams of changes that are connected", connected);
-        registry.register("remora_realtime_changes", "Changes that streams told of, and that were news", changes);
-        registry.register("remora_realtime_failures", "Streams that failed or ended, by reason", failures);
+        registry.register("remora_realtime_streams", "Open streams of changes", connected);
+        registry.register(
+            "remora_realtime_changes",
+            "Changes that streams reported and that triggered a fetch",
+            changes,
+        );
+        registry.register("remora_realtime_failures", "Streams of changes that failed or ended, by reason", failures);
         metrics
     }
 

@@ -49,7 +49,7 @@ async fn silent_stream_is_an_error() {
     let mut stream = listen(&Scene::at(&upstream), &base(&upstream)).await.unwrap();
     stream.next().await.unwrap();
     let error = stream.next().await.unwrap_err().to_string();
-    assert!(error.contains("silent"), "{error}");
+    assert!(error.contains("sent nothing"), "{error}");
 }
 
 #[tokio::test]
@@ -80,7 +80,9 @@ async fn response_that_is_no_event_stream_is_refused() {
     })
     .await;
     let scene = Scene::at(&upstream);
-    for (path, expected) in [("json", "is none"), ("missing", "HTTP 404"), ("heads", "header"), ("long", "no events")] {
+    for (path, expected) in
+        [("json", "is not a stream of events"), ("missing", "HTTP 404"), ("heads", "header"), ("long", "not an event")]
+    {
         let opened = listen(&scene, &format!("{}{path}/", base(&upstream))).await;
         let error = match opened {
             Ok(mut stream) => stream.next().await.unwrap_err(),

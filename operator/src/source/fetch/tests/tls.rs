@@ -34,9 +34,9 @@ async fn ca_in_bundle_is_trusted() {
 #[tokio::test]
 async fn unknown_ca_is_not_trusted() {
     let upstream = serving(&Certificate::of("upstream.test")).await;
-    assert!(problem(&scene(&upstream).failure().await).contains("unknown authority"));
+    assert!(problem(&scene(&upstream).failure().await).contains("unknown CA"));
     let other = Certificate::of("upstream.test").authority();
-    assert!(problem(&scene(&upstream).trusting(&other).failure().await).contains("unknown authority"));
+    assert!(problem(&scene(&upstream).trusting(&other).failure().await).contains("unknown CA"));
     assert!(upstream.asked().is_empty());
 }
 
@@ -113,7 +113,7 @@ async fn server_with_old_tls_is_refused_and_gets_no_key() {
         let (port, heard) = answering(answer).await;
         let scene = Scene::url(&format!("https://upstream.test:{port}"));
         let error = scene.failure().await;
-        assert_eq!(problem(&error), "the server does not speak TLS 1.2 or 1.3 with us", "{name}");
+        assert_eq!(problem(&error), "the server offers neither TLS 1.2 nor 1.3", "{name}");
         let heard = async {
             loop {
                 if !heard.lock().is_empty() {

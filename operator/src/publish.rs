@@ -13,7 +13,7 @@ mod error;
 mod history;
 mod object;
 mod record;
-mod shelf;
+mod secret_cache;
 mod snapshot;
 mod write;
 
@@ -37,7 +37,7 @@ pub use self::{
 };
 use self::{
     object::{Verdict, Wanted},
-    shelf::Shelf,
+    secret_cache::SecretCache,
 };
 use crate::api::{
     ObjectKind,
@@ -56,19 +56,19 @@ pub struct Publisher {
     objects: Objects,
     /// `Store::wait_until_ready` wakes only one waiter, so a single task waits and shares the result.
     ready: OnceCell<()>,
-    shelf: Shelf,
+    secrets: SecretCache,
     grace: Duration,
 }
 
 /// Cache of an environment's objects between two publications. It only saves requests: losing it is harmless.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct WriteCache {
     /// Resource versions after the operator's last write, by kind and name.
     written: HashMap<(ObjectKind, String), String>,
     /// Start of the grace period of each object that belongs to no file any more, by kind and name.
     surplus: HashMap<(ObjectKind, String), Instant>,
     /// Time of the last poll of the Secrets.
-    looked: Option<Instant>,
+    refreshed: Option<Instant>,
 }
 
 /// Result of a successful publication.
@@ -83,7 +83,7 @@ pub struct Published {
 impl Publisher {
     /// Creates a publisher that finds existing objects in `objects` and deletes unneeded ones after `grace`.
     pub fn new(client: Client, objects: Objects, grace: Duration) -> Self {
-        Self { client, objects, ready: OnceCell::new(), shelf: Shelf::default(), grace }
+        Self { client, objects, ready: OnceCell::new(), secrets: SecretCache::default(), grace }
     }
 
     /// Waits until the metadata watch has listed all objects. Never returns if the watch has ended.
@@ -106,7 +106,7 @@ impl Publisher {
     /// Returns the revision that is published for this owner in the current format, according to its core: the core of
     /// the owner's kind, else the core of the other kind.
     pub fn revision(&self, owner: &Owner) -> Option<String> {
-        let core = self.core(owner).or_else(|| self.core(&owner.former()?))?;
+        let core = self.core(owner).or_else(|| self.core(&owner.previous()?))?;
         object::annotation(&core, annotation::REVISION).map(str::to_owned)
     }
 
@@ -116,10 +116,10 @@ impl Publisher {
         if let Some(core) = self.core(owner) {
             return object::record(&core);
         }
-        let records = self.former_cores(owner).into_iter().filter_map(|(_, core)| object::record(&core));
-        let former = records.max_by_key(|record| record.published_at.0)?;
+        let records = self.previous_cores(owner).into_iter().filter_map(|(_, core)| object::record(&core));
+        let previous = records.max_by_key(|record| record.published_at.0)?;
         // Copies of earlier revisions exist only in the previous kind and format.
-        Some(Record { history: Vec::new(), ..former })
+        Some(Record { history: Vec::new(), ..previous })
     }
 
     /// Returns the other format in which a revision is published, if none is published in the current format.
@@ -127,7 +127,7 @@ impl Publisher {
         if self.revision(owner).is_some() {
             return None;
         }
-        let formats = self.former_cores(owner).into_iter().map(|(owner, core)| owner.format(&core));
+        let formats = self.previous_cores(owner).into_iter().map(|(owner, core)| owner.format(&core));
         formats.filter(|format| *format != FORMAT).max()
     }
 
@@ -146,12 +146,12 @@ impl Publisher {
         owner: &Owner,
         snapshot: &Snapshot,
         record: Option<&Record>,
-        ledger: &mut Ledger,
+        cache: &mut WriteCache,
     ) -> Result<Published, Error> {
         fits(snapshot)?;
-        let mut published = self.write(owner, snapshot, record, ledger).await?;
-        if let Some(former) = owner.former() {
-            published.written += self.write(&former, snapshot, record, ledger).await?.written;
+        let mut published = self.write(owner, snapshot, record, cache).await?;
+        if let Some(previous) = owner.previous() {
+            published.written += self.write(&previous, snapshot, record, cache).await?.written;
         }
         Ok(published)
     }
@@ -161,37 +161,37 @@ impl Publisher {
         owner: &Owner,
         snapshot: &Snapshot,
         record: Option<&Record>,
-        ledger: &mut Ledger,
+        cache: &mut WriteCache,
     ) -> Result<Published, Error> {
         let (mut objects, mut outdated) = (Vec::new(), Vec::new());
         for file in &snapshot.files {
             let wanted = owner.live(file, snapshot, record);
             objects.push(wanted.name.clone());
-            if self.look_at(owner, &wanted, ledger).await? == Verdict::Outdated {
+            if self.check(owner, &wanted, cache).await? == Verdict::Outdated {
                 outdated.push(wanted);
             }
         }
         for wanted in &outdated {
             let version = self.apply(owner, wanted).await?;
-            ledger.written.extend(version.map(|version| ((owner.object_kind, wanted.name.clone()), version)));
+            cache.written.extend(version.map(|version| ((owner.object_kind, wanted.name.clone()), version)));
         }
         let past = record.map(|record| history::names(owner, &record.history)).unwrap_or_default();
         let needed = |name: &str| past.contains(name) || objects.iter().any(|object| object == name);
-        self.clear_surplus(owner, needed, ledger).await?;
+        self.clear_surplus(owner, needed, cache).await?;
         Ok(Published { objects, written: outdated.len() })
     }
 
     /// True if there are objects that only earlier pods mount: objects of the other kind or in another format.
-    pub fn has_former(&self, owner: &Owner) -> bool {
-        owner.was_other || !self.former(owner).is_empty()
+    pub fn has_previous(&self, owner: &Owner) -> bool {
+        owner.was_other || !self.previous_objects(owner).is_empty()
     }
 
-    /// Deletes the objects that [`Publisher::has_former`] finds.
+    /// Deletes the objects that [`Publisher::has_previous`] finds.
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
-    pub async fn withdraw_former(&self, owner: &Owner) -> Result<(), Error> {
-        for (owner, found) in self.former(owner) {
+    pub async fn delete_previous(&self, owner: &Owner) -> Result<(), Error> {
+        for (owner, found) in self.previous_objects(owner) {
             self.delete(&owner, &found).await?;
         }
         Ok(())
@@ -199,7 +199,7 @@ impl Publisher {
 
     /// Drops the cached Secrets of deleted environments.
     pub fn retain(&self, is_there: impl Fn(&str, &str) -> bool) {
-        self.shelf.retain(is_there);
+        self.secrets.retain(is_there);
     }
 
     /// Reads the published snapshot from the cluster, for use while it cannot be compiled again. `None` unless every
@@ -212,8 +212,8 @@ impl Publisher {
             return Ok(None);
         };
         let record = self.record(owner);
-        let former = if self.core(owner).is_none() { owner.former() } else { None };
-        let owner = former.as_ref().unwrap_or(owner);
+        let previous = if self.core(owner).is_none() { owner.previous() } else { None };
+        let owner = previous.as_ref().unwrap_or(owner);
         let mut files = Vec::new();
         for found in self.last_first(owner, |format| format == FORMAT) {
             let name = found.name.as_deref().unwrap_or_default();
@@ -243,7 +243,7 @@ impl Publisher {
         let applied = self.calls(owner).apply(wanted).await?;
         let version = applied.resource_version.clone();
         if owner.object_kind == ObjectKind::Secret {
-            self.shelf.put(owner, &wanted.name, Some(applied));
+            self.secrets.put(owner, &wanted.name, Some(applied));
         }
         Ok(version)
     }
@@ -251,18 +251,18 @@ impl Publisher {
     async fn delete(&self, owner: &Owner, found: &ObjectMeta) -> Result<(), Error> {
         self.calls(owner).delete(found).await?;
         if owner.object_kind == ObjectKind::Secret {
-            self.shelf.put(owner, found.name.as_deref().unwrap_or_default(), None);
+            self.secrets.put(owner, found.name.as_deref().unwrap_or_default(), None);
         }
         Ok(())
     }
 
-    async fn look_at(&self, owner: &Owner, wanted: &Wanted<'_>, ledger: &Ledger) -> Result<Verdict, Error> {
+    async fn check(&self, owner: &Owner, wanted: &Wanted<'_>, cache: &WriteCache) -> Result<Verdict, Error> {
         let Some(found) = self.find(owner, &wanted.name).await? else {
             return Ok(Verdict::Outdated);
         };
-        let written = ledger.written.get(&(owner.object_kind, wanted.name.clone()));
+        let written = cache.written.get(&(owner.object_kind, wanted.name.clone()));
         match owner.verdict(&found, wanted, written.map(String::as_str)) {
-            Verdict::Foreign => Err(Error::Conflict(owner.called(&wanted.name))),
+            Verdict::Foreign => Err(Error::Conflict(owner.describe(&wanted.name))),
             verdict => Ok(verdict),
         }
     }
@@ -280,16 +280,16 @@ impl Publisher {
         &self,
         owner: &Owner,
         needed: impl Fn(&str) -> bool,
-        ledger: &mut Ledger,
+        cache: &mut WriteCache,
     ) -> Result<(), Error> {
         let mut surplus = self.last_first(owner, |format| format == FORMAT);
         surplus.retain(|found| !found.name.as_deref().is_some_and(&needed));
         let is_surplus = |name: &str| surplus.iter().any(|found| found.name.as_deref() == Some(name));
-        ledger.surplus.retain(|(object_kind, name), _| *object_kind != owner.object_kind || is_surplus(name));
+        cache.surplus.retain(|(object_kind, name), _| *object_kind != owner.object_kind || is_surplus(name));
         let now = Instant::now();
         for found in surplus {
             let name = found.name.clone().unwrap_or_default();
-            let since = *ledger.surplus.entry((owner.object_kind, name)).or_insert(now);
+            let since = *cache.surplus.entry((owner.object_kind, name)).or_insert(now);
             if now.duration_since(since) >= self.grace {
                 self.delete(owner, &found).await?;
             }
@@ -303,12 +303,12 @@ impl Publisher {
                 let reference = ObjectRef::new(name).within(&owner.namespace);
                 self.objects.get(&reference).map(|found| found.metadata.clone())
             }
-            ObjectKind::Secret => self.shelf.get(owner, name),
+            ObjectKind::Secret => self.secrets.get(owner, name),
         }
     }
 
     /// Returns the objects that only earlier pods mount, each with the owner that they belong to.
-    fn former(&self, owner: &Owner) -> Vec<(Owner, ObjectMeta)> {
+    fn previous_objects(&self, owner: &Owner) -> Vec<(Owner, ObjectMeta)> {
         let (own, other) = (owner.clone(), owner.other());
         let own_kind = self.last_first(&own, |format| format != FORMAT);
         let other_kind = self.last_first(&other, |format| owner.was_other || format != FORMAT);
@@ -316,10 +316,10 @@ impl Publisher {
         own_kind.chain(other_kind.into_iter().map(|found| (other.clone(), found))).collect()
     }
 
-    fn former_cores(&self, owner: &Owner) -> Vec<(Owner, ObjectMeta)> {
-        let mut former = self.former(owner);
-        former.retain(|(owner, found)| owner.is_core(found));
-        former
+    fn previous_cores(&self, owner: &Owner) -> Vec<(Owner, ObjectMeta)> {
+        let mut previous = self.previous_objects(owner);
+        previous.retain(|(owner, found)| owner.is_core(found));
+        previous
     }
 
     /// Returns the owner's objects in the wanted formats, highest number first, so that an incomplete deletion leaves
@@ -337,7 +337,7 @@ impl Publisher {
                 let all = self.objects.state();
                 all.iter().map(|found| &found.metadata).filter(|found| of_owner(found)).cloned().collect()
             }
-            ObjectKind::Secret => self.shelf.all(owner).into_iter().filter(of_owner).collect(),
+            ObjectKind::Secret => self.secrets.all(owner).into_iter().filter(of_owner).collect(),
         };
         found.sort_by(|a, b| b.name.cmp(&a.name));
         found

@@ -108,14 +108,14 @@ impl DocumentSummary {
     }
 
     /// Returns true if both documents came from the same source.
-    pub fn is_from_the_source_of(&self, other: &Self) -> bool {
+    pub fn has_source_of(&self, other: &Self) -> bool {
         self.source == other.source
     }
 
     /// Returns the reason why this document may not replace `published`, if any. A loss of up to `max_shrink_percent`
     /// is allowed.
     pub fn violation(&self, published: &Self, max_shrink_percent: usize) -> Option<Violation> {
-        if !self.is_from_the_source_of(published) {
+        if !self.has_source_of(published) {
             return None;
         }
         if self.environment != published.environment {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::api::ObjectKind;
 
 use super::{
-    Error, Ledger, Publisher,
+    Error, Publisher, WriteCache,
     object::{Owner, Verdict},
     record::Past,
     snapshot::{File, Snapshot},
@@ -16,10 +16,10 @@ impl Publisher {
     ///
     /// # Errors
     /// If an object of another owner has the name, or the API server rejects a write or does not answer in time.
-    pub async fn archive(&self, owner: &Owner, snapshot: &Snapshot, ledger: &Ledger) -> Result<(), Error> {
+    pub async fn archive(&self, owner: &Owner, snapshot: &Snapshot, cache: &WriteCache) -> Result<(), Error> {
         for file in &snapshot.files {
             let wanted = owner.past(file, &snapshot.revision);
-            if self.look_at(owner, &wanted, ledger).await? == Verdict::Outdated {
+            if self.check(owner, &wanted, cache).await? == Verdict::Outdated {
                 self.apply(owner, &wanted).await?;
             }
         }

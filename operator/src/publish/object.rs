@@ -85,25 +85,25 @@ impl Owner {
     }
 
     /// Returns the same owner with the other kind of objects, if there may be previous objects of that kind.
-    pub(super) fn former(&self) -> Option<Self> {
+    pub(super) fn previous(&self) -> Option<Self> {
         self.was_other.then(|| self.other())
     }
 
     /// Returns the format of an object of this owner, which its name contains.
     pub(super) fn format(&self, found: &ObjectMeta) -> Format {
-        let told = self.environment.format_and_file(found.name.as_deref().unwrap_or_default());
+        let parsed = self.environment.format_and_file(found.name.as_deref().unwrap_or_default());
         // An object whose name does not parse counts as one of the current format, so the publisher deletes it.
-        told.map_or(FORMAT, |(format, _)| format)
+        parsed.map_or(FORMAT, |(format, _)| format)
     }
 
     /// True if the object is a core, in any format. A core names the other objects of its revision.
     pub(super) fn is_core(&self, found: &ObjectMeta) -> bool {
-        let told = self.environment.format_and_file(found.name.as_deref().unwrap_or_default());
-        told.is_some_and(|(_, file)| file == files::CORE)
+        let parsed = self.environment.format_and_file(found.name.as_deref().unwrap_or_default());
+        parsed.is_some_and(|(_, file)| file == files::CORE)
     }
 
     /// Returns kind and name of an object, for messages.
-    pub(super) fn called(&self, name: &str) -> String {
+    pub(super) fn describe(&self, name: &str) -> String {
         format!("{} {name}", self.object_kind.as_str())
     }
 
@@ -290,11 +290,11 @@ mod tests {
     #[test]
     fn only_core_object_has_revision_label() {
         let file = File::new("overrides-00".to_owned(), vec![1]);
-        let tells = |file: &File| {
+        let has_revision = |file: &File| {
             let wanted = owner().live(file, &snapshot(), None);
             wanted.annotations.contains_key(annotation::REVISION)
         };
-        assert!(!tells(&file));
-        assert!(tells(&snapshot().files[0]));
+        assert!(!has_revision(&file));
+        assert!(has_revision(&snapshot().files[0]));
     }
 }

@@ -43,11 +43,11 @@ impl Past {
 impl Record {
     /// Keeps the latest `limit` earlier revisions, and in addition those in `needed`. Returns the dropped revisions.
     pub fn trim(&mut self, limit: usize, needed: &[&str]) -> Vec<Past> {
-        let mut room = limit;
+        let mut left = limit;
         let keep = |past: &Past| {
             let counts = !needed.contains(&past.revision.as_str());
-            let keep = !counts || room > 0;
-            room -= usize::from(counts && keep);
+            let keep = !counts || left > 0;
+            left -= usize::from(counts && keep);
             keep
         };
         let (kept, dropped) = std::mem::take(&mut self.history).into_iter().partition(keep);

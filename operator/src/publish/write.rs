@@ -26,15 +26,15 @@ use crate::api::{
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Kind of object that can carry a file.
-trait Carrying:
+trait SnapshotObject:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned
 {
-    fn carrying(metadata: ObjectMeta, content: BTreeMap<String, ByteString>) -> Self;
+    fn with_content(metadata: ObjectMeta, content: BTreeMap<String, ByteString>) -> Self;
     fn content(self) -> (ObjectMeta, Option<BTreeMap<String, ByteString>>);
 }
 
-impl Carrying for ConfigMap {
-    fn carrying(metadata: ObjectMeta, content: BTreeMap<String, ByteString>) -> Self {
+impl SnapshotObject for ConfigMap {
+    fn with_content(metadata: ObjectMeta, content: BTreeMap<String, ByteString>) -> Self {
         Self { metadata, binary_data: Some(content), ..Self::default() }
     }
 
@@ -43,8 +43,8 @@ impl Carrying for ConfigMap {
     }
 }
 
-impl Carrying for Secret {
-    fn carrying(metadata: ObjectMeta, content: BTreeMap<String, ByteString>) -> Self {
+impl SnapshotObject for Secret {
+    fn with_content(metadata: ObjectMeta, content: BTreeMap<String, ByteString>) -> Self {
         // Only Remora uses this Secret type, and the type of a Secret never changes, so no other Secret can be mistaken
         // for one of these.
         Self { metadata, data: Some(content), type_: Some(SNAPSHOT_TYPE.to_owned()), ..Self::default() }
@@ -56,7 +56,7 @@ impl Carrying for Secret {
 }
 
 /// Metadata and content of an existing object.
-pub(super) struct Held {
+pub(super) struct StoredObject {
     pub(super) metadata: ObjectMeta,
     pub(super) content: BTreeMap<String, ByteString>,
 }
@@ -76,9 +76,9 @@ impl Calls<'_> {
         }
     }
 
-    async fn apply_as<K: Carrying>(&self, wanted: &Wanted<'_>) -> Result<ObjectMeta, Error> {
+    async fn apply_as<K: SnapshotObject>(&self, wanted: &Wanted<'_>) -> Result<ObjectMeta, Error> {
         let (metadata, content) = self.owner.object(wanted);
-        let object = K::carrying(metadata, content);
+        let object = K::with_content(metadata, content);
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let patch = Patch::Apply(&object);
         let applied = self.api::<K>();
@@ -94,24 +94,24 @@ impl Calls<'_> {
         }
     }
 
-    async fn metadata_of<K: Carrying>(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
+    async fn metadata_of<K: SnapshotObject>(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
         let found = self.in_time(name, self.api::<K>().get_metadata_opt(name)).await?;
         Ok(found.map(|found| found.metadata))
     }
 
     /// Gets the object. `None` if it does not exist.
-    pub(super) async fn read(&self, name: &str) -> Result<Option<Held>, Error> {
+    pub(super) async fn read(&self, name: &str) -> Result<Option<StoredObject>, Error> {
         match self.owner.object_kind {
             ObjectKind::ConfigMap => self.read_as::<ConfigMap>(name).await,
             ObjectKind::Secret => self.read_as::<Secret>(name).await,
         }
     }
 
-    async fn read_as<K: Carrying>(&self, name: &str) -> Result<Option<Held>, Error> {
+    async fn read_as<K: SnapshotObject>(&self, name: &str) -> Result<Option<StoredObject>, Error> {
         let found = self.in_time(name, self.api::<K>().get_opt(name)).await?;
         Ok(found.map(|found| {
             let (metadata, content) = found.content();
-            Held { metadata, content: content.unwrap_or_default() }
+            StoredObject { metadata, content: content.unwrap_or_default() }
         }))
     }
 
@@ -124,31 +124,31 @@ impl Calls<'_> {
         }
     }
 
-    async fn delete_as<K: Carrying>(&self, found: &ObjectMeta) -> Result<(), Error> {
+    async fn delete_as<K: SnapshotObject>(&self, found: &ObjectMeta) -> Result<(), Error> {
         let name = found.name.clone().unwrap_or_default();
         let exactly = Preconditions { uid: found.uid.clone(), resource_version: found.resource_version.clone() };
         let parameters = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
         match tokio::time::timeout(TIMEOUT, self.api::<K>().delete(&name, &parameters)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(kube::Error::Api(status))) if status.is_not_found() || status.is_conflict() => Ok(()),
-            Ok(Err(error)) => Err(meaning(self.owner.called(&name), error)),
-            Err(_) => Err(late(self.owner.called(&name))),
+            Ok(Err(error)) => Err(classify(self.owner.describe(&name), error)),
+            Err(_) => Err(timed_out(self.owner.describe(&name))),
         }
     }
 
-    fn api<K: Carrying>(&self) -> Api<K> {
+    fn api<K: SnapshotObject>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), &self.owner.namespace)
     }
 
     async fn in_time<T>(&self, name: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
         match tokio::time::timeout(TIMEOUT, call).await {
-            Ok(answered) => answered.map_err(|error| meaning(self.owner.called(name), error)),
-            Err(_) => Err(late(self.owner.called(name))),
+            Ok(answered) => answered.map_err(|error| classify(self.owner.describe(name), error)),
+            Err(_) => Err(timed_out(self.owner.describe(name))),
         }
     }
 }
 
-fn late(object: String) -> Error {
+fn timed_out(object: String) -> Error {
     Error::WriteFailed { object, problem: "the API server did not answer in time".to_owned() }
 }
 
@@ -157,7 +157,7 @@ pub fn is_terminating(status: &Status) -> bool {
     status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-fn meaning(object: String, error: kube::Error) -> Error {
+fn classify(object: String, error: kube::Error) -> Error {
     let kube::Error::Api(status) = error else {
         return Error::WriteFailed { object, problem: format!("the API server did not answer: {error}") };
     };

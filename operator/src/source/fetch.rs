@@ -67,18 +67,18 @@ pub struct Fetcher {
 
 /// Version of the cached document, which makes the next fetch conditional.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CachedVersion(Origination);
+pub struct CachedVersion(Version);
 
 #[cfg(test)]
 impl CachedVersion {
     /// Creates the version of an object with this `resourceVersion`.
     pub(crate) fn of_object(version: &str) -> Self {
-        Self(Origination::Object { version: version.to_owned() })
+        Self(Version::Object { version: version.to_owned() })
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Origination {
+enum Version {
     /// A server, with the key of the request: another key belongs to another environment.
     Server { key: EnvironmentKey, validator: Option<Validator> },
     /// An object, with its `resourceVersion`.
@@ -107,17 +107,17 @@ pub enum Fetched {
     /// used up. No request was sent.
     Busy,
     /// The document is larger than expected, and the memory budget has no bytes left for it at the moment.
-    Crowded {
+    OverBudget {
         /// Number of bytes to reserve in the next attempt.
         expected: usize,
     },
     /// A document, possibly the same as the cached one. Its content is not checked yet.
-    Document(Arrived),
+    Document(FetchedDocument),
 }
 
 /// A document as received.
 #[derive(Debug)]
-pub struct Arrived {
+pub struct FetchedDocument {
     /// Bytes of each page.
     pub pages: Vec<Vec<u8>>,
     /// Source of the document.
@@ -126,7 +126,7 @@ pub struct Arrived {
     pub reservation: Reservation,
 }
 
-impl Arrived {
+impl FetchedDocument {
     /// Returns the size of all pages in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -166,8 +166,8 @@ impl Arrival {
     #[must_use]
     pub fn cached_version(self, updated_at: Option<&str>) -> CachedVersion {
         CachedVersion(match self {
-            Self::Server { key, began } => Origination::Server { key, validator: Validator::new(updated_at, began) },
-            Self::Object { version } => Origination::Object { version },
+            Self::Server { key, began } => Version::Server { key, validator: Validator::new(updated_at, began) },
+            Self::Object { version } => Version::Object { version },
         })
     }
 }
@@ -214,7 +214,7 @@ impl Fetcher {
             PlannedSource::ConfigMap(reference) => self.objects.config_map_document(namespace, reference).await?,
             PlannedSource::Secret(reference) => self.objects.secret_document(namespace, reference).await?,
         };
-        if let Some(CachedVersion(Origination::Object { version })) = &hints.cached
+        if let Some(CachedVersion(Version::Object { version })) = &hints.cached
             && *version == found.version
         {
             return Ok(Fetched::Unchanged);
@@ -224,7 +224,7 @@ impl Fetcher {
         }
         reservation.shrink(found.bytes.len());
         let arrival = Arrival::Object { version: found.version };
-        Ok(Fetched::Document(Arrived { pages: vec![found.bytes], arrival, reservation }))
+        Ok(Fetched::Document(FetchedDocument { pages: vec![found.bytes], arrival, reservation }))
     }
 
     async fn ask_server(
@@ -252,7 +252,7 @@ impl Fetcher {
             return Ok(Fetched::StillRefused);
         }
         let if_modified_since = match &hints.cached {
-            Some(CachedVersion(Origination::Server { key: cached, validator })) if *cached == key => {
+            Some(CachedVersion(Version::Server { key: cached, validator })) if *cached == key => {
                 validator.as_ref().and_then(Validator::if_modified_since)
             }
             _ => None,
@@ -287,10 +287,10 @@ impl Fetcher {
         let answer = answer?;
         Ok(match answer {
             Answer::NotModified => Fetched::Unchanged,
-            Answer::Crowded(expected) => Fetched::Crowded { expected },
+            Answer::OverBudget(expected) => Fetched::OverBudget { expected },
             Answer::Document { pages, began } => {
                 reservation.shrink(pages.iter().map(Vec::len).sum());
-                Fetched::Document(Arrived { pages, arrival: Arrival::Server { key, began }, reservation })
+                Fetched::Document(FetchedDocument { pages, arrival: Arrival::Server { key, began }, reservation })
             }
         })
     }

@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 use kube::{core::PartialObjectMeta, runtime::reflector::store::Writer};
 use remora_operator::api::ObjectKind;
-use remora_operator::publish::{Error, File, Ledger, Owner, Past, Publisher, Snapshot};
+use remora_operator::publish::{Error, File, Owner, Past, Publisher, Snapshot, WriteCache};
 use remora_snapshot::files;
 
 use super::cluster::{Cluster, watch};
@@ -18,7 +18,7 @@ struct Desk {
     cluster: Cluster,
     publisher: Publisher,
     writer: Writer<PartialObjectMeta<ConfigMap>>,
-    ledger: Ledger,
+    cache: WriteCache,
 }
 
 impl Desk {
@@ -26,13 +26,13 @@ impl Desk {
         let cluster = Cluster::default();
         let (objects, writer) = watch();
         let publisher = Publisher::new(cluster.client(), objects, grace);
-        Self { cluster, publisher, writer, ledger: Ledger::default() }
+        Self { cluster, publisher, writer, cache: WriteCache::default() }
     }
 
     async fn publish(&mut self, snapshot: &Snapshot) -> (Result<usize, Error>, Vec<String>) {
         self.cluster.observe(&mut self.writer);
         self.cluster.calls();
-        let published = self.publisher.publish(&owner(), snapshot, None, &mut self.ledger).await;
+        let published = self.publisher.publish(&owner(), snapshot, None, &mut self.cache).await;
         (published.map(|published| published.written), self.cluster.calls())
     }
 }
@@ -78,7 +78,7 @@ async fn publisher_writes_only_changed_objects() {
     assert_eq!(written.unwrap(), 2);
     assert_eq!(calls, ["patch remora-a-v3-overrides-01", "patch remora-a-v3-core"]);
     // The result is the same for a publisher without its write cache.
-    desk.ledger = Ledger::default();
+    desk.cache = WriteCache::default();
     let (written, calls) =
         desk.publish(&snapshot("2", &[("core", "d"), ("overrides-00", "x"), ("overrides-01", "z")])).await;
     assert_eq!((written.unwrap(), calls), (0, Vec::new()));
@@ -155,7 +155,7 @@ async fn archived_revisions_share_unchanged_files() {
     );
     for snapshot in [&first, &second] {
         desk.cluster.observe(&mut desk.writer);
-        desk.publisher.archive(&owner(), snapshot, &desk.ledger).await.unwrap();
+        desk.publisher.archive(&owner(), snapshot, &desk.cache).await.unwrap();
     }
     let names = desk.cluster.names();
     assert_eq!(names.len(), 3, "{names:?}");
@@ -176,7 +176,7 @@ async fn archived_copies_are_not_recovered_as_published() {
     let mut desk = Desk::new(Duration::ZERO);
     let first = snapshot("1", &[("core", "c")]);
     desk.publish(&first).await.0.unwrap();
-    desk.publisher.archive(&owner(), &first, &desk.ledger).await.unwrap();
+    desk.publisher.archive(&owner(), &first, &desk.cache).await.unwrap();
     desk.cluster.observe(&mut desk.writer);
     assert_eq!(desk.publisher.recover(&owner()).await.unwrap(), Some((first.clone(), None)));
     // A copy without a record is surplus.
@@ -192,8 +192,8 @@ async fn secrets_are_found_by_their_numbers_after_restart() {
     let mut all: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "x")).collect();
     all.push(("core", "c"));
     let first = snapshot("1", &all);
-    desk.publisher.look(&secrets, &mut desk.ledger).await.unwrap();
-    desk.publisher.publish(&secrets, &first, None, &mut desk.ledger).await.unwrap();
+    desk.publisher.refresh_secrets(&secrets, &mut desk.cache).await.unwrap();
+    desk.publisher.publish(&secrets, &first, None, &mut desk.cache).await.unwrap();
     assert_eq!(desk.cluster.names().len(), 17);
 
     // Another process, for which two overrides objects are enough.
@@ -201,11 +201,11 @@ async fn secrets_are_found_by_their_numbers_after_restart() {
     let (objects, writer) = watch();
     other.publisher = Publisher::new(other.cluster.client(), objects, Duration::ZERO);
     other.writer = writer;
-    other.publisher.look(&secrets, &mut other.ledger).await.unwrap();
+    other.publisher.refresh_secrets(&secrets, &mut other.cache).await.unwrap();
     assert_eq!(other.publisher.recover(&secrets).await.unwrap(), Some((first, None)));
     let second = snapshot("2", &[("core", "d"), ("overrides-00", "x"), ("overrides-01", "y")]);
     other.cluster.calls();
-    other.publisher.publish(&secrets, &second, None, &mut other.ledger).await.unwrap();
+    other.publisher.publish(&secrets, &second, None, &mut other.cache).await.unwrap();
     let deleted: Vec<String> = other.cluster.calls().into_iter().filter(|call| call.starts_with("delete")).collect();
     assert_eq!(deleted.len(), 14);
     assert_eq!(deleted[0], "delete secret/remora-a-v3-overrides-15", "the highest first, so that numbers have no gap");
@@ -223,11 +223,11 @@ async fn publication_killed_at_any_write_is_completed_by_next_process() {
         let owner = Owner { object_kind, ..owner() };
         for survives in 0..=second.len() {
             let mut desk = Desk::new(Duration::MAX);
-            desk.publisher.look(&owner, &mut desk.ledger).await.unwrap();
-            desk.publisher.publish(&owner, &snapshot("1", &first), None, &mut desk.ledger).await.unwrap();
+            desk.publisher.refresh_secrets(&owner, &mut desk.cache).await.unwrap();
+            desk.publisher.publish(&owner, &snapshot("1", &first), None, &mut desk.cache).await.unwrap();
             desk.cluster.observe(&mut desk.writer);
             desk.cluster.die_after(survives);
-            let killed = desk.publisher.publish(&owner, &snapshot("2", &second), None, &mut desk.ledger).await;
+            let killed = desk.publisher.publish(&owner, &snapshot("2", &second), None, &mut desk.cache).await;
             assert_eq!(killed.is_ok(), survives == second.len(), "{survives}");
             let prefix = if object_kind == ObjectKind::Secret { "secret/" } else { "" };
             let tells = |cluster: &Cluster, file: &str| {
@@ -250,8 +250,8 @@ async fn publication_killed_at_any_write_is_completed_by_next_process() {
             next.publisher = Publisher::new(next.cluster.client(), objects, Duration::MAX);
             next.writer = writer;
             next.cluster.observe(&mut next.writer);
-            next.publisher.look(&owner, &mut next.ledger).await.unwrap();
-            let ended = next.publisher.publish(&owner, &snapshot("2", &second), None, &mut next.ledger).await.unwrap();
+            next.publisher.refresh_secrets(&owner, &mut next.cache).await.unwrap();
+            let ended = next.publisher.publish(&owner, &snapshot("2", &second), None, &mut next.cache).await.unwrap();
             assert_eq!(ended.written, second.len() - survives, "what was written is not written again");
             assert!(second.iter().all(|(name, _)| tells(&next.cluster, name) == digest(&second, name)), "{survives}");
         }

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     compile::guard::DocumentSummary,
     controller::metrics::{Metrics, Outcome, Step},
-    publish::{Error, Ledger, Owner, Past, Publisher, Snapshot},
+    publish::{Error, Owner, Past, Publisher, Snapshot, WriteCache},
 };
 
 /// Snapshot that was published.
@@ -104,7 +104,7 @@ async fn archive(
     metrics: &Metrics,
     owner: &Owner,
     snapshot: &Snapshot,
-    cache: &Ledger,
+    cache: &WriteCache,
 ) -> bool {
     let step = metrics.begin(Step::Archive);
     match publisher.archive(owner, snapshot, cache).await {

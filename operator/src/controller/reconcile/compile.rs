@@ -9,7 +9,7 @@ use crate::{
         report::Contents,
     },
     publish::Snapshot,
-    source::fetch::{Arrived, CachedVersion, EnvironmentKey},
+    source::fetch::{CachedVersion, EnvironmentKey, FetchedDocument},
 };
 
 /// Compiled document, before the guard check.
@@ -28,9 +28,9 @@ pub(super) async fn compile(
     environment: &Environment<'_>,
     compiler: &Compiler,
     metrics: &Metrics,
-    document: Arrived,
+    document: FetchedDocument,
 ) -> Result<(Compiled, CachedVersion, Provenance), Error> {
-    let Arrived { pages, arrival, reservation } = document;
+    let FetchedDocument { pages, arrival, reservation } = document;
     let server_keys = arrival.key().map(EnvironmentKey::expose).map(str::to_owned);
     let task = Task {
         environment: environment.name.clone(),

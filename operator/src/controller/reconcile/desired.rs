@@ -9,14 +9,14 @@ use crate::{
     api::{ObjectKind, PastRevision},
     compile::guard::DocumentSummary,
     controller::report::{Failure, Pin},
-    publish::{Ledger, Past, Record, Snapshot},
+    publish::{Past, Record, Snapshot, WriteCache},
 };
 
 /// State of the publication between reconciliations.
 #[derive(Debug, Default)]
 pub(super) struct Desired {
     pub(super) snapshot: Option<DesiredSnapshot>,
-    pub(super) cache: Ledger,
+    pub(super) cache: WriteCache,
     /// Kind of the published objects.
     kind: Option<ObjectKind>,
     /// Time at which objects of a previous kind or format were first seen, or at which their pods were last counted.
@@ -99,7 +99,7 @@ impl Desired {
 pub(super) fn record(before: Option<Record>, accepted: Option<&DocumentSummary>, is_same: bool) -> Option<Record> {
     match (before, accepted) {
         // The snapshot stays published since the same time, so the record is not written again only for a newer time.
-        (Some(before), Some(accepted)) if is_same && !before.document.is_from_the_source_of(accepted) => {
+        (Some(before), Some(accepted)) if is_same && !before.document.has_source_of(accepted) => {
             Some(Record { document: accepted.clone(), ..before })
         }
         (Some(before), _) if is_same => Some(before),

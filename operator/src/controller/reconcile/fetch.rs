@@ -9,7 +9,7 @@ use super::{environment::Environment, schedule};
 use crate::{
     controller::metrics::{Metrics, Outcome, Step},
     source::{
-        fetch::{self, Arrived, CachedVersion, EnvironmentKey, Error, FetchHints, Fetcher, Retry},
+        fetch::{self, CachedVersion, EnvironmentKey, Error, FetchHints, FetchedDocument, Fetcher, Retry},
         trigger::Trigger,
     },
 };
@@ -122,7 +122,7 @@ pub(super) enum Fetched {
     /// The source still has the version that was compiled last.
     Unchanged,
     /// A document. Its content is not checked yet.
-    Document(Arrived),
+    Document(FetchedDocument),
 }
 
 /// Fetches the document, and updates `source` with what the fetch showed. `has_snapshot` is true if the last document's
@@ -151,7 +151,7 @@ pub(super) async fn fetch(
             step.end(Outcome::Busy);
             Ok(Fetched::Postponed)
         }
-        Ok(fetch::Fetched::Crowded { expected }) => {
+        Ok(fetch::Fetched::OverBudget { expected }) => {
             source.expected_bytes = Some(expected);
             source.waits_for_room();
             step.end(Outcome::OverBudget);

@@ -2,7 +2,7 @@
 
 use crate::{
     api::names::Format,
-    publish::{Error, Ledger, Owner, Publisher, Record},
+    publish::{Error, Owner, Publisher, Record, WriteCache},
 };
 
 /// Published objects of an environment at the start of a reconciliation.
@@ -31,7 +31,11 @@ impl Observed {
 
 /// Polls the objects that no watch reports, and reads the publisher's cache. If the poll fails, its error is returned
 /// with the cached state.
-pub(super) async fn observe(publisher: &Publisher, owner: Owner, cache: &mut Ledger) -> (Observed, Result<(), Error>) {
-    let polled = publisher.look(&owner, cache).await;
+pub(super) async fn observe(
+    publisher: &Publisher,
+    owner: Owner,
+    cache: &mut WriteCache,
+) -> (Observed, Result<(), Error>) {
+    let polled = publisher.refresh_secrets(&owner, cache).await;
     (Observed::cached(publisher, owner), polled)
 }

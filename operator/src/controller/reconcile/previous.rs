@@ -19,7 +19,7 @@ pub(super) async fn withdraw(
     desired: &mut Desired,
 ) -> Option<ObjectKind> {
     let previous = owner.was_other.then(|| owner.object_kind.other());
-    if !publisher.has_former(owner) {
+    if !publisher.has_previous(owner) {
         desired.previous_since = None;
         return None;
     }
@@ -51,7 +51,7 @@ pub(super) async fn withdraw(
             return previous;
         }
     }
-    match publisher.withdraw_former(owner).await {
+    match publisher.delete_previous(owner).await {
         Ok(()) => None,
         Err(error) => {
             tracing::warn!(

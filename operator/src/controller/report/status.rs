@@ -222,7 +222,7 @@ fn in_objects(count: usize, delivered: &Delivered) -> String {
     let kind = delivered.object_kind.as_str();
     let now = if count == 1 { format!("published in one {kind}") } else { format!("published in {count} {kind}s") };
     match delivered.formerly {
-        Some(former) => format!("{now}, and in {}s while pods mount those", former.as_str()),
+        Some(previous) => format!("{now}, and in {}s while pods mount those", previous.as_str()),
         None => now,
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use flate2::write::MultiGzDecoder;
 use reqwest::{Response, header};
 
-use super::{error::Error, memory_budget::Crowded};
+use super::{error::Error, memory_budget::OverBudget};
 
 /// Reason why a body was not read to its end.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(super) enum Unread {
     /// The body exceeds the size limit.
     TooLarge(Error),
     /// The memory budget has too few free bytes.
-    Crowded(Crowded),
+    OverBudget(OverBudget),
     /// The connection broke off, or the compressed data is invalid.
     Broken(String),
 }
@@ -23,13 +23,13 @@ pub(super) enum Unread {
 pub(super) async fn read(
     mut response: Response,
     limit: usize,
-    holds: impl Fn(usize) -> Result<(), Crowded>,
+    holds: impl Fn(usize) -> Result<(), OverBudget>,
 ) -> Result<Vec<u8>, Unread> {
     let declared = response.content_length().and_then(|length| usize::try_from(length).ok());
     if declared.is_some_and(|length| length > limit) {
         return Err(too_large("the answer", limit));
     }
-    holds(declared.unwrap_or_default()).map_err(Unread::Crowded)?;
+    holds(declared.unwrap_or_default()).map_err(Unread::OverBudget)?;
     let mut sink = Sink::new(&response, limit)?;
     let mut wire = 0_usize;
     loop {
@@ -41,7 +41,7 @@ pub(super) async fn read(
         }
         // A chunk may inflate to a thousand times its size. The sink stops at the limit within the chunk.
         sink.write(&chunk).map_err(|error| inflation(&error, limit))?;
-        holds(sink.len()).map_err(Unread::Crowded)?;
+        holds(sink.len()).map_err(Unread::OverBudget)?;
     }
     sink.finish().map_err(|error| inflation(&error, limit))
 }

@@ -68,7 +68,7 @@ impl Reservation {
     ///
     /// # Errors
     /// The budget has too few free bytes. The error holds the number to reserve in the next attempt.
-    pub(super) fn holds(&self, bytes: usize) -> Result<(), Crowded> {
+    pub(super) fn holds(&self, bytes: usize) -> Result<(), OverBudget> {
         let mut held = self.held.lock();
         let missing = units(bytes.min(self.limit)).saturating_sub(held.num_permits());
         if missing == 0 {
@@ -77,7 +77,7 @@ impl Reservation {
         let more = Arc::clone(&self.free).try_acquire_many_owned(u32::try_from(missing).unwrap_or(u32::MAX));
         match more {
             Ok(more) => held.merge(more),
-            Err(_) => return Err(Crowded { needed: bytes.saturating_mul(2).min(self.limit) }),
+            Err(_) => return Err(OverBudget { needed: bytes.saturating_mul(2).min(self.limit) }),
         }
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Reservation {
 
 /// Error: the budget has too few free bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Crowded {
+pub(super) struct OverBudget {
     /// Number of bytes to reserve in the next attempt.
     pub(super) needed: usize,
 }
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(one.holds(LIMIT / 2), Ok(()));
         assert_eq!(one.holds(1), Ok(()), "it is not asked for twice");
         assert_eq!(other.holds(LIMIT / 4), Ok(()));
-        assert_eq!(other.holds(LIMIT / 4 * 3), Err(Crowded { needed: LIMIT }));
+        assert_eq!(other.holds(LIMIT / 4 * 3), Err(OverBudget { needed: LIMIT }));
         assert_eq!(other.holds(LIMIT / 2), Ok(()), "what it has it keeps");
         drop(one);
         assert_eq!(other.holds(LIMIT / 4 * 3), Ok(()));

@@ -15,7 +15,7 @@ use super::{
     failure::{explain, unavailable},
     key::EnvironmentKey,
     link,
-    memory_budget::{Crowded, Reservation},
+    memory_budget::{OverBudget, Reservation},
     origin::Origin,
     validator,
 };
@@ -44,7 +44,7 @@ pub(super) struct Request<'a> {
 pub(super) enum Answer {
     NotModified,
     /// The memory budget has no bytes left. Holds the number of bytes to reserve in the next attempt.
-    Crowded(usize),
+    OverBudget(usize),
     Document {
         pages: Vec<Vec<u8>>,
         began: Timestamp,
@@ -53,7 +53,7 @@ pub(super) enum Answer {
 
 enum Page {
     NotModified,
-    Crowded(usize),
+    OverBudget(usize),
     Document { bytes: Vec<u8>, began: Timestamp, next: Option<Url> },
 }
 
@@ -62,7 +62,7 @@ impl Request<'_> {
     pub(super) async fn send(&self) -> Result<Answer, Error> {
         let (first, began, mut next) = match self.page(&self.url, self.if_modified_since.as_deref(), 0).await? {
             Page::NotModified => return Ok(Answer::NotModified),
-            Page::Crowded(expected) => return Ok(Answer::Crowded(expected)),
+            Page::OverBudget(expected) => return Ok(Answer::OverBudget(expected)),
             Page::Document { bytes, began, next } => (bytes, began, next),
         };
         let mut held = first.len();
@@ -76,7 +76,7 @@ impl Request<'_> {
                 Page::NotModified => {
                     return Err(unavailable(self.origin, "it answered HTTP 304 to an unconditional request"));
                 }
-                Page::Crowded(expected) => return Ok(Answer::Crowded(expected)),
+                Page::OverBudget(expected) => return Ok(Answer::OverBudget(expected)),
                 Page::Document { bytes, next, .. } => (bytes, next),
             };
             held = held.saturating_add(page.len());
@@ -117,7 +117,7 @@ impl Request<'_> {
         let bytes = match body::read(response, limit, |bytes| self.reservation.holds(held.saturating_add(bytes))).await
         {
             Ok(bytes) => bytes,
-            Err(Unread::Crowded(Crowded { needed })) => return Ok(Page::Crowded(needed)),
+            Err(Unread::OverBudget(OverBudget { needed })) => return Ok(Page::OverBudget(needed)),
             Err(Unread::TooLarge(error)) => return Err(error),
             Err(Unread::Broken(problem)) => return Err(unavailable(self.origin, &problem)),
         };

@@ -24,7 +24,7 @@ use self::{
     cluster::Cluster,
     upstream::{Asked, Certificate, Leading, Upstream},
 };
-use super::{AllowedOrigins, Arrived, CachedVersion, Error, FetchHints, Fetched, Fetcher, Lookup, Origin};
+use super::{AllowedOrigins, CachedVersion, Error, FetchHints, Fetched, FetchedDocument, Fetcher, Lookup, Origin};
 use crate::{api::FeatureEnvironmentSpec, compile::document};
 
 /// Text that no error may contain. Every answer that a test expects to be refused contains it.
@@ -133,7 +133,7 @@ fn identities(fetched: Fetched) -> Vec<String> {
 
 fn cached_version(fetched: Fetched) -> CachedVersion {
     match fetched {
-        Fetched::Document(Arrived { pages, arrival, .. }) => {
+        Fetched::Document(FetchedDocument { pages, arrival, .. }) => {
             arrival.cached_version(document::parse(&pages[0]).unwrap().updated_at())
         }
         other => panic!("no document: {other:?}"),

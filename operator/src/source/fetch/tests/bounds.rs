@@ -120,7 +120,7 @@ async fn documents_beyond_memory_budget_wait() {
     // The default reservation exceeds the whole budget here, so the expected size is given.
     let hint = |bytes: usize| FetchHints { expected: Some(bytes), ..FetchHints::default() };
     let first = fetch(hint(1)).await;
-    let Fetched::Crowded { expected } = fetch(hint(1)).await else { panic!("there is no room for two") };
+    let Fetched::OverBudget { expected } = fetch(hint(1)).await else { panic!("there is no room for two") };
     assert!(expected > LIMIT / 4 * 3, "{expected}");
     let mut other = scene.spec();
     other.source.flagsmith.as_mut().unwrap().api_url = format!("http://upstream.test:{}/api/v1", small.port);

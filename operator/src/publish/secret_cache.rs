@@ -12,32 +12,32 @@ use parking_lot::Mutex;
 use remora_snapshot::files;
 use tokio::time::Instant;
 
-use super::{Error, Ledger, Publisher, object::Owner, write::Calls};
+use super::{Error, Publisher, WriteCache, object::Owner, write::Calls};
 use crate::api::{
     ObjectKind,
     names::{FORMAT, Format},
 };
 
 /// Time between two polls for Secrets that somebody deleted or altered.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Metadata of Secrets after the last poll or write, by namespace and environment, then by name.
 #[derive(Default)]
-pub(super) struct Shelf(Mutex<HashMap<(String, String), BTreeMap<String, ObjectMeta>>>);
+pub(super) struct SecretCache(Mutex<HashMap<(String, String), BTreeMap<String, ObjectMeta>>>);
 
-impl Shelf {
+impl SecretCache {
     pub(super) fn get(&self, owner: &Owner, name: &str) -> Option<ObjectMeta> {
-        self.0.lock().get(&place(owner))?.get(name).cloned()
+        self.0.lock().get(&key(owner))?.get(name).cloned()
     }
 
     pub(super) fn all(&self, owner: &Owner) -> Vec<ObjectMeta> {
-        self.0.lock().get(&place(owner)).map(|objects| objects.values().cloned().collect()).unwrap_or_default()
+        self.0.lock().get(&key(owner)).map(|objects| objects.values().cloned().collect()).unwrap_or_default()
     }
 
     /// Caches the metadata of an object. `None` means that the object does not exist.
     pub(super) fn put(&self, owner: &Owner, name: &str, found: Option<ObjectMeta>) {
-        let mut places = self.0.lock();
-        let objects = places.entry(place(owner)).or_default();
+        let mut environments = self.0.lock();
+        let objects = environments.entry(key(owner)).or_default();
         match found {
             Some(found) => objects.insert(name.to_owned(), found),
             None => objects.remove(name),
@@ -45,7 +45,7 @@ impl Shelf {
     }
 
     fn clear(&self, owner: &Owner) {
-        self.0.lock().remove(&place(owner));
+        self.0.lock().remove(&key(owner));
     }
 
     /// Drops the Secrets of deleted environments.
@@ -54,7 +54,7 @@ impl Shelf {
     }
 }
 
-fn place(owner: &Owner) -> (String, String) {
+fn key(owner: &Owner) -> (String, String) {
     (owner.namespace.clone(), owner.environment.to_string())
 }
 
@@ -64,22 +64,22 @@ impl Publisher {
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
-    pub async fn look(&self, owner: &Owner, ledger: &mut Ledger) -> Result<(), Error> {
-        let former = owner.former();
+    pub async fn refresh_secrets(&self, owner: &Owner, cache: &mut WriteCache) -> Result<(), Error> {
+        let previous = owner.previous();
         let secrets =
-            [Some(owner), former.as_ref()].into_iter().flatten().find(|one| one.object_kind == ObjectKind::Secret);
+            [Some(owner), previous.as_ref()].into_iter().flatten().find(|one| one.object_kind == ObjectKind::Secret);
         let Some(owner) = secrets else { return Ok(()) };
-        match ledger.looked {
-            Some(looked) if looked.elapsed() < LOOK_AGAIN => return Ok(()),
-            Some(_) => self.look_again(owner).await?,
+        match cache.refreshed {
+            Some(refreshed) if refreshed.elapsed() < REFRESH_INTERVAL => return Ok(()),
+            Some(_) => self.refresh(owner).await?,
             None => self.discover(owner).await?,
         }
-        ledger.looked = Some(Instant::now());
+        cache.refreshed = Some(Instant::now());
         Ok(())
     }
 
     async fn discover(&self, owner: &Owner) -> Result<(), Error> {
-        self.shelf.clear(owner);
+        self.secrets.clear(owner);
         self.discover_in(FORMAT, owner).await?;
         for format in FORMAT.earlier() {
             let core = owner.environment.object_in(format, files::CORE);
@@ -100,17 +100,17 @@ impl Publisher {
             for file in series {
                 let name = owner.environment.object_in(format, &file);
                 let Some(found) = self.calls(owner).metadata(&name).await? else { break };
-                self.shelf.put(owner, &name, Some(found));
+                self.secrets.put(owner, &name, Some(found));
             }
         }
         Ok(())
     }
 
-    async fn look_again(&self, owner: &Owner) -> Result<(), Error> {
-        for known in self.shelf.all(owner) {
+    async fn refresh(&self, owner: &Owner) -> Result<(), Error> {
+        for known in self.secrets.all(owner) {
             let name = known.name.unwrap_or_default();
             let found = self.calls(owner).metadata(&name).await?;
-            self.shelf.put(owner, &name, found);
+            self.secrets.put(owner, &name, found);
         }
         Ok(())
     }

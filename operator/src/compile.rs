@@ -10,6 +10,7 @@ mod condition;
 pub(crate) mod digest;
 pub mod document;
 mod environment;
+mod experiments;
 mod finding;
 pub mod guard;
 mod local_evaluation;

@@ -3,6 +3,7 @@
 //! The parser skips all other members: organisation, dates, uuids of rows that have ids. [`crate::compile::prune`] and
 //! [`crate::compile`] process the document further.
 
+mod experiments;
 mod identities;
 mod identity_feature;
 mod list;
@@ -13,6 +14,7 @@ mod scalar;
 
 use serde::Deserialize;
 
+pub use experiments::Experiment;
 pub use identity_feature::Variants;
 pub(crate) use list::list;
 pub use original::Original;
@@ -140,6 +142,9 @@ pub struct FeatureState {
     /// Priority of a segment's override.
     #[serde(default)]
     pub feature_segment: Option<FeatureSegment>,
+    /// Experiment that runs on the feature. Boxed, because few states have one.
+    #[serde(default, rename = "metadata", deserialize_with = "experiments::of_metadata")]
+    pub experiment: Option<Box<Experiment>>,
 }
 
 impl FeatureState {

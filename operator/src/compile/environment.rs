@@ -7,6 +7,7 @@ use remora_snapshot::model::{
     Condition, Context, Environment, Feature, IdentityOverride, Junction, Override, Rule, Segment, Test,
 };
 
+use super::experiments::{self, Experiments};
 use super::finding::{Finding, Findings};
 use super::property::{Properties, is_identity_free};
 use super::regex::Patterns;
@@ -36,6 +37,7 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
         properties: Properties::new(&indexes, &constant),
         patterns: Patterns::default(),
         findings: Findings::default(),
+        experiments: experiments::of_defaults(&states),
         progress: options.progress,
     };
 
@@ -52,6 +54,7 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
         notes: Vec::new(),
         document: None,
         properties: builder.properties.into_list(),
+        experiments: builder.experiments,
         features,
         segments,
     };
@@ -85,6 +88,7 @@ struct ModelBuilder<'a> {
     properties: Properties<'a>,
     patterns: Patterns,
     findings: Findings,
+    experiments: Experiments,
     progress: Progress<'a>,
 }
 
@@ -133,6 +137,7 @@ impl ModelBuilder<'_> {
             }
             let subject = format!("segment {} ({})", quoted(&segment.name), segment.id);
             let rules = self.rules(&segment.rules, &subject);
+            experiments::add(&mut self.experiments, segments.len(), segment, self.indexes);
             segments.push(Segment {
                 id: segment.id.to_string(),
                 name: segment.name.clone(),

@@ -204,13 +204,13 @@
 //! | section | row bytes | content |
 //! |---|---|---|
 //! | blob | bytes | UTF-8: names, keys, values as JSON, pieces of answers |
-//! | features | 56 | id (8), spans (name, head of Flagsmith's object, head and tail of OFREP's object), default context, range of rows in *segment overrides*, flags (1: server keys only, 2: targeted, 4: not served) |
+//! | features | 56 | id (8), spans (name, head of Flagsmith's object, head and tail of OFREP's object), default context, range of rows in *segment overrides*, flags (1: server keys only, 2: targeted, 4: not served, 8: an experiment runs on the feature, 16: with an experiment, and its type is `MULTIVARIATE`) |
 //! | feature names | 4 | a hash table (linear probing from the *name key* on, size a power of two): the feature's row plus 1; 0 is a free row |
 //! | feature ids | 12 | Flagsmith's id (8) and row of a feature, sorted by id |
 //! | split features | 4 | rows of the features whose default has variants |
 //! | answers | 20 | four rows: without identity for client and for server keys, then the defaults for client and for server keys. Each row: span, first row in *bounds*, sum of the digests of the features in it (8) |
 //! | bounds | 4 | offset of each feature's object from the start of an answer, and the end of the last object |
-//! | contexts | 24 | one state of a feature: the rest of Flagsmith's object from its state on, with a comma (span), row in *splits* plus 1 or 0, enabled (1), digest (8) |
+//! | contexts | 24 | one state of a feature: the rest of Flagsmith's object from its state on, with a comma (span; with an experiment, eight hexadecimal digits and that many bytes of metadata as JSON follow it in the blob), row in *splits* plus 1 or 0, enabled (1), digest (8) |
 //! | splits | 16 | seed of the hash (span), range of rows in *variants* |
 //! | variants | 40 | upper limit in percent (f64), value, name as JSON or empty, weight as text (spans), digest (8) |
 //! | segments | 20 | name (span), entry of the program in *code*, flags (1: needs no identity), Flagsmith's id |
@@ -332,8 +332,8 @@
 //! ### Digests
 //!
 //! A *digest* identifies what a flag is: the first half of SipHash-1-3-128 with a key of zeros over its id (8), its
-//! state (1) and its value as JSON. Answers with equal sums of digests, modulo 2⁶⁴, have the same flags, except for
-//! collisions.
+//! state (1) and its value as JSON, followed by the members that an experiment adds, if one runs on the feature. Answers
+//! with equal sums of digests, modulo 2⁶⁴, have the same flags, except for collisions.
 //!
 //! ### Percentages
 //!

@@ -8,13 +8,13 @@ use super::{
 };
 use crate::context::EvaluationContext;
 use crate::format::{
-    layout::{ENABLED, Feature, HAS_VARIANT, LENGTH_MASK, TARGETED, WEIGHT, WEIGHT_MASK},
+    layout::{
+        CONTROL, ENABLED, EXPERIMENT, Feature, HAS_VARIANT, LENGTH_MASK, MULTIVARIATE, TARGETED, WEIGHT, WEIGHT_MASK,
+        write_experiment,
+    },
     view::View,
 };
 use crate::values::{hash::digest_of, rows::Span};
-
-/// `"control"` as JSON.
-const CONTROL: &[u8] = b"\"control\"";
 
 /// The result of a feature.
 pub(crate) struct Outcome<'a> {
@@ -31,6 +31,8 @@ pub(crate) struct Outcome<'a> {
     cyclic: bool,
     /// True if the context has a split and the request has no identity.
     unsplit: bool,
+    /// True if the flag has the members of an experiment.
+    pub(crate) has_experiment: bool,
 }
 
 impl<'a> Outcome<'a> {
@@ -56,6 +58,7 @@ impl<'a> Outcome<'a> {
             segment: None,
             cyclic: resolution.is_cyclic(number),
             unsplit: false,
+            has_experiment: feature.flags & EXPERIMENT != 0 && context.is_identified,
         };
         let state = match winner {
             Winner::Default => view.contexts().get(feature.context)?,
@@ -73,6 +76,9 @@ impl<'a> Outcome<'a> {
                 outcome.digest = digest_of(feature.id, outcome.enabled, outcome.value);
                 if item.value_length & HAS_VARIANT != 0 {
                     outcome.split = identity_override.variant(row + 1);
+                }
+                if outcome.has_experiment {
+                    outcome.digest = outcome.digest_with_experiment(view);
                 }
                 return Some(outcome);
             }
@@ -113,6 +119,37 @@ impl<'a> Outcome<'a> {
     /// Returns true if an identity is needed to choose between variants, and the request has none.
     pub(crate) fn needs_identity(&self) -> bool {
         self.enabled && self.unsplit
+    }
+
+    /// Appends the members of the feature's experiment.
+    #[cold]
+    pub(crate) fn write_experiment(&self, view: &View<'_>, out: &mut Vec<u8>) {
+        // As in Flagsmith's API, a feature with variants has one even if an override has none.
+        let is_control = matches!(self.split, Bucket::None) && self.feature.flags & MULTIVARIATE != 0;
+        let variant = if is_control { CONTROL } else { self.variant_json().unwrap_or(b"null") };
+        write_experiment(variant, self.metadata(view), out);
+    }
+
+    /// Returns the metadata of the state that won. Identity overrides have none.
+    fn metadata<'v>(&self, view: &View<'v>) -> &'v [u8] {
+        let feature = &self.feature;
+        let context = match self.winner {
+            Winner::Default => Some(feature.context),
+            Winner::Segment(rank) => {
+                let overrides = view.segment_overrides().range(feature.overrides, feature.overrides_length);
+                overrides.get(u32::from(rank)).map(|row| row.context)
+            }
+            Winner::Identity(_) => None,
+        };
+        context.and_then(|row| view.contexts().get(row)).map_or(b"", |context| context.metadata(view.blob))
+    }
+
+    /// Returns the digest of a flag with the members of an experiment.
+    #[cold]
+    fn digest_with_experiment(&self, view: &View<'_>) -> u64 {
+        let mut content = self.value.to_vec();
+        self.write_experiment(view, &mut content);
+        digest_of(self.feature.id, self.enabled, &content)
     }
 
     /// Returns the variant's name as JSON.

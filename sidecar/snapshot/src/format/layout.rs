@@ -222,6 +222,11 @@ pub(crate) const SERVER_ONLY: u32 = 1;
 pub(crate) const TARGETED: u32 = 2;
 /// Feature flag: not part of answers. Only conditions read it.
 pub(crate) const UNSERVED: u32 = 4;
+/// Feature flag: an experiment runs on the feature. Flags of identities have the variant and the metadata, which
+/// follows the tail of each context of the feature.
+pub(crate) const EXPERIMENT: u32 = 8;
+/// Feature flag: the type of the feature is `MULTIVARIATE`. Set only for experiments.
+pub(crate) const MULTIVARIATE: u32 = 16;
 
 row!(
     /// One state of a feature: its default, or the override of a segment.
@@ -245,7 +250,32 @@ pub(crate) const fn state(enabled: bool) -> &'static [u8] {
 /// The bytes after the value of a flag object.
 pub(crate) const END: &[u8] = b"},";
 
+/// `"control"` as JSON: the variant of a flag with variants of which none is chosen.
+pub(crate) const CONTROL: &[u8] = b"\"control\"";
+
+/// Appends the members that an experiment adds to the flags of identities: the variant as JSON, and the metadata of the
+/// experiment as JSON or nothing. SDKs record exposures by them.
+pub(crate) fn write_experiment(variant: &[u8], metadata: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"variant\":");
+    out.extend_from_slice(variant);
+    if !metadata.is_empty() {
+        out.extend_from_slice(b",\"metadata\":");
+        out.extend_from_slice(metadata);
+    }
+}
+
+/// Number of hexadecimal digits behind a context's tail that are the length of the metadata.
+const METADATA_DIGITS: u32 = 8;
+
 impl Context {
+    /// Returns the metadata that follows the tail, if an experiment runs on the feature.
+    #[cold]
+    pub(crate) fn metadata(self, blob: &[u8]) -> &[u8] {
+        let text = |start: u32, length| std::str::from_utf8(Span { start, length }.of(blob)).unwrap_or_default();
+        let digits = self.tail.start.saturating_add(self.tail.length);
+        let length = u32::from_str_radix(text(digits, METADATA_DIGITS), 16).unwrap_or_default();
+        text(digits.saturating_add(METADATA_DIGITS), length).as_bytes()
+    }
     pub(crate) fn is_enabled(self) -> bool {
         self.enabled != 0
     }

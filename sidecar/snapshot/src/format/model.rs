@@ -5,6 +5,7 @@
 
 mod members;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use members::{Members, MembersBuilder, TooLong};
@@ -29,6 +30,8 @@ pub struct Environment {
     pub properties: Vec<Property>,
     /// Identity overrides, at most one per identifier.
     pub identity_overrides: Vec<IdentityOverride>,
+    /// Experiments by the index of their feature.
+    pub experiments: BTreeMap<usize, Experiment>,
     /// True if answers omit flags whose evaluated state is disabled.
     pub hide_disabled: bool,
     /// Segments that apply to the answer without an identity.
@@ -39,6 +42,15 @@ pub struct Environment {
     pub notes: Vec<String>,
     /// The document itself, if it is served.
     pub document: Option<Compressed>,
+}
+
+/// An experiment on a feature: flags of identities have the variant, and the metadata of the state that won.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Experiment {
+    /// Metadata of the feature's default.
+    pub default: Option<Json>,
+    /// Metadata of overrides, by the index of the segment and the position among its overrides.
+    pub overrides: BTreeMap<(usize, usize), Json>,
 }
 
 /// A document, compressed with gzip.

@@ -88,6 +88,11 @@ fn write_object(view: &View<'_>, outcome: &Outcome<'_>, out: &mut Vec<u8>) {
     }
     out.extend_from_slice(outcome.value);
     out.extend_from_slice(END);
+    if outcome.has_experiment {
+        out.truncate(out.len().saturating_sub(END.len()));
+        outcome.write_experiment(view, out);
+        out.extend_from_slice(END);
+    }
 }
 
 /// The prepared array of all defaults.

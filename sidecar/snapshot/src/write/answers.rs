@@ -4,7 +4,9 @@ use crate::format::{
     layout::{END, state},
     model::{Context, Environment, Feature},
 };
-use crate::values::{hash::digest_of, json};
+use crate::values::json;
+
+use super::experiments;
 
 /// `[item,item,...]`, and the offset of each feature's item. The last bound is the closing bracket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,11 +56,15 @@ pub(super) fn plain(environment: &Environment) -> Answers {
             environment
                 .features
                 .iter()
-                .map(|feature| {
+                .enumerate()
+                .map(|(number, feature)| {
                     let hidden = !feature.served
                         || (feature.server_only && !server)
                         || (environment.hide_disabled && !feature.default.enabled);
-                    if hidden { (Vec::new(), 0) } else { item(feature, &feature.default) }
+                    match hidden {
+                        true => (Vec::new(), 0),
+                        false => item(feature, &feature.default, experiments::of_default(environment, number)),
+                    }
                 })
                 .collect(),
         )
@@ -66,11 +72,12 @@ pub(super) fn plain(environment: &Environment) -> Answers {
     Answers { client: answer(false), server: answer(true) }
 }
 
-fn item(feature: &Feature, context: &Context) -> (Vec<u8>, u64) {
+/// Returns a flag without the members of an experiment, which only identities get, and the digest with them.
+fn item(feature: &Feature, context: &Context, metadata: experiments::Metadata<'_>) -> (Vec<u8>, u64) {
     let mut item = flagsmith_head(feature);
     item.extend_from_slice(&flagsmith_tail(context));
     item.pop(); // the comma
-    (item, digest_of(feature.id, context.enabled, context.value.as_bytes()))
+    (item, experiments::digest(feature, context, None, metadata))
 }
 
 /// Returns the rest of a flag object of Flagsmith's dialect from its state on, with a comma.

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::answers::{Answer, Answers, flagsmith_head, flagsmith_tail, ofrep_head, ofrep_tail};
 use super::blob::{Blob, offset, within};
 use super::code::{self, Operands};
+use super::experiments::{self, Metadata, is_multivariate};
 use super::free_rows::FreeRows;
 use super::index::{self, Index, SegmentPredicates};
 use super::override_runs::OverrideRuns;
@@ -14,17 +15,17 @@ use super::{WriteError, head};
 use crate::evaluate::visibility::Role;
 use crate::format::{
     layout::{
-        ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, FLAG, Feature, FeatureId, HEADER,
-        HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction, Key, Literal,
-        OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS, Origin, PLAIN, RANKS, SAME_AS, SECTIONS,
-        SERVER_ONLY, SERVES_DOCUMENT, Section, Segment, SegmentOverride, Slot, Split, TARGETED, TraitName, UNSERVED,
-        Variant, Word,
+        ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, EXPERIMENT, FLAG, Feature,
+        FeatureId, HEADER, HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction,
+        Key, Literal, MULTIVARIATE, OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS, Origin, PLAIN, RANKS,
+        SAME_AS, SECTIONS, SERVER_ONLY, SERVES_DOCUMENT, Section, Segment, SegmentOverride, Slot, Split, TARGETED,
+        TraitName, UNSERVED, Variant, Word,
     },
     model::{self, BooleanFlags, Derivation, DisabledFlags, Environment, EnvironmentFlags, ObjectFlags},
     overrides,
 };
 use crate::values::{
-    hash::{Fingerprint, NameKey, digest_of},
+    hash::{Fingerprint, NameKey},
     rows::{Row, Span},
 };
 
@@ -101,16 +102,17 @@ impl Tables {
             .flat_map(|identity| &identity.flags)
             .map(|flag| flag.feature)
             .collect();
-        for (feature, own) in environment.features.iter().zip(&overrides.by_feature) {
+        for (number, own) in overrides.by_feature.iter().enumerate() {
+            let Some(feature) = environment.features.get(number) else { break };
             let targeted = !own.is_empty() || individual.contains(&feature.id);
-            let row = builder.feature(environment, feature, own, &runs, targeted, &mut ranked)?;
+            let row = builder.feature(environment, (number, feature), own, &runs, targeted, &mut ranked)?;
             features.push(&row)?;
         }
         put(Section::Features, features.bytes);
         put(Section::SegmentOverrides, ranked.bytes);
         let feature_names = environment.features.iter().map(|feature| Some(&*feature.name));
         put(Section::FeatureNames, names(feature_names, |_, word| Word { word }));
-        put(Section::SplitFeatures, split_features(&environment.features));
+        put(Section::SplitFeatures, split_features(environment));
         put(Section::FeatureIds, feature_ids(&environment.features)?);
 
         let mut operands = Operands::default();
@@ -222,13 +224,19 @@ impl Tables {
 
 impl Builder {
     /// Adds a context and returns its row. The context's tail may reuse the end of a stored object.
-    fn context(&mut self, feature: i64, context: &model::Context, object: Span) -> Result<u32, WriteError> {
-        let digest = |value: &str| digest_of(feature, context.enabled, value.as_bytes());
+    fn context(
+        &mut self,
+        feature: &model::Feature,
+        context: &model::Context,
+        object: Span,
+        metadata: Metadata<'_>,
+    ) -> Result<u32, WriteError> {
         let tail = flagsmith_tail(context);
         let head = (object.length as usize).checked_sub(tail.len());
-        let tail = match head {
-            Some(head) => Span { start: object.start + offset(head)?, length: offset(tail.len())? },
-            None => self.blob.intern(&tail)?,
+        let tail = match (head, metadata) {
+            (_, Some(metadata)) => experiments::append_tail(&tail, metadata, &mut self.blob)?,
+            (Some(head), None) => Span { start: object.start + offset(head)?, length: offset(tail.len())? },
+            (None, None) => self.blob.intern(&tail)?,
         };
         let split = match &context.split {
             None => 0,
@@ -250,7 +258,7 @@ impl Builder {
                         value: self.blob.intern(variant.value.as_bytes())?,
                         key: self.blob.intern(key.as_bytes())?,
                         weight: self.blob.intern(variant.weight_text.as_bytes())?,
-                        digest: digest(&variant.value),
+                        digest: experiments::digest(feature, context, Some(variant), metadata),
                     };
                     self.variants.push(&row)?;
                 }
@@ -261,14 +269,14 @@ impl Builder {
             tail,
             split,
             enabled: u32::from(context.enabled),
-            digest: digest(&context.value),
+            digest: experiments::digest(feature, context, None, metadata),
         })
     }
 
     fn feature(
         &mut self,
         environment: &Environment,
-        feature: &model::Feature,
+        (number, feature): (usize, &model::Feature),
         own: &[Place],
         runs: &OverrideRuns,
         targeted: bool,
@@ -278,18 +286,26 @@ impl Builder {
             let (count, limit) = (own.len(), RANKS);
             return Err(WriteError::TooMany { what: "segment overrides of one feature", count, limit });
         }
-        let context = self.context(feature.id, &feature.default, Span::default())?;
+        let metadata = experiments::of_default(environment, number);
+        let context = self.context(feature, &feature.default, Span::default(), metadata)?;
         let first = ranked.next()?;
         for place in own {
             if let Some(content) =
                 environment.segments.get(place.segment).and_then(|segment| segment.overrides.get(place.position))
             {
-                let context = self.context(feature.id, &content.context, runs.object(*place))?;
+                let metadata = experiments::of_override(environment, number, (place.segment, place.position));
+                let context = self.context(feature, &content.context, runs.object(*place), metadata)?;
                 ranked.push(&SegmentOverride { segment: offset(place.segment)?, context })?;
             }
         }
         let mut flags = 0;
-        for (bit, set) in [(SERVER_ONLY, feature.server_only), (TARGETED, targeted), (UNSERVED, !feature.served)] {
+        for (bit, set) in [
+            (SERVER_ONLY, feature.server_only),
+            (TARGETED, targeted),
+            (UNSERVED, !feature.served),
+            (EXPERIMENT, metadata.is_some()),
+            (MULTIVARIATE, metadata.is_some() && is_multivariate(feature)),
+        ] {
             if set {
                 flags |= bit;
             }
@@ -411,8 +427,11 @@ impl Builder {
 }
 
 /// Returns the features whose answer depends on the identity even without overrides.
-fn split_features(features: &[model::Feature]) -> Vec<u8> {
-    let split = features.iter().zip(0_u32..).filter(|(feature, _)| feature.default.split.is_some());
+fn split_features(environment: &Environment) -> Vec<u8> {
+    let features = environment.features.iter().zip(0_u32..);
+    let split = features.filter(|(feature, index)| {
+        feature.default.split.is_some() || environment.experiments.contains_key(&(*index as usize))
+    });
     split.flat_map(|(_, index)| index.to_le_bytes()).collect()
 }
 

@@ -6,6 +6,7 @@ mod code;
 mod combined_dfa;
 mod core;
 mod document;
+mod experiments;
 mod free_rows;
 mod index;
 mod override_runs;

@@ -54,7 +54,11 @@ impl OverrideRuns {
                 let strongest = *strongest;
                 let feature = environment.features.get(strongest.feature as usize)?;
                 let context = &segment.overrides.get(strongest.position)?.context;
-                Some(Part { strongest, constant: ConstantObject::of(feature, context, environment.hide_disabled) })
+                let constant = match environment.experiments.contains_key(&(strongest.feature as usize)) {
+                    true => None, // what identities get of an experiment is not constant
+                    false => ConstantObject::of(feature, context, environment.hide_disabled),
+                };
+                Some(Part { strongest, constant })
             };
             let parts: Vec<Part> = own.iter().filter_map(part).collect();
             runs.starts.push(Vec::new());

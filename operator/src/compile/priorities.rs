@@ -8,12 +8,15 @@ use super::document::Document;
 /// Position of an override: index of its segment, and index of the override in the segment.
 type Position = (usize, usize);
 
+/// An override with a priority: the priority, Flagsmith's id of the override, and the position.
+type Prioritized = (f64, Option<i64>, Position);
+
 /// Returns the rank of each override that has a priority, from 0 for the strongest override of a feature.
 ///
 /// Flagsmith's ids tell which override was created last. An override without an id counts as the older one, and two of
 /// them keep the order of the document, as in Flagsmith's engine.
 pub(super) fn ranks(document: &Document) -> HashMap<Position, f64> {
-    let mut features: HashMap<&str, Vec<(f64, Option<i64>, Position)>> = HashMap::new();
+    let mut features: HashMap<&str, Vec<Prioritized>> = HashMap::new();
     for (number, segment) in document.project.segments.iter().enumerate() {
         for (row, state) in segment.feature_states.iter().enumerate() {
             if let Some(priority) = state.feature_segment.as_ref().and_then(|own| own.priority.as_ref()) {

@@ -92,7 +92,7 @@ impl Election {
                 Ok(true) => {}
                 Ok(false) => return Lost::Taken(self.name.clone()),
                 Err(error) => {
-                    tracing::warn!(lease = self.name, %error, "cannot renew the lease: trying again until it expires")
+                    tracing::warn!(lease = self.name, %error, "cannot renew the lease: trying again until it expires");
                 }
             }
             if !self.fence.lasts(DEADLINE.saturating_sub(PERIOD)) {
@@ -118,7 +118,7 @@ impl Election {
         match timeout(CALL, given_back).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(lease = self.name, %error, "cannot release the lease: another replica takes it after 30 s")
+                tracing::warn!(lease = self.name, %error, "cannot release the lease: another replica takes it after 30 s");
             }
             Err(_) => tracing::warn!(
                 lease = self.name,

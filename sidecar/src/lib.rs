@@ -25,6 +25,7 @@
 //! One thread answers requests, and one follows the volumes; both share the state of `environments`.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+mod bodies;
 mod clock;
 mod counters;
 mod dialects;
@@ -40,6 +41,7 @@ mod routes;
 mod server;
 mod volume;
 
+pub use bodies::Bodies;
 pub use log::{Level, report, set_level};
 pub use options::{Command, HELP, Options, UsageError, parse};
 pub use probe::{NotYet, probe};

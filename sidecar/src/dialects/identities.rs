@@ -103,8 +103,8 @@ fn write_flags<B: AsRef<[u8]>>(
     digest
 }
 
-/// Reads the body, by the fast path where `FAST` is true and the body allows it. The traits go to the subject and to
-/// the echo; returns the identifier.
+/// Reads the body, its traits by the fast path where `FAST` is true and the body allows it. The traits go to the subject
+/// and to the echo; returns the identifier.
 fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
     body: &'a [u8],
     snapshot: &Snapshot<B>,
@@ -122,25 +122,13 @@ fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
         reader.value()?;
         return Err(Refused::Invalid(Location::Body, Problem::NotAnObject));
     };
-    loop {
-        if FAST && reader.fast_name(&mut members, "traits") {
+    while let Some(name) = reader.next_member(&mut members)? {
+        if name.is("traits") {
             lists = next_list(lists)?;
             read_traits::<FAST, B>(&mut reader, snapshot, scratch)?;
             continue;
         }
-        let member = if FAST { reader.fast_member(&mut members) } else { None };
-        let (name, value) = match member {
-            Some(member) => member,
-            None => {
-                let Some(name) = reader.next_member(&mut members)? else { break };
-                if name.is("traits") {
-                    lists = next_list(lists)?;
-                    read_traits::<FAST, B>(&mut reader, snapshot, scratch)?;
-                    continue;
-                }
-                (name, reader.value()?)
-            }
-        };
+        let value = reader.value()?;
         if name.is("identifier") {
             identifier = match (Name::of(value), value) {
                 (None, Value::Array | Value::Object) => {

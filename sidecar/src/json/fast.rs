@@ -1,6 +1,7 @@
 //! The fast path of the reader: reads text in exactly the form that serializers write, by comparing it with that form.
 //!
-//! The fast path refuses nothing. It does not consume text of another form, which the general reader then reads.
+//! It serves the two long lists of a body: traits, and the members of an OFREP context. The fast path refuses nothing. It
+//! does not consume text of another form, which the general reader then reads.
 
 use super::number::is_shortest;
 use super::text::{Text, plain};
@@ -19,18 +20,8 @@ impl<'a> Reader<'a> {
         self.at = self.text.len().saturating_sub(rest.len());
     }
 
-    /// Consumes the next member of an object if its value is a scalar and the text has the form of serializers: at most
-    /// one space behind colons and commas.
-    #[inline(always)]
-    pub(crate) fn fast_member(&mut self, group: &mut Group) -> Option<(Text<'a>, Value<'a>)> {
-        let text = self.remaining();
-        let (name, value, rest) = member(if group.first { text } else { comma(text)? })?;
-        group.first = false;
-        self.advance_to(rest);
-        Some((name, value))
-    }
-
-    /// Consumes such members as long as they follow one another, and passes each to `take`.
+    /// Consumes the next members of an object and passes each to `take`, as long as their values are scalars and the text
+    /// has the form of serializers: at most one space behind colons and commas.
     #[inline(always)]
     pub(crate) fn fast_members(&mut self, group: &mut Group, mut take: impl FnMut(Text<'a>, Value<'a>)) {
         let mut behind = self.remaining();
@@ -42,21 +33,6 @@ impl<'a> Reader<'a> {
             next = comma(rest);
         }
         self.advance_to(behind);
-    }
-
-    /// Consumes the name of the next member of an object if it is `name`, which must not need escapes, and the text has
-    /// the form of serializers.
-    #[inline(always)]
-    pub(crate) fn fast_name(&mut self, group: &mut Group, name: &str) -> bool {
-        let behind = || {
-            let text = self.remaining();
-            let text = if group.first { text } else { comma(text)? };
-            text.strip_prefix("\"")?.strip_prefix(name)?.strip_prefix("\":")
-        };
-        let Some(rest) = behind() else { return false };
-        group.first = false;
-        self.advance_to(rest);
-        true
     }
 }
 

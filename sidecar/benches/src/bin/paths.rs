@@ -2,6 +2,7 @@
 //! paths in the order in which they run; the profiler counts within [`measured`]. Each path runs twice before it is
 //! measured, so that its buffers have grown.
 
+use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use remora_bench::operators::{OPERATORS, give_operands};
 use remora_bench::profile::Profile;
+use remora_bench::request::{compact_identity_body, context_body, identity_body};
 use remora_bench::snapshots::{give_traits, read};
+use remora_sidecar::Bodies;
 use remora_snapshot::{RequestState, Role, Snapshot, files};
 
 /// Runs a path that is counted. Never inlined, so that the profiler finds the function by its name.
@@ -49,6 +52,16 @@ fn main() -> anyhow::Result<()> {
             snapshot.write_ofrep_flag(request, Role::Client, &name, out);
         })?;
     }
+    // The whole path of a body, by the fast path of the JSON reader.
+    let identifier = Profile::identifier(2_000_000);
+    for (name, body) in [
+        ("body python official", identity_body(&identifier)),
+        ("body compact official", compact_identity_body(&identifier)),
+    ] {
+        paths.body(name, |bodies, out| bodies.identities(body.as_bytes(), &official, out))?;
+    }
+    let context = context_body(&identifier);
+    paths.body("body ofrep official", |bodies, out| bodies.ofrep(context.as_bytes(), &official, out))?;
     for operator in OPERATORS {
         let snapshot = paths.snapshot(operator)?;
         let ask = |request: &mut RequestState| {
@@ -94,6 +107,15 @@ impl Paths {
                 write(request, out);
             },
         )
+    }
+
+    /// Measures a path from a body to its answer. The body must not be refused.
+    fn body(&mut self, name: &str, path: impl Fn(&mut Bodies, &mut Vec<u8>) -> bool) -> anyhow::Result<()> {
+        let bodies = RefCell::new(Bodies::default());
+        let is_refused = Cell::new(false);
+        self.take(name, |_| (), |_, out| is_refused.set(!path(&mut bodies.borrow_mut(), out)))?;
+        ensure!(!is_refused.get(), "{name} is refused");
+        Ok(())
     }
 
     /// Runs a path three times. Only the last run counts, without its preparation.

@@ -19,7 +19,7 @@ impl Bodies {
     pub fn ofrep<B: AsRef<[u8]>>(&mut self, body: &[u8], snapshot: &Snapshot<B>, out: &mut Vec<u8>) -> bool {
         let is_read = ofrep::read(body, snapshot, &mut self.0, ofrep::EntityTag::Wanted).is_ok();
         if is_read {
-            snapshot.write_ofrep_flags(&mut self.0.subject, Role::Client, out);
+            snapshot.write_ofrep_flags(&mut self.0.request, Role::Client, out);
         }
         is_read
     }

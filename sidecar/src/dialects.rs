@@ -1,4 +1,4 @@
-//! The bodies of Flagsmith's endpoints and of OFREP, and the context that each puts into the snapshot's subject.
+//! The bodies of Flagsmith's endpoints and of OFREP, and the context that each puts into the snapshot's request state.
 //!
 //! Nothing here knows connections, headers or the environments of the process: a dialect takes bytes and a snapshot, and
 //! returns a value or appends to a buffer.

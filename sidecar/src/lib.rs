@@ -2,7 +2,7 @@
 //!
 //! A request passes these modules in this order: `http` accepts its connection within limits and receives its body.
 //! `endpoints` finds the endpoint by `routes` and checks the key. `dialects` reads the `json` body directly into the
-//! snapshot's subject, and the snapshot evaluates it. The answer leaves as a body of `http`: a part of the mapped file,
+//! snapshot's request, and the snapshot evaluates it. The answer leaves as a body of `http`: a part of the mapped file,
 //! a reused buffer, or a constant. All work that does not depend on the request was done before it, by the operator's
 //! compiler, or by `environments` when it loaded the snapshot.
 //!

@@ -92,7 +92,7 @@ mod tests {
     fn probe_reports_the_last_refusal() {
         let no = "HTTP/1.1 503 Service Unavailable\r\n\r\nno snapshot yet\n";
         assert_eq!(probe(server(vec![no; 100])).unwrap_err().to_string(), "no snapshot yet");
-        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        assert!(matches!(probe(nobody), Err(NotYet::Silent(..))));
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert!(matches!(probe(closed), Err(NotYet::Silent(..))));
     }
 }

@@ -139,8 +139,8 @@ impl Server {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(fail)?;
         self.run_until(async {
             tokio::select! {
-                _ = terminate.recv() => log::info!("told to end; the answers under way are sent first"),
-                _ = interrupt.recv() => log::info!("interrupted; the answers under way are sent first"),
+                _ = terminate.recv() => log::info!("received SIGTERM: ending after the answers under way are sent"),
+                _ = interrupt.recv() => log::info!("received SIGINT: ending after the answers under way are sent"),
             }
         })
         .await;

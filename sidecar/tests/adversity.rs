@@ -31,8 +31,8 @@ fn revision_published_without_inotify_is_found_by_polling() {
         volume.publish_written(&written(revision));
         await_condition("the revision", || flags(&mut connection) == client_flags(revision));
     }
-    let (told, text) = (program.stop(), "cannot watch directories");
-    assert!(told.iter().any(|line| line.contains(text)), "it had its notices: {told:#?}");
+    let (log, text) = (program.stop(), "cannot watch directories");
+    assert!(log.iter().any(|line| line.contains(text)), "inotify worked: {log:#?}");
 }
 
 /// The sidecar serves copies, so truncating or overwriting files in place changes nothing.
@@ -60,7 +60,7 @@ fn served_files_truncated_in_place_change_no_answer() {
         assert!(body.contains(&format!(r#""feature_state_value":{}}}"#, user % 7)), "{body}");
     }
     volume.publish_written(&written(2));
-    await_condition("what is whole", || flags(&mut connection) == client_flags(2));
+    await_condition("the second revision", || flags(&mut connection) == client_flags(2));
 }
 
 /// Objects are written one after another. A sidecar that starts with a core of one revision and overrides of the next
@@ -113,7 +113,7 @@ fn read_only_development_files_truncated_in_place_change_no_answer() {
         assert!(answer.body.contains(&format!(r#""feature_state_value":{}}}"#, user % 7)), "{}", answer.body);
     }
     volume.publish_written(&written(2));
-    await_condition("what is whole", || flags(&mut connection) == client_flags(2));
+    await_condition("the second revision", || flags(&mut connection) == client_flags(2));
 }
 
 /// In a container that kubelet started, the same mount is a volume of kubelet, and no file is copied.

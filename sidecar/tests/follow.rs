@@ -1,4 +1,4 @@
-//! Tests of the follower: whatever is written to a volume, answers come from a complete snapshot.
+//! Tests of the follower: answers come from a complete snapshot, whichever files a volume has.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -209,14 +209,14 @@ fn snapshot_with_more_overrides_files_than_the_volume_leaves_the_last_good() {
 
     // A sidecar that starts now has no complete snapshot, and reports that. It does not wait for files that the volume
     // does not name.
-    let beginner = start(directory.path(), |options| options.startup_timeout = Duration::from_secs(600));
-    assert_eq!(limit(&beginner, "nobody"), "2");
-    assert_eq!(beginner.metric(&reloads("part_refused")), Some(1.0));
-    assert_eq!(get(beginner.admin, "/startupz", &[]).status, 200);
+    let late = start(directory.path(), |options| options.startup_timeout = Duration::from_secs(600));
+    assert_eq!(limit(&late, "nobody"), "2");
+    assert_eq!(late.metric(&reloads("part_refused")), Some(1.0));
+    assert_eq!(get(late.admin, "/startupz", &[]).status, 200);
 
     volume.publish_written(&two);
-    for server in [&server, &beginner] {
-        await_condition("everybody's", || limit(server, "nobody") == "2" && limit(server, "user_1501") == "3");
+    for server in [&server, &late] {
+        await_condition("all overrides", || limit(server, "nobody") == "2" && limit(server, "user_1501") == "3");
         for user in 0..2_000 {
             assert_eq!(limit(server, &format!("user_{user}")), (user % 7).to_string(), "user_{user}");
         }
@@ -236,24 +236,24 @@ fn startup_waits_for_all_overrides_files_up_to_its_timeout() {
     let without_first: Vec<&File> = written.files.iter().filter(|file| file.name != first.name).collect();
     let without_two: Vec<&File> = without_first.iter().copied().filter(|file| file.name != second.name).collect();
     publish(&mut volume, &without_two);
-    let patient = start(directory.path(), |options| options.startup_timeout = Duration::from_secs(600));
-    let impatient = start(directory.path(), |options| options.startup_timeout = Duration::from_millis(300));
+    let waiting = start(directory.path(), |options| options.startup_timeout = Duration::from_secs(600));
+    let timed_out = start(directory.path(), |options| options.startup_timeout = Duration::from_millis(300));
     let startup = |server: &Running| get(server.admin, "/startupz", &[]);
-    assert_eq!((startup(&patient).status, get(patient.admin, "/readyz", &[]).status), (503, 200));
+    assert_eq!((startup(&waiting).status, get(waiting.admin, "/readyz", &[]).status), (503, 200));
     assert!(
-        startup(&patient).body.contains("\"shop\": identity overrides or the document are missing"),
+        startup(&waiting).body.contains("\"shop\": identity overrides or the document are missing"),
         "{}",
-        startup(&patient).body
+        startup(&waiting).body
     );
-    await_condition("the startup timeout", || startup(&impatient).status == 200);
-    assert!(startup(&impatient).body.starts_with("the startup timeout has passed"), "{}", startup(&impatient).body);
+    await_condition("the startup timeout", || startup(&timed_out).status == 200);
+    assert!(startup(&timed_out).body.starts_with("the startup timeout has passed"), "{}", startup(&timed_out).body);
 
     // More files arrive, though not all: they are served, and so are those that arrived before.
     publish(&mut volume, &without_first);
-    patient.await_metric(&reloads("swapped"), |count| count == 2.0);
-    assert_eq!(startup(&patient).status, 503);
+    waiting.await_metric(&reloads("swapped"), |count| count == 2.0);
+    assert_eq!(startup(&waiting).status, 503);
     publish(&mut volume, &[core, first]);
-    for server in [&patient, &impatient] {
+    for server in [&waiting, &timed_out] {
         await_condition("nothing to wait for", || startup(server).body == "ok\n");
         for user in 0..2_000 {
             assert_eq!(limit(server, &format!("user_{user}")), (user % 7).to_string(), "user_{user}");
@@ -334,12 +334,11 @@ fn swaps_under_load_fail_no_request() {
         done.store(true, Ordering::Relaxed);
     });
     await_condition("the last revision", || flags(&server) == answers[swaps as usize % 16]);
-    let taken_up = server.metric(&reloads("swapped")).unwrap();
-    let line =
-        format!("{swaps} swaps, of which {taken_up} were taken up, and {} answers", read.load(Ordering::Relaxed));
+    let adopted = server.metric(&reloads("swapped")).unwrap();
+    let line = format!("{swaps} swaps, of which {adopted} were adopted, and {} answers", read.load(Ordering::Relaxed));
     writeln!(std::io::stderr(), "{line}").unwrap();
     // Swaps happen faster than checks, but the number of swaps that are served grows with their total.
-    assert!(taken_up >= f64::from(swaps) / 100.0, "{line}");
+    assert!(adopted >= f64::from(swaps) / 100.0, "{line}");
     for result in ["refused", "part_refused", "unreadable"] {
         assert_eq!(server.metric(&reloads(result)), Some(0.0), "{result}");
     }

@@ -239,8 +239,8 @@ fn malformed_evaluation_body_is_refused_in_bounded_memory() {
         }
     }
     // A hundred megabytes, with a declared length and without.
-    let told = [CLIENT[0], ("content-length", "104857600")];
-    let answer = program.connect().request("POST", IDENTITIES, &told, None).unwrap();
+    let declared = [CLIENT[0], ("content-length", "104857600")];
+    let answer = program.connect().request("POST", IDENTITIES, &declared, None).unwrap();
     assert_eq!(answer.status, 413);
     let mut untold = program.connect();
     let chunked = [CLIENT[0], ("transfer-encoding", "chunked")];

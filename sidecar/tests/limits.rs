@@ -74,9 +74,9 @@ fn body_beyond_1_mib_is_refused() {
     portions.extend(b"1\r\n \r\n0\r\n\r\n");
     connection.send(&portions).unwrap();
     assert_eq!(connection.receive(false).unwrap().status, 413);
-    let told = [CLIENT[0], ("content-length", "1048577"), ("expect", "100-continue")];
+    let declared = [CLIENT[0], ("content-length", "1048577"), ("expect", "100-continue")];
     let mut connection = Connection::open(server.data);
-    assert_eq!(connection.request("POST", IDENTITIES, &told, None).unwrap().status, 413);
+    assert_eq!(connection.request("POST", IDENTITIES, &declared, None).unwrap().status, 413);
     let huge = [CLIENT[0], ("content-length", "9999999999999")];
     let mut connection = Connection::open(server.data);
     assert_eq!(connection.request("POST", IDENTITIES, &huge, None).unwrap().status, 413);
@@ -128,8 +128,8 @@ fn body_nested_deeper_than_64_is_refused() {
             let body = &body.as_bytes()[..body.len().min(1024 * 1024)];
             let answer = bad.request("POST", path, &CLIENT, Some(body)).unwrap();
             assert_eq!(answer.status, status, "{path} {depth}: {}", answer.body);
-            let told = answer.body.contains("nested deeper than 64 lists and objects");
-            assert_eq!(told, status != 200, "{path} {depth}: {}", answer.body);
+            let names_depth = answer.body.contains("nested deeper than 64 lists and objects");
+            assert_eq!(names_depth, status != 200, "{path} {depth}: {}", answer.body);
             let answer = good.request("GET", "/api/v1/flags/", &CLIENT, None).unwrap();
             assert_eq!(answer.body, client_flags(1));
         }

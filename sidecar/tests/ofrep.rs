@@ -149,14 +149,14 @@ fn split_without_targeting_key_is_refused() {
     }
     directory.volume("shop").publish_written(&remora_snapshot::write(&environment, 1_000_000).unwrap());
     let server = start(directory.path(), |_| {});
-    for nobody in ["", "{}", r#"{"context":{"plan":"free"}}"#, r#"{"context":{"targetingKey":""}}"#] {
-        let answer = post(server.data, &format!("{FLAG}banner"), &[], nobody);
-        assert_eq!((answer.status, &body(&answer)["errorCode"]), (400, &json!("TARGETING_KEY_MISSING")), "{nobody}");
+    for anonymous in ["", "{}", r#"{"context":{"plan":"free"}}"#, r#"{"context":{"targetingKey":""}}"#] {
+        let answer = post(server.data, &format!("{FLAG}banner"), &[], anonymous);
+        assert_eq!((answer.status, &body(&answer)["errorCode"]), (400, &json!("TARGETING_KEY_MISSING")), "{anonymous}");
         assert_eq!(body(&answer)["key"], "banner");
         // Evaluations that no percentage decides are answered: other flags, a disabled flag, and all flags at once.
-        assert_eq!(post(server.data, &format!("{FLAG}limit"), &[], nobody).status, 200);
-        assert_eq!(body(&post(server.data, &format!("{FLAG}dark%20mode"), &[], nobody))["reason"], "DISABLED");
-        assert_eq!(body(&post(server.data, FLAGS, &[], nobody))["flags"][0]["value"], "a");
+        assert_eq!(post(server.data, &format!("{FLAG}limit"), &[], anonymous).status, 200);
+        assert_eq!(body(&post(server.data, &format!("{FLAG}dark%20mode"), &[], anonymous))["reason"], "DISABLED");
+        assert_eq!(body(&post(server.data, FLAGS, &[], anonymous))["flags"][0]["value"], "a");
     }
     let somebody = context(&json!({"targetingKey": "x"}));
     let answer = post(server.data, &format!("{FLAG}banner"), &[], &somebody);

@@ -1,6 +1,6 @@
 //! Reads the body of `identities/`, and writes the part of the answer that echoes it.
 //!
-//! One pass over the body sets the identifier and the traits of the snapshot's subject, and writes the echo of the
+//! One pass over the body sets the identifier and the traits of the snapshot's request state, and writes the echo of the
 //! traits: as they were sent, in order, with repetitions and nulls, and without unknown members. Members may come in
 //! any order and more than once; the last one counts.
 //!
@@ -37,12 +37,12 @@ pub(crate) fn answer_body<B: AsRef<[u8]>>(
     out.extend_from_slice(br#"{"identifier":"#);
     match identifier.filter(|identifier| !identifier.is_empty()) {
         Some(identifier) => {
-            snapshot.identify(&mut scratch.subject, identifier.decode(&mut scratch.text));
+            snapshot.identify(&mut scratch.request, identifier.decode(&mut scratch.text));
             identifier.write(&mut scratch.text, out);
         }
         None => {
             let identifier = anonymous(&scratch.echo);
-            snapshot.identify(&mut scratch.subject, &identifier);
+            snapshot.identify(&mut scratch.request, &identifier);
             json::write_string(&identifier, out);
         }
     }
@@ -77,13 +77,13 @@ pub(crate) fn answer_query<B: AsRef<[u8]>>(
     } else {
         identifier
     };
-    scratch.subject.clear();
+    scratch.request.clear();
     match is_transient {
-        true => snapshot.identify_transient(&mut scratch.subject, identifier),
-        false => snapshot.identify(&mut scratch.subject, identifier),
+        true => snapshot.identify_transient(&mut scratch.request, identifier),
+        false => snapshot.identify(&mut scratch.request, identifier),
     }
     if let Some(feature) = feature {
-        return snapshot.write_flag(&mut scratch.subject, role, feature, out);
+        return snapshot.write_flag(&mut scratch.request, role, feature, out);
     }
     out.extend_from_slice(br#"{"identifier":"#);
     json::write_string(identifier, out);
@@ -98,12 +98,12 @@ fn write_flags<B: AsRef<[u8]>>(
     out: &mut Vec<u8>,
 ) -> u64 {
     out.extend_from_slice(br#","flags":"#);
-    let digest = snapshot.write_flags(&mut scratch.subject, role, out);
+    let digest = snapshot.write_flags(&mut scratch.request, role, out);
     out.push(b'}');
     digest
 }
 
-/// Reads the body, its traits by the fast path where `FAST` is true and the body allows it. The traits go to the subject
+/// Reads the body, its traits by the fast path where `FAST` is true and the body allows it. The traits go to the request state
 /// and to the echo; returns the identifier.
 fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
     body: &'a [u8],
@@ -115,7 +115,7 @@ fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
     let mut reader = Reader::new(body)?;
     let mut identifier = None;
     let mut lists = 0;
-    scratch.subject.clear();
+    scratch.request.clear();
     scratch.echo.clear();
     scratch.echo.extend_from_slice(b"[]");
     let Some(mut members) = reader.enter_object() else {

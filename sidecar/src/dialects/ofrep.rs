@@ -64,7 +64,7 @@ pub(crate) enum EntityTag {
     Unwanted,
 }
 
-/// Reads a request's context into the subject. Returns a hash that equal contexts share, if the answer gets an entity tag.
+/// Reads a request's context into the request state. Returns a hash that equal contexts share, if the answer gets an entity tag.
 pub(crate) fn read<B: AsRef<[u8]>>(
     body: &[u8],
     snapshot: &Snapshot<B>,
@@ -81,7 +81,7 @@ fn read_body<const FAST: bool, B: AsRef<[u8]>>(
     scratch: &mut Scratch,
     entity_tag: EntityTag,
 ) -> Result<u64, Refused> {
-    scratch.subject.clear();
+    scratch.request.clear();
     scratch.trait_hashes.clear();
     if body.is_empty() {
         return Ok(0);
@@ -105,7 +105,7 @@ fn read_body<const FAST: bool, B: AsRef<[u8]>>(
             return Err(Refused::Context("the context is repeated more than 16 times"));
         }
         // If the body repeats the context, the last one counts.
-        scratch.subject.forget();
+        scratch.request.forget();
         scratch.trait_hashes.clear();
         context = match reader.enter_object() {
             Some(members) => read_context::<FAST, B>(&mut reader, members, snapshot, scratch, entity_tag)?,
@@ -160,11 +160,11 @@ fn read_context<const FAST: bool, B: AsRef<[u8]>>(
         match identifier.filter(|identifier| !identifier.is_empty()) {
             Some(identifier) => {
                 let identifier = identifier.decode(&mut scratch.text);
-                snapshot.identify(&mut scratch.subject, identifier);
+                snapshot.identify(&mut scratch.request, identifier);
                 if entity_tag == EntityTag::Wanted { context_hash(identifier, &mut scratch.trait_hashes) } else { 0 }
             }
             None => {
-                scratch.subject.forget();
+                scratch.request.forget();
                 0
             }
         }
@@ -221,7 +221,7 @@ fn take_trait<B: AsRef<[u8]>>(
         let position = scratch.trait_hashes.len();
         scratch.trait_hashes.push(TraitHash::of(position, name, value, &mut scratch.text));
     }
-    snapshot.set_trait_with(&mut scratch.subject, name, || trait_value(value, &mut scratch.text));
+    snapshot.set_trait_with(&mut scratch.request, name, || trait_value(value, &mut scratch.text));
 }
 
 /// Describes the part of a trait that is longer than Flagsmith allows, counted in characters.
@@ -262,7 +262,7 @@ mod tests {
         fn read_with<const FAST: bool>(body: &[u8], snapshot: &Snapshot<Vec<u8>>) -> Result<(u64, String), Refused> {
             let mut scratch = Scratch::default();
             let context_hash = read_body::<FAST, _>(body, snapshot, &mut scratch, EntityTag::Wanted)?;
-            Ok((context_hash, format!("{:?}", scratch.subject)))
+            Ok((context_hash, format!("{:?}", scratch.request)))
         }
         let snapshot = snapshot();
         let mut dice = Dice::new();

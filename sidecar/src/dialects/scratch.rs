@@ -7,8 +7,8 @@ use super::context_hash::TraitHash;
 /// Scratch buffers that are kept between requests, so that a request allocates nothing.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    /// The identity that is evaluated.
-    pub(crate) subject: RequestState,
+    /// The identity that the snapshot evaluates.
+    pub(crate) request: RequestState,
     /// The list of traits, as the answer echoes it.
     pub(crate) echo: Vec<u8>,
     /// Decoded strings: two, because a trait has a name and a value.

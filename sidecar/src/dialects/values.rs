@@ -12,7 +12,7 @@ pub(crate) const MAX_CHARACTERS: usize = 2000;
 pub(crate) const MAX_NAME_CHARACTERS: usize = 200;
 
 /// Number of times that a body may contain its traits or its context, of which the last one counts. Each repetition
-/// clears all slots of the subject.
+/// clears all slots of the request state.
 pub(crate) const MAX_REPETITIONS: usize = 16;
 
 /// True if an identifier is longer than Flagsmith allows.

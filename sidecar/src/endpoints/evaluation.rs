@@ -26,7 +26,7 @@ pub(super) fn with_scratch<T>(body: &[u8], work: impl FnOnce(&mut Scratch) -> T)
 
 /// Reports an evaluation that exceeded its budget.
 pub(super) fn report(environment: &Environment, loaded: &Loaded, scratch: &Scratch) {
-    if let Some(overrun) = loaded.snapshot.overrun(&scratch.subject) {
+    if let Some(overrun) = loaded.snapshot.overrun(&scratch.request) {
         environment.overruns.report(&environment.name, overrun);
     }
 }

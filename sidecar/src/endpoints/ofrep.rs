@@ -82,7 +82,7 @@ pub(super) fn flag(environment: &Environment, loaded: &Loaded, role: Role, key: 
     let mut buffer = Buffer::take();
     let found = with_scratch(body, |scratch| {
         ofrep::read(body, &loaded.snapshot, scratch, ofrep::EntityTag::Unwanted)?;
-        let found = loaded.snapshot.write_ofrep_flag(&mut scratch.subject, role, key, buffer.bytes());
+        let found = loaded.snapshot.write_ofrep_flag(&mut scratch.request, role, key, buffer.bytes());
         report(environment, loaded, scratch);
         Ok(found)
     });
@@ -115,7 +115,7 @@ pub(super) fn flags(environment: &Environment, loaded: &Loaded, role: Role, part
             environment.evaluations.count(EvaluationKind::OfrepFlags);
             let out = buffer.bytes();
             out.extend_from_slice(b"{\"flags\":[");
-            let assignment = Assignment::of(loaded.snapshot.write_ofrep_flags(&mut scratch.subject, role, out));
+            let assignment = Assignment::of(loaded.snapshot.write_ofrep_flags(&mut scratch.request, role, out));
             ofrep::write_end(revision, &environment.name, out);
             report(environment, loaded, scratch);
             assignment

@@ -230,10 +230,13 @@ impl FollowedVolume {
                     );
                 }
                 Some(loaded) => {
-                    log::warning!("environment {name:?}: {text}; still serving revision {}", loaded.snapshot.revision())
+                    log::warning!(
+                        "environment {name:?}: {text}; still serving revision {}",
+                        loaded.snapshot.revision()
+                    );
                 }
                 None => {
-                    log::info!("environment {name:?}: {text}; waiting for a snapshot in {}", self.directory.display())
+                    log::info!("environment {name:?}: {text}; waiting for a snapshot in {}", self.directory.display());
                 }
             }
         }

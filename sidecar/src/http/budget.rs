@@ -282,14 +282,14 @@ mod tests {
     async fn latest_waiter_continues_first() {
         let budget = Budget::new(10);
         let reservation = budget.reserve(10, None);
-        let (told, mut order) = mpsc::unbounded_channel();
+        let (sender, mut order) = mpsc::unbounded_channel();
         for number in 0..5 {
-            let (budget, told) = (Arc::clone(&budget), told.clone());
+            let (budget, sender) = (Arc::clone(&budget), sender.clone());
             tokio::spawn(async move {
                 let mut ticket = Ticket::default();
                 poll_fn(|cx| budget.poll_capacity(10, &mut ticket, cx)).await;
                 let _reservation = budget.reserve(10, None);
-                told.send(number).unwrap();
+                sender.send(number).unwrap();
                 tokio::task::yield_now().await;
             });
             tokio::task::yield_now().await;

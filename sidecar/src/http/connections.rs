@@ -236,7 +236,7 @@ mod tests {
     async fn stream_client_that_does_not_read_is_closed() {
         let path = std::env::temp_dir().join(format!("remora-unread-{}", std::process::id()));
         let listener = crate::http::listen::Socket::bind(&path).unwrap();
-        let (teller, events) = mpsc::channel(1);
+        let (sender, events) = mpsc::channel(1);
         let events = std::sync::Mutex::new(Some(events));
         let service = move |progress: Arc<Progress>| {
             let events = events.lock().unwrap().take().unwrap();
@@ -257,12 +257,12 @@ mod tests {
             silent.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
             // The client reads nothing: sending succeeds until the socket's buffer is full, and ends when the
             // connection is closed.
-            while teller.send(Bytes::from_static(&[b'x'; 1024])).await.is_ok() {}
+            while sender.send(Bytes::from_static(&[b'x'; 1024])).await.is_ok() {}
             drop(silent);
         };
         tokio::select! {
-            () = serving => panic!("nobody told it to stop"),
-            told = tokio::time::timeout(Duration::from_secs(60), talking) => told.expect("it is still told"),
+            () = serving => panic!("the server ended by itself"),
+            closed = tokio::time::timeout(Duration::from_secs(60), talking) => closed.expect("the connection is still open"),
         }
         std::fs::remove_file(&path).unwrap_or_default();
     }

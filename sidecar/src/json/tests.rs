@@ -114,8 +114,8 @@ fn malformed_json_is_refused_with_its_offset() {
         ("\u{feff}1", 0),
         ("1 2", 2),
     ] {
-        let Malformed { at: told, problem } = value(body).unwrap_err();
-        assert_eq!(told, at, "{body:?}");
+        let Malformed { at: found, problem } = value(body).unwrap_err();
+        assert_eq!(found, at, "{body:?}");
         // Answers have it in a JSON string as it is.
         assert!(!problem.contains(['"', '\\']), "{problem}");
     }

@@ -6,7 +6,7 @@ use remora_snapshot::write;
 use super::*;
 use crate::json::Malformed;
 
-/// Traits that the snapshot reads, so that their values appear in the subject.
+/// Traits that the snapshot reads, so that their values appear in the request state.
 const READ: [&str; 4] = ["plan", "age", "länge", "a\"b"];
 
 pub(crate) fn snapshot() -> Snapshot<Vec<u8>> {
@@ -173,12 +173,12 @@ fn one_body(dice: &mut Dice) -> String {
     }
 }
 
-/// The complete result of reading a body: identifier, subject and echo.
+/// The complete result of reading a body: identifier, request state and echo.
 fn read_with<const FAST: bool>(body: &[u8], snapshot: &Snapshot<Vec<u8>>) -> Result<[String; 3], Refused> {
     let mut scratch = Scratch::default();
     let identifier = read::<FAST, _>(body, snapshot, &mut scratch)?;
     let echo = String::from_utf8(scratch.echo).unwrap();
-    Ok([format!("{identifier:?}"), format!("{:?}", scratch.subject), echo])
+    Ok([format!("{identifier:?}"), format!("{:?}", scratch.request), echo])
 }
 
 #[test]

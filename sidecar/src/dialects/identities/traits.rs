@@ -1,4 +1,4 @@
-//! Reads the list of traits into the subject, and writes its echo.
+//! Reads the list of traits into the request state, and writes its echo.
 
 use remora_snapshot::{Snapshot, TraitValue};
 
@@ -32,7 +32,7 @@ pub(super) fn read_traits<const FAST: bool, B: AsRef<[u8]>>(
     snapshot: &Snapshot<B>,
     scratch: &mut Scratch,
 ) -> Result<(), Refused> {
-    scratch.subject.forget();
+    scratch.request.forget();
     scratch.echo.clear();
     let Some(mut items) = reader.enter_array() else {
         reader.value()?;
@@ -70,7 +70,7 @@ fn fast_traits<const SPACED: bool, B: AsRef<[u8]>>(
     scratch: &mut Scratch,
 ) -> usize {
     let (form, compact) = const { (Form::of(SPACED), Form::of(false)) };
-    let Scratch { subject, echo, text: decoded, .. } = scratch;
+    let Scratch { request, echo, text: decoded, .. } = scratch;
     let mut passed = 0;
     reader.peek(); // skips the space that may follow a comma
     let start = reader.remaining();
@@ -93,7 +93,7 @@ fn fast_traits<const SPACED: bool, B: AsRef<[u8]>>(
         }
         // Flagsmith's API leaves traits without a value out: an earlier value of the trait counts.
         if value != Value::Null {
-            snapshot.set_trait_with(subject, key, || trait_value(value, decoded));
+            snapshot.set_trait_with(request, key, || trait_value(value, decoded));
         }
         passed += 1;
         behind = rest;
@@ -188,9 +188,9 @@ fn take_trait<B: AsRef<[u8]>>(
     match &value {
         Content::Scalar(Value::Null) => {}
         Content::Scalar(value) => {
-            snapshot.set_trait_with(&mut scratch.subject, key, || trait_value(*value, &mut scratch.text));
+            snapshot.set_trait_with(&mut scratch.request, key, || trait_value(*value, &mut scratch.text));
         }
-        Content::Printed(text) => snapshot.set_trait(&mut scratch.subject, key, TraitValue::String(text)),
+        Content::Printed(text) => snapshot.set_trait(&mut scratch.request, key, TraitValue::String(text)),
     }
     Ok(())
 }

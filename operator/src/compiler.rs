@@ -10,13 +10,15 @@
 //!                   <── stdout: places, answer, files ──
 //! ```
 //!
-//! The child is single-threaded and has no environment variables. It has three file descriptors and may open no more.
+//! The child is single-threaded and has no environment variables. It has three file descriptors and may open no more; a
+//! filter of the kernel lets it make no other system calls than those on these and on its own memory.
 //! Its address space and CPU time are bounded ([`Bounds`]). The parent bounds the wall-clock time and the bytes that it
 //! reads. One child runs at a time, so that the memory of parent and child stays below a known sum, and namespaces take
 //! limiter.
 
 mod bounds;
 mod child;
+mod confine;
 mod error;
 mod frame;
 mod limiter;

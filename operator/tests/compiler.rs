@@ -229,7 +229,7 @@ async fn child_inherits_no_variable_and_no_descriptor() {
 }
 
 #[tokio::test]
-async fn child_sets_limits_before_it_reads() {
+async fn child_sets_limits_and_filter_of_system_calls_before_it_reads() {
     let directory = directory();
     // The child waits for its input, so that the script can read its limits.
     let text = "\
@@ -237,10 +237,13 @@ async fn child_sets_limits_before_it_reads() {
         \"$operator\" compile-process --memory-bytes=335544320 --cpu-seconds=11 < $directory/pipe &\n\
         child=$!\n\
         exec 9> $directory/pipe\n\
-        while ! grep -q '335544320' /proc/$child/limits; do :; done\n\
+        while ! grep -q 'Seccomp:.2' /proc/$child/status; do :; done\n\
         cat /proc/$child/limits > $directory/limits\n\
+        cat /proc/$child/status > $directory/status\n\
         kill -KILL $child";
     compiled_by(script(&directory, text), task(), vec![b"{}".to_vec()]).await.unwrap_err();
+    let status = fs::read_to_string(directory.join("status")).unwrap();
+    assert!(status.contains("NoNewPrivs:\t1") && status.contains("Threads:\t1"), "{status}");
     let limits = fs::read_to_string(directory.join("limits")).unwrap();
     for (name, soft, hard) in [
         ("Max address space", "335544320", "335544320"),

@@ -1,11 +1,12 @@
-//! Child process: sets its own limits, reads a request from standard input, and answers on standard output.
+//! Child process: sets its own limits, gives up all system calls that it does not need, reads a request from standard
+//! input, and answers on standard output.
 
 use std::{cell::RefCell, io};
 
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::{frame, work::work};
+use super::{confine::confine, frame, work::work};
 use crate::compile::Progress;
 
 /// Number of file descriptors: standard input, output and error. The child may open no other.
@@ -29,9 +30,10 @@ impl Child {
     /// Compiles the document from standard input, and writes the answer to standard output.
     ///
     /// # Errors
-    /// If a limit cannot be set, the request cannot be read, or the answer cannot be written.
+    /// If a limit or the filter of system calls cannot be set, the request cannot be read, or the answer cannot be written.
     pub fn run(&self) -> anyhow::Result<()> {
         self.limit().context("cannot set the limits of the process")?;
+        confine()?;
         let mut from = io::stdin().lock();
         let to = RefCell::new(io::stdout().lock());
         let head = frame::head(&mut from)?;

@@ -75,6 +75,53 @@ fn features_with_same_id_are_refused_with_place() {
 }
 
 #[test]
+fn feature_type_longer_than_any_is_refused_with_the_place() {
+    let with_type = |length: usize| {
+        let mut odd = feature(1, "a");
+        odd["feature"]["type"] = json!("x".repeat(length));
+        compiled(&json!([]), &json!([feature(2, "b"), odd]), &json!([]))
+    };
+    with_type(64).unwrap();
+    let message = with_type(65).unwrap_err().to_string();
+    assert!(message.starts_with("feature_states[1]: the type of feature \"a\" is longer"), "{message}");
+    assert!(!message.contains("xxx"), "{message}");
+}
+
+#[test]
+fn pattern_that_may_exceed_its_steps_is_a_finding_with_segment_and_property() {
+    let found =
+        findings(&json!([segment("REGEX", &json!("(?=a)(a|a)*b"), "email")]), &json!([feature(1, "a")]), &json!([]));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].subject, "segment \"odd\" (3)");
+    let message = &found[0].message;
+    assert!(message.starts_with("REGEX on \"email\": ") && message.contains("262144 steps of one search"), "{message}");
+    // An automaton takes one step for each byte.
+    for pattern in ["(a|a)*b", "(a+)b\\1$"] {
+        let found =
+            findings(&json!([segment("REGEX", &json!(pattern), "email")]), &json!([feature(1, "a")]), &json!([]));
+        assert!(found.is_empty(), "{pattern}: {found:?}");
+    }
+}
+
+#[test]
+fn patterns_that_together_may_exceed_the_steps_of_a_request_are_a_finding() {
+    let segments = |count: usize| -> Vec<Finding> {
+        let segments: Vec<Value> = (0..count)
+            .map(|number| {
+                let mut own = segment("REGEX", &json!(format!("(?=.*{number})[a-z]+$")), "email");
+                own["id"] = json!(number);
+                own
+            })
+            .collect();
+        findings(&json!(segments), &json!([feature(1, "a")]), &json!([]))
+    };
+    assert!(segments(5).is_empty());
+    let found = segments(200);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].subject == "segments" && found[0].message.contains("524288 of one request"), "{found:?}");
+}
+
+#[test]
 fn finding_messages_are_short_and_escaped_and_hold_no_value() {
     let odd = format!("{}\n\u{1b}[31m", "x".repeat(5_000));
     for (operator, value) in [

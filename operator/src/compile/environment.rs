@@ -2,19 +2,19 @@
 
 use std::collections::{HashMap, HashSet};
 
-use remora_snapshot::json;
 use remora_snapshot::model::{
     Condition, Context, Environment, Feature, IdentityOverride, Junction, Override, Rule, Segment, Test,
 };
+use remora_snapshot::{MAX_STEPS, backtrack, json};
 
 use super::experiments::{self, Experiments};
 use super::finding::{Finding, Findings};
 use super::property::{Properties, is_identity_free};
-use super::regex::Patterns;
+use super::regex::{LONGEST_TEXT, Patterns};
 use super::review::review;
 use super::{Error, Options, Progress, chains, condition, priorities, variants};
 use crate::compile::{
-    document::{self, Document, FeatureState, quoted},
+    document::{self, ConditionValue, Document, FeatureState, quoted},
     prune::Pruned,
 };
 
@@ -38,6 +38,7 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
         patterns: Patterns::default(),
         findings: Findings::default(),
         experiments: experiments::of_defaults(&states),
+        searches: 0.0,
         progress: options.progress,
     };
 
@@ -60,6 +61,13 @@ pub(super) fn model(pruned: &Pruned, options: &Options<'_>) -> Result<(Environme
     };
     for feature in chains::too_long(&environment) {
         builder.findings.add(&format!("feature {}", quoted(feature)), &chains::message());
+    }
+    if builder.searches > f64::from(MAX_STEPS) && builder.searches.is_finite() {
+        let message = format!(
+            "the patterns that are searched by backtracking (look-around, back-references, \\b) may together take {:.0} steps, more than the {MAX_STEPS} of one request, on values of {LONGEST_TEXT} characters: segments that are not decided then do not match. Use fewer of them, or patterns without these",
+            builder.searches
+        );
+        builder.findings.add("segments", &message);
     }
     let mut findings = builder.findings.into_list();
     findings.extend(review(document, &environment)); // hints follow problems
@@ -89,6 +97,8 @@ struct ModelBuilder<'a> {
     patterns: Patterns,
     findings: Findings,
     experiments: Experiments,
+    /// Most steps of all backtracking searches of one request. Patterns without a bound have their own findings.
+    searches: f64,
     progress: Progress<'a>,
 }
 
@@ -204,6 +214,9 @@ impl ModelBuilder<'_> {
             self.findings.add(subject, &message);
             Test::Constant(false)
         });
+        if matches!(test, Test::Matches(_)) {
+            self.search(condition, subject);
+        }
         let property = if condition.operator == "PERCENTAGE_SPLIT" && condition.property.is_empty() {
             self.properties.identity_key()
         } else {
@@ -229,6 +242,27 @@ fn no_members(property: &str) -> String {
          the application sends instead, or let it send this trait",
         quoted(property)
     )
+}
+
+impl ModelBuilder<'_> {
+    /// Adds the steps of a search to those of a request. Reports a search that can exceed its limits.
+    fn search(&mut self, condition: &document::Condition, subject: &str) {
+        let pattern = match &condition.value {
+            ConditionValue::Text(text) => text.as_str(),
+            _ => return,
+        };
+        let steps = self.patterns.most_steps(pattern);
+        if steps.is_finite() {
+            self.searches += steps;
+            return;
+        }
+        let property = quoted(&condition.property);
+        let message = format!(
+            "REGEX on {property}: a search in a value of {LONGEST_TEXT} characters may take more than the {} steps of one search; the segment then does not match. Avoid repetitions in each other, and repetitions next to each other that match the same characters",
+            backtrack::MAX_STEPS
+        );
+        self.findings.add(subject, &message);
+    }
 }
 
 fn any_condition(rules: &[document::Rule], holds: &dyn Fn(&document::Condition) -> bool) -> bool {

@@ -11,6 +11,7 @@
 mod automaton;
 mod case;
 mod class;
+mod cost;
 mod determinize;
 mod escape;
 mod minimize;
@@ -24,6 +25,7 @@ mod step_budget;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+pub(super) use cost::TEXT as LONGEST_TEXT;
 use remora_snapshot::model::Pattern;
 use step_budget::{OutOfSteps, StepBudget};
 
@@ -37,6 +39,9 @@ const DOCUMENT_STEPS: u64 = 1 << 26;
 /// Maximum number of steps for the automaton of one pattern: some hundredths of a second. A pattern beyond it becomes a
 /// backtracking program.
 const AUTOMATON_STEPS: u64 = 1 << 21;
+
+/// Maximum number of steps for the bound of one pattern's searches. A pattern beyond it counts as one without a bound.
+const COST_STEPS: u64 = 1 << 20;
 
 /// Steps of [`DOCUMENT_STEPS`] that are reserved for backtracking programs.
 const PROGRAMS_STEPS: u64 = DOCUMENT_STEPS / 4;
@@ -52,6 +57,8 @@ const PATTERNS_BYTES: usize = 4 << 20;
 /// Compiled patterns of a document. Equal patterns are compiled once.
 pub(super) struct Patterns {
     known: HashMap<String, Result<Pattern, String>>,
+    /// Most steps of a search ([`cost::most_steps`]), for patterns that are searched by backtracking.
+    costs: HashMap<String, f64>,
     budget: StepBudget,
     automata_bytes: usize,
     bytes: usize,
@@ -59,7 +66,13 @@ pub(super) struct Patterns {
 
 impl Default for Patterns {
     fn default() -> Self {
-        Self { known: HashMap::new(), budget: StepBudget::new(DOCUMENT_STEPS), automata_bytes: 0, bytes: 0 }
+        Self {
+            known: HashMap::new(),
+            costs: HashMap::new(),
+            budget: StepBudget::new(DOCUMENT_STEPS),
+            automata_bytes: 0,
+            bytes: 0,
+        }
     }
 }
 
@@ -81,6 +94,12 @@ impl Patterns {
         compiled
     }
 
+    /// Returns the most steps that a search for a compiled pattern takes, in a text of [`LONGEST_TEXT`] characters. Zero if
+    /// the pattern is an automaton, infinite if a search can exceed a limit.
+    pub(super) fn most_steps(&self, pattern: &str) -> f64 {
+        self.costs.get(pattern).copied().unwrap_or_default()
+    }
+
     fn compile_new(&mut self, pattern: &str) -> Result<Pattern, String> {
         let parsed = parse::parse(pattern, &mut self.budget)?;
         let bytes_left = AUTOMATA_BYTES - self.automata_bytes;
@@ -97,6 +116,9 @@ impl Patterns {
             None => {
                 let program: Arc<[u8]> = program::build(&parsed, &mut self.budget)?.into();
                 let length = program.len();
+                let cost =
+                    self.budget.with_part(COST_STEPS, PROGRAMS_STEPS, |budget| cost::most_steps(&parsed.node, budget));
+                self.costs.insert(pattern.to_owned(), cost.unwrap_or(f64::INFINITY));
                 (Pattern::Backtracking(program), length)
             }
         };

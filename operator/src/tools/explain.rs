@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use remora_snapshot::{Decision, Explanation, RequestState, Snapshot, TraitValue};
+use remora_snapshot::{Decision, Explanation, MAX_STEPS, RequestState, Snapshot, TraitValue, backtrack};
 
 use crate::tools::directory;
 
@@ -70,6 +70,19 @@ impl Explain {
             set(&snapshot, &mut request, key, value);
         }
         let explanations = snapshot.explain(&mut request);
+        if let Some(overrun) = snapshot.overrun(&request) {
+            let first = match overrun.segment {
+                Some(segment) => format!("segment {segment:?} was the first that it did not decide"),
+                None => "it did not decide some segments or splits".to_owned(),
+            };
+            writeln!(
+                out,
+                "The evaluation took more than the {MAX_STEPS} steps of one request, or one search more than {}: {first}. \
+                 Segments that are not decided do not match, and a split gives its control value. \
+                 `remora-operator inspect` lists what can take so long.",
+                backtrack::MAX_STEPS
+            )?;
+        }
         if let Some(unknown) = self.flag.iter().find(|name| !explanations.iter().any(|e| e.feature == **name)) {
             anyhow::bail!(
                 "environment {:?} has no flag {unknown:?}: `remora-operator inspect` lists its flags",

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "webhook_server/framing.rs"]
+mod framing;
+
 use std::{
     net::SocketAddr,
     sync::{Arc, Once},
@@ -53,10 +56,6 @@ fn limits() -> Limits {
 
 /// Starts a server with a certificate that `Ca` signs. `POST /mutate` echoes the body.
 async fn start(limits: Limits) -> (Server, Certificate) {
-    static PROVIDER: Once = Once::new();
-    PROVIDER.call_once(|| rustls::crypto::ring::default_provider().install_default().unwrap());
-    let serving = Serving::default();
-    let ca = renew(&serving);
     let (entered, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (begun, waited) = (Arc::clone(&entered), Arc::clone(&release));
     let slow = move || async move {
@@ -67,11 +66,22 @@ async fn start(limits: Limits) -> (Server, Certificate) {
     let router = Router::new()
         .route("/mutate", post(|body: String| async { (Extension(Useful), body) }))
         .route("/slow", post(slow));
+    let (server, ca) = start_with(limits, router).await;
+    (Server { entered, release, ..server }, ca)
+}
+
+/// Starts a server with this router.
+async fn start_with(limits: Limits, router: Router) -> (Server, Certificate) {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| rustls::crypto::ring::default_provider().install_default().unwrap());
+    let serving = Serving::default();
+    let ca = renew(&serving);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (shutdown, ending) = watch::channel(false);
     let tls = Transport::Tls(TlsAcceptor::from(serving.server_config()));
     let running = tokio::spawn(serve(listener, router, tls, limits, ending));
+    let (entered, release) = Default::default();
     (Server { address, serving, shutdown, running, entered, release }, ca)
 }
 

@@ -1,4 +1,4 @@
-//! The operator under attack within the chart's memory limits: the real program in a cgroup of that size.
+//! The operator under attack within the chart's memory limits: the real programs in cgroups of that size.
 //!
 //! Needs root, for the cgroup; no cluster.
 #![allow(
@@ -8,127 +8,32 @@
     reason = "a test that panics has failed, as it should"
 )]
 
-use std::collections::VecDeque;
+#[path = "limits/cluster.rs"]
+mod cluster;
+#[path = "limits/controller.rs"]
+mod controller;
+#[path = "limits/program.rs"]
+mod program;
+#[path = "../../operator/tests/worst_documents/shapes.rs"]
+mod shapes;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use remora_e2e::harness::{eventually, program, root, say};
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use remora_e2e::harness::{eventually, say};
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpSocket;
+
+use cluster::Cluster;
+use program::{Cgroup, Running, chart_limit, free_port, kubeconfig, probe};
 
 const CAP: Duration = Duration::from_secs(120);
 const SERVER: &str = "remora-webhook.remora-system.svc";
-
-/// Memory cgroup, version 1 or 2.
-struct Cgroup {
-    directory: PathBuf,
-    is_unified: bool,
-}
-
-impl Cgroup {
-    /// Creates a cgroup below that of this process. A version 2 cgroup with processes cannot have children, so the new
-    /// one is then at the top.
-    fn new(limit: u64) -> anyhow::Result<Self> {
-        let mounted = Path::new("/sys/fs/cgroup");
-        let of_process = fs::read_to_string("/proc/self/cgroup")?;
-        let is_unified = mounted.join("cgroup.controllers").exists();
-        let parent = if is_unified {
-            fs::write(mounted.join("cgroup.subtree_control"), "+memory")
-                .map_err(|error| anyhow::anyhow!("no cgroup can be given a limit of memory: {error} at {}; run this as root where /sys/fs/cgroup is writable", mounted.display()))?;
-            mounted.to_owned()
-        } else {
-            let own = of_process.lines().find_map(|line| line.split_once(":memory:")).map_or("/", |(_, path)| path);
-            mounted.join("memory").join(own.trim_start_matches('/'))
-        };
-        let directory = parent.join(format!("remora-limits-{}", std::process::id()));
-        fs::create_dir(&directory).map_err(|error| {
-            anyhow::anyhow!(
-                "no cgroup can be made: {error} at {}; run this as root where it is writable",
-                directory.display()
-            )
-        })?;
-        let file = if is_unified { "memory.max" } else { "memory.limit_in_bytes" };
-        fs::write(directory.join(file), limit.to_string())?;
-        Ok(Self { directory, is_unified })
-    }
-
-    /// Returns the bytes that the program has allocated and touched, without file pages.
-    fn allocated(&self) -> u64 {
-        let key = if self.is_unified { "anon " } else { "total_rss " };
-        let stat = fs::read_to_string(self.directory.join("memory.stat")).unwrap();
-        stat.lines().find_map(|line| line.strip_prefix(key)).unwrap().parse().unwrap()
-    }
-}
-
-/// Running program, which ends with the test.
-struct Running {
-    child: Child,
-    cgroup: Cgroup,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = fs::remove_dir(&self.cgroup.directory);
-    }
-}
-
-impl Running {
-    fn is_alive(&mut self) {
-        assert_eq!(self.child.try_wait().unwrap(), None, "the program ended: it had too much memory, most likely");
-    }
-}
-
-/// Returns the memory limit in the chart of a part of the operator.
-fn chart_limit(part: &str) -> u64 {
-    let values: Value =
-        serde_yaml::from_str(&fs::read_to_string(root().join("charts/remora/values.yaml")).unwrap()).unwrap();
-    let limit = values[part]["resources"]["limits"]["memory"].as_str().unwrap().to_owned();
-    limit.strip_suffix("Mi").expect("a limit in Mi").parse::<u64>().unwrap() << 20
-}
-
-/// Returns the environment variables of the chart's pods that configure the heap.
-fn chart_heap() -> Vec<(String, String)> {
-    let template = fs::read_to_string(root().join("charts/remora/templates/_pod.tpl")).unwrap();
-    let lines: Vec<&str> = template.lines().map(str::trim).collect();
-    let heap = lines.windows(2).filter_map(|pair| {
-        let name = pair[0].strip_prefix("- name: ").filter(|name| name.starts_with("MALLOC_"))?;
-        Some((name.to_owned(), pair[1].strip_prefix("value: ")?.trim_matches('"').to_owned()))
-    });
-    heap.collect()
-}
-
-/// Starts an API server with one namespace and no environment.
-async fn api_server() -> SocketAddr {
-    async fn answer(uri: Uri) -> Response {
-        if uri.query().is_some_and(|query| query.contains("watch=true")) {
-            return Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>()).into_response();
-        }
-        let items = match uri.path() {
-            "/api/v1/namespaces" => json!([{"metadata": {"name": "shop"}}]),
-            "/apis/remora.dev/v1alpha1/featureenvironments" => json!([]),
-            _ => {
-                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404});
-                return (StatusCode::NOT_FOUND, axum::Json(status)).into_response();
-            }
-        };
-        axum::Json(json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}))
-            .into_response()
-    }
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
-    address
-}
 
 struct Bench {
     running: Running,
@@ -144,13 +49,9 @@ impl Drop for Bench {
     }
 }
 
-fn free_port() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 async fn start() -> anyhow::Result<Bench> {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let program = program("remora-operator")?;
+    let program = remora_e2e::harness::program("remora-operator")?;
     let directory = std::env::temp_dir().join(format!("remora-limits-{}", std::process::id()));
     fs::create_dir_all(&directory)?;
     let mut parameters = rcgen::CertificateParams::new(vec![SERVER.to_owned()])?;
@@ -159,25 +60,19 @@ async fn start() -> anyhow::Result<Bench> {
     let certificate = parameters.self_signed(&key)?;
     fs::write(directory.join("tls.crt"), certificate.pem())?;
     fs::write(directory.join("tls.key"), key.serialize_pem())?;
-    let (api_server, webhook, admin) = (api_server().await, free_port(), free_port());
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "test",
-        "clusters": [{"name": "test", "cluster": {"server": format!("http://{api_server}")}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-        "users": [{"name": "test", "user": {}}],
-    });
-    fs::write(directory.join("kubeconfig"), kubeconfig.to_string())?;
-
-    let cgroup = Cgroup::new(chart_limit("webhook"))?;
-    let procs = cgroup.directory.join("cgroup.procs");
-    // The shell joins the cgroup before it becomes the program, so that all of the program's memory counts.
-    let mut command = Command::new("sh");
-    command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(procs).arg(program);
-    command.args(["run", "--no-controller", "--sidecar-image=sidecar:1", "--log-level=error"]);
-    command.arg(format!("--webhook-listen={webhook}")).arg(format!("--admin-listen={admin}"));
-    command.arg(format!("--certificate-directory={}", directory.display()));
-    command.env("KUBECONFIG", directory.join("kubeconfig")).envs(chart_heap());
-    let running = Running { child: command.spawn()?, cgroup };
+    let cluster = Cluster::start(Vec::new(), BTreeMap::new()).await;
+    let (webhook, admin) = (free_port(), free_port());
+    let kubeconfig = kubeconfig(&directory, cluster.address);
+    let arguments = [
+        "--no-controller".to_owned(),
+        "--sidecar-image=sidecar:1".to_owned(),
+        "--log-level=error".to_owned(),
+        format!("--webhook-listen={webhook}"),
+        format!("--admin-listen={admin}"),
+        format!("--certificate-directory={}", directory.display()),
+    ];
+    let cgroup = Cgroup::new("webhook", chart_limit("webhook"))?;
+    let running = Running::start(&program, cgroup, &kubeconfig, &arguments)?;
     let client = reqwest::Client::builder()
         .tls_certs_only([reqwest::Certificate::from_pem(certificate.pem().as_bytes())?])
         .resolve(SERVER, webhook)
@@ -206,14 +101,8 @@ fn large(of: &str) -> Bytes {
 }
 
 impl Bench {
-    /// Returns the status of an admin path, over a new connection, as a kubelet's probe does.
     async fn probe(&self, path: &str) -> anyhow::Result<u16> {
-        let mut stream = TcpStream::connect(self.admin).await?;
-        stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes()).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        anyhow::ensure!(answer.len() > 12, "no answer: {answer:?}");
-        Ok(answer[9..12].parse()?)
+        probe(self.admin, path).await
     }
 
     async fn post(&self, body: Bytes) -> anyhow::Result<(u16, String)> {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # instrument.sh RUSTC ARGUMENTS...: what cargo calls instead of rustc for the crates of this workspace (RUSTC_WORKSPACE_WRAPPER).
-# The code under test is built with the counters that libFuzzer steers by, and optimised, with all checks of the debug
-# build. Crates of others come from the debug build as they are, so that a fuzz build takes what `cargo test` has built.
+# The code under test is built with the counters that libFuzzer steers by. Crates of others have none: the engine looks at all
+# counters after every input.
 rustc=$1
 shift
 case " $* " in
@@ -13,4 +13,4 @@ case " $* " in
       -Cllvm-args=-sanitizer-coverage-trace-compares
     ;;
 esac
-exec "$rustc" "$@" -Copt-level=2 -Cdebuginfo=0 -Cstrip=debuginfo
+exec "$rustc" "$@"

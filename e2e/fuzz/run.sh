@@ -12,11 +12,11 @@ shift || true
 [[ $minutes =~ ^[1-9][0-9]*$ ]] || { echo "error: MINUTES is ${minutes@Q}, but must be a whole number from 1 on" >&2; exit 1; }
 
 # Memory of the process in MiB, seconds for one input (which only a hang takes), seconds that the engine may take to end after
-# that, and how many bytes inputs get.
+# that, and how many bytes inputs get: long inputs are slow, and what they reach is in the corpus already.
 rss_limit=1024
 input_timeout=60
 end_timeout=60
-declare -A longest=([document]=16384 [reviews]=8192 [heads]=8192 [requests]=4096)
+declare -A longest=([document]=16384 [reviews]=8192 [heads]=4096 [requests]=1024 [annotations]=1024 [regex]=256 [jsonpath]=160 [snapshot]=65)
 
 root=$(cd ../.. && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
@@ -28,7 +28,12 @@ trap 'rm -rf "$scratch"' EXIT
 # Clients hang up while they are answered, which kills nobody but a program without Rust's own start.
 trap '' PIPE
 
-RUSTC_WORKSPACE_WRAPPER=$PWD/instrument.sh cargo build ${CARGO_FLAGS-} -p remora-fuzz --features engine --bin 'fuzz_*'
+RUSTC_WORKSPACE_WRAPPER=$PWD/instrument.sh cargo build ${CARGO_FLAGS-} --profile fuzz -p remora-fuzz --features engine --bin 'fuzz_*'
+
+# under_way FILE: prints the input that FILE keeps: its length in eight bytes, then the input.
+under_way() {
+  tail -c +9 "$1" | head -c "$(od -An -N8 -tu8 "$1" | tr -d ' ')"
+}
 
 # one NAME: runs a target, and says in a line what came of it.
 one() {
@@ -37,7 +42,7 @@ one() {
   mkdir -p "$cache/$name" "$scratch/$name"
   [ ! -f "dictionaries/$name.dict" ] || options+=("-dict=dictionaries/$name.dict")
   REMORA_FUZZ_INPUT_UNDER_WAY=$scratch/$name.input TMPDIR=$scratch/$name \
-    timeout -k 5 $((minutes * 60 + input_timeout + end_timeout)) "$target/debug/fuzz_$name" "$cache/$name" "corpus/$name" "${options[@]}" -max_len="${longest[$name]:-1024}" \
+    timeout -k 5 $((minutes * 60 + input_timeout + end_timeout)) "$target/fuzz/fuzz_$name" "$cache/$name" "corpus/$name" "${options[@]}" -max_len="${longest[$name]:-1024}" \
     -max_total_time=$((minutes * 60)) -timeout=$input_timeout -rss_limit_mb=$rss_limit -print_final_stats=1 \
     -artifact_prefix="$scratch/found-$name-" >"$log" 2>&1 || status=$?
   local count
@@ -49,7 +54,7 @@ one() {
   # Neither a stack that overflows nor one that holds a lock lets the engine save the input.
   local input
   input=$(find "$scratch" -maxdepth 1 -name "found-$name-*" -print -quit)
-  [ -n "$input" ] || { input=$scratch/found-$name-unsaved && cp "$scratch/$name.input" "$input"; }
+  [ -n "$input" ] || { input=$scratch/found-$name-unsaved && under_way "$scratch/$name.input" >"$input"; }
   local kept
   kept=$findings/$name-$(sha256sum "$input" | cut -c1-12)
   mv "$input" "$kept"
@@ -66,7 +71,7 @@ one() {
 failed=0
 running=0
 for name in "$@"; do
-  [ -x "$target/debug/fuzz_$name" ] || { echo "error: there is no target ${name@Q}" >&2; exit 1; }
+  [ -x "$target/fuzz/fuzz_$name" ] || { echo "error: there is no target ${name@Q}" >&2; exit 1; }
   if [ "$running" = 2 ]; then
     wait -n || failed=1
     running=1

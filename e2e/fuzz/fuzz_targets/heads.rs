@@ -1,4 +1,4 @@
 //! The target `heads` as a program of libFuzzer's.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| remora_fuzz::engine::run("heads", data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| remora_fuzz::engine::run(remora_fuzz::heads, data));

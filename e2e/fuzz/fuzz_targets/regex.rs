@@ -1,4 +1,4 @@
 //! The target `regex` as a program of libFuzzer's.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| remora_fuzz::engine::run("regex", data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| remora_fuzz::engine::run(remora_fuzz::regex, data));

@@ -10,7 +10,8 @@ use serde_json::json;
 
 use crate::patch::{OWN_NAMESPACE, assert_applies_once};
 
-pub(crate) fn run(data: &[u8]) {
+/// Annotations of a pod and of its namespace give a decision that holds.
+pub fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (pod, namespace) = text.split_once("\n---\n").unwrap_or((&text, ""));
     let defaults = annotations(namespace);

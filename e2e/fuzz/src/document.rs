@@ -12,7 +12,8 @@ use crate::{assert_printable, context, pipeline};
 /// Small files, so that a short document has overrides and the document in files of their own.
 const SMALL_FILES: usize = 12_000;
 
-pub(crate) fn run(data: &[u8]) {
+/// A document compiles, and all forms of its answers agree.
+pub fn run(data: &[u8]) {
     let pruned = match pipeline::parsed(data) {
         Ok(pruned) => pruned,
         Err(error) => return drop(error.to_string()),

@@ -4,7 +4,8 @@
 
 use crate::server::{Answer, Port, Then, exchange};
 
-pub(crate) fn run(data: &[u8]) {
+/// Bytes of a connection are answered by HTTP, and the connection ends.
+pub fn run(data: &[u8]) {
     let Some((&choice, request)) = data.split_first() else { return };
     let port = if choice & 1 == 0 { Port::Data } else { Port::Admin };
     let answer = exchange(port, request, Then::End);

@@ -2,6 +2,8 @@
 //!
 //! The input is the property of three conditions.
 
+use remora_operator::compile::document::{self, Document};
+use remora_operator::compile::prune::Pruned;
 use remora_operator::compile::{self, Options};
 use remora_snapshot::{RequestState, TraitValue};
 use serde_json::{Value, json};
@@ -12,22 +14,17 @@ use crate::{assert_printable, pipeline};
 /// Longer paths are not shown to the library, which knows no limits.
 const MOST_FOR_LIBRARY: usize = 120;
 
-pub(crate) fn run(data: &[u8]) {
+/// A property refers to what RFC 9535 says.
+pub fn run(data: &[u8]) {
     let property = String::from_utf8_lossy(data);
-    let state = |id: i64, enabled: bool| json!({"feature": {"id": id, "name": format!("f{id}")}, "enabled": enabled});
-    let segment = |id: i64, operator: &str, value: &str| {
-        json!({"id": id, "name": format!("s{id}"), "feature_states": [state(id, true)], "rules": [
-            {"type": "ALL", "conditions": [{"operator": operator, "property_": property, "value": value}]},
-        ]})
-    };
-    let document = json!({
-        "api_key": "k", "name": "E", "feature_states": [state(1, false), state(2, false), state(3, false)],
-        "project": {"segments": [segment(1, "IS_SET", ""), segment(2, "EQUAL", "x"), segment(3, "PERCENTAGE_SPLIT", "50")]},
-    });
-    let pruned = pipeline::parsed(document.to_string().as_bytes()).unwrap();
-    let compiled = compile::compile(&pruned, &Options::default()).unwrap();
+    let compiled = compile::compile(&pruned(&property), &Options::default()).unwrap();
     compiled.findings.iter().for_each(|finding| assert_printable(&finding.to_string()));
     let snapshot = pipeline::read(&compiled);
+    let has_finding = compiled.findings.iter().any(|finding| finding.message.contains("JSONPath"));
+    let is_held = !has_finding
+        && property.len() <= MOST_FOR_LIBRARY
+        && !["flags", "segments", "features"].iter().any(|word| property.contains(word));
+    let path = is_held.then(|| Path::of(&property));
     let mut request = RequestState::default();
     for traits in [&[][..], &[("a", "x")], &[("a", "y"), (&property, "x")]] {
         request.clear();
@@ -37,16 +34,8 @@ pub(crate) fn run(data: &[u8]) {
         }
         let flags = snapshot.explain(&mut request);
         let told = [flags[0].enabled, flags[1].enabled];
-        let has_finding = compiled.findings.iter().any(|finding| finding.message.contains("JSONPath"));
-        if has_finding
-            || property.len() > MOST_FOR_LIBRARY
-            || property.contains("flags")
-            || property.contains("segments")
-            || property.contains("features")
-        {
-            continue;
-        }
-        let found = wanted(&property, traits);
+        let Some(path) = &path else { continue };
+        let found = path.wanted(&property, traits);
         assert_eq!(
             told,
             [found.is_some(), found.as_ref() == Some(&json!("x"))],
@@ -55,20 +44,58 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// What a property is: the trait of that name, or else what its path finds.
-fn wanted(property: &str, traits: &[(&str, &str)]) -> Option<Value> {
-    if let Some((_, value)) = traits.iter().rfind(|(name, _)| *name == property) {
-        return Some(json!(value));
+/// The document whose three conditions have this property.
+fn pruned(property: &str) -> Pruned {
+    thread_local! {
+        static DOCUMENT: Document = document();
     }
-    if !property.starts_with("$.") {
-        return None;
+    let mut document = DOCUMENT.with(Document::clone);
+    for segment in &mut document.project.segments {
+        property.clone_into(&mut segment.rules[0].conditions[0].property);
     }
-    let traits: serde_json::Map<_, _> = traits.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
-    let context = json!({
-        "environment": {"key": "k", "name": "E"}, "identity": {"identifier": "x", "key": "k_x", "traits": traits},
+    pipeline::whole(document)
+}
+
+fn document() -> Document {
+    let state = |id: i64, enabled: bool| json!({"feature": {"id": id, "name": format!("f{id}")}, "enabled": enabled});
+    let segment = |id: i64, operator: &str, value: &str| {
+        json!({"id": id, "name": format!("s{id}"), "feature_states": [state(id, true)], "rules": [
+            {"type": "ALL", "conditions": [{"operator": operator, "property_": "", "value": value}]},
+        ]})
+    };
+    let document = json!({
+        "api_key": "k", "name": "E", "feature_states": [state(1, false), state(2, false), state(3, false)],
+        "project": {"segments": [segment(1, "IS_SET", ""), segment(2, "EQUAL", "x"), segment(3, "PERCENTAGE_SPLIT", "50")]},
     });
-    let path = JsonPath::parse(property).ok()?;
-    let found = path.query(&context).first()?;
-    let is_scalar = !(found.is_null() || found.is_array() || found.is_object());
-    is_scalar.then(|| found.clone())
+    document::parse(document.to_string().as_bytes()).unwrap()
+}
+
+/// What the library makes of a property.
+enum Path {
+    /// It names a trait and nothing else.
+    Name,
+    /// It is a path, or begins as one and is none.
+    Query(Option<JsonPath>),
+}
+
+impl Path {
+    fn of(property: &str) -> Path {
+        if property.starts_with("$.") { Path::Query(JsonPath::parse(property).ok()) } else { Path::Name }
+    }
+
+    /// What a property is: the trait of that name, or else what its path finds.
+    fn wanted(&self, property: &str, traits: &[(&str, &str)]) -> Option<Value> {
+        if let Some((_, value)) = traits.iter().rfind(|(name, _)| *name == property) {
+            return Some(json!(value));
+        }
+        let Path::Query(Some(path)) = self else { return None };
+        let traits: serde_json::Map<_, _> =
+            traits.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        let context = json!({
+            "environment": {"key": "k", "name": "E"}, "identity": {"identifier": "x", "key": "k_x", "traits": traits},
+        });
+        let found = path.query(&context).first()?;
+        let is_scalar = !(found.is_null() || found.is_array() || found.is_object());
+        is_scalar.then(|| found.clone())
+    }
 }

@@ -25,6 +25,15 @@ mod server;
 mod snapshot;
 pub mod words;
 
+pub use annotations::run as annotations;
+pub use document::run as document;
+pub use heads::run as heads;
+pub use jsonpath::run as jsonpath;
+pub use regex::run as regex;
+pub use requests::run as requests;
+pub use reviews::run as reviews;
+pub use snapshot::run as snapshot;
+
 /// A function over bytes, with the name of its program and of its corpus.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
@@ -36,14 +45,14 @@ pub struct Target {
 
 /// Every target.
 pub const TARGETS: [Target; 8] = [
-    Target { name: "annotations", run: annotations::run },
-    Target { name: "document", run: document::run },
-    Target { name: "heads", run: heads::run },
-    Target { name: "jsonpath", run: jsonpath::run },
-    Target { name: "regex", run: regex::run },
-    Target { name: "requests", run: requests::run },
-    Target { name: "reviews", run: reviews::run },
-    Target { name: "snapshot", run: snapshot::run },
+    Target { name: "annotations", run: annotations },
+    Target { name: "document", run: document },
+    Target { name: "heads", run: heads },
+    Target { name: "jsonpath", run: jsonpath },
+    Target { name: "regex", run: regex },
+    Target { name: "requests", run: requests },
+    Target { name: "reviews", run: reviews },
+    Target { name: "snapshot", run: snapshot },
 ];
 
 /// Returns the target of this name.

@@ -1,5 +1,7 @@
 //! The way of a document: parsed, pruned, compiled, read back.
 
+use std::sync::LazyLock;
+
 use remora_operator::compile::document;
 use remora_operator::compile::prune::{Pruned, Rules, prune};
 use remora_operator::compile::{Compiled, Options, compile_to_files_of};
@@ -7,8 +9,13 @@ use remora_snapshot::{Document, Snapshot, files};
 
 /// Parses a document and keeps all of it.
 pub(crate) fn parsed(json: &[u8]) -> Result<Pruned, document::Error> {
-    let keep_all = Rules::new(&[], &[], false, false).unwrap();
-    Ok(prune(document::parse(json)?, &keep_all))
+    Ok(whole(document::parse(json)?))
+}
+
+/// Prunes a document by rules that keep all of it.
+pub(crate) fn whole(document: document::Document) -> Pruned {
+    static KEEP_ALL: LazyLock<Rules> = LazyLock::new(|| Rules::new(&[], &[], false, false).unwrap());
+    prune(document, &KEEP_ALL)
 }
 
 /// Compiles a second time. Panics if the result differs: equal documents must give equal bytes.

@@ -4,6 +4,7 @@
 
 use std::hash::{DefaultHasher, Hasher as _};
 
+use remora_operator::compile::document::{self, ConditionValue, Document};
 use remora_operator::compile::{self, Compiled, Options};
 use remora_snapshot::{RequestState, Snapshot, TraitValue};
 use serde_json::json;
@@ -42,7 +43,8 @@ enum Outcome {
     Limit,
 }
 
-pub(crate) fn run(data: &[u8]) {
+/// A pattern has one answer: of its automaton, by backtracking, and of Python.
+pub fn run(data: &[u8]) {
     let data = String::from_utf8_lossy(data);
     let Some((pattern, text)) = data.rsplit_once('\0') else { return };
     let [plain, searched] = outcomes(pattern, text);
@@ -80,7 +82,15 @@ fn outcomes(pattern: &str, text: &str) -> [Outcome; 2] {
     let outcome = |name: &str, enabled: bool| match refused(name) {
         Some(finding) if limits(&finding.message) => Outcome::Limit,
         Some(_) => Outcome::Refused,
-        None if undecided.as_deref() == Some(name) => Outcome::Limit,
+        None if undecided.as_deref() == Some(name) => {
+            let is_about = |subject: &str| subject.contains(&format!("{name:?}"));
+            let is_told = compiled
+                .findings
+                .iter()
+                .any(|found| is_about(&found.subject) && found.message.contains("of one search"));
+            assert!(is_told, "a search for {pattern:?} is undecided, and no finding says that it may be: {text:?}");
+            Outcome::Limit
+        }
         None if enabled => Outcome::Match,
         None => Outcome::NoMatch,
     };
@@ -88,20 +98,30 @@ fn outcomes(pattern: &str, text: &str) -> [Outcome; 2] {
 }
 
 fn compile(patterns: [&str; 2]) -> (Compiled, fn(&str) -> bool) {
-    let state = |id: i64, enabled: bool| json!({"feature": {"id": id, "name": format!("f{id}")}, "enabled": enabled});
-    let segment = |id: i64, name: &str, pattern: &str| {
-        json!({"id": id, "name": name, "feature_states": [state(id, true)], "rules": [
-            {"type": "ALL", "conditions": [{"operator": "REGEX", "property_": "t", "value": pattern}]},
-        ]})
-    };
-    let segments = [segment(1, "plain", patterns[0]), segment(2, "searched", patterns[1])];
-    let document = json!({
-        "api_key": "k", "feature_states": [state(1, false), state(2, false)], "project": {"segments": segments},
-    });
-    let pruned = pipeline::parsed(document.to_string().as_bytes()).unwrap();
-    let compiled = compile::compile(&pruned, &Options::default()).unwrap();
+    thread_local! {
+        static DOCUMENT: Document = document();
+    }
+    let mut document = DOCUMENT.with(Document::clone);
+    for (segment, pattern) in document.project.segments.iter_mut().zip(patterns) {
+        segment.rules[0].conditions[0].value = ConditionValue::Text(pattern.to_owned());
+    }
+    let compiled = compile::compile(&pipeline::whole(document), &Options::default()).unwrap();
     compiled.findings.iter().for_each(|finding| assert_printable(&finding.to_string()));
     (compiled, |message: &str| OWN_LIMITS.iter().any(|limit| message.contains(limit)))
+}
+
+fn document() -> Document {
+    let state = |id: i64, enabled: bool| json!({"feature": {"id": id, "name": format!("f{id}")}, "enabled": enabled});
+    let segment = |id: i64, name: &str| {
+        json!({"id": id, "name": name, "feature_states": [state(id, true)], "rules": [
+            {"type": "ALL", "conditions": [{"operator": "REGEX", "property_": "t", "value": ""}]},
+        ]})
+    };
+    let document = json!({
+        "api_key": "k", "feature_states": [state(1, false), state(2, false)],
+        "project": {"segments": [segment(1, "plain"), segment(2, "searched")]},
+    });
+    document::parse(document.to_string().as_bytes()).unwrap()
 }
 
 /// Which features are enabled, and the first segment that the budget left undecided.

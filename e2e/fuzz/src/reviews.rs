@@ -19,7 +19,8 @@ use tower::{ServiceExt as _, service_fn};
 use crate::assert_printable;
 use crate::patch::config;
 
-pub(crate) fn run(data: &[u8]) {
+/// An admission review gets an answer whose patch holds.
+pub fn run(data: &[u8]) {
     thread_local! {
         // Never dropped: they would end at the end of the thread, when what they need is gone.
         static WEBHOOK: (&'static Runtime, &'static Router) = webhook();

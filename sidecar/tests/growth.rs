@@ -5,7 +5,7 @@
 mod support;
 
 use remora_snapshot::files::MAX_FILE_BYTES;
-use remora_snapshot::model::{Context, Feature, Override};
+use remora_snapshot::model::{Context, Feature, Override, Split, Variant};
 use remora_snapshot::{File, MAX_ANSWER, Written, write};
 use support::client::{get, post};
 use support::environment::{CLIENT_KEY, environment};
@@ -91,7 +91,10 @@ fn answer_beyond_sixteen_mebibytes_is_refused_and_others_are_answered() {
         let first = environment.features[0].clone();
         let id = 100 + i64::try_from(number).unwrap();
         environment.features.push(Feature { id, name: format!("large {number}"), ..first });
-        let context = Context { enabled: true, value: value.clone(), split: None };
+        // A split: overrides without one are stored as one text for all features.
+        let variant = Variant { weight: 100.0, weight_text: "100".to_owned(), value: value.clone(), key: None };
+        let split = Split { seed: id.to_string(), variants: vec![variant] };
+        let context = Context { enabled: true, value: "null".to_owned(), split: Some(split) };
         let feature = environment.features.len() - 1;
         environment.segments[0].overrides.push(Override { feature, priority: None, context });
     }

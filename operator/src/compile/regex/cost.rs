@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use remora_snapshot::backtrack::{MAX_STEPS, MAX_TRAIL};
 
-use super::node::{Mode, Node, Assertion};
+use super::node::{Assertion, Mode, Node};
 use super::step_budget::{OutOfSteps, StepBudget};
 
 /// Length in characters of the text that the bound is about: the longest identifier and trait value that a sidecar
@@ -175,7 +175,7 @@ impl Counter<'_> {
         self.budget.take(1)?;
         Ok(match node {
             Node::Set(_) => Bound::once(Poly::constant(2.0)),
-            Node::At(_) => Bound::once(Poly::constant(4.0)),
+            Node::Assert(_) => Bound::once(Poly::constant(4.0)),
             Node::Concat(nodes) => self.concat(nodes, follow)?,
             Node::Alternate(nodes) => self.alternate(nodes, follow)?,
             Node::Repeat { node, mode: Mode::Possessive, min, max } => {
@@ -268,7 +268,13 @@ impl Counter<'_> {
         })
     }
 
-    fn repeat<'a>(&mut self, node: &'a Node, min: u32, max: Option<u32>, follow: &First<'a>) -> Result<Bound, OutOfSteps> {
+    fn repeat<'a>(
+        &mut self,
+        node: &'a Node,
+        min: u32,
+        max: Option<u32>,
+        follow: &First<'a>,
+    ) -> Result<Bound, OutOfSteps> {
         if follow.is_end && min <= 1 {
             // Each end is a success, so that no match is tried in another way.
             let each = self.of(node, &First::end())?;
@@ -317,10 +323,10 @@ impl Counter<'_> {
         self.budget.take(1 + follow.sets.as_ref().map_or(0, Vec::len))?;
         Ok(match node {
             Node::Set(class) => First::of(vec![class]),
-            Node::At(Assertion::End) => First::of(Vec::new()),
-            Node::At(Assertion::EndOrNewline | Assertion::LineEnd) => First::of(vec![&*NEWLINE]),
+            Node::Assert(Assertion::End) => First::of(Vec::new()),
+            Node::Assert(Assertion::EndOrNewline | Assertion::LineEnd) => First::of(vec![&*NEWLINE]),
             // They consume nothing, so what follows is next.
-            Node::At(_) | Node::Look { .. } => First { is_end: false, ..follow.clone() },
+            Node::Assert(_) | Node::Look { .. } => First { is_end: false, ..follow.clone() },
             Node::Concat(nodes) => {
                 let mut next = follow.clone();
                 for node in nodes.iter().rev() {
@@ -403,7 +409,7 @@ fn is_infallible(node: &Node) -> bool {
         Node::Alternate(nodes) => nodes.iter().any(is_infallible),
         Node::Group { node, .. } | Node::Atomic(node) => is_infallible(node),
         Node::Conditional { yes, no, .. } => is_infallible(yes) && is_infallible(no),
-        Node::Set(_) | Node::At(_) | Node::Look { .. } | Node::Backreference { .. } => false,
+        Node::Set(_) | Node::Assert(_) | Node::Look { .. } | Node::Backreference { .. } => false,
     }
 }
 

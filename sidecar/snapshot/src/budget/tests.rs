@@ -42,7 +42,7 @@ fn asked(name: &str, snapshot: &Snapshot<Vec<u8>>, identifier: &str, traits: &[(
         }
         assert!(request.steps() <= u64::from(MAX_STEPS) + 1, "{name}: {} steps", request.steps());
         if request.steps() > u64::from(MAX_STEPS) {
-            assert!(snapshot.overrun(&request).is_some(), "{name}: what is beyond the budget is told");
+            assert!(snapshot.overrun(&request).is_some(), "{name}: an exhausted budget is reported");
         }
         overrun |= snapshot.overrun(&request).is_some();
     }

@@ -178,7 +178,7 @@ impl Scanner<'_> {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Option<String> {
+    fn object_in(text: &str) -> Option<String> {
         let mut token = String::new();
         crate::values::json::write_string(text, &mut token);
         let mut out = b"before".to_vec();
@@ -197,7 +197,7 @@ mod tests {
             r#"{"numbers":[0,-0,10,-1.5,2e3,2E-3,1.25e+10,123456789012345678901234567890]}"#,
             r#"{"words":[true,false,null],"texts":["","ü🦈","\"\\\/\b\f\n\r\t\u00e9\ud83e\udd88"]}"#,
         ] {
-            assert_eq!(told(text).as_deref(), Some(text));
+            assert_eq!(object_in(text).as_deref(), Some(text));
         }
     }
 
@@ -246,15 +246,15 @@ mod tests {
             "{{}}",
             "\u{1}{}",
         ] {
-            assert_eq!(told(text), None, "{text}");
+            assert_eq!(object_in(text), None, "{text}");
         }
     }
 
     #[test]
     fn object_nested_too_deeply_stays_string() {
         let nested = |depth: usize| format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
-        assert_eq!(told(&nested(64)), Some(nested(64)));
-        assert_eq!(told(&nested(65)), None);
-        assert_eq!(told(&"{\"a\":[".repeat(500_000)), None);
+        assert_eq!(object_in(&nested(64)), Some(nested(64)));
+        assert_eq!(object_in(&nested(65)), None);
+        assert_eq!(object_in(&"{\"a\":[".repeat(500_000)), None);
     }
 }

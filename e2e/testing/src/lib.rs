@@ -1,5 +1,5 @@
-//! What the tests of all crates share: the report of tests that did not run ([`not_run`]), the recorded answers, and the
-//! comparison of generated texts with their files ([`assert_generated`]).
+//! Parts that the tests of all crates share: the report of tests that did not run ([`not_run`]), the recorded answers,
+//! and the comparison of generated texts with their files ([`assert_generated`]).
 
 mod generated;
 mod requirements;

@@ -1,7 +1,7 @@
 """Answers for Python's `re`, a line of JSON for a line of JSON, until standard input ends.
 
 A request is [pattern, text]. The answer is "match" or "none", "refused" where the pattern does not compile, or "time" where
-that or the match takes more than a second.
+that or the match takes more than a second, or where versions of Python do not agree.
 """
 
 import json
@@ -11,6 +11,10 @@ import sys
 import warnings
 
 warnings.simplefilter("ignore")
+
+
+# The flag of (?t), which does nothing: Python 3.13 no longer knows it, and refuses the pattern as Remora does.
+TEMPLATE = 1
 
 
 class Time(Exception):
@@ -24,7 +28,10 @@ def stop(*_):
 def answer(pattern, text):
     signal.setitimer(signal.ITIMER_REAL, 1)
     try:
-        return "match" if re.compile(pattern).match(text) else "none"
+        compiled = re.compile(pattern)
+        if compiled.flags & TEMPLATE:
+            return "time"
+        return "match" if compiled.match(text) else "none"
     except Time:
         return "time"
     except (RecursionError, OverflowError, MemoryError, SystemError):

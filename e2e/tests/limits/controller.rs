@@ -23,22 +23,13 @@ use super::program::{Cgroup, Running, chart_limit, free_port, kubeconfig, probe}
 use super::shapes::SHAPES;
 
 /// Longest time for all documents of a test. Only a hang meets it: a debug build on a busy machine takes minutes.
-const CAP: Duration = Duration::from_secs(900);
+const CAP: Duration = Duration::from_secs(1800);
 /// Bytes of a document in a ConfigMap: as many as an object can have.
 const OBJECT: usize = 1_000_000;
 /// Bytes of a document from a server: a little less than `controller.maxDocumentBytes`.
 const FETCHED: usize = 60 << 20;
 /// Shapes of documents in ConfigMaps that took the most memory.
-const OBJECT_SHAPES: [&str; 8] = [
-    "in-commas",
-    "in-text-short-members",
-    "features",
-    "flags-of-one-identity",
-    "segments-many-overrides",
-    "number-4300",
-    "rules-nested",
-    "regex-joint",
-];
+const OBJECT_SHAPES: [&str; 4] = ["in-commas", "features", "flags-of-one-identity", "regex-joint"];
 
 fn shape(name: &str, size: usize) -> String {
     SHAPES.iter().find(|(own, _)| *own == name).unwrap_or_else(|| panic!("no shape {name}")).1(size)

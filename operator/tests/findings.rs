@@ -83,7 +83,7 @@ fn feature_type_longer_than_any_is_refused_with_the_place() {
     };
     with_type(64).unwrap();
     let message = with_type(65).unwrap_err().to_string();
-    assert!(message.starts_with("feature_states[1]: the type of feature \"a\" is longer"), "{message}");
+    assert!(message.starts_with("feature_states[1]: the type of feature \"a\" is too long"), "{message}");
     assert!(!message.contains("xxx"), "{message}");
 }
 

@@ -57,7 +57,8 @@ async fn cluster_of(format: &str, spec: &Value) -> (Cluster, BTreeMap<String, Va
 async fn objects_of_another_format_stay_while_pods_mount_them() {
     for (object_kind, spec, format) in [
         (ObjectKind::ConfigMap, json!({}), "v1"),
-        (ObjectKind::ConfigMap, json!({}), "v3"),
+        (ObjectKind::ConfigMap, json!({}), "v2"),
+        (ObjectKind::ConfigMap, json!({}), "v4"),
         (ObjectKind::Secret, secret(), "v1"),
     ] {
         let (cluster, left) = cluster_of(format, &spec).await;

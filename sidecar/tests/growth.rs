@@ -74,7 +74,7 @@ fn document_that_outgrows_a_file_leaves_previous_one_served_and_is_reported() {
     assert!(flags().body.contains("\"xxxxxxxxxx\""));
 
     let size = core(&refused).bytes.len();
-    let stays = format!("revision {} stays", last_good.revision);
+    let stays = format!("still serving revision {}", last_good.revision);
     let log = program.stop();
     let told = log.iter().filter(|line| {
         line.contains(&format!("core has {size} bytes")) && line.contains("at most 1000000") && line.contains(&stays)

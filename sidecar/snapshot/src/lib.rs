@@ -198,8 +198,9 @@
 //! The section table follows the header: offset and length (4 bytes each) of each section, in the order below. A
 //! section is a table of rows of fixed size, except sections marked *bytes*. The writer starts each section at a
 //! multiple of eight bytes, after up to seven zero bytes; a reader does not depend on this. A *span* is an offset into
-//! the blob and a length. A range of rows is stored as its first row and its number of rows (4 bytes each). The *bit*
-//! of a segment is its bit in the words of its block.
+//! the blob and a length (4 bytes each). A range of rows is stored as its first row and its number of rows (4 bytes
+//! each). Other fields have 4 bytes, an f64 has 8, and a number in parentheses gives any other width. The *bit* of a
+//! segment is its bit in the words of its block.
 //!
 //! | section | row bytes | content |
 //! |---|---|---|
@@ -210,7 +211,7 @@
 //! | split features | 4 | rows of the features whose default has variants |
 //! | answers | 20 | four rows: without identity for client and for server keys, then the defaults for client and for server keys. Each row: span, first row in *bounds*, sum of the digests of the features in it (8) |
 //! | bounds | 4 | offset of each feature's object from the start of an answer, and the end of the last object |
-//! | contexts | 24 | one state of a feature: the rest of Flagsmith's object from its state on, with a comma (span; with an experiment, eight hexadecimal digits and that many bytes of metadata as JSON follow it in the blob), row in *splits* plus 1 or 0, enabled (1), digest (8) |
+//! | contexts | 24 | one state of a feature: the rest of Flagsmith's object from its state on, with a comma (span; with an experiment, eight hexadecimal digits and that many bytes of metadata as JSON follow it in the blob), row in *splits* plus 1 or 0, 1 if the feature is enabled, digest (8) |
 //! | splits | 16 | seed of the hash (span), range of rows in *variants* |
 //! | variants | 40 | upper limit in percent (f64), value, name as JSON or empty, weight as text (spans), digest (8) |
 //! | segments | 20 | name (span), entry of the program in *code*, flags (1: needs no identity), Flagsmith's id |
@@ -283,7 +284,14 @@
 //!
 //! The candidates of an attribute index are the bitwise AND of all look-ups that exist for the value's type: texts,
 //! versions, sets and patterns for a text; integers and patterns for an integer; floats and patterns for a float.
-//! Equality with a text is a set of one member. The integers of sets are breakpoints of integers.
+//! Equality with a text is a set of one member. The integers of sets are breakpoints of integers. Booleans and values that
+//! are not set are not searched for patterns.
+//!
+//! A combined DFA runs over the value as a text. The row of a state in *accept sets* is the state's offset in the table
+//! of transitions divided by the number of classes. Of the patterns that are found in a number, only those count that are
+//! also searched in numbers. That a pattern is not found counts for texts only.
+//!
+//! A modulo or percentage rule does not match a slot that is not set. A negated rule matches it.
 //!
 //! The *member key* of a text is its length (1 byte) and its bytes if it has at most eleven bytes. Otherwise it
 //! is the member's keyed hash, with the highest bit of the first byte set.
@@ -365,7 +373,7 @@
 //! | directory | 4 | one bucket per value of the next leading bits of the hash: its first entry (upper 17 bits), and the filter bits of all its entries (lower 15 bits). The number of rows is a power of two plus 1 |
 //! | entries | 16 | hash of the identifier (12), group; sorted by hash |
 //! | groups | 4 | first row of each group in *items*, and the end of the last group |
-//! | items | 16 | Flagsmith's id of the feature (8), value as JSON (offset; length in 24 bits, the highest bit: enabled; the next bit: the next item describes the variant) |
+//! | items | 16 | Flagsmith's id of the feature (8), value as JSON (offset; length in 24 bits, the highest bit: enabled; the next bit: the next item describes the variant); sorted by feature within a group |
 //! | blob | bytes | values as JSON |
 //!
 //! The filter bit of a hash is one of fifteen bits: the number of the bit is the hash's last 4 bytes, as a big-endian

@@ -28,7 +28,7 @@ const CAP: Duration = Duration::from_secs(1800);
 const OBJECT: usize = 1_000_000;
 /// Bytes of a document from a server: a little less than `controller.maxDocumentBytes`.
 const FETCHED: usize = 60 << 20;
-/// Shapes of documents in ConfigMaps that took the most memory.
+/// Shapes of documents in ConfigMaps, of four kinds of content: lists of members, features, overrides, patterns.
 const OBJECT_SHAPES: [&str; 4] = ["in-commas", "features", "flags-of-one-identity", "regex-joint"];
 
 fn shape(name: &str, size: usize) -> String {

@@ -96,3 +96,32 @@ impl Resolution {
         self.verdicts.insert(segment, verdict);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resolution_beyond_the_limit_is_refused() {
+        let (mut resolution, budget) = (Resolution::default(), Budget::default());
+        let mut resolve = |feature| {
+            let started = resolution.start(feature, &budget);
+            if started {
+                resolution.end(feature, Winner::Default);
+            }
+            started
+        };
+        // A flag within a cycle is resolved again each time.
+        assert!((0..MAX_RESOLUTIONS).all(|number| resolve(number % 100)));
+        assert!(!resolve(0));
+        resolution.clear();
+        assert!(resolution.start(0, &budget));
+    }
+
+    #[test]
+    fn chain_beyond_the_limit_is_refused() {
+        let (mut resolution, budget) = (Resolution::default(), Budget::default());
+        assert!((0..MAX_CHAIN as u32).all(|feature| resolution.start(feature, &budget)));
+        assert!(!resolution.start(MAX_CHAIN as u32, &budget));
+    }
+}

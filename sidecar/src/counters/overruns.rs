@@ -63,7 +63,9 @@ impl fmt::Display for Line<'_> {
                 name.chars().take(MAX_NAME).flat_map(char::escape_debug).try_for_each(|c| f.write_char(c))?;
                 f.write_str(if name.chars().nth(MAX_NAME).is_some() { "…\"" } else { "\"" })?;
                 f.write_str(" stayed undecided and did not match: ")?;
-                f.write_str("replace its regular expression by one without nested repetitions")?;
+                f.write_str(
+                    "use fewer or shorter conditions in it, and no regular expression with nested repetitions",
+                )?;
             }
             None => {
                 f.write_str("so segments stayed undecided and did not match: ")?;

@@ -71,16 +71,6 @@ pub(crate) fn read<B: AsRef<[u8]>>(
     scratch: &mut Scratch,
     entity_tag: EntityTag,
 ) -> Result<u64, Refused> {
-    read_body::<true, B>(body, snapshot, scratch, entity_tag)
-}
-
-/// Reads the context, by the fast path where `FAST` is true and the body allows it.
-fn read_body<const FAST: bool, B: AsRef<[u8]>>(
-    body: &[u8],
-    snapshot: &Snapshot<B>,
-    scratch: &mut Scratch,
-    entity_tag: EntityTag,
-) -> Result<u64, Refused> {
     scratch.request.clear();
     scratch.trait_hashes.clear();
     if body.is_empty() {
@@ -108,7 +98,7 @@ fn read_body<const FAST: bool, B: AsRef<[u8]>>(
         scratch.request.forget();
         scratch.trait_hashes.clear();
         context = match reader.enter_object() {
-            Some(members) => read_context::<FAST, B>(&mut reader, members, snapshot, scratch, entity_tag)?,
+            Some(members) => read_context(&mut reader, members, snapshot, scratch, entity_tag)?,
             None => {
                 reader.value()?;
                 Err(Refused::Context("the context is not an object"))
@@ -120,7 +110,7 @@ fn read_body<const FAST: bool, B: AsRef<[u8]>>(
 }
 
 /// Reads to the end of the context even if it is refused: malformed JSON behind it is reported first.
-fn read_context<const FAST: bool, B: AsRef<[u8]>>(
+fn read_context<B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
     mut members: Group,
     snapshot: &Snapshot<B>,
@@ -130,13 +120,7 @@ fn read_context<const FAST: bool, B: AsRef<[u8]>>(
     let mut identifier = Ok(None);
     let mut too_long = None;
     let mut nested = None;
-    loop {
-        if FAST {
-            reader.fast_members(&mut members, |name, value| {
-                take_member(name, value, &mut identifier, &mut too_long, snapshot, scratch, entity_tag);
-            });
-        }
-        let Some(name) = reader.next_member(&mut members)? else { break };
+    while let Some(name) = reader.next_member(&mut members)? {
         let place = reader.clone();
         let value = reader.value()?;
         if name.is("traits") && value == Value::Object {
@@ -255,33 +239,6 @@ pub(crate) fn write_end(revision: Revision, environment: &str, out: &mut Vec<u8>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialects::identities::tests::{Dice, snapshot};
-
-    #[test]
-    fn fast_path_reads_every_context_like_the_general_reader() {
-        fn read_with<const FAST: bool>(body: &[u8], snapshot: &Snapshot<Vec<u8>>) -> Result<(u64, String), Refused> {
-            let mut scratch = Scratch::default();
-            let context_hash = read_body::<FAST, _>(body, snapshot, &mut scratch, EntityTag::Wanted)?;
-            Ok((context_hash, format!("{:?}", scratch.request)))
-        }
-        let snapshot = snapshot();
-        let mut dice = Dice::new();
-        let (mut accepted, mut refused) = (0, 0);
-        for _ in 0..100_000 {
-            let [colon, comma] = dice.separators();
-            let mut members = vec![format!("\"targetingKey\"{colon}\"somebody\"")];
-            members.extend((0..dice.below(6)).map(|_| format!("{}{colon}{}", dice.name(), dice.value())));
-            let body = format!("{{\"context\"{colon}{{{}}}}}", members.join(comma));
-            let body = dice.damaged(body);
-            let ahead = read_with::<true>(&body, &snapshot);
-            assert_eq!(ahead, read_with::<false>(&body, &snapshot), "{}", String::from_utf8_lossy(&body));
-            match ahead {
-                Ok(_) => accepted += 1,
-                Err(_) => refused += 1,
-            }
-        }
-        assert!(accepted > 10_000 && refused > 10_000, "{accepted}, {refused}");
-    }
 
     #[test]
     fn failure_has_the_form_of_the_protocol() {

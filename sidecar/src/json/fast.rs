@@ -1,11 +1,11 @@
 //! The fast path of the reader: reads text in exactly the form that serializers write, by comparing it with that form.
 //!
-//! It serves the two long lists of a body: traits, and the members of an OFREP context. The fast path refuses nothing. It
-//! does not consume text of another form, which the general reader then reads.
+//! It serves the one long list of a body: the traits of an identity. The fast path refuses nothing. It does not consume
+//! text of another form, which the general reader then reads.
 
 use super::number::is_shortest;
 use super::text::{Text, plain};
-use super::{Float, Group, Reader, Value};
+use super::{Float, Reader, Value};
 
 impl<'a> Reader<'a> {
     /// Returns the text that is not consumed.
@@ -19,41 +19,6 @@ impl<'a> Reader<'a> {
     pub(crate) fn advance_to(&mut self, rest: &'a str) {
         self.at = self.text.len().saturating_sub(rest.len());
     }
-
-    /// Consumes the next members of an object and passes each to `take`, as long as their values are scalars and the text
-    /// has the form of serializers: at most one space behind colons and commas.
-    #[inline(always)]
-    pub(crate) fn fast_members(&mut self, group: &mut Group, mut take: impl FnMut(Text<'a>, Value<'a>)) {
-        let mut behind = self.remaining();
-        let mut next = if group.first { Some(behind) } else { comma(behind) };
-        while let Some((name, value, rest)) = next.and_then(member) {
-            take(name, value);
-            group.first = false;
-            behind = rest;
-            next = comma(rest);
-        }
-        self.advance_to(behind);
-    }
-}
-
-#[inline(always)]
-fn space(text: &str) -> &str {
-    text.strip_prefix(" ").unwrap_or(text)
-}
-
-/// Returns the text behind a comma and an optional space.
-#[inline(always)]
-fn comma(text: &str) -> Option<&str> {
-    text.strip_prefix(",").map(space)
-}
-
-/// Parses a member of an object with a scalar value, and returns the text behind it.
-#[inline(always)]
-fn member(text: &str) -> Option<(Text<'_>, Value<'_>, &str)> {
-    let (raw, text) = string(text.strip_prefix("\"")?)?;
-    let (value, rest) = scalar(space(text.strip_prefix(":")?))?;
-    let whole = matches!(rest.as_bytes().first(), Some(b',' | b'}'));
-    whole.then_some((Text { raw, escaped: false }, value, rest))
 }
 
 /// Parses a string without escapes. `text` starts behind its opening quote; returns the text behind the closing one.

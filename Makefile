@@ -44,6 +44,7 @@ bench: ## Measure Remora against bare hyper and Flagsmith's engine, and print a 
 
 generate: ## Write all generated texts again: CRDs, policies, expected pods, the bytes in the format's documentation
 	@$(STEP) "generated texts" env REMORA_REWRITE=1 cargo test $(CARGO_FLAGS) -p remora-operator --test crds --test policy --test inject
+	@$(STEP) "version of the chart" env REMORA_REWRITE=1 cargo test $(CARGO_FLAGS) -p remora-testing --test version
 	@$(STEP) "example of the format" env REMORA_REWRITE=1 cargo test $(CARGO_FLAGS) -p remora-snapshot --lib example
 
 record: ## Record again the instruction count of each path, which the tests compare with

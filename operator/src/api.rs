@@ -102,7 +102,10 @@ fn three() -> i32 {
     3
 }
 
-/// The CustomResourceDefinition as YAML.
+/// The CustomResourceDefinition as YAML, annotated with the version of Remora that it belongs to.
 pub fn crds() -> Result<String, serde_yaml::Error> {
-    serde_yaml::to_string(&FeatureEnvironment::crd())
+    let mut definition = FeatureEnvironment::crd();
+    let version = (names::annotation::VERSION.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    definition.metadata.annotations.get_or_insert_default().extend([version]);
+    serde_yaml::to_string(&definition)
 }

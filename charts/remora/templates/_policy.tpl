@@ -238,7 +238,7 @@
 variables.skipWarning != '' || variables.refusal != '' ? [] :
   (has(object.metadata.labels) ? [] : [JSONPatch{op: 'add', path: '/metadata/labels', value: {}}])
   + (object.metadata.?labels[?'remora.dev/sidecar'].orValue('') == 'injected' ? [] : [JSONPatch{op: 'add', path: '/metadata/labels/remora.dev~1sidecar', value: 'injected'}])
-  + (variables.position >= 0 && 'remora.dev/injected' in variables.annotations ? [] : [JSONPatch{op: 'add', path: '/metadata/annotations/remora.dev~1injected', value: '{"container":"remora","environments":[' + variables.environments.map(environment, '"' + environment + '"').join(',') + '],"format":"v3","version":"0.1.0"}'}])
+  + (variables.position >= 0 && 'remora.dev/injected' in variables.annotations ? [] : [JSONPatch{op: 'add', path: '/metadata/annotations/remora.dev~1injected', value: '{"container":"remora","environments":[' + variables.environments.map(environment, '"' + environment + '"').join(',') + '],"format":"v3","version":"0.3.0"}'}])
   + (has(object.spec.volumes) ? [] : [JSONPatch{op: 'add', path: '/spec/volumes', value: []}])
   + variables.plannedVolumes.filter(wanted, !variables.volumes.exists(volume, volume.name == wanted.name))
     .map(wanted, JSONPatch{op: 'add', path: '/spec/volumes/-', value: wanted})

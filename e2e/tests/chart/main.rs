@@ -151,7 +151,7 @@ fn deployments_get_arguments_of_their_part_only() {
         "--webhook-service=remora-webhook",
         "--webhook-configuration=remora",
         "--certificate-secret=remora-webhook-authority",
-        "--sidecar-image=remora-sidecar:0.1.0",
+        concat!("--sidecar-image=remora-sidecar:", env!("CARGO_PKG_VERSION")),
     ] {
         assert!(webhook.contains(&expected), "{expected} in {webhook:?}");
     }
@@ -254,7 +254,8 @@ fn policies_replace_objects_of_webhook() {
     assert_eq!(policy["spec"]["reinvocationPolicy"], webhook["reinvocationPolicy"]);
     let variables = policy["spec"]["variables"].as_array().unwrap();
     let sidecar = variables.iter().find(|variable| variable["name"] == "sidecar").unwrap();
-    assert!(sidecar["expression"].as_str().unwrap().contains("'image': dyn('remora-sidecar:0.1.0')"), "{sidecar}");
+    let image = concat!("'image': dyn('remora-sidecar:", env!("CARGO_PKG_VERSION"), "')");
+    assert!(sidecar["expression"].as_str().unwrap().contains(image), "{sidecar}");
     for (name, action) in [("remora-refusals", "Deny"), ("remora-warnings", "Warn")] {
         let binding = &get(&by_policy, "ValidatingAdmissionPolicyBinding", name)["spec"];
         assert_eq!(binding["validationActions"], json!([action]));

@@ -55,6 +55,8 @@ pub mod annotation {
     /// On the core object: time of publication and summary of the document, as JSON. The guard compares the next
     /// document with it.
     pub const RECORD: &str = "remora.dev/record";
+    /// On the CustomResourceDefinition: version of Remora that it belongs to.
+    pub const VERSION: &str = "remora.dev/version";
     /// On FeatureEnvironments: the held-back revision that is approved for publication.
     pub const CONFIRM: &str = "remora.dev/confirm";
     /// On published objects: SHA-256 of the file that the object carries.

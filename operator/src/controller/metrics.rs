@@ -107,6 +107,11 @@ struct OutcomeLabels {
     outcome: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+}
+
 /// Metrics of the controller, and the registry of all parts. Clones share their counts.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -141,6 +146,9 @@ impl Default for Metrics {
             "1 on the replica that holds the lease and reconciles",
             leader.clone(),
         );
+        let build = Family::<BuildLabels, Gauge>::default();
+        build.get_or_create(&BuildLabels { version: env!("CARGO_PKG_VERSION") }).set(1);
+        registry.register("remora_operator_build_info", "Version of the operator. Always 1", build);
         let environments = EnvironmentMetrics::register(&mut registry);
         let realtime = RealtimeMetrics::register(&mut registry);
         Self { registry: Arc::new(Mutex::new(registry)), steps, durations, leader, environments, realtime }

@@ -42,9 +42,9 @@ e2e: ## Run the tests that need a cluster
 bench: ## Measure Remora against bare hyper and Flagsmith's engine, and print a table (PART=population: only that part)
 	@$(STEP) "bench" sidecar/benches/run.sh $(PART)
 
-generate: ## Write all generated texts again: CRDs, policies, expected pods, the bytes in the format's documentation
+generate: ## Write all generated texts again: CRDs, policies, expected pods, the chart's version and values, the format's example
 	@$(STEP) "generated texts" env REMORA_REWRITE=1 cargo test $(CARGO_FLAGS) -p remora-operator --test crds --test policy --test inject
-	@$(STEP) "version of the chart" env REMORA_REWRITE=1 cargo test $(CARGO_FLAGS) -p remora-testing --test version
+	@$(STEP) "version and values of the chart" env REMORA_REWRITE=1 cargo test $(CARGO_FLAGS) -p remora-testing --test version --test chart_values
 	@$(STEP) "example of the format" env REMORA_REWRITE=1 cargo test $(CARGO_FLAGS) -p remora-snapshot --lib example
 
 record: ## Record again the instruction count of each path, which the tests compare with

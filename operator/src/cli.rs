@@ -22,6 +22,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(Box<run::Arguments>),
+    CheckInjection(run::CheckInjection),
     /// Print the CustomResourceDefinitions as YAML.
     Crds,
     Compile(Compile),
@@ -40,6 +41,7 @@ impl Cli {
     pub fn execute(self) -> anyhow::Result<()> {
         match self.command {
             Command::Run(arguments) => run::run(*arguments),
+            Command::CheckInjection(check) => check.run(&mut std::io::stdout()),
             Command::Compile(compile) => compile.run(&mut std::io::stdout()),
             Command::CompileProcess(child) => child.run(),
             Command::Inspect(inspect) => inspect.run(&mut std::io::stdout()),

@@ -5,6 +5,7 @@
 
 pub mod admin;
 mod arguments;
+mod check_injection;
 mod log;
 
 use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
@@ -18,7 +19,7 @@ use tokio::{
 };
 
 use self::admin::Gates;
-pub use self::arguments::Arguments;
+pub use self::{arguments::Arguments, check_injection::CheckInjection};
 use crate::{
     compiler::Compiler,
     controller::{

@@ -5,14 +5,15 @@
 
 {{/* Labels of every object of the chart. */}}
 {{- define "remora.labels" -}}
+{{- merge (include "remora.labels.own" . | fromYaml) .Values.commonLabels | toYaml -}}
+{{- end }}
+
+{{- define "remora.labels.own" -}}
 app.kubernetes.io/name: remora
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
-{{- with .Values.extraLabels }}
-{{ toYaml . }}
-{{- end }}
 {{- end }}
 
 {{/* Labels that select the pods of one part: [context, part]. */}}
@@ -24,9 +25,41 @@ app.kubernetes.io/component: {{ index . 1 }}
 
 {{/* Reference of an image: [context, its values]. */}}
 {{- define "remora.image" -}}
+{{- $root := index . 0 -}}
 {{- with index . 1 -}}
-{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default (index $ 0).Chart.AppVersion }}{{ end }}
+{{ with $root.Values.image.registry }}{{ . }}/{{ end }}{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $root.Chart.AppVersion }}{{ end }}
 {{- end -}}
+{{- end }}
+
+{{/* Name of the service account of one part: [context, part]. */}}
+{{- define "remora.account" -}}
+{{- $account := (index (index . 0).Values (index . 1)).serviceAccount -}}
+{{- if not (or $account.create $account.name) }}{{ fail (printf "%s.serviceAccount.name: which account does the %s use, if the chart does not create it?" (index . 1) (index . 1)) }}{{ end -}}
+{{- $account.name | default (printf "%s-%s" (include "remora.name" (index . 0)) (index . 1)) -}}
+{{- end }}
+
+{{/* User name of the service account of one part, as the API server knows it: [context, part]. */}}
+{{- define "remora.user" -}}
+system:serviceaccount:{{ (index . 0).Release.Namespace }}:{{ include "remora.account" . }}
+{{- end }}
+
+{{/* Service account of one part, unless its owner creates it: [context, part]. */}}
+{{- define "remora.serviceAccount" -}}
+{{- $account := (index (index . 0).Values (index . 1)).serviceAccount -}}
+{{- if $account.create }}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ include "remora.account" . }}
+  namespace: {{ (index . 0).Release.Namespace }}
+  labels:
+    {{- include "remora.labels" (index . 0) | nindent 4 }}
+  {{- with $account.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
 {{- end }}
 
 {{/* Name of the Secret with the webhook's certificate. Empty if the webhook creates the certificate. */}}

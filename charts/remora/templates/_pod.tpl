@@ -1,6 +1,6 @@
 {{/*
 A Deployment of one part of the operator: a dict of context, part, values, arguments (a list), ports (a map of names to
-numbers) and secret, one that is mounted at /etc/remora/certificate.
+numbers) and secrets (a map of volumes to Secrets, which are mounted at /etc/remora/<volume>).
 */}}
 {{- define "remora.deployment" -}}
 {{- $name := printf "%s-%s" (include "remora.name" .context) .part -}}
@@ -24,12 +24,17 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "remora.selector" (list .context .part) | nindent 8 }}
-        {{- with .context.Values.extraLabels }}
+        {{- merge (include "remora.selector" (list .context .part) | fromYaml) .values.podLabels .context.Values.commonLabels | toYaml | nindent 8 }}
+      {{- with .values.podAnnotations }}
+      annotations:
         {{- toYaml . | nindent 8 }}
-        {{- end }}
+      {{- end }}
     spec:
-      serviceAccountName: {{ $name }}
+      serviceAccountName: {{ include "remora.account" (list .context .part) }}
+      {{- with .values.podSecurityContext }}
+      securityContext:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       {{- with .context.Values.imagePullSecrets }}
       imagePullSecrets:
         {{- toYaml . | nindent 8 }}
@@ -50,17 +55,18 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       topologySpreadConstraints:
-        - maxSkew: 1
-          topologyKey: kubernetes.io/hostname
-          whenUnsatisfiable: ScheduleAnyway
-          labelSelector:
-            matchLabels:
-              {{- include "remora.selector" (list .context .part) | nindent 14 }}
-      {{- with .secret }}
+        {{- $pods := dict "labelSelector" (dict "matchLabels" (include "remora.selector" (list .context .part) | fromYaml)) }}
+        {{- $overNodes := dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway" }}
+        {{- range .values.topologySpreadConstraints | default (list $overNodes) }}
+        - {{ if hasKey . "labelSelector" }}{{ toYaml . | nindent 10 | trim }}{{ else }}{{ merge (dict) . $pods | toYaml | nindent 10 | trim }}{{ end }}
+        {{- end }}
+      {{- with .secrets }}
       volumes:
-        - name: certificate
+        {{- range $volume, $secret := . }}
+        - name: {{ $volume }}
           secret:
-            secretName: {{ . }}
+            secretName: {{ $secret }}
+        {{- end }}
       {{- end }}
       containers:
         - name: {{ .part }}
@@ -90,6 +96,9 @@ spec:
               valueFrom:
                 fieldRef:
                   fieldPath: metadata.namespace
+            {{- with .values.extraEnv }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
           ports:
             - name: admin
               containerPort: 8080
@@ -111,16 +120,20 @@ spec:
           resources:
             {{- toYaml .values.resources | nindent 12 }}
           terminationMessagePolicy: FallbackToLogsOnError
-          {{- if .secret }}
+          {{- with .secrets }}
           volumeMounts:
-            - name: certificate
-              mountPath: /etc/remora/certificate
+            {{- range $volume, $secret := . }}
+            - name: {{ $volume }}
+              mountPath: /etc/remora/{{ $volume }}
               readOnly: true
+            {{- end }}
           {{- end }}
           securityContext:
-            allowPrivilegeEscalation: false
-            capabilities: {drop: [ALL]}
-            readOnlyRootFilesystem: true
-            runAsNonRoot: true
-            seccompProfile: {type: RuntimeDefault}
+            {{- include "remora.securityContext" .values.securityContext | nindent 12 }}
+{{- end }}
+
+{{/* Security context of a container of the operator, with the fields of the given one added or in place of its own. */}}
+{{- define "remora.securityContext" -}}
+{{- $own := dict "allowPrivilegeEscalation" false "capabilities" (dict "drop" (list "ALL")) "readOnlyRootFilesystem" true "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") -}}
+{{- merge (dict) . $own | toYaml -}}
 {{- end }}

@@ -37,5 +37,5 @@ matchExpressions:
 - name: not-of-the-operator
   expression: >-
     request.namespace != '{{ .Release.Namespace }}' || (has(request.dryRun) && request.dryRun
-    && request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:{{ include "remora.name" . }}-controller')
+    && request.userInfo.username == '{{ include "remora.user" (list . "controller") }}')
 {{- end }}

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod deployments;
 mod values;
 
 use std::{
@@ -576,6 +577,9 @@ fn monitoring_objects_are_rendered_on_request() {
 fn wrong_values_are_refused_by_schema() {
     for (path, value) in [
         ("webhok", json!({})),
+        ("extraLabels", json!({"a": "b"})),
+        ("image.registry", json!("registry.example.org/")),
+        ("webhook.serviceAccount.name", json!("it's")),
         ("webhook.replica", json!(1)),
         ("webhook.failurePolicy", json!("fail")),
         ("injection.by", json!("Policy")),

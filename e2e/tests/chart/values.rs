@@ -18,7 +18,11 @@ fn beside(path: &str) -> Value {
         _ if path.starts_with("networkPolicy.") && path != "networkPolicy.enabled" => {
             return json!({"networkPolicy": {"enabled": true}});
         }
-        _ => return json!({}),
+        _ => match path.strip_suffix(".serviceAccount.create") {
+            // An account that the chart does not create needs a name.
+            Some(part) => return at(&format!("{part}.serviceAccount.name"), &json!("given")),
+            None => return json!({}),
+        },
     };
     json!({"webhook": {"certificates": certificates}})
 }
@@ -27,9 +31,8 @@ fn beside(path: &str) -> Value {
 fn others() -> BTreeMap<&'static str, Value> {
     let labels = json!({"example.org/a": "b"});
     let digest = json!(format!("sha256:{}", "0".repeat(64)));
-    let affinity = json!({"nodeAffinity": {}});
-    let resources = json!({"requests": {"memory": "1Gi"}});
-    BTreeMap::from([
+    let mut others = BTreeMap::from([
+        ("image.registry", json!("registry.example.org:5000/mirror")),
         ("image.operator.repository", json!("x")),
         ("image.operator.tag", json!("x")),
         ("image.operator.digest", digest.clone()),
@@ -43,21 +46,11 @@ fn others() -> BTreeMap<&'static str, Value> {
         ("crds.enabled", json!(false)),
         ("crds.keep", json!(false)),
         ("logLevel", json!("debug")),
-        ("extraLabels", labels.clone()),
+        ("commonLabels", labels.clone()),
         ("injection.by", json!("AdmissionPolicy")),
         ("controller.replicas", json!(2)),
         ("controller.namespaces", json!(["x"])),
-        ("controller.resources", resources.clone()),
-        ("controller.priorityClassName", json!("x")),
-        ("controller.nodeSelector", labels.clone()),
-        ("controller.tolerations", json!([{"operator": "Exists"}])),
-        ("controller.affinity", affinity.clone()),
         ("webhook.replicas", json!(3)),
-        ("webhook.resources", resources),
-        ("webhook.priorityClassName", json!("x")),
-        ("webhook.nodeSelector", labels),
-        ("webhook.tolerations", json!([{"operator": "Exists"}])),
-        ("webhook.affinity", affinity),
         ("webhook.port", json!(10250)),
         ("webhook.failurePolicy", json!("Ignore")),
         ("webhook.timeoutSeconds", json!(2)),
@@ -77,7 +70,36 @@ fn others() -> BTreeMap<&'static str, Value> {
         ("monitoring.dashboard.enabled", json!(true)),
         ("monitoring.alerts.enabled", json!(true)),
         ("monitoring.podMonitors.enabled", json!(true)),
-    ])
+    ]);
+    others.extend(of_deployments());
+    others
+}
+
+/// Returns a different value for each value that both Deployments have.
+fn of_deployments() -> Vec<(&'static str, Value)> {
+    let labels = json!({"example.org/a": "b"});
+    let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]);
+    macro_rules! both {
+        ($($name:literal: $value:expr),* $(,)?) => {
+            vec![$((concat!("controller.", $name), $value), (concat!("webhook.", $name), $value)),*]
+        };
+    }
+    both!(
+        "resources": json!({"requests": {"memory": "1Gi"}}),
+        "priorityClassName": json!("x"),
+        "nodeSelector": labels.clone(),
+        "tolerations": json!([{"operator": "Exists"}]),
+        "affinity": json!({"nodeAffinity": {}}),
+        "topologySpreadConstraints": spread.clone(),
+        "podAnnotations": labels.clone(),
+        "podLabels": labels.clone(),
+        "podSecurityContext": json!({"fsGroup": 1}),
+        "securityContext": json!({"runAsUser": 1}),
+        "extraEnv": json!([{"name": "A", "value": "b"}]),
+        "serviceAccount.create": json!(false),
+        "serviceAccount.name": json!("y"),
+        "serviceAccount.annotations": labels.clone(),
+    )
 }
 
 /// Collects the paths of all values that are not objects with members.
@@ -112,7 +134,9 @@ fn every_value_has_effect_and_schema() {
         let changed = render_as("remora", &merged(beside(path), &at(path, &other))).unwrap();
         assert!(changed != plain, "{path} does nothing");
         let wrong = render_as("remora", &at(path, &json!({"no": ["such", "thing"]})));
-        if !path.ends_with(".affinity") && !path.ends_with(".resources") {
+        // Kubernetes defines the members of these values, and the schema takes any.
+        let is_open = [".affinity", ".resources", "ecurityContext"].iter().any(|end| path.ends_with(end));
+        if !is_open {
             assert!(wrong.unwrap_err().contains("don't meet the specifications of the schema"), "{path}");
         }
     }

@@ -137,7 +137,7 @@ impl SelfCheck {
     pub async fn run(self) -> Infallible {
         let mut failures = 0u32;
         loop {
-            let pause = match self.check().await {
+            let pause = match check(&self.pods).await {
                 Ok(()) => {
                     self.succeeded();
                     failures = 0;
@@ -167,18 +167,22 @@ impl SelfCheck {
         }
         self.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
     }
+}
 
-    async fn check(&self) -> Result<(), Error> {
-        let parameters = PostParams { dry_run: true, ..PostParams::default() };
-        let pod = pod()?;
-        let created = timeout(TIMEOUT, self.pods.create(&parameters, &pod)).await.map_err(|_| Error::Silence)?;
-        let created = created.map_err(|error| Error::Refused(Box::new(error)))?;
-        let init = created.spec.and_then(|spec| spec.init_containers).unwrap_or_default();
-        let injected = init.iter().any(|container| {
-            container.name == sidecar::CONTAINER && container.restart_policy.as_deref() == Some("Always")
-        });
-        if injected { Ok(()) } else { Err(Error::NotInjected) }
-    }
+/// Sends one dry run of a pod that requests a sidecar.
+///
+/// # Errors
+/// If the pod would not get one, or the API server does not say.
+pub async fn check(pods: &Api<Pod>) -> Result<(), Error> {
+    let parameters = PostParams { dry_run: true, ..PostParams::default() };
+    let pod = pod()?;
+    let created = timeout(TIMEOUT, pods.create(&parameters, &pod)).await.map_err(|_| Error::Silence)?;
+    let created = created.map_err(|error| Error::Refused(Box::new(error)))?;
+    let init = created.spec.and_then(|spec| spec.init_containers).unwrap_or_default();
+    let injected = init
+        .iter()
+        .any(|container| container.name == sidecar::CONTAINER && container.restart_policy.as_deref() == Some("Always"));
+    if injected { Ok(()) } else { Err(Error::NotInjected) }
 }
 
 /// Builds a pod that is admitted wherever the operator's own pods are, and that needs almost nothing of a quota.

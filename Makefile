@@ -9,7 +9,7 @@ SUMMARY := e2e/cluster/summary.sh
 export CARGO_FLAGS ?=
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "demo, test and e2e bring up a local one-node Kubernetes (as root; its programs are built once into"
 	@echo "~/.cache/remora). To use a cluster of yours instead: set KUBECONFIG, and REMORA_IMAGE_PREFIX (and"
@@ -29,8 +29,9 @@ test: ## Run all checks: format, lints, tests, and the whole path on a cluster (
 requirements: ## Install what the tests without a cluster need, and print what is missing
 	@$(STEP) "requirements" e2e/cluster/requirements.sh
 
-check: requirements ## Check format and lints
+check: requirements ## Check format, lints and workflows
 	@$(STEP) "format" cargo fmt --all --check
+	@$(STEP) "workflows" e2e/release/lint.sh
 	@$(STEP) "lints" cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
 
 unit: requirements ## Run the tests that need no cluster, and list those that did not run
@@ -75,6 +76,22 @@ swaps: ## Swap a snapshot under load SWAPS times (default: 1000000), and check e
 rotation: ## Rotate the webhook's certificates during 10,000 pod creations, and print the answer times
 	@$(STEP) "certificates under load" env REMORA_E2E_CREATIONS=10000 e2e/cluster/with.sh --restore \
 	  cargo test $(CARGO_FLAGS) -p remora-e2e --test exclusive -- --nocapture certificates
+
+.PHONY: release release-requirements release-check publish release-upload
+release-requirements: ## Install the Debian packages that a release needs
+	@e2e/release/requirements.sh
+
+release: ## Make everything of a release in target/release (REGISTRY=registry.example.org/remora: where it is published)
+	@$(STEP) "release" e2e/release/release.sh
+
+release-check: ## Check that the tag RELEASE_TAG is of this version, and that the changelog has its date
+	@e2e/release/check.sh "$(RELEASE_TAG)"
+
+publish: ## Push the images and the chart of the release to REGISTRY, and sign them if cosign is on PATH
+	@$(STEP) "publish" e2e/release/publish.sh
+
+release-upload: ## Create the release RELEASE_TAG on GitHub with its files
+	@e2e/release/upload.sh "$(RELEASE_TAG)"
 
 images: ## Build the programs and load their images into the local cluster
 	@$(STEP) images e2e/cluster/images.sh

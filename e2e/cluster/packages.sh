@@ -12,6 +12,7 @@ wanted=(
   ca-certificates:/etc/ssl/certs/ca-certificates.crt
   gcc:cc
   git:git
+  jq:jq
   make:make
   python3:python3
   valgrind:valgrind
@@ -21,7 +22,6 @@ cluster=(
   containernetworking-plugins:/usr/lib/cni/bridge
   curl:curl
   iproute2:ip
-  jq:jq
   mount:umount
   nftables:nft
   openssl:openssl

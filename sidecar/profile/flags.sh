@@ -2,10 +2,10 @@
 # flags.sh [SOURCE]
 # Prints the flags of the sidecar's release build for the given source, in the form of CARGO_ENCODED_RUSTFLAGS: those of
 # RUSTFLAGS, a static program, and the source's profile of a sidecar run, if one exists for this machine's target and
-# this compiler. Otherwise prints a notice, and the sidecar is built without a profile.
+# this compiler. Otherwise prints a notice, and the sidecar is built without a profile. TARGET names another target.
 set -euo pipefail
 source=$(cd "${1:-$(dirname "$0")/../..}" && pwd)
-target=$(rustc -vV | sed -n 's/^host: //p')
+target=${TARGET:-$(rustc -vV | sed -n 's/^host: //p')}
 compiler=$(rustc -V)
 profile=$source/sidecar/profile/$target
 read -ra flags <<<"${RUSTFLAGS-}"

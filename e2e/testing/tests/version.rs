@@ -91,6 +91,13 @@ fn images_of_chart_have_its_version_by_default() {
 }
 
 #[test]
+fn readme_installs_version() {
+    let readme = read("README.md");
+    let install = readme.lines().find(|line| line.contains("helm install remora oci://")).expect("an installation");
+    assert!(install.contains(&format!(" --version {VERSION} ")), "README.md installs another version: {install}");
+}
+
+#[test]
 fn definition_is_annotated_with_version() {
     let annotation = format!("\n    remora.dev/version: {VERSION}\n");
     for path in ["crds/featureenvironments.yaml", "charts/remora/templates/crds.yaml"] {

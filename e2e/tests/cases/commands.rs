@@ -44,6 +44,10 @@ async fn documented_commands_work() -> anyhow::Result<()> {
         let revision = environment.data["status"]["revision"].as_str().unwrap_or_default().to_owned();
         let mut kinds = [0, 0];
         for command in documented()? {
+            // The case `registry` runs these against a registry.
+            if command.text.contains(" oci://") {
+                continue;
+            }
             let said = match command.program() {
                 "kubectl" => run(&case, &about(&case, &command, &revision)).await?,
                 "helm" => run(&case, &tried(&command)).await?,

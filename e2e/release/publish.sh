@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# publish.sh
+# Pushes the images and the chart of the release to REGISTRY, and signs them with cosign: by the key in COSIGN_KEY, or
+# without a key in a workflow. REGISTRY_USER and REGISTRY_PASSWORD log in. PLAIN_HTTP=true is for a registry without TLS in
+# tests.
+. "$(dirname "$0")/settings.sh"
+
+[ -n "${REGISTRY-}" ] || fail "REGISTRY is not set: name the registry, such as registry.example.org/remora"
+(cd "$release" && sha256sum --quiet --check checksums.txt) ||
+  fail "the files in $release are not those of the release: make release"
+tar -xzOf "$release/remora-$version.tgz" remora/values.yaml | grep -qxF "  registry: $registry" ||
+  fail "the packed chart names another registry than $registry: make release REGISTRY=$registry"
+bin=$(e2e/release/tools.sh crane helm)
+insecure=() plain=()
+if [ "${PLAIN_HTTP-}" = true ]; then
+  insecure=(--insecure) plain=(--plain-http)
+fi
+if [ -n "${REGISTRY_USER-}" ]; then
+  "$bin/crane" auth login "${registry%%/*}" --username "$REGISTRY_USER" --password-stdin <<<"$REGISTRY_PASSWORD"
+  "$bin/helm" registry login "${registry%%/*}" --username "$REGISTRY_USER" --password-stdin <<<"$REGISTRY_PASSWORD"
+fi
+
+pushed=()
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for program in "${programs[@]}"; do
+  mkdir "$work/$program"
+  tar -x -f "$release/$program.oci.tar" -C "$work/$program"
+  reference=$("$bin/crane" push "${insecure[@]}" "$work/$program" "$registry/$program:$version" 2>"$work/log" | tail -n 1) ||
+    fail "cannot push $registry/$program:$version: $(<"$work/log")"
+  [ "${reference##*@}" = "$(<"$tools/$program.digest")" ] ||
+    fail "the registry has $reference, and the release $(<"$tools/$program.digest")"
+  pushed+=("$registry/$program@${reference##*@}")
+done
+touch -d "@$SOURCE_DATE_EPOCH" "$release/remora-$version.tgz"
+"$bin/helm" push "${plain[@]}" "$release/remora-$version.tgz" "oci://$registry/charts" >"$work/log" 2>&1 ||
+  fail "cannot push the chart: $(<"$work/log")"
+chart=$(sed -n 's/^Digest: //p' "$work/log")
+pushed+=("$registry/charts/remora@$chart")
+printf '       %s\n' "${pushed[@]}"
+
+if command -v cosign >/dev/null; then
+  key=()
+  [ -z "${COSIGN_KEY-}" ] || key=(--key "$COSIGN_KEY")
+  cosign sign --yes "${key[@]}" "${pushed[@]}"
+  jq .predicate "$release/provenance.intoto.json" >"$work/predicate.json"
+  for reference in "${pushed[@]}"; do
+    cosign attest --yes "${key[@]}" --type slsaprovenance1 --predicate "$work/predicate.json" "$reference"
+  done
+  [ -e "$release/checksums.txt.sig" ] ||
+    cosign sign-blob --yes "${key[@]}" --bundle "$release/checksums.txt.bundle" "$release/checksums.txt"
+elif [ "${CI-}" = true ]; then
+  fail "cosign is not on PATH: images and chart are not signed"
+else
+  say "images and chart are not signed, because cosign is not on PATH"
+fi

@@ -1,0 +1,125 @@
+//! Tests of `make release` that need no build: small files stand for the programs, and the workflows only call make.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use remora_testing::not_run;
+use serde_json::Value;
+
+const REGISTRY: &str = "registry.example.org/remora";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Runs a command, and returns its output.
+fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() { Ok(text) } else { Err(format!("{command:?}: {text}{said}")) }
+}
+
+/// A directory that is removed with this value.
+struct Directory(PathBuf);
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _a_directory_that_stays_is_no_failure = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("remora-release-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    /// Packs a release of small files, and returns its checksums.
+    fn pack(&self) -> String {
+        let (release, tools) = (self.0.join("release"), self.0.join("tools"));
+        std::fs::create_dir_all(&release).unwrap();
+        std::fs::create_dir_all(&tools).unwrap();
+        for program in ["remora-operator", "remora-sidecar"] {
+            for architecture in ["amd64", "arm64"] {
+                let file = format!("{program}-linux-{architecture}");
+                std::fs::write(release.join(&file), file).unwrap();
+            }
+        }
+        for script in ["images.sh", "chart.sh", "checksums.sh"] {
+            let mut command = Command::new(root().join("e2e/release").join(script));
+            command.env("RELEASE_DIRECTORY", &release).env("RELEASE_TOOLS", &tools).env("REGISTRY", REGISTRY);
+            run(command.env_remove("ARCHITECTURES").env_remove("SIGNING_KEY")).unwrap();
+        }
+        std::fs::read_to_string(release.join("checksums.txt")).unwrap()
+    }
+
+    /// Returns a file of an archive in the release.
+    fn unpacked(&self, archive: &str, member: &str) -> String {
+        run(Command::new("tar").arg("-xOf").arg(self.0.join("release").join(archive)).arg(member)).unwrap()
+    }
+}
+
+#[test]
+fn release_is_packed_twice_to_the_same_bytes() {
+    for (program, argument) in [("go", "version"), ("jq", "--version"), ("tar", "--version"), ("git", "--version")] {
+        if run(Command::new(program).arg(argument)).is_err() {
+            return not_run(&format!("{program}, with which a release is packed"));
+        }
+    }
+    if run(Command::new("git").args(["-c", "safe.directory=*", "rev-parse", "HEAD"]).current_dir(root())).is_err() {
+        return not_run("a checkout with its history, whose time a release has");
+    }
+    let (first, second) = (Directory::new("first"), Directory::new("second"));
+    let sums = first.pack();
+    assert_eq!(sums, second.pack());
+    assert_eq!(sums.lines().count(), 7, "{sums}");
+
+    let chart = format!("remora-{VERSION}.tgz");
+    let values = first.unpacked(&chart, "remora/values.yaml");
+    assert!(values.contains(&format!("\n  registry: {REGISTRY}\n")), "{values}");
+    for program in ["remora-operator", "remora-sidecar"] {
+        let archive = format!("{program}.oci.tar");
+        let layout: Value = serde_json::from_str(&first.unpacked(&archive, "index.json")).unwrap();
+        let digest = layout["manifests"][0]["digest"].as_str().unwrap();
+        assert!(values.contains(&format!("\n    digest: {digest}\n")), "{program}: {digest}");
+        let blob = |digest: &str| first.unpacked(&archive, &format!("blobs/{}", digest.replace(':', "/")));
+        let index: Value = serde_json::from_str(&blob(digest)).unwrap();
+        assert_eq!(index["annotations"]["org.opencontainers.image.version"], VERSION);
+        for (number, architecture) in ["amd64", "arm64"].into_iter().enumerate() {
+            let image = &index["manifests"][number];
+            assert_eq!(image["platform"]["architecture"], architecture, "{index}");
+            let manifest: Value = serde_json::from_str(&blob(image["digest"].as_str().unwrap())).unwrap();
+            let configuration: Value =
+                serde_json::from_str(&blob(manifest["config"]["digest"].as_str().unwrap())).unwrap();
+            assert_eq!(configuration["architecture"], architecture);
+            assert_eq!(configuration["config"]["User"], "65532");
+            let layer = blob(manifest["layers"][0]["digest"].as_str().unwrap());
+            assert!(layer.contains(&format!("{program}-linux-{architecture}")), "another program");
+        }
+    }
+}
+
+/// A developer can do by the same targets what a workflow does.
+#[test]
+fn workflows_run_make_targets_only() {
+    let makefile = std::fs::read_to_string(root().join("Makefile")).unwrap();
+    for name in ["checks.yaml", "release.yaml"] {
+        let text = std::fs::read_to_string(root().join(".github/workflows").join(name)).unwrap();
+        let workflow: Value = serde_yaml::from_str(&text).unwrap();
+        let jobs = workflow["jobs"].as_object().unwrap().values();
+        let steps = jobs.flat_map(|job| job["steps"].as_array().unwrap());
+        let commands: Vec<&str> = steps.filter_map(|step| step["run"].as_str()).collect();
+        assert!(!commands.is_empty(), "{name}");
+        for command in commands {
+            let mut words = command.split(' ');
+            assert!(words.any(|word| word == "make") && !command.contains('\n'), "{name}: {command}");
+            let target = words.next().unwrap();
+            assert!(makefile.contains(&format!("\n{target}: ")), "{name}: there is no target {target}");
+        }
+    }
+}

@@ -37,7 +37,7 @@ check: requirements ## Check format, lints and workflows
 unit: requirements ## Run the tests that need no cluster, and list those that did not run
 	@$(SUMMARY) $(STEP) "tests without a cluster" cargo test $(CARGO_FLAGS) --workspace --exclude remora-e2e
 
-e2e: ## Run the tests that need a cluster
+e2e: ## Run the tests that need a cluster (KUBERNETES=1.36: on that version)
 	@$(STEP) "tests on a cluster" e2e/cluster/with.sh --restore e2e/cluster/previous.sh cargo test $(CARGO_FLAGS) -p remora-e2e --no-fail-fast -- --test-threads 6
 
 bench: ## Measure Remora against bare hyper and Flagsmith's engine, and print a table (PART=population: only that part)

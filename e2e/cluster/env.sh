@@ -3,8 +3,28 @@
 REMORA_CLUSTER_SOURCE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 REMORA_CLUSTER=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/remora/cluster
 
+# KUBERNETES chooses another version of Kubernetes than that of go/kube, out of kubernetes/: KUBERNETES=1.36. Its programs are
+# built in a copy of build.sh and go/, with the modules of that version.
+REMORA_BUILD_SOURCE=$REMORA_CLUSTER_SOURCE
+if [ -n "${KUBERNETES-}" ] && [ -d "$REMORA_CLUSTER_SOURCE/kubernetes" ]; then
+  if [ ! -d "$REMORA_CLUSTER_SOURCE/kubernetes/$KUBERNETES" ]; then
+    echo "error: KUBERNETES is $KUBERNETES, and there are modules of $(cd "$REMORA_CLUSTER_SOURCE/kubernetes" && echo *) only" >&2
+    exit 1
+  fi
+  REMORA_BUILD_SOURCE=$REMORA_CLUSTER/kubernetes-$KUBERNETES-$(cd "$REMORA_CLUSTER_SOURCE" &&
+    find build.sh env.sh say.sh go "kubernetes/$KUBERNETES" -type f -print0 | sort -z |
+    xargs -0 sha256sum | sha256sum | cut -c 1-16)
+  if [ ! -d "$REMORA_BUILD_SOURCE" ]; then
+    mkdir -p "$REMORA_CLUSTER"
+    remora_copy=$(mktemp -d "$REMORA_CLUSTER/source-XXXXXX")
+    (cd "$REMORA_CLUSTER_SOURCE" && cp -r build.sh env.sh say.sh go "$remora_copy" &&
+      cp "kubernetes/$KUBERNETES"/* "$remora_copy/go/kube")
+    mv -T "$remora_copy" "$REMORA_BUILD_SOURCE" 2>/dev/null || rm -rf "$remora_copy" # another process was faster
+  fi
+fi
+
 # Programs are stored by the hash of their sources; all state of a cluster is in one directory.
-REMORA_BUILD=$REMORA_CLUSTER/$(cd "$REMORA_CLUSTER_SOURCE" && find build.sh go -type f -print0 | sort -z |
+REMORA_BUILD=$REMORA_CLUSTER/$(cd "$REMORA_BUILD_SOURCE" && find build.sh go -type f -print0 | sort -z |
   xargs -0 sha256sum | sha256sum | cut -c 1-16)
 REMORA_BIN=$REMORA_BUILD/bin
 REMORA_TOOLS=$REMORA_BUILD/tools

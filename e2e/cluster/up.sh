@@ -11,7 +11,7 @@ cd "$(dirname "$0")"
 
 [ "$(id -u)" = 0 ] || fail "the local cluster needs root (containers, links, mounts); or set KUBECONFIG to a cluster of yours"
 ./packages.sh
-./build.sh
+"$REMORA_BUILD_SOURCE/build.sh"
 
 mkdir -p "$REMORA_CLUSTER"
 exec {lock}>"$REMORA_CLUSTER/lock"
@@ -52,15 +52,20 @@ start etcd "$REMORA_BIN/etcd" --name remora --data-dir "$REMORA_RUN/etcd" --unsa
   --listen-client-urls "$etcd" --advertise-client-urls "$etcd" \
   --listen-peer-urls "$peer" --initial-advertise-peer-urls "$peer" --initial-cluster "remora=$peer"
 
+# MutatingAdmissionPolicy is a beta API before Kubernetes 1.36.
+gates=()
+minor=$("$REMORA_BIN/kube-apiserver" --version | cut -d . -f 2)
+[ "$minor" -ge 36 ] || gates=(--feature-gates=MutatingAdmissionPolicy=true --runtime-config=admissionregistration.k8s.io/v1beta1=true)
+
 # Aggregator routing: calls to webhooks go directly to the pod, without kube-proxy. InternalIP: otherwise logs and exec
-# would look up the node's name in a DNS that does not know it. MutatingAdmissionPolicy is a beta API in this release.
+# would look up the node's name in a DNS that does not know it.
 start kube-apiserver "$REMORA_BIN/kube-apiserver" \
   --etcd-servers="$etcd" \
   --bind-address="$REMORA_NODE_IP" --advertise-address="$REMORA_NODE_IP" --secure-port="$REMORA_API_PORT" \
   --tls-cert-file="$REMORA_PKI/apiserver.crt" --tls-private-key-file="$REMORA_PKI/apiserver.key" \
   --client-ca-file="$REMORA_PKI/ca.crt" --token-auth-file="$REMORA_PKI/tokens.csv" \
   --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction \
-  --feature-gates=MutatingAdmissionPolicy=true --runtime-config=admissionregistration.k8s.io/v1beta1=true \
+  "${gates[@]}" \
   --service-cluster-ip-range="$REMORA_SERVICE_CIDR" \
   --service-account-issuer=https://kubernetes.default.svc \
   --service-account-key-file="$REMORA_PKI/service-accounts.pub" \

@@ -35,7 +35,7 @@ use crate::{
         webhook,
     },
     rollout::observe::SidecarClient,
-    source::fetch::{AllowedOrigins, Fetcher, SystemLookup},
+    source::fetch::{AllowedOrigins, Fetcher, Proxies, SystemLookup},
 };
 
 const BAD_CONFIGURATION: &str =
@@ -144,7 +144,8 @@ async fn controller(
     let allowed = AllowedOrigins::new(&arguments.allowed_origins)?;
     let fence = LeaseFence::default();
     let fenced = fence.client(config).context(BAD_CONFIGURATION)?;
-    let fetcher = Fetcher::new(fenced.clone(), allowed, Arc::new(SystemLookup), arguments.max_document_bytes);
+    let fetcher = Fetcher::new(fenced.clone(), allowed, Arc::new(SystemLookup), arguments.max_document_bytes)
+        .with_proxies(Proxies::new(&arguments.proxies));
     let sidecars = SidecarClient::new()?;
     let instance = arguments.unique_name();
     let owner = leader::account(client.clone(), &arguments.namespace).await;

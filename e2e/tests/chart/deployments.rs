@@ -1,5 +1,5 @@
-//! What platform teams set on every chart: images from a mirror, labels, annotations, accounts, spread and security
-//! contexts; and the test that `helm test` runs.
+//! Tests of the values that platform teams set on every chart: images from a mirror, labels, annotations, accounts,
+//! spread, security contexts and proxies; and of the pod that `helm test` runs.
 
 use serde_json::{Value, json};
 
@@ -140,6 +140,38 @@ fn account_of_others_needs_name_and_differs() {
         let error = render_as("remora", &values).unwrap_err();
         assert!(error.contains(asked), "{error}");
     }
+}
+
+#[test]
+fn proxies_become_arguments_with_mounted_credentials() {
+    let origins = json!([
+        {"origin": "https://a.example.org", "url": "http://other.example.org:8080", "secretName": "other"},
+        {"origin": "https://b.example.org"},
+    ]);
+    let values = json!({
+        "networkPolicy": {"enabled": true},
+        "proxy": {"url": "http://proxy.example.org:3128", "secretName": "general", "origins": origins},
+    });
+    let objects = render(&values);
+    let controller = deployment(&objects, "controller");
+    let given: Vec<&str> =
+        arguments(controller).into_iter().filter(|argument| argument.starts_with("--proxy")).collect();
+    let expected = [
+        "--proxy=http://proxy.example.org:3128,/etc/remora/proxy",
+        "--proxy=https://a.example.org=http://other.example.org:8080,/etc/remora/proxy-0",
+        "--proxy=https://b.example.org=direct",
+    ];
+    assert_eq!(given, expected);
+    let pod = &controller["spec"]["template"]["spec"];
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+    for (number, (name, secret)) in [("proxy", "general"), ("proxy-0", "other")].into_iter().enumerate() {
+        assert_eq!(pod["volumes"][number], json!({"name": name, "secret": {"secretName": secret}}));
+        let mount = json!({"name": name, "mountPath": format!("/etc/remora/{name}"), "readOnly": true});
+        assert_eq!(mounts[number], mount);
+    }
+    let egress = &get(&objects, "NetworkPolicy", "remora-controller")["spec"]["egress"][2]["ports"];
+    assert_eq!(*egress, json!([{"port": 443}, {"port": 3128}, {"port": 8080}]));
+    assert!(!arguments(deployment(&objects, "webhook")).iter().any(|argument| argument.starts_with("--proxy")));
 }
 
 /// The test sends a dry run, which the admission policies allow to the controller's account only.

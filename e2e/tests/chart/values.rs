@@ -15,6 +15,7 @@ fn beside(path: &str) -> Value {
         "webhook.certificates.secretName" | "webhook.certificates.caBundle" => {
             json!({"source": "Secret", "secretName": "x", "caBundle": format!("{pem}x")})
         }
+        "proxy.secretName" => return json!({"proxy": {"url": "http://proxy.example.org:3128"}}),
         _ if path.starts_with("networkPolicy.") && path != "networkPolicy.enabled" => {
             return json!({"networkPolicy": {"enabled": true}});
         }
@@ -43,6 +44,9 @@ fn others() -> BTreeMap<&'static str, Value> {
         ("image.sidecar.pullPolicy", json!("Never")),
         ("imagePullSecrets", json!([{"name": "x"}])),
         ("allowedOrigins", json!(["http://flagsmith.example.org:8000"])),
+        ("proxy.url", json!("http://proxy.example.org:3128")),
+        ("proxy.secretName", json!("x")),
+        ("proxy.origins", json!([{"origin": "https://flags.example.org"}])),
         ("crds.enabled", json!(false)),
         ("crds.keep", json!(false)),
         ("logLevel", json!("debug")),

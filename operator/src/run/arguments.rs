@@ -2,7 +2,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, builder::PossibleValuesParser};
 
-use crate::source::fetch::{DOCUMENT_MAX, Origin};
+use crate::source::fetch::{DOCUMENT_MAX, Origin, ProxyRule};
 
 /// Reconcile FeatureEnvironments and inject the sidecar into pods.
 #[derive(Debug, Args)]
@@ -62,6 +62,11 @@ pub struct Arguments {
     /// server may be in a private network. Default: only Flagsmith's own service.
     #[arg(long = "allowed-origin", value_name = "URL")]
     pub allowed_origins: Vec<Origin>,
+    /// Proxy for connections to servers with https, as a tunnel (CONNECT): a URL, or ORIGIN=URL for one origin, or
+    /// ORIGIN=direct for none (repeatable). `,DIRECTORY` after the URL names a directory with the files `username` and
+    /// `password`. Default: direct connections; environment variables have no effect.
+    #[arg(long = "proxy", value_name = "[ORIGIN=]URL[,DIRECTORY]")]
+    pub proxies: Vec<ProxyRule>,
     /// Size of the largest document that the operator reads, in bytes, over all its pages. It is also the total size of
     /// the documents that the operator holds in memory at one time. The process that compiles a document may use 64 MiB
     /// plus three times this size.

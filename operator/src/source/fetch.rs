@@ -19,6 +19,7 @@ mod memory_budget;
 mod objects;
 mod origin;
 mod pages;
+mod proxy;
 mod resolve;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ use self::{
     memory_budget::MemoryBudget,
     objects::Objects,
     pages::{Answer, Request},
+    proxy::Tunnel,
     validator::Validator,
 };
 pub use self::{
@@ -46,6 +48,7 @@ pub use self::{
     listen::Listening,
     memory_budget::Reservation,
     origin::{AllowedOrigins, InvalidOrigin, Origin, Reach},
+    proxy::{InvalidProxy, Proxies, ProxyRule},
     resolve::{Lookup, SystemLookup},
 };
 use crate::api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource, Realtime};
@@ -53,10 +56,15 @@ use crate::api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource, Realt
 /// Maximum size of a document in bytes (64 MiB).
 pub const DOCUMENT_MAX: usize = 64 << 20;
 
+/// Maximum time in which a name is resolved before a connection through a proxy.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Fetches documents.
 pub struct Fetcher {
     objects: Objects,
     allowed: AllowedOrigins,
+    proxies: Proxies,
+    lookup: Arc<dyn Lookup>,
     clients: Clients,
     limit: usize,
     budget: MemoryBudget,
@@ -179,12 +187,20 @@ impl Fetcher {
         Self {
             objects: Objects::new(client),
             allowed,
-            clients: Clients::new(lookup),
+            proxies: Proxies::default(),
+            clients: Clients::new(Arc::clone(&lookup)),
+            lookup,
             limit,
             budget: MemoryBudget::new(limit),
             limiter: RequestLimiter::default(),
             idle: listen::IDLE,
         }
+    }
+
+    /// Sets the proxies through which the fetcher connects.
+    #[must_use]
+    pub fn with_proxies(self, proxies: Proxies) -> Self {
+        Self { proxies, ..self }
     }
 
     /// Fetches the document that `spec` names, unless the source still has the cached version.
@@ -247,7 +263,7 @@ impl Fetcher {
             return rejection.outcome(&origin);
         }
         let key = self.objects.environment_key(namespace, &flagsmith.environment_key_secret_ref).await?;
-        let client = self.connector(Purpose::Fetch, reach, namespace, flagsmith).await?;
+        let client = self.connector(Purpose::Fetch, &origin, reach, namespace, flagsmith).await?;
         if hints.refused.as_ref() == Some(&key) {
             return Ok(Fetched::StillRefused);
         }
@@ -317,7 +333,7 @@ impl Fetcher {
         client_key: &str,
     ) -> Result<Listening, Error> {
         let (url, origin, reach) = self.stream(realtime, client_key)?;
-        let client = self.connector(Purpose::Listen, reach, namespace, flagsmith).await?;
+        let client = self.connector(Purpose::Listen, &origin, reach, namespace, flagsmith).await?;
         Listening::open(&client, url, origin, self.idle).await
     }
 
@@ -328,10 +344,32 @@ impl Fetcher {
         Ok((url, origin, reach))
     }
 
+    /// Returns the proxy for this origin, with its credentials. `None` if the origin is reached directly.
+    ///
+    /// A proxy resolves the server's name itself, out of reach of the check of each connection. So the addresses that the
+    /// name has here are checked before: one that is not allowed ends the fetch. A name that does not resolve here, as in
+    /// a network without a route to the Internet, is left to the proxy.
+    async fn tunnel(&self, origin: &Origin, reach: Reach) -> Result<Option<Tunnel>, Error> {
+        let Some(proxy) = self.proxies.of(origin) else { return Ok(None) };
+        let lookup = tokio::time::timeout(LOOKUP_TIMEOUT, self.lookup.lookup(origin.host().to_owned())).await;
+        let addresses = lookup.ok().and_then(Result::ok).unwrap_or_default();
+        if addresses.iter().any(|address| !is_allowed(*address, reach)) {
+            return Err(Error::AddressBlocked(origin.host().to_owned()));
+        }
+        let tunnel = proxy.tunnel().await.map_err(|_| {
+            failure::unavailable(
+                origin,
+                "the credentials of its proxy cannot be read: ask the administrator to check that the Secret has username and password",
+            )
+        })?;
+        Ok(Some(tunnel))
+    }
+
     /// Returns the HTTP client that trusts the public CAs and those of the source's bundle.
     async fn connector(
         &self,
         purpose: Purpose,
+        origin: &Origin,
         reach: Reach,
         namespace: &str,
         flagsmith: &Flagsmith,
@@ -353,8 +391,9 @@ impl Fetcher {
                 "the bundle has more than 262,144 bytes; write only the CA certificates that sign the server's certificate",
             ));
         }
+        let tunnel = self.tunnel(origin, reach).await?;
         self.clients
-            .get(purpose, reach, bundle.as_deref())
+            .get(purpose, reach, bundle.as_deref(), tunnel)
             .map_err(|_| invalid("the value is not a bundle of certificates; write one or more in PEM"))
     }
 }

@@ -3,12 +3,13 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use reqwest::{Certificate, Client, redirect};
+use reqwest::{Certificate, Client, Proxy, redirect};
 use tokio::time::Instant;
 
 use super::{
     listen::IDLE,
     origin::{Origin, Reach},
+    proxy::Tunnel,
     resolve::{Guard, Lookup},
 };
 use crate::compile::digest::digest;
@@ -33,8 +34,8 @@ pub(super) enum Purpose {
     Listen,
 }
 
-/// Purpose and reach of a client, and a digest of the CA bundle that it trusts besides the public CAs.
-type Kind = (Purpose, Reach, Option<String>);
+/// Purpose and reach of a client, a digest of the CA bundle that it trusts besides the public CAs, and its proxy.
+type Kind = (Purpose, Reach, Option<String>, Option<Tunnel>);
 
 /// Cache of clients, each with its own connection pool.
 pub(super) struct Clients {
@@ -51,12 +52,19 @@ impl Clients {
         Self { lookup, made: Mutex::default() }
     }
 
-    /// Returns the client for this purpose and reach that trusts the public CAs and those of `bundle`.
+    /// Returns the client for this purpose and reach that trusts the public CAs and those of `bundle`, and connects
+    /// through `tunnel`, if there is one.
     ///
     /// # Errors
     /// `bundle` holds no valid certificates in PEM.
-    pub(super) fn get(&self, purpose: Purpose, reach: Reach, bundle: Option<&[u8]>) -> Result<Client, BadBundle> {
-        let key = (purpose, reach, bundle.map(digest));
+    pub(super) fn get(
+        &self,
+        purpose: Purpose,
+        reach: Reach,
+        bundle: Option<&[u8]>,
+        tunnel: Option<Tunnel>,
+    ) -> Result<Client, BadBundle> {
+        let key = (purpose, reach, bundle.map(digest), tunnel);
         let now = Instant::now();
         let mut made = self.made.lock();
         made.retain(|_, (_, used)| now.saturating_duration_since(*used) < UNUSED);
@@ -64,7 +72,7 @@ impl Clients {
             *used = now;
             return Ok(client.clone());
         }
-        let client = self.build(purpose, reach, bundle).ok_or(BadBundle)?;
+        let client = self.build(purpose, reach, bundle, key.3.as_ref()).ok_or(BadBundle)?;
         if made.len() >= CLIENTS
             && let Some(oldest) = made.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone())
         {
@@ -74,7 +82,7 @@ impl Clients {
         Ok(client)
     }
 
-    fn build(&self, purpose: Purpose, reach: Reach, bundle: Option<&[u8]>) -> Option<Client> {
+    fn build(&self, purpose: Purpose, reach: Reach, bundle: Option<&[u8]>, tunnel: Option<&Tunnel>) -> Option<Client> {
         let public = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
         let mut roots: Vec<Certificate> =
             public.iter().map(|der| Certificate::from_der(der)).collect::<Result<_, _>>().ok()?;
@@ -86,20 +94,28 @@ impl Clients {
             Purpose::Fetch => (redirect::Policy::custom(within_origin), READ_TIMEOUT),
             Purpose::Listen => (redirect::Policy::none(), IDLE),
         };
-        Client::builder()
+        // A client with a proxy resolves the proxy's name only, which an administrator named.
+        let reach = if tunnel.is_some() { Reach::Vouched } else { reach };
+        let mut builder = Client::builder()
             .tls_backend_rustls()
             .tls_certs_only(roots)
             .dns_resolver(Arc::new(Guard { lookup: Arc::clone(&self.lookup), reach }))
             .redirect(redirects)
             .referer(false)
-            // A proxy would connect to addresses that no check has seen.
+            // The environment's proxies would connect to addresses that no check has seen.
             .no_proxy()
             .gzip(false)
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(silence)
-            .user_agent(concat!("remora-operator/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .ok()
+            .user_agent(concat!("remora-operator/", env!("CARGO_PKG_VERSION")));
+        if let Some(tunnel) = tunnel {
+            let mut proxy = Proxy::https(&tunnel.url).ok()?;
+            if let Some((username, password)) = &tunnel.credentials {
+                proxy = proxy.basic_auth(username, password);
+            }
+            builder = builder.proxy(proxy);
+        }
+        builder.build().ok()
     }
 }
 
@@ -134,9 +150,10 @@ mod tests {
     async fn client_of_new_bundle_replaces_least_recently_used() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let clients = Clients::new(Arc::new(SystemLookup));
-        let used = |bundle: &[u8]| clients.get(Purpose::Fetch, Reach::Public, Some(bundle)).map(drop).unwrap();
-        let is_kept =
-            |bundle: &[u8]| clients.made.lock().contains_key(&(Purpose::Fetch, Reach::Public, Some(digest(bundle))));
+        let used = |bundle: &[u8]| clients.get(Purpose::Fetch, Reach::Public, Some(bundle), None).map(drop).unwrap();
+        let is_kept = |bundle: &[u8]| {
+            clients.made.lock().contains_key(&(Purpose::Fetch, Reach::Public, Some(digest(bundle)), None))
+        };
         let bundles: Vec<Vec<u8>> = (0..CLIENTS + 5).map(|_| authority()).collect();
         for bundle in &bundles {
             used(bundle);
@@ -145,7 +162,7 @@ mod tests {
         }
         assert_eq!(kept(&clients), CLIENTS);
         assert!(is_kept(&bundles[0]) && !is_kept(&bundles[1]) && is_kept(&bundles[CLIENTS + 4]));
-        let size: usize = clients.made.lock().keys().filter_map(|(_, _, bundle)| Some(bundle.as_ref()?.len())).sum();
+        let size: usize = clients.made.lock().keys().filter_map(|(_, _, bundle, _)| Some(bundle.as_ref()?.len())).sum();
         assert!(size <= CLIENTS * 64, "a bundle is kept whole: {size} bytes of keys");
     }
 
@@ -153,9 +170,9 @@ mod tests {
     async fn unused_client_is_dropped() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let clients = Clients::new(Arc::new(SystemLookup));
-        clients.get(Purpose::Fetch, Reach::Public, Some(&authority())).map(drop).unwrap();
+        clients.get(Purpose::Fetch, Reach::Public, Some(&authority()), None).map(drop).unwrap();
         tokio::time::advance(UNUSED).await;
-        clients.get(Purpose::Fetch, Reach::Public, None).map(drop).unwrap();
+        clients.get(Purpose::Fetch, Reach::Public, None, None).map(drop).unwrap();
         assert_eq!(kept(&clients), 1);
     }
 }

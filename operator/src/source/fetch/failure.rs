@@ -14,6 +14,9 @@ use super::{
 /// Translates an error of `reqwest`.
 pub(super) fn explain(error: &reqwest::Error, origin: &Origin, url: &Url) -> Error {
     for cause in causes(error) {
+        if let Some(problem) = tunnel_problem(cause) {
+            return unreached(origin, problem);
+        }
         if cause.is::<Blocked>() {
             return Error::AddressBlocked(url.host_str().unwrap_or_default().to_owned());
         }
@@ -73,6 +76,18 @@ fn io_problem(cause: &(dyn StdError + 'static)) -> Option<&'static str> {
         io::ErrorKind::ConnectionReset => Some("connection reset"),
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Some("no route to the server"),
         _ => None,
+    }
+}
+
+/// Returns the problem of a connection through a proxy. hyper-util does not export the type of its error, only its text.
+fn tunnel_problem(cause: &(dyn StdError + 'static)) -> Option<&'static str> {
+    match cause.to_string().strip_prefix("tunnel error: ")? {
+        "proxy authorization required" => {
+            Some("its proxy wants other credentials; check the Secret that the chart's proxy values name")
+        }
+        "unsuccessful" => Some("its proxy refuses the connection; allow the server there"),
+        "failed to create underlying connection" => Some("its proxy cannot be reached"),
+        _ => Some("its proxy does not answer as an HTTP proxy does"),
     }
 }
 

@@ -28,6 +28,16 @@ impl Origin {
         let scheme = matches!(url.scheme(), "http" | "https").then(|| url.scheme().to_owned())?;
         Some(Self { scheme, host: url.host_str()?.to_owned(), port: url.port_or_known_default()? })
     }
+
+    /// Returns true if connections to the origin use TLS.
+    pub(super) fn is_https(&self) -> bool {
+        self.scheme == "https"
+    }
+
+    /// Returns the host: a name or an address.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
 }
 
 impl FromStr for Origin {

@@ -9,6 +9,7 @@ mod cuts;
 mod listen;
 mod objects;
 mod pages;
+mod proxy;
 mod refusals;
 mod tls;
 mod upstream;

@@ -76,7 +76,16 @@ impl Release {
         }
         self.helm(&["upgrade", "--install", NAME, chart, "--wait", "--timeout", "2m", "--values", "-"], &values)
             .await?;
-        // Helm waits for one replica only, and pods of the previous installation answer with its values until they end.
+        self.settled().await
+    }
+
+    /// Waits until all pods of the operator are of the present installation and ready. Helm waits for one replica only,
+    /// and pods of the previous installation answer with its values until they end.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if this does not happen in time.
+    pub async fn settled(&self) -> anyhow::Result<()> {
         let cluster = &self.cluster;
         eventually("only what was installed now runs", CAP, async || {
             let deployments: Api<Deployment> = Api::namespaced(cluster.client.clone(), SYSTEM);

@@ -16,6 +16,7 @@ mod handover;
 mod kubelet;
 mod node;
 mod policy;
+mod registry;
 mod release;
 mod second_injector;
 mod space;

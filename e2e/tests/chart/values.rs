@@ -29,10 +29,9 @@ fn beside(path: &str) -> Value {
 }
 
 /// Returns a different value for each existing value.
-fn others() -> BTreeMap<&'static str, Value> {
-    let labels = json!({"example.org/a": "b"});
+fn others() -> BTreeMap<String, Value> {
     let digest = json!(format!("sha256:{}", "0".repeat(64)));
-    let mut others = BTreeMap::from([
+    let single = [
         ("image.registry", json!("registry.example.org:5000/mirror")),
         ("image.operator.repository", json!("x")),
         ("image.operator.tag", json!("x")),
@@ -50,7 +49,7 @@ fn others() -> BTreeMap<&'static str, Value> {
         ("crds.enabled", json!(false)),
         ("crds.keep", json!(false)),
         ("logLevel", json!("debug")),
-        ("commonLabels", labels.clone()),
+        ("commonLabels", json!({"example.org/a": "b"})),
         ("injection.by", json!("AdmissionPolicy")),
         ("controller.replicas", json!(2)),
         ("controller.namespaces", json!(["x"])),
@@ -74,36 +73,32 @@ fn others() -> BTreeMap<&'static str, Value> {
         ("monitoring.dashboard.enabled", json!(true)),
         ("monitoring.alerts.enabled", json!(true)),
         ("monitoring.podMonitors.enabled", json!(true)),
-    ]);
-    others.extend(of_deployments());
-    others
+    ];
+    let parts = ["controller", "webhook"].into_iter();
+    let of_parts = parts.flat_map(|part| of_deployment().map(|(path, value)| (format!("{part}.{path}"), value)));
+    single.map(|(path, value)| (path.to_owned(), value)).into_iter().chain(of_parts).collect()
 }
 
 /// Returns a different value for each value that both Deployments have.
-fn of_deployments() -> Vec<(&'static str, Value)> {
-    let labels = json!({"example.org/a": "b"});
+fn of_deployment() -> [(&'static str, Value); 14] {
+    let labels = || json!({"example.org/a": "b"});
     let spread = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]);
-    macro_rules! both {
-        ($($name:literal: $value:expr),* $(,)?) => {
-            vec![$((concat!("controller.", $name), $value), (concat!("webhook.", $name), $value)),*]
-        };
-    }
-    both!(
-        "resources": json!({"requests": {"memory": "1Gi"}}),
-        "priorityClassName": json!("x"),
-        "nodeSelector": labels.clone(),
-        "tolerations": json!([{"operator": "Exists"}]),
-        "affinity": json!({"nodeAffinity": {}}),
-        "topologySpreadConstraints": spread.clone(),
-        "podAnnotations": labels.clone(),
-        "podLabels": labels.clone(),
-        "podSecurityContext": json!({"fsGroup": 1}),
-        "securityContext": json!({"runAsUser": 1}),
-        "extraEnv": json!([{"name": "A", "value": "b"}]),
-        "serviceAccount.create": json!(false),
-        "serviceAccount.name": json!("y"),
-        "serviceAccount.annotations": labels.clone(),
-    )
+    [
+        ("resources", json!({"requests": {"memory": "1Gi"}})),
+        ("priorityClassName", json!("x")),
+        ("nodeSelector", labels()),
+        ("tolerations", json!([{"operator": "Exists"}])),
+        ("affinity", json!({"nodeAffinity": {}})),
+        ("topologySpreadConstraints", spread),
+        ("podAnnotations", labels()),
+        ("podLabels", labels()),
+        ("podSecurityContext", json!({"fsGroup": 1})),
+        ("securityContext", json!({"runAsUser": 1})),
+        ("extraEnv", json!([{"name": "A", "value": "b"}])),
+        ("serviceAccount.create", json!(false)),
+        ("serviceAccount.name", json!("y")),
+        ("serviceAccount.annotations", labels()),
+    ]
 }
 
 /// Collects the paths of all values that are not objects with members.
@@ -129,15 +124,15 @@ fn every_value_has_effect_and_schema() {
     let others = others();
     assert_eq!(
         found,
-        others.keys().copied().collect::<Vec<_>>(),
+        others.keys().cloned().collect::<Vec<_>>(),
         "the values that are tried, and those that there are"
     );
 
     for (path, other) in others {
-        let plain = render_as("remora", &beside(path)).unwrap();
-        let changed = render_as("remora", &merged(beside(path), &at(path, &other))).unwrap();
+        let plain = render_as("remora", &beside(&path)).unwrap();
+        let changed = render_as("remora", &merged(beside(&path), &at(&path, &other))).unwrap();
         assert!(changed != plain, "{path} does nothing");
-        let wrong = render_as("remora", &at(path, &json!({"no": ["such", "thing"]})));
+        let wrong = render_as("remora", &at(&path, &json!({"no": ["such", "thing"]})));
         // Kubernetes defines the members of these values, and the schema takes any.
         let is_open = [".affinity", ".resources", "ecurityContext"].iter().any(|end| path.ends_with(end));
         if !is_open {

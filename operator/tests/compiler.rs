@@ -131,10 +131,10 @@ async fn document_that_contradicts_itself_is_refused_with_its_place() {
 }
 
 #[tokio::test]
-async fn document_whose_values_do_not_fit_into_a_file_exceeds_capacity() {
+async fn document_whose_values_do_not_fit_into_a_core_exceeds_capacity() {
     let mut page = page(AT, 0..0);
     for state in page["feature_states"].as_array_mut().unwrap() {
-        state["feature_state_value"] = json!("x".repeat(200_000));
+        state["feature_state_value"] = json!("x".repeat(3_500_000));
     }
     assert_eq!(compiled(task(), &[page]).await.unwrap_err().reason(), Reason::CapacityExceeded);
 }

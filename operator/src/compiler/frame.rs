@@ -116,13 +116,15 @@ pub(super) async fn receive(
     };
     let mut read_files = Vec::new();
     if let Answer::Compiled(contents) = &answer {
-        let known: Vec<String> = files::all(files::OVERRIDES_SLOTS).collect();
+        let known: Vec<String> = files::all(files::OVERRIDES_SLOTS, 0).collect();
         for (number, (name, length)) in contents.files.iter().enumerate() {
             let is_new = !contents.files.iter().take(number).any(|(before, _)| before == name);
             if !known.contains(name) || !is_new {
                 return Err(BadAnswer::Malformed("named a file that no snapshot has"));
             }
-            if *length > files::MAX_FILE_BYTES {
+            // The publisher cuts the core into parts.
+            let most = if name == files::CORE { files::MAX_CORE_BYTES } else { files::MAX_FILE_BYTES };
+            if *length > most {
                 return Err(BadAnswer::Malformed("named a file larger than allowed"));
             }
             read_files.push(File { name: name.clone(), bytes: read(&mut from, *length).await? });
@@ -188,9 +190,10 @@ mod tests {
         for bytes in [frame(b'x', 0), frame(PLACE, PLACE_MAX + 1), frame(ANSWER, ANSWER_MAX + 1)] {
             assert!(matches!(received(&bytes).await, Err(BadAnswer::Malformed(_))), "{bytes:?}");
         }
-        let large: &[_] = &[(files::CORE, files::MAX_FILE_BYTES + 1)];
+        let large: &[_] = &[("overrides-00", files::MAX_FILE_BYTES + 1)];
+        let largest: &[_] = &[(files::CORE, files::MAX_CORE_BYTES + 1)];
         let twice: &[_] = &[(files::CORE, 0), (files::CORE, 0)];
-        for named in [large, twice, &[("../core", 0)], &[("..data", 0)]] {
+        for named in [large, largest, twice, &[("../core", 0)], &[("..data", 0)]] {
             let mut bytes = Vec::new();
             answer(&mut bytes, &contents(named), &[]).unwrap();
             assert!(matches!(received(&bytes).await, Err(BadAnswer::Malformed(_))), "{named:?}");

@@ -49,7 +49,7 @@ impl Layout {
             ObjectKind::ConfigMap => "configMap",
             ObjectKind::Secret => "secret",
         };
-        let files = files::all(self.slots).map(|file| {
+        let files = files::all(self.slots, 0).map(|file| {
             json!({source: {
                 "name": environment.object(&file),
                 // Optional, so that a pod can start before its flags are published.

@@ -8,6 +8,7 @@ mod header;
 pub(crate) mod layout;
 pub mod model;
 pub(crate) mod overrides;
+pub(crate) mod pointer;
 pub(crate) mod read;
 pub(crate) mod revision;
 pub(crate) mod view;

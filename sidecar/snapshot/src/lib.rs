@@ -173,25 +173,48 @@
 //!
 //! # Files
 //!
-//! A snapshot is one *core* file, up to [`files::OVERRIDES_SLOTS`] *overrides* files, and, if the environment's
+//! A snapshot is one *core* file (or [several](#a-core-in-parts)), up to [`files::OVERRIDES_SLOTS`] *overrides* files, and, if the environment's
 //! document is served, up to [`files::DOCUMENT_SLOTS`] *document* files ([`files`] has their names). All numbers are
 //! little-endian unless stated otherwise. All kinds of files begin with the same header of 64 bytes:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 8 | magic: `REMORA`, 0x1A, then `C` for a core, `O` for overrides, `D` for a document |
+//! | 0 | 8 | magic: `REMORA`, 0x1A, then `C` for a core, `P` for a pointer, `O` for overrides, `D` for a document |
 //! | 8 | 2 | format major, 3: a reader refuses every major but its own |
 //! | 10 | 2 | format minor: a new minor only adds, and a reader ignores what it does not know |
 //! | 12 | 4 | required features: a reader refuses a file with bits that it does not know (none are defined yet) |
 //! | 16 | 8 | length of the file in bytes |
 //! | 24 | 16 | checksum of all bytes after this field: SipHash-1-3-128 with a key of zeros |
-//! | 40 | 8 | core only: the revision, 48 bits of a hash over the checksums of all files |
+//! | 40 | 8 | core and pointer only: the revision, 48 bits of a hash over the checksums of all files |
 //! | 48 | 16 | fingerprint of the environment: SipHash-2-4-128 of its client key with the key `remora/snapshot1`, and the key of all keyed hashes |
 //!
 //! The 16 bytes of a SipHash are its first and its second 64-bit half, each little-endian. The revision is the first
 //! six bytes, read as a big-endian number, of a checksum over checksums: the checksum of the core while its revision is
 //! still zero, then the checksum fields of the overrides files and of the document files. Keyed hashes are
 //! SipHash-2-4-128 with the fingerprint as key; a hash of 96 bits is its first twelve bytes.
+//!
+//! ## A core in parts
+//!
+//! A core of more than [`files::MAX_FILE_BYTES`] bytes is cut into parts of [`files::PART_BYTES`] bytes; only the last is
+//! shorter. The parts have no headers of their own: one after another they are the core, whose header states the length
+//! and the checksum of all of it. They are in the files of one of two sets ([`files::core_part`]). The file `core` is a
+//! *pointer* then, which has after its header:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 64 | 4 | set: 0 for `a`, 1 for `b` |
+//! | 68 | 4 | number of parts |
+//! | 72 | 8 | length of the core in bytes |
+//!
+//! Revision and fingerprint of the pointer are those of the core. A writer replaces the files of the set that is not
+//! published, then the pointer, so the former core stays whole until the next one is. Before the first pointer, it puts
+//! the core that is published into the set that the pointer will not name, as one part if it fits into one file.
+//!
+//! The files are not replaced in one transaction. A reader takes the pointed set only if all its parts exist, each has
+//! its length, the header of the core is valid for all of them together, and its revision and fingerprint are those of
+//! the pointer. Otherwise a reader that has a core keeps it. A reader that has none reads the other set: its first part
+//! states the length of the core in it, and so the number of parts; the core must be valid and have the fingerprint of
+//! the pointer.
 //!
 //! ## The core
 //!
@@ -505,6 +528,7 @@ pub use evaluate::visibility::Role;
 pub use format::document::Document;
 pub use format::error::ReadError;
 pub use format::layout::{FORMAT_MAJOR, FORMAT_MINOR};
+pub use format::pointer::{Pointer, core_length};
 pub use format::revision::Revision;
 pub use render::flagsmith::MAX_ANSWER;
 pub use render::ofrep::OfrepFlag;
@@ -516,7 +540,7 @@ pub use snapshot::request_state::RequestState;
 pub use snapshot::{Overrun, Snapshot, digest};
 pub use values::number::{Integer, write_float};
 pub use values::percentage::percentage;
-pub use write::{File, WriteError, Written, write};
+pub use write::{File, WriteError, Written, pointer, write};
 
 pub use format::{files, model};
 pub use regex::{automaton, backtrack};

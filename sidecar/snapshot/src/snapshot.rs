@@ -19,7 +19,8 @@ use crate::format::{
     document::Document,
     layout::{ALL_SEGMENTS, IDENTITY_FREE_SEGMENTS, SERVES_DOCUMENT},
     overrides::{Overrides, Shards},
-    read::read_core,
+    pointer::Pointer,
+    read::{read_core, stated_core},
     view::{SectionTable, View, section_table},
 };
 use crate::render::{
@@ -63,6 +64,29 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
             fingerprint: header.fingerprint,
             revision: header.revision,
         })
+    }
+
+    /// Reads a core from its parts, which the caller has put one after another. It must be the core that the pointer
+    /// names.
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::read`], or the parts hold the core of another revision or environment.
+    pub fn read_parts(core: B, pointer: &Pointer) -> Result<Self, ReadError> {
+        let header = stated_core(core.as_ref())?;
+        if header.revision != pointer.revision() {
+            return Err(ReadError::OtherRevision { found: header.revision, named: pointer.revision() });
+        }
+        Self::read_other_parts(core, pointer)
+    }
+
+    /// Reads a core of any revision from the parts of the set that the pointer does not name. Usually it is the revision
+    /// before. A reader without any core serves it while the parts of the pointed set are incomplete.
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::read`], or the parts hold the core of another environment.
+    pub fn read_other_parts(core: B, pointer: &Pointer) -> Result<Self, ReadError> {
+        let snapshot = Self::read(core)?;
+        if snapshot.fingerprint == pointer.fingerprint() { Ok(snapshot) } else { Err(ReadError::OtherEnvironment) }
     }
 
     /// Adds an overrides file to the core. The file may be of an older revision: it is consistent by itself, only

@@ -6,6 +6,7 @@ mod sample;
 
 use std::collections::BTreeMap;
 
+use remora_snapshot::files::MAX_CORE_BYTES;
 use remora_snapshot::model::{Compressed, Environment, IdentityOverride};
 use remora_snapshot::{Document, FORMAT_MAJOR, RequestState, Role, Snapshot, TraitValue, WriteError, Written, write};
 
@@ -88,9 +89,12 @@ fn changed_identity_changes_one_overrides_file() {
 
 #[test]
 fn environment_beyond_limit_is_refused_with_advice() {
-    let error = write(&sample::environment(0), 1_000).unwrap_err();
+    let mut large = sample::environment(0);
+    large.features[0].default.value = format!("\"{}\"", "x".repeat(MAX_CORE_BYTES));
+    let error = write(&large, 1_000_000).unwrap_err();
     assert!(
-        matches!(error, WriteError::CoreTooLarge { .. }) && error.to_string().contains("spec.prune.features"),
+        matches!(error, WriteError::CoreTooLarge { limit: MAX_CORE_BYTES, .. })
+            && error.to_string().contains("spec.prune.features"),
         "{error}"
     );
     let limit = write(&sample::environment(0), usize::MAX).unwrap().files[0].bytes.len() + 64;

@@ -1,5 +1,6 @@
 //! Errors of reading a snapshot.
 
+use crate::Revision;
 use crate::format::layout::{FORMAT_MAJOR, SUPPORTED_FEATURES};
 
 /// Reason for refusing a file. The sidecar keeps serving the file that it was meant to replace.
@@ -47,9 +48,17 @@ pub enum ReadError {
         /// Description of the problem.
         problem: &'static str,
     },
-    /// The overrides file belongs to another environment.
-    #[error("the overrides belong to another environment than the core they were put beside")]
+    /// The file belongs to another environment.
+    #[error("the file belongs to another environment than the file core beside it")]
     OtherEnvironment,
+    /// The parts hold another core than the pointer names: objects are published one after another.
+    #[error("the parts hold revision {found}, and the file core names {named}: the rest of it is still on its way")]
+    OtherRevision {
+        /// Revision in the header of the first part.
+        found: Revision,
+        /// Revision in the pointer.
+        named: Revision,
+    },
     /// The parts belong to two documents: objects are published one after another.
     #[error("part {0} belongs to another document than the first: the rest of one is still on its way")]
     OtherDocument(usize),

@@ -11,16 +11,39 @@ use crate::{
 
 /// The header fields that a reader keeps after validation.
 pub(crate) struct Header {
+    /// Length of the file in bytes.
+    pub(crate) length: u64,
     pub(crate) revision: Revision,
     pub(crate) fingerprint: Fingerprint,
 }
 
+/// Validates the header of a file of at least `least` bytes: length and checksum are those of the file.
 pub(crate) fn read_header(
     bytes: &[u8],
     magic: [u8; 8],
     expected: &'static str,
     least: usize,
 ) -> Result<Header, ReadError> {
+    let (header, sum) = stated_header(bytes, magic, expected)?;
+    let stated = header.length;
+    if stated != bytes.len() as u64 || u32::try_from(stated).is_err() {
+        return Err(ReadError::WrongLength { stated, actual: bytes.len() });
+    }
+    if bytes.len() < least {
+        return Err(ReadError::TooShort(bytes.len()));
+    }
+    if sum != checksum(bytes.get(CHECKED_FROM..).unwrap_or_default()) {
+        return Err(ReadError::WrongChecksum);
+    }
+    Ok(header)
+}
+
+/// Reads what the header at the start of a file states, and the checksum in it. The rest of the file may be missing.
+pub(crate) fn stated_header(
+    bytes: &[u8],
+    magic: [u8; 8],
+    expected: &'static str,
+) -> Result<(Header, [u8; 16]), ReadError> {
     let short = || ReadError::TooShort(bytes.len());
     let found = bytes.first_chunk::<8>().ok_or_else(short)?;
     if *found != magic {
@@ -62,20 +85,12 @@ pub(crate) fn read_header(
     if required & !SUPPORTED_FEATURES != 0 {
         return Err(ReadError::UnknownFeatures(required));
     }
-    let stated = u64::from_le_bytes([l0, l1, l2, l3, l4, l5, l6, l7]);
-    if stated != bytes.len() as u64 || u32::try_from(stated).is_err() {
-        return Err(ReadError::WrongLength { stated, actual: bytes.len() });
-    }
-    if bytes.len() < least {
-        return Err(short());
-    }
+    let length = u64::from_le_bytes([l0, l1, l2, l3, l4, l5, l6, l7]);
     let sum = rest.first_chunk::<16>().copied().unwrap_or_default();
-    if sum != checksum(bytes.get(CHECKED_FROM..).unwrap_or_default()) {
-        return Err(ReadError::WrongChecksum);
-    }
     let revision = rest.get(16..24).and_then(|bytes| bytes.first_chunk::<8>()).copied().unwrap_or_default();
     let fingerprint = rest.last_chunk::<16>().copied().unwrap_or_default();
-    Ok(Header { revision: Revision(u64::from_le_bytes(revision)), fingerprint: Fingerprint(fingerprint) })
+    let revision = Revision(u64::from_le_bytes(revision));
+    Ok((Header { length, revision, fingerprint: Fingerprint(fingerprint) }, sum))
 }
 
 /// Returns the bytes of a section, which must lie within the file.

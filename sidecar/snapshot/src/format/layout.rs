@@ -17,6 +17,7 @@ pub(crate) const SUPPORTED_FEATURES: u32 = 0;
 
 pub(crate) const CORE_MAGIC: [u8; 8] = *b"REMORA\x1aC";
 pub(crate) const DOCUMENT_MAGIC: [u8; 8] = *b"REMORA\x1aD";
+pub(crate) const POINTER_MAGIC: [u8; 8] = *b"REMORA\x1aP";
 
 /// Offset of the first byte under the checksum. The checksum ends here.
 pub(crate) const CHECKED_FROM: usize = 40;
@@ -68,6 +69,9 @@ pub(crate) enum Section {
 /// Number of sections.
 pub(crate) const SECTIONS: usize = Section::Overrides as usize + 1;
 pub(crate) const CORE_START: usize = HEADER + SECTIONS * 8;
+
+/// Length in bytes of a pointer to a core in parts: the header and [`CoreParts`].
+pub(crate) const POINTER_LENGTH: usize = HEADER + 16;
 
 /// Offset of the document's bytes in a document file, after the header and the [`Part`].
 pub(crate) const DOCUMENT_START: usize = HEADER + 40;
@@ -467,6 +471,11 @@ row!(FeatureId, 12, { id: i64, feature: u32 });
 row!(
     /// Number and document of the part in a document file. The only row of its kind, directly after the header.
     Part, 40, { index: u32, number: u32, name: hash128, length: u64, stored: u64 }
+);
+row!(
+    /// Set, number of parts and length of the core that a pointer names. The only row of its kind, directly after the
+    /// header.
+    CoreParts, 16, { set: u32, number: u32, length: u64 }
 );
 row!(Word, 4, { word: u32 });
 row!(Member, 12, { key: hash96 });

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::header::{Header, malformed, read_header, span_of};
+use super::header::{Header, malformed, read_header, span_of, stated_header};
 use crate::ReadError;
 use crate::format::{
     layout::{
@@ -19,9 +19,17 @@ use crate::values::{
     rows::{Row, Span, Table},
 };
 
+/// The magic of a core as text.
+const MAGIC: &str = "REMORA<SUB>C";
+
+/// Returns the header of a core, whose rest may be missing, without its checksum.
+pub(crate) fn stated_core(bytes: &[u8]) -> Result<Header, ReadError> {
+    stated_header(bytes, CORE_MAGIC, MAGIC).map(|(header, _)| header)
+}
+
 /// Validates a core file.
 pub(crate) fn read_core(bytes: &[u8]) -> Result<Header, ReadError> {
-    let header = read_header(bytes, CORE_MAGIC, "REMORA<SUB>C", CORE_START)?;
+    let header = read_header(bytes, CORE_MAGIC, MAGIC, CORE_START)?;
     for number in 0..SECTIONS {
         span_of(bytes, section_entry(bytes, HEADER, number), number)?;
     }

@@ -11,10 +11,13 @@ mod free_rows;
 mod index;
 mod override_runs;
 mod overrides;
+mod pointer;
 mod predicates;
 mod ranks;
 mod slot_predicates;
 mod sweep;
+
+pub use pointer::pointer;
 
 use crate::ReadError;
 use crate::RequestState;
@@ -22,7 +25,7 @@ use crate::Revision;
 use crate::Role;
 use crate::Snapshot;
 use crate::format::{
-    files,
+    files::{self, MAX_CORE_BYTES, MAX_CORE_PARTS},
     layout::{CHECKED_FROM, FORMAT_MAJOR, FORMAT_MINOR, HEADER},
     model::{Environment, EnvironmentFlags},
 };
@@ -60,15 +63,15 @@ pub enum WriteError {
         /// Maximum number of items.
         limit: usize,
     },
-    /// Flags, segments and values alone exceed one object.
+    /// Flags, segments and values alone exceed all parts of a core together.
     #[error(
-        "flags, segments and values take {bytes} bytes or more, and one object holds {limit}: \
+        "flags, segments and values take {bytes} bytes or more, and {MAX_CORE_PARTS} objects hold {limit}: \
          leave features out with spec.prune.features, or shorten values and IN lists"
     )]
     CoreTooLarge {
-        /// Size of the parts written so far, in bytes.
+        /// Size of the tables written so far, in bytes.
         bytes: usize,
-        /// Maximum size of an object, in bytes.
+        /// Maximum size of a core, in bytes.
         limit: usize,
     },
     /// The document exceeds all document slots together.
@@ -103,13 +106,16 @@ pub enum WriteError {
     Unreadable(#[from] ReadError),
 }
 
-/// Writes an environment into files of at most `limit` bytes each.
+/// Writes an environment into files of at most `limit` bytes each. Only the core may be larger, up to
+/// [`files::MAX_CORE_BYTES`]: it is to be published in parts ([`files::parts`]) then. It contains the identity overrides
+/// if both together have at most `limit` bytes.
 ///
 /// # Errors
 /// Something exceeds the format or `limit`; see [`WriteError`].
 pub fn write(environment: &Environment, limit: usize) -> Result<Written, WriteError> {
     let fingerprint = Fingerprint::of(&environment.client_key);
-    let mut tables = core::Tables::of(environment, fingerprint, limit)?;
+    let core_limit = limit.max(MAX_CORE_BYTES);
+    let mut tables = core::Tables::of(environment, fingerprint, core_limit)?;
     let plain = answers::plain(environment);
     let answers = match environment.environment_flags {
         EnvironmentFlags::Plain => plain.clone(),
@@ -129,8 +135,8 @@ pub fn write(environment: &Environment, limit: usize) -> Result<Written, WriteEr
         core = tables.lay_out(environment, &answers, &plain, &[])?;
         shards = files;
     }
-    if core.len() > limit {
-        return Err(WriteError::CoreTooLarge { bytes: core.len(), limit });
+    if core.len() > core_limit {
+        return Err(WriteError::CoreTooLarge { bytes: core.len(), limit: core_limit });
     }
 
     let parts = match &environment.document {

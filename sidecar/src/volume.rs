@@ -4,16 +4,20 @@
 //! directory behind the link once, and all files relative to it, sees files of one version, whatever is renamed
 //! meanwhile.
 
+mod mapping;
+
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use memmap2::{Mmap, MmapOptions};
-use remora_snapshot::files::MAX_FILE_BYTES;
-use rustix::fs::{AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags, StatVfsMountFlags};
+use memmap2::Mmap;
+use remora_snapshot::files::{self, CoreSet, MAX_FILE_BYTES};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
+
+use mapping::Source;
 
 /// Name of the link that kubelet renames when the files change.
 const DATA_LINK: &str = "..data";
@@ -39,7 +43,7 @@ fn is_kubelets(name: &[u8]) -> bool {
     time.iter().zip(KUBELET_NAME).all(fits) && !number.is_empty() && number.iter().all(u8::is_ascii_digit)
 }
 
-/// Bytes of a file, shared by all answers that refer to them.
+/// Bytes of a file, or of a core in parts, shared by all answers that refer to them.
 #[derive(Debug, Clone)]
 pub(crate) struct Region(Arc<Mmap>);
 
@@ -65,8 +69,24 @@ pub(crate) enum MapError {
     TooLarge {
         /// Name of the file.
         name: String,
-        /// Size of the file in bytes, or of the part that was read.
+        /// Size of the file in bytes.
         size: u64,
+    },
+    /// A part of a core is missing.
+    #[error("{name} is missing")]
+    NoPart {
+        /// Name of the file.
+        name: String,
+    },
+    /// A part has another size than this part of that core.
+    #[error("{name} has {size} bytes instead of {expected}")]
+    WrongPart {
+        /// Name of the file.
+        name: String,
+        /// Size of the file in bytes.
+        size: usize,
+        /// Size of the part in bytes.
+        expected: usize,
     },
     /// The entry is not a regular file, or is empty, and has no bytes to map.
     #[error("{name} is not a regular file, or is empty: publish it again")]
@@ -138,23 +158,46 @@ impl Volume {
     /// # Errors
     /// The file could not be read, is larger than [`MAX_FILE_BYTES`], or is not a regular file with content.
     pub(crate) fn map(&self, name: &str) -> Result<Option<Region>, MapError> {
+        let Some(source) = self.source(name)? else { return Ok(None) };
+        self.load(name, &[source]).map(Some)
+    }
+
+    /// Loads the parts of a core with `length` bytes, one after another.
+    ///
+    /// # Errors
+    /// A part is missing, could not be read, or has another size than this part of such a core.
+    pub(crate) fn map_parts(&self, set: CoreSet, length: usize) -> Result<Region, MapError> {
+        let part = |(part, expected)| {
+            let name = files::core_part(set, part);
+            match self.source(&name)? {
+                Some(source) if source.length == expected => Ok(source),
+                Some(source) => Err(MapError::WrongPart { name, size: source.length, expected }),
+                None => Err(MapError::NoPart { name }),
+            }
+        };
+        let sources = files::part_lengths(length).enumerate().map(part).collect::<Result<Vec<_>, _>>()?;
+        self.load(&files::core_part(set, 0), &sources)
+    }
+
+    /// Opens a file with content. `None` if there is no such file.
+    fn source(&self, name: &str) -> Result<Option<Source>, MapError> {
         let Some(file) = self.open_file(name)? else { return Ok(None) };
-        let fail = |cause| MapError::Read { name: name.to_owned(), cause };
-        let stat = rustix::fs::fstat(&file).map_err(|cause| fail(cause.into()))?;
+        let stat =
+            rustix::fs::fstat(&file).map_err(|cause| MapError::Read { name: name.to_owned(), cause: cause.into() })?;
         if !FileType::from_raw_mode(stat.st_mode).is_file() || stat.st_size == 0 {
             return Err(MapError::NotAFile { name: name.to_owned() });
         }
-        let too_large = |size: u64| MapError::TooLarge { name: name.to_owned(), size };
-        let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
-        if size > MAX_FILE_BYTES as u64 {
-            return Err(too_large(size));
+        match usize::try_from(stat.st_size) {
+            Ok(length) if length <= MAX_FILE_BYTES => Ok(Some(Source { file, length })),
+            _ => Err(MapError::TooLarge { name: name.to_owned(), size: stat.st_size.unsigned_abs() }),
         }
-        let map = if self.immutable { map_in_place(&file) } else { copy(file) }.map_err(fail)?;
-        // The file may have grown after its size was read.
-        if map.len() > MAX_FILE_BYTES {
-            return Err(too_large(map.len() as u64));
-        }
-        Ok(Some(Region(Arc::new(map))))
+    }
+
+    /// Loads files, the first of which has this name, one after another.
+    fn load(&self, name: &str, sources: &[Source]) -> Result<Region, MapError> {
+        let map = if self.immutable { mapping::map_in_place(sources) } else { mapping::copy(sources) };
+        let map = map.map_err(|cause| MapError::Read { name: name.to_owned(), cause })?;
+        Ok(Region(Arc::new(map)))
     }
 
     /// Reads the first `limit` bytes of a text file. `None` if there is no such file.
@@ -183,33 +226,11 @@ pub(crate) fn is_volume(directory: &Path) -> bool {
     rustix::fs::statat(CWD, directory.join(DATA_LINK), AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
-/// Maps a file of a kubelet volume without copying it.
-#[expect(unsafe_code, reason = "the one place where a file is mapped that the kernel does not prove immutable")]
-fn map_in_place(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: a mapping is unsound if the file behind it is written or truncated while it is mapped. This function is
-    // only called in a container that kubelet started, for files behind kubelet's `..data` link, on a mount that is
-    // read-only for this container. Kubelet's writer never touches a file after the link refers to its directory: an
-    // update goes to a new directory, the link is renamed, and the old files are unlinked, which keeps their bytes for
-    // existing mappings. No process of this container can write there, because the mount is read-only, and every other
-    // container gets the volume read-only, too. Root on the node can write there, and can do anything else to this
-    // process as well; the reader checks every offset all the same.
-    unsafe { Mmap::map(file) }
-}
-
-/// Copies a file into sealed memory, which cannot change any more, and maps that. Of a file larger than the limit, it
-/// copies one byte more than the limit, so that the caller can refuse it.
-fn copy(file: File) -> std::io::Result<Mmap> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let mut memory = File::from(rustix::fs::memfd_create("remora", flags)?);
-    std::io::copy(&mut file.take(MAX_FILE_BYTES as u64 + 1), &mut memory)?;
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&memory, seals)?;
-    Ok(MmapOptions::new().map_if_safe(&memory)?)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+
+    use remora_snapshot::files::PART_BYTES;
 
     use super::*;
 
@@ -275,8 +296,26 @@ mod tests {
         set_length(MAX_FILE_BYTES as u64);
         assert_eq!(opened.map("core").unwrap().unwrap().as_ref().len(), MAX_FILE_BYTES);
         // A file that grows after its size was read.
+        let source = opened.source("core").unwrap().unwrap();
         set_length(MAX_FILE_BYTES as u64 + 100);
-        assert_eq!(copy(File::open(path.join("..1/core")).unwrap()).unwrap().len(), MAX_FILE_BYTES + 1);
+        assert_eq!(opened.load("core", &[source]).unwrap().as_ref().len(), MAX_FILE_BYTES);
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn parts_are_loaded_only_with_their_sizes() {
+        let (whole, rest) = (vec![1; PART_BYTES], vec![2; PART_BYTES - 7]);
+        let path = volume("parts", &[("core-a-00", &whole), ("core-a-01", &rest), ("core-b-01", &rest)]);
+        let opened = Volume::open(&path, false).unwrap().unwrap();
+        let load = |set, length| opened.map_parts(set, length);
+        let length = 2 * PART_BYTES - 7;
+        assert_eq!(load(CoreSet::A, length).unwrap().as_ref(), [whole, rest].concat());
+        assert!(matches!(
+            load(CoreSet::A, length - 1),
+            Err(MapError::WrongPart { name, expected, .. }) if name == "core-a-01" && expected == PART_BYTES - 8
+        ));
+        assert!(matches!(load(CoreSet::A, 3 * PART_BYTES), Err(MapError::WrongPart { .. })));
+        assert!(matches!(load(CoreSet::B, length), Err(MapError::NoPart { name }) if name == "core-b-00"));
         std::fs::remove_dir_all(&path).unwrap();
     }
 

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 
 use support::client::{Connection, get};
 use support::environment::{CLIENT_KEY, client_flags, sharded, written};
-use support::program::{Program, sidecar, sidecar_by};
+use support::program::{Program, read_only, sidecar, sidecar_by};
 use support::server::{await_condition, start};
 use support::volume::Directory;
 
@@ -80,15 +80,6 @@ fn sidecar_started_during_a_publication_serves_both_revisions_until_it_ends() {
     }
     volume.publish_written(&two);
     await_condition("the second revision", || get(server.data, "/api/v1/flags/", &CLIENT).body == client_flags(2));
-}
-
-/// Returns the command of the program in its own mount namespace, where the volumes are mounted read-only: for this
-/// process, and for no other.
-fn read_only(snapshots: &std::path::Path) -> std::process::Command {
-    let script = "mount --bind \"$DIRECTORY\" \"$DIRECTORY\" && mount -o remount,bind,ro \"$DIRECTORY\" && exec \"$@\"";
-    let mut command = sidecar_by(&["unshare", "-Urm", "sh", "-c", script, "sh"], snapshots);
-    command.env("DIRECTORY", snapshots);
-    command
 }
 
 /// Row 40 of the fault matrix: on a developer's machine, a directory may be mounted read-only while its owner can still

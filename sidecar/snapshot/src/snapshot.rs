@@ -85,7 +85,10 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// # Errors
     /// Those of [`Snapshot::read`], or the parts hold the core of another environment.
     pub fn read_other_parts(core: B, pointer: &Pointer) -> Result<Self, ReadError> {
-        let snapshot = Self::read(core)?;
+        let snapshot = Self::read(core).map_err(|error| match error {
+            ReadError::WrongChecksum => ReadError::MixedParts,
+            other => other,
+        })?;
         if snapshot.fingerprint == pointer.fingerprint() { Ok(snapshot) } else { Err(ReadError::OtherEnvironment) }
     }
 

@@ -17,15 +17,18 @@ pub(crate) enum Reload {
     Missing,
     /// A file could not be read.
     Unreadable,
+    /// Parts of the core are missing, or belong to another revision than the core file names.
+    Incomplete,
 }
 
 /// Counters by [`Reload`].
 #[derive(Debug, Default)]
-pub(crate) struct Reloads([AtomicU64; 6]);
+pub(crate) struct Reloads([AtomicU64; 7]);
 
 impl Reloads {
     /// Values of the label `result`, in the order of [`Reloads::counts`].
-    pub(crate) const LABELS: [&str; 6] = ["swapped", "same", "refused", "part_refused", "missing", "unreadable"];
+    pub(crate) const LABELS: [&str; 7] =
+        ["swapped", "same", "refused", "part_refused", "missing", "unreadable", "incomplete"];
 
     /// Increments the counter of `reload`.
     pub(crate) fn count(&self, reload: Reload) {

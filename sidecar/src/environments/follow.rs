@@ -128,7 +128,7 @@ impl FollowedVolume {
             let read = load(&volume, environment.loaded.load().as_deref(), &self.overrides);
             match read {
                 Ok(Some(read)) => {
-                    self.settled |= read.refused.is_empty();
+                    self.settled |= read.refused.is_empty() && read.incomplete.is_none();
                     let taken = self.adopt(environment, read, seen_before, began.elapsed());
                     self.check_marker(environment, &volume);
                     return taken;
@@ -139,7 +139,7 @@ impl FollowedVolume {
                     self.report(environment, Reload::Missing, missing);
                 }
                 Err((reload, problem)) => {
-                    self.settled &= reload == Reload::Refused;
+                    self.settled &= matches!(reload, Reload::Refused | Reload::Incomplete);
                     self.report(environment, reload, problem);
                     return false;
                 }
@@ -151,7 +151,7 @@ impl FollowedVolume {
 
     /// Serves the snapshot that was read. False if the same snapshot is served already.
     fn adopt(&mut self, environment: &Environment, read: Read, seen_before: bool, time: Duration) -> bool {
-        let Read { loaded, overrides, refused } = read;
+        let Read { loaded, overrides, refused, incomplete } = read;
         let loaded = Arc::new(loaded);
         let revision = loaded.snapshot.revision();
         let same = environment.loaded.load().as_ref().is_some_and(|previous| previous.state == loaded.state);
@@ -177,10 +177,10 @@ impl FollowedVolume {
                 );
             }
         }
-        if refused.is_empty() {
-            self.problem = None;
-        } else {
-            self.report(environment, Reload::PartRefused, refused.join("; "));
+        match incomplete {
+            Some(problem) => self.report(environment, Reload::Incomplete, problem),
+            None if refused.is_empty() => self.problem = None,
+            None => self.report(environment, Reload::PartRefused, refused.join("; ")),
         }
         !(same && seen_before)
     }
@@ -223,6 +223,10 @@ impl FollowedVolume {
         if let Some((_, text)) = &problem {
             let name = &environment.name;
             match environment.loaded.load().as_ref() {
+                // Objects are published one after another, so this is expected for a moment.
+                Some(loaded) if reload == Reload::Incomplete => {
+                    log::info!("environment {name:?}: {text}; serving revision {}", loaded.snapshot.revision());
+                }
                 Some(loaded) if reload == Reload::PartRefused => {
                     log::warning!(
                         "environment {name:?}: {text}; serving the last good file with revision {}",
@@ -248,3 +252,6 @@ impl FollowedVolume {
 pub(crate) fn spawn(follower: Follower) -> io::Result<()> {
     std::thread::Builder::new().name("follow".to_owned()).stack_size(256 * 1024).spawn(|| follower.run()).map(drop)
 }
+
+#[cfg(test)]
+mod tests;

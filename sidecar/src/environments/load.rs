@@ -1,5 +1,7 @@
 //! Reads the files of a volume into a snapshot that can be served.
 
+mod core;
+
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,7 +11,8 @@ use remora_snapshot::{Snapshot, files};
 use super::document::Document;
 use super::state::Loaded;
 use crate::counters::reloads::Reload;
-use crate::volume::{MapError, Region, Volume};
+use crate::volume::{Region, Volume};
+use core::Core;
 
 /// The result of reading a volume.
 pub(super) struct Read {
@@ -18,6 +21,8 @@ pub(super) struct Read {
     pub(super) overrides: [Option<Region>; files::OVERRIDES_SLOTS],
     /// Reasons why files beside the core were refused.
     pub(super) refused: Vec<String>,
+    /// Reason why another core is served than the file `core` names.
+    pub(super) incomplete: Option<String>,
 }
 
 /// Reads the files of a volume. `None` if the volume has no core file.
@@ -26,10 +31,8 @@ pub(super) fn load(
     previous: Option<&Loaded>,
     last_good: &[Option<Region>; files::OVERRIDES_SLOTS],
 ) -> Result<Option<Read>, (Reload, String)> {
-    let unreadable = |error: MapError| (Reload::Unreadable, error.to_string());
-    let Some(core) = volume.map(files::CORE).map_err(unreadable)? else { return Ok(None) };
-    let mut snapshot =
-        Snapshot::read(core.clone()).map_err(|error| (Reload::Refused, format!("{}: {error}", files::CORE)))?;
+    let Some(read) = core::core(volume, previous.is_some())? else { return Ok(None) };
+    let Core { mut snapshot, bytes: core, incomplete: other_core } = read;
     let mut sizes = [core.as_ref().len(), 0, 0];
     let mut state = DefaultHasher::new();
     head(&core).hash(&mut state);
@@ -85,12 +88,13 @@ pub(super) fn load(
         sizes[2] = document.files().iter().map(|file| file.as_ref().len()).sum();
         document.name().hash(&mut state);
     }
-    let complete = incomplete.is_none_or(|files| names_fewer(&overrides, files))
+    let complete = other_core.is_none()
+        && incomplete.is_none_or(|files| names_fewer(&overrides, files))
         && document.is_some() == snapshot.serves_document();
     let in_place = volume.is_immutable();
     let state = state.finish();
     let loaded = Loaded { snapshot, core, state, since, document, complete, in_place, sizes };
-    Ok(Some(Read { loaded, overrides, refused }))
+    Ok(Some(Read { loaded, overrides, refused, incomplete: other_core }))
 }
 
 /// Reads the environment's document from its objects, which follow one another. `None` if the document is not served or
@@ -124,7 +128,7 @@ fn names_fewer(overrides: &[Option<Region>], files: usize) -> bool {
     (1..files).contains(&first) && overrides.iter().skip(first).all(Option::is_none)
 }
 
-/// Returns the first bytes of a file, which include the checksum of the rest.
+/// Returns the first bytes of a file or a core, which include the checksum of the rest.
 fn head(region: &Region) -> &[u8] {
     let bytes = region.as_ref();
     bytes.get(..64).unwrap_or(bytes)

@@ -23,7 +23,7 @@ use crate::volume::Region;
 /// A snapshot that is served, and its files.
 pub(crate) struct Loaded {
     pub(crate) snapshot: Snapshot<Region>,
-    /// The core file, which contains complete answers.
+    /// The core, which contains complete answers.
     pub(crate) core: Region,
     /// Hash of all bytes that are served, overrides files included.
     pub(crate) state: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Loaded {
     pub(crate) complete: bool,
     /// True if the files are mapped where kubelet wrote them, false if they were copied.
     pub(crate) in_place: bool,
-    /// Sizes in bytes of the core file, of all overrides files, and of the document's files.
+    /// Sizes in bytes of the core, of all overrides files, and of the document's files.
     pub(crate) sizes: [usize; 3],
 }
 

@@ -32,6 +32,15 @@ pub(crate) fn sidecar_by(starter: &[&str], snapshots: &Path) -> Command {
     command
 }
 
+/// Returns the command of the program in its own mount namespace, where the volumes are mounted read-only: for this
+/// process, and for no other.
+pub(crate) fn read_only(snapshots: &Path) -> Command {
+    let script = "mount --bind \"$DIRECTORY\" \"$DIRECTORY\" && mount -o remount,bind,ro \"$DIRECTORY\" && exec \"$@\"";
+    let mut command = sidecar_by(&["unshare", "-Urm", "sh", "-c", script, "sh"], snapshots);
+    command.env("DIRECTORY", snapshots);
+    command
+}
+
 impl Program {
     pub(crate) fn start(mut command: Command) -> Program {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();

@@ -5,6 +5,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use remora_snapshot::files::{self, CORE, CoreSet};
+
 /// A temporary directory, which is removed at the end of the test.
 pub(crate) struct Directory(PathBuf);
 
@@ -66,4 +68,11 @@ impl Volume {
     pub(crate) fn publish_written(&mut self, written: &remora_snapshot::Written) {
         self.publish(written.files.iter().map(|file| (file.name.as_str(), file.bytes.as_slice())));
     }
+}
+
+/// Cuts the core of a snapshot into the files of a set, and adds the pointer to them.
+pub(crate) fn in_parts(written: &remora_snapshot::Written, set: CoreSet) -> Vec<(String, Vec<u8>)> {
+    let core = &written.files[0].bytes;
+    let parts = files::parts(core).enumerate().map(|(part, bytes)| (files::core_part(set, part), bytes.to_vec()));
+    parts.chain([(CORE.to_owned(), remora_snapshot::pointer(core, set).unwrap())]).collect()
 }

@@ -52,13 +52,16 @@ pub enum ReadError {
     #[error("the file belongs to another environment than the file core beside it")]
     OtherEnvironment,
     /// The parts hold another core than the pointer names: objects are published one after another.
-    #[error("the parts hold revision {found}, and the file core names {named}: the rest of it is still on its way")]
+    #[error("the parts hold revision {found} instead of {named}: the others are still on their way")]
     OtherRevision {
         /// Revision in the header of the first part.
         found: Revision,
         /// Revision in the pointer.
         named: Revision,
     },
+    /// The parts do not belong to one core: objects are published one after another.
+    #[error("the parts do not belong together: some of another revision are still on their way, or one is damaged")]
+    MixedParts,
     /// The parts belong to two documents: objects are published one after another.
     #[error("part {0} belongs to another document than the first: the rest of one is still on its way")]
     OtherDocument(usize),

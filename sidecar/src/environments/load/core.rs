@@ -1,0 +1,63 @@
+//! Reads the core of a volume: one file, or parts that a pointer names.
+
+use remora_snapshot::{Pointer, Snapshot, core_length, files};
+
+use crate::counters::reloads::Reload;
+use crate::volume::{Region, Volume};
+
+/// A core that can be served.
+pub(super) struct Core {
+    pub(super) snapshot: Snapshot<Region>,
+    pub(super) bytes: Region,
+    /// Reason why this is not the core that the file `core` names.
+    pub(super) incomplete: Option<String>,
+}
+
+/// Reads the core of a volume. `None` if the volume has no file `core`.
+///
+/// If the parts that a pointer names are incomplete, or mixed with those of another revision, nothing is read. Only if
+/// nothing is served yet, the other set of parts is read, which usually holds the revision before.
+pub(super) fn core(volume: &Volume, serves: bool) -> Result<Option<Core>, (Reload, String)> {
+    let file = volume.map(files::CORE).map_err(|error| (Reload::Unreadable, error.to_string()))?;
+    let Some(file) = file else { return Ok(None) };
+    let refused = |error| (Reload::Refused, format!("{}: {error}", files::CORE));
+    let Some(pointer) = Pointer::read(file.as_ref()).map_err(refused)? else {
+        return read(file, Snapshot::read).map(Some).map_err(refused);
+    };
+    drop(file);
+    let problem = match pointed(volume, &pointer) {
+        Ok(core) => return Ok(Some(core)),
+        Err(problem) => problem,
+    };
+    let (revision, set) = (pointer.revision(), pointer.set());
+    let problem = format!("{} names revision {revision} in the parts of set {set}: {problem}", files::CORE);
+    match serves {
+        true => Err((Reload::Incomplete, problem)),
+        false => match other(volume, &pointer) {
+            Ok(core) => Ok(Some(Core { incomplete: Some(problem), ..core })),
+            Err(other) => Err((Reload::Incomplete, format!("{problem}; set {}: {other}", set.other()))),
+        },
+    }
+}
+
+/// Reads the core from the set that the pointer names.
+fn pointed(volume: &Volume, pointer: &Pointer) -> Result<Core, String> {
+    let parts = volume.map_parts(pointer.set(), pointer.length()).map_err(|error| error.to_string())?;
+    read(parts, |parts| Snapshot::read_parts(parts, pointer)).map_err(|error| error.to_string())
+}
+
+/// Reads the core from the other set.
+fn other(volume: &Volume, pointer: &Pointer) -> Result<Core, String> {
+    let set = pointer.set().other();
+    let name = files::core_part(set, 0);
+    let first = volume.map(&name).map_err(|error| error.to_string())?;
+    let first = first.ok_or_else(|| format!("{name} is missing"))?;
+    let length = core_length(first.as_ref()).map_err(|error| format!("{name}: {error}"))?;
+    drop(first);
+    let parts = volume.map_parts(set, length).map_err(|error| error.to_string())?;
+    read(parts, |parts| Snapshot::read_other_parts(parts, pointer)).map_err(|error| error.to_string())
+}
+
+fn read<E>(bytes: Region, read: impl FnOnce(Region) -> Result<Snapshot<Region>, E>) -> Result<Core, E> {
+    Ok(Core { snapshot: read(bytes.clone())?, bytes, incomplete: None })
+}

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use remora_snapshot::{Document, ReadError, Snapshot, files};
 
 use crate::compile::Compiled;
+use crate::tools::core;
 
 /// Failure to read or write a snapshot directory.
 #[derive(Debug, thiserror::Error)]
@@ -84,9 +85,10 @@ pub fn write(directory: &Path, environment: &str, compiled: &Compiled) -> Result
         return Err(Error::Foreign { path: target, found: "not a directory" });
     }
     let revision = compiled.revision.to_string();
+    let cut = core::cut(&compiled.files).map_err(|source| Error::Read { path: volume.join(files::CORE), source })?;
     let contents = || {
-        let compiled = compiled.files.iter().map(|file| (file.name.as_str(), file.bytes.as_slice()));
-        compiled.chain([(files::REVISION, revision.as_bytes())])
+        let files = cut.iter().map(|file| (file.name.as_str(), file.bytes.as_slice()));
+        files.chain([(files::REVISION, revision.as_bytes())])
     };
     for (name, _) in contents() {
         let link = volume.join(name);
@@ -182,8 +184,11 @@ pub fn read(directory: &Path, environment: Option<&str>) -> Result<Snapshot<Vec<
         return Err(Error::NoSnapshot(volume));
     }
     let load = |name: &str| load(&volume, name);
-    let (path, core) = load(files::CORE)?;
-    let mut snapshot = Snapshot::read(core).map_err(|source| Error::Read { path, source })?;
+    let (path, file) = load(files::CORE)?;
+    let mut snapshot = core::read(file, |part| Ok(load(part)?.1)).map_err(|error| match error {
+        CoreError::File(error) => error,
+        CoreError::Read(source) => Error::Read { path, source },
+    })?;
     for slot in 0..files::OVERRIDES_SLOTS {
         let name = files::overrides(slot);
         if volume.join(&name).exists() {
@@ -192,6 +197,24 @@ pub fn read(directory: &Path, environment: Option<&str>) -> Result<Snapshot<Vec<
         }
     }
     Ok(snapshot)
+}
+
+/// Failure to read a core: of a file, or of all of them together.
+enum CoreError {
+    File(Error),
+    Read(ReadError),
+}
+
+impl From<Error> for CoreError {
+    fn from(error: Error) -> Self {
+        Self::File(error)
+    }
+}
+
+impl From<ReadError> for CoreError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
 }
 
 /// Reads the document that is served with `snapshot` from the same directory. Returns `None` if the snapshot serves no
@@ -279,7 +302,10 @@ mod tests {
         }
 
         fn write(&self, name: &str) -> Result<PathBuf, Error> {
-            let document = format!(r#"{{"api_key":"{name}","project":{{}},"feature_states":[]}}"#);
+            self.write_document(&format!(r#"{{"api_key":"{name}","project":{{}},"feature_states":[]}}"#))
+        }
+
+        fn write_document(&self, document: &str) -> Result<PathBuf, Error> {
             let pruned = prune(parse(document.as_bytes()).unwrap(), &Rules::new(&[], &[], false, false).unwrap());
             write(&self.0.join("out"), "shop", &compile(&pruned, &Options::default()).unwrap())
         }
@@ -316,6 +342,27 @@ mod tests {
         fs::create_dir(volume.join(&one)).unwrap();
         temp.write("one").unwrap();
         assert!(!volume.join(&two).exists());
+    }
+
+    #[test]
+    fn core_beyond_one_file_is_written_and_read_in_parts() {
+        let temp = TempDir::new();
+        let value = "x".repeat(1_500_000);
+        let state = r#"{"feature":{"id":1,"name":"large"},"enabled":true,"django_id":1,"feature_state_value":"#;
+        let document = format!(r#"{{"api_key":"one","project":{{}},"feature_states":[{state}"{value}"}}]}}"#);
+        let volume = temp.write_document(&document).unwrap();
+        let size = |name: &str| fs::metadata(volume.join(name)).map(|file| file.len()).ok();
+        assert_eq!([size("core"), size("core-a-00"), size("core-b-00")], [Some(80), Some(983_040), None]);
+        let snapshot = read(&volume, None).unwrap();
+        assert!(snapshot.bytes() > 2_900_000);
+        let part = volume.join("..data/core-a-01");
+        fs::write(&part, "x").unwrap();
+        assert!(read(&volume, None).unwrap_err().to_string().contains("cut off or mixed up"));
+        fs::remove_file(&part).unwrap();
+        assert!(read(&volume, None).unwrap_err().to_string().contains("core-a-01"));
+        // It shrinks, and is one file again.
+        temp.write("one").unwrap();
+        assert!(size("core").unwrap() > 80 && size("core-a-00").is_none() && read(&volume, None).is_ok());
     }
 
     #[test]

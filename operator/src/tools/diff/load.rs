@@ -1,5 +1,6 @@
 //! Loads a snapshot from a directory or from exported objects.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use remora_snapshot::{Snapshot, files};
 use serde_json::Value;
 
-use crate::tools::directory;
+use crate::tools::{core, directory};
 
 /// Loads a snapshot from a directory, or from a JSON file with ConfigMaps or Secrets.
 pub(super) fn snapshot(path: &Path, environment: Option<&str>) -> anyhow::Result<Snapshot<Vec<u8>>> {
@@ -27,16 +28,20 @@ pub(super) fn snapshot(path: &Path, environment: Option<&str>) -> anyhow::Result
 fn from_objects(object: &Value) -> anyhow::Result<Snapshot<Vec<u8>>> {
     let several = object.get("items").and_then(Value::as_array);
     let objects: Vec<&Value> = several.map_or_else(|| vec![object], |items| items.iter().collect());
-    let (mut cores, mut overrides) = (Vec::new(), Vec::new());
+    let (mut cores, mut parts, mut overrides) = (Vec::new(), BTreeMap::new(), Vec::new());
     for object in objects {
         let data = ["binaryData", "data"].into_iter().find_map(|member| object.get(member)?.as_object());
         for (name, content) in data.into_iter().flatten() {
-            if name != files::CORE && !files::is_overrides(name) {
+            if name != files::CORE && !files::is_core_part(name) && !files::is_overrides(name) {
                 continue;
             }
             let bytes = content.as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
             let bytes = bytes.with_context(|| format!("file {name} is not base64"))?;
-            if name == files::CORE { cores.push(bytes) } else { overrides.push(bytes) }
+            match name.as_str() {
+                files::CORE => cores.push(bytes),
+                name if files::is_core_part(name) => drop(parts.insert(name.to_owned(), bytes)),
+                _ => overrides.push(bytes),
+            }
         }
     }
     let Some(core) = cores.pop() else {
@@ -45,7 +50,12 @@ fn from_objects(object: &Value) -> anyhow::Result<Snapshot<Vec<u8>>> {
     if !cores.is_empty() {
         bail!("the objects hold several revisions: export the objects of one");
     }
-    let mut snapshot = Snapshot::read(core)?;
+    let mut snapshot = core::read(core, |name| {
+        let part = parts.remove(name);
+        part.with_context(|| {
+            format!("the objects hold no file `{name}`, which `core` names: export all objects of one revision")
+        })
+    })?;
     for bytes in overrides {
         snapshot.attach(bytes)?;
     }

@@ -133,3 +133,35 @@ fn diff_reads_exported_objects() {
         assert!(format!("{error:#}").contains(says), "{error:#}");
     }
 }
+
+#[test]
+fn diff_reads_exported_objects_of_core_in_parts() {
+    let directory = TempDir::new("parts");
+    let mut large = first();
+    large["feature_states"][0]["feature_state_value"] = json!("x".repeat(1_500_000));
+    let (small, large) = (directory.compile("a", &first()), directory.compile("b", &large));
+    let object = |name: &str| {
+        let content = BASE64_STANDARD.encode(fs::read(large.join(name)).unwrap());
+        json!({"kind": "ConfigMap", "binaryData": {name: content}})
+    };
+    let mut names: Vec<String> = fs::read_dir(large.join("..data"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("core") || name.starts_with("overrides"))
+        .collect();
+    names.sort();
+    assert_eq!(names[..4], ["core", "core-a-00", "core-a-01", "core-a-02"]);
+    let file = directory.0.join("objects.json");
+    let write = |names: &[String]| {
+        let items: Vec<Value> = names.iter().map(|name| object(name)).collect();
+        fs::write(&file, json!({"kind": "List", "items": items}).to_string()).unwrap();
+    };
+    write(&names);
+    assert!(difference(large.clone(), file.clone()).contains("the revisions are the same"));
+    assert!(difference(small, file.clone()).contains("~ flag banner: on \"Welcome\" -> on"));
+    names.remove(2);
+    write(&names);
+    let error =
+        Diff { before: large.clone(), after: file.clone(), environment: None }.run(&mut Vec::new()).unwrap_err();
+    assert!(format!("{error:#}").contains("no file `core-a-01`"), "{error:#}");
+}

@@ -40,7 +40,7 @@ unit: requirements ## Run the tests that need no cluster, and list those that di
 e2e: ## Run the tests that need a cluster (KUBERNETES=1.36: on that version)
 	@$(STEP) "tests on a cluster" e2e/cluster/with.sh --restore e2e/cluster/previous.sh cargo test $(CARGO_FLAGS) -p remora-e2e --no-fail-fast -- --test-threads 6
 
-bench: ## Measure Remora against bare hyper and Flagsmith's engine, and print a table (PART=population: only that part)
+bench: ## Measure Remora against bare hyper and Flagsmith's engine, and print a table (PART=population, documents or sizes: only that part)
 	@$(STEP) "bench" sidecar/benches/run.sh $(PART)
 
 generate: ## Write all generated texts again: CRDs, policies, expected pods, the chart's version and values, the format's example

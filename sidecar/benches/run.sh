@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# run.sh [table|population|documents]
+# run.sh [table|population|documents|sizes]
 # Builds the programs as for a release, measures them (default: all benchmarks), and prints a table.
 set -euo pipefail
-case ${1:-table} in table | population | documents) ;; *) echo "usage: run.sh [table|population|documents]" >&2; exit 2 ;; esac
+case ${1:-table} in table | population | documents | sizes) ;; *) echo "usage: run.sh [table|population|documents|sizes]" >&2; exit 2 ;; esac
 cd "$(dirname "$0")/../.."
 . e2e/cluster/say.sh
 . e2e/cluster/quick.sh

@@ -53,6 +53,12 @@ impl AsRef<[u8]> for Region {
     }
 }
 
+impl From<Mmap> for Region {
+    fn from(map: Mmap) -> Region {
+        Region(Arc::new(map))
+    }
+}
+
 /// Reason why a file of a volume could not be loaded into memory.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MapError {
@@ -197,7 +203,7 @@ impl Volume {
     fn load(&self, name: &str, sources: &[Source]) -> Result<Region, MapError> {
         let map = if self.immutable { mapping::map_in_place(sources) } else { mapping::copy(sources) };
         let map = map.map_err(|cause| MapError::Read { name: name.to_owned(), cause })?;
-        Ok(Region(Arc::new(map)))
+        Ok(Region::from(map))
     }
 
     /// Reads the first `limit` bytes of a text file. `None` if there is no such file.

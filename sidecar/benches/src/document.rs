@@ -92,9 +92,9 @@ impl Pen {
             segment + 4
         ));
         let conditions = if profile.population {
-            population::conditions(segment, profile.conditions)
+            population::conditions(segment, profile.conditions_of(segment))
         } else {
-            conditions::of_segment(segment, profile.conditions, profile.matches(segment))
+            conditions::of_segment(segment, profile.conditions_of(segment), profile.matches(segment))
         };
         self.list(conditions, |pen, Condition { operator, property, value }| {
             let value = value.replace('\\', "\\\\");

@@ -26,7 +26,7 @@ pub struct Prepared {
     pub document: usize,
     /// Total size of its files in bytes.
     pub published: usize,
-    /// Number of files.
+    /// Number of files: objects in a cluster.
     pub files: usize,
     /// Directory for the sidecar's `--snapshots`.
     pub directory: PathBuf,
@@ -85,7 +85,7 @@ impl Prepared {
             profile,
             document: text.len(),
             published: compiled.summary.bytes,
-            files: compiled.files.len(),
+            files: std::fs::read_dir(place.join(ENVIRONMENT).join("..data"))?.count() - 1, // without the marker file
             snapshot: snapshots::read(&place)?,
             directory: place,
         })

@@ -2,7 +2,9 @@
 //!
 //! `official` has the shape of Flagsmith's published benchmark: 50 features, and 15 segments of 15 conditions, each of
 //! which overrides every feature. `medium` is the environment of a company: 200 features, 50 segments that override 40
-//! features each, 8,700 identities with overrides, and a document of 11 MB.
+//! features each, 8,700 identities with overrides, and a document of 11 MB. `large` has as many features and segments as
+//! Flagsmith allows by default, and more overrides. `legal-maximum` has ten times Flagsmith's default limits, which a
+//! self-hosted server can raise: 10,000 features, 5,000 segments, and 20,000 segment overrides.
 
 /// The size of an environment. The same profile always yields the same document, byte for byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub struct Profile {
     pub matching: usize,
     /// Number of conditions of a segment.
     pub conditions: usize,
+    /// True if segments have one condition, two, and so on up to that number in turn.
+    pub mixed: bool,
     /// Number of features that a segment overrides.
     pub targets: usize,
     /// Distance in features between the first overrides of two successive segments.
@@ -40,6 +44,7 @@ const OFFICIAL: Profile = Profile {
     segments: 15,
     matching: 3,
     conditions: 15,
+    mixed: false,
     targets: 50,
     spread: 0,
     identities: 0,
@@ -71,6 +76,7 @@ pub const MEDIUM: Profile = Profile {
     segments: 50,
     matching: 5,
     conditions: 10,
+    mixed: false,
     targets: 40,
     spread: 7,
     identities: 8_700,
@@ -87,6 +93,27 @@ pub const POPULATED_OVERRIDES: Profile = Profile { name: "official-population+87
 
 /// Profile of a company's environment for a population.
 pub const POPULATED_MEDIUM: Profile = Profile { name: "medium-population", population: true, ..MEDIUM };
+
+/// Profile of a large environment, for a population.
+pub const LARGE: Profile = Profile {
+    name: "large",
+    features: 1_000,
+    split: 20,
+    segments: 500,
+    matching: 0,
+    conditions: 10,
+    mixed: true,
+    targets: 30,
+    spread: 7,
+    identities: 8_700,
+    flags_each: 3,
+    list: false,
+    population: true,
+};
+
+/// Profile of ten times Flagsmith's default limits, for a population.
+pub const LEGAL_MAXIMUM: Profile =
+    Profile { name: "legal-maximum", features: 10_000, split: 200, segments: 5_000, targets: 4, ..LARGE };
 
 /// Name of all environments.
 pub const ENVIRONMENT: &str = "bench";
@@ -105,6 +132,12 @@ impl Profile {
     #[must_use]
     pub fn identifier(number: usize) -> String {
         format!("user-{number:07}@customers.example")
+    }
+
+    /// Returns the number of conditions of a segment.
+    #[must_use]
+    pub fn conditions_of(&self, segment: usize) -> usize {
+        if self.mixed { 1 + segment % self.conditions } else { self.conditions }
     }
 
     /// True if this segment matches an identity with [`crate::request::TRAITS`].

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use remora_snapshot::{RequestState, Snapshot, files};
+use remora_snapshot::{Pointer, RequestState, Snapshot, files};
 
 use crate::population::value;
 use crate::profile::ENVIRONMENT;
@@ -16,7 +16,16 @@ use crate::request::TRAITS;
 pub fn read(directory: &Path) -> anyhow::Result<Snapshot<Vec<u8>>> {
     let data = directory.join(ENVIRONMENT).join("..data");
     let core = std::fs::read(data.join(files::CORE)).with_context(|| data.display().to_string())?;
-    let mut snapshot = Snapshot::read(core)?;
+    let mut snapshot = match Pointer::read(&core)? {
+        None => Snapshot::read(core)?,
+        Some(pointer) => {
+            let mut core = Vec::with_capacity(pointer.length());
+            for part in 0..files::part_lengths(pointer.length()).count() {
+                core.extend(std::fs::read(data.join(files::core_part(pointer.set(), part)))?);
+            }
+            Snapshot::read_parts(core, &pointer)?
+        }
+    };
     for slot in 0..files::OVERRIDES_SLOTS {
         let path = data.join(files::overrides(slot));
         if path.exists() {

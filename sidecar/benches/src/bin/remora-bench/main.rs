@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use remora_bench::prepared::Prepared;
-use remora_bench::profile::{LIST, MEDIUM, PLAIN, WIDE, official};
+use remora_bench::profile::{LARGE, LEGAL_MAXIMUM, LIST, MEDIUM, PLAIN, WIDE, official};
 use remora_bench::server::leave_the_servers_core;
 use remora_bench::table::{Table, Target};
 
@@ -34,6 +34,15 @@ struct Profiles {
     official: Vec<Prepared>,
     wide: Prepared,
     medium: Prepared,
+    large: Prepared,
+    legal_maximum: Prepared,
+}
+
+impl Profiles {
+    fn all(&self) -> impl Iterator<Item = &Prepared> {
+        let others = [&self.plain, &self.wide, &self.medium, &self.large, &self.legal_maximum];
+        self.official.iter().chain(others)
+    }
 }
 
 fn main() -> anyhow::Result<()> {
@@ -42,7 +51,7 @@ fn main() -> anyhow::Result<()> {
     match arguments.as_slice() {
         ["train", sidecar, place] => train::ask(Path::new(sidecar), Path::new(place)),
         ["compile", document] => compile::once(Path::new(document)),
-        [part @ ("table" | "population" | "documents"), programs, place] => {
+        [part @ ("table" | "population" | "documents" | "sizes"), programs, place] => {
             let programs = Path::new(programs);
             let programs = Programs {
                 sidecar: programs.join("remora-sidecar"),
@@ -56,14 +65,27 @@ fn main() -> anyhow::Result<()> {
             match *part {
                 "population" => ratios::population(&mut table, &programs, place),
                 "documents" => documents::measure(&mut table, &programs, place),
+                "sizes" => sizes(&mut table, &programs, place),
                 _ => measure_all(&mut table, &programs, place),
             }
         }
         _ => bail!(
-            "usage: remora-bench table|population|documents PROGRAMS PLACE, remora-bench train SIDECAR PLACE, \
+            "usage: remora-bench table|population|documents|sizes PROGRAMS PLACE, remora-bench train SIDECAR PLACE, \
              or remora-bench compile DOCUMENT"
         ),
     }
+}
+
+/// Measures what depends on the size of an environment: bytes and files, compilation, start and memory.
+fn sizes<W: Write>(table: &mut Table<W>, programs: &Programs, place: &Path) -> anyhow::Result<()> {
+    for profile in [official("official", 0), MEDIUM, LARGE, LEGAL_MAXIMUM] {
+        let prepared = Prepared::new(profile, place)?;
+        compile::published(table, &prepared)?;
+        compile::measure(table, place, &prepared)?;
+        start::measure(table, programs, &prepared)?;
+        memory::of_one(table, programs, &prepared)?;
+    }
+    Ok(())
 }
 
 fn measure_all<W: Write>(table: &mut Table<W>, programs: &Programs, place: &Path) -> anyhow::Result<()> {
@@ -82,13 +104,17 @@ fn measure_all<W: Write>(table: &mut Table<W>, programs: &Programs, place: &Path
         .collect::<anyhow::Result<_>>()?,
         wide: Prepared::new(WIDE, place)?,
         medium: Prepared::new(MEDIUM, place)?,
+        large: Prepared::new(LARGE, place)?,
+        legal_maximum: Prepared::new(LEGAL_MAXIMUM, place)?,
     };
     ratios::population(table, programs, place)?;
     ratios::identities(table, programs, &profiles)?;
     ratios::size(table, programs, &profiles)?;
     ratios::others(table, programs, &profiles)?;
     memory::measure(table, programs, &profiles)?;
-    start::measure(table, programs, &profiles.medium)?;
+    for prepared in [&profiles.medium, &profiles.large, &profiles.legal_maximum] {
+        start::measure(table, programs, prepared)?;
+    }
     let size = std::fs::metadata(&programs.sidecar).context("the sidecar's program")?.len();
     table.line("stripped sidecar binary, which is the image", Target::Below(3.0), "MB", size as f64 / 1e6, "", "")?;
     table.note(
@@ -99,7 +125,12 @@ fn measure_all<W: Write>(table: &mut Table<W>, programs: &Programs, place: &Path
     swap::measure(table, programs, place)?;
     tail::measure(table, programs, &profiles)?;
     documents::measure(table, programs, place)?;
-    compile::measure(table, place, &profiles)?;
+    for prepared in [&profiles.medium, &profiles.large, &profiles.legal_maximum] {
+        compile::measure(table, place, prepared)?;
+    }
+    for prepared in profiles.all() {
+        compile::published(table, prepared)?;
+    }
     peer::measure(table, programs, place)?;
     match table.short() {
         [] => table.note("nothing falls short"),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use remora_bench::load::{Exchange, Load, Pace};
+use remora_bench::prepared::Prepared;
 use remora_bench::server::{Memory, Server};
 use remora_bench::table::{Table, Target};
 
@@ -25,10 +26,23 @@ fn load(server: &Server, exchanges: &[Exchange], requests: usize) -> anyhow::Res
     Ok(())
 }
 
+/// Measures the private memory of a sidecar that serves one profile, idle and after load.
+pub(super) fn of_one<W: Write>(table: &mut Table<W>, programs: &Programs, prepared: &Prepared) -> anyhow::Result<()> {
+    let server = sidecar(programs, prepared)?;
+    let idle = server.memory()?;
+    load(&server, &prepared.identities(&server, IDENTITIES)?, 20_000)?;
+    let loaded = server.memory()?;
+    for (when, memory) in [("idle", idle), ("after load", loaded)] {
+        let what = format!("private memory, {when}, {}", prepared.profile.name);
+        let beside = format!("resident {} kB", memory.resident);
+        table.line(&what, Target::Below(1.5), "MB", memory.private as f64 / 1e3, "", &beside)?;
+    }
+    Ok(())
+}
+
 pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, profiles: &Profiles) -> anyhow::Result<()> {
-    let all = || profiles.official.iter().chain([&profiles.plain, &profiles.wide, &profiles.medium]);
     let (mut idle, mut loaded) = ((Memory::default(), ""), (Memory::default(), ""));
-    for prepared in all() {
+    for prepared in profiles.all() {
         let server = sidecar(programs, prepared)?;
         let name = prepared.profile.name;
         let now = server.memory()?;

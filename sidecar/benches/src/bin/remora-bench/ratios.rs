@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use remora_bench::load::{Exchange, ask};
 use remora_bench::prepared::{Prepared, checked};
-use remora_bench::profile::{POPULATED, POPULATED_MEDIUM, POPULATED_OVERRIDES, Profile};
+use remora_bench::profile::{LARGE, POPULATED, POPULATED_MEDIUM, POPULATED_OVERRIDES, Profile};
 use remora_bench::request::{context_body, to};
 use remora_bench::server::Server;
 use remora_bench::table::{Table, Target};
@@ -123,7 +123,7 @@ pub(super) fn identities<W: Write>(
 /// Measures `identities/` for a population. The target is for the time on the core, which other processes do not
 /// affect.
 pub(super) fn population<W: Write>(table: &mut Table<W>, programs: &Programs, place: &Path) -> anyhow::Result<()> {
-    for (profile, least) in [(POPULATED, 0.80), (POPULATED_OVERRIDES, 0.80), (POPULATED_MEDIUM, 0.78)] {
+    for (profile, least) in [(POPULATED, 0.80), (POPULATED_OVERRIDES, 0.80), (POPULATED_MEDIUM, 0.78), (LARGE, 0.80)] {
         let prepared = Prepared::new(profile, place)?;
         let exchanges = prepared.population(&sidecar(programs, &prepared)?)?;
         let beside = Beside::take(programs, &prepared, &exchanges, "")?;

@@ -26,7 +26,7 @@ pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, prepa
     times.sort_by(f64::total_cmp);
     let spread = format!("{:.2} .. {:.2}", times.first().unwrap_or(&0.0), times.last().unwrap_or(&0.0));
     table.line(
-        "exec to first correct answer, medium",
+        &format!("exec to first correct answer, {}", prepared.profile.name),
         Target::Below(10.0),
         "ms",
         median(times.into_iter()),

@@ -26,6 +26,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 mod bodies;
+mod cgroup;
 mod clock;
 mod counters;
 mod dialects;

@@ -4,14 +4,18 @@
 
 mod support;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use remora_operator::compile::document::{self, Original};
 use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{self, Compiled};
 use remora_snapshot::Document;
+use remora_testing::not_run;
 use serde_json::{Value, json};
+use support::cgroup::Cgroup;
 use support::client::{Answer, Connection, call, get, request};
+use support::program::{Program, sidecar_by};
 use support::server::{Running, await_condition, start};
 use support::volume::{Directory, Volume};
 
@@ -234,25 +238,52 @@ fn nonsense() -> Vec<compile::File> {
     remora_snapshot::write(&environment, 30_000).unwrap().files.split_off(1)
 }
 
-#[test]
-fn slow_readers_of_inflated_documents_block_no_other_request() {
-    let (_directory, _volume, server) = serving(&compiled(&source(1, 2_000), true));
-    // The requests ask for more than the sockets' buffers hold.
-    let mut silent: Vec<Connection> = (0..8).map(|_| Connection::open(server.data)).collect();
+/// Opens eight connections that request more inflated documents than the sockets' buffers hold, and read nothing.
+fn silent_readers(data: SocketAddr) -> Vec<Connection> {
+    let mut silent: Vec<Connection> = (0..8).map(|_| Connection::open(data)).collect();
     for connection in &mut silent {
         for _ in 0..150 {
             connection.send(&request("GET", PATH, &[SERVER], None)).unwrap();
         }
     }
-    // The places stay taken, and not only until the last answer that fits into a buffer is inflated.
-    let taken = || (0..50).all(|_| get(server.data, PATH, &[SERVER]).status == 503);
-    await_condition("all places are taken", taken);
-    let refused = get(server.data, PATH, &[SERVER]);
-    assert!(refused.header("retry-after").is_some() && detail(&refused).1.contains("accept gzip"));
-    for _ in 0..20 {
+    silent
+}
+
+#[test]
+fn slow_readers_of_inflated_documents_block_no_other_request() {
+    let source = source(1, 2_000);
+    let (_directory, _volume, server) = serving(&compiled(&source, true));
+    let _silent = silent_readers(server.data);
+    await_condition("there is a copy", || get(server.data, PATH, &[SERVER]).status == 200);
+    for _ in 0..50 {
+        let inflated = get(server.data, PATH, &[SERVER]);
+        assert_eq!((inflated.status, inflated.bytes.len()), (200, source.to_string().len()));
         assert_eq!(get(server.data, PATH, &[SERVER, GZIP]).status, 200);
         assert_eq!(get(server.data, "/api/v1/flags/", &[SERVER]).status, 200);
     }
+}
+
+#[test]
+fn document_without_room_for_copy_is_inflated_for_eight_clients_at_a_time() {
+    let cgroup = match Cgroup::with_memory(16 << 20) {
+        Ok(cgroup) => cgroup,
+        Err(missing) => return not_run(&missing),
+    };
+    let (directory, _volume, _server) = serving(&compiled(&source(1, 2_000), true));
+    let starter = cgroup.starter();
+    let mut program = Program::start(sidecar_by(&starter.each_ref().map(String::as_str), directory.path()));
+    let silent = silent_readers(program.data);
+    // The places stay taken, and not only until the last answer that fits into a buffer is inflated.
+    let taken = || (0..50).all(|_| get(program.data, PATH, &[SERVER]).status == 503);
+    await_condition("all places are taken", taken);
+    let refused = get(program.data, PATH, &[SERVER]);
+    assert!(refused.header("retry-after").is_some() && detail(&refused).1.contains("accept gzip"));
+    for _ in 0..20 {
+        assert_eq!(get(program.data, PATH, &[SERVER, GZIP]).status, 200);
+        assert_eq!(get(program.data, "/api/v1/flags/", &[SERVER]).status, 200);
+    }
     drop(silent);
-    await_condition("the places are free again", || get(server.data, PATH, &[SERVER]).status == 200);
+    await_condition("the places are free again", || get(program.data, PATH, &[SERVER]).status == 200);
+    assert_eq!(cgroup.kills(), 0);
+    assert!(program.terminate().success());
 }

@@ -9,6 +9,7 @@
 pub mod bare;
 pub mod conditions;
 pub mod document;
+pub mod group;
 pub mod host;
 pub mod load;
 pub mod operators;

@@ -56,8 +56,15 @@ impl Server {
     /// # Errors
     /// The sidecar does not start.
     pub fn sidecar(program: &Path, snapshots: &Path) -> anyhow::Result<Self> {
+        Self::sidecar_by(Command::new(program), snapshots)
+    }
+
+    /// Starts the sidecar by this command, to which the arguments are added.
+    ///
+    /// # Errors
+    /// The sidecar does not start.
+    pub fn sidecar_by(mut command: Command, snapshots: &Path) -> anyhow::Result<Self> {
         let (address, admin) = (free_port()?, free_port()?);
-        let mut command = Command::new(program);
         command.arg("--snapshots").arg(snapshots).args(["--listen", &address.to_string()]);
         command.args(["--admin", &admin.to_string(), "--log-level", "warn"]);
         Self::start(command, address, admin)

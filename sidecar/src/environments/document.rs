@@ -1,9 +1,10 @@
 //! The environment's document, for SDKs that evaluate locally.
 //!
 //! The mapped files hold the document as gzip, and the sidecar sends it from there: nothing is copied, whatever its
-//! size. For a client that does not accept gzip, the sidecar inflates the document while it sends it, through a window
-//! of fixed size.
+//! size. Clients that do not accept gzip share an inflated copy, which exists only while they ask. Where the copy has no
+//! room, the sidecar inflates the document while it sends it, through a window of fixed size.
 
+mod copy;
 mod delivery;
 mod inflate;
 
@@ -24,6 +25,7 @@ use crate::http::answer::{Answer, ContentType};
 use crate::http::body::Body;
 use crate::http::entity_tag::matches_tag;
 use crate::volume::Region;
+use copy::{CopyLimits, CopySlot};
 use delivery::Delivery;
 use inflate::Inflater;
 
@@ -50,6 +52,7 @@ pub(crate) struct Document {
     /// Time since 1970 when this process first served this content. The document's own date is not enough: pruning may
     /// change the content under the same date. Another content has another second.
     modified: Duration,
+    copy: CopySlot,
 }
 
 #[derive(Debug)]
@@ -80,7 +83,7 @@ impl Document {
         };
         let name = content.name();
         let tags = Tags { stored: format!("\"{name:016x}-gzip\""), inflated: format!("\"{name:016x}\"") };
-        Ok(Document { content, tags, modified })
+        Ok(Document { content, tags, modified, copy: CopySlot::default() })
     }
 
     /// Hash that identifies the content.
@@ -103,12 +106,18 @@ impl Document {
             Answer::new(StatusCode::OK, ContentType::Json, Body::portions(Box::new(Delivery::stored(self))))
                 .with(CONTENT_ENCODING, HeaderValue::from_static("gzip"))
         } else {
-            let Ok(permit) = Arc::clone(&inflate_slots.0).try_acquire_owned() else {
-                let busy = "{\"detail\":\"too many documents are being sent inflated: accept gzip\"}";
-                return Answer::constant(StatusCode::SERVICE_UNAVAILABLE, busy)
-                    .with(RETRY_AFTER, HeaderValue::from_static("1"));
+            let delivery = match self.copy.made() {
+                Some(copy) => Delivery::copied(self, copy),
+                None => match Arc::clone(&inflate_slots.places).try_acquire_owned() {
+                    Ok(permit) => Delivery::inflated(self, permit, inflate_slots.copies.clone()),
+                    Err(_) => {
+                        let busy = "{\"detail\":\"too many documents are being sent inflated: accept gzip\"}";
+                        return Answer::constant(StatusCode::SERVICE_UNAVAILABLE, busy)
+                            .with(RETRY_AFTER, HeaderValue::from_static("1"));
+                    }
+                },
             };
-            Answer::new(StatusCode::OK, ContentType::Json, Body::portions(Box::new(Delivery::inflated(self, permit))))
+            Answer::new(StatusCode::OK, ContentType::Json, Body::portions(Box::new(delivery)))
         };
         let date = httpdate::fmt_http_date(UNIX_EPOCH + self.modified);
         let mut answer = answer
@@ -154,38 +163,19 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     any
 }
 
-/// Semaphore for documents that are sent inflated. Their number is at most [`MAX_INFLATING`].
+/// Places of documents that are sent inflated, and the bounds of inflated copies.
 #[derive(Debug)]
-pub(crate) struct InflateSlots(Arc<Semaphore>);
+pub(crate) struct InflateSlots {
+    /// Places of documents that are inflated while they are sent. Their number is at most [`MAX_INFLATING`].
+    places: Arc<Semaphore>,
+    copies: CopyLimits,
+}
 
 impl Default for InflateSlots {
     fn default() -> InflateSlots {
-        InflateSlots(Arc::new(Semaphore::new(MAX_INFLATING)))
+        InflateSlots { places: Arc::new(Semaphore::new(MAX_INFLATING)), copies: CopyLimits::default() }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gzip_is_accepted_by_weight_and_wildcard() {
-        for (accept, gzip) in [
-            (None, false),
-            (Some("gzip"), true),
-            (Some("gzip, deflate"), true),
-            (Some("br;q=1.0, GZIP;q=0.5"), true),
-            (Some("*"), true),
-            (Some("identity"), false),
-            (Some("gzip;q=0"), false),
-            (Some("gzip; q=0.000, *"), false),
-            (Some("*;q=0"), false),
-            (Some("gzipped"), false),
-            (Some("gzip;q=x"), false),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.extend(accept.map(|accept| (ACCEPT_ENCODING, HeaderValue::from_static(accept))));
-            assert_eq!(accepts_gzip(&headers), gzip, "{accept:?}");
-        }
-    }
-}
+mod tests;

@@ -1,14 +1,18 @@
 //! Sends a document, piece by piece.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Document;
+use super::copy::{self, CopyLimits, InflatedCopy};
 use super::inflate::Inflater;
 use crate::http::body::{Buffer, Piece, Portions};
 use crate::http::progress::{Progress, SavedPhase};
+
+/// Largest piece of an inflated copy in bytes. The connection notes its progress between two pieces.
+const PIECE: usize = 256 * 1024;
 
 /// A document that is being sent to a client.
 #[derive(Debug)]
@@ -22,6 +26,14 @@ pub(super) struct Delivery {
 enum Encoding {
     /// Compressed, as the files hold it. `file` is the next file to send.
     Stored { file: usize },
+    /// Inflated, from the copy. `sent` is the number of bytes that are sent.
+    Copied { copy: Arc<InflatedCopy>, sent: usize },
+    /// Waits for the copy, and inflates the document if there is no room for one.
+    Waiting {
+        /// Bounds of the copy. `None` once it was asked for.
+        limits: Option<CopyLimits>,
+        permit: Option<OwnedSemaphorePermit>,
+    },
     /// Inflated. `left` is the number of bytes that remain.
     Inflated {
         inflater: Inflater,
@@ -29,7 +41,7 @@ enum Encoding {
         /// True if the next poll yields, so that other tasks can run between two portions.
         yields: bool,
         #[expect(dead_code, reason = "it is held, for as long as this lasts")]
-        permit: OwnedSemaphorePermit,
+        permit: Option<OwnedSemaphorePermit>,
     },
 }
 
@@ -39,10 +51,15 @@ impl Delivery {
         Delivery::new(document, Encoding::Stored { file: 0 })
     }
 
-    /// Creates a delivery of the inflated document, which takes `permit`.
-    pub(super) fn inflated(document: &Arc<Document>, permit: OwnedSemaphorePermit) -> Delivery {
-        let left = document.content.length();
-        Delivery::new(document, Encoding::Inflated { inflater: Inflater::default(), left, yields: false, permit })
+    /// Creates a delivery of the inflated copy.
+    pub(super) fn copied(document: &Arc<Document>, copy: Arc<InflatedCopy>) -> Delivery {
+        Delivery::new(document, Encoding::Copied { copy, sent: 0 })
+    }
+
+    /// Creates a delivery of the inflated document that makes a copy within `limits`. Without a copy, it inflates the
+    /// document itself, and takes `permit` until the end.
+    pub(super) fn inflated(document: &Arc<Document>, permit: OwnedSemaphorePermit, limits: CopyLimits) -> Delivery {
+        Delivery::new(document, Encoding::Waiting { limits: Some(limits), permit: Some(permit) })
     }
 
     fn new(document: &Arc<Document>, encoding: Encoding) -> Delivery {
@@ -65,13 +82,35 @@ impl Portions for Delivery {
                     .map(|range| range.len() as u64)
                     .sum()
             }
+            Encoding::Copied { copy, sent } => copy.bytes.as_ref().len().saturating_sub(*sent) as u64,
+            Encoding::Waiting { .. } => self.document.content.length(),
             Encoding::Inflated { left, .. } => *left,
         })
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
+        // A request without a body, such as HEAD, never comes here: it makes no copy.
+        if let Encoding::Waiting { limits, permit } = &mut self.encoding {
+            if let Some(limits) = limits.take() {
+                copy::make(&self.document, &limits);
+            }
+            self.encoding = match ready!(self.document.copy.poll(cx)) {
+                Some(copy) => Encoding::Copied { copy, sent: 0 },
+                None => {
+                    let left = self.document.content.length();
+                    Encoding::Inflated { inflater: Inflater::default(), left, yields: false, permit: permit.take() }
+                }
+            };
+        }
         let content = &self.document.content;
         let piece = match &mut self.encoding {
+            // It was replaced above.
+            Encoding::Waiting { .. } => None,
+            Encoding::Copied { copy, sent } => {
+                let end = copy.bytes.as_ref().len().min(sent.saturating_add(PIECE));
+                let range = std::mem::replace(sent, end)..end;
+                (!range.is_empty()).then(|| Piece::Mapped(copy.bytes.clone(), range))
+            }
             Encoding::Stored { file } => {
                 let part = content.files().get(*file).zip(content.range(*file));
                 *file += 1;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use remora_bench::group::MemoryGroup;
 use remora_bench::load::{Exchange, Load, Pace};
 use remora_bench::prepared::{SERVER_KEY, checked, compiled_with_document};
 use remora_bench::profile::{ENVIRONMENT, MEDIUM, PLAIN, Profile};
@@ -20,6 +21,8 @@ use super::ratios::on_core;
 const ROUNDS: usize = 5;
 /// Long enough for several requests of the slower side.
 const TURN: Duration = Duration::from_secs(1);
+/// Memory limit that leaves no room for an inflated copy.
+const LITTLE_MEMORY: u64 = 16 << 20;
 
 fn request(coding: &str) -> Vec<u8> {
     format!(
@@ -95,10 +98,10 @@ pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, place
     let [compressed, inflated] = medium.exchanges()?.map(|exchange| [exchange]);
     let mut sides = [Side::new(&compressed, ours), Side::new(&inflated, ours), Side::new(&serialized, theirs)];
     take(&mut sides, 1, ROUNDS, TURN)?;
-    let [compressed, inflated, serialized] = &sides;
+    let [compressed, copied, serialized] = &sides;
     for (what, ours, target) in [
         ("GET environment-document/, medium, over serializing it", compressed, Target::AtLeast(10.0)),
-        ("the same, inflated on its way", inflated, Target::None),
+        ("the same without gzip, from the inflated copy", copied, Target::AtLeast(10.0)),
     ] {
         let ratio = ours.over(serialized);
         let beside = format!("{:.0} and {:.0} /s; {}", ours.rate(), serialized.rate(), on_core(&ratio));
@@ -112,13 +115,39 @@ pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, place
         )?;
     }
 
+    copied_over_streamed(table, programs, &medium, &inflated)?;
+
     let (small, large) = (Served::start(&programs.sidecar, &PLAIN, place)?.memory()?, medium.memory()?);
     ensure!(small.private > 0, "the kernel tells no memory");
     let beside = format!("{} kB with {bytes} bytes, {} kB with the smallest profile's", large.private, small.private);
     let grown = (large.private as f64 - small.private as f64) / 1e3;
-    // Eight connections receive it inflated at the same time. Each has a window and HTTP's buffers, whatever the
-    // document's size.
+    // Eight connections receive it inflated at the same time. Each has HTTP's buffers, whatever the document's size. The
+    // copy is no private memory.
     table.line("private memory for a document, beyond a small one's", Target::Below(1.0), "MB", grown, "", &beside)
+}
+
+/// Compares the inflated copy with inflating the document for each client, as the sidecar does where its memory limit
+/// leaves no room for the copy.
+fn copied_over_streamed<W: Write>(
+    table: &mut Table<W>,
+    programs: &Programs,
+    medium: &Served,
+    inflated: &[Exchange],
+) -> anyhow::Result<()> {
+    let what = "an inflated document from the copy, over inflating it for each client";
+    let group = match MemoryGroup::new(LITTLE_MEMORY) {
+        Ok(group) => group,
+        Err(error) => return table.line(what, Target::None, "", f64::NAN, "", &format!("not measured: {error:#}")),
+    };
+    let with_copy = || answering(Server::sidecar(&programs.sidecar, &medium.directory)?);
+    let without = || answering(Server::sidecar_by(group.command(&programs.sidecar), &medium.directory)?);
+    let mut sides = [Side::new(inflated, with_copy), Side::new(inflated, without)];
+    take(&mut sides, 1, ROUNDS, TURN)?;
+    let [copied, streamed] = &sides;
+    let ratio = copied.over(streamed);
+    let beside = format!("{:.0} and {:.0} /s; {}", copied.rate(), streamed.rate(), on_core(&ratio));
+    let spread = format!("{:.1} .. {:.1}", ratio.spread.0, ratio.spread.1);
+    table.line(what, Target::AtLeast(4.0), "", ratio.median, &spread, &beside)
 }
 
 /// Returns the size in bytes of the other server's document.

@@ -1,0 +1,175 @@
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Buf;
+use memmap2::MmapMut;
+use remora_operator::compile;
+use remora_operator::compile::document::Original;
+use remora_operator::compile::prune::{Rules, prune};
+
+use super::*;
+use crate::http::body::Portions;
+
+#[test]
+fn gzip_is_accepted_by_weight_and_wildcard() {
+    for (accept, gzip) in [
+        (None, false),
+        (Some("gzip"), true),
+        (Some("gzip, deflate"), true),
+        (Some("br;q=1.0, GZIP;q=0.5"), true),
+        (Some("*"), true),
+        (Some("identity"), false),
+        (Some("gzip;q=0"), false),
+        (Some("gzip; q=0.000, *"), false),
+        (Some("*;q=0"), false),
+        (Some("gzipped"), false),
+        (Some("gzip;q=x"), false),
+    ] {
+        let mut headers = HeaderMap::new();
+        headers.extend(accept.map(|accept| (ACCEPT_ENCODING, HeaderValue::from_static(accept))));
+        assert_eq!(accepts_gzip(&headers), gzip, "{accept:?}");
+    }
+}
+
+/// Returns a document with this value of a feature. It inflates to more than 2 MB.
+fn document(value: &str) -> Arc<Document> {
+    let state = serde_json::json!({
+        "feature": {"id": 1, "name": "limit", "type": "STANDARD"}, "enabled": true, "feature_state_value": value,
+        "django_id": 1, "multivariate_feature_state_values": [],
+    });
+    let overrides: Vec<serde_json::Value> = (0..10_000)
+        .map(|number| serde_json::json!({"identifier": format!("user {number}"), "identity_features": [state]}))
+        .collect();
+    let source = serde_json::json!({
+        "api_key": "client", "id": 1, "name": "shop", "updated_at": "2026-11-21T00:00:00+00:00",
+        "project": {"id": 1, "segments": []}, "feature_states": [state], "identity_overrides": overrides,
+    });
+    let bytes = serde_json::to_vec(&source).unwrap();
+    let rules = Rules::new(&[], &[], false, false).unwrap();
+    let pruned = prune(compile::document::parse(&bytes).unwrap(), &rules);
+    let original = Original::new(bytes);
+    let options = compile::Options { environment: "shop", document: Some(&original), ..compile::Options::default() };
+    let compiled = compile::compile_to_files_of(1_000_000, &pruned, &options).unwrap();
+    let region = |bytes: &[u8]| {
+        let mut map = MmapMut::map_anon(bytes.len()).unwrap();
+        map.copy_from_slice(bytes);
+        Region::from(map.make_read_only().unwrap())
+    };
+    let snapshot = Snapshot::read(region(&compiled.files[0].bytes)).unwrap();
+    let files = compiled.files.iter().filter(|file| file.name.starts_with("document"));
+    let files = files.map(|file| region(&file.bytes)).collect();
+    Arc::new(Document::read(files, &snapshot, None, SystemTime::now()).unwrap())
+}
+
+fn inflated(document: &Arc<Document>, limits: &CopyLimits) -> Delivery {
+    let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    Delivery::inflated(document, permit, limits.clone())
+}
+
+/// Receives a whole document, and the address of its first byte.
+async fn receive(mut delivery: Delivery) -> (Vec<u8>, usize) {
+    let (mut received, mut address) = (Vec::new(), 0);
+    let expected = delivery.remaining();
+    while let Some(piece) = poll_fn(|cx| delivery.poll(cx)).await {
+        if received.is_empty() {
+            address = piece.chunk().as_ptr().addr();
+        }
+        received.extend_from_slice(piece.chunk());
+    }
+    assert_eq!(expected, Some(received.len() as u64));
+    (received, address)
+}
+
+/// Waits until a condition holds. It fails after 20 s.
+async fn until(condition: impl Fn() -> bool) {
+    for _ in 0..20_000 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("the condition does not hold after 20 s");
+}
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn unlimited() -> Option<u64> {
+    Some(u64::MAX)
+}
+
+#[tokio::test]
+async fn clients_at_same_time_share_one_copy_with_bytes_of_inflated_document() {
+    let document = document("a");
+    let without = CopyLimits::with(LONG, || None);
+    let (streamed, _) = receive(inflated(&document, &without)).await;
+    assert!(document.copy.made().is_none(), "the limit is not known");
+    let limits = CopyLimits::with(LONG, unlimited);
+    let clients = [(); 8].map(|()| tokio::spawn(receive(inflated(&document, &limits))));
+    let mut addresses = Vec::new();
+    for client in clients {
+        let (received, address) = client.await.unwrap();
+        assert!(received == streamed, "other bytes");
+        addresses.push(address);
+    }
+    let copy = document.copy.made().expect("no copy was kept");
+    assert!(copy.bytes.as_ref() == streamed);
+    assert!(addresses.iter().all(|address| *address == copy.bytes.as_ref().as_ptr().addr()), "{addresses:?}");
+    let (later, address) = receive(Delivery::copied(&document, copy)).await;
+    assert!(later == streamed && address == addresses[0]);
+}
+
+#[tokio::test]
+async fn copy_is_given_up_when_unused_and_made_again() {
+    let document = document("a");
+    let limits = CopyLimits::with(Duration::from_millis(5), unlimited);
+    for _ in 0..3 {
+        let (received, _) = receive(inflated(&document, &limits)).await;
+        assert_eq!(received.len() as u64, document.content.length());
+        until(|| document.copy.is_absent() && limits.places() == 2).await;
+    }
+}
+
+#[tokio::test]
+async fn copy_is_made_only_if_it_fits_below_memory_limit() {
+    static FREE: AtomicU64 = AtomicU64::new(0);
+    let document = document("a");
+    let limits = CopyLimits::with(LONG, || Some(FREE.load(Ordering::Relaxed)));
+    let needed = copy::HEADROOM + document.content.length();
+    for free in [0, needed - 1] {
+        FREE.store(free, Ordering::Relaxed);
+        receive(inflated(&document, &limits)).await;
+        assert!(document.copy.is_absent(), "with {free} bytes");
+    }
+    FREE.store(needed, Ordering::Relaxed);
+    receive(inflated(&document, &limits)).await;
+    assert!(document.copy.made().is_some());
+    FREE.store(copy::HEADROOM - 1, Ordering::Relaxed);
+    until(|| document.copy.is_absent()).await;
+}
+
+#[tokio::test]
+async fn copy_ends_with_its_document_and_last_client() {
+    let limits = CopyLimits::with(LONG, unlimited);
+    let first = document("a");
+    receive(inflated(&first, &limits)).await;
+    let slow = Delivery::copied(&first, first.copy.made().unwrap());
+    drop(first);
+    let second = document("b");
+    receive(inflated(&second, &limits)).await;
+    assert_eq!((second.copy.made().is_some(), limits.places()), (true, 0));
+    let third = document("c");
+    let (received, _) = receive(inflated(&third, &limits)).await;
+    assert_eq!(received.len() as u64, third.content.length());
+    assert!(third.copy.is_absent(), "the slow client keeps the first copy");
+    drop(slow);
+    assert_eq!(limits.places(), 1);
+    receive(inflated(&third, &limits)).await;
+    assert!(third.copy.made().is_some());
+}
+
+#[tokio::test]
+async fn request_without_body_makes_no_copy() {
+    let document = document("a");
+    drop(inflated(&document, &CopyLimits::with(LONG, unlimited)));
+    assert!(document.copy.is_absent());
+}

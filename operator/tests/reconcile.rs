@@ -11,6 +11,8 @@
 mod cluster;
 #[path = "reconcile/formats.rs"]
 mod formats;
+#[path = "reconcile/freshness.rs"]
+mod freshness;
 #[path = "reconcile/history.rs"]
 mod history;
 #[path = "reconcile/holding.rs"]

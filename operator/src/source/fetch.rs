@@ -1,13 +1,14 @@
 //! Fetches the document of an environment. Needs the client.
 //!
-//! A fetch from a server sends `If-Modified-Since` where no change can hide behind it, follows pages, and bounds what
-//! it reads in bytes and time. Redirects and pages are followed within the origin only, because every request carries
+//! A fetch from a server sends `If-Modified-Since` where no change can hide behind it, or reads the whole document (see
+//! `read_budget`). It follows pages, and bounds what it reads in bytes and time. Redirects and pages are followed within the origin only, because every request carries
 //! the environment key. Addresses are checked where the connection is made: an origin that an administrator named may
 //! be in a private network, Flagsmith's own service may not.
 
 mod address;
 mod body;
 mod connect;
+mod digest;
 mod error;
 mod events;
 mod failure;
@@ -20,6 +21,7 @@ mod objects;
 mod origin;
 mod pages;
 mod proxy;
+mod read_budget;
 mod resolve;
 #[cfg(test)]
 mod tests;
@@ -29,7 +31,8 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::Client;
-use reqwest::Url;
+use reqwest::{Url, header};
+use tokio::time::Instant;
 
 use self::{
     address::is_allowed,
@@ -42,6 +45,7 @@ use self::{
     validator::Validator,
 };
 pub use self::{
+    digest::ContentDigest,
     error::{Error, Fault, Retry},
     events::Change,
     key::EnvironmentKey,
@@ -49,6 +53,7 @@ pub use self::{
     memory_budget::Reservation,
     origin::{AllowedOrigins, InvalidOrigin, Origin, Reach},
     proxy::{InvalidProxy, Proxies, ProxyRule},
+    read_budget::{BYTES_PER_MINUTE, FullRead, REST_MAX, ReadBudget, read_within},
     resolve::{Lookup, SystemLookup},
 };
 use crate::api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource, Realtime};
@@ -69,6 +74,7 @@ pub struct Fetcher {
     limit: usize,
     budget: MemoryBudget,
     limiter: RequestLimiter,
+    read_budget: ReadBudget,
     /// Maximum silence of a stream before it counts as dead.
     idle: Duration,
 }
@@ -88,9 +94,19 @@ impl CachedVersion {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Version {
     /// A server, with the key of the request: another key belongs to another environment.
-    Server { key: EnvironmentKey, validator: Option<Validator> },
+    Server { key: EnvironmentKey, validator: Option<Validator>, entity_tag: Option<String> },
     /// An object, with its `resourceVersion`.
     Object { version: String },
+}
+
+/// What a conditional fetch compares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Comparison {
+    /// The document's time of change. Some changes do not move it.
+    #[default]
+    Time,
+    /// The document's content, by its entity tag. Without an entity tag, the fetch is unconditional.
+    Content,
 }
 
 /// Hints from earlier fetches.
@@ -98,6 +114,8 @@ enum Version {
 pub struct FetchHints {
     /// Version of the cached document. `None` makes the fetch unconditional.
     pub cached: Option<CachedVersion>,
+    /// What the fetch compares with the cached version.
+    pub comparison: Comparison,
     /// Key that the server refused. Set as long as the key is not to be tried again.
     pub refused: Option<EnvironmentKey>,
     /// Expected size of the document in bytes, if known.
@@ -108,7 +126,10 @@ pub struct FetchHints {
 #[derive(Debug)]
 pub enum Fetched {
     /// The source still has the cached version.
-    Unchanged,
+    Unchanged {
+        /// The full read, if the server compared the content.
+        read: Option<FullRead>,
+    },
     /// The Secret still holds the refused key. No request was sent.
     StillRefused,
     /// A limit of concurrent fetches or of documents per namespace is reached, or the memory budget for documents is
@@ -130,6 +151,8 @@ pub struct FetchedDocument {
     pub pages: Vec<Vec<u8>>,
     /// Source of the document.
     pub arrival: Arrival,
+    /// The full read, if a server sent the document.
+    pub read: Option<FullRead>,
     /// Reservation in the memory budget, to be held until the document is compiled.
     pub reservation: Reservation,
 }
@@ -139,6 +162,12 @@ impl FetchedDocument {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.pages.iter().map(Vec::len).sum()
+    }
+
+    /// Returns the digest of the content.
+    #[must_use]
+    pub fn digest(&self) -> ContentDigest {
+        ContentDigest::of(&self.pages)
     }
 }
 
@@ -151,6 +180,8 @@ pub enum Arrival {
         key: EnvironmentKey,
         /// Time at which the fetch began, by the server's clock.
         began: Timestamp,
+        /// Entity tag of the document, if it has one page and the server sent one.
+        entity_tag: Option<String>,
     },
     /// An object in the cluster.
     Object {
@@ -174,9 +205,27 @@ impl Arrival {
     #[must_use]
     pub fn cached_version(self, updated_at: Option<&str>) -> CachedVersion {
         CachedVersion(match self {
-            Self::Server { key, began } => Version::Server { key, validator: Validator::new(updated_at, began) },
+            Self::Server { key, began, entity_tag } => {
+                Version::Server { key, validator: Validator::new(updated_at, began), entity_tag }
+            }
             Self::Object { version } => Version::Object { version },
         })
+    }
+
+    /// Returns the version for the next fetch if the content is that of the `cached` version. `None` if another key
+    /// requested it: the compiled snapshot knows the key.
+    #[must_use]
+    pub fn confirmed_version(self, cached: &CachedVersion) -> Option<CachedVersion> {
+        match (self, &cached.0) {
+            (Self::Server { key, began, entity_tag }, Version::Server { key: cached, validator, .. })
+                if key == *cached =>
+            {
+                let validator = validator.as_ref().map(|validator| validator.confirmed(began));
+                Some(CachedVersion(Version::Server { key, validator, entity_tag }))
+            }
+            (Self::Object { version }, Version::Object { .. }) => Some(CachedVersion(Version::Object { version })),
+            _ => None,
+        }
     }
 }
 
@@ -193,6 +242,7 @@ impl Fetcher {
             limit,
             budget: MemoryBudget::new(limit),
             limiter: RequestLimiter::default(),
+            read_budget: ReadBudget::default(),
             idle: listen::IDLE,
         }
     }
@@ -233,14 +283,14 @@ impl Fetcher {
         if let Some(CachedVersion(Version::Object { version })) = &hints.cached
             && *version == found.version
         {
-            return Ok(Fetched::Unchanged);
+            return Ok(Fetched::Unchanged { read: None });
         }
         if found.bytes.len() > self.limit {
             return Err(Error::BodyTooLarge { what: "the document", limit: self.limit });
         }
         reservation.shrink(found.bytes.len());
         let arrival = Arrival::Object { version: found.version };
-        Ok(Fetched::Document(FetchedDocument { pages: vec![found.bytes], arrival, reservation }))
+        Ok(Fetched::Document(FetchedDocument { pages: vec![found.bytes], arrival, read: None, reservation }))
     }
 
     async fn ask_server(
@@ -267,18 +317,25 @@ impl Fetcher {
         if hints.refused.as_ref() == Some(&key) {
             return Ok(Fetched::StillRefused);
         }
-        let if_modified_since = match &hints.cached {
-            Some(CachedVersion(Version::Server { key: cached, validator })) if *cached == key => {
-                validator.as_ref().and_then(Validator::if_modified_since)
+        let condition = match &hints.cached {
+            Some(CachedVersion(Version::Server { key: cached, validator, entity_tag })) if *cached == key => {
+                match hints.comparison {
+                    Comparison::Time => validator.as_ref().and_then(Validator::if_modified_since),
+                    Comparison::Content => entity_tag.clone(),
+                }
             }
             _ => None,
+        };
+        let header = match hints.comparison {
+            Comparison::Time => header::IF_MODIFIED_SINCE,
+            Comparison::Content => header::IF_NONE_MATCH,
         };
         let request = Request {
             client: &client,
             origin: &origin,
             url,
             key: &key,
-            if_modified_since,
+            condition: condition.map(|value| (header, value)),
             limit: self.limit,
             reservation: &reservation,
         };
@@ -286,8 +343,10 @@ impl Fetcher {
             Ok(permit) => permit,
             Err(rejection) => return rejection.outcome(&origin),
         };
+        let began = Instant::now();
         let mut answer = in_time(spec.refresh.timeout, &origin, request.send()).await;
         drop(permit);
+        let read = |bytes| Some(FullRead { origin: origin.clone(), bytes, took: began.elapsed() });
         // Other fetches from this server need not repeat an attempt that just failed.
         match &mut answer {
             Err(Error::UpstreamUnavailable { problem, fault: Fault::Connection, retry_after, .. }) => {
@@ -302,17 +361,26 @@ impl Fetcher {
         }
         let answer = answer?;
         Ok(match answer {
-            Answer::NotModified => Fetched::Unchanged,
+            Answer::NotModified => {
+                Fetched::Unchanged { read: if hints.comparison == Comparison::Content { read(0) } else { None } }
+            }
             Answer::OverBudget(expected) => Fetched::OverBudget { expected },
-            Answer::Document { pages, began } => {
-                reservation.shrink(pages.iter().map(Vec::len).sum());
-                Fetched::Document(FetchedDocument { pages, arrival: Arrival::Server { key, began }, reservation })
+            Answer::Document { pages, began, entity_tag } => {
+                let bytes = pages.iter().map(Vec::len).sum();
+                reservation.shrink(bytes);
+                let arrival = Arrival::Server { key, began, entity_tag };
+                Fetched::Document(FetchedDocument { pages, arrival, read: read(bytes), reservation })
             }
         })
     }
 }
 
 impl Fetcher {
+    /// Returns the budget of full reads.
+    pub fn read_budget(&self) -> &ReadBudget {
+        &self.read_budget
+    }
+
     /// Sets the maximum silence of streams.
     #[cfg(test)]
     pub(crate) fn with_idle(self, idle: Duration) -> Self {

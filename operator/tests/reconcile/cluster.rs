@@ -38,6 +38,8 @@ struct State {
     refusal: Option<(u16, Value)>,
     /// True if no Secret that holds a snapshot can be read.
     hides_secrets: bool,
+    /// True if the environment key in the Secret was replaced by another one.
+    has_other_key: bool,
 }
 
 #[derive(Clone, Default)]
@@ -91,10 +93,9 @@ impl Cluster {
             ("GET", "/api/v1/namespaces/shop/secrets/flagsmith") => {
                 state.calls.push("get secret".to_owned());
                 let labels = json!({"remora.dev/environment-key": "true"});
-                (
-                    200,
-                    json!({"metadata": {"name": name, "labels": labels}, "data": {"environment-key": "c2VyLmtleQ=="}}),
-                )
+                // `ser.key` and `ser.other` in base64.
+                let key = if state.has_other_key { "c2VyLm90aGVy" } else { "c2VyLmtleQ==" };
+                (200, json!({"metadata": {"name": name, "labels": labels}, "data": {"environment-key": key}}))
             }
             ("GET", "/api/v1/namespaces/shop/pods") => {
                 state.calls.push("list pods".to_owned());
@@ -200,6 +201,11 @@ impl Cluster {
     /// Refuses to read the Secrets that hold snapshots.
     pub(super) fn hide_secrets(&self) {
         self.0.lock().unwrap().hides_secrets = true;
+    }
+
+    /// Replaces the environment key in the Secret.
+    pub(super) fn replace_key(&self) {
+        self.0.lock().unwrap().has_other_key = true;
     }
 
     /// Lets this many further writes succeed, and fails all later ones.

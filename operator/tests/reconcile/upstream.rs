@@ -17,6 +17,7 @@ pub(super) struct Upstream {
     body: Arc<Mutex<String>>,
     asked: Arc<AtomicUsize>,
     fails: Arc<AtomicBool>,
+    not_modified: Arc<AtomicUsize>,
 }
 
 impl Upstream {
@@ -37,7 +38,39 @@ impl Upstream {
                 connection.write_all((head + &body).as_bytes()).await.unwrap();
             }
         });
-        Self { origin, body, asked, fails }
+        Self { origin, body, asked, fails, not_modified: Arc::default() }
+    }
+
+    /// Starts a server that answers every conditional request with 304, as a server does whose document's `updated_at`
+    /// does not move. Each other answer has new UUIDs of identities.
+    pub(super) async fn conditional(document: &Value) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let body = Arc::new(Mutex::new(document.to_string()));
+        let (asked, not_modified): (Arc<AtomicUsize>, Arc<AtomicUsize>) = Default::default();
+        let (served, count, unread) = (Arc::clone(&body), Arc::clone(&asked), Arc::clone(&not_modified));
+        tokio::spawn(async move {
+            loop {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                let number = count.fetch_add(1, Ordering::SeqCst);
+                let mut request = [0; 4096];
+                let length = connection.read(&mut request).await.unwrap();
+                let request = String::from_utf8_lossy(&request[..length]).to_ascii_lowercase();
+                let answer = if request.contains("if-modified-since: fri, 20 nov 2026 00:00:00 gmt") {
+                    unread.fetch_add(1, Ordering::SeqCst);
+                    "HTTP/1.1 304 Not Modified\r\nconnection: close\r\n\r\n".to_owned()
+                } else {
+                    let mut document: Value = serde_json::from_str(&served.lock().unwrap()).unwrap();
+                    for identity in document["identity_overrides"].as_array_mut().into_iter().flatten() {
+                        identity["identity_uuid"] = json!(format!("a7cbb5a9-6bb5-4d0f-92c3-{number:012x}"));
+                    }
+                    let body = document.to_string();
+                    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+                };
+                connection.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        Self { origin, body, asked, fails: Arc::default(), not_modified }
     }
 
     /// Starts a server with two pages that changes the document between them, until it has done so this many times.
@@ -63,7 +96,7 @@ impl Upstream {
                 connection.write_all((head + &body).as_bytes()).await.unwrap();
             }
         });
-        Self { origin, body: Arc::default(), asked, fails: Arc::default() }
+        Self { origin, body: Arc::default(), asked, fails: Arc::default(), not_modified: Arc::default() }
     }
 
     /// Switches between HTTP 500 and normal answers.
@@ -73,6 +106,11 @@ impl Upstream {
 
     pub(super) fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
+    }
+
+    /// Returns the number of answers with 304.
+    pub(super) fn not_modified(&self) -> usize {
+        self.not_modified.load(Ordering::SeqCst)
     }
 
     pub(super) fn serve(&self, document: &Value) {

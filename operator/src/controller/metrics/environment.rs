@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{family::Family, gauge::Gauge},
@@ -35,6 +37,7 @@ const CONDITIONS: [&str; 5] = ["Accepted", "Fetched", "Published", "Ready", "Sta
 pub struct EnvironmentMetrics {
     last_fetch: Family<Labels, Amount>,
     document_bytes: Family<Labels, Gauge>,
+    read_within: Family<Labels, Amount>,
     snapshot_bytes: Family<Labels, Gauge>,
     findings: Family<Labels, Gauge>,
     held: Family<Labels, Gauge>,
@@ -45,7 +48,8 @@ pub struct EnvironmentMetrics {
 impl EnvironmentMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let Self { last_fetch, document_bytes, snapshot_bytes, findings, held, conditions, pods } = metrics.clone();
+        let Self { last_fetch, document_bytes, read_within, snapshot_bytes, findings, held, conditions, pods } =
+            metrics.clone();
         registry.register(
             "remora_environment_last_fetch_timestamp_seconds",
             "Time of the last fetch that returned a document or confirmed the last one",
@@ -55,6 +59,11 @@ impl EnvironmentMetrics {
             "remora_environment_document_bytes",
             "Size of the document that was fetched last",
             document_bytes,
+        );
+        registry.register(
+            "remora_environment_read_within_seconds",
+            "Longest time between two fetches that find every change, also one that does not move the document's time",
+            read_within,
         );
         registry.register(
             "remora_environment_snapshot_bytes",
@@ -90,6 +99,11 @@ impl EnvironmentMetrics {
         self.document_bytes.get_or_create(&labels(namespace, environment)).set(count(bytes));
     }
 
+    /// Records the longest time between two full reads of the document.
+    pub fn read_within(&self, namespace: &str, environment: &str, within: Duration) {
+        self.read_within.get_or_create(&labels(namespace, environment)).set(within.as_secs_f64());
+    }
+
     /// Records the size of a compiled snapshot in bytes, and the number of its findings.
     pub fn compiled(&self, namespace: &str, environment: &str, bytes: usize, findings: usize) {
         self.snapshot_bytes.get_or_create(&labels(namespace, environment)).set(count(bytes));
@@ -123,6 +137,7 @@ impl EnvironmentMetrics {
         let labels = labels(namespace, environment);
         self.last_fetch.remove(&labels);
         self.document_bytes.remove(&labels);
+        self.read_within.remove(&labels);
         self.snapshot_bytes.remove(&labels);
         self.findings.remove(&labels);
         self.held.remove(&labels);

@@ -30,7 +30,7 @@ pub(super) async fn compile(
     metrics: &Metrics,
     document: FetchedDocument,
 ) -> Result<(Compiled, CachedVersion, Provenance), Error> {
-    let FetchedDocument { pages, arrival, reservation } = document;
+    let FetchedDocument { pages, arrival, reservation, .. } = document;
     let server_keys = arrival.key().map(EnvironmentKey::expose).map(str::to_owned);
     let task = Task {
         environment: environment.name.clone(),

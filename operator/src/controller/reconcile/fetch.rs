@@ -9,7 +9,10 @@ use super::{environment::Environment, schedule};
 use crate::{
     controller::metrics::{Metrics, Outcome, Step},
     source::{
-        fetch::{self, CachedVersion, EnvironmentKey, Error, FetchHints, FetchedDocument, Fetcher, Retry},
+        fetch::{
+            self, CachedVersion, Comparison, ContentDigest, EnvironmentKey, Error, FetchHints, FetchedDocument,
+            Fetcher, FullRead, Retry, read_within,
+        },
         trigger::Trigger,
     },
 };
@@ -34,11 +37,17 @@ pub(super) struct Source {
     failures: u32,
     /// Version of the last document that was compiled.
     version: Option<CachedVersion>,
+    /// Digest of the last document that was compiled. `None` if a later fetch or compilation failed.
+    compiled: Option<ContentDigest>,
+    /// Digest of the document that is being compiled.
+    arrived: Option<ContentDigest>,
     provenance: Option<Provenance>,
     /// Size of the document in bytes, if known.
     expected_bytes: Option<usize>,
-    /// Time of the last fetch that returned a whole document.
-    last_whole: Option<Instant>,
+    /// Time of the last fetch that returned a document.
+    last_document: Option<Instant>,
+    /// Time of the last fetch that returned a document, or whose server compared the content.
+    last_content: Option<Instant>,
     /// Key that the server refused, and the time of the refusal.
     refused: Option<(EnvironmentKey, Instant)>,
 }
@@ -54,13 +63,13 @@ impl Source {
 
     /// Forgets what belongs to an earlier generation of the spec.
     pub(super) fn start_generation(&mut self) {
-        let Self { expected_bytes, last_whole, .. } = std::mem::take(self);
-        *self = Self { expected_bytes, last_whole, ..Self::default() };
+        let Self { expected_bytes, last_document, last_content, .. } = std::mem::take(self);
+        *self = Self { expected_bytes, last_document, last_content, ..Self::default() };
     }
 
     /// Makes the next fetch unconditional.
     pub(super) fn needs_whole(&mut self) {
-        self.last_whole = None;
+        self.last_document = None;
     }
 
     /// Returns true if the source is to be fetched now. `is_lost` is true if no snapshot exists anywhere and none is
@@ -76,12 +85,30 @@ impl Source {
         is_triggered || is_lost || self.next_fetch.is_none_or(|next| now >= next)
     }
 
-    /// Returns the hints for the next fetch. `has_snapshot` is true if the last document's snapshot is in memory.
-    fn hints(&self, has_snapshot: bool, now: Instant) -> FetchHints {
-        let whole_is_due = self.last_whole.is_none_or(|last| now.duration_since(last) >= schedule::UNCONDITIONAL);
-        let version = self.version.clone().filter(|_| !whole_is_due && self.failures == 0 && has_snapshot);
+    /// Returns the hints for the next fetch. `has_snapshot` is true if the last document's snapshot is in memory; `rest`
+    /// is the shortest time between two full reads.
+    fn hints(&self, has_snapshot: bool, rest: Duration, now: Instant) -> FetchHints {
+        let is_due = |last: Option<Instant>, rest| last.is_none_or(|last| now.duration_since(last) >= rest);
+        let is_unconditional =
+            is_due(self.last_document, schedule::UNCONDITIONAL) || self.failures > 0 || !has_snapshot;
         let refused = self.refused.as_ref().filter(|(_, since)| now.duration_since(*since) < schedule::REFUSED);
-        FetchHints { cached: version, refused: refused.map(|(key, _)| key.clone()), expected: self.expected_bytes }
+        FetchHints {
+            cached: self.version.clone().filter(|_| !is_unconditional),
+            comparison: if is_due(self.last_content, rest) { Comparison::Content } else { Comparison::Time },
+            refused: refused.map(|(key, _)| key.clone()),
+            expected: self.expected_bytes,
+        }
+    }
+
+    /// Records the arrival of a document. Returns its new version if it is the document that was compiled
+    /// last, for the same key.
+    fn arrived(&mut self, document: &FetchedDocument, now: Instant) -> Option<CachedVersion> {
+        self.expected_bytes = Some(document.bytes());
+        self.last_document = Some(now);
+        self.last_content = Some(now);
+        self.arrived = Some(document.digest());
+        let version = self.version.as_ref().filter(|_| self.compiled == self.arrived)?;
+        document.arrival.clone().confirmed_version(version)
     }
 
     /// Delays the next fetch.
@@ -99,6 +126,7 @@ impl Source {
     pub(super) fn was_compiled(&mut self, version: CachedVersion, provenance: Provenance) {
         self.version = Some(version);
         self.provenance = Some(provenance);
+        self.compiled = self.arrived.take();
         self.failures = 0;
     }
 
@@ -107,6 +135,7 @@ impl Source {
         let wait = schedule::after_failure(retry, self.failures, interval, fastrand::f64());
         self.delay(wait);
         self.failures = self.failures.saturating_add(1);
+        self.compiled = None;
     }
 
     fn waits_for_room(&mut self) {
@@ -138,7 +167,8 @@ pub(super) async fn fetch(
     has_snapshot: bool,
 ) -> Result<Fetched, Error> {
     let interval = environment.spec.refresh.interval.get();
-    let hints = source.hints(has_snapshot, Instant::now());
+    let rest = fetcher.read_budget().rest(&environment.uid, interval);
+    let hints = source.hints(has_snapshot, rest, Instant::now());
     let step = metrics.begin(Step::Fetch);
     match fetcher.fetch(&environment.namespace, environment.spec, &hints).await {
         Ok(fetch::Fetched::StillRefused) => {
@@ -157,19 +187,34 @@ pub(super) async fn fetch(
             step.end(Outcome::OverBudget);
             Ok(Fetched::Postponed)
         }
-        Ok(fetch::Fetched::Unchanged) => {
+        Ok(fetch::Fetched::Unchanged { read }) => {
             source.failures = 0;
+            if let Some(read) = read {
+                source.last_content = Some(Instant::now());
+                was_read_fully(environment, fetcher, metrics, &read);
+            }
             was_read(environment, metrics, source);
             step.end(Outcome::Unchanged);
             Ok(Fetched::Unchanged)
         }
         Ok(fetch::Fetched::Document(arrived)) => {
-            let bytes = arrived.bytes();
-            metrics.environments.document(&environment.namespace, &environment.name, bytes);
-            source.expected_bytes = Some(bytes);
-            source.last_whole = Some(Instant::now());
-            step.end(Outcome::Done);
-            Ok(Fetched::Document(arrived))
+            metrics.environments.document(&environment.namespace, &environment.name, arrived.bytes());
+            if let Some(read) = &arrived.read {
+                was_read_fully(environment, fetcher, metrics, read);
+            }
+            match source.arrived(&arrived, Instant::now()).filter(|_| has_snapshot) {
+                Some(confirmed) => {
+                    source.version = Some(confirmed);
+                    source.failures = 0;
+                    was_read(environment, metrics, source);
+                    step.end(Outcome::Unchanged);
+                    Ok(Fetched::Unchanged)
+                }
+                None => {
+                    step.end(Outcome::Done);
+                    Ok(Fetched::Document(arrived))
+                }
+            }
         }
         Err(error) => {
             step.end(error.reason());
@@ -188,41 +233,14 @@ pub(super) fn was_read(environment: &Environment<'_>, metrics: &Metrics, source:
     metrics.environments.fetched(&environment.namespace, &environment.name, now);
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A server may answer "not modified" for ever although its document has changed.
-    #[test]
-    fn conditional_fetches_are_followed_by_unconditional_one_after_ten_minutes() {
-        let began = Instant::now();
-        let version = CachedVersion::of_object("7");
-        let mut source = Source { version: Some(version.clone()), last_whole: Some(began), ..Source::default() };
-        let hint = |source: &Source, after: Duration| source.hints(true, began + after).cached;
-        let just_before = schedule::UNCONDITIONAL - Duration::from_secs(1);
-        assert_eq!(hint(&source, just_before), Some(version.clone()));
-        assert_eq!(hint(&source, schedule::UNCONDITIONAL), None);
-        assert_eq!(hint(&source, schedule::UNCONDITIONAL * 2), None, "until it was answered");
-        source.last_whole = Some(began + schedule::UNCONDITIONAL);
-        assert_eq!(hint(&source, schedule::UNCONDITIONAL * 2 - Duration::from_secs(1)), Some(version));
-        assert_eq!(source.hints(false, began).cached, None, "without a snapshot in memory");
-        source.failures = 1;
-        assert_eq!(hint(&source, schedule::UNCONDITIONAL), None, "after a failure");
-    }
-
-    #[test]
-    fn stream_event_does_not_shorten_back_off_of_failing_source() {
-        let now = Instant::now();
-        let mut source = Source::default();
-        source.failed(Retry::Backoff, Duration::from_secs(30));
-        for trigger in [None, Some(Trigger::Report), Some(Trigger::Fetch), Some(Trigger::FetchWhole)] {
-            assert!(!source.is_due(trigger, true, now), "{trigger:?}");
-        }
-        assert!(source.is_due(Some(Trigger::ReferenceChanged), false, now));
-        source.was_read(Duration::from_secs(30));
-        source.failures = 0;
-        assert!(!source.is_due(Some(Trigger::Report), false, now) && source.is_due(Some(Trigger::Fetch), false, now));
-        assert!(source.is_due(None, true, now), "nothing is published");
-        assert!(source.is_due(None, false, now + Duration::from_secs(34)));
-    }
+/// Records that the server returned a document or compared its content: counts it in the budget of full reads.
+fn was_read_fully(environment: &Environment<'_>, fetcher: &Fetcher, metrics: &Metrics, read: &FullRead) {
+    let interval = environment.spec.refresh.interval.get();
+    let budget = fetcher.read_budget();
+    budget.record(&environment.uid, read, interval, Instant::now());
+    let within = read_within(budget.rest(&environment.uid, interval), interval);
+    metrics.environments.read_within(&environment.namespace, &environment.name, within);
 }
+
+#[cfg(test)]
+mod tests;

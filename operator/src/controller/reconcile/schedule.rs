@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::source::fetch::Retry;
+use crate::source::fetch::{REST_MAX, Retry};
 
 /// Longest wait after the first failure. It doubles with every further failure.
 const BACKOFF: Duration = Duration::from_secs(1);
@@ -23,8 +23,8 @@ const REFERENCE_MAX: Duration = Duration::from_secs(15);
 pub(super) const REFUSED: Duration = Duration::from_secs(300);
 /// Longest time over which fetches are spread after a restart. A shorter interval takes its place.
 const SPREAD_MAX: Duration = Duration::from_secs(60);
-/// Time between two fetches without a condition: a server may answer a conditional request wrongly for ever.
-pub(super) const UNCONDITIONAL: Duration = Duration::from_secs(600);
+/// Longest time between two fetches without a condition: a server may answer a conditional request wrongly for ever.
+pub(super) const UNCONDITIONAL: Duration = REST_MAX;
 
 /// Returns the wait until the next fetch: the interval with a jitter of ±10 %.
 pub(super) fn after_success(interval: Duration, chance: f64) -> Duration {

@@ -7,7 +7,10 @@ use std::{
 };
 
 use jiff::Timestamp;
-use reqwest::{Client, Response, StatusCode, Url, header};
+use reqwest::{
+    Client, Response, StatusCode, Url,
+    header::{self, HeaderName},
+};
 
 use super::{
     body::{self, Unread},
@@ -24,6 +27,8 @@ use super::{
 const PAGES: usize = 4096;
 /// Maximum size of an answer's header in bytes.
 pub(super) const HEADERS: usize = 32 << 10;
+/// Maximum length of an entity tag in bytes. A longer one is ignored.
+const ENTITY_TAG_MAX: usize = 256;
 /// Maximum of a server's `Retry-After`. Longer times are cut to it.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(15 * 60);
 
@@ -33,7 +38,8 @@ pub(super) struct Request<'a> {
     pub(super) origin: &'a Origin,
     pub(super) url: Url,
     pub(super) key: &'a EnvironmentKey,
-    pub(super) if_modified_since: Option<String>,
+    /// Header of a conditional request, and its value.
+    pub(super) condition: Option<(HeaderName, String)>,
     /// Maximum size of all pages together in bytes.
     pub(super) limit: usize,
     /// Reservation in the memory budget that covers the bytes.
@@ -48,23 +54,28 @@ pub(super) enum Answer {
     Document {
         pages: Vec<Vec<u8>>,
         began: Timestamp,
+        /// Entity tag of the only page.
+        entity_tag: Option<String>,
     },
 }
 
 enum Page {
     NotModified,
     OverBudget(usize),
-    Document { bytes: Vec<u8>, began: Timestamp, next: Option<Url> },
+    Document { bytes: Vec<u8>, began: Timestamp, entity_tag: Option<String>, next: Option<Url> },
 }
 
 impl Request<'_> {
     /// Requests all pages. The parser of the pages checks that they belong to one environment at one time.
     pub(super) async fn send(&self) -> Result<Answer, Error> {
-        let (first, began, mut next) = match self.page(&self.url, self.if_modified_since.as_deref(), 0).await? {
+        let (first, began, entity_tag, mut next) = match self.page(&self.url, self.condition.as_ref(), 0).await? {
+            Page::NotModified if self.condition.is_none() => return Err(self.unasked()),
             Page::NotModified => return Ok(Answer::NotModified),
             Page::OverBudget(expected) => return Ok(Answer::OverBudget(expected)),
-            Page::Document { bytes, began, next } => (bytes, began, next),
+            Page::Document { bytes, began, entity_tag, next } => (bytes, began, entity_tag, next),
         };
+        // The tag of a page says nothing about the others.
+        let entity_tag = entity_tag.filter(|_| next.is_none());
         let mut held = first.len();
         let mut pages = vec![first];
         let mut seen = HashSet::from([self.url.clone()]);
@@ -73,9 +84,7 @@ impl Request<'_> {
                 return Err(unavailable(self.origin, "its pages form a loop, or do not end"));
             }
             let (page, after) = match self.page(&url, None, held).await? {
-                Page::NotModified => {
-                    return Err(unavailable(self.origin, "it answered HTTP 304 to an unconditional request"));
-                }
+                Page::NotModified => return Err(self.unasked()),
                 Page::OverBudget(expected) => return Ok(Answer::OverBudget(expected)),
                 Page::Document { bytes, next, .. } => (bytes, next),
             };
@@ -83,11 +92,15 @@ impl Request<'_> {
             pages.push(page);
             next = after;
         }
-        Ok(Answer::Document { pages, began })
+        Ok(Answer::Document { pages, began, entity_tag })
+    }
+
+    fn unasked(&self) -> Error {
+        unavailable(self.origin, "it answered HTTP 304 to an unconditional request")
     }
 
     /// Requests the page at this URL. `held` is the size in bytes of the pages before it.
-    async fn page(&self, url: &Url, since: Option<&str>, held: usize) -> Result<Page, Error> {
+    async fn page(&self, url: &Url, condition: Option<&(HeaderName, String)>, held: usize) -> Result<Page, Error> {
         let key = self
             .key
             .header()
@@ -98,8 +111,8 @@ impl Request<'_> {
             .header("X-Environment-Key", key)
             .header(header::ACCEPT, "application/json")
             .header(header::ACCEPT_ENCODING, "gzip");
-        if let Some(since) = since {
-            request = request.header(header::IF_MODIFIED_SINCE, since);
+        if let Some((name, value)) = condition {
+            request = request.header(name, value);
         }
         let sent = Instant::now();
         let response = request.send().await.map_err(|error| explain(&error, self.origin, url))?;
@@ -112,6 +125,7 @@ impl Request<'_> {
             status => return Err(self.refusal(status, &response)),
         }
         let began = validator::began(text(&response, &header::DATE), sent.elapsed(), Timestamp::now());
+        let entity_tag = text(&response, &header::ETAG).filter(|tag| tag.len() <= ENTITY_TAG_MAX).map(str::to_owned);
         let next = self.next_page(&response)?;
         let limit = self.limit.saturating_sub(held);
         let bytes = match body::read(response, limit, |bytes| self.reservation.holds(held.saturating_add(bytes))).await
@@ -121,7 +135,7 @@ impl Request<'_> {
             Err(Unread::TooLarge(error)) => return Err(error),
             Err(Unread::Broken(problem)) => return Err(unavailable(self.origin, &problem)),
         };
-        Ok(Page::Document { bytes, began, next })
+        Ok(Page::Document { bytes, began, entity_tag, next })
     }
 
     /// Returns the URL of the next page. Its origin must be the one of the request, because requests carry the key.

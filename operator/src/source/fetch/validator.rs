@@ -22,6 +22,11 @@ impl Validator {
         Some(Self { updated_at: updated_at?.parse().ok()?, fetch_began })
     }
 
+    /// Returns the validator after a later fetch returned the same content.
+    pub(super) fn confirmed(&self, fetch_began: Timestamp) -> Self {
+        Self { updated_at: self.updated_at, fetch_began: self.fetch_began.max(fetch_began) }
+    }
+
     /// Returns the value of `If-Modified-Since`. `None` while a change could hide behind it.
     pub(super) fn if_modified_since(&self) -> Option<String> {
         let settled = self.updated_at.checked_add(SETTLED).is_ok_and(|settled| self.fetch_began >= settled);
@@ -59,6 +64,15 @@ mod tests {
     fn validator_of_document_of_this_second_is_one_second_earlier() {
         let validator = Validator::new(Some("2026-11-21T00:01:24.5+00:00"), at("2026-11-21T00:01:26Z")).unwrap();
         assert_eq!(validator.if_modified_since(), None);
+    }
+
+    #[test]
+    fn document_of_this_second_settles_when_later_fetch_returns_it_again() {
+        let validator = Validator::new(Some("2026-11-21T00:01:24.5+00:00"), at("2026-11-21T00:01:25Z")).unwrap();
+        assert_eq!(validator.if_modified_since(), None);
+        let confirmed = validator.confirmed(at("2026-11-21T00:01:55Z"));
+        assert_eq!(confirmed.if_modified_since().as_deref(), Some("Sat, 21 Nov 2026 00:01:24 GMT"));
+        assert_eq!(confirmed.confirmed(at("2026-11-21T00:01:25Z")), confirmed, "the server's clock was set back");
     }
 
     #[test]

@@ -40,7 +40,7 @@ async fn stream_reports_change_and_sends_no_server_side_key() {
     let expected = Change { updated_at: Some("2025-11-21T00:01:24.5Z".parse().unwrap()) };
     assert_eq!(stream.next().await.unwrap(), expected);
     let path = "/sse/environments/client%2F..%2Fkey/stream".to_owned();
-    assert_eq!(upstream.asked(), [Asked { path, key: None, since: None }]);
+    assert_eq!(upstream.asked(), [Asked { path, key: None, since: None, tag: None }]);
 }
 
 #[tokio::test]

@@ -62,7 +62,7 @@ async fn document_in_config_map_is_read_without_server() {
     let spec = from("configMapKeyRef");
     let first = fetcher.fetch("shop", &spec, &FetchHints::default()).await.unwrap();
     let hints = FetchHints { cached: Some(cached_version(first)), ..FetchHints::default() };
-    assert!(matches!(fetcher.fetch("shop", &spec, &hints).await.unwrap(), Fetched::Unchanged));
+    assert!(matches!(fetcher.fetch("shop", &spec, &hints).await.unwrap(), Fetched::Unchanged { read: None }));
     scene.cluster.config_map("flags", "8", "environment.json", &environment(SETTLED, &["b"]).to_string());
     assert_eq!(identities(fetcher.fetch("shop", &spec, &hints).await.unwrap()), ["b"]);
 }

@@ -11,7 +11,7 @@ async fn document_of_one_page_takes_one_request() {
     let upstream = Upstream::http(|_, _| json_answer(&environment(SETTLED, &["a"]))).await;
     assert_eq!(identities(Scene::at(&upstream).fetch().await.unwrap()), ["a"]);
     let path = "/api/v1/environment-document/".to_owned();
-    assert_eq!(upstream.asked(), [Asked { path, key: Some(KEY.to_owned()), since: None }]);
+    assert_eq!(upstream.asked(), [Asked { path, key: Some(KEY.to_owned()), since: None, tag: None }]);
 }
 
 #[tokio::test]

@@ -29,6 +29,7 @@ pub(super) struct Asked {
     pub(super) path: String,
     pub(super) key: Option<String>,
     pub(super) since: Option<String>,
+    pub(super) tag: Option<String>,
 }
 
 type Script = Arc<dyn Fn(usize, &Asked) -> Response<Body> + Send + Sync>;
@@ -99,6 +100,7 @@ async fn answer<I: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             path: request.uri().path_and_query().unwrap().to_string(),
             key: text("x-environment-key"),
             since: text("if-modified-since"),
+            tag: text("if-none-match"),
         };
         let number = {
             let mut book = book.lock();

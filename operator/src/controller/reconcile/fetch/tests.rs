@@ -1,0 +1,97 @@
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use super::*;
+use crate::source::fetch::{BYTES_PER_MINUTE, ReadBudget};
+
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// A server may answer "not modified" for ever although its document has changed.
+#[test]
+fn conditional_fetches_are_followed_by_unconditional_one_after_ten_minutes() {
+    let began = Instant::now();
+    let version = CachedVersion::of_object("7");
+    let mut source = Source { version: Some(version.clone()), last_document: Some(began), ..Source::default() };
+    let hint = |source: &Source, after: Duration| source.hints(true, INTERVAL, began + after).cached;
+    let just_before = schedule::UNCONDITIONAL - Duration::from_secs(1);
+    assert_eq!(hint(&source, just_before), Some(version.clone()));
+    assert_eq!(hint(&source, schedule::UNCONDITIONAL), None);
+    assert_eq!(hint(&source, schedule::UNCONDITIONAL * 2), None, "until it was answered");
+    source.last_document = Some(began + schedule::UNCONDITIONAL);
+    assert_eq!(hint(&source, schedule::UNCONDITIONAL * 2 - Duration::from_secs(1)), Some(version));
+    assert_eq!(source.hints(false, INTERVAL, began).cached, None, "without a snapshot in memory");
+    source.failures = 1;
+    assert_eq!(hint(&source, schedule::UNCONDITIONAL), None, "after a failure");
+}
+
+#[test]
+fn fetch_compares_content_after_rest_of_budget() {
+    let began = Instant::now();
+    let source = Source { last_content: Some(began), ..Source::default() };
+    let comparison = |after: Duration| source.hints(true, INTERVAL, began + after).comparison;
+    assert_eq!(comparison(INTERVAL - Duration::from_secs(1)), Comparison::Time);
+    assert_eq!(comparison(INTERVAL), Comparison::Content);
+    assert_eq!(Source::default().hints(true, INTERVAL, began).comparison, Comparison::Content);
+}
+
+#[test]
+fn stream_event_does_not_shorten_back_off_of_failing_source() {
+    let now = Instant::now();
+    let mut source = Source::default();
+    source.failed(Retry::Backoff, Duration::from_secs(30));
+    for trigger in [None, Some(Trigger::Report), Some(Trigger::Fetch), Some(Trigger::FetchWhole)] {
+        assert!(!source.is_due(trigger, true, now), "{trigger:?}");
+    }
+    assert!(source.is_due(Some(Trigger::ReferenceChanged), false, now));
+    source.was_read(Duration::from_secs(30));
+    source.failures = 0;
+    assert!(!source.is_due(Some(Trigger::Report), false, now) && source.is_due(Some(Trigger::Fetch), false, now));
+    assert!(source.is_due(None, true, now), "nothing is published");
+    assert!(source.is_due(None, false, now + Duration::from_secs(34)));
+}
+
+/// Size of the document of each environment, in bytes: 1,000 environments of one server.
+fn sizes() -> Vec<usize> {
+    [(15 << 10, 700), (228 << 10, 250), (5 << 20, 50)].into_iter().flat_map(|(size, count)| vec![size; count]).collect()
+}
+
+/// Polls of 1,000 environments over half an hour, and the full reads among them.
+#[tokio::test(start_paused = true)]
+async fn full_reads_of_thousand_environments_stay_within_budget_of_bytes() {
+    let (sizes, budget, began) = (sizes(), ReadBudget::default(), Instant::now());
+    let mut sources: Vec<Source> = sizes.iter().map(|_| Source::default()).collect();
+    let mut polls: BinaryHeap<Reverse<(Instant, usize)>> = BinaryHeap::new();
+    for number in 0..sizes.len() {
+        polls.push(Reverse((began + schedule::phase(&number.to_string(), INTERVAL), number)));
+    }
+    let mut minutes = vec![0; 30];
+    let mut longest = vec![Duration::ZERO; sizes.len()];
+    while let Some(Reverse((now, number))) = polls.pop() {
+        let minute = now.duration_since(began).as_secs() / 60;
+        let Some(bytes) = minutes.get_mut(usize::try_from(minute).unwrap()) else { break };
+        tokio::time::advance(now.duration_since(Instant::now())).await;
+        let source = &mut sources[number];
+        let hints = source.hints(true, budget.rest(&number.to_string(), INTERVAL), now);
+        if hints.comparison == Comparison::Content {
+            *bytes += sizes[number];
+            let origin = "https://flags.test".parse().unwrap();
+            let read = FullRead { origin, bytes: sizes[number], took: Duration::from_millis(5) };
+            budget.record(&number.to_string(), &read, INTERVAL, now);
+            // The first minutes have no rest to compare with: the budget learns the sizes from the first reads.
+            if let Some(last) = source.last_content.replace(now).filter(|_| minute > 5) {
+                longest[number] = longest[number].max(now.duration_since(last));
+            }
+        }
+        source.was_read(INTERVAL);
+        polls.push(Reverse((source.next_fetch().unwrap(), number)));
+    }
+    // The first minute reads every document at least once.
+    let steady = &minutes[5..];
+    let mean = steady.iter().sum::<usize>() / steady.len();
+    assert!(mean <= BYTES_PER_MINUTE && mean > BYTES_PER_MINUTE / 2, "{mean} bytes a minute");
+    assert!(steady.iter().all(|bytes| *bytes <= BYTES_PER_MINUTE * 5 / 4), "{steady:?}");
+    for (number, longest) in longest.into_iter().enumerate() {
+        let within = read_within(budget.rest(&number.to_string(), INTERVAL), INTERVAL);
+        assert!(longest <= within.mul_f64(1.05), "{} bytes: {longest:?}, not {within:?}", sizes[number]);
+        assert!(sizes[number] > 1 << 20 || longest <= Duration::from_secs(33), "{} bytes: {longest:?}", sizes[number]);
+    }
+}

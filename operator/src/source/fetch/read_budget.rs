@@ -1,0 +1,205 @@
+//! Budget of full reads: how often the operator reads whole documents from one server.
+//!
+//! Some changes of an environment do not move its `updated_at`, so `If-Modified-Since` does not find them. A full read
+//! does: a fetch without a condition, or with the entity tag of a server that sends one. A full read costs the server
+//! bytes and time, so the full reads of all environments share a budget for each server. Environments that need less
+//! than their share get what they need; the others get equal rates, so larger documents are read less often.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::origin::Origin;
+
+/// Time within which a change is read while the budget suffices. It leaves 5 s of a minute to compile and to deliver.
+const READ_WITHIN: Duration = Duration::from_secs(55);
+/// Longest rest between two full reads, whatever the budget says.
+pub const REST_MAX: Duration = Duration::from_secs(600);
+/// Bytes of documents that full reads take from one server in a minute (512 MiB).
+pub const BYTES_PER_MINUTE: usize = 512 << 20;
+/// Time of requests that full reads take from one server in a minute: on average two of the eight concurrent requests.
+const TIME_PER_MINUTE: Duration = Duration::from_secs(120);
+/// Largest jitter of the interval between two polls, as a share of the interval.
+const JITTER: f64 = 0.1;
+/// Age at which a full read no longer counts. Every environment that is polled more often than this has a younger one.
+const FORGOTTEN: Duration = Duration::from_secs(1800);
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A full read of a document.
+#[derive(Clone, Debug)]
+pub struct FullRead {
+    /// Server of the document.
+    pub origin: Origin,
+    /// Size of the document in bytes. Zero if the server confirmed an entity tag.
+    pub bytes: usize,
+    /// Time from the first request to the last byte.
+    pub took: Duration,
+}
+
+impl FullRead {
+    /// Returns the share of a minute's budget that the read costs.
+    fn cost(&self) -> f64 {
+        let bytes = self.bytes as f64 / BYTES_PER_MINUTE as f64;
+        bytes.max(self.took.as_secs_f64() / TIME_PER_MINUTE.as_secs_f64())
+    }
+}
+
+/// Full reads of all environments, by UID, and the fair rate of each server.
+#[derive(Debug, Default)]
+pub struct ReadBudget(Mutex<Content>);
+
+#[derive(Debug, Default)]
+struct Content {
+    demands: HashMap<Arc<str>, Demand>,
+    rates: HashMap<Origin, f64>,
+}
+
+#[derive(Debug)]
+struct Demand {
+    origin: Origin,
+    /// Share of a minute's budget that one read costs.
+    cost: f64,
+    /// Cost per minute without a budget.
+    rate: f64,
+    read_at: Instant,
+}
+
+impl ReadBudget {
+    /// Records a full read of the environment with this UID, which is polled at this interval.
+    pub fn record(&self, uid: &str, read: &FullRead, interval: Duration, now: Instant) {
+        let cost = read.cost();
+        let rate = cost / minutes(rest_without_budget(interval));
+        let demand = Demand { origin: read.origin.clone(), cost, rate, read_at: now };
+        let mut content = self.0.lock();
+        let Content { demands, rates } = &mut *content;
+        demands.insert(uid.into(), demand);
+        demands.retain(|_, demand| now.duration_since(demand.read_at) < FORGOTTEN);
+        let demanded = demands.values().filter(|demand| demand.origin == read.origin).map(|demand| demand.rate);
+        let rate = fair_rate(&demanded.collect::<Vec<f64>>());
+        rates.insert(read.origin.clone(), rate);
+        rates.retain(|origin, _| demands.values().any(|demand| demand.origin == *origin));
+    }
+
+    /// Returns the shortest time between two full reads of the environment.
+    #[must_use]
+    pub fn rest(&self, uid: &str, interval: Duration) -> Duration {
+        let natural = rest_without_budget(interval);
+        let content = self.0.lock();
+        let fair = || {
+            let demand = content.demands.get(uid)?;
+            let rate = content.rates.get(&demand.origin)?;
+            (demand.rate > *rate).then(|| MINUTE.mul_f64((demand.cost / rate).min(minutes(REST_MAX))))
+        };
+        fair().map_or(natural, |rest| rest.max(natural))
+    }
+}
+
+/// Returns the longest time between two full reads of an environment that rests this long and is polled at this
+/// interval.
+#[must_use]
+pub fn read_within(rest: Duration, interval: Duration) -> Duration {
+    let next_poll = interval.mul_f64(1.0 + JITTER);
+    if rest <= interval.mul_f64(1.0 - JITTER) { next_poll } else { rest + next_poll }
+}
+
+/// Returns the rest after which the next poll still reads within [`READ_WITHIN`]. With long intervals, every poll is a
+/// full read.
+fn rest_without_budget(interval: Duration) -> Duration {
+    interval.mul_f64(1.0 - JITTER).max(READ_WITHIN.saturating_sub(interval.mul_f64(1.0 + JITTER)))
+}
+
+fn minutes(time: Duration) -> f64 {
+    time.as_secs_f64() / MINUTE.as_secs_f64()
+}
+
+/// Returns the largest rate that one environment may have so that all together stay within one budget. Infinite if the
+/// budget covers all demands.
+fn fair_rate(demands: &[f64]) -> f64 {
+    let mut rate = 0.0;
+    loop {
+        let within: Vec<f64> = demands.iter().copied().filter(|demand| *demand <= rate).collect();
+        let beyond = demands.len() - within.len();
+        if beyond == 0 {
+            return f64::INFINITY;
+        }
+        // Demands within the rate leave a part of their share to the others, so the rate grows until it is fair.
+        let next = (1.0 - within.iter().sum::<f64>()) / beyond as f64;
+        if next <= rate {
+            return rate;
+        }
+        rate = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(30);
+
+    fn read(bytes: usize, took: Duration) -> FullRead {
+        FullRead { origin: "https://flags.test".parse().unwrap(), bytes, took }
+    }
+
+    #[test]
+    fn environment_within_budget_is_read_within_a_minute_at_any_interval_up_to_50_seconds() {
+        let budget = ReadBudget::default();
+        budget.record("a", &read(5 << 20, Duration::from_millis(300)), INTERVAL, Instant::now());
+        assert_eq!(budget.rest("a", INTERVAL), Duration::from_secs(27), "every poll is a full read");
+        for seconds in 1..=50 {
+            let interval = Duration::from_secs(seconds);
+            let within = read_within(budget.rest("new", interval), interval);
+            assert!(within <= READ_WITHIN + Duration::from_millis(1), "{interval:?}: {within:?}");
+        }
+        let hourly = Duration::from_secs(3600);
+        assert_eq!(read_within(budget.rest("new", hourly), hourly), hourly.mul_f64(1.1));
+    }
+
+    #[test]
+    fn large_documents_share_what_small_ones_leave() {
+        let budget = ReadBudget::default();
+        let now = Instant::now();
+        for number in 0..900 {
+            budget.record(&format!("small {number}"), &read(20 << 10, Duration::ZERO), INTERVAL, now);
+        }
+        for number in 0..100 {
+            budget.record(&format!("large {number}"), &read(5 << 20, Duration::ZERO), INTERVAL, now);
+        }
+        assert_eq!(budget.rest("small 7", INTERVAL), Duration::from_secs(27));
+        let rest = budget.rest("large 7", INTERVAL);
+        assert!(rest > MINUTE && rest < REST_MAX, "{rest:?}");
+        let spent = 900.0 * 20.0 / 1024.0 / 0.45 + 100.0 * 5.0 / minutes(rest);
+        assert!((506.0..=512.01).contains(&spent), "{spent} MiB a minute");
+    }
+
+    #[test]
+    fn slow_server_gets_fewer_full_reads() {
+        let budget = ReadBudget::default();
+        let now = Instant::now();
+        for number in 0..100 {
+            budget.record(&number.to_string(), &read(1000, Duration::from_secs(2)), INTERVAL, now);
+        }
+        let rest = budget.rest("7", INTERVAL);
+        // 200 s of requests at 120 s a minute.
+        assert!(rest > Duration::from_secs(99) && rest < Duration::from_secs(101), "{rest:?}");
+        let other = FullRead { origin: "https://other.test".parse().unwrap(), ..read(1000, Duration::ZERO) };
+        budget.record("other", &other, INTERVAL, now);
+        assert_eq!(budget.rest("other", INTERVAL), Duration::from_secs(27), "another server is not affected");
+    }
+
+    #[test]
+    fn rest_never_exceeds_ten_minutes_and_old_reads_do_not_count() {
+        let budget = ReadBudget::default();
+        let now = Instant::now();
+        for number in 0..1000 {
+            budget.record(&number.to_string(), &read(60 << 20, Duration::ZERO), INTERVAL, now);
+        }
+        assert_eq!(budget.rest("7", INTERVAL), REST_MAX);
+        let later = now + FORGOTTEN;
+        budget.record("7", &read(60 << 20, Duration::ZERO), INTERVAL, later);
+        assert_eq!(budget.rest("7", INTERVAL), Duration::from_secs(27), "the others are gone");
+        assert_eq!(budget.0.lock().demands.len(), 1);
+    }
+}

@@ -65,7 +65,8 @@ pub use self::{
 pub struct FeatureEnvironmentSpec {
     /// Source of the environment document. Set exactly one member: `flagsmith` or `document`.
     pub source: Source,
-    /// How often the operator polls the source, and how long one fetch may take.
+    /// How often the operator polls the source, and how long one fetch may take. A new value of the annotation
+    /// `remora.dev/refresh` requests a fetch now.
     #[serde(default)]
     pub refresh: Refresh,
     /// Parts of the document that the operator leaves out of the snapshot. Default: none.

@@ -29,6 +29,8 @@ mod processes;
 mod program;
 #[path = "reconcile/publishing.rs"]
 mod publishing;
+#[path = "reconcile/refresh.rs"]
+mod refresh;
 #[path = "reconcile/storm.rs"]
 mod storm;
 #[path = "reconcile/upstream.rs"]

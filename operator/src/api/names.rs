@@ -59,6 +59,8 @@ pub mod annotation {
     pub const VERSION: &str = "remora.dev/version";
     /// On FeatureEnvironments: the held-back revision that is approved for publication.
     pub const CONFIRM: &str = "remora.dev/confirm";
+    /// On FeatureEnvironments: request for a fetch now. Each new value is one request.
+    pub const REFRESH: &str = "remora.dev/refresh";
     /// On published objects: SHA-256 of the file that the object carries.
     pub const CONTENT: &str = "remora.dev/content";
 }

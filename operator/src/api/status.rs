@@ -48,6 +48,11 @@ pub struct FeatureEnvironmentStatus {
     /// Time of the last change of the published document, as the source reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_updated_at: Option<String>,
+    /// Value of the annotation `remora.dev/refresh` whose request was served last, cut to 64 characters. The condition
+    /// `Fetched` has the outcome. `kubectl annotate fenv NAME --overwrite remora.dev/refresh="$(date +%s)"` requests a fetch
+    /// now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_refresh: Option<String>,
     /// State of the source's stream of changes: connecting, connected, or why the operator only polls. Absent without
     /// `spec.source.flagsmith.realtime`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

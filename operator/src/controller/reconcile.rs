@@ -3,7 +3,7 @@
 //! | step | file | what it does |
 //! |---|---|---|
 //! | observe | `observe` | reads which revision the cluster has |
-//! | fetch | `fetch` | decides whether a fetch is due, and fetches the document |
+//! | fetch | `fetch`, `refresh` | decides whether a fetch is due or requested, and fetches the document |
 //! | compile | `compile` | compiles the document in a child process |
 //! | guard | `guard` | accepts the snapshot, or holds it back until a person approves it |
 //! | recover | `recover` | reads the published snapshot from the cluster if this process needs it and does not have it |
@@ -34,6 +34,7 @@ mod observe;
 mod previous;
 mod reconciliation;
 mod recover;
+mod refresh;
 mod report;
 mod rollout;
 mod schedule;

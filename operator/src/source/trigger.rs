@@ -17,6 +17,8 @@ pub enum Trigger {
     FetchWhole,
     /// An object that the source refers to has changed, so a fetch that failed before may succeed now.
     ReferenceChanged,
+    /// A person requests a fetch now, whatever the result of the last one was.
+    Requested,
 }
 
 /// A request to reconcile one environment.

@@ -72,11 +72,17 @@ impl Source {
         self.last_document = None;
     }
 
+    /// Prepares for a fetch that a person requests: it is unconditional, and asks a server that refused the key again.
+    pub(super) fn is_requested(&mut self) {
+        self.needs_whole();
+        self.refused = None;
+    }
+
     /// Returns true if the source is to be fetched now. `is_lost` is true if no snapshot exists anywhere and none is
     /// expected, so waiting for the next poll has no purpose.
     pub(super) fn is_due(&self, trigger: Option<Trigger>, is_lost: bool, now: Instant) -> bool {
         let is_triggered = match trigger {
-            Some(Trigger::ReferenceChanged) => true,
+            Some(Trigger::ReferenceChanged | Trigger::Requested) => true,
             // A stream event does not shorten the back-off of a failing source.
             Some(Trigger::Fetch | Trigger::FetchWhole) => self.failures == 0,
             Some(Trigger::Report) | None => false,

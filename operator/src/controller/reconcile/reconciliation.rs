@@ -20,6 +20,7 @@ use super::{
     observe::{Observed, observe},
     previous,
     recover::recover,
+    refresh,
     report::{contents, report},
     rollout::{notify, observe_pods},
     schedule,
@@ -135,7 +136,14 @@ async fn read_if_due(
     observed: &Observed,
     state: &mut EnvironmentState,
 ) -> Result<Fetch, Error> {
-    let trigger = context.states.take_trigger(&environment.namespace, &environment.name);
+    let mut trigger = context.states.take_trigger(&environment.namespace, &environment.name);
+    if refresh::is_pending(environment, state.reported.status(environment)) {
+        // The fetch that serves the request may be a later one, if this one has to wait for room.
+        state.source.is_requested();
+        if state.requests.start(Instant::now()) {
+            trigger = Some(Trigger::Requested);
+        }
+    }
     if trigger == Some(Trigger::FetchWhole) {
         state.source.needs_whole();
     }
@@ -295,6 +303,7 @@ fn facts(
         pods: observed.and_then(|observed| pods(environment, context, &observed.owner, state, revision.as_deref())),
         realtime: listen(environment, &context.streams, state.source.provenance()),
         stale_after: schedule::stale_after(environment.spec.refresh.interval.get()),
+        refreshed: refresh::requested(environment).filter(|_| !matches!(fetch, Fetch::NotDue)),
         fetch,
         pin,
         publication,
@@ -346,9 +355,12 @@ fn failed_publication(
 /// Returns when to reconcile next if nothing triggers a reconciliation before.
 fn next(environment: &Environment<'_>, state: &EnvironmentState) -> Action {
     let back_off = state.desired.back_off.as_ref();
+    let is_requested = refresh::is_pending(environment, state.reported.status(environment));
+    let requested = is_requested.then(|| state.requests.next(Instant::now()));
+    let fetch = state.source.next_fetch().into_iter().chain(requested);
     // No fetch happens while the published objects cannot be read.
-    let fetch = state.source.next_fetch().filter(|_| !back_off.is_some_and(|back_off| back_off.is_blind));
-    let work = fetch.into_iter().chain(back_off.map(|back_off| back_off.until));
+    let fetch = fetch.filter(|_| !back_off.is_some_and(|back_off| back_off.is_blind));
+    let work = fetch.chain(back_off.map(|back_off| back_off.until));
     let work = work.filter(|_| !environment.spec.suspend);
     match work.chain(state.reported.retry()).min() {
         Some(next) => Action::requeue(next.saturating_duration_since(Instant::now()).max(LEAST_WAIT)),

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
 
-use super::{desired::Desired, fetch::Source, guard::Candidate, report::Reported, rollout::Rollout};
+use super::{desired::Desired, fetch::Source, guard::Candidate, refresh::Requests, report::Reported, rollout::Rollout};
 use crate::source::trigger::Trigger;
 
 /// UID of a FeatureEnvironment. Unlike a name, it is never used again.
@@ -18,6 +18,7 @@ pub(super) struct EnvironmentState {
     /// Generation of the spec that the other fields belong to.
     pub(super) generation: Option<i64>,
     pub(super) source: Source,
+    pub(super) requests: Requests,
     pub(super) candidate: Candidate,
     pub(super) desired: Desired,
     pub(super) rollout: Rollout,

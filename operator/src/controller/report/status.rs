@@ -23,6 +23,8 @@ pub struct Facts {
     pub suspended: bool,
     /// Outcome of the fetch.
     pub fetch: Fetch,
+    /// Request for a fetch that this reconciliation served.
+    pub refreshed: Option<String>,
     /// Outcome of the publication.
     pub publication: Publication,
     /// Revision that is published.
@@ -134,6 +136,7 @@ pub fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp)
         observed_generation: facts.generation,
         conditions,
         revision: facts.revision,
+        last_refresh: facts.refreshed.or(status.last_refresh),
         realtime: facts.realtime,
         pods: facts.pods.or(status.pods),
         history: facts.history,

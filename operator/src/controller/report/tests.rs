@@ -23,6 +23,7 @@ fn facts(fetch: Fetch, publication: Publication, revision: Option<&str>) -> Fact
         pin: Pin::None,
         history: Vec::new(),
         realtime: None,
+        refreshed: None,
         stale_after: HOUR,
     }
 }

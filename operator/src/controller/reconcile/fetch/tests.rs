@@ -42,6 +42,7 @@ fn stream_event_does_not_shorten_back_off_of_failing_source() {
         assert!(!source.is_due(trigger, true, now), "{trigger:?}");
     }
     assert!(source.is_due(Some(Trigger::ReferenceChanged), false, now));
+    assert!(source.is_due(Some(Trigger::Requested), false, now));
     source.was_read(Duration::from_secs(30));
     source.failures = 0;
     assert!(!source.is_due(Some(Trigger::Report), false, now) && source.is_due(Some(Trigger::Fetch), false, now));

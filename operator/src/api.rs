@@ -5,6 +5,7 @@
 
 #![allow(unreachable_pub, reason = "KubeSchema copies each struct, with its visibility, into a function")]
 
+mod changes;
 mod delivery;
 mod duration;
 mod guard;
@@ -20,6 +21,7 @@ use kube::{CustomResource, CustomResourceExt, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    changes::Changes,
     delivery::{Delivered, Delivery, ObjectKind},
     duration::{InvalidPeriod, Period},
     guard::Guard,

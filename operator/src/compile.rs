@@ -6,6 +6,7 @@
 
 pub(crate) mod about;
 mod chains;
+pub mod changes;
 mod condition;
 pub(crate) mod digest;
 pub mod document;

@@ -7,6 +7,8 @@
     reason = "a test that panics has failed, as it should"
 )]
 
+#[path = "reconcile/changes.rs"]
+mod changes;
 #[path = "reconcile/cluster.rs"]
 mod cluster;
 #[path = "reconcile/formats.rs"]

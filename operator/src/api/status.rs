@@ -2,7 +2,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use super::delivery::Delivered;
+use super::{changes::Changes, delivery::Delivered};
 
 /// Observed state of the environment. The operator writes it only when something changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -20,6 +20,12 @@ pub struct FeatureEnvironmentStatus {
     /// Revision that is published: twelve hexadecimal digits that name its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+    /// Time at which the revision was published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_at: Option<Time>,
+    /// What the published revision changed. Absent for the first revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Changes>,
     /// Revision that is held back; the condition `Published` says why. `kubectl annotate fenv NAME --overwrite
     /// remora.dev/confirm=REVISION` publishes this revision, and no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,6 +107,9 @@ pub struct PastRevision {
     pub revision: String,
     /// Time at which the revision was published.
     pub published_at: Time,
+    /// What the revision changed when it was published. Absent for the first revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Changes>,
 }
 
 /// A part of the document that works less well than its author may expect.

@@ -4,7 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
 use super::snapshot::Snapshot;
-use crate::compile::guard::DocumentSummary;
+use crate::{
+    api::{Changes, names::EnvironmentName},
+    compile::guard::DocumentSummary,
+};
 
 /// Metadata of a published snapshot, stored on its core object: facts that another process needs and cannot read from
 /// the bytes.
@@ -15,6 +18,9 @@ pub struct Record {
     pub published_at: Time,
     /// Summary of the document that was accepted last.
     pub document: DocumentSummary,
+    /// What this revision changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Changes>,
     /// Earlier revisions that are kept, latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Past>,
@@ -28,15 +34,25 @@ pub struct Past {
     pub revision: String,
     /// Time at which the revision was published.
     pub published_at: Time,
+    /// What the revision changed when it was published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Changes>,
     /// Digest of each file, by file name.
     pub(super) files: BTreeMap<String, String>,
 }
 
 impl Past {
     /// Creates the history entry for a snapshot that is being replaced.
-    pub fn of(snapshot: &Snapshot, published_at: Time) -> Self {
+    pub fn of(snapshot: &Snapshot, published_at: Time, changes: Option<Changes>) -> Self {
         let files = snapshot.files.iter().map(|file| (file.name.clone(), file.digest.clone())).collect();
-        Self { revision: snapshot.revision.clone(), published_at, files }
+        Self { revision: snapshot.revision.clone(), published_at, changes, files }
+    }
+}
+
+impl Past {
+    /// Lists the names of the objects that hold the files of this revision.
+    pub fn objects(&self, environment: &EnvironmentName) -> impl Iterator<Item = String> {
+        self.files.iter().map(|(file, digest)| environment.past_object(file, &self.revision, digest))
     }
 }
 
@@ -64,7 +80,12 @@ mod tests {
     use super::*;
 
     fn past(revision: &str) -> Past {
-        Past { revision: revision.to_owned(), published_at: Time(Timestamp::UNIX_EPOCH), files: BTreeMap::new() }
+        Past {
+            revision: revision.to_owned(),
+            published_at: Time(Timestamp::UNIX_EPOCH),
+            changes: None,
+            files: BTreeMap::new(),
+        }
     }
 
     #[test]
@@ -73,8 +94,12 @@ mod tests {
             json!({"source": "s", "environment": "e", "features": 0, "segments": 0, "overrides": 0}),
         );
         let history: Vec<Past> = ["e", "d", "c", "b", "a"].map(past).to_vec();
-        let whole =
-            Record { published_at: Time(Timestamp::UNIX_EPOCH), document: document.unwrap(), history: history.clone() };
+        let whole = Record {
+            published_at: Time(Timestamp::UNIX_EPOCH),
+            document: document.unwrap(),
+            changes: None,
+            history: history.clone(),
+        };
         for (limit, needed, kept) in [
             (0, &[][..], &[][..]),
             (2, &[], &["e", "d"]),

@@ -30,6 +30,8 @@ struct State {
     version: u64,
     calls: Vec<String>,
     statuses: Vec<Value>,
+    /// Notes of the Events.
+    notes: Vec<String>,
     /// Number of writes that succeed before all others fail.
     lives: Option<usize>,
     /// Objects whose writes are refused, with the answer.
@@ -84,6 +86,7 @@ impl Cluster {
             }
             ("POST", path) if path.ends_with("/events") => {
                 state.calls.push(format!("event {}", body["reason"].as_str().unwrap()));
+                state.notes.push(body["note"].as_str().unwrap_or_default().to_owned());
                 (201, body.clone())
             }
             ("PATCH", path) if path.contains("/events/") => {
@@ -222,6 +225,11 @@ impl Cluster {
 
     pub(super) fn last_status(&self) -> Value {
         self.0.lock().unwrap().statuses.last().cloned().expect("no status was written")
+    }
+
+    /// Returns the notes of all Events.
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.0.lock().unwrap().notes.clone()
     }
 
     /// Returns the number of status writes.

@@ -159,7 +159,7 @@ async fn archived_revisions_share_unchanged_files() {
     }
     let names = desk.cluster.names();
     assert_eq!(names.len(), 3, "{names:?}");
-    let past = |snapshot: &Snapshot| Past::of(snapshot, Time(Timestamp::UNIX_EPOCH));
+    let past = |snapshot: &Snapshot| Past::of(snapshot, Time(Timestamp::UNIX_EPOCH), None);
     assert_eq!(desk.publisher.restore(&owner(), &past(&first)).await.unwrap().as_ref(), Some(&first));
     assert_eq!(desk.publisher.restore(&owner(), &past(&second)).await.unwrap().as_ref(), Some(&second));
 

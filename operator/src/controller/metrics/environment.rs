@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{family::Family, gauge::Gauge},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 
@@ -40,6 +40,7 @@ pub struct EnvironmentMetrics {
     read_within: Family<Labels, Amount>,
     snapshot_bytes: Family<Labels, Gauge>,
     findings: Family<Labels, Gauge>,
+    changed_flags: Family<Labels, Counter>,
     held: Family<Labels, Gauge>,
     conditions: Family<ConditionLabels, Gauge>,
     pods: Family<PodLabels, Gauge>,
@@ -48,7 +49,7 @@ pub struct EnvironmentMetrics {
 impl EnvironmentMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let Self { last_fetch, document_bytes, read_within, snapshot_bytes, findings, held, conditions, pods } =
+        let Self { last_fetch, document_bytes, read_within, snapshot_bytes, findings, changed_flags, held, conditions, pods } =
             metrics.clone();
         registry.register(
             "remora_environment_last_fetch_timestamp_seconds",
@@ -74,6 +75,11 @@ impl EnvironmentMetrics {
             "remora_environment_findings",
             "Number of findings in the document that was compiled last",
             findings,
+        );
+        registry.register(
+            "remora_environment_changed_flags",
+            "Number of flags that publications changed, added or removed",
+            changed_flags,
         );
         registry.register(
             "remora_environment_held",
@@ -110,6 +116,12 @@ impl EnvironmentMetrics {
         self.findings.get_or_create(&labels(namespace, environment)).set(count(findings));
     }
 
+    /// Counts the flags that a publication changed.
+    pub fn changed(&self, namespace: &str, environment: &str, flags: i64) {
+        let flags = u64::try_from(flags).unwrap_or_default();
+        self.changed_flags.get_or_create(&labels(namespace, environment)).inc_by(flags);
+    }
+
     /// Records whether the newest document is held back.
     pub fn held(&self, namespace: &str, environment: &str, held: bool) {
         self.held.get_or_create(&labels(namespace, environment)).set(i64::from(held));
@@ -140,6 +152,7 @@ impl EnvironmentMetrics {
         self.read_within.remove(&labels);
         self.snapshot_bytes.remove(&labels);
         self.findings.remove(&labels);
+        self.changed_flags.remove(&labels);
         self.held.remove(&labels);
         for state in STATES {
             let Labels { namespace, environment } = labels.clone();

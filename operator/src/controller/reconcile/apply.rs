@@ -8,7 +8,8 @@ use super::{
     observe::Observed,
 };
 use crate::{
-    compile::guard::DocumentSummary,
+    api::Changes,
+    compile::{changes, guard::DocumentSummary},
     controller::metrics::{Metrics, Outcome, Step},
     publish::{Error, Owner, Past, Publisher, Snapshot, WriteCache},
 };
@@ -47,10 +48,20 @@ pub(super) async fn apply(
         }
     };
     step.end(if published.written == 0 { Outcome::Unchanged } else { Outcome::Done });
-    next.is_published = true;
+    let is_first = !std::mem::replace(&mut next.is_published, true);
+    next.replaces = None;
+    let changes = next.record.as_ref().and_then(|record| record.changes.as_ref());
     let (namespace, environment, revision) = (&environment.namespace, &environment.name, &snapshot.revision);
-    if published.written > 0 {
-        tracing::info!(namespace, environment, revision, objects = published.written, "published the revision");
+    match changes.filter(|_| is_first) {
+        Some(changes) => {
+            let (objects, previous) = (published.written, &changes.previous);
+            tracing::info!(namespace, environment, revision, previous, objects, %changes, "published the revision");
+            metrics.environments.changed(namespace, environment, changes.count);
+        }
+        None if published.written > 0 => {
+            tracing::info!(namespace, environment, revision, objects = published.written, "published the revision");
+        }
+        None => {}
     }
     let archived = next.record.as_ref().map(|record| record.history.as_slice()).unwrap_or_default();
     if let Err(error) = publisher.forget(owner, &dropped, archived).await {
@@ -83,17 +94,36 @@ async fn replace(
     let mut record = record(before, accepted, is_same);
     // The schema limits the value to 0 to 20.
     let limit = usize::try_from(environment.spec.revision_history_limit).unwrap_or_default();
+    let replaces = outgoing.as_ref().filter(|_| !is_published).and_then(|outgoing| {
+        if outgoing.is_published { Some(Arc::clone(&outgoing.snapshot)) } else { outgoing.replaces.clone() }
+    });
+    if let (Some(record), Some(replaces), false) = (&mut record, &replaces, is_same) {
+        record.changes = changes(replaces, &chosen).await;
+    }
     let outgoing = outgoing.filter(|outgoing| !is_same && outgoing.is_published && limit > 0);
     if let (Some(record), Some(outgoing)) = (&mut record, outgoing)
         && archive(environment, publisher, metrics, &observed.owner, &outgoing.snapshot, &desired.cache).await
     {
-        let since = outgoing.record.map_or(record.published_at.clone(), |record| record.published_at);
+        let (since, changes) = match outgoing.record {
+            Some(record) => (record.published_at, record.changes),
+            None => (record.published_at.clone(), None),
+        };
         record.history.retain(|past| past.revision != outgoing.snapshot.revision);
-        record.history.insert(0, Past::of(&outgoing.snapshot, since));
+        record.history.insert(0, Past::of(&outgoing.snapshot, since, changes));
     }
     let needed = [environment.spec.pin.as_str(), &chosen.revision];
     let dropped = record.as_mut().map(|record| record.trim(limit, &needed));
-    (DesiredSnapshot { snapshot: chosen, record, is_published }, dropped.unwrap_or_default())
+    (DesiredSnapshot { snapshot: chosen, record, is_published, replaces }, dropped.unwrap_or_default())
+}
+
+/// Compares the flags of two snapshots. The work takes milliseconds for each megabyte, so it runs on a thread of its own.
+async fn changes(previous: &Arc<Snapshot>, chosen: &Arc<Snapshot>) -> Option<Changes> {
+    let snapshots = [Arc::clone(previous), Arc::clone(chosen)];
+    let comparing = tokio::task::spawn_blocking(move || {
+        let [previous, chosen] = snapshots.each_ref().map(|snapshot| snapshot.files.iter().find(|file| file.is_core()));
+        changes::between(&previous?.bytes, &chosen?.bytes)
+    });
+    comparing.await.ok().flatten()
 }
 
 /// Archives a replaced snapshot and returns true on success. A failure is only logged and counted: the new snapshot is

@@ -33,6 +33,8 @@ pub(super) struct DesiredSnapshot {
     pub(super) record: Option<Record>,
     /// True if it was ever published.
     pub(super) is_published: bool,
+    /// Published snapshot that it replaces, until its own publication succeeds.
+    pub(super) replaces: Option<Arc<Snapshot>>,
 }
 
 /// Pause after a failed publication, with the outcome that is reported until it ends.
@@ -86,11 +88,24 @@ impl Desired {
         record.map(|record| record.history.as_slice()).unwrap_or_default()
     }
 
+    /// Returns the record of the `published` revision, if it is known.
+    pub(super) fn published<'a>(&'a self, observed: &'a Observed, published: Option<&str>) -> Option<&'a Record> {
+        let published = published?;
+        if self.revision() == Some(published) {
+            return self.snapshot.as_ref().and_then(|desired| desired.record.as_ref());
+        }
+        observed.record.as_ref().filter(|_| observed.revision.as_deref() == Some(published))
+    }
+
     /// Lists the archived revisions for the status, without the `published` one.
     pub(super) fn history(&self, observed: &Observed, published: Option<&str>) -> Vec<PastRevision> {
         let past = self.past(observed).iter().filter(|past| Some(past.revision.as_str()) != published);
-        past.map(|past| PastRevision { revision: past.revision.clone(), published_at: past.published_at.clone() })
-            .collect()
+        past.map(|past| PastRevision {
+            revision: past.revision.clone(),
+            published_at: past.published_at.clone(),
+            changes: past.changes.clone(),
+        })
+        .collect()
     }
 }
 
@@ -108,7 +123,7 @@ pub(super) fn record(before: Option<Record>, accepted: Option<&DocumentSummary>,
                 Some(before) => (accepted.cloned().unwrap_or(before.document), before.history),
                 None => (accepted?.clone(), Vec::new()),
             };
-            Some(Record { published_at: Time(this_second()), document, history })
+            Some(Record { published_at: Time(this_second()), document, changes: None, history })
         }
     }
 }

@@ -295,7 +295,10 @@ fn facts(
     let Outcome { fetch, pin, publication, revision } = outcome;
     let revision = revision.or_else(|| observed.and_then(|observed| observed.revision.clone()));
     let history = observed.map(|observed| state.desired.history(observed, revision.as_deref())).unwrap_or_default();
+    let record = observed.and_then(|observed| state.desired.published(observed, revision.as_deref()));
     Facts {
+        published_at: record.map(|record| record.published_at.clone()),
+        changes: record.and_then(|record| record.changes.clone()),
         generation: environment.generation(),
         suspended: environment.spec.suspend,
         only_in: observed.and_then(|observed| observed.only_in),

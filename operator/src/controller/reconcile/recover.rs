@@ -37,9 +37,12 @@ pub(super) async fn recover(
     }
     match publisher.recover(&observed.owner).await {
         Ok(found) => {
-            let published =
-                |(snapshot, record)| DesiredSnapshot { snapshot: Arc::new(snapshot), record, is_published: true };
-            desired.snapshot = found.map(published);
+            desired.snapshot = found.map(|(snapshot, record)| DesiredSnapshot {
+                snapshot: Arc::new(snapshot),
+                record,
+                is_published: true,
+                replaces: None,
+            });
         }
         Err(error) => {
             let (namespace, environment) = (&environment.namespace, &environment.name);

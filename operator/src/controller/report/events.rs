@@ -1,10 +1,13 @@
 //! Events for the changes between two statuses, one for each change. Pure.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::runtime::events::{Event, EventType};
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::Condition};
+use kube::{
+    Resource,
+    runtime::events::{Event, EventType},
+};
 
 use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, find, truncated};
-use crate::api::{FeatureEnvironmentStatus, Reason};
+use crate::api::{Changes, FeatureEnvironment, FeatureEnvironmentStatus, Reason};
 
 /// Largest note of an Event that the API server accepts, in bytes.
 const NOTE_MAX: usize = 1024;
@@ -32,12 +35,7 @@ pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironm
     }
     match &after.revision {
         Some(revision) if before.revision.as_ref() != Some(revision) => {
-            // The API server counts repetitions under the first note, so the note must not name a revision.
-            events.push(normal(
-                Reason::Published,
-                "a new revision is published; status.revision names it".to_owned(),
-                "Publish",
-            ));
+            events.push(published(revision, after.changes.as_ref()));
         }
         None if was(READY) == Some("True") => {
             let previous = fell(READY).filter(|ready| ready.reason == Reason::PreviousFormat.as_str());
@@ -50,6 +48,25 @@ pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironm
         _ => {}
     }
     events
+}
+
+/// Event for a published revision.
+fn published(revision: &str, changes: Option<&Changes>) -> Event {
+    let Some(changes) = changes.filter(|changes| changes.count > 0) else {
+        // The recorder counts repetitions under the first note, so this note names no revision.
+        let note = "a new revision is published; status.revision names it".to_owned();
+        return normal(Reason::Published, note, "Publish");
+    };
+    // The recorder counts Events with equal references as one, so the reference names both revisions.
+    let change = format!("status.revision: {} -> {revision}", changes.previous);
+    let secondary = ObjectReference {
+        api_version: Some(FeatureEnvironment::api_version(&()).into_owned()),
+        kind: Some(FeatureEnvironment::kind(&()).into_owned()),
+        field_path: Some(change),
+        ..ObjectReference::default()
+    };
+    let note = format!("revision {revision} is published: {changes}");
+    Event { secondary: Some(secondary), ..normal(Reason::Published, note, "Publish") }
 }
 
 /// Event for pods that stay behind the published revision, or that have caught up.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, State, again, find, next};
 use crate::api::{
-    Delivered, FeatureEnvironmentStatus, Finding, PastRevision, Pods, Reason,
+    Changes, Delivered, FeatureEnvironmentStatus, Finding, PastRevision, Pods, Reason,
     names::{FORMAT, Format},
 };
 
@@ -29,6 +29,10 @@ pub struct Facts {
     pub publication: Publication,
     /// Revision that is published.
     pub revision: Option<String>,
+    /// Time at which it was published, if known.
+    pub published_at: Option<Time>,
+    /// What it changed, if known.
+    pub changes: Option<Changes>,
     /// Earlier format version in which a snapshot is published, if none is published in today's format.
     pub only_in: Option<Format>,
     /// Pods by the revision that they serve. `None` if no pod was asked yet.
@@ -136,6 +140,8 @@ pub fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp)
         observed_generation: facts.generation,
         conditions,
         revision: facts.revision,
+        published_at: facts.published_at,
+        changes: facts.changes,
         last_refresh: facts.refreshed.or(status.last_refresh),
         realtime: facts.realtime,
         pods: facts.pods.or(status.pods),

@@ -17,6 +17,8 @@ fn facts(fetch: Fetch, publication: Publication, revision: Option<&str>) -> Fact
         fetch,
         publication,
         revision: revision.map(str::to_owned),
+        published_at: None,
+        changes: None,
         only_in: None,
         held: None,
         pods: None,

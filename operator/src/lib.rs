@@ -22,6 +22,7 @@
 //! | [`rollout`] | notifies pods of a published revision, and asks them which revision they serve |
 //! | [`controller`] | reconciles FeatureEnvironments on the replica that holds the lease: status, Events and metrics |
 //! | [`tools`] | implements the commands that need no cluster |
+//! | [`ask`] | answers `kubectl remora`: reads the cluster with the caller's rights, edits FeatureEnvironments |
 //! | [`run`], [`cli`] | start the process: arguments, admin port, signals |
 //!
 //! The controller never parses a document: it sends the bytes to [`compiler`], whose child process calls
@@ -30,6 +31,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod api;
+pub mod ask;
 pub mod cli;
 pub mod compile;
 pub mod compiler;

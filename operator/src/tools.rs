@@ -8,7 +8,7 @@ pub mod explain;
 pub mod inspect;
 
 /// Shortens a value to 60 characters for display in one line.
-fn shortened(value: &str) -> String {
+pub(crate) fn shortened(value: &str) -> String {
     const LONGEST: usize = 60;
     match value.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", value.get(..end).unwrap_or_default()),

@@ -7,6 +7,7 @@
 )]
 
 mod admission;
+mod ask;
 mod bounds;
 mod canary;
 mod commands;

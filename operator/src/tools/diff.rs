@@ -5,7 +5,7 @@ mod load;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use remora_snapshot::{Description, FeatureDescription, Snapshot, VariantDescription};
@@ -38,40 +38,44 @@ impl Diff {
             writeln!(out, "the revisions are the same")?;
             return Ok(());
         }
-        let same_environment = before.is_of_the_environment_of(&after);
-        if !same_environment {
-            writeln!(out, "the revisions belong to two environments: their client keys differ")?;
-        }
-        let (old, new) = (before.describe(), after.describe());
-        let mut changed = flags(&old, &new, out)?;
-        changed |= segments(&old, &new, out)?;
-        changed |= identities(&before, &after, same_environment, out)?;
-        if !changed {
-            writeln!(
-                out,
-                "flags and segments are equal: the revisions differ in conditions of segments, keys, or notes"
-            )?;
-        }
+        differences(&before, &after).iter().try_for_each(|line| writeln!(out, "{line}"))?;
         Ok(())
     }
 }
 
-/// Writes the differences between the features of both revisions. Returns true if there are any.
-fn flags(old: &Description, new: &Description, out: &mut impl Write) -> io::Result<bool> {
-    let mut changed = false;
-    for (name, (before, after)) in pairs(&old.features, &new.features, |feature| feature.name.clone()) {
-        let lines = match (before, after) {
-            (None, Some(after)) => vec![format!("+ flag {name}: {}", describe_default(after))],
-            (Some(before), None) => vec![format!("- flag {name}: {}", describe_default(before))],
-            (Some(before), Some(after)) => changes(&name, before, after),
-            (None, None) => Vec::new(),
-        };
-        for line in lines {
-            changed = true;
-            writeln!(out, "{line}")?;
-        }
+/// Lists the differences between two snapshots, one per line. Empty if both have the same revision.
+#[must_use]
+pub fn differences(before: &Snapshot<Vec<u8>>, after: &Snapshot<Vec<u8>>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if before.revision() == after.revision() {
+        return lines;
     }
-    Ok(changed)
+    let same_environment = before.is_of_the_environment_of(after);
+    if !same_environment {
+        lines.push("the revisions belong to two environments: their client keys differ".to_owned());
+    }
+    let (old, new) = (before.describe(), after.describe());
+    let described = lines.len();
+    lines.extend(flags(&old, &new));
+    lines.extend(segments(&old, &new));
+    lines.extend(identities(before, after, same_environment));
+    if lines.len() == described {
+        let rest = "flags and segments are equal: the revisions differ in conditions of segments, keys, or notes";
+        lines.push(rest.to_owned());
+    }
+    lines
+}
+
+/// Lists the differences between the features of both revisions.
+fn flags(old: &Description, new: &Description) -> Vec<String> {
+    let pairs = pairs(&old.features, &new.features, |feature| feature.name.clone());
+    let lines = pairs.into_iter().map(|(name, (before, after))| match (before, after) {
+        (None, Some(after)) => vec![format!("+ flag {name}: {}", describe_default(after))],
+        (Some(before), None) => vec![format!("- flag {name}: {}", describe_default(before))],
+        (Some(before), Some(after)) => changes(&name, before, after),
+        (None, None) => Vec::new(),
+    });
+    lines.flatten().collect()
 }
 
 fn changes(name: &str, before: &FeatureDescription, after: &FeatureDescription) -> Vec<String> {
@@ -115,47 +119,36 @@ fn outcome(enabled: bool, value: &str, variants: &[VariantDescription]) -> Strin
     text
 }
 
-fn segments(old: &Description, new: &Description, out: &mut impl Write) -> io::Result<bool> {
-    let mut changed = false;
-    for (_, (before, after)) in pairs(&old.segments, &new.segments, |segment| segment.id) {
-        let line = match (before, after) {
-            (None, Some(after)) => format!("+ segment {:?} ({}): {} features", after.name, after.id, after.overrides),
-            (Some(before), None) => {
-                format!("- segment {:?} ({}): {} features", before.name, before.id, before.overrides)
-            }
-            (Some(before), Some(after)) if before != after => format!(
-                "~ segment {:?} ({}): {} features -> {:?}, {} features",
-                before.name, before.id, before.overrides, after.name, after.overrides
-            ),
-            _ => continue,
-        };
-        changed = true;
-        writeln!(out, "{line}")?;
-    }
-    Ok(changed)
+fn segments(old: &Description, new: &Description) -> Vec<String> {
+    let pairs = pairs(&old.segments, &new.segments, |segment| segment.id);
+    let lines = pairs.into_values().filter_map(|pair| match pair {
+        (None, Some(after)) => Some(format!("+ segment {:?} ({}): {} features", after.name, after.id, after.overrides)),
+        (Some(before), None) => {
+            Some(format!("- segment {:?} ({}): {} features", before.name, before.id, before.overrides))
+        }
+        (Some(before), Some(after)) if before != after => Some(format!(
+            "~ segment {:?} ({}): {} features -> {:?}, {} features",
+            before.name, before.id, before.overrides, after.name, after.overrides
+        )),
+        _ => None,
+    });
+    lines.collect()
 }
 
-/// Writes the number of identities whose overrides differ. Snapshots store only hashes of identifiers, so no identity
-/// is named.
-fn identities(
-    before: &Snapshot<Vec<u8>>,
-    after: &Snapshot<Vec<u8>>,
-    comparable: bool,
-    out: &mut impl Write,
-) -> io::Result<bool> {
+/// Counts the identities whose overrides differ. Snapshots store only hashes of identifiers, so no identity is named.
+fn identities(before: &Snapshot<Vec<u8>>, after: &Snapshot<Vec<u8>>, comparable: bool) -> Option<String> {
     let (old, new) = (before.identities(), after.identities());
     if old == new {
-        return Ok(false);
+        return None;
     }
-    write!(out, "~ identities with overrides: {} -> {}", old.len(), new.len())?;
+    let mut line = format!("~ identities with overrides: {} -> {}", old.len(), new.len());
     if comparable {
         let added = new.keys().filter(|identity| !old.contains_key(*identity)).count();
         let removed = old.keys().filter(|identity| !new.contains_key(*identity)).count();
         let changed = new.iter().filter(|(identity, has)| old.get(*identity).is_some_and(|had| had != *has)).count();
-        write!(out, " ({added} added, {removed} removed, {changed} changed)")?;
+        line += &format!(" ({added} added, {removed} removed, {changed} changed)");
     }
-    writeln!(out)?;
-    Ok(true)
+    Some(line)
 }
 
 /// Pairs the rows of both lists by key.

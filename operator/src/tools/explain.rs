@@ -17,6 +17,16 @@ pub struct Explain {
     /// Environment to read. Required if the directory holds several environments.
     #[arg(long, value_name = "NAME")]
     environment: Option<String>,
+    #[command(flatten)]
+    identity: Identity,
+    /// Name of a flag to print (repeatable). Default: all flags.
+    #[arg(long, value_name = "NAME")]
+    flag: Vec<String>,
+}
+
+/// Identity to evaluate flags for.
+#[derive(Debug, Default, clap::Args)]
+pub struct Identity {
     /// Identifier of the identity. Default: evaluate without an identity.
     #[arg(long)]
     identifier: Option<String>,
@@ -24,9 +34,33 @@ pub struct Explain {
     /// a "quoted string", else as a string. Requires `--identifier`.
     #[arg(long = "trait", value_name = "KEY=VALUE")]
     traits: Vec<Trait>,
-    /// Name of a flag to print (repeatable). Default: all flags.
-    #[arg(long, value_name = "NAME")]
-    flag: Vec<String>,
+}
+
+/// Explanations of flags.
+#[derive(Debug)]
+pub struct Explained {
+    /// What the evaluation left undecided, if it used up its budget.
+    pub overrun: Option<String>,
+    /// The selected flags.
+    pub flags: Vec<Explanation>,
+}
+
+/// Reason why flags cannot be explained.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Traits need an identity.
+    #[error("--trait needs an identity: set --identifier")]
+    TraitWithoutIdentity,
+    /// The snapshot has no flag of this name.
+    #[error(
+        "environment {environment:?} has no flag {flag:?}: `remora-operator inspect` or `kubectl remora flags` lists its flags"
+    )]
+    UnknownFlag {
+        /// Name of the environment.
+        environment: String,
+        /// Name that was asked for.
+        flag: String,
+    },
 }
 
 /// Trait as it is written on the command line: `KEY=VALUE`.
@@ -60,40 +94,50 @@ impl Explain {
     /// name.
     pub fn run(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let snapshot = directory::read(&self.directory, self.environment.as_deref())?;
-        let mut request = RequestState::default();
-        if let Some(identifier) = &self.identifier {
-            snapshot.identify(&mut request, identifier);
-        } else if !self.traits.is_empty() {
-            anyhow::bail!("--trait needs an identity: set --identifier");
+        let explained = explain(&snapshot, &self.identity, &self.flag)?;
+        if let Some(overrun) = &explained.overrun {
+            writeln!(out, "{overrun}")?;
         }
-        for Trait { key, value } in &self.traits {
-            set(&snapshot, &mut request, key, value);
-        }
-        let explanations = snapshot.explain(&mut request);
-        if let Some(overrun) = snapshot.overrun(&request) {
-            let first = match overrun.segment {
-                Some(segment) => format!("segment {segment:?} was the first that it did not decide"),
-                None => "it did not decide some segments or splits".to_owned(),
-            };
-            writeln!(
-                out,
-                "The evaluation took more than the {MAX_STEPS} steps of one request, or one search more than {}: {first}. \
-                 Segments that are not decided do not match, and a split gives its control value. \
-                 `remora-operator inspect` lists what can take so long.",
-                backtrack::MAX_STEPS
-            )?;
-        }
-        if let Some(unknown) = self.flag.iter().find(|name| !explanations.iter().any(|e| e.feature == **name)) {
-            anyhow::bail!(
-                "environment {:?} has no flag {unknown:?}: `remora-operator inspect` lists its flags",
-                snapshot.environment()
-            );
-        }
-        for explanation in explanations.iter().filter(|e| self.flag.is_empty() || self.flag.contains(&e.feature)) {
-            write(explanation, out)?;
+        for line in explained.flags.iter().flat_map(lines) {
+            writeln!(out, "{line}")?;
         }
         Ok(())
     }
+}
+
+/// Explains the named flags for an identity, or all flags if none is named.
+///
+/// # Errors
+/// If traits are given without an identifier, or the snapshot has no flag of a name.
+pub fn explain(snapshot: &Snapshot<Vec<u8>>, identity: &Identity, flags: &[String]) -> Result<Explained, Error> {
+    let mut request = RequestState::default();
+    if let Some(identifier) = &identity.identifier {
+        snapshot.identify(&mut request, identifier);
+    } else if !identity.traits.is_empty() {
+        return Err(Error::TraitWithoutIdentity);
+    }
+    for Trait { key, value } in &identity.traits {
+        set(snapshot, &mut request, key, value);
+    }
+    let mut explanations = snapshot.explain(&mut request);
+    let overrun = snapshot.overrun(&request).map(|overrun| {
+        let first = match overrun.segment {
+            Some(segment) => format!("segment {segment:?} was the first that it did not decide"),
+            None => "it did not decide some segments or splits".to_owned(),
+        };
+        format!(
+            "The evaluation took more than the {MAX_STEPS} steps of one request, or one search more than {}: {first}. \
+             Segments that are not decided do not match, and a split gives its control value. \
+             `remora-operator inspect` lists what can take so long.",
+            backtrack::MAX_STEPS
+        )
+    });
+    if let Some(flag) = flags.iter().find(|name| !explanations.iter().any(|e| e.feature == **name)) {
+        let environment = snapshot.environment().to_owned();
+        return Err(Error::UnknownFlag { environment, flag: flag.clone() });
+    }
+    explanations.retain(|explanation| flags.is_empty() || flags.contains(&explanation.feature));
+    Ok(Explained { overrun, flags: explanations })
 }
 
 fn set(snapshot: &Snapshot<Vec<u8>>, request: &mut RequestState, key: &str, value: &serde_json::Value) {
@@ -109,28 +153,28 @@ fn set(snapshot: &Snapshot<Vec<u8>>, request: &mut RequestState, key: &str, valu
     snapshot.set_trait(request, key, value);
 }
 
-fn write(explanation: &Explanation, out: &mut impl Write) -> std::io::Result<()> {
+/// Describes an explanation in lines of text.
+#[must_use]
+pub fn lines(explanation: &Explanation) -> Vec<String> {
     let Explanation { feature, enabled, value, reason, variant, decision, percentage, server_only } = explanation;
-    writeln!(out, "{feature}: {}, {value}", if *enabled { "on" } else { "off" })?;
-    match decision {
-        Decision::Default => writeln!(out, "  default: no segment override and no identity override applies")?,
-        Decision::IdentityOverride => writeln!(out, "  override of this identity")?,
+    let mut lines = vec![format!("{feature}: {}, {value}", if *enabled { "on" } else { "off" })];
+    lines.push(match decision {
+        Decision::Default => "  default: no segment override and no identity override applies".to_owned(),
+        Decision::IdentityOverride => "  override of this identity".to_owned(),
         Decision::Segment { name, rank: 0 } => {
-            writeln!(out, "  override of segment {name:?}, which has the highest priority")?;
+            format!("  override of segment {name:?}, which has the highest priority")
         }
-        Decision::Segment { name, rank } => {
-            writeln!(
-                out,
-                "  override of segment {name:?}; {rank} overrides have a higher priority, and their segments do not match"
-            )?;
-        }
-    }
+        Decision::Segment { name, rank } => format!(
+            "  override of segment {name:?}; {rank} overrides have a higher priority, and their segments do not match"
+        ),
+    });
     if let Some(percentage) = percentage {
         let variant = variant.as_deref().unwrap_or("a variant without a name");
-        writeln!(out, "  split: the identity's percentage is {percentage:.4}, which selects {variant}")?;
+        lines.push(format!("  split: the identity's percentage is {percentage:.4}, which selects {variant}"));
     }
     if *server_only {
-        writeln!(out, "  visible with a server key only")?;
+        lines.push("  visible with a server key only".to_owned());
     }
-    writeln!(out, "  reason {reason}")
+    lines.push(format!("  reason {reason}"));
+    lines
 }

@@ -1,0 +1,104 @@
+//! `kubectl remora`: answers questions about published environments and about the installation.
+//!
+//! The plugin has only the rights of the caller's kubeconfig and uses only the API server. Each command has the same
+//! three parts:
+//!
+//! ```text
+//! reads (edge) ──> facts ──> answer (pure) ──> text or JSON
+//! ```
+//!
+//! | modules | what they do |
+//! |---|---|
+//! | `arguments` | the command line |
+//! | `failure`, `cluster` | requests with a time limit; a refused one names the missing right |
+//! | `published` | reads the published revision or an earlier one back from its objects |
+//! | `answer` | an answer as text with aligned columns, or as JSON |
+//! | `explain`, `flags`, `size`, `diff`, `history`, `pods`, `edit`, `check` | one command each; `edit` has those that write |
+//!
+//! Exit codes: 0 if all is well, 1 if the command found something, 2 for a wrong command line, 3 if the cluster cannot
+//! be reached or a right is missing.
+
+mod answer;
+mod arguments;
+mod check;
+mod cluster;
+mod diff;
+mod edit;
+mod explain;
+mod failure;
+mod flags;
+mod history;
+mod pods;
+mod published;
+mod size;
+
+use std::{io::Write, process::ExitCode};
+
+use self::{answer::Answer, arguments::Command};
+pub use self::{
+    answer::Paper,
+    arguments::Arguments,
+    cluster::Cluster,
+    failure::{Failure, Right},
+};
+
+/// Answers the question of the command line on standard output, and reports a failure on standard error.
+pub fn main(arguments: Arguments) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    let answered = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(connect_and_run(arguments, &mut out)),
+        Err(error) => Err(Failure::Output(error)),
+    };
+    // A failed write is ignored: a closed standard error leaves no other place to report to.
+    let code = answered.unwrap_or_else(|failure| {
+        let _ = writeln!(std::io::stderr(), "kubectl-remora: {failure}");
+        failure.exit_code()
+    });
+    ExitCode::from(code)
+}
+
+async fn connect_and_run(arguments: Arguments, out: &mut impl Write) -> Result<u8, Failure> {
+    if let Command::Completion { shell } = arguments.command {
+        arguments::completion(shell, out);
+        return Ok(0);
+    }
+    let cluster = Cluster::connect(&arguments.connection).await?;
+    run(arguments, &cluster, out).await
+}
+
+/// Runs the command against this cluster, and returns the exit code.
+///
+/// # Errors
+/// If the command line asks for something that does not exist, the cluster cannot be reached, or a right is missing.
+pub async fn run(arguments: Arguments, cluster: &Cluster, out: &mut impl Write) -> Result<u8, Failure> {
+    let paper = arguments.paper();
+    match arguments.command {
+        Command::Check(asked) => paper.print(&check::check(cluster, &asked).await?, out),
+        Command::Explain(asked) => paper.print(&explain::explain(cluster, &asked).await?, out),
+        Command::Diff(asked) => paper.print(&diff::diff(cluster, &asked).await?, out),
+        Command::History { environment } => paper.print(&history::history(cluster, &environment).await?, out),
+        Command::Flags(asked) => paper.print(&flags::flags(cluster, &asked).await?, out),
+        Command::Size(asked) => paper.print(&size::size(cluster, &asked).await?, out),
+        Command::Pods { environment } => paper.print(&pods::pods(cluster, &environment).await?, out),
+        Command::Pin { environment, revision } => paper.print(&edit::pin(cluster, &environment, &revision).await?, out),
+        Command::Unpin { environment } => paper.print(&edit::unpin(cluster, &environment).await?, out),
+        Command::Confirm { environment, revision } => {
+            paper.print(&edit::confirm(cluster, &environment, revision.as_deref()).await?, out)
+        }
+        Command::Refresh { environment, wait } => {
+            paper.print(&edit::refresh(cluster, &environment, wait.map(|wait| wait.get())).await?, out)
+        }
+        Command::Completion { shell } => {
+            arguments::completion(shell, out);
+            Ok(0)
+        }
+    }
+}
+
+impl Paper {
+    /// Prints an answer, and returns the exit code.
+    fn print(&self, answer: &impl Answer, out: &mut impl Write) -> Result<u8, Failure> {
+        self.write(answer, out)?;
+        Ok(answer.exit_code())
+    }
+}

@@ -1,0 +1,140 @@
+//! Answers: text with aligned columns and colours for people, JSON for programs.
+
+use std::{
+    fmt::{self, Write as _},
+    io::{self, Write},
+};
+
+use serde::Serialize;
+
+/// What a command answers.
+pub(super) trait Answer: Serialize {
+    /// Writes the answer for people.
+    fn text(&self, page: &mut Page) -> fmt::Result;
+
+    /// Returns 1 if the answer names something that needs attention, else 0.
+    fn exit_code(&self) -> u8 {
+        0
+    }
+}
+
+/// How answers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paper {
+    /// True for JSON.
+    pub json: bool,
+    /// True if text may contain colours.
+    pub colours: bool,
+}
+
+impl Paper {
+    /// Writes an answer.
+    pub(super) fn write(self, answer: &impl Answer, out: &mut impl Write) -> io::Result<()> {
+        if self.json {
+            serde_json::to_writer_pretty(&mut *out, answer)?;
+            return writeln!(out);
+        }
+        let mut page = Page { text: String::new(), colours: self.colours };
+        answer.text(&mut page).map_err(io::Error::other)?;
+        out.write_all(page.text.as_bytes())
+    }
+}
+
+/// Colour of a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Colour {
+    Green,
+    Yellow,
+    Red,
+    Grey,
+}
+
+impl Colour {
+    fn code(self) -> u8 {
+        match self {
+            Self::Green => 32,
+            Self::Yellow => 33,
+            Self::Red => 31,
+            Self::Grey => 90,
+        }
+    }
+}
+
+/// Text of an answer.
+#[derive(Debug)]
+pub(super) struct Page {
+    text: String,
+    colours: bool,
+}
+
+impl Page {
+    /// Appends a line.
+    pub(super) fn line(&mut self, line: impl fmt::Display) -> fmt::Result {
+        writeln!(self.text, "{line}")
+    }
+
+    /// Returns the word in a colour, if colours are wanted.
+    pub(super) fn paint(&self, colour: Colour, word: &str) -> String {
+        if self.colours { format!("\u{1b}[{}m{word}\u{1b}[0m", colour.code()) } else { word.to_owned() }
+    }
+
+    /// Appends rows with aligned columns. The first row is the head.
+    pub(super) fn table(&mut self, rows: &[Vec<String>]) -> fmt::Result {
+        let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+        let width = |column: usize| {
+            let cells = rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        for row in rows {
+            let mut line = String::new();
+            for (cell, width) in row.iter().zip(&widths) {
+                write!(line, "{cell:width$}   ")?;
+            }
+            self.line(line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns text of a document or of the cluster without control characters, so that it cannot steer a terminal.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Serialize)]
+    struct Words(Vec<Vec<String>>);
+
+    impl Answer for Words {
+        fn text(&self, page: &mut Page) -> fmt::Result {
+            page.table(&self.0)?;
+            let red = page.paint(Colour::Red, "red");
+            page.line(red)
+        }
+    }
+
+    fn written(json: bool, colours: bool) -> String {
+        let rows = [["NAME", "N"], ["über", "1"], ["a", "22"]];
+        let words = Words(rows.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect());
+        let mut out = Vec::new();
+        Paper { json, colours }.write(&words, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn columns_are_aligned_and_colours_are_optional() {
+        assert_eq!(written(false, false), "NAME   N\nüber   1\na      22\nred\n");
+        assert!(written(false, true).ends_with("\u{1b}[31mred\u{1b}[0m\n"));
+        let json: serde_json::Value = serde_json::from_str(&written(true, true)).unwrap();
+        assert_eq!(json[2][1], "22");
+    }
+
+    #[test]
+    fn text_of_others_cannot_steer_a_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+    }
+}

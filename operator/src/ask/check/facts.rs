@@ -1,0 +1,126 @@
+//! What `check` has read, as plain values.
+
+use jiff::Timestamp;
+
+use crate::{api::FeatureEnvironment, ask::failure::Failure};
+
+/// Everything that was read.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    pub(super) installation: Installation,
+    pub(super) environments: Vec<FeatureEnvironment>,
+    pub(super) workloads: Workloads,
+    /// Parts that could not be read.
+    pub(super) unread: Vec<Unread>,
+}
+
+/// A part that could not be read.
+#[derive(Debug)]
+pub(super) struct Unread {
+    /// What could therefore not be checked.
+    pub(super) part: &'static str,
+    pub(super) failure: Failure,
+}
+
+/// Remora's own objects.
+#[derive(Debug, Default)]
+pub(super) struct Installation {
+    /// Namespace in which Remora's pods were looked for.
+    pub(super) namespace: String,
+    /// Version of the API server, such as `v1.34.1`.
+    pub(super) api_server: Option<String>,
+    /// `None` if they could not be read.
+    pub(super) deployments: Option<Vec<Deployed>>,
+    /// `None` if the Lease could not be read.
+    pub(super) lease: Option<Option<Holder>>,
+    /// `None` if the registrations could not be read.
+    pub(super) admission: Option<Vec<Registration>>,
+    pub(super) dry_run: Option<DryRun>,
+}
+
+/// A Deployment of the chart.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Deployed {
+    pub(super) name: String,
+    /// `controller` or `webhook`.
+    pub(super) component: String,
+    pub(super) version: String,
+    pub(super) wanted: i32,
+    pub(super) ready: i32,
+}
+
+/// The Lease of the controller.
+#[derive(Clone, Debug)]
+pub(super) struct Holder {
+    /// Name of the replica. `None` if the lease was given back.
+    pub(super) name: Option<String>,
+    pub(super) renewed: Option<Timestamp>,
+}
+
+/// A registration with the API server's admission.
+#[derive(Clone, Debug)]
+pub(super) struct Registration {
+    /// Kind and name.
+    pub(super) object: String,
+    /// Certificates that the API server trusts, by their expiry. Empty for a policy.
+    pub(super) certificates: Vec<Timestamp>,
+    /// True if the API server calls a server, so it needs certificates.
+    pub(super) is_webhook: bool,
+    pub(super) fails_closed: bool,
+}
+
+/// Outcome of the dry run of a pod that requests flags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DryRun {
+    /// The pod got its sidecar.
+    Injected {
+        /// Namespace of the pod.
+        namespace: String,
+    },
+    /// The pod was admitted without a sidecar.
+    NotInjected {
+        /// Namespace of the pod.
+        namespace: String,
+    },
+    /// The pod was refused.
+    Refused {
+        /// Namespace of the pod.
+        namespace: String,
+        /// Answer of the API server.
+        message: String,
+    },
+}
+
+/// Pods and the objects around them.
+#[derive(Debug, Default)]
+pub(super) struct Workloads {
+    pub(super) pods: Vec<Requesting>,
+    /// Namespace and name of each FeatureEnvironment.
+    pub(super) environments: Vec<(String, String)>,
+    pub(super) quotas: Vec<Quota>,
+    /// NetworkPolicies that select ingress, by namespace, in namespaces with pods that do not answer the controller.
+    pub(super) policies: Vec<(String, String)>,
+}
+
+/// A pod that requests flags.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Requesting {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// Names in the annotation `remora.dev/inject`.
+    pub(super) environments: Vec<String>,
+    pub(super) has_sidecar: bool,
+    /// Why the sidecar does not run, if it does not.
+    pub(super) waits: Option<String>,
+    pub(super) restarts: i32,
+}
+
+/// Use of a quota for objects that hold snapshots.
+#[derive(Clone, Debug)]
+pub(super) struct Quota {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) resource: String,
+    pub(super) used: i64,
+    pub(super) hard: i64,
+}

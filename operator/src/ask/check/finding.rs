@@ -1,0 +1,123 @@
+//! Findings, and the report that shows them.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::facts::Unread;
+use crate::ask::answer::{Answer, Colour, Page, printable};
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Level {
+    /// As it should be.
+    Ok,
+    /// Worth knowing, and no fault.
+    Note,
+    /// Could not be checked.
+    Unknown,
+    /// A fault that does not stop flags from being served.
+    Warning,
+    /// A fault that keeps pods from flags, or from current ones.
+    Error,
+}
+
+/// One line of the report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    pub(super) level: Level,
+    /// Object that the finding is about.
+    pub(super) subject: String,
+    pub(super) message: String,
+    /// What to do. Empty if nothing is to be done.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) remedy: String,
+}
+
+impl Finding {
+    pub(super) fn new(
+        level: Level,
+        subject: impl Into<String>,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { level, subject: subject.into(), message: message.into(), remedy: remedy.into() }
+    }
+
+    pub(super) fn ok(subject: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::new(Level::Ok, subject, message, "")
+    }
+}
+
+/// The finding that a part could not be checked.
+pub(super) fn unread(unread: &Unread) -> Finding {
+    Finding::new(Level::Unknown, unread.part, format!("not checked: {}", unread.failure), "")
+}
+
+/// All findings.
+#[derive(Debug, Serialize)]
+pub(in crate::ask) struct Report {
+    /// The highest level of the findings.
+    worst: Level,
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    pub(super) fn new(findings: Vec<Finding>) -> Self {
+        let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
+        Self { worst, findings }
+    }
+}
+
+impl Answer for Report {
+    fn text(&self, page: &mut Page) -> fmt::Result {
+        for Finding { level, subject, message, remedy } in &self.findings {
+            let (colour, word) = match level {
+                Level::Ok => (Colour::Green, "ok     "),
+                Level::Note => (Colour::Grey, "note   "),
+                Level::Unknown => (Colour::Yellow, "unknown"),
+                Level::Warning => (Colour::Yellow, "warning"),
+                Level::Error => (Colour::Red, "error  "),
+            };
+            let word = page.paint(colour, word);
+            page.line(format!("{word}  {subject}: {}", printable(message)))?;
+            if !remedy.is_empty() {
+                page.line(format!("         do: {}", printable(remedy)))?;
+            }
+        }
+        let count = |level| self.findings.iter().filter(|finding| finding.level == level).count();
+        page.line(format!(
+            "{} errors, {} warnings, {} not checked",
+            count(Level::Error),
+            count(Level::Warning),
+            count(Level::Unknown)
+        ))
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self.worst {
+            Level::Ok | Level::Note => 0,
+            Level::Unknown => 3,
+            Level::Warning | Level::Error => 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worst_finding_decides_exit_code() {
+        let code = |levels: &[Level]| {
+            let findings = levels.iter().map(|level| Finding::new(*level, "a", "b", "c")).collect();
+            Report::new(findings).exit_code()
+        };
+        assert_eq!(code(&[]), 0);
+        assert_eq!(code(&[Level::Ok, Level::Note]), 0);
+        assert_eq!(code(&[Level::Ok, Level::Unknown]), 3);
+        assert_eq!(code(&[Level::Unknown, Level::Warning]), 1);
+        assert_eq!(code(&[Level::Error, Level::Ok]), 1);
+    }
+}

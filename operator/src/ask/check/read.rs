@@ -1,0 +1,283 @@
+//! Reads what `check` needs. A part that the caller may not read becomes a fact, and the other parts are read all the
+//! same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::{
+    api::{
+        admissionregistration::v1::MutatingWebhookConfiguration,
+        apps::v1::Deployment,
+        coordination::v1::Lease,
+        core::v1::{ContainerStatus, Namespace, Pod, ResourceQuota},
+        networking::v1::NetworkPolicy,
+    },
+    apimachinery::pkg::api::resource::Quantity as Amount,
+};
+use kube::ResourceExt;
+use serde_json::json;
+use x509_parser::pem::Pem;
+
+use super::{
+    Check,
+    facts::{Deployed, DryRun, Facts, Holder, Installation, Quota, Registration, Requesting, Unread, Workloads},
+};
+use crate::{
+    api::{
+        FeatureEnvironment,
+        names::{annotation, label, sidecar},
+    },
+    ask::{cluster::Cluster, failure::Failure},
+    injection::{PodContext, is_candidate, missing_sidecar, quantity::Quantity},
+};
+
+/// Labels of the chart's objects.
+const CHART: &str = "app.kubernetes.io/name=remora";
+/// Name of the controller's Lease.
+const LEASE: &str = "remora-controller";
+
+/// Reads everything.
+///
+/// # Errors
+/// If the cluster cannot be reached, or does not know FeatureEnvironments, or the caller may not list them.
+pub(super) async fn facts(cluster: &Cluster, asked: &Check) -> Result<Facts, Failure> {
+    let scope = asked.only_namespace.then(|| cluster.namespace());
+    let environments: Vec<FeatureEnvironment> = cluster.list(scope, "").await?;
+    let mut unread = Vec::new();
+    let mut installation = Installation { namespace: asked.system_namespace.clone(), ..Installation::default() };
+    installation.api_server = note("API server", cluster.version().await, &mut unread);
+    installation.deployments = note("Deployments", deployments(cluster, asked).await, &mut unread);
+    installation.lease = note("Lease", lease(cluster, asked).await, &mut unread);
+    installation.admission = note("admission", admission(cluster).await, &mut unread);
+    if let Some(namespace) = example(&environments, asked) {
+        let dry_run = dry_run(cluster, &namespace).await;
+        installation.dry_run = note("admission of a pod (dry run)", dry_run, &mut unread).flatten();
+    }
+    let workloads = workloads(cluster, asked, &environments, scope, &mut unread).await;
+    Ok(Facts { installation, environments, workloads, unread })
+}
+
+/// Takes what was read, or notes why it was not.
+fn note<T>(part: &'static str, read: Result<T, Failure>, unread: &mut Vec<Unread>) -> Option<T> {
+    read.map_err(|failure| unread.push(Unread { part, failure })).ok()
+}
+
+async fn deployments(cluster: &Cluster, asked: &Check) -> Result<Vec<Deployed>, Failure> {
+    let found: Vec<Deployment> = cluster.list(Some(&asked.system_namespace), CHART).await?;
+    Ok(found.iter().map(deployed).collect())
+}
+
+fn deployed(deployment: &Deployment) -> Deployed {
+    let label = |key: &str| deployment.labels().get(key).cloned().unwrap_or_default();
+    let component = deployment.spec.selector.match_labels.as_ref();
+    let component = component.and_then(|labels| labels.get("app.kubernetes.io/component").cloned());
+    Deployed {
+        name: deployment.name_any(),
+        component: component.unwrap_or_default(),
+        version: label("app.kubernetes.io/version"),
+        wanted: deployment.spec.replicas.unwrap_or(1),
+        ready: deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default(),
+    }
+}
+
+async fn lease(cluster: &Cluster, asked: &Check) -> Result<Option<Holder>, Failure> {
+    let found: Option<Lease> = cluster.get(&asked.system_namespace, LEASE).await?;
+    Ok(found.map(|lease| {
+        let spec = lease.spec.unwrap_or_default();
+        Holder { name: spec.holder_identity, renewed: spec.renew_time.map(|at| at.0) }
+    }))
+}
+
+/// Reads the webhook's registration. The API of policies is not on in every cluster, so a cluster that has none of
+/// them is asked for them last.
+async fn admission(cluster: &Cluster) -> Result<Vec<Registration>, Failure> {
+    let webhooks: Vec<MutatingWebhookConfiguration> = cluster.list_of_cluster(CHART).await?;
+    if !webhooks.is_empty() {
+        return Ok(webhooks.iter().map(webhook).collect());
+    }
+    Ok(cluster.policies(CHART).await?.iter().map(|name| policy(name)).collect())
+}
+
+fn policy(name: &str) -> Registration {
+    Registration {
+        object: format!("MutatingAdmissionPolicy {name}"),
+        certificates: Vec::new(),
+        is_webhook: false,
+        fails_closed: true,
+    }
+}
+
+fn webhook(configuration: &MutatingWebhookConfiguration) -> Registration {
+    let webhooks = || configuration.webhooks.iter().flatten();
+    let bundles = webhooks().filter_map(|webhook| webhook.client_config.ca_bundle.as_ref());
+    let certificates = bundles.flat_map(|bundle| Pem::iter_from_buffer(&bundle.0).flatten().collect::<Vec<_>>());
+    let expiries = certificates.filter_map(|pem| {
+        let expiry = pem.parse_x509().ok()?.validity().not_after.timestamp();
+        jiff::Timestamp::from_second(expiry).ok()
+    });
+    Registration {
+        object: format!("MutatingWebhookConfiguration {}", configuration.name_any()),
+        certificates: expiries.collect(),
+        is_webhook: true,
+        fails_closed: webhooks().any(|webhook| webhook.failure_policy.as_deref() == Some("Fail")),
+    }
+}
+
+/// Returns the namespace for the dry run: the first one with an environment.
+fn example(environments: &[FeatureEnvironment], asked: &Check) -> Option<String> {
+    if asked.no_dry_run { None } else { environments.iter().find_map(ResourceExt::namespace) }
+}
+
+async fn dry_run(cluster: &Cluster, namespace: &str) -> Result<Option<DryRun>, Failure> {
+    let Some(pod) = probe() else { return Ok(None) };
+    let namespace = namespace.to_owned();
+    match cluster.dry_run(&namespace, &pod).await {
+        Ok(created) => {
+            let init = created.spec.and_then(|spec| spec.init_containers).unwrap_or_default();
+            let is_injected = init.iter().any(|container| container.name == sidecar::CONTAINER);
+            Ok(Some(if is_injected { DryRun::Injected { namespace } } else { DryRun::NotInjected { namespace } }))
+        }
+        // The API server answers 403 to a missing right, to a full quota and to a pod that a policy refuses.
+        Err(Failure::Forbidden { right, message }) if message.contains("cannot create resource") => {
+            Err(Failure::Forbidden { right, message })
+        }
+        Err(Failure::Forbidden { message, .. } | Failure::Unanswered { message, .. }) => {
+            Ok(Some(DryRun::Refused { namespace, message }))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Builds a pod that every namespace admits, and that needs almost nothing of a quota.
+fn probe() -> Option<Pod> {
+    let container = json!({
+        "name": "nothing", "image": "nothing",
+        "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"cpu": "1m", "memory": "1Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": true,
+            "runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    });
+    let pod = json!({
+        "metadata": {"generateName": "remora-check-", "annotations": {annotation::INJECT: "check"}},
+        "spec": {"automountServiceAccountToken": false, "containers": [container]},
+    });
+    serde_json::from_value(pod).ok()
+}
+
+async fn workloads(
+    cluster: &Cluster,
+    asked: &Check,
+    environments: &[FeatureEnvironment],
+    scope: Option<&str>,
+    unread: &mut Vec<Unread>,
+) -> Workloads {
+    let names = environments.iter().map(|found| (found.namespace().unwrap_or_default(), found.name_any()));
+    let mut workloads = Workloads { environments: names.collect(), ..Workloads::default() };
+    let pods: Option<Vec<Pod>> = note("pods", cluster.list(scope, "").await, unread);
+    workloads.pods = pods.iter().flatten().filter_map(|pod| requesting(pod, &asked.system_namespace)).collect();
+    for namespace in excluded(cluster, &workloads.pods).await {
+        workloads.pods.retain(|pod| pod.has_sidecar || pod.namespace != namespace);
+    }
+    let namespaces: BTreeSet<&String> = workloads.environments.iter().map(|(namespace, _)| namespace).collect();
+    let quotas: Option<Vec<ResourceQuota>> = note("quotas", cluster.list(scope, "").await, unread);
+    let is_ours = |quota: &&ResourceQuota| quota.namespace().is_some_and(|namespace| namespaces.contains(&namespace));
+    workloads.quotas = quotas.iter().flatten().filter(is_ours).flat_map(uses).collect();
+    for namespace in silent(environments) {
+        let found: Result<Vec<NetworkPolicy>, Failure> = cluster.list(Some(&namespace), "").await;
+        let found = note("NetworkPolicies", found, unread).unwrap_or_default();
+        let closing = found.iter().filter(|policy| restricts_ingress(policy));
+        workloads.policies.extend(closing.map(|policy| (namespace.clone(), policy.name_any())));
+    }
+    workloads
+}
+
+/// Returns the namespaces of pods without a sidecar whose owners have excluded them from injection. A namespace that cannot
+/// be read counts as not excluded.
+async fn excluded(cluster: &Cluster, pods: &[Requesting]) -> Vec<String> {
+    let names: BTreeSet<&String> = pods.iter().filter(|pod| !pod.has_sidecar).map(|pod| &pod.namespace).collect();
+    let mut excluded = Vec::new();
+    for name in names {
+        if let Ok(Some(namespace)) = cluster.get_of_cluster::<Namespace>(name).await
+            && namespace.labels().get(label::ADMISSION).is_some_and(|value| value == label::DISABLED)
+        {
+            excluded.push(name.clone());
+        }
+    }
+    excluded
+}
+
+/// Returns the namespaces with pods that do not answer the controller.
+fn silent(environments: &[FeatureEnvironment]) -> BTreeSet<String> {
+    let is_silent = |found: &&FeatureEnvironment| {
+        found.status.as_ref().and_then(|status| status.pods.as_ref()).is_some_and(|pods| pods.silent > 0)
+    };
+    environments.iter().filter(is_silent).filter_map(ResourceExt::namespace).collect()
+}
+
+fn restricts_ingress(policy: &NetworkPolicy) -> bool {
+    let types = policy.spec.as_ref().and_then(|spec| spec.policy_types.as_ref());
+    types.is_none_or(|types| types.iter().any(|kind| kind == "Ingress"))
+}
+
+/// Describes a pod that requests flags. `None` if it does not, or never gets a sidecar, or has ended.
+fn requesting(pod: &Pod, system_namespace: &str) -> Option<Requesting> {
+    let namespace = pod.namespace()?;
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let has_ended = pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Succeeded" | "Failed"));
+    if has_ended || !is_candidate(pod.annotations(), &namespace, system_namespace) {
+        return None;
+    }
+    let has_sidecar = sidecar_of(pod);
+    if !has_sidecar {
+        let value = serde_json::to_value(pod).ok()?;
+        // A pod that would not be injected today either, such as one on the host's network, is no fault.
+        missing_sidecar(&value, &PodContext::new(&namespace), system_namespace)?;
+    }
+    let statuses = pod.status.iter().flat_map(|status| status.init_container_statuses.iter().flatten());
+    let own = statuses.into_iter().find(|status| status.name == sidecar::CONTAINER);
+    let names = pod.annotations().get(annotation::INJECT)?.split(',');
+    Some(Requesting {
+        name: pod.name_any(),
+        environments: names.map(|name| name.trim().to_owned()).collect(),
+        has_sidecar,
+        waits: own.and_then(waits),
+        restarts: own.map(|own| own.restart_count).unwrap_or_default(),
+        namespace,
+    })
+}
+
+fn sidecar_of(pod: &Pod) -> bool {
+    let init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    init.into_iter().any(|own| own.name == sidecar::CONTAINER && own.restart_policy.as_deref() == Some("Always"))
+}
+
+/// Returns why a sidecar does not run. A container that is being created is no fault yet.
+fn waits(own: &ContainerStatus) -> Option<String> {
+    let waiting = own.state.as_ref()?.waiting.as_ref()?;
+    let reason =
+        waiting.reason.clone().filter(|reason| reason != "PodInitializing" && reason != "ContainerCreating")?;
+    let message = waiting.message.as_ref().map(|message| format!(": {message}")).unwrap_or_default();
+    Some(format!("{reason}{message}"))
+}
+
+/// Lists how a quota's room for ConfigMaps and Secrets is used.
+fn uses(quota: &ResourceQuota) -> Vec<Quota> {
+    let status = quota.status.clone().unwrap_or_default();
+    let (used, hard) = (status.used.unwrap_or_default(), status.hard.unwrap_or_default());
+    let count = |amounts: &BTreeMap<String, Amount>, resource: &str| {
+        let quantity: Quantity = amounts.get(resource)?.0.parse().ok()?;
+        i64::try_from(quantity.milli() / 1000).ok()
+    };
+    ["configmaps", "count/configmaps", "secrets", "count/secrets"]
+        .into_iter()
+        .filter_map(|resource| {
+            Some(Quota {
+                namespace: quota.namespace().unwrap_or_default(),
+                name: quota.name_any(),
+                resource: resource.to_owned(),
+                used: count(&used, resource)?,
+                hard: count(&hard, resource)?,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,165 @@
+//! Findings about pods that ask for flags, and about quotas and NetworkPolicies. Pure.
+
+use super::{
+    facts::{Quota, Requesting, Workloads},
+    finding::{Finding, Level},
+};
+
+/// Number of pods that a finding names.
+const NAMED: usize = 5;
+/// Share of a quota in percent from which on it is a finding.
+const QUOTA_NEARLY_FULL: i64 = 90;
+/// Number of restarts from which on a sidecar is a finding.
+const MANY_RESTARTS: i32 = 3;
+
+/// Derives the findings.
+pub(super) fn findings(workloads: &Workloads) -> Vec<Finding> {
+    let Workloads { pods, environments, quotas, policies } = workloads;
+    let mut findings = Vec::new();
+    let group = |wrong: &dyn Fn(&Requesting) -> bool| -> Vec<String> {
+        let wrong = pods.iter().filter(|pod| wrong(pod));
+        wrong.map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect()
+    };
+    let mut add = |level, names: &[String], message: &str, remedy: &str| {
+        if !names.is_empty() {
+            findings.push(Finding::new(level, named(names), message, remedy));
+        }
+    };
+    add(
+        Level::Error,
+        &group(&|pod| !pod.has_sidecar),
+        "the pod asks for flags and has no sidecar: injection did not work when it was created",
+        "delete the pod once injection works; auditor.evict of the chart does it for all",
+    );
+    for pod in pods.iter().filter(|pod| pod.has_sidecar) {
+        let name = format!("{}/{}", pod.namespace, pod.name);
+        if let Some(waits) = &pod.waits {
+            let remedy = format!("kubectl -n {} logs {} -c remora, and the pod's Events", pod.namespace, pod.name);
+            add(Level::Error, &[name], &format!("the sidecar does not run: {waits}"), &remedy);
+        } else if pod.restarts >= MANY_RESTARTS {
+            let remedy = format!("kubectl -n {} logs {} -c remora --previous", pod.namespace, pod.name);
+            add(Level::Warning, &[name], &format!("the sidecar was restarted {} times", pod.restarts), &remedy);
+        }
+    }
+    let is_known =
+        |namespace: &str, name: &str| environments.iter().any(|(of, known)| of == namespace && known == name);
+    for pod in pods {
+        for name in pod.environments.iter().filter(|name| !is_known(&pod.namespace, name)) {
+            let remedy =
+                "create the FeatureEnvironment in the pod's namespace, or correct the annotation remora.dev/inject";
+            let message = format!("the pod asks for FeatureEnvironment {name:?}, which its namespace does not have");
+            add(Level::Error, &[format!("{}/{}", pod.namespace, pod.name)], &message, remedy);
+        }
+    }
+    if !pods.is_empty() && findings.is_empty() {
+        findings
+            .push(Finding::ok("pods", format!("{} pods ask for flags, and each has a running sidecar", pods.len())));
+    }
+    findings.extend(quotas.iter().filter_map(quota));
+    findings.extend(policies.iter().map(|(namespace, name)| {
+        Finding::new(
+            Level::Note,
+            format!("NetworkPolicy {namespace}/{name}"),
+            "sidecars of this namespace do not answer the controller, and this policy restricts ingress",
+            "allow the controller's pods to connect to port remora-admin (4778) of pods with the label remora.dev/sidecar=injected",
+        )
+    }));
+    findings
+}
+
+fn named(names: &[String]) -> String {
+    let plural = if names.len() == 1 { "pod" } else { "pods" };
+    let shown: Vec<&str> = names.iter().take(NAMED).map(String::as_str).collect();
+    match names.len().saturating_sub(NAMED) {
+        0 => format!("{plural} {}", shown.join(", ")),
+        more => format!("{plural} {} and {more} more", shown.join(", ")),
+    }
+}
+
+fn quota(quota: &Quota) -> Option<Finding> {
+    let Quota { namespace, name, resource, used, hard } = quota;
+    if *hard <= 0 || used * 100 < hard * QUOTA_NEARLY_FULL {
+        return None;
+    }
+    let level = if used >= hard { Level::Error } else { Level::Warning };
+    Some(Finding::new(
+        level,
+        format!("ResourceQuota {namespace}/{name}"),
+        format!("{used} of {hard} {resource} are used: a publication that needs one more is refused"),
+        format!("raise the quota for {resource}, or lower spec.revisionHistoryLimit"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message, its level, and the change that causes it.
+    type Fault = (&'static str, Level, fn(&mut Requesting));
+
+    fn pod(change: impl FnOnce(&mut Requesting)) -> Workloads {
+        let mut pod = Requesting {
+            namespace: "shop".to_owned(),
+            name: "web-1".to_owned(),
+            environments: vec!["storefront".to_owned()],
+            has_sidecar: true,
+            ..Requesting::default()
+        };
+        change(&mut pod);
+        let environments = vec![("shop".to_owned(), "storefront".to_owned())];
+        Workloads { pods: vec![pod], environments, ..Workloads::default() }
+    }
+
+    #[test]
+    fn each_fault_of_a_pod_is_found() {
+        assert_eq!(findings(&pod(|_| {}))[0].level, Level::Ok);
+        assert!(findings(&Workloads::default()).is_empty());
+        let table: [Fault; 4] = [
+            ("has no sidecar", Level::Error, |pod| pod.has_sidecar = false),
+            ("CrashLoopBackOff", Level::Error, |pod| pod.waits = Some("CrashLoopBackOff".to_owned())),
+            ("restarted 3 times", Level::Warning, |pod| pod.restarts = 3),
+            ("\"gone\", which its namespace does not have", Level::Error, |pod| {
+                pod.environments.push("gone".to_owned());
+            }),
+        ];
+        for (message, level, change) in table {
+            let found = findings(&pod(change));
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].message.contains(message) && found[0].level == level, "{found:?}");
+            assert!(found[0].subject.contains("shop/web-1") && !found[0].remedy.is_empty(), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn many_pods_are_one_finding() {
+        let mut workloads = pod(|pod| pod.has_sidecar = false);
+        let one = workloads.pods[0].clone();
+        workloads.pods.extend((2..9).map(|n| Requesting { name: format!("web-{n}"), ..one.clone() }));
+        let found = findings(&workloads);
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].subject.starts_with("pods shop/web-1, ") && found[0].subject.ends_with("and 3 more"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn quota_is_judged_by_its_room() {
+        let level = |used, hard| {
+            let resource = "count/configmaps".to_owned();
+            quota(&Quota { namespace: "shop".to_owned(), name: "few".to_owned(), resource, used, hard })
+                .map(|finding| finding.level)
+        };
+        assert_eq!(level(89, 100), None);
+        assert_eq!(level(90, 100), Some(Level::Warning));
+        assert_eq!(level(100, 100), Some(Level::Error));
+        assert_eq!(level(0, 0), None);
+    }
+
+    #[test]
+    fn policy_that_hides_sidecars_is_named() {
+        let policies = vec![("shop".to_owned(), "closed".to_owned())];
+        let found = findings(&Workloads { policies, ..Workloads::default() });
+        assert!(found[0].subject.ends_with("shop/closed") && found[0].remedy.contains("4778"), "{found:?}");
+    }
+}

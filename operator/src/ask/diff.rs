@@ -1,0 +1,65 @@
+//! `kubectl remora diff`: the differences between two revisions.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{
+    answer::{Answer, Page, printable},
+    cluster::Cluster,
+    failure::Failure,
+    published,
+};
+use crate::tools;
+
+/// Print the differences between two revisions of an environment. Exit code 1 if there are any.
+#[derive(Debug, clap::Args)]
+pub(super) struct Diff {
+    /// Name of the FeatureEnvironment.
+    environment: String,
+    /// Earlier revision. Default: the revision that was published before the published one.
+    #[arg(value_name = "REVISION")]
+    before: Option<String>,
+    /// Later revision. Default: the published revision.
+    #[arg(value_name = "REVISION")]
+    after: Option<String>,
+}
+
+/// The differences between two revisions.
+#[derive(Debug, Serialize)]
+pub(super) struct Differences {
+    before: String,
+    after: String,
+    /// One line each, starting with `+` (added), `-` (removed) or `~` (changed).
+    differences: Vec<String>,
+}
+
+/// Compares two revisions.
+pub(super) async fn diff(cluster: &Cluster, asked: &Diff) -> Result<Differences, Failure> {
+    let environment = cluster.environment(&asked.environment).await?;
+    let history = environment.status.as_ref().map(|status| status.history.as_slice()).unwrap_or_default();
+    let Some(earlier) = asked.before.clone().or_else(|| history.first().map(|past| past.revision.clone())) else {
+        return Err(Failure::Usage(format!("no earlier revision of {:?} is kept", asked.environment)));
+    };
+    let before = published::read(cluster, &environment, Some(&earlier)).await?.snapshot;
+    let after = published::read(cluster, &environment, asked.after.as_deref()).await?.snapshot;
+    Ok(Differences {
+        before: before.revision().to_string(),
+        after: after.revision().to_string(),
+        differences: tools::diff::differences(&before, &after),
+    })
+}
+
+impl Answer for Differences {
+    fn text(&self, page: &mut Page) -> fmt::Result {
+        page.line(format!("revision {} -> {}", self.before, self.after))?;
+        if self.differences.is_empty() {
+            page.line("the revisions are the same")?;
+        }
+        self.differences.iter().try_for_each(|line| page.line(printable(line)))
+    }
+
+    fn exit_code(&self) -> u8 {
+        u8::from(!self.differences.is_empty())
+    }
+}

@@ -1,0 +1,305 @@
+//! `kubectl remora pods`: the pods of an environment and the revision that each serves.
+
+use std::{collections::BTreeMap, fmt};
+
+use futures::{StreamExt, stream};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use kube::ResourceExt;
+use serde::Serialize;
+
+use super::{
+    answer::{Answer, Colour, Page, printable},
+    cluster::Cluster,
+    failure::Failure,
+};
+use crate::{
+    api::names::{EnvironmentName, label, sidecar},
+    injection::pods::requests,
+};
+
+/// Number of sidecars that are asked at one time.
+const CONCURRENT: usize = 8;
+
+/// The pods of an environment.
+#[derive(Debug, Serialize)]
+pub(super) struct Listed {
+    environment: String,
+    /// Revision that is published.
+    revision: Option<String>,
+    /// What the operator says of pods that are behind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+    /// Why sidecars could not be asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unasked: Option<String>,
+    pods: Vec<Row>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct Row {
+    pod: String,
+    node: String,
+    state: State,
+    /// Revision that the sidecar serves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<String>,
+    /// Time at which the sidecar began to serve it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
+    /// Why the pod does not serve the published revision, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// Serves the published revision.
+    Current,
+    /// Serves another revision.
+    Behind,
+    /// Serves nothing yet, or its sidecar does not run.
+    Starting,
+    /// Did not answer, or could not be asked.
+    Unknown,
+}
+
+/// What an object of the cluster says about a pod.
+#[derive(Debug)]
+struct Seen {
+    pod: String,
+    node: String,
+    port: u16,
+    /// Why the sidecar does not run.
+    not_running: Option<String>,
+    /// Revision that the pod was notified of.
+    notified: Option<String>,
+}
+
+/// What a sidecar says about the environment.
+#[derive(Debug, Default, PartialEq)]
+struct Reply {
+    revision: Option<String>,
+    since: Option<Timestamp>,
+}
+
+/// Lists the pods, and asks each sidecar through the API server.
+pub(super) async fn pods(cluster: &Cluster, environment: &str) -> Result<Listed, Failure> {
+    let found = cluster.environment(environment).await?;
+    let name: EnvironmentName =
+        environment.parse().map_err(|error| Failure::Usage(format!("FeatureEnvironment {environment:?}: {error}")))?;
+    let status = found.status.unwrap_or_default();
+    let labels = format!("{}={}", label::SIDECAR, label::INJECTED);
+    let all: Vec<Pod> = cluster.list(Some(cluster.namespace()), &labels).await?;
+    let seen: Vec<Seen> = all.iter().filter(|pod| requests(&pod.metadata, &name)).map(|pod| seen(pod, &name)).collect();
+    let asking = seen.into_iter().map(|pod| async {
+        let reply = match &pod.not_running {
+            Some(_) => Ok(Reply::default()),
+            None => cluster.ask_pod(&pod.pod, pod.port, "/metrics").await.map(|text| reply(&text, name.as_str())),
+        };
+        (pod, reply)
+    });
+    let answers: Vec<_> = stream::iter(asking).buffered(CONCURRENT).collect().await;
+    let unasked = answers.iter().find_map(|(_, reply)| match reply {
+        Err(failure @ Failure::Forbidden { .. }) => Some(failure.to_string()),
+        _ => None,
+    });
+    let rows = answers.into_iter().map(|(pod, reply)| row(pod, reply, status.revision.as_deref()));
+    Ok(Listed {
+        environment: environment.to_owned(),
+        pods: rows.collect(),
+        problem: status.pods.and_then(|pods| pods.problem),
+        revision: status.revision,
+        unasked,
+    })
+}
+
+fn seen(pod: &Pod, environment: &EnvironmentName) -> Seen {
+    let init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    let ports =
+        init.filter(|container| container.name == sidecar::CONTAINER).flat_map(|own| own.ports.iter().flatten());
+    let admin = ports
+        .filter(|port| port.name.as_deref() == Some(sidecar::ADMIN_PORT))
+        .find_map(|port| u16::try_from(port.container_port).ok());
+    let statuses = pod.status.iter().flat_map(|status| status.init_container_statuses.iter().flatten());
+    let own = statuses.into_iter().find(|container| container.name == sidecar::CONTAINER);
+    let notified = pod.annotations().get(&environment.revision_annotation());
+    Seen {
+        pod: pod.name_any(),
+        node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_else(|| "none".to_owned()),
+        port: admin.unwrap_or(sidecar::DATA_PORT + 1),
+        not_running: not_running(own),
+        notified: notified.and_then(|value| value.split(' ').next()).map(str::to_owned),
+    }
+}
+
+fn not_running(own: Option<&ContainerStatus>) -> Option<String> {
+    let Some(own) = own else { return Some("the pod is not started on a node yet: see its Events".to_owned()) };
+    let state = own.state.clone().unwrap_or_default();
+    if state.running.is_some() {
+        return None;
+    }
+    let waiting = state.waiting.and_then(|waiting| waiting.reason);
+    let ended = state.terminated.and_then(|ended| ended.reason);
+    let reason = waiting.or(ended).unwrap_or_else(|| "no reason given".to_owned());
+    Some(format!(
+        "the sidecar does not run: {reason}, {} restarts. kubectl logs with -c {} says why",
+        own.restart_count,
+        sidecar::CONTAINER
+    ))
+}
+
+/// Parses the metrics of a sidecar.
+fn reply(metrics: &str, environment: &str) -> Reply {
+    let label = format!("environment=\"{environment}\"");
+    let sample = |name: &str| {
+        let of_name = metrics.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')?.rsplit_once("} "));
+        of_name.into_iter().find(|(labels, _)| labels.split(',').any(|one| one == label))
+    };
+    let revision = sample("remora_sidecar_revision_info").and_then(|(labels, _)| {
+        let revision = labels.split(',').find_map(|one| one.strip_prefix("revision=\""))?;
+        revision.strip_suffix('"').map(str::to_owned)
+    });
+    let since = sample("remora_sidecar_last_swap_timestamp_seconds").and_then(|(_, at)| at.parse::<f64>().ok());
+    // A timestamp has milliseconds, which fit into 64 bits for all times that a clock shows.
+    let since = since.and_then(|at| Timestamp::from_second(at as i64).ok());
+    Reply { revision, since }
+}
+
+fn row(pod: Seen, reply: Result<Reply, Failure>, published: Option<&str>) -> Row {
+    let Seen { pod, node, not_running, notified, .. } = pod;
+    let (state, reply, why) = match reply {
+        _ if not_running.is_some() => (State::Starting, Reply::default(), not_running),
+        Err(failure) => (State::Unknown, Reply::default(), Some(unanswered(&failure))),
+        Ok(reply) => match (reply.revision.as_deref(), published) {
+            (None, _) => {
+                (State::Starting, reply, Some("the pod's volume has no snapshot yet: kubelet writes it".to_owned()))
+            }
+            (Some(serves), Some(published)) if serves != published => {
+                let why = behind(notified.as_deref(), published);
+                (State::Behind, reply, Some(why))
+            }
+            (Some(_), _) => (State::Current, reply, None),
+        },
+    };
+    Row { pod, node, state, revision: reply.revision, since: reply.since, why }
+}
+
+fn unanswered(failure: &Failure) -> String {
+    match failure {
+        Failure::Forbidden { .. } => "not asked: a right is missing".to_owned(),
+        failure => format!("{failure}; see NetworkPolicies of the namespace, and the pod's Events"),
+    }
+}
+
+fn behind(notified: Option<&str>, published: &str) -> String {
+    if notified == Some(published) {
+        "the pod was notified: its kubelet has not written the volume, because the node is slow, the memory limit \
+         leaves no room for the volume, or the volume is of an earlier format. See the pod's Events; a restart repairs it"
+            .to_owned()
+    } else {
+        "the pod was not notified yet: its kubelet writes the volume within 60 to 90 s".to_owned()
+    }
+}
+
+impl Answer for Listed {
+    fn text(&self, page: &mut Page) -> fmt::Result {
+        let published = self.revision.as_deref().unwrap_or("none");
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for row in &self.pods {
+            *counts.entry(row.state.word()).or_default() += 1;
+        }
+        let counts: Vec<String> = counts.iter().map(|(state, count)| format!(", {count} {state}")).collect();
+        page.line(format!("published revision {published}: {} pods{}", self.pods.len(), counts.concat()))?;
+        let mut rows = vec![["POD", "NODE", "STATE", "REVISION", "SINCE"].map(str::to_owned).to_vec()];
+        rows.extend(self.pods.iter().map(|row| {
+            let since = row.since.map_or("-".to_owned(), |at| at.to_string());
+            let revision = row.revision.clone().unwrap_or_else(|| "-".to_owned());
+            vec![row.pod.clone(), row.node.clone(), row.state.word().to_owned(), printable(&revision), since]
+        }));
+        page.table(&rows)?;
+        for (row, why) in self.pods.iter().filter_map(|row| Some((row, row.why.as_ref()?))) {
+            let state = page.paint(row.state.colour(), row.state.word());
+            page.line(format!("{}: {state}: {}", row.pod, printable(why)))?;
+        }
+        for more in self.problem.iter().chain(&self.unasked) {
+            page.line(printable(more))?;
+        }
+        Ok(())
+    }
+
+    fn exit_code(&self) -> u8 {
+        if self.unasked.is_some() { 3 } else { u8::from(self.pods.iter().any(|row| row.state != State::Current)) }
+    }
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Behind => "behind",
+            Self::Starting => "starting",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    fn colour(self) -> Colour {
+        match self {
+            Self::Current => Colour::Green,
+            Self::Behind => Colour::Red,
+            Self::Starting | Self::Unknown => Colour::Yellow,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const METRICS: &str = "# TYPE remora_sidecar_revision_info gauge\n\
+        remora_sidecar_revision_info{environment=\"shopping\",revision=\"000000000000\"} 1\n\
+        remora_sidecar_revision_info{environment=\"shop\",revision=\"3f9c2a7b10de\"} 1\n\
+        remora_sidecar_last_swap_timestamp_seconds{environment=\"shop\"} 1800000000.25\n";
+
+    fn pod(state: &serde_json::Value) -> Seen {
+        let pod = json!({
+            "metadata": {"name": "web-1", "annotations": {"remora.dev/revision.shop": "3f9c2a7b10de 2"}},
+            "spec": {"nodeName": "n1", "containers": [], "initContainers": [
+                {"name": "remora", "ports": [{"name": "remora-admin", "containerPort": 5001}]},
+            ]},
+            "status": {"initContainerStatuses": [
+                {"name": "remora", "image": "", "imageID": "", "ready": true, "restartCount": 4, "state": state},
+            ]},
+        });
+        seen(&serde_json::from_value(pod).unwrap(), &"shop".parse().unwrap())
+    }
+
+    #[test]
+    fn metrics_of_sidecar_give_revision_and_time() {
+        let found = reply(METRICS, "shop");
+        assert_eq!(found.revision.as_deref(), Some("3f9c2a7b10de"));
+        assert_eq!(found.since, Timestamp::from_second(1_800_000_000).ok());
+        assert_eq!(reply(METRICS, "front"), Reply::default());
+    }
+
+    #[test]
+    fn each_cause_has_its_own_state_and_remedy() {
+        let running = json!({"running": {}});
+        let serves = |published| row(pod(&running), Ok(reply(METRICS, "shop")), Some(published));
+        assert_eq!(pod(&running).port, 5001);
+        let current = serves("3f9c2a7b10de");
+        assert_eq!((current.state, current.why), (State::Current, None));
+        let behind = serves("aaaaaaaaaaaa");
+        assert!(behind.state == State::Behind && behind.why.unwrap().contains("not notified yet"));
+        let notified = Seen { notified: Some("aaaaaaaaaaaa".to_owned()), ..pod(&running) };
+        let stuck = row(notified, Ok(reply(METRICS, "shop")), Some("aaaaaaaaaaaa"));
+        assert!(stuck.why.unwrap().contains("kubelet has not written the volume"));
+        let crashing = row(pod(&json!({"waiting": {"reason": "CrashLoopBackOff"}})), Ok(Reply::default()), None);
+        assert!(crashing.state == State::Starting && crashing.why.unwrap().contains("CrashLoopBackOff, 4 restarts"));
+        let empty = row(pod(&running), Ok(Reply::default()), Some("aaaaaaaaaaaa"));
+        assert!(empty.state == State::Starting && empty.why.unwrap().contains("no snapshot yet"));
+    }
+}

@@ -1,0 +1,244 @@
+//! Tests `kubectl remora` against a simulated API server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "ask/world.rs"]
+mod world;
+
+use remora_operator::ask::Failure;
+use serde_json::{Value, json};
+use world::World;
+
+const ENVIRONMENT: &str = "/apis/remora.dev/v1alpha1/namespaces/shop/featureenvironments/storefront";
+const PODS: &str = "/api/v1/namespaces/shop/pods";
+
+/// Returns the flags of the first and of the second revision: name, state and value.
+fn revisions() -> [Vec<(&'static str, bool, &'static str)>; 2] {
+    [vec![("banner", false, "Welcome"), ("old", true, "1")], vec![("banner", true, "Sale"), ("fresh", true, "2")]]
+}
+
+fn world() -> World {
+    World::with_revisions(&revisions())
+}
+
+#[tokio::test]
+async fn flags_are_read_from_published_objects() {
+    let (code, text) = world().ask(&["flags", "storefront"]).await.unwrap();
+    assert_eq!(code, 0);
+    assert!(text.contains(": 2 flags\n"), "{text}");
+    let banner = text.lines().find(|line| line.starts_with("banner")).unwrap();
+    assert!(banner.contains("on") && banner.contains("\"Sale\""), "{banner}");
+    let (_, json) = world().ask(&["flags", "storefront", "-o", "json"]).await.unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["flags"][0]["name"], "banner");
+    assert_eq!(json["flags"][0]["enabled"], true);
+}
+
+#[tokio::test]
+async fn earlier_revision_is_read_from_its_copy() {
+    let world = world();
+    let first = world.revisions[0].clone();
+    let (_, text) = world.ask(&["flags", "storefront", "--revision", &first]).await.unwrap();
+    assert!(text.contains(&first) && text.contains("old") && !text.contains("fresh"), "{text}");
+    let unknown = world.ask(&["flags", "storefront", "--revision", "000000000000"]).await.unwrap_err();
+    assert!(matches!(&unknown, Failure::Usage(message) if message.contains(&first)), "{unknown}");
+    assert_eq!(unknown.exit_code(), 2);
+}
+
+#[tokio::test]
+async fn diff_compares_last_two_revisions_by_default() {
+    let world = world();
+    let (code, text) = world.ask(&["diff", "storefront"]).await.unwrap();
+    assert_eq!(code, 1);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], format!("revision {} -> {}", world.revisions[0], world.revisions[1]));
+    assert!(lines.iter().any(|line| line.starts_with("~ flag banner: off \"Welcome\" -> on \"Sale\"")), "{text}");
+    assert!(lines.iter().any(|line| line.starts_with("+ flag fresh")), "{text}");
+    let same = ["diff", "storefront", &world.revisions[1], &world.revisions[1]];
+    let (code, text) = world.ask(&same).await.unwrap();
+    assert!(code == 0 && text.contains("are the same"), "{text}");
+}
+
+#[tokio::test]
+async fn explanation_is_of_published_revision() {
+    let world = world();
+    let asked = ["explain", "storefront", "banner", "--identifier", "alice", "--trait", "plan=pro"];
+    let (code, text) = world.ask(&asked).await.unwrap();
+    assert_eq!(code, 0);
+    assert!(text.contains("banner: on, \"Sale\"\n  default: "), "{text}");
+    assert!(!text.contains("fresh"), "{text}");
+    let wrong = world.ask(&["explain", "storefront", "gone"]).await.unwrap_err();
+    assert_eq!(wrong.exit_code(), 2, "{wrong}");
+    let alone = world.ask(&["explain", "storefront", "--trait", "plan=pro"]).await.unwrap_err();
+    assert!(alone.to_string().contains("--identifier"), "{alone}");
+}
+
+#[tokio::test]
+async fn size_names_objects_and_largest_flags() {
+    let (_, text) = world().ask(&["size", "storefront"]).await.unwrap();
+    assert!(text.contains("remora-storefront-v3-core"), "{text}");
+    assert!(text.contains("banner"), "{text}");
+}
+
+#[tokio::test]
+async fn history_lists_published_revision_first() {
+    let world = world();
+    let (code, json) = world.ask(&["history", "storefront", "-o", "json"]).await.unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, &json["revisions"][0]["revision"]), (0, &json!(world.revisions[1])));
+    assert_eq!(json["revisions"][0]["changes"]["changed"], json!(["banner"]));
+    assert_eq!(json["revisions"][1]["isPublished"], false);
+}
+
+#[tokio::test]
+async fn pin_and_unpin_change_only_the_pin() {
+    let world = world();
+    let first = world.revisions[0].clone();
+    let (code, _) = world.ask(&["pin", "storefront", &first]).await.unwrap();
+    assert_eq!((code, world.patches()), (0, vec![json!({"spec": {"pin": first}})]));
+    world.ask(&["unpin", "storefront"]).await.unwrap();
+    assert_eq!(world.patches(), [json!({"spec": {"pin": ""}})]);
+    let unknown = world.ask(&["pin", "storefront", "000000000000"]).await.unwrap_err();
+    assert!(unknown.exit_code() == 2 && world.patches().is_empty(), "{unknown}");
+}
+
+#[tokio::test]
+async fn confirm_approves_only_held_revision() {
+    let world = world();
+    assert_eq!(world.ask(&["confirm", "storefront"]).await.unwrap_err().exit_code(), 2);
+    world.edit(ENVIRONMENT, |object| object["status"]["heldRevision"] = json!("abcabcabcabc"));
+    assert_eq!(world.ask(&["confirm", "storefront", "000000000000"]).await.unwrap_err().exit_code(), 2);
+    assert!(world.patches().is_empty());
+    world.ask(&["confirm", "storefront"]).await.unwrap();
+    assert_eq!(world.patches(), [json!({"metadata": {"annotations": {"remora.dev/confirm": "abcabcabcabc"}}})]);
+}
+
+#[tokio::test]
+async fn refresh_waits_for_served_request() {
+    let world = world();
+    let (code, _) = world.ask(&["refresh", "storefront"]).await.unwrap();
+    assert_eq!((code, world.patches().len()), (0, 1));
+    // Nobody serves the request.
+    let (code, text) = world.ask(&["refresh", "storefront", "--wait", "1s"]).await.unwrap();
+    assert!(code == 1 && text.contains("has not fetched"), "{text}");
+    world.serve_refreshes();
+    let (code, text) = world.ask(&["refresh", "storefront", "--wait", "30s"]).await.unwrap();
+    assert!(code == 0 && text.contains(&world.revisions[1]), "{text}");
+}
+
+fn pod(name: &str, state: &Value) -> Value {
+    json!({
+        "metadata": {
+            "name": name, "namespace": "shop", "annotations": {"remora.dev/inject": "storefront"},
+            "labels": {"remora.dev/sidecar": "injected"},
+        },
+        "spec": {"nodeName": "n1", "containers": [], "initContainers": [{
+            "name": "remora", "restartPolicy": "Always", "ports": [{"name": "remora-admin", "containerPort": 4778}],
+        }]},
+        "status": {"phase": "Running", "initContainerStatuses": [
+            {"name": "remora", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": state},
+        ]},
+    })
+}
+
+fn list(items: &[Value]) -> Value {
+    json!({"metadata": {}, "items": items})
+}
+
+#[tokio::test]
+async fn pods_are_asked_through_the_api_server() {
+    let world = world();
+    let serving = |revision: &str| {
+        Value::String(format!(
+            "remora_sidecar_revision_info{{environment=\"storefront\",revision=\"{revision}\"}} 1\n\
+             remora_sidecar_last_swap_timestamp_seconds{{environment=\"storefront\"}} 1800000000\n"
+        ))
+    };
+    let running = json!({"running": {}});
+    world.put(PODS, list(&[pod("web-1", &running), pod("web-2", &running)]));
+    world.put(&format!("{PODS}/web-1:4778/proxy/metrics"), serving(&world.revisions[1]));
+    world.put(&format!("{PODS}/web-2:4778/proxy/metrics"), serving(&world.revisions[0]));
+    let (code, json) = world.ask(&["pods", "storefront", "-o", "json"]).await.unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, &json["pods"][0]["state"], &json["pods"][1]["state"]), (1, &json!("current"), &json!("behind")));
+    world.put(PODS, list(&[pod("web-1", &running)]));
+    assert_eq!(world.ask(&["pods", "storefront"]).await.unwrap().0, 0);
+    world.refuse(&format!("{PODS}/web-1:4778/proxy/metrics"));
+    let (code, text) = world.ask(&["pods", "storefront"]).await.unwrap();
+    assert!(code == 3 && text.contains("missing right: get pods/proxy in namespace shop"), "{text}");
+}
+
+#[tokio::test]
+async fn missing_right_is_named() {
+    let world = world();
+    world.refuse("/api/v1/namespaces/shop/configmaps/remora-storefront-v3-core");
+    let refused = world.ask(&["flags", "storefront"]).await.unwrap_err();
+    assert_eq!(refused.exit_code(), 3);
+    assert!(refused.to_string().starts_with("missing right: get configmaps in namespace shop"), "{refused}");
+}
+
+#[tokio::test]
+async fn unknown_environment_lists_known_ones() {
+    let unknown = world().ask(&["flags", "gone"]).await.unwrap_err();
+    assert!(matches!(&unknown, Failure::Usage(message) if message.contains("it has storefront")), "{unknown}");
+    let absent = World::default().ask(&["flags", "storefront"]).await.unwrap_err();
+    assert!(matches!(absent, Failure::NotInstalled), "{absent}");
+}
+
+#[tokio::test]
+async fn healthy_cluster_has_no_finding() {
+    let world = world();
+    world.install();
+    let (code, text) = world.ask(&["check", "--only-namespace"]).await.unwrap();
+    assert!(code == 0 && text.ends_with("0 errors, 0 warnings, 0 not checked\n"), "{text}");
+    for part in ["API server", "Deployment remora-controller", "Lease", "MutatingWebhookConfiguration", "dry run"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn pods_of_excluded_namespace_are_no_fault() {
+    let world = world();
+    world.install();
+    let mut bare = pod("web-1", &json!({"running": {}}));
+    bare["spec"] = json!({"containers": [{"name": "web"}]});
+    world.put(PODS, list(&[bare]));
+    assert_eq!(world.ask(&["check", "--only-namespace"]).await.unwrap().0, 1);
+    let labels = json!({"remora.dev/admission": "disabled"});
+    world.put("/api/v1/namespaces/shop", json!({"metadata": {"name": "shop", "labels": labels}}));
+    assert_eq!(world.ask(&["check", "--only-namespace"]).await.unwrap().0, 0);
+}
+
+#[tokio::test]
+async fn each_broken_part_is_found() {
+    type Break = fn(&World);
+    let table: [(&str, u8, Break); 7] = [
+        ("it has no Deployment of Remora's controller", 1, |world| world.put(world::DEPLOYMENTS, list(&[]))),
+        ("Lease remora-system/remora-controller: it does not exist", 1, |world| world.remove(world::LEASE)),
+        ("neither a MutatingWebhookConfiguration nor", 1, |world| world.put(world::REGISTRATIONS, list(&[]))),
+        ("is admitted without a sidecar", 1, |world| world.admit_without_sidecar()),
+        ("the pod asks for flags and has no sidecar", 1, |world| {
+            let mut bare = pod("web-1", &json!({"running": {}}));
+            bare["spec"]["initContainers"] = json!([]);
+            bare["spec"]["containers"] = json!([{"name": "web"}]);
+            world.put(PODS, list(&[bare]));
+        }),
+        ("100 of 100 count/configmaps are used", 1, |world| {
+            let amounts = json!({"count/configmaps": "100"});
+            let metadata = json!({"name": "few", "namespace": "shop"});
+            let quota = json!({"metadata": metadata, "status": {"hard": amounts, "used": amounts}});
+            world.put("/api/v1/namespaces/shop/resourcequotas", list(&[quota]));
+        }),
+        ("missing right: list deployments.apps in namespace remora-system", 3, |world| {
+            world.refuse(world::DEPLOYMENTS);
+        }),
+    ];
+    for (line, expected, break_it) in table {
+        let world = world();
+        world.install();
+        break_it(&world);
+        let (code, text) = world.ask(&["check", "--only-namespace"]).await.unwrap();
+        assert!(code == expected && text.contains(line), "{line}: {code}\n{text}");
+        assert!(expected == 3 || text.contains("         do: "), "{text}");
+    }
+}

@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 
-/// What a command answers.
+/// Answer of a command.
 pub(super) trait Answer: Serialize {
     /// Writes the answer for people.
     fn text(&self, page: &mut Page) -> fmt::Result;
@@ -18,7 +18,7 @@ pub(super) trait Answer: Serialize {
     }
 }
 
-/// How answers are written.
+/// Form in which answers are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paper {
     /// True for JSON.

@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use super::{Paper, check, cluster::Connection, diff, explain, flags, size};
 use crate::api::Period;
 
-/// Ask about feature environments: what is published, what changed, why a flag has its value, and what is wrong.
+/// Ask about feature environments: published revisions, changes, the reason of a flag's value, and faults.
 ///
 /// Exit codes: 0 if all is well, 1 if the command found something, 2 for a wrong command line, 3 if the cluster cannot be
 /// reached or a right is missing.

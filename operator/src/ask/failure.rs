@@ -48,10 +48,10 @@ pub enum Failure {
     Unanswered {
         /// The request.
         right: Right,
-        /// What happened.
+        /// Cause.
         message: String,
     },
-    /// There is no usable kubeconfig.
+    /// The kubeconfig cannot be used.
     #[error("cannot connect to a cluster: {0}. Set KUBECONFIG or --kubeconfig, and --context")]
     Connection(String),
     /// Objects of the cluster are no snapshot that this version can read.

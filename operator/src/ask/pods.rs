@@ -27,7 +27,7 @@ pub(super) struct Listed {
     environment: String,
     /// Revision that is published.
     revision: Option<String>,
-    /// What the operator says of pods that are behind.
+    /// The operator's sentence about pods that are behind.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
     /// Why sidecars could not be asked.
@@ -65,7 +65,7 @@ enum State {
     Unknown,
 }
 
-/// What an object of the cluster says about a pod.
+/// State of a pod as its object in the cluster has it.
 #[derive(Debug)]
 struct Seen {
     pod: String,
@@ -77,7 +77,7 @@ struct Seen {
     notified: Option<String>,
 }
 
-/// What a sidecar says about the environment.
+/// Answer of a sidecar about the environment.
 #[derive(Debug, Default, PartialEq)]
 struct Reply {
     revision: Option<String>,

@@ -18,7 +18,7 @@ pub struct Record {
     pub published_at: Time,
     /// Summary of the document that was accepted last.
     pub document: DocumentSummary,
-    /// What this revision changed.
+    /// Flags that this revision changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
     /// Earlier revisions that are kept, latest first.
@@ -34,7 +34,7 @@ pub struct Past {
     pub revision: String,
     /// Time at which the revision was published.
     pub published_at: Time,
-    /// What the revision changed when it was published.
+    /// Flags that the revision changed when it was published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
     /// Digest of each file, by file name.

@@ -39,7 +39,7 @@ pub struct Identity {
 /// Explanations of flags.
 #[derive(Debug)]
 pub struct Explained {
-    /// What the evaluation left undecided, if it used up its budget.
+    /// Sentence about undecided segments, if the evaluation used up its budget.
     pub overrun: Option<String>,
     /// The selected flags.
     pub flags: Vec<Explanation>,

@@ -1,4 +1,4 @@
-//! What `check` has read, as plain values.
+//! Facts that `check` has read, as plain values.
 
 use jiff::Timestamp;
 
@@ -17,7 +17,7 @@ pub(super) struct Facts {
 /// A part that could not be read.
 #[derive(Debug)]
 pub(super) struct Unread {
-    /// What could therefore not be checked.
+    /// Part that could therefore not be checked.
     pub(super) part: &'static str,
     pub(super) failure: Failure,
 }

@@ -7,11 +7,11 @@ use serde::Serialize;
 use super::facts::Unread;
 use crate::ask::answer::{Answer, Colour, Page, printable};
 
-/// How much a finding matters.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
-    /// As it should be.
+    /// No fault.
     Ok,
     /// Worth knowing, and no fault.
     Note,
@@ -30,7 +30,7 @@ pub(super) struct Finding {
     /// Object that the finding is about.
     pub(super) subject: String,
     pub(super) message: String,
-    /// What to do. Empty if nothing is to be done.
+    /// Remedy. Empty if none is needed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) remedy: String,
 }

@@ -157,7 +157,7 @@ pub(super) enum Fetched {
     /// The source still has the version that was compiled last.
     Unchanged,
     /// A document. Its content is not checked yet.
-    Document(FetchedDocument),
+    Document(Box<FetchedDocument>),
 }
 
 /// Fetches the document, and updates `source` with what the fetch showed. `has_snapshot` is true if the last document's
@@ -218,7 +218,7 @@ pub(super) async fn fetch(
                 }
                 None => {
                     step.end(Outcome::Done);
-                    Ok(Fetched::Document(arrived))
+                    Ok(Fetched::Document(Box::new(arrived)))
                 }
             }
         }

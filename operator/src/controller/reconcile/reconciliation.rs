@@ -179,7 +179,7 @@ async fn read(
     let document = match keep::published_during(fetching, environment, publisher, &observed.owner, desired).await? {
         Fetched::Postponed => return Ok(Fetch::NotDue),
         Fetched::Unchanged => return Ok(Fetch::Done),
-        Fetched::Document(document) => document,
+        Fetched::Document(document) => *document,
     };
     let compiling = compile(environment, compiler, metrics, document);
     match keep::published_during(compiling, environment, publisher, &observed.owner, desired).await {

@@ -79,7 +79,10 @@ impl ReadBudget {
         let demanded = demands.values().filter(|demand| demand.origin == read.origin).map(|demand| demand.rate);
         let rate = fair_rate(&demanded.collect::<Vec<f64>>());
         rates.insert(read.origin.clone(), rate);
-        rates.retain(|origin, _| demands.values().any(|demand| demand.origin == *origin));
+        // A server without demands keeps its rate until then, which is harmless.
+        if rates.len() > demands.len() {
+            rates.retain(|origin, _| demands.values().any(|demand| demand.origin == *origin));
+        }
     }
 
     /// Returns the shortest time between two full reads of the environment.
@@ -201,5 +204,10 @@ mod tests {
         budget.record("7", &read(60 << 20, Duration::ZERO), INTERVAL, later);
         assert_eq!(budget.rest("7", INTERVAL), Duration::from_secs(27), "the others are gone");
         assert_eq!(budget.0.lock().demands.len(), 1);
+        for number in 0..3 {
+            let origin = format!("https://{number}.test").parse().unwrap();
+            budget.record("7", &FullRead { origin, ..read(1, Duration::ZERO) }, INTERVAL, later);
+        }
+        assert_eq!(budget.0.lock().rates.len(), 1, "servers without demands are forgotten");
     }
 }

@@ -147,7 +147,7 @@ fn copied_over_streamed<W: Write>(
     let ratio = copied.over(streamed);
     let beside = format!("{:.0} and {:.0} /s; {}", copied.rate(), streamed.rate(), on_core(&ratio));
     let spread = format!("{:.1} .. {:.1}", ratio.spread.0, ratio.spread.1);
-    table.line(what, Target::AtLeast(4.0), "", ratio.median, &spread, &beside)
+    table.line(what, Target::AtLeast(2.0), "", ratio.median, &spread, &beside)
 }
 
 /// Returns the size in bytes of the other server's document.

@@ -5,13 +5,14 @@
 //! Secrets. It never touches objects of other owners. It deletes objects that the core no longer names only after a
 //! grace period, because pods that have not switched yet may still read the old core.
 //!
-//! The volumes of a pod are fixed at admission, so two kinds of previous objects stay while pods mount them: objects of
-//! the other [`ObjectKind`], which the publisher keeps up to date, and objects in the format of an earlier version, which
-//! this version can neither read nor write and leaves as they are.
+//! The volumes of a pod are fixed at admission, so objects that no new pod mounts stay while a running pod mounts them
+//! (*obsolete* objects): objects of the other [`ObjectKind`], which the publisher keeps up to date, and objects in the
+//! format of another version, which this version can neither read nor write and leaves as they are.
 
 mod error;
 mod history;
 mod object;
+mod owner;
 mod record;
 mod secret_cache;
 mod snapshot;
@@ -30,13 +31,14 @@ use tokio::{sync::OnceCell, time::Instant};
 
 pub use self::{
     error::Error,
-    object::Owner,
+    owner::{Destination, Owner},
     record::{Past, Record},
     snapshot::{File, Snapshot},
     write::is_terminating,
 };
 use self::{
     object::{Verdict, Wanted},
+    owner::Collection,
     secret_cache::SecretCache,
 };
 use crate::api::{
@@ -103,96 +105,102 @@ impl Publisher {
         self.grace
     }
 
-    /// Returns the revision that is published for this owner in the current format, according to its core: the core of
-    /// the owner's kind, else the core of the other kind.
-    pub fn revision(&self, owner: &Owner) -> Option<String> {
-        let core = self.core(owner).or_else(|| self.core(&owner.previous()?))?;
+    /// Returns the revision that is published in the current format, according to its core: the core of the published
+    /// kind, else the core of the other kind.
+    pub fn revision(&self, destination: &Destination) -> Option<String> {
+        let (_, core) = self.published(destination)?;
         object::annotation(&core, annotation::REVISION).map(str::to_owned)
     }
 
     /// Returns the record of the published revision. `None` if the version that published it wrote no record, or if the
     /// record was altered and cannot be parsed.
-    pub fn record(&self, owner: &Owner) -> Option<Record> {
-        if let Some(core) = self.core(owner) {
+    pub fn record(&self, destination: &Destination) -> Option<Record> {
+        if let Some(core) = self.core(destination.collection()) {
             return object::record(&core);
         }
-        let records = self.previous_cores(owner).into_iter().filter_map(|(_, core)| object::record(&core));
-        let previous = records.max_by_key(|record| record.published_at.0)?;
-        // Copies of earlier revisions exist only in the previous kind and format.
-        Some(Record { history: Vec::new(), ..previous })
+        let records = self.obsolete_cores(destination).into_iter().filter_map(|core| object::record(&core));
+        let latest = records.max_by_key(|record| record.published_at.0)?;
+        // Copies of earlier revisions exist only in the obsolete kind and format.
+        Some(Record { history: Vec::new(), ..latest })
     }
 
     /// Returns the other format in which a revision is published, if none is published in the current format.
-    pub fn only_in(&self, owner: &Owner) -> Option<Format> {
-        if self.revision(owner).is_some() {
+    pub fn only_in(&self, destination: &Destination) -> Option<Format> {
+        if self.revision(destination).is_some() {
             return None;
         }
-        let formats = self.previous_cores(owner).into_iter().map(|(owner, core)| owner.format(&core));
+        let formats = self.obsolete_cores(destination).into_iter().map(|core| destination.owner.format(&core));
         formats.filter(|format| *format != FORMAT).max()
     }
 
-    fn core(&self, owner: &Owner) -> Option<ObjectMeta> {
-        let core = self.known(owner, &owner.environment.object(files::CORE))?;
-        (owner.owns(&core) && core.deletion_timestamp.is_none()).then_some(core)
+    /// Returns the core that is published in the current format, and the objects that it belongs to.
+    fn published<'a>(&self, destination: &'a Destination) -> Option<(Collection<'a>, ObjectMeta)> {
+        let collections = [Some(destination.collection()), destination.other()];
+        collections.into_iter().flatten().find_map(|objects| Some((objects, self.core(objects)?)))
     }
 
-    /// Writes `snapshot` and its `record` to the cluster, to objects of both kinds if pods may still mount the previous
+    fn core(&self, objects: Collection<'_>) -> Option<ObjectMeta> {
+        let core = self.known(objects, &objects.owner.environment.object(files::CORE))?;
+        (objects.owner.owns(&core) && core.deletion_timestamp.is_none()).then_some(core)
+    }
+
+    /// Writes `snapshot` and its `record` to the cluster, to objects of both kinds if pods may still mount the other
     /// kind.
     ///
     /// # Errors
     /// If a file exceeds the size limit, an object of another owner has the name, or the API server rejects a write.
     pub async fn publish(
         &self,
-        owner: &Owner,
+        destination: &Destination,
         snapshot: &Snapshot,
         record: Option<&Record>,
         cache: &mut WriteCache,
     ) -> Result<Published, Error> {
         fits(snapshot)?;
-        let mut published = self.write(owner, snapshot, record, cache).await?;
-        if let Some(previous) = owner.previous() {
-            published.written += self.write(&previous, snapshot, record, cache).await?.written;
+        let mut published = self.write(destination.collection(), snapshot, record, cache).await?;
+        if let Some(other) = destination.other() {
+            published.written += self.write(other, snapshot, record, cache).await?.written;
         }
         Ok(published)
     }
 
     async fn write(
         &self,
-        owner: &Owner,
+        to: Collection<'_>,
         snapshot: &Snapshot,
         record: Option<&Record>,
         cache: &mut WriteCache,
     ) -> Result<Published, Error> {
         let (mut objects, mut outdated) = (Vec::new(), Vec::new());
         for file in &snapshot.files {
-            let wanted = owner.live(file, snapshot, record);
+            let wanted = Wanted::live(to.owner, file, snapshot, record);
             objects.push(wanted.name.clone());
-            if self.check(owner, &wanted, cache).await? == Verdict::Outdated {
+            if self.check(to, &wanted, cache).await? == Verdict::Outdated {
                 outdated.push(wanted);
             }
         }
         for wanted in &outdated {
-            let version = self.apply(owner, wanted).await?;
-            cache.written.extend(version.map(|version| ((owner.object_kind, wanted.name.clone()), version)));
+            let version = self.apply(to, wanted).await?;
+            cache.written.extend(version.map(|version| ((to.object_kind, wanted.name.clone()), version)));
         }
-        let past = record.map(|record| history::names(owner, &record.history)).unwrap_or_default();
+        let past = record.map(|record| history::names(to.owner, &record.history)).unwrap_or_default();
         let needed = |name: &str| past.contains(name) || objects.iter().any(|object| object == name);
-        self.clear_surplus(owner, needed, cache).await?;
+        self.clear_surplus(to, needed, cache).await?;
         Ok(Published { objects, written: outdated.len() })
     }
 
-    /// True if there are objects that only earlier pods mount: objects of the other kind or in another format.
-    pub fn has_previous(&self, owner: &Owner) -> bool {
-        owner.was_other || !self.previous_objects(owner).is_empty()
+    /// True if there may be objects that only earlier pods mount: objects of the other kind or in another format.
+    pub fn has_obsolete(&self, destination: &Destination) -> bool {
+        destination.has_other_kind || !self.obsolete(destination).is_empty()
     }
 
-    /// Deletes the objects that [`Publisher::has_previous`] finds.
+    /// Deletes the objects that [`Publisher::has_obsolete`] finds.
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
-    pub async fn delete_previous(&self, owner: &Owner) -> Result<(), Error> {
-        for (owner, found) in self.previous_objects(owner) {
-            self.delete(&owner, &found).await?;
+    pub async fn delete_obsolete(&self, destination: &Destination) -> Result<(), Error> {
+        for (objects, found) in self.obsolete(destination) {
+            self.delete(objects, &found).await?;
         }
         Ok(())
     }
@@ -207,20 +215,21 @@ impl Publisher {
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
-    pub async fn recover(&self, owner: &Owner) -> Result<Option<(Snapshot, Option<Record>)>, Error> {
-        let Some(revision) = self.revision(owner) else {
+    pub async fn recover(&self, destination: &Destination) -> Result<Option<(Snapshot, Option<Record>)>, Error> {
+        let Some((objects, core)) = self.published(destination) else {
             return Ok(None);
         };
-        let record = self.record(owner);
-        let previous = if self.core(owner).is_none() { owner.previous() } else { None };
-        let owner = previous.as_ref().unwrap_or(owner);
+        let Some(revision) = object::annotation(&core, annotation::REVISION).map(str::to_owned) else {
+            return Ok(None);
+        };
+        let record = self.record(destination);
         let mut files = Vec::new();
-        for found in self.last_first(owner, |format| format == FORMAT) {
+        for found in self.last_first(objects, |format| format == FORMAT) {
             let name = found.name.as_deref().unwrap_or_default();
-            if owner.is_past(name) {
+            if objects.owner.is_past(name) {
                 continue;
             }
-            let Some(file) = self.read(owner, name).await? else {
+            let Some(file) = self.read(objects, name).await? else {
                 return Ok(None);
             };
             files.push(file);
@@ -229,8 +238,8 @@ impl Publisher {
     }
 
     /// Reads the file that an object carries. `None` unless the object exists and its content matches its digest.
-    async fn read(&self, owner: &Owner, name: &str) -> Result<Option<File>, Error> {
-        let Some(object) = self.calls(owner).read(name).await? else {
+    async fn read(&self, objects: Collection<'_>, name: &str) -> Result<Option<File>, Error> {
+        let Some(object) = self.calls(objects).read(name).await? else {
             return Ok(None);
         };
         let file = object.content.into_iter().next().map(|(name, bytes)| File::new(name, bytes.0));
@@ -239,92 +248,92 @@ impl Publisher {
     }
 
     /// Writes the object and returns its new resource version.
-    async fn apply(&self, owner: &Owner, wanted: &Wanted<'_>) -> Result<Option<String>, Error> {
-        let applied = self.calls(owner).apply(wanted).await?;
+    async fn apply(&self, objects: Collection<'_>, wanted: &Wanted<'_>) -> Result<Option<String>, Error> {
+        let applied = self.calls(objects).apply(wanted).await?;
         let version = applied.resource_version.clone();
-        if owner.object_kind == ObjectKind::Secret {
-            self.secrets.put(owner, &wanted.name, Some(applied));
+        if objects.object_kind == ObjectKind::Secret {
+            self.secrets.put(objects.owner, &wanted.name, Some(applied));
         }
         Ok(version)
     }
 
-    async fn delete(&self, owner: &Owner, found: &ObjectMeta) -> Result<(), Error> {
-        self.calls(owner).delete(found).await?;
-        if owner.object_kind == ObjectKind::Secret {
-            self.secrets.put(owner, found.name.as_deref().unwrap_or_default(), None);
+    async fn delete(&self, objects: Collection<'_>, found: &ObjectMeta) -> Result<(), Error> {
+        self.calls(objects).delete(found).await?;
+        if objects.object_kind == ObjectKind::Secret {
+            self.secrets.put(objects.owner, found.name.as_deref().unwrap_or_default(), None);
         }
         Ok(())
     }
 
-    async fn check(&self, owner: &Owner, wanted: &Wanted<'_>, cache: &WriteCache) -> Result<Verdict, Error> {
-        let Some(found) = self.find(owner, &wanted.name).await? else {
+    async fn check(&self, objects: Collection<'_>, wanted: &Wanted<'_>, cache: &WriteCache) -> Result<Verdict, Error> {
+        let Some(found) = self.find(objects, &wanted.name).await? else {
             return Ok(Verdict::Outdated);
         };
-        let written = cache.written.get(&(owner.object_kind, wanted.name.clone()));
-        match owner.verdict(&found, wanted, written.map(String::as_str)) {
-            Verdict::Foreign => Err(Error::Conflict(owner.describe(&wanted.name))),
+        let written = cache.written.get(&(objects.object_kind, wanted.name.clone()));
+        match wanted.verdict(objects.owner, &found, written.map(String::as_str)) {
+            Verdict::Foreign => Err(Error::Conflict(objects.describe(&wanted.name))),
             verdict => Ok(verdict),
         }
     }
 
     /// Returns the metadata of the object with this name. Asks the API server if the cache has none, because an object
     /// without Remora's labels is not cached but may exist.
-    async fn find(&self, owner: &Owner, name: &str) -> Result<Option<ObjectMeta>, Error> {
-        match self.known(owner, name) {
+    async fn find(&self, objects: Collection<'_>, name: &str) -> Result<Option<ObjectMeta>, Error> {
+        match self.known(objects, name) {
             Some(found) => Ok(Some(found)),
-            None => self.calls(owner).metadata(name).await,
+            None => self.calls(objects).metadata(name).await,
         }
     }
 
     async fn clear_surplus(
         &self,
-        owner: &Owner,
+        objects: Collection<'_>,
         needed: impl Fn(&str) -> bool,
         cache: &mut WriteCache,
     ) -> Result<(), Error> {
-        let mut surplus = self.last_first(owner, |format| format == FORMAT);
+        let mut surplus = self.last_first(objects, |format| format == FORMAT);
         surplus.retain(|found| !found.name.as_deref().is_some_and(&needed));
         let is_surplus = |name: &str| surplus.iter().any(|found| found.name.as_deref() == Some(name));
-        cache.surplus.retain(|(object_kind, name), _| *object_kind != owner.object_kind || is_surplus(name));
+        cache.surplus.retain(|(object_kind, name), _| *object_kind != objects.object_kind || is_surplus(name));
         let now = Instant::now();
         for found in surplus {
             let name = found.name.clone().unwrap_or_default();
-            let since = *cache.surplus.entry((owner.object_kind, name)).or_insert(now);
+            let since = *cache.surplus.entry((objects.object_kind, name)).or_insert(now);
             if now.duration_since(since) >= self.grace {
-                self.delete(owner, &found).await?;
+                self.delete(objects, &found).await?;
             }
         }
         Ok(())
     }
 
-    fn known(&self, owner: &Owner, name: &str) -> Option<ObjectMeta> {
-        match owner.object_kind {
+    fn known(&self, objects: Collection<'_>, name: &str) -> Option<ObjectMeta> {
+        match objects.object_kind {
             ObjectKind::ConfigMap => {
-                let reference = ObjectRef::new(name).within(&owner.namespace);
+                let reference = ObjectRef::new(name).within(&objects.owner.namespace);
                 self.objects.get(&reference).map(|found| found.metadata.clone())
             }
-            ObjectKind::Secret => self.secrets.get(owner, name),
+            ObjectKind::Secret => self.secrets.get(objects.owner, name),
         }
     }
 
-    /// Returns the objects that only earlier pods mount, each with the owner that they belong to.
-    fn previous_objects(&self, owner: &Owner) -> Vec<(Owner, ObjectMeta)> {
-        let (own, other) = (owner.clone(), owner.other());
-        let own_kind = self.last_first(&own, |format| format != FORMAT);
-        let other_kind = self.last_first(&other, |format| owner.was_other || format != FORMAT);
-        let own_kind = own_kind.into_iter().map(|found| (own.clone(), found));
-        own_kind.chain(other_kind.into_iter().map(|found| (other.clone(), found))).collect()
+    /// Returns the objects that only earlier pods mount.
+    fn obsolete<'a>(&self, destination: &'a Destination) -> Vec<(Collection<'a>, ObjectMeta)> {
+        let (used, unused) = (destination.collection(), destination.unused());
+        let in_used = self.last_first(used, |format| format != FORMAT);
+        let in_unused = self.last_first(unused, |format| destination.has_other_kind || format != FORMAT);
+        let in_used = in_used.into_iter().map(|found| (used, found));
+        in_used.chain(in_unused.into_iter().map(|found| (unused, found))).collect()
     }
 
-    fn previous_cores(&self, owner: &Owner) -> Vec<(Owner, ObjectMeta)> {
-        let mut previous = self.previous_objects(owner);
-        previous.retain(|(owner, found)| owner.is_core(found));
-        previous
+    fn obsolete_cores(&self, destination: &Destination) -> Vec<ObjectMeta> {
+        let obsolete = self.obsolete(destination).into_iter().map(|(_, found)| found);
+        obsolete.filter(|found| destination.owner.is_core(found)).collect()
     }
 
-    /// Returns the owner's objects in the wanted formats, highest number first, so that an incomplete deletion leaves
-    /// no gap in the numbers.
-    fn last_first(&self, owner: &Owner, is_wanted: impl Fn(Format) -> bool) -> Vec<ObjectMeta> {
+    /// Returns the objects in the wanted formats, highest number first, so that an incomplete deletion leaves no gap in
+    /// the numbers.
+    fn last_first(&self, objects: Collection<'_>, is_wanted: impl Fn(Format) -> bool) -> Vec<ObjectMeta> {
+        let owner = objects.owner;
         let of_owner = |found: &ObjectMeta| {
             let environment = found.labels.as_ref().and_then(|labels| labels.get(label::ENVIRONMENT));
             found.namespace.as_ref() == Some(&owner.namespace)
@@ -332,7 +341,7 @@ impl Publisher {
                 && is_wanted(owner.format(found))
                 && owner.owns(found)
         };
-        let mut found: Vec<ObjectMeta> = match owner.object_kind {
+        let mut found: Vec<ObjectMeta> = match objects.object_kind {
             ObjectKind::ConfigMap => {
                 let all = self.objects.state();
                 all.iter().map(|found| &found.metadata).filter(|found| of_owner(found)).cloned().collect()

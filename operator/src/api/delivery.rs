@@ -19,9 +19,9 @@ pub struct Delivery {
     #[serde(default = "few")]
     #[schemars(range(min = 1, max = 64))]
     pub overrides_slots: i32,
-    /// Pod notification: after each publication the operator patches the annotation `remora.dev/revision` of the pods that
-    /// serve the environment, so that kubelet updates their volumes within a second. `false`: kubelet updates them within 60
-    /// to 90 seconds. Default: true.
+    /// Pod notification: after each publication the operator patches the annotation `remora.dev/revision.ENVIRONMENT` (for
+    /// example `remora.dev/revision.storefront`) of the pods that serve the environment, so that kubelet updates their volumes
+    /// within a second. `false`: kubelet updates them within 60 to 90 seconds. Default: true.
     #[serde(default = "yes")]
     pub nudge: bool,
 }

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 /// `status.heldRevision`.
 ///
 /// Two checks cannot be switched off: a document of another environment than the published one is held back, and so is a
-/// document of a Flagsmith server that is older than the published one. No check compares documents across an edit of
-/// `spec.source`.
+/// document of a Flagsmith server that is older than the published one. No check compares documents of two places: after an
+/// edit of `spec.source` that names another server, another reference to the key, or another object, the next document is
+/// published without a comparison. Edits of `realtime` and `caBundleRef` do not have this effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Guard {

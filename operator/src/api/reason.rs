@@ -71,7 +71,7 @@ reasons! {
     ConfigMapNotFound,
     /// The ConfigMap lacks the key, or the key's value is unusable.
     ConfigMapInvalid,
-    /// The API server did not return the object that the source names.
+    /// The API server did not return an object that the source names, or a published object.
     ReadFailed,
     /// The TLS handshake with the server failed.
     TLSFailure,

@@ -3,18 +3,16 @@
 //! The guard holds back a document of another environment, one that lost too much, and one that is older than the
 //! published one. A source that fails without an error (a stale cache, an exchanged key, a cut-off answer) looks just
 //! like one that was changed. The published document stays until the source returns an acceptable one, or a person
-//! approves the revision. Editing the source is an approval: documents of different sources are not compared.
+//! approves the revision. Naming another place in the source is an approval: documents of different places are not
+//! compared.
 
 use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    api::{PlannedSource, Reason, Source},
-    compile::digest::digest,
-    compiler::About,
-};
+use super::{about::About, digest::digest};
+use crate::api::{PlannedSource, Reason, Source};
 
 /// Minimum number of lost features or segments for a violation. A smaller loss is none, whatever its share, unless no
 /// feature is left.

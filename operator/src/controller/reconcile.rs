@@ -8,7 +8,7 @@
 //! | guard | `guard` | accepts the snapshot, or holds it back until a person approves it |
 //! | recover | `recover` | reads the published snapshot from the cluster if this process needs it and does not have it |
 //! | choose | `choose` | selects the newest, the pinned, or the last good snapshot |
-//! | apply | `apply`, `previous` | publishes the selected snapshot, archives the one that it replaces, and deletes objects that no pod mounts any more |
+//! | apply | `apply`, `obsolete` | publishes the selected snapshot, archives the one that it replaces, and deletes objects that no pod mounts any more |
 //! | roll out | `rollout` | notifies pods of the revision, and observes which revision they serve |
 //! | report | `report` | writes the status, and an Event for each change of it |
 //!
@@ -31,7 +31,7 @@ mod guard;
 mod keep;
 mod listen;
 mod observe;
-mod previous;
+mod obsolete;
 mod reconciliation;
 mod recover;
 mod refresh;

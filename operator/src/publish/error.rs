@@ -31,6 +31,14 @@ pub enum Error {
     /// The namespace is being deleted.
     #[error("the namespace is being deleted: nothing is published into it")]
     NamespaceTerminating,
+    /// The API server did not return a published object.
+    #[error("{object} cannot be read: {problem}")]
+    ReadFailed {
+        /// Kind and name of the object.
+        object: String,
+        /// Message of the API server, or reason why there is none.
+        problem: String,
+    },
     /// The API server refused the write, or did not answer.
     #[error("{object} cannot be written: {problem}")]
     WriteFailed {
@@ -49,6 +57,7 @@ impl Error {
             Self::CapacityExceeded { .. } => Reason::CapacityExceeded,
             Self::QuotaExceeded { .. } => Reason::QuotaExceeded,
             Self::NamespaceTerminating => Reason::NamespaceTerminating,
+            Self::ReadFailed { .. } => Reason::ReadFailed,
             Self::WriteFailed { .. } => Reason::WriteFailed,
         }
     }

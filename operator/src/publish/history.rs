@@ -2,25 +2,30 @@
 
 use std::collections::HashSet;
 
-use crate::api::ObjectKind;
-
 use super::{
-    Error, Publisher, WriteCache,
-    object::{Owner, Verdict},
+    Destination, Error, Owner, Publisher, WriteCache,
+    object::{Verdict, Wanted},
     record::Past,
     snapshot::{File, Snapshot},
 };
+use crate::api::ObjectKind;
 
 impl Publisher {
     /// Copies a snapshot that is about to be replaced. Skips files that an earlier copy already holds.
     ///
     /// # Errors
     /// If an object of another owner has the name, or the API server rejects a write or does not answer in time.
-    pub async fn archive(&self, owner: &Owner, snapshot: &Snapshot, cache: &WriteCache) -> Result<(), Error> {
+    pub async fn archive(
+        &self,
+        destination: &Destination,
+        snapshot: &Snapshot,
+        cache: &WriteCache,
+    ) -> Result<(), Error> {
+        let objects = destination.collection();
         for file in &snapshot.files {
-            let wanted = owner.past(file, &snapshot.revision);
-            if self.check(owner, &wanted, cache).await? == Verdict::Outdated {
-                self.apply(owner, &wanted).await?;
+            let wanted = Wanted::past(objects.owner, file, &snapshot.revision);
+            if self.check(objects, &wanted, cache).await? == Verdict::Outdated {
+                self.apply(objects, &wanted).await?;
             }
         }
         Ok(())
@@ -30,11 +35,12 @@ impl Publisher {
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
-    pub async fn restore(&self, owner: &Owner, past: &Past) -> Result<Option<Snapshot>, Error> {
+    pub async fn restore(&self, destination: &Destination, past: &Past) -> Result<Option<Snapshot>, Error> {
+        let objects = destination.collection();
         let mut files = Vec::new();
         for (file, digest) in &past.files {
-            let name = owner.environment.past_object(file, &past.revision, digest);
-            let Some(found) = self.read(owner, &name).await?.filter(|found| found.digest == *digest) else {
+            let name = objects.owner.environment.past_object(file, &past.revision, digest);
+            let Some(found) = self.read(objects, &name).await?.filter(|found| found.digest == *digest) else {
                 return Ok(None);
             };
             files.push(File { name: file.clone(), ..found });
@@ -47,16 +53,17 @@ impl Publisher {
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
-    pub async fn forget(&self, owner: &Owner, dropped: &[Past], kept: &[Past]) -> Result<(), Error> {
-        let kept = names(owner, kept);
-        for name in names(owner, dropped).difference(&kept) {
+    pub async fn forget(&self, destination: &Destination, dropped: &[Past], kept: &[Past]) -> Result<(), Error> {
+        let objects = destination.collection();
+        let kept = names(objects.owner, kept);
+        for name in names(objects.owner, dropped).difference(&kept) {
             // The cache has no Secret that another process wrote, so the API server is asked.
-            let found = match owner.object_kind {
-                ObjectKind::ConfigMap => self.known(owner, name),
-                ObjectKind::Secret => self.find(owner, name).await?,
+            let found = match objects.object_kind {
+                ObjectKind::ConfigMap => self.known(objects, name),
+                ObjectKind::Secret => self.find(objects, name).await?,
             };
-            if let Some(found) = found.filter(|found| owner.owns(found)) {
-                self.delete(owner, &found).await?;
+            if let Some(found) = found.filter(|found| objects.owner.owns(found)) {
+                self.delete(objects, &found).await?;
             }
         }
         Ok(())

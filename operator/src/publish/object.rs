@@ -2,38 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::{
-    ByteString,
-    apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference},
-};
-use remora_snapshot::files;
+use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
 use super::{
+    owner::{Owner, is_our_apply},
     record::Record,
     snapshot::{File, Snapshot},
 };
-use crate::api::{
-    ObjectKind,
-    names::{EnvironmentName, FIELD_MANAGER, FORMAT, Format, annotation, label},
-};
+use crate::api::names::annotation;
 
 /// Annotation that keeps Stakater's Reloader, a widely used controller, from restarting pods whenever flags change.
 const RELOADER_IGNORE: &str = "reloader.stakater.com/ignore";
-
-/// FeatureEnvironment that owns a set of published objects, and the kind of these objects.
-#[derive(Clone, Debug)]
-pub struct Owner {
-    /// Namespace of the FeatureEnvironment and of all its objects.
-    pub namespace: String,
-    /// Name of the FeatureEnvironment.
-    pub environment: EnvironmentName,
-    /// Owner reference to the FeatureEnvironment.
-    pub reference: OwnerReference,
-    /// Kind of the published objects.
-    pub object_kind: ObjectKind,
-    /// True if there may be previous objects of the other kind. They are kept up to date until no pod mounts them.
-    pub was_other: bool,
-}
 
 /// Result of the comparison of an existing object with its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +33,9 @@ pub(super) struct Wanted<'a> {
     annotations: BTreeMap<String, String>,
 }
 
-impl Owner {
+impl<'a> Wanted<'a> {
     /// Returns the desired object for `file` of the published revision.
-    pub(super) fn live<'a>(&self, file: &'a File, snapshot: &Snapshot, record: Option<&Record>) -> Wanted<'a> {
+    pub(super) fn live(owner: &Owner, file: &'a File, snapshot: &Snapshot, record: Option<&Record>) -> Self {
         let mut annotations = annotations(file);
         // Only the core has annotations that change with every revision, so other objects are not written while their
         // bytes are the same.
@@ -65,100 +44,44 @@ impl Owner {
             let record = record.and_then(|record| serde_json::to_string(record).ok());
             annotations.extend(record.map(|record| (annotation::RECORD.to_owned(), record)));
         }
-        Wanted { name: self.environment.object(&file.name), file, annotations }
+        Self { name: owner.environment.object(&file.name), file, annotations }
     }
 
     /// Returns the desired object that keeps `file` of an earlier revision.
-    pub(super) fn past<'a>(&self, file: &'a File, revision: &str) -> Wanted<'a> {
-        let name = self.environment.past_object(&file.name, revision, &file.digest);
-        Wanted { name, file, annotations: annotations(file) }
+    pub(super) fn past(owner: &Owner, file: &'a File, revision: &str) -> Self {
+        let name = owner.environment.past_object(&file.name, revision, &file.digest);
+        Self { name, file, annotations: annotations(file) }
     }
 
-    /// True if an object of this name keeps a file of an earlier revision.
-    pub(super) fn is_past(&self, name: &str) -> bool {
-        name.starts_with(&self.environment.past_prefix())
-    }
-
-    /// Returns the same owner with the other kind of objects.
-    pub(super) fn other(&self) -> Self {
-        Self { object_kind: self.object_kind.other(), was_other: false, ..self.clone() }
-    }
-
-    /// Returns the same owner with the other kind of objects, if there may be previous objects of that kind.
-    pub(super) fn previous(&self) -> Option<Self> {
-        self.was_other.then(|| self.other())
-    }
-
-    /// Returns the format of an object of this owner, which its name contains.
-    pub(super) fn format(&self, found: &ObjectMeta) -> Format {
-        let parsed = self.environment.format_and_file(found.name.as_deref().unwrap_or_default());
-        // An object whose name does not parse counts as one of the current format, so the publisher deletes it.
-        parsed.map_or(FORMAT, |(format, _)| format)
-    }
-
-    /// True if the object is a core, in any format. A core names the other objects of its revision.
-    pub(super) fn is_core(&self, found: &ObjectMeta) -> bool {
-        let parsed = self.environment.format_and_file(found.name.as_deref().unwrap_or_default());
-        parsed.is_some_and(|(_, file)| file == files::CORE)
-    }
-
-    /// Returns kind and name of an object, for messages.
-    pub(super) fn describe(&self, name: &str) -> String {
-        format!("{} {name}", self.object_kind.as_str())
-    }
-
-    /// Builds the metadata and the content of a desired object.
-    pub(super) fn object(&self, wanted: &Wanted<'_>) -> (ObjectMeta, BTreeMap<String, ByteString>) {
-        let Wanted { name, file, annotations } = wanted;
+    /// Builds the metadata and the content of the object.
+    pub(super) fn object(&self, owner: &Owner) -> (ObjectMeta, BTreeMap<String, ByteString>) {
+        let Self { name, file, annotations } = self;
         let metadata = ObjectMeta {
             name: Some(name.clone()),
-            namespace: Some(self.namespace.clone()),
-            labels: Some(self.labels()),
+            namespace: Some(owner.namespace.clone()),
+            labels: Some(owner.labels()),
             annotations: Some(annotations.clone()),
-            owner_references: Some(vec![self.reference.clone()]),
+            owner_references: Some(vec![owner.reference.clone()]),
             ..ObjectMeta::default()
         };
         (metadata, BTreeMap::from([(file.name.clone(), ByteString(file.bytes.clone()))]))
     }
 
-    fn labels(&self) -> BTreeMap<String, String> {
-        let format = FORMAT.to_string();
-        [(label::MANAGED_BY, label::REMORA), (label::ENVIRONMENT, self.environment.as_str()), (label::FORMAT, &format)]
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect()
-    }
-
-    /// Compares an existing object with the desired object of the same name. `written` is the resource version after
+    /// Compares an existing object with this desired object of the same name. `written` is the resource version after
     /// the operator's last write, if it is cached: any other version means that somebody else wrote the object.
-    pub(super) fn verdict(&self, found: &ObjectMeta, wanted: &Wanted<'_>, written: Option<&str>) -> Verdict {
-        if !self.owns(found) {
+    pub(super) fn verdict(&self, owner: &Owner, found: &ObjectMeta, written: Option<&str>) -> Verdict {
+        if !owner.owns(found) {
             return Verdict::Foreign;
         }
         let untouched = match written {
             Some(version) => found.resource_version.as_deref() == Some(version),
-            None => written_by_us_alone(found) && self.is_labelled(found) && self.refers(found),
+            None => {
+                let is_labelled = carries(found.labels.as_ref(), &owner.labels());
+                written_by_us_alone(found) && is_labelled && owner.is_referred_by(found)
+            }
         };
-        let carries = carries(found.annotations.as_ref(), &wanted.annotations);
+        let carries = carries(found.annotations.as_ref(), &self.annotations);
         if untouched && carries { Verdict::Current } else { Verdict::Outdated }
-    }
-
-    /// True if the FeatureEnvironment controls the object, or if no object controls it and the operator has applied it:
-    /// somebody removed the owner reference.
-    pub(super) fn owns(&self, found: &ObjectMeta) -> bool {
-        let controller = found.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
-        match controller {
-            Some(controller) => controller.uid == self.reference.uid,
-            None => found.managed_fields.iter().flatten().any(is_our_apply),
-        }
-    }
-
-    fn refers(&self, found: &ObjectMeta) -> bool {
-        found.owner_references.iter().flatten().any(|owner| *owner == self.reference)
-    }
-
-    fn is_labelled(&self, found: &ObjectMeta) -> bool {
-        carries(found.labels.as_ref(), &self.labels())
     }
 }
 
@@ -183,10 +106,6 @@ fn carries(found: Option<&BTreeMap<String, String>>, wanted: &BTreeMap<String, S
     wanted.iter().all(|(key, value)| found.and_then(|found| found.get(key)) == Some(value))
 }
 
-fn is_our_apply(entry: &ManagedFieldsEntry) -> bool {
-    entry.manager.as_deref() == Some(FIELD_MANAGER) && entry.operation.as_deref() == Some("Apply")
-}
-
 /// True if the operator is the only field manager of the object's data.
 fn written_by_us_alone(found: &ObjectMeta) -> bool {
     let mut writers = found.managed_fields.iter().flatten().filter(|entry| {
@@ -198,10 +117,11 @@ fn written_by_us_alone(found: &ObjectMeta) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::FieldsV1;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, OwnerReference};
     use serde_json::json;
 
     use super::*;
+    use crate::api::names::FIELD_MANAGER;
 
     fn owner() -> Owner {
         Owner {
@@ -215,8 +135,6 @@ mod tests {
                 controller: Some(true),
                 block_owner_deletion: Some(true),
             },
-            object_kind: ObjectKind::ConfigMap,
-            was_other: false,
         }
     }
 
@@ -237,7 +155,7 @@ mod tests {
     fn published() -> ObjectMeta {
         let snapshot = snapshot();
         let owner = owner();
-        let mut meta = owner.object(&owner.live(&snapshot.files[0], &snapshot, None)).0;
+        let mut meta = Wanted::live(&owner, &snapshot.files[0], &snapshot, None).object(&owner).0;
         meta.resource_version = Some("7".to_owned());
         meta.managed_fields = Some(vec![entry(FIELD_MANAGER, "Apply")]);
         meta
@@ -246,7 +164,7 @@ mod tests {
     fn verdict(meta: &ObjectMeta, written: Option<&str>) -> Verdict {
         let snapshot = snapshot();
         let owner = owner();
-        owner.verdict(meta, &owner.live(&snapshot.files[0], &snapshot, None), written)
+        Wanted::live(&owner, &snapshot.files[0], &snapshot, None).verdict(&owner, meta, written)
     }
 
     #[test]
@@ -291,7 +209,7 @@ mod tests {
     fn only_core_object_has_revision_label() {
         let file = File::new("overrides-00".to_owned(), vec![1]);
         let has_revision = |file: &File| {
-            let wanted = owner().live(file, &snapshot(), None);
+            let wanted = Wanted::live(&owner(), file, &snapshot(), None);
             wanted.annotations.contains_key(annotation::REVISION)
         };
         assert!(!has_revision(&file));

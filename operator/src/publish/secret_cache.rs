@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use remora_snapshot::files;
 use tokio::time::Instant;
 
-use super::{Error, Publisher, WriteCache, object::Owner, write::Calls};
+use super::{Destination, Error, Owner, Publisher, WriteCache, owner::Collection, write::Calls};
 use crate::api::{
     ObjectKind,
     names::{FORMAT, Format},
@@ -59,33 +59,32 @@ fn key(owner: &Owner) -> (String, String) {
 }
 
 impl Publisher {
-    /// Polls the owner's Secrets, if it has or had any and the last poll is at least 60 s ago. ConfigMaps are watched
-    /// instead.
+    /// Polls the Secrets of this destination, if it has or had any and the last poll is at least 60 s ago. ConfigMaps are
+    /// watched instead.
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
-    pub async fn refresh_secrets(&self, owner: &Owner, cache: &mut WriteCache) -> Result<(), Error> {
-        let previous = owner.previous();
-        let secrets =
-            [Some(owner), previous.as_ref()].into_iter().flatten().find(|one| one.object_kind == ObjectKind::Secret);
-        let Some(owner) = secrets else { return Ok(()) };
+    pub async fn refresh_secrets(&self, destination: &Destination, cache: &mut WriteCache) -> Result<(), Error> {
+        let collections = [Some(destination.collection()), destination.other()];
+        let secrets = collections.into_iter().flatten().find(|objects| objects.object_kind == ObjectKind::Secret);
+        let Some(secrets) = secrets else { return Ok(()) };
         match cache.refreshed {
             Some(refreshed) if refreshed.elapsed() < REFRESH_INTERVAL => return Ok(()),
-            Some(_) => self.refresh(owner).await?,
-            None => self.discover(owner).await?,
+            Some(_) => self.refresh(secrets).await?,
+            None => self.discover(secrets).await?,
         }
         cache.refreshed = Some(Instant::now());
         Ok(())
     }
 
-    async fn discover(&self, owner: &Owner) -> Result<(), Error> {
-        self.secrets.clear(owner);
-        self.discover_in(FORMAT, owner).await?;
+    async fn discover(&self, secrets: Collection<'_>) -> Result<(), Error> {
+        self.secrets.clear(secrets.owner);
+        self.discover_in(FORMAT, secrets).await?;
         for format in FORMAT.earlier() {
-            let core = owner.environment.object_in(format, files::CORE);
+            let core = secrets.owner.environment.object_in(format, files::CORE);
             // Deletion removes the core last, so without a core no object of this format exists.
-            if self.calls(owner).metadata(&core).await?.is_some() {
-                self.discover_in(format, owner).await?;
+            if self.calls(secrets).metadata(&core).await?.is_some() {
+                self.discover_in(format, secrets).await?;
             }
         }
         Ok(())
@@ -93,29 +92,29 @@ impl Publisher {
 
     /// Finds the Secrets of one format by their names. The files of each kind are numbered without a gap, so the search
     /// ends at the first missing number. Copies of earlier revisions are looked up only when they are needed.
-    async fn discover_in(&self, format: Format, owner: &Owner) -> Result<(), Error> {
+    async fn discover_in(&self, format: Format, secrets: Collection<'_>) -> Result<(), Error> {
         let overrides = (0..files::OVERRIDES_SLOTS).map(files::overrides).collect();
         let document = (0..files::DOCUMENT_SLOTS).map(files::document).collect();
         for series in [vec![files::CORE.to_owned()], overrides, document] {
             for file in series {
-                let name = owner.environment.object_in(format, &file);
-                let Some(found) = self.calls(owner).metadata(&name).await? else { break };
-                self.secrets.put(owner, &name, Some(found));
+                let name = secrets.owner.environment.object_in(format, &file);
+                let Some(found) = self.calls(secrets).metadata(&name).await? else { break };
+                self.secrets.put(secrets.owner, &name, Some(found));
             }
         }
         Ok(())
     }
 
-    async fn refresh(&self, owner: &Owner) -> Result<(), Error> {
-        for known in self.secrets.all(owner) {
+    async fn refresh(&self, secrets: Collection<'_>) -> Result<(), Error> {
+        for known in self.secrets.all(secrets.owner) {
             let name = known.name.unwrap_or_default();
-            let found = self.calls(owner).metadata(&name).await?;
-            self.secrets.put(owner, &name, found);
+            let found = self.calls(secrets).metadata(&name).await?;
+            self.secrets.put(secrets.owner, &name, found);
         }
         Ok(())
     }
 
-    pub(super) fn calls<'a>(&'a self, owner: &'a Owner) -> Calls<'a> {
-        Calls { client: &self.client, owner }
+    pub(super) fn calls<'a>(&'a self, objects: Collection<'a>) -> Calls<'a> {
+        Calls { client: &self.client, objects }
     }
 }

@@ -13,10 +13,7 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{
-    Error,
-    object::{Owner, Wanted},
-};
+use super::{Error, object::Wanted, owner::Collection};
 use crate::api::{
     ObjectKind,
     names::{FIELD_MANAGER, SNAPSHOT_TYPE},
@@ -61,54 +58,62 @@ pub(super) struct StoredObject {
     pub(super) content: BTreeMap<String, ByteString>,
 }
 
-/// API calls about the objects of one owner.
+/// API calls about the objects of one kind and owner.
 pub(super) struct Calls<'a> {
     pub(super) client: &'a Client,
-    pub(super) owner: &'a Owner,
+    pub(super) objects: Collection<'a>,
+}
+
+/// Purpose of a call, which decides how its failure is reported.
+#[derive(Clone, Copy)]
+enum Purpose {
+    Read,
+    Write,
 }
 
 impl Calls<'_> {
     /// Applies the object and returns its metadata as the API server stored it.
     pub(super) async fn apply(&self, wanted: &Wanted<'_>) -> Result<ObjectMeta, Error> {
-        match self.owner.object_kind {
+        match self.objects.object_kind {
             ObjectKind::ConfigMap => self.apply_as::<ConfigMap>(wanted).await,
             ObjectKind::Secret => self.apply_as::<Secret>(wanted).await,
         }
     }
 
     async fn apply_as<K: SnapshotObject>(&self, wanted: &Wanted<'_>) -> Result<ObjectMeta, Error> {
-        let (metadata, content) = self.owner.object(wanted);
+        let (metadata, content) = wanted.object(self.objects.owner);
         let object = K::with_content(metadata, content);
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let patch = Patch::Apply(&object);
-        let applied = self.api::<K>();
-        let applied = self.in_time(&wanted.name, applied.patch_metadata(&wanted.name, &parameters, &patch)).await?;
+        let api = self.api::<K>();
+        let applied =
+            self.in_time(Purpose::Write, &wanted.name, api.patch_metadata(&wanted.name, &parameters, &patch)).await?;
         Ok(applied.metadata)
     }
 
     /// Gets the object's current metadata from the API server. `None` if the object does not exist.
     pub(super) async fn metadata(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
-        match self.owner.object_kind {
+        match self.objects.object_kind {
             ObjectKind::ConfigMap => self.metadata_of::<ConfigMap>(name).await,
             ObjectKind::Secret => self.metadata_of::<Secret>(name).await,
         }
     }
 
     async fn metadata_of<K: SnapshotObject>(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
-        let found = self.in_time(name, self.api::<K>().get_metadata_opt(name)).await?;
+        let found = self.in_time(Purpose::Read, name, self.api::<K>().get_metadata_opt(name)).await?;
         Ok(found.map(|found| found.metadata))
     }
 
     /// Gets the object. `None` if it does not exist.
     pub(super) async fn read(&self, name: &str) -> Result<Option<StoredObject>, Error> {
-        match self.owner.object_kind {
+        match self.objects.object_kind {
             ObjectKind::ConfigMap => self.read_as::<ConfigMap>(name).await,
             ObjectKind::Secret => self.read_as::<Secret>(name).await,
         }
     }
 
     async fn read_as<K: SnapshotObject>(&self, name: &str) -> Result<Option<StoredObject>, Error> {
-        let found = self.in_time(name, self.api::<K>().get_opt(name)).await?;
+        let found = self.in_time(Purpose::Read, name, self.api::<K>().get_opt(name)).await?;
         Ok(found.map(|found| {
             let (metadata, content) = found.content();
             StoredObject { metadata, content: content.unwrap_or_default() }
@@ -118,7 +123,7 @@ impl Calls<'_> {
     /// Deletes the object if it still has this UID and resource version. An object that is already gone or changed is
     /// not an error.
     pub(super) async fn delete(&self, found: &ObjectMeta) -> Result<(), Error> {
-        match self.owner.object_kind {
+        match self.objects.object_kind {
             ObjectKind::ConfigMap => self.delete_as::<ConfigMap>(found).await,
             ObjectKind::Secret => self.delete_as::<Secret>(found).await,
         }
@@ -131,25 +136,26 @@ impl Calls<'_> {
         match tokio::time::timeout(TIMEOUT, self.api::<K>().delete(&name, &parameters)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(kube::Error::Api(status))) if status.is_not_found() || status.is_conflict() => Ok(()),
-            Ok(Err(error)) => Err(classify(self.owner.describe(&name), error)),
-            Err(_) => Err(timed_out(self.owner.describe(&name))),
+            Ok(Err(error)) => Err(Purpose::Write.failed(self.objects.describe(&name), error)),
+            Err(_) => Err(Purpose::Write.timed_out(self.objects.describe(&name))),
         }
     }
 
     fn api<K: SnapshotObject>(&self) -> Api<K> {
-        Api::namespaced(self.client.clone(), &self.owner.namespace)
+        Api::namespaced(self.client.clone(), &self.objects.owner.namespace)
     }
 
-    async fn in_time<T>(&self, name: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, Error> {
+    async fn in_time<T>(
+        &self,
+        purpose: Purpose,
+        name: &str,
+        call: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Error> {
         match tokio::time::timeout(TIMEOUT, call).await {
-            Ok(answered) => answered.map_err(|error| classify(self.owner.describe(name), error)),
-            Err(_) => Err(timed_out(self.owner.describe(name))),
+            Ok(answered) => answered.map_err(|error| purpose.failed(self.objects.describe(name), error)),
+            Err(_) => Err(purpose.timed_out(self.objects.describe(name))),
         }
     }
-}
-
-fn timed_out(object: String) -> Error {
-    Error::WriteFailed { object, problem: "the API server did not answer in time".to_owned() }
 }
 
 /// True if the API server refused a request because the namespace is being deleted.
@@ -157,15 +163,29 @@ pub fn is_terminating(status: &Status) -> bool {
     status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-fn classify(object: String, error: kube::Error) -> Error {
-    let kube::Error::Api(status) = error else {
-        return Error::WriteFailed { object, problem: format!("the API server did not answer: {error}") };
-    };
-    if is_terminating(&status) {
-        Error::NamespaceTerminating
-    } else if status.is_forbidden() && status.message.contains("exceeded quota") {
-        Error::QuotaExceeded { object, problem: status.message.clone() }
-    } else {
-        Error::WriteFailed { object, problem: status.message.clone() }
+impl Purpose {
+    fn error(self, object: String, problem: String) -> Error {
+        match self {
+            Self::Read => Error::ReadFailed { object, problem },
+            Self::Write => Error::WriteFailed { object, problem },
+        }
+    }
+
+    fn timed_out(self, object: String) -> Error {
+        self.error(object, "the API server did not answer in time".to_owned())
+    }
+
+    /// Translates a failed call about this object.
+    fn failed(self, object: String, error: kube::Error) -> Error {
+        let kube::Error::Api(status) = error else {
+            return self.error(object, format!("the API server did not answer: {error}"));
+        };
+        if is_terminating(&status) {
+            Error::NamespaceTerminating
+        } else if status.is_forbidden() && status.message.contains("exceeded quota") {
+            Error::QuotaExceeded { object, problem: status.message.clone() }
+        } else {
+            self.error(object, status.message.clone())
+        }
     }
 }

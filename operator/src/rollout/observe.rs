@@ -104,15 +104,15 @@ impl Observer {
     ///
     /// # Errors
     /// The API server did not list the pods.
-    pub(crate) async fn mounting_previous(
+    pub(crate) async fn mounting_obsolete(
         &self,
         namespace: &str,
         environment: &EnvironmentName,
         object_kind: ObjectKind,
     ) -> Result<usize, crate::injection::pods::Error> {
         let pods = pods::list(&self.deps.client, namespace, environment).await?;
-        let is_previous = |volume: pods::Mounted| volume.object_kind != object_kind || volume.format != FORMAT;
-        Ok(pods.iter().filter(|pod| pod.volume.is_some_and(is_previous)).count())
+        let is_obsolete = |volume: pods::Mounted| volume.object_kind != object_kind || volume.format != FORMAT;
+        Ok(pods.iter().filter(|pod| pod.volume.is_some_and(is_obsolete)).count())
     }
 
     /// Ends the observation of an environment.

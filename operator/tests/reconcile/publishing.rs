@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 use kube::{core::PartialObjectMeta, runtime::reflector::store::Writer};
 use remora_operator::api::ObjectKind;
-use remora_operator::publish::{Error, File, Owner, Past, Publisher, Snapshot, WriteCache};
+use remora_operator::publish::{Destination, Error, File, Owner, Past, Publisher, Snapshot, WriteCache};
 use remora_snapshot::files;
 
 use super::cluster::{Cluster, watch};
@@ -32,13 +32,13 @@ impl Desk {
     async fn publish(&mut self, snapshot: &Snapshot) -> (Result<usize, Error>, Vec<String>) {
         self.cluster.observe(&mut self.writer);
         self.cluster.calls();
-        let published = self.publisher.publish(&owner(), snapshot, None, &mut self.cache).await;
+        let published = self.publisher.publish(&destination(), snapshot, None, &mut self.cache).await;
         (published.map(|published| published.written), self.cluster.calls())
     }
 }
 
-fn owner() -> Owner {
-    Owner {
+fn destination() -> Destination {
+    let owner = Owner {
         namespace: "shop".to_owned(),
         environment: "a".parse().unwrap(),
         reference: OwnerReference {
@@ -49,9 +49,8 @@ fn owner() -> Owner {
             controller: Some(true),
             block_owner_deletion: Some(true),
         },
-        object_kind: ObjectKind::ConfigMap,
-        was_other: false,
-    }
+    };
+    Destination { owner, object_kind: ObjectKind::ConfigMap, has_other_kind: false }
 }
 
 fn snapshot(revision: &str, files: &[(&str, &str)]) -> Snapshot {
@@ -139,11 +138,11 @@ async fn published_snapshot_is_recovered_whole_or_not_at_all() {
     let published = snapshot("1", &[("core", "c"), ("overrides-00", "x")]);
     desk.publish(&published).await.0.unwrap();
     desk.cluster.observe(&mut desk.writer);
-    assert_eq!(desk.publisher.recover(&owner()).await.unwrap(), Some((published, None)));
+    assert_eq!(desk.publisher.recover(&destination()).await.unwrap(), Some((published, None)));
     let mut altered = desk.cluster.get("remora-a-v3-overrides-00").unwrap();
     altered["binaryData"]["overrides-00"] = serde_json::json!("AAAA");
     desk.cluster.put(&altered);
-    assert_eq!(desk.publisher.recover(&owner()).await.unwrap(), None);
+    assert_eq!(desk.publisher.recover(&destination()).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -155,20 +154,20 @@ async fn archived_revisions_share_unchanged_files() {
     );
     for snapshot in [&first, &second] {
         desk.cluster.observe(&mut desk.writer);
-        desk.publisher.archive(&owner(), snapshot, &desk.cache).await.unwrap();
+        desk.publisher.archive(&destination(), snapshot, &desk.cache).await.unwrap();
     }
     let names = desk.cluster.names();
     assert_eq!(names.len(), 3, "{names:?}");
     let past = |snapshot: &Snapshot| Past::of(snapshot, Time(Timestamp::UNIX_EPOCH), None);
-    assert_eq!(desk.publisher.restore(&owner(), &past(&first)).await.unwrap().as_ref(), Some(&first));
-    assert_eq!(desk.publisher.restore(&owner(), &past(&second)).await.unwrap().as_ref(), Some(&second));
+    assert_eq!(desk.publisher.restore(&destination(), &past(&first)).await.unwrap().as_ref(), Some(&first));
+    assert_eq!(desk.publisher.restore(&destination(), &past(&second)).await.unwrap().as_ref(), Some(&second));
 
     // Objects that another revision still needs stay.
     desk.cluster.observe(&mut desk.writer);
-    desk.publisher.forget(&owner(), &[past(&first)], &[past(&second)]).await.unwrap();
+    desk.publisher.forget(&destination(), &[past(&first)], &[past(&second)]).await.unwrap();
     assert_eq!(desk.cluster.names().len(), 2);
-    assert_eq!(desk.publisher.restore(&owner(), &past(&second)).await.unwrap().as_ref(), Some(&second));
-    assert_eq!(desk.publisher.restore(&owner(), &past(&first)).await.unwrap(), None);
+    assert_eq!(desk.publisher.restore(&destination(), &past(&second)).await.unwrap().as_ref(), Some(&second));
+    assert_eq!(desk.publisher.restore(&destination(), &past(&first)).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -176,9 +175,9 @@ async fn archived_copies_are_not_recovered_as_published() {
     let mut desk = Desk::new(Duration::ZERO);
     let first = snapshot("1", &[("core", "c")]);
     desk.publish(&first).await.0.unwrap();
-    desk.publisher.archive(&owner(), &first, &desk.cache).await.unwrap();
+    desk.publisher.archive(&destination(), &first, &desk.cache).await.unwrap();
     desk.cluster.observe(&mut desk.writer);
-    assert_eq!(desk.publisher.recover(&owner()).await.unwrap(), Some((first.clone(), None)));
+    assert_eq!(desk.publisher.recover(&destination()).await.unwrap(), Some((first.clone(), None)));
     // A copy without a record is surplus.
     let (_, calls) = desk.publish(&first).await;
     assert_eq!(calls, ["delete remora-a-v3-history-1-core"]);
@@ -187,7 +186,7 @@ async fn archived_copies_are_not_recovered_as_published() {
 #[tokio::test]
 async fn secrets_are_found_by_their_numbers_after_restart() {
     let mut desk = Desk::new(Duration::ZERO);
-    let secrets = Owner { object_kind: ObjectKind::Secret, ..owner() };
+    let secrets = Destination { object_kind: ObjectKind::Secret, ..destination() };
     let many: Vec<String> = (0..16).map(files::overrides).collect();
     let mut all: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "x")).collect();
     all.push(("core", "c"));
@@ -220,14 +219,14 @@ async fn publication_killed_at_any_write_is_completed_by_next_process() {
     let first: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).chain([("core", "1")]).collect();
     let second: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "y")).chain([("core", "2")]).collect();
     for object_kind in [ObjectKind::ConfigMap, ObjectKind::Secret] {
-        let owner = Owner { object_kind, ..owner() };
+        let destination = Destination { object_kind, ..destination() };
         for survives in 0..=second.len() {
             let mut desk = Desk::new(Duration::MAX);
-            desk.publisher.refresh_secrets(&owner, &mut desk.cache).await.unwrap();
-            desk.publisher.publish(&owner, &snapshot("1", &first), None, &mut desk.cache).await.unwrap();
+            desk.publisher.refresh_secrets(&destination, &mut desk.cache).await.unwrap();
+            desk.publisher.publish(&destination, &snapshot("1", &first), None, &mut desk.cache).await.unwrap();
             desk.cluster.observe(&mut desk.writer);
             desk.cluster.die_after(survives);
-            let killed = desk.publisher.publish(&owner, &snapshot("2", &second), None, &mut desk.cache).await;
+            let killed = desk.publisher.publish(&destination, &snapshot("2", &second), None, &mut desk.cache).await;
             assert_eq!(killed.is_ok(), survives == second.len(), "{survives}");
             let prefix = if object_kind == ObjectKind::Secret { "secret/" } else { "" };
             let tells = |cluster: &Cluster, file: &str| {
@@ -250,8 +249,9 @@ async fn publication_killed_at_any_write_is_completed_by_next_process() {
             next.publisher = Publisher::new(next.cluster.client(), objects, Duration::MAX);
             next.writer = writer;
             next.cluster.observe(&mut next.writer);
-            next.publisher.refresh_secrets(&owner, &mut next.cache).await.unwrap();
-            let ended = next.publisher.publish(&owner, &snapshot("2", &second), None, &mut next.cache).await.unwrap();
+            next.publisher.refresh_secrets(&destination, &mut next.cache).await.unwrap();
+            let ended =
+                next.publisher.publish(&destination, &snapshot("2", &second), None, &mut next.cache).await.unwrap();
             assert_eq!(ended.written, second.len() - survives, "what was written is not written again");
             assert!(second.iter().all(|(name, _)| tells(&next.cluster, name) == digest(&second, name)), "{survives}");
         }

@@ -49,8 +49,17 @@ pub struct EnvironmentMetrics {
 impl EnvironmentMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let Self { last_fetch, document_bytes, read_within, snapshot_bytes, findings, changed_flags, held, conditions, pods } =
-            metrics.clone();
+        let Self {
+            last_fetch,
+            document_bytes,
+            read_within,
+            snapshot_bytes,
+            findings,
+            changed_flags,
+            held,
+            conditions,
+            pods,
+        } = metrics.clone();
         registry.register(
             "remora_environment_last_fetch_timestamp_seconds",
             "Time of the last fetch that returned a document or confirmed the last one",
@@ -66,11 +75,7 @@ impl EnvironmentMetrics {
             "Longest time between two fetches that find every change, also one that does not move the document's time",
             read_within,
         );
-        registry.register(
-            "remora_environment_snapshot_bytes",
-            "Size of the snapshot that was compiled last",
-            snapshot_bytes,
-        );
+        registry.register("remora_environment_snapshot_bytes", "Size of the published snapshot", snapshot_bytes);
         registry.register(
             "remora_environment_findings",
             "Number of findings in the document that was compiled last",
@@ -110,10 +115,14 @@ impl EnvironmentMetrics {
         self.read_within.get_or_create(&labels(namespace, environment)).set(within.as_secs_f64());
     }
 
-    /// Records the size of a compiled snapshot in bytes, and the number of its findings.
-    pub fn compiled(&self, namespace: &str, environment: &str, bytes: usize, findings: usize) {
-        self.snapshot_bytes.get_or_create(&labels(namespace, environment)).set(count(bytes));
+    /// Records the number of findings in a compiled document.
+    pub fn compiled(&self, namespace: &str, environment: &str, findings: usize) {
         self.findings.get_or_create(&labels(namespace, environment)).set(count(findings));
+    }
+
+    /// Records the size of the published snapshot in bytes.
+    pub fn published(&self, namespace: &str, environment: &str, bytes: usize) {
+        self.snapshot_bytes.get_or_create(&labels(namespace, environment)).set(count(bytes));
     }
 
     /// Counts the flags that a publication changed.

@@ -69,7 +69,8 @@ fn operator() -> String {
     environments.fetched("shop", "storefront", 1.0);
     environments.document("shop", "storefront", 1);
     environments.read_within("shop", "storefront", Duration::from_secs(33));
-    environments.compiled("shop", "storefront", 1, 1);
+    environments.compiled("shop", "storefront", 1);
+    environments.published("shop", "storefront", 1);
     environments.held("shop", "storefront", true);
     environments.pods("shop", "storefront", &Pods::default());
     for condition in ["Accepted", "Fetched", "Published", "Ready", "Stale"] {

@@ -11,7 +11,7 @@ use crate::{
     api::Changes,
     compile::{changes, guard::DocumentSummary},
     controller::metrics::{Metrics, Outcome, Step},
-    publish::{Error, Owner, Past, Publisher, Snapshot, WriteCache},
+    publish::{Error, Past, Publisher, Snapshot, WriteCache},
 };
 
 /// Snapshot that was published.
@@ -22,98 +22,133 @@ pub(super) struct Applied {
     pub(super) objects: Vec<String>,
 }
 
-/// Publishes the chosen snapshot. `accepted` summarizes the document that was accepted last.
-///
-/// # Errors
-/// If the snapshot cannot be published. It stays the desired one.
-pub(super) async fn apply(
-    environment: &Environment<'_>,
-    publisher: &Publisher,
-    metrics: &Metrics,
-    observed: &Observed,
-    chosen: Arc<Snapshot>,
-    accepted: Option<&DocumentSummary>,
-    desired: &mut Desired,
-) -> Result<Applied, Error> {
-    let owner = &observed.owner;
-    let (next, dropped) = replace(environment, publisher, metrics, observed, chosen, accepted, desired).await;
-    let next = desired.snapshot.insert(next);
-    let snapshot = Arc::clone(&next.snapshot);
-    let step = metrics.begin(Step::Publish);
-    let published = match publisher.publish(owner, &snapshot, next.record.as_ref(), &mut desired.cache).await {
-        Ok(published) => published,
-        Err(error) => {
-            step.end(error.reason());
-            return Err(error);
-        }
-    };
-    step.end(if published.written == 0 { Outcome::Unchanged } else { Outcome::Done });
-    let is_first = !std::mem::replace(&mut next.is_published, true);
-    next.replaces = None;
-    let changes = next.record.as_ref().and_then(|record| record.changes.as_ref());
-    let (namespace, environment, revision) = (&environment.namespace, &environment.name, &snapshot.revision);
-    match changes.filter(|_| is_first) {
-        Some(changes) => {
-            let (objects, previous) = (published.written, &changes.previous);
-            tracing::info!(namespace, environment, revision, previous, objects, %changes, "published the revision");
-            metrics.environments.changed(namespace, environment, changes.count);
-        }
-        None if published.written > 0 => {
-            tracing::info!(namespace, environment, revision, objects = published.written, "published the revision");
-        }
-        None => {}
-    }
-    let archived = next.record.as_ref().map(|record| record.history.as_slice()).unwrap_or_default();
-    if let Err(error) = publisher.forget(owner, &dropped, archived).await {
-        tracing::warn!(
-            namespace,
-            environment,
-            %error,
-            "cannot delete the copies of revisions that are not kept any more: they are deleted later"
-        );
-    }
-    Ok(Applied { snapshot, objects: published.objects })
+/// Environment whose snapshot is published, and the means to publish it.
+pub(super) struct Apply<'a> {
+    pub(super) environment: &'a Environment<'a>,
+    pub(super) publisher: &'a Publisher,
+    pub(super) metrics: &'a Metrics,
+    pub(super) observed: &'a Observed,
 }
 
-/// Returns the desired snapshot that replaces the current one, with the current one in its history, and the revisions
-/// that drop out of the history.
-async fn replace(
-    environment: &Environment<'_>,
-    publisher: &Publisher,
-    metrics: &Metrics,
-    observed: &Observed,
-    chosen: Arc<Snapshot>,
-    accepted: Option<&DocumentSummary>,
-    desired: &mut Desired,
-) -> (DesiredSnapshot, Vec<Past>) {
-    let outgoing = desired.snapshot.take();
-    let is_live = outgoing.is_none() && observed.revision.as_ref() == Some(&chosen.revision);
-    let before = outgoing.as_ref().map_or_else(|| observed.record.clone(), |outgoing| outgoing.record.clone());
-    let is_same = is_live || outgoing.as_ref().is_some_and(|outgoing| outgoing.snapshot.revision == chosen.revision);
-    let is_published = is_live || is_same && outgoing.as_ref().is_some_and(|outgoing| outgoing.is_published);
-    let mut record = record(before, accepted, is_same);
-    // The schema limits the value to 0 to 20.
-    let limit = usize::try_from(environment.spec.revision_history_limit).unwrap_or_default();
-    let replaces = outgoing.as_ref().filter(|_| !is_published).and_then(|outgoing| {
-        if outgoing.is_published { Some(Arc::clone(&outgoing.snapshot)) } else { outgoing.replaces.clone() }
-    });
-    if let (Some(record), Some(replaces), false) = (&mut record, &replaces, is_same) {
-        record.changes = changes(replaces, &chosen).await;
-    }
-    let outgoing = outgoing.filter(|outgoing| !is_same && outgoing.is_published && limit > 0);
-    if let (Some(record), Some(outgoing)) = (&mut record, outgoing)
-        && archive(environment, publisher, metrics, &observed.owner, &outgoing.snapshot, &desired.cache).await
-    {
-        let (since, changes) = match outgoing.record {
-            Some(record) => (record.published_at, record.changes),
-            None => (record.published_at.clone(), None),
+impl Apply<'_> {
+    /// Publishes the chosen snapshot. `accepted` summarizes the document that was accepted last.
+    ///
+    /// # Errors
+    /// If the snapshot cannot be published. It stays the desired one.
+    pub(super) async fn run(
+        &self,
+        chosen: Arc<Snapshot>,
+        accepted: Option<&DocumentSummary>,
+        desired: &mut Desired,
+    ) -> Result<Applied, Error> {
+        let Self { environment, publisher, metrics, observed } = self;
+        let destination = &observed.destination;
+        let (next, dropped) = self.replace(chosen, accepted, desired).await;
+        let next = desired.snapshot.insert(next);
+        let snapshot = Arc::clone(&next.snapshot);
+        let step = metrics.begin(Step::Publish);
+        let published = match publisher.publish(destination, &snapshot, next.record.as_ref(), &mut desired.cache).await
+        {
+            Ok(published) => published,
+            Err(error) => {
+                step.end(error.reason());
+                return Err(error);
+            }
         };
-        record.history.retain(|past| past.revision != outgoing.snapshot.revision);
-        record.history.insert(0, Past::of(&outgoing.snapshot, since, changes));
+        step.end(if published.written == 0 { Outcome::Unchanged } else { Outcome::Done });
+        let is_first = !std::mem::replace(&mut next.is_published, true);
+        next.replaces = None;
+        let changes = next.record.as_ref().and_then(|record| record.changes.as_ref());
+        let (namespace, environment, revision) = (&environment.namespace, &environment.name, &snapshot.revision);
+        metrics.environments.published(namespace, environment, snapshot.size());
+        match changes.filter(|_| is_first) {
+            Some(changes) => {
+                let (objects, previous) = (published.written, &changes.previous);
+                tracing::info!(namespace, environment, revision, previous, objects, %changes, "published the revision");
+                metrics.environments.changed(namespace, environment, changes.count);
+            }
+            None if published.written > 0 => {
+                tracing::info!(namespace, environment, revision, objects = published.written, "published the revision");
+            }
+            None => {}
+        }
+        let archived = next.record.as_ref().map(|record| record.history.as_slice()).unwrap_or_default();
+        if let Err(error) = publisher.forget(destination, &dropped, archived).await {
+            tracing::warn!(
+                namespace,
+                environment,
+                %error,
+                "cannot delete the copies of revisions that are not kept any more: they are deleted later"
+            );
+        }
+        Ok(Applied { snapshot, objects: published.objects })
     }
-    let needed = [environment.spec.pin.as_str(), &chosen.revision];
-    let dropped = record.as_mut().map(|record| record.trim(limit, &needed));
-    (DesiredSnapshot { snapshot: chosen, record, is_published, replaces }, dropped.unwrap_or_default())
+
+    /// Returns the desired snapshot that replaces the current one, with the current one in its history, and the
+    /// revisions that drop out of the history.
+    async fn replace(
+        &self,
+        chosen: Arc<Snapshot>,
+        accepted: Option<&DocumentSummary>,
+        desired: &mut Desired,
+    ) -> (DesiredSnapshot, Vec<Past>) {
+        let Self { environment, observed, .. } = self;
+        let outgoing = desired.snapshot.take();
+        let is_live = outgoing.is_none() && observed.revision.as_ref() == Some(&chosen.revision);
+        let before = outgoing.as_ref().map_or_else(|| observed.record.clone(), |outgoing| outgoing.record.clone());
+        let is_same =
+            is_live || outgoing.as_ref().is_some_and(|outgoing| outgoing.snapshot.revision == chosen.revision);
+        let is_published = is_live || is_same && outgoing.as_ref().is_some_and(|outgoing| outgoing.is_published);
+        let mut record = record(before, accepted, is_same);
+        // The schema limits the value to 0 to 20.
+        let limit = usize::try_from(environment.spec.revision_history_limit).unwrap_or_default();
+        let replaces = outgoing.as_ref().filter(|_| !is_published).and_then(|outgoing| {
+            if outgoing.is_published { Some(Arc::clone(&outgoing.snapshot)) } else { outgoing.replaces.clone() }
+        });
+        if let (Some(record), Some(replaces), false) = (&mut record, &replaces, is_same) {
+            record.changes = changes(replaces, &chosen).await;
+        }
+        let outgoing = outgoing.filter(|outgoing| !is_same && outgoing.is_published && limit > 0);
+        if let (Some(record), Some(outgoing)) = (&mut record, outgoing)
+            && self.archive(&outgoing.snapshot, &desired.cache).await
+        {
+            let (since, changes) = match outgoing.record {
+                Some(record) => (record.published_at, record.changes),
+                None => (record.published_at.clone(), None),
+            };
+            record.history.retain(|past| past.revision != outgoing.snapshot.revision);
+            record.history.insert(0, Past::of(&outgoing.snapshot, since, changes));
+        }
+        let needed = [environment.spec.pin.as_str(), &chosen.revision];
+        let dropped = record.as_mut().map(|record| record.trim(limit, &needed));
+        (DesiredSnapshot { snapshot: chosen, record, is_published, replaces }, dropped.unwrap_or_default())
+    }
+
+    /// Archives a replaced snapshot and returns true on success. A failure is only logged and counted: the new snapshot
+    /// is published in any case, because it matters more.
+    async fn archive(&self, snapshot: &Snapshot, cache: &WriteCache) -> bool {
+        let Self { environment, publisher, metrics, observed } = self;
+        let step = metrics.begin(Step::Archive);
+        match publisher.archive(&observed.destination, snapshot, cache).await {
+            Ok(()) => {
+                step.end(Outcome::Done);
+                true
+            }
+            Err(error) => {
+                step.end(error.reason());
+                let (namespace, environment, revision) =
+                    (&environment.namespace, &environment.name, &snapshot.revision);
+                tracing::warn!(
+                    namespace,
+                    environment,
+                    revision,
+                    %error,
+                    "cannot archive the replaced revision: spec.pin cannot go back to it"
+                );
+                false
+            }
+        }
+    }
 }
 
 /// Compares the flags of two snapshots. The work takes milliseconds for each megabyte, so it runs on a thread of its own.
@@ -124,35 +159,4 @@ async fn changes(previous: &Arc<Snapshot>, chosen: &Arc<Snapshot>) -> Option<Cha
         changes::between(&previous?.bytes, &chosen?.bytes)
     });
     comparing.await.ok().flatten()
-}
-
-/// Archives a replaced snapshot and returns true on success. A failure is only logged and counted: the new snapshot is
-/// published in any case, because it matters more.
-async fn archive(
-    environment: &Environment<'_>,
-    publisher: &Publisher,
-    metrics: &Metrics,
-    owner: &Owner,
-    snapshot: &Snapshot,
-    cache: &WriteCache,
-) -> bool {
-    let step = metrics.begin(Step::Archive);
-    match publisher.archive(owner, snapshot, cache).await {
-        Ok(()) => {
-            step.end(Outcome::Done);
-            true
-        }
-        Err(error) => {
-            step.end(error.reason());
-            let (namespace, environment, revision) = (&environment.namespace, &environment.name, &snapshot.revision);
-            tracing::warn!(
-                namespace,
-                environment,
-                revision,
-                %error,
-                "cannot archive the replaced revision: spec.pin cannot go back to it"
-            );
-            false
-        }
-    }
 }

@@ -43,8 +43,7 @@ pub(super) async fn compile(
     drop(reservation);
     step.end(answer.as_ref().map_or_else(|error| error.reason().into(), |_| Outcome::Done));
     let answer = answer?;
-    let (bytes, findings) = (answer.summary.bytes, answer.finding_count);
-    metrics.environments.compiled(&environment.namespace, &environment.name, bytes, findings);
+    metrics.environments.compiled(&environment.namespace, &environment.name, answer.finding_count);
     let updated_at = answer.about.updated_at.as_deref();
     let provenance = Provenance {
         client_key: answer.about.client_key.clone(),

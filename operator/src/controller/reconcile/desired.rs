@@ -19,8 +19,8 @@ pub(super) struct Desired {
     pub(super) cache: WriteCache,
     /// Kind of the published objects.
     kind: Option<ObjectKind>,
-    /// Time at which objects of a previous kind or format were first seen, or at which their pods were last counted.
-    pub(super) previous_since: Option<Instant>,
+    /// Time at which obsolete objects were first seen, or at which their pods were last counted.
+    pub(super) obsolete_since: Option<Instant>,
     pub(super) back_off: Option<BackOff>,
     /// Number of publications that failed in a row.
     pub(super) failures: u32,

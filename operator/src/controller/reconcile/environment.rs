@@ -6,7 +6,7 @@ use crate::{
         FeatureEnvironment, FeatureEnvironmentSpec, FeatureEnvironmentStatus, ObjectKind,
         names::{EnvironmentName, InvalidEnvironmentName, annotation},
     },
-    publish::Owner,
+    publish::{Destination, Owner},
 };
 
 /// FeatureEnvironment that is being reconciled.
@@ -38,11 +38,14 @@ impl<'a> Environment<'a> {
         self.object.annotations().get(annotation::CONFIRM).map(String::as_str)
     }
 
-    /// Returns the owner of the published objects. `status` is the latest status.
+    /// Returns the place where the snapshot is published. `status` is the latest status.
     ///
     /// # Errors
     /// If the environment's name cannot be part of object names.
-    pub(super) fn owner(&self, status: Option<&FeatureEnvironmentStatus>) -> Result<Owner, InvalidEnvironmentName> {
+    pub(super) fn destination(
+        &self,
+        status: Option<&FeatureEnvironmentStatus>,
+    ) -> Result<Destination, InvalidEnvironmentName> {
         let environment: EnvironmentName = self.name.parse()?;
         let reference = OwnerReference {
             api_version: FeatureEnvironment::api_version(&()).into_owned(),
@@ -53,8 +56,9 @@ impl<'a> Environment<'a> {
             block_owner_deletion: Some(true),
         };
         let object_kind = self.spec.delivery.object_kind;
-        let was_other = status.is_some_and(|status| may_have_objects(status, object_kind.other()));
-        Ok(Owner { namespace: self.namespace.clone(), environment, reference, object_kind, was_other })
+        let has_other_kind = status.is_some_and(|status| may_have_objects(status, object_kind.other()));
+        let owner = Owner { namespace: self.namespace.clone(), environment, reference };
+        Ok(Destination { owner, object_kind, has_other_kind })
     }
 }
 

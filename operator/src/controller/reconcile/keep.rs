@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{desired::Desired, environment::Environment, schedule};
 use crate::{
-    publish::{Owner, Publisher},
+    publish::{Destination, Publisher},
     source::fetch::Retry,
 };
 
@@ -20,7 +20,7 @@ pub(super) async fn published_during<T>(
     work: impl Future<Output = T>,
     environment: &Environment<'_>,
     publisher: &Publisher,
-    owner: &Owner,
+    destination: &Destination,
     desired: &mut Desired,
 ) -> T {
     let mut work = pin!(work);
@@ -37,7 +37,8 @@ pub(super) async fn published_during<T>(
             done = &mut work => return done,
             () = sleep_until(next) => {}
         }
-        let restored = publisher.publish(owner, &current.snapshot, current.record.as_ref(), &mut desired.cache).await;
+        let restored =
+            publisher.publish(destination, &current.snapshot, current.record.as_ref(), &mut desired.cache).await;
         let wait = if restored.is_ok() {
             failures = 0;
             PERIOD

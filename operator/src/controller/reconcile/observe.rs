@@ -2,13 +2,13 @@
 
 use crate::{
     api::names::Format,
-    publish::{Error, Owner, Publisher, Record, WriteCache},
+    publish::{Destination, Error, Publisher, Record, WriteCache},
 };
 
 /// Published objects of an environment at the start of a reconciliation.
 #[derive(Debug)]
 pub(super) struct Observed {
-    pub(super) owner: Owner,
+    pub(super) destination: Destination,
     /// Revision that is published in the current format.
     pub(super) revision: Option<String>,
     /// Record of the published revision.
@@ -19,12 +19,12 @@ pub(super) struct Observed {
 
 impl Observed {
     /// Reads the publisher's cache.
-    pub(super) fn cached(publisher: &Publisher, owner: Owner) -> Self {
+    pub(super) fn cached(publisher: &Publisher, destination: Destination) -> Self {
         Self {
-            revision: publisher.revision(&owner),
-            record: publisher.record(&owner),
-            only_in: publisher.only_in(&owner),
-            owner,
+            revision: publisher.revision(&destination),
+            record: publisher.record(&destination),
+            only_in: publisher.only_in(&destination),
+            destination,
         }
     }
 }
@@ -33,9 +33,9 @@ impl Observed {
 /// with the cached state.
 pub(super) async fn observe(
     publisher: &Publisher,
-    owner: Owner,
+    destination: Destination,
     cache: &mut WriteCache,
 ) -> (Observed, Result<(), Error>) {
-    let polled = publisher.refresh_secrets(&owner, cache).await;
-    (Observed::cached(publisher, owner), polled)
+    let polled = publisher.refresh_secrets(&destination, cache).await;
+    (Observed::cached(publisher, destination), polled)
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{
     Context,
-    apply::{Applied, apply},
+    apply::{Applied, Apply},
     choose::{Choice, archived, choose},
     compile::{Compiled, compile},
     desired::{BackOff, Desired},
@@ -18,7 +18,7 @@ use super::{
     keep,
     listen::listen,
     observe::{Observed, observe},
-    previous,
+    obsolete,
     recover::recover,
     refresh,
     report::{contents, report},
@@ -30,7 +30,7 @@ use crate::{
     api::{Delivered, Pods},
     compiler,
     controller::report::{FETCHED, Facts, Failure, Fetch, Pin, Publication},
-    publish::Owner,
+    publish::Destination,
     source::trigger::Trigger,
 };
 
@@ -61,9 +61,9 @@ impl Outcome {
 pub(super) async fn first_state(environment: &Environment<'_>, context: &Context) -> EnvironmentState {
     let mut state = EnvironmentState { generation: environment.generation(), ..EnvironmentState::default() };
     let status = environment.object.status.as_ref();
-    let Ok(owner) = environment.owner(status) else { return state };
+    let Ok(destination) = environment.destination(status) else { return state };
     // A failure here repeats in the reconciliation, and is reported then.
-    let (observed, _) = observe(&context.publisher, owner, &mut state.desired.cache).await;
+    let (observed, _) = observe(&context.publisher, destination, &mut state.desired.cache).await;
     let was_fetched = status.is_some_and(|status| {
         let fetched = status.conditions.iter().find(|condition| condition.type_ == FETCHED);
         status.observed_generation == state.generation && fetched.is_some_and(|fetched| fetched.status == "True")
@@ -78,10 +78,10 @@ pub(super) async fn first_state(environment: &Environment<'_>, context: &Context
 /// Runs all steps of a reconciliation, and returns when to reconcile next.
 pub(super) async fn run(environment: &Environment<'_>, context: &Context, state: &mut EnvironmentState) -> Action {
     state.start_generation(environment.generation());
-    let (observed, outcome) = match environment.owner(state.reported.status(environment)) {
-        Ok(owner) => {
-            state.desired.set_kind(owner.object_kind);
-            let (observed, outcome) = work(environment, context, owner, state).await;
+    let (observed, outcome) = match environment.destination(state.reported.status(environment)) {
+        Ok(destination) => {
+            state.desired.set_kind(destination.object_kind);
+            let (observed, outcome) = work(environment, context, destination, state).await;
             (Some(observed), outcome)
         }
         Err(error) => (None, Outcome::without_work(failed_fetch(environment, state, &error.into()), Publication::None)),
@@ -95,18 +95,18 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
 async fn work(
     environment: &Environment<'_>,
     context: &Context,
-    owner: Owner,
+    destination: Destination,
     state: &mut EnvironmentState,
 ) -> (Observed, Outcome) {
     let publisher = &context.publisher;
     if environment.spec.suspend {
-        return (Observed::cached(publisher, owner), Outcome::without_work(Fetch::NotDue, Publication::None));
+        return (Observed::cached(publisher, destination), Outcome::without_work(Fetch::NotDue, Publication::None));
     }
     if let Some(BackOff { failure, is_blind: true, .. }) = state.desired.backs_off(Instant::now()) {
         let publication = Publication::Failed(failure.clone());
-        return (Observed::cached(publisher, owner), Outcome::without_work(Fetch::NotDue, publication));
+        return (Observed::cached(publisher, destination), Outcome::without_work(Fetch::NotDue, publication));
     }
-    let (observed, polled) = observe(publisher, owner, &mut state.desired.cache).await;
+    let (observed, polled) = observe(publisher, destination, &mut state.desired.cache).await;
     if let Err(error) = polled {
         let failure = failed_publication(environment, state, &error.into(), Pin::None, true);
         return (observed, Outcome::without_work(Fetch::NotDue, Publication::Failed(failure)));
@@ -176,13 +176,14 @@ async fn read(
     let Context { fetcher, compiler, publisher, metrics, .. } = context;
     let EnvironmentState { source, candidate, desired, .. } = state;
     let fetching = fetch(environment, fetcher, metrics, source, candidate.newest().is_some());
-    let document = match keep::published_during(fetching, environment, publisher, &observed.owner, desired).await? {
-        Fetched::Postponed => return Ok(Fetch::NotDue),
-        Fetched::Unchanged => return Ok(Fetch::Done),
-        Fetched::Document(document) => *document,
-    };
+    let document =
+        match keep::published_during(fetching, environment, publisher, &observed.destination, desired).await? {
+            Fetched::Postponed => return Ok(Fetch::NotDue),
+            Fetched::Unchanged => return Ok(Fetch::Done),
+            Fetched::Document(document) => *document,
+        };
     let compiling = compile(environment, compiler, metrics, document);
-    match keep::published_during(compiling, environment, publisher, &observed.owner, desired).await {
+    match keep::published_during(compiling, environment, publisher, &observed.destination, desired).await {
         Ok((compiled, version, provenance)) => {
             was_read(environment, metrics, source);
             source.was_compiled(version, provenance);
@@ -235,9 +236,9 @@ async fn publish(
     fetch: Fetch,
 ) -> Outcome {
     let Context { publisher, observer, nudger, metrics, .. } = context;
-    let owner = &observed.owner;
+    let destination = &observed.destination;
     let restored = match archived(&environment.spec.pin, &state.candidate, &state.desired, observed) {
-        Some(past) => publisher.restore(owner, past).await,
+        Some(past) => publisher.restore(destination, past).await,
         None => Ok(None),
     };
     let (pin, applied) = match restored {
@@ -246,9 +247,10 @@ async fn publish(
                 choose(&environment.spec.pin, &state.candidate, &state.desired, observed, restored);
             let accepted = state.candidate.newest().map(|newest| &newest.summary);
             let applied = match snapshot {
-                Some(chosen) => apply(environment, publisher, metrics, observed, chosen, accepted, &mut state.desired)
-                    .await
-                    .map(Some),
+                Some(chosen) => {
+                    let apply = Apply { environment, publisher, metrics, observed };
+                    apply.run(chosen, accepted, &mut state.desired).await.map(Some)
+                }
                 None => Ok(None),
             };
             (pin, applied)
@@ -269,11 +271,11 @@ async fn publish(
         return Outcome { fetch, pin, publication, revision: None };
     };
     let delivered = Delivered {
-        object_kind: owner.object_kind,
+        object_kind: destination.object_kind,
         overrides_files: i32::try_from(snapshot.overrides_files()).unwrap_or(i32::MAX),
-        formerly: previous::withdraw(environment, publisher, observer, owner, &mut state.desired).await,
+        formerly: obsolete::withdraw(environment, publisher, observer, destination, &mut state.desired).await,
     };
-    notify(environment, nudger, metrics, owner, &snapshot.revision, &mut state.rollout).await;
+    notify(environment, nudger, metrics, &destination.owner, &snapshot.revision, &mut state.rollout).await;
     let publication = match failure {
         Some(failure) => Publication::Failed(failure),
         None => {
@@ -303,7 +305,8 @@ fn facts(
         suspended: environment.spec.suspend,
         only_in: observed.and_then(|observed| observed.only_in),
         held: state.candidate.pending_revision().map(str::to_owned),
-        pods: observed.and_then(|observed| pods(environment, context, &observed.owner, state, revision.as_deref())),
+        pods: observed
+            .and_then(|observed| pods(environment, context, &observed.destination, state, revision.as_deref())),
         realtime: listen(environment, &context.streams, state.source.provenance()),
         stale_after: schedule::stale_after(environment.spec.refresh.interval.get()),
         refreshed: refresh::requested(environment).filter(|_| !matches!(fetch, Fetch::NotDue)),
@@ -319,7 +322,7 @@ fn facts(
 fn pods(
     environment: &Environment<'_>,
     context: &Context,
-    owner: &Owner,
+    destination: &Destination,
     state: &EnvironmentState,
     published: Option<&str>,
 ) -> Option<Pods> {
@@ -329,7 +332,7 @@ fn pods(
     }
     let desired = state.desired.snapshot.as_ref().map(|desired| &desired.snapshot);
     let snapshot = desired.filter(|desired| published == Some(desired.revision.as_str()))?;
-    observe_pods(environment, &context.observer, &context.metrics, owner, snapshot)
+    observe_pods(environment, &context.observer, &context.metrics, destination, snapshot)
 }
 
 /// Logs a failed fetch or compilation, and returns its outcome for the report.

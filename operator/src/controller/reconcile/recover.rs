@@ -35,7 +35,7 @@ pub(super) async fn recover(
     if !is_needed(&environment.spec.pin, candidate, desired, observed, read_failed) {
         return;
     }
-    match publisher.recover(&observed.owner).await {
+    match publisher.recover(&observed.destination).await {
         Ok(found) => {
             desired.snapshot = found.map(|(snapshot, record)| DesiredSnapshot {
                 snapshot: Arc::new(snapshot),

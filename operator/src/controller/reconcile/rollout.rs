@@ -6,7 +6,7 @@ use super::environment::Environment;
 use crate::{
     api::{Pods, Reason},
     controller::metrics::{Metrics, Outcome, Step},
-    publish::{Owner, Snapshot},
+    publish::{Destination, Owner, Snapshot},
     rollout::{
         nudge::{Nudged, Nudger},
         observe::{Observer, Target},
@@ -69,16 +69,16 @@ pub(super) fn observe_pods(
     environment: &Environment<'_>,
     observer: &Observer,
     metrics: &Metrics,
-    owner: &Owner,
+    destination: &Destination,
     snapshot: &Arc<Snapshot>,
 ) -> Option<Pods> {
     let pods = observer.observe(Target {
         uid: environment.uid.clone(),
         namespace: environment.namespace.clone(),
-        environment: owner.environment.clone(),
+        environment: destination.owner.environment.clone(),
         revision: snapshot.revision.clone(),
         bytes: snapshot.size(),
-        object_kind: owner.object_kind,
+        object_kind: destination.object_kind,
         overrides_files: snapshot.overrides_files(),
         nudge: environment.spec.delivery.nudge,
     })?;

@@ -1,0 +1,66 @@
+//! Withdraw step: deletes obsolete objects, those of the other kind or format, once no pod mounts them.
+
+use tokio::time::Instant;
+
+use super::{desired::Desired, environment::Environment};
+use crate::{
+    api::ObjectKind,
+    publish::{Destination, Publisher},
+    rollout::observe::Observer,
+};
+
+/// Deletes the obsolete objects if no pod mounts them. Returns the other kind while its objects stay. A failure is only logged: a later reconciliation tries again.
+pub(super) async fn withdraw(
+    environment: &Environment<'_>,
+    publisher: &Publisher,
+    observer: &Observer,
+    destination: &Destination,
+    desired: &mut Desired,
+) -> Option<ObjectKind> {
+    let Destination { owner, object_kind, has_other_kind } = destination;
+    let other_kind = has_other_kind.then(|| object_kind.other());
+    if !publisher.has_obsolete(destination) {
+        desired.obsolete_since = None;
+        return None;
+    }
+    // Pods that were admitted a moment ago may not be listed yet.
+    let since = *desired.obsolete_since.get_or_insert_with(Instant::now);
+    if since.elapsed() < publisher.grace() {
+        return other_kind;
+    }
+    desired.obsolete_since = Some(Instant::now());
+    let (namespace, environment) = (&environment.namespace, &owner.environment);
+    match observer.mounting_obsolete(namespace, environment, *object_kind).await {
+        Ok(0) => {}
+        Ok(pods) => {
+            tracing::info!(
+                namespace,
+                %environment,
+                pods,
+                "pods still mount objects of the other kind or format: keeping these objects"
+            );
+            return other_kind;
+        }
+        Err(error) => {
+            tracing::warn!(
+                namespace,
+                %environment,
+                %error,
+                "cannot list the pods that mount objects of the other kind or format: keeping these objects"
+            );
+            return other_kind;
+        }
+    }
+    match publisher.delete_obsolete(destination).await {
+        Ok(()) => None,
+        Err(error) => {
+            tracing::warn!(
+                namespace,
+                %environment,
+                %error,
+                "cannot delete the objects of the other kind or format: they are deleted later"
+            );
+            other_kind
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Publishes snapshots as ConfigMaps or Secrets, and restores the objects if somebody changes them. Needs the client.
 //!
-//! The publisher writes override shards first and the core last, so a core never names a shard that does not exist. It
+//! The publisher writes override shards first and the core last, so a core never names a shard that does not exist. A
+//! core beyond the size of an object is divided into parts ([`core`]). The publisher
 //! knows the published ConfigMaps from one metadata watch, so it sends no request while nothing changed; it polls
 //! Secrets. It never touches objects of other owners. It deletes objects that the core no longer names only after a
 //! grace period, because pods that have not switched yet may still read the old core.
@@ -9,6 +10,7 @@
 //! (*obsolete* objects): objects of the other [`ObjectKind`], which the publisher keeps up to date, and objects in the
 //! format of another version, which this version can neither read nor write and leaves as they are.
 
+mod core;
 mod error;
 mod history;
 mod object;
@@ -26,20 +28,24 @@ use kube::{
     core::{ObjectMeta, PartialObjectMeta},
     runtime::reflector::{ObjectRef, Store},
 };
-use remora_snapshot::files;
+use remora_snapshot::{
+    Pointer,
+    files::{self, CoreSet},
+};
 use tokio::{sync::OnceCell, time::Instant};
 
+use self::{
+    core::Placed,
+    object::{Verdict, Wanted},
+    owner::Collection,
+    secret_cache::SecretCache,
+};
 pub use self::{
     error::Error,
     owner::{Destination, Owner},
     record::{Past, Record},
     snapshot::{File, Snapshot},
     write::is_terminating,
-};
-use self::{
-    object::{Verdict, Wanted},
-    owner::Collection,
-    secret_cache::SecretCache,
 };
 use crate::api::{
     ObjectKind,
@@ -67,6 +73,8 @@ pub struct Publisher {
 pub struct WriteCache {
     /// Resource versions after the operator's last write, by kind and name.
     written: HashMap<(ObjectKind, String), String>,
+    /// Place of the last core that was written, by kind. The watch may lag behind the operator's own writes.
+    placed: HashMap<ObjectKind, Placed>,
     /// Start of the grace period of each object that belongs to no file any more, by kind and name.
     surplus: HashMap<(ObjectKind, String), Instant>,
     /// Time of the last poll of the Secrets.
@@ -171,22 +179,48 @@ impl Publisher {
         record: Option<&Record>,
         cache: &mut WriteCache,
     ) -> Result<Published, Error> {
-        let (mut objects, mut outdated) = (Vec::new(), Vec::new());
-        for file in &snapshot.files {
-            let wanted = Wanted::live(to.owner, file, snapshot, record);
-            objects.push(wanted.name.clone());
-            if self.check(to, &wanted, cache).await? == Verdict::Outdated {
+        let before = cache.placed.get(&to.object_kind).cloned();
+        let before = before.or_else(|| self.core(to).as_ref().and_then(Placed::of));
+        let placed = Placed::next(snapshot, before.as_ref());
+        let mut wanted: Vec<Wanted<'_>> = snapshot
+            .contents(placed.set.unwrap_or(CoreSet::A))?
+            .into_iter()
+            .map(|content| Wanted::live(to.owner, content, &placed, record))
+            .collect();
+        let objects: Vec<String> = wanted.iter().map(|wanted| wanted.name.clone()).collect();
+        if placed.outgrows(before.as_ref()) {
+            let kept = self.kept(to, &placed).await?;
+            let last = wanted.len().saturating_sub(1);
+            wanted.splice(last..last, kept);
+        }
+        let mut outdated = Vec::new();
+        for wanted in &wanted {
+            if self.check(to, wanted, cache).await? == Verdict::Outdated {
                 outdated.push(wanted);
             }
         }
         for wanted in &outdated {
+            if wanted.is_core() {
+                // If the API server does not answer, only the watch can show which core is published.
+                cache.placed.remove(&to.object_kind);
+            }
             let version = self.apply(to, wanted).await?;
             cache.written.extend(version.map(|version| ((to.object_kind, wanted.name.clone()), version)));
         }
         let past = record.map(|record| history::names(to.owner, &record.history)).unwrap_or_default();
-        let needed = |name: &str| past.contains(name) || objects.iter().any(|object| object == name);
+        let is_kept = |name: &str| placed.set.is_some_and(|set| to.owner.is_part(name, set.other()));
+        let needed = |name: &str| past.contains(name) || objects.iter().any(|object| object == name) || is_kept(name);
         self.clear_surplus(to, needed, cache).await?;
+        cache.placed.insert(to.object_kind, placed);
         Ok(Published { objects, written: outdated.len() })
+    }
+
+    /// Returns the core that is published as one object, as the content of the set that is not about to be published: a
+    /// sidecar that starts before all parts have arrived serves it. `None` if the object was altered.
+    async fn kept(&self, objects: Collection<'_>, placed: &Placed) -> Result<Option<Wanted<'static>>, Error> {
+        let Some(set) = placed.set else { return Ok(None) };
+        let core = self.read(objects, &objects.owner.environment.object(files::CORE)).await?;
+        Ok(core.map(|core| Wanted::live(objects.owner, core::kept(core, set).into(), placed, None)))
     }
 
     /// True if there may be objects that only earlier pods mount: objects of the other kind or in another format.
@@ -226,15 +260,32 @@ impl Publisher {
         let mut files = Vec::new();
         for found in self.last_first(objects, |format| format == FORMAT) {
             let name = found.name.as_deref().unwrap_or_default();
-            if objects.owner.is_past(name) {
+            if objects.owner.is_past(name) || CoreSet::ALL.iter().any(|set| objects.owner.is_part(name, *set)) {
                 continue;
             }
-            let Some(file) = self.read(objects, name).await? else {
+            let Some(file) = self.read_whole(objects, name).await? else {
                 return Ok(None);
             };
             files.push(file);
         }
         Ok(Some((Snapshot::new(revision, files), record)))
+    }
+
+    /// Reads the file that an object carries, or, if it is a pointer, the core that it names.
+    async fn read_whole(&self, objects: Collection<'_>, name: &str) -> Result<Option<File>, Error> {
+        let Some(file) = self.read(objects, name).await? else { return Ok(None) };
+        let pointer = match Pointer::read(&file.bytes) {
+            Ok(Some(pointer)) => pointer,
+            Ok(None) => return Ok(Some(file)),
+            Err(_) => return Ok(None),
+        };
+        let mut parts = Vec::new();
+        for (part, _) in files::part_lengths(pointer.length()).enumerate() {
+            let name = objects.owner.environment.object(&files::core_part(pointer.set(), part));
+            let Some(part) = self.read(objects, &name).await? else { return Ok(None) };
+            parts.push(part);
+        }
+        Ok(core::joined(&parts, &pointer))
     }
 
     /// Reads the file that an object carries. `None` unless the object exists and its content matches its digest.
@@ -354,12 +405,11 @@ impl Publisher {
 }
 
 fn fits(snapshot: &Snapshot) -> Result<(), Error> {
-    match snapshot.files.iter().find(|file| file.bytes.len() > files::MAX_FILE_BYTES) {
-        Some(file) => Err(Error::CapacityExceeded {
-            file: file.name.clone(),
-            size: file.bytes.len(),
-            limit: files::MAX_FILE_BYTES,
-        }),
+    let limit = |file: &File| if file.is_core() { files::MAX_CORE_BYTES } else { files::MAX_FILE_BYTES };
+    match snapshot.files.iter().find(|file| file.bytes.len() > limit(file)) {
+        Some(file) => {
+            Err(Error::CapacityExceeded { file: file.name.clone(), size: file.bytes.len(), limit: limit(file) })
+        }
         None => Ok(()),
     }
 }

@@ -25,6 +25,8 @@ mod namespaces;
 mod object_kinds;
 #[path = "reconcile/outages.rs"]
 mod outages;
+#[path = "reconcile/parts.rs"]
+mod parts;
 #[path = "reconcile/processes.rs"]
 mod processes;
 #[path = "compiler/program.rs"]

@@ -52,6 +52,8 @@ pub mod annotation {
     /// On the core object: revision of the snapshot. On pods, with the suffix `.ENVIRONMENT`: the revision that the pod
     /// should serve, followed by a space and the number of notifications if there was more than one.
     pub const REVISION: &str = "remora.dev/revision";
+    /// On the core object of a core in parts: set of objects that holds the parts, `a` or `b`.
+    pub const CORE_SET: &str = "remora.dev/core-set";
     /// On the core object: time of publication and summary of the document, as JSON. The guard compares the next
     /// document with it.
     pub const RECORD: &str = "remora.dev/record";

@@ -1,3 +1,5 @@
+use remora_snapshot::ReadError;
+
 use crate::api::Reason;
 
 /// Reason why a snapshot is not published, or only in part. The previously published snapshot stays.
@@ -8,9 +10,9 @@ pub enum Error {
         "{0} exists and is not Remora's: delete or rename it, or rename this FeatureEnvironment; it is not touched"
     )]
     Conflict(String),
-    /// A file is larger than an object may be.
+    /// A file is larger than its objects may be.
     #[error(
-        "{file} has {size} bytes, and an object carries at most {limit}: leave out features or overrides with spec.prune"
+        "{file} has {size} bytes, and its objects carry at most {limit}: leave out features or overrides with spec.prune"
     )]
     CapacityExceeded {
         /// Name of the file.
@@ -20,6 +22,9 @@ pub enum Error {
         /// Largest size of a file in bytes.
         limit: usize,
     },
+    /// The core cannot be divided into parts.
+    #[error("the compiled core cannot be divided into objects: {0}; report this as a bug of Remora")]
+    Indivisible(#[from] ReadError),
     /// The namespace's quota is used up.
     #[error("{object} does not fit the namespace's quota ({problem}): raise the quota, or delete what is not needed")]
     QuotaExceeded {
@@ -55,6 +60,7 @@ impl Error {
         match self {
             Self::Conflict(_) => Reason::Conflict,
             Self::CapacityExceeded { .. } => Reason::CapacityExceeded,
+            Self::Indivisible(_) => Reason::CompileCrashed,
             Self::QuotaExceeded { .. } => Reason::QuotaExceeded,
             Self::NamespaceTerminating => Reason::NamespaceTerminating,
             Self::ReadFailed { .. } => Reason::ReadFailed,

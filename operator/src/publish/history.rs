@@ -22,8 +22,8 @@ impl Publisher {
         cache: &WriteCache,
     ) -> Result<(), Error> {
         let objects = destination.collection();
-        for file in &snapshot.files {
-            let wanted = Wanted::past(objects.owner, file, &snapshot.revision);
+        for content in snapshot.archived() {
+            let wanted = Wanted::past(objects.owner, content, &snapshot.revision);
             if self.check(objects, &wanted, cache).await? == Verdict::Outdated {
                 self.apply(objects, &wanted).await?;
             }
@@ -45,7 +45,7 @@ impl Publisher {
             };
             files.push(File { name: file.clone(), ..found });
         }
-        Ok(Some(Snapshot::new(past.revision.clone(), files)))
+        Ok(Some(Snapshot::from_archived(past.revision.clone(), files)))
     }
 
     /// Deletes the objects that dropped revisions use and kept revisions do not. An object that the watch has not

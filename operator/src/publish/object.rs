@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use remora_snapshot::files;
 
 use super::{
+    core::{Content, Placed},
     owner::{Owner, is_our_apply},
     record::Record,
-    snapshot::{File, Snapshot},
 };
 use crate::api::names::annotation;
 
@@ -29,33 +30,39 @@ pub(super) enum Verdict {
 #[derive(Debug)]
 pub(super) struct Wanted<'a> {
     pub(super) name: String,
-    file: &'a File,
+    content: Content<'a>,
     annotations: BTreeMap<String, String>,
 }
 
 impl<'a> Wanted<'a> {
-    /// Returns the desired object for `file` of the published revision.
-    pub(super) fn live(owner: &Owner, file: &'a File, snapshot: &Snapshot, record: Option<&Record>) -> Self {
-        let mut annotations = annotations(file);
+    /// Returns the desired object with this content of the published revision.
+    pub(super) fn live(owner: &Owner, content: Content<'a>, placed: &Placed, record: Option<&Record>) -> Self {
+        let mut annotations = annotations(&content);
         // Only the core has annotations that change with every revision, so other objects are not written while their
         // bytes are the same.
-        if file.is_core() {
-            annotations.insert(annotation::REVISION.to_owned(), snapshot.revision.clone());
+        if content.file == files::CORE {
+            annotations.insert(annotation::REVISION.to_owned(), placed.revision.clone());
+            annotations.extend(placed.set.map(|set| (annotation::CORE_SET.to_owned(), set.to_string())));
             let record = record.and_then(|record| serde_json::to_string(record).ok());
             annotations.extend(record.map(|record| (annotation::RECORD.to_owned(), record)));
         }
-        Self { name: owner.environment.object(&file.name), file, annotations }
+        Self { name: owner.environment.object(&content.file), content, annotations }
     }
 
-    /// Returns the desired object that keeps `file` of an earlier revision.
-    pub(super) fn past(owner: &Owner, file: &'a File, revision: &str) -> Self {
-        let name = owner.environment.past_object(&file.name, revision, &file.digest);
-        Self { name, file, annotations: annotations(file) }
+    /// Returns the desired object that keeps this content of an earlier revision.
+    pub(super) fn past(owner: &Owner, content: Content<'a>, revision: &str) -> Self {
+        let name = owner.environment.past_object(&content.file, revision, &content.digest);
+        Self { name, annotations: annotations(&content), content }
+    }
+
+    /// True if the object carries the core, or the pointer to it.
+    pub(super) fn is_core(&self) -> bool {
+        self.content.file == files::CORE
     }
 
     /// Builds the metadata and the content of the object.
     pub(super) fn object(&self, owner: &Owner) -> (ObjectMeta, BTreeMap<String, ByteString>) {
-        let Self { name, file, annotations } = self;
+        let Self { name, content, annotations } = self;
         let metadata = ObjectMeta {
             name: Some(name.clone()),
             namespace: Some(owner.namespace.clone()),
@@ -64,7 +71,7 @@ impl<'a> Wanted<'a> {
             owner_references: Some(vec![owner.reference.clone()]),
             ..ObjectMeta::default()
         };
-        (metadata, BTreeMap::from([(file.name.clone(), ByteString(file.bytes.clone()))]))
+        (metadata, BTreeMap::from([(content.file.to_string(), ByteString(content.bytes.to_vec()))]))
     }
 
     /// Compares an existing object with this desired object of the same name. `written` is the resource version after
@@ -85,9 +92,9 @@ impl<'a> Wanted<'a> {
     }
 }
 
-fn annotations(file: &File) -> BTreeMap<String, String> {
+fn annotations(content: &Content<'_>) -> BTreeMap<String, String> {
     BTreeMap::from([
-        (annotation::CONTENT.to_owned(), file.digest.clone()),
+        (annotation::CONTENT.to_owned(), content.digest.to_string()),
         (RELOADER_IGNORE.to_owned(), "true".to_owned()),
     ])
 }
@@ -121,7 +128,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::names::FIELD_MANAGER;
+    use crate::{
+        api::names::FIELD_MANAGER,
+        publish::snapshot::{File, Snapshot},
+    };
 
     fn owner() -> Owner {
         Owner {
@@ -151,11 +161,17 @@ mod tests {
         }
     }
 
+    /// Returns the desired object of the first file.
+    fn wanted<'a>(owner: &Owner, snapshot: &'a Snapshot) -> Wanted<'a> {
+        let placed = Placed::next(snapshot, None);
+        Wanted::live(owner, (&snapshot.files[0]).into(), &placed, None)
+    }
+
     /// Metadata that the API server stores after a write of the operator.
     fn published() -> ObjectMeta {
         let snapshot = snapshot();
         let owner = owner();
-        let mut meta = Wanted::live(&owner, &snapshot.files[0], &snapshot, None).object(&owner).0;
+        let mut meta = wanted(&owner, &snapshot).object(&owner).0;
         meta.resource_version = Some("7".to_owned());
         meta.managed_fields = Some(vec![entry(FIELD_MANAGER, "Apply")]);
         meta
@@ -164,7 +180,7 @@ mod tests {
     fn verdict(meta: &ObjectMeta, written: Option<&str>) -> Verdict {
         let snapshot = snapshot();
         let owner = owner();
-        Wanted::live(&owner, &snapshot.files[0], &snapshot, None).verdict(&owner, meta, written)
+        wanted(&owner, &snapshot).verdict(&owner, meta, written)
     }
 
     #[test]
@@ -209,7 +225,7 @@ mod tests {
     fn only_core_object_has_revision_label() {
         let file = File::new("overrides-00".to_owned(), vec![1]);
         let has_revision = |file: &File| {
-            let wanted = Wanted::live(&owner(), file, &snapshot(), None);
+            let wanted = Wanted::live(&owner(), file.into(), &Placed::next(&snapshot(), None), None);
             wanted.annotations.contains_key(annotation::REVISION)
         };
         assert!(!has_revision(&file));

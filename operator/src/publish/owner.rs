@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference};
-use remora_snapshot::files;
+use remora_snapshot::files::{self, CoreSet};
 
 use crate::api::{
     ObjectKind,
@@ -67,6 +67,11 @@ impl Owner {
     /// True if an object of this name keeps a file of an earlier revision.
     pub(super) fn is_past(&self, name: &str) -> bool {
         name.starts_with(&self.environment.past_prefix())
+    }
+
+    /// True if an object of this name holds a part of a core in this set.
+    pub(super) fn is_part(&self, name: &str, set: CoreSet) -> bool {
+        (0..files::MAX_CORE_PARTS).any(|part| self.environment.object(&files::core_part(set, part)) == name)
     }
 
     /// Returns the format of an object of this owner, which its name contains.

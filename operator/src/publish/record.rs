@@ -44,12 +44,11 @@ pub struct Past {
 impl Past {
     /// Creates the history entry for a snapshot that is being replaced.
     pub fn of(snapshot: &Snapshot, published_at: Time, changes: Option<Changes>) -> Self {
-        let files = snapshot.files.iter().map(|file| (file.name.clone(), file.digest.clone())).collect();
+        let contents = snapshot.archived().into_iter();
+        let files = contents.map(|content| (content.file.into_owned(), content.digest.into_owned())).collect();
         Self { revision: snapshot.revision.clone(), published_at, changes, files }
     }
-}
 
-impl Past {
     /// Lists the names of the objects that hold the files of this revision.
     pub fn objects(&self, environment: &EnvironmentName) -> impl Iterator<Item = String> {
         self.files.iter().map(|(file, digest)| environment.past_object(file, &self.revision, digest))

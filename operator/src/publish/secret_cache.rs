@@ -9,7 +9,7 @@ use std::{
 
 use kube::core::ObjectMeta;
 use parking_lot::Mutex;
-use remora_snapshot::files;
+use remora_snapshot::files::{self, CoreSet};
 use tokio::time::Instant;
 
 use super::{Destination, Error, Owner, Publisher, WriteCache, owner::Collection, write::Calls};
@@ -96,13 +96,33 @@ impl Publisher {
         let overrides = (0..files::OVERRIDES_SLOTS).map(files::overrides).collect();
         let document = (0..files::DOCUMENT_SLOTS).map(files::document).collect();
         for series in [vec![files::CORE.to_owned()], overrides, document] {
-            for file in series {
-                let name = secrets.owner.environment.object_in(format, &file);
-                let Some(found) = self.calls(secrets).metadata(&name).await? else { break };
-                self.secrets.put(secrets.owner, &name, Some(found));
+            self.discover_series(format, secrets, series).await?;
+        }
+        // Set `b` is written after set `a` and deleted before it, so without set `a` it does not exist.
+        for set in CoreSet::ALL {
+            let parts = (0..files::MAX_CORE_PARTS).map(|part| files::core_part(set, part)).collect();
+            if self.discover_series(format, secrets, parts).await? == 0 {
+                break;
             }
         }
         Ok(())
+    }
+
+    /// Finds the Secrets of these files up to the first missing one. Returns their number.
+    async fn discover_series(
+        &self,
+        format: Format,
+        secrets: Collection<'_>,
+        series: Vec<String>,
+    ) -> Result<usize, Error> {
+        let mut count = 0;
+        for file in series {
+            let name = secrets.owner.environment.object_in(format, &file);
+            let Some(found) = self.calls(secrets).metadata(&name).await? else { break };
+            self.secrets.put(secrets.owner, &name, Some(found));
+            count += 1;
+        }
+        Ok(count)
     }
 
     async fn refresh(&self, secrets: Collection<'_>) -> Result<(), Error> {

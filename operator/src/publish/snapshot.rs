@@ -1,5 +1,6 @@
 use remora_snapshot::files;
 
+use super::core::part_digests;
 use crate::{compile::digest::digest, compiler::Response};
 
 /// Published form of an environment at one revision, either compiled by this process or read from the cluster after a
@@ -10,9 +11,11 @@ pub struct Snapshot {
     pub revision: String,
     /// Files in the order in which they are written: overrides first, the core last.
     pub files: Vec<File>,
+    /// Digests of the parts in which the core is published. Empty if the core is published in one object.
+    pub(super) parts: Vec<String>,
 }
 
-/// File of a snapshot. Each file is published in one object.
+/// File of a snapshot. Each file is published in one object, except a core that needs several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     /// Name of the file in the volume.
@@ -40,7 +43,29 @@ impl Snapshot {
     /// Creates a snapshot and sorts its files into the order in which they are written.
     pub fn new(revision: String, mut files: Vec<File>) -> Self {
         files.sort_by(|a, b| a.is_core().cmp(&b.is_core()).then_with(|| a.name.cmp(&b.name)));
-        Self { revision, files }
+        let parts = files.last().filter(|last| last.is_core()).map(|core| part_digests(&core.bytes));
+        Self { revision, parts: parts.unwrap_or_default(), files }
+    }
+
+    /// Returns the core.
+    pub(super) fn core(&self) -> Option<&File> {
+        self.files.last().filter(|last| last.is_core())
+    }
+
+    /// Returns the number of parts in which the core is published. 0 if the core is published in one object.
+    pub fn core_parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Returns the size of the core in bytes.
+    pub fn core_bytes(&self) -> usize {
+        self.core().map_or(0, |core| core.bytes.len())
+    }
+
+    /// Returns the size in bytes of the files in the volume of a pod. Beside a core in parts, the volume has the core
+    /// before it, which is about as large.
+    pub fn volume_bytes(&self) -> usize {
+        self.size() + if self.core_parts() > 0 { self.core_bytes() } else { 0 }
     }
 
     /// Returns the number of files with identity overrides.

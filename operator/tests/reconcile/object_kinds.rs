@@ -36,7 +36,8 @@ async fn snapshot_in_secret_writes_no_config_map() {
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
     let (_, calls) = operator.turn(fenv(1, &secret())).await;
-    let series = ["core", "overrides-00", "document-00"].map(|file| format!("get secret/remora-storefront-v3-{file}"));
+    let series = ["core", "overrides-00", "document-00", "core-a-00"]
+        .map(|file| format!("get secret/remora-storefront-v3-{file}"));
     let mut expected: Vec<String> = series.to_vec();
     let earlier = FORMAT.earlier().map(|format| format!("get secret/remora-storefront-{format}-core"));
     expected.extend(earlier);

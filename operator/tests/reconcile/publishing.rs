@@ -14,22 +14,22 @@ use remora_snapshot::files;
 
 use super::cluster::{Cluster, watch};
 
-struct Desk {
-    cluster: Cluster,
-    publisher: Publisher,
-    writer: Writer<PartialObjectMeta<ConfigMap>>,
-    cache: WriteCache,
+pub(super) struct Desk {
+    pub(super) cluster: Cluster,
+    pub(super) publisher: Publisher,
+    pub(super) writer: Writer<PartialObjectMeta<ConfigMap>>,
+    pub(super) cache: WriteCache,
 }
 
 impl Desk {
-    fn new(grace: Duration) -> Self {
+    pub(super) fn new(grace: Duration) -> Self {
         let cluster = Cluster::default();
         let (objects, writer) = watch();
         let publisher = Publisher::new(cluster.client(), objects, grace);
         Self { cluster, publisher, writer, cache: WriteCache::default() }
     }
 
-    async fn publish(&mut self, snapshot: &Snapshot) -> (Result<usize, Error>, Vec<String>) {
+    pub(super) async fn publish(&mut self, snapshot: &Snapshot) -> (Result<usize, Error>, Vec<String>) {
         self.cluster.observe(&mut self.writer);
         self.cluster.calls();
         let published = self.publisher.publish(&destination(), snapshot, None, &mut self.cache).await;
@@ -37,7 +37,7 @@ impl Desk {
     }
 }
 
-fn destination() -> Destination {
+pub(super) fn destination() -> Destination {
     let owner = Owner {
         namespace: "shop".to_owned(),
         environment: "a".parse().unwrap(),
@@ -108,7 +108,8 @@ async fn conflict_is_found_before_any_write() {
 #[tokio::test]
 async fn oversized_file_is_refused_without_call() {
     let mut desk = Desk::new(Duration::MAX);
-    let (written, calls) = desk.publish(&snapshot("1", &[("core", &"c".repeat(files::MAX_FILE_BYTES + 1))])).await;
+    let (written, calls) =
+        desk.publish(&snapshot("1", &[("overrides-00", &"c".repeat(files::MAX_FILE_BYTES + 1))])).await;
     assert!(matches!(written, Err(Error::CapacityExceeded { .. })));
     assert!(calls.is_empty());
 }

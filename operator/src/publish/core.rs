@@ -1,0 +1,147 @@
+//! Division of a core into objects. Pure.
+//!
+//! A core of up to 1,000,000 bytes is one object. A larger core is divided into parts, each in an object of its own, and
+//! the object `core` points to them. There are two sets of such objects: one holds the published core, the other the
+//! core before it. A publication writes the set that is not published, then the object `core`, so that pods find one
+//! whole core at any time.
+
+use std::borrow::Cow;
+
+use kube::core::ObjectMeta;
+use remora_snapshot::{
+    Pointer, ReadError,
+    files::{self, CoreSet},
+    pointer,
+};
+
+use super::{
+    object,
+    snapshot::{File, Snapshot},
+};
+use crate::{api::names::annotation, compile::digest::digest};
+
+/// Content of one object: a file of the volume.
+#[derive(Debug)]
+pub(super) struct Content<'a> {
+    pub(super) file: Cow<'a, str>,
+    pub(super) bytes: Cow<'a, [u8]>,
+    /// SHA-256 of the bytes, in hexadecimal.
+    pub(super) digest: Cow<'a, str>,
+}
+
+impl<'a> From<&'a File> for Content<'a> {
+    fn from(file: &'a File) -> Self {
+        let File { name, bytes, digest } = file;
+        Self { file: name.into(), bytes: bytes.into(), digest: digest.into() }
+    }
+}
+
+impl From<File> for Content<'_> {
+    fn from(file: File) -> Self {
+        let File { name, bytes, digest } = file;
+        Self { file: name.into(), bytes: bytes.into(), digest: digest.into() }
+    }
+}
+
+/// Revision that is published, and the set of objects that holds its core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Placed {
+    pub(super) revision: String,
+    /// `None` if the core is one object.
+    pub(super) set: Option<CoreSet>,
+}
+
+impl Placed {
+    /// Reads the annotations of the object `core`. `None` if they name no revision.
+    pub(super) fn of(core: &ObjectMeta) -> Option<Self> {
+        let revision = object::annotation(core, annotation::REVISION)?.to_owned();
+        let set = object::annotation(core, annotation::CORE_SET);
+        let set = CoreSet::ALL.into_iter().find(|known| set == Some(known.to_string().as_str()));
+        Some(Self { revision, set })
+    }
+
+    /// Returns the place where a snapshot is published if `before` is published now: a core in parts goes to the set
+    /// that holds it already, else to the set that is not published.
+    pub(super) fn next(snapshot: &Snapshot, before: Option<&Self>) -> Self {
+        let set = match before {
+            Some(Self { revision, set: Some(set) }) if *revision == snapshot.revision => *set,
+            Some(Self { set: Some(set), .. }) => set.other(),
+            Some(Self { set: None, .. }) | None => CoreSet::A,
+        };
+        Self { revision: snapshot.revision.clone(), set: (snapshot.core_parts() > 0).then_some(set) }
+    }
+
+    /// True if the published core is one object, and has to be kept in the unpublished set while the object `core`
+    /// becomes a pointer.
+    pub(super) fn outgrows(&self, before: Option<&Self>) -> bool {
+        self.set.is_some() && before.is_some_and(|before| before.set.is_none())
+    }
+}
+
+impl Snapshot {
+    /// Returns the contents of the objects that hold the snapshot, in the order in which they are written: the core, or
+    /// the pointer to its parts in `set`, last.
+    ///
+    /// # Errors
+    /// The core is in parts, and its header cannot be read.
+    pub(super) fn contents(&self, set: CoreSet) -> Result<Vec<Content<'_>>, ReadError> {
+        let mut contents = self.archived();
+        if let Some(core) = self.core().filter(|_| self.core_parts() > 0) {
+            let parts = contents.iter_mut().filter(|content| files::is_core_part(&content.file));
+            for (number, part) in parts.enumerate() {
+                part.file = files::core_part(set, number).into();
+            }
+            contents.push(File::new(files::CORE.to_owned(), pointer(&core.bytes, set)?).into());
+        }
+        Ok(contents)
+    }
+
+    /// Returns the contents of the objects that hold the snapshot as an earlier revision. A core in parts has no pointer
+    /// then, and its parts have the names of set `a`.
+    pub(super) fn archived(&self) -> Vec<Content<'_>> {
+        let mut contents = Vec::new();
+        for file in &self.files {
+            if file.is_core() && self.core_parts() > 0 {
+                let parts = files::parts(&file.bytes).zip(&self.parts).enumerate();
+                contents.extend(parts.map(|(number, (bytes, digest))| Content {
+                    file: files::core_part(CoreSet::A, number).into(),
+                    bytes: bytes.into(),
+                    digest: digest.into(),
+                }));
+            } else {
+                contents.push(file.into());
+            }
+        }
+        contents
+    }
+
+    /// Creates a snapshot from the files of an archived one, and puts the parts of its core together.
+    pub(super) fn from_archived(revision: String, files: Vec<File>) -> Self {
+        let (mut parts, mut files): (Vec<File>, Vec<File>) =
+            files.into_iter().partition(|file| files::is_core_part(&file.name));
+        if !parts.is_empty() {
+            parts.sort_by(|a, b| a.name.cmp(&b.name));
+            let parts: Vec<Vec<u8>> = parts.into_iter().map(|part| part.bytes).collect();
+            files.push(File::new(files::CORE.to_owned(), parts.concat()));
+        }
+        Self::new(revision, files)
+    }
+}
+
+/// Returns the digests of the parts of a core. Empty if the core is one object.
+pub(super) fn part_digests(core: &[u8]) -> Vec<String> {
+    if core.len() <= files::MAX_FILE_BYTES { Vec::new() } else { files::parts(core).map(digest).collect() }
+}
+
+/// Puts the parts of a core together. `None` if they are not the core that the pointer names.
+pub(super) fn joined(parts: &[File], pointer: &Pointer) -> Option<File> {
+    let parts: Vec<&[u8]> = parts.iter().map(|part| part.bytes.as_slice()).collect();
+    let core = parts.concat();
+    remora_snapshot::Snapshot::read_parts(core.as_slice(), pointer).ok()?;
+    Some(File::new(files::CORE.to_owned(), core))
+}
+
+/// Returns the core that is published as one object as the content of the set that `placed` leaves alone.
+pub(super) fn kept(core: File, set: CoreSet) -> File {
+    File { name: files::core_part(set.other(), 0), ..core }
+}

@@ -154,6 +154,11 @@ pub fn compile_to_files_of(bytes: usize, pruned: &Pruned, options: &Options<'_>)
     environment.notes = findings.iter().take(MOST_NOTES).map(ToString::to_string).collect();
     options.progress.at("writing the snapshot");
     let written = remora_snapshot::write(&environment, bytes)?;
+    if let Some(core) = written.files.first()
+        && let Some(finding) = nearly_full(core.bytes.len(), bytes.max(files::MAX_CORE_BYTES))
+    {
+        findings.insert(0, finding);
+    }
     Ok(Compiled {
         summary: summary(&environment, &written.files),
         files: written.files,
@@ -162,11 +167,35 @@ pub fn compile_to_files_of(bytes: usize, pruned: &Pruned, options: &Options<'_>)
     })
 }
 
+/// Share of the largest core, in percent, from which on the size of a core is a finding.
+const NEARLY_FULL: usize = 70;
+
+fn nearly_full(bytes: usize, limit: usize) -> Option<Finding> {
+    let message = format!(
+        "flags, segments and values take {bytes} bytes, and a snapshot holds {limit}: leave features out with spec.prune.features, or shorten values and IN lists, before they do not fit"
+    );
+    (bytes.saturating_mul(100) >= limit.saturating_mul(NEARLY_FULL)).then(|| Finding::new("core", &message))
+}
+
 fn summary(environment: &model::Environment, files: &[File]) -> Summary {
     Summary {
         features: environment.features.iter().filter(|feature| feature.served).count(),
         segments: environment.segments.len(),
         identity_overrides: environment.identity_overrides.len(),
         bytes: files.iter().map(|file| file.bytes.len()).sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn core_near_its_limit_is_a_finding() {
+        let limit = files::MAX_CORE_BYTES;
+        assert_eq!(nearly_full(limit * 69 / 100, limit), None);
+        let finding = nearly_full(limit * 7 / 10 + 1, limit).unwrap();
+        assert!(finding.to_string().starts_with("core: flags, segments and values take 116"), "{finding}");
+        assert!(nearly_full(limit, limit).is_some());
     }
 }

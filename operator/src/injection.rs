@@ -49,7 +49,7 @@ pub use annotations::Invalid;
 pub use audit::{MissingSidecar, is_candidate, missing_sidecar};
 pub use config::Config;
 pub use decide::{Decision, PodContext, Reason, Refusal, decide, requested_environments};
-pub use layout::{Layout, Layouts};
+pub use layout::{Layout, Layouts, Size, Slots};
 pub use patch::patch;
 pub use plan::Plan;
 pub use pod::Malformed;

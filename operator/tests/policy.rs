@@ -39,6 +39,7 @@ fn template() -> String {
     define("refusals", yaml(&policy.refusals));
     define("warnings", yaml(&policy.warnings));
     define("slots", format!("{}\n", policy.slots));
+    define("coreParts", format!("{}\n", policy.core_parts));
     text
 }
 

@@ -35,6 +35,8 @@ mod program;
 mod publishing;
 #[path = "reconcile/refresh.rs"]
 mod refresh;
+#[path = "reconcile/room.rs"]
+mod room;
 #[path = "reconcile/storm.rs"]
 mod storm;
 #[path = "reconcile/upstream.rs"]

@@ -19,6 +19,14 @@ pub struct Delivery {
     #[serde(default = "few")]
     #[schemars(range(min = 1, max = 64))]
     pub overrides_slots: i32,
+    /// Minimum number of parts of a core that the volume of a new pod has room for, 0 to 17. A core (flags, segments and
+    /// values) beyond 1,000,000 bytes is published in parts of 983,040 bytes. From 500,000 bytes on, a new pod has room for
+    /// twice the parts of the newest core in any case, and for two at least. The volume of a running pod does not change: a
+    /// core that needs more parts is not published before the pod was restarted. Set this field where pods start before the
+    /// first document of that size is published, or where a core more than doubles during the life of a pod. Default: 0.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 17))]
+    pub core_parts: i32,
     /// Pod notification: after each publication the operator patches the annotation `remora.dev/revision.ENVIRONMENT` (for
     /// example `remora.dev/revision.storefront`) of the pods that serve the environment, so that kubelet updates their volumes
     /// within a second. `false`: kubelet updates them within 60 to 90 seconds. Default: true.
@@ -71,7 +79,7 @@ impl ObjectKind {
 
 impl Default for Delivery {
     fn default() -> Self {
-        Self { object_kind: ObjectKind::default(), overrides_slots: few(), nudge: yes() }
+        Self { object_kind: ObjectKind::default(), overrides_slots: few(), core_parts: 0, nudge: yes() }
     }
 }
 
@@ -90,9 +98,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overrides_slots_schema_matches_bounds_of_format() {
+    fn schema_of_slots_matches_bounds_of_format() {
         assert_eq!(usize::try_from(few()), Ok(files::FEW_OVERRIDES_SLOTS));
         let schema = serde_json::to_value(schemars::schema_for!(Delivery)).unwrap();
         assert_eq!(schema["properties"]["overridesSlots"]["maximum"], files::OVERRIDES_SLOTS);
+        assert_eq!(schema["properties"]["coreParts"]["maximum"], files::MAX_CORE_PARTS);
     }
 }

@@ -103,6 +103,8 @@ reasons! {
     CompileNotStarted,
     /// The snapshot does not fit into its objects.
     CapacityExceeded,
+    /// The core needs more objects than the volumes of running pods name.
+    PodsWithoutRoom,
     /// The document lost more than `spec.guard.maxShrinkPercent` allows.
     SuspiciousShrink,
     /// The document belongs to another environment than the published one.

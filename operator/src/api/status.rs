@@ -45,6 +45,10 @@ pub struct FeatureEnvironmentStatus {
     /// Size of the published snapshot in bytes, over all objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<i64>,
+    /// Size in bytes of the newest core (flags, segments and values), published or not. The volume of a new pod has room for a
+    /// core of twice this size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core_bytes: Option<i64>,
     /// How the published snapshot is delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivered>,

@@ -8,6 +8,7 @@
 //! | guard | `guard` | accepts the snapshot, or holds it back until a person approves it |
 //! | recover | `recover` | reads the published snapshot from the cluster if this process needs it and does not have it |
 //! | choose | `choose` | selects the newest, the pinned, or the last good snapshot |
+//! | fit | `room` | withholds the selected snapshot while running pods have no room for its core |
 //! | apply | `apply`, `obsolete` | publishes the selected snapshot, archives the one that it replaces, and deletes objects that no pod mounts any more |
 //! | roll out | `rollout` | notifies pods of the revision, and observes which revision they serve |
 //! | report | `report` | writes the status, and an Event for each change of it |
@@ -37,6 +38,7 @@ mod recover;
 mod refresh;
 mod report;
 mod rollout;
+mod room;
 mod schedule;
 mod state;
 

@@ -39,6 +39,8 @@ pub struct Policy {
     pub warnings: Vec<Validation>,
     /// Number of objects for identity overrides that a volume names.
     pub slots: usize,
+    /// Number of objects for parts of the core that a volume names in each set.
+    pub core_parts: usize,
 }
 
 /// A named expression. It can use the variables before it.
@@ -108,7 +110,8 @@ pub fn policy(config: &Config) -> Result<Policy, Error> {
         patch: operations::patch(&templates),
         refusals: decision::refusals(),
         warnings: warnings::warnings(),
-        slots: Layout::default().slots,
+        slots: Layout::default().slots.overrides,
+        core_parts: Layout::default().slots.core_parts,
     })
 }
 

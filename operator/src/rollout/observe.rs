@@ -10,6 +10,7 @@ mod rounds;
 mod sidecar;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,12 +19,13 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use self::rounds::observe;
-pub use self::sidecar::SidecarClient;
+pub use self::{sidecar::SidecarClient, volumes::Volumes};
 use crate::{
     api::{
         ObjectKind, Pods,
         names::{EnvironmentName, FORMAT},
     },
+    injection::Slots,
     rollout::nudge::Nudger,
     source::trigger::TriggerSender,
 };
@@ -39,12 +41,12 @@ pub struct Target {
     pub environment: EnvironmentName,
     /// Revision that is published.
     pub revision: String,
-    /// Size of the snapshot in bytes.
+    /// Size of the files in the volume of a pod, in bytes.
     pub bytes: usize,
     /// Kind of the objects that hold the snapshot.
     pub object_kind: ObjectKind,
-    /// Number of overrides objects.
-    pub overrides_files: usize,
+    /// Published objects beside the core.
+    pub slots: Slots,
     /// True if the operator notifies pods of new revisions.
     pub nudge: bool,
 }
@@ -113,6 +115,18 @@ impl Observer {
         let pods = pods::list(&self.deps.client, namespace, environment).await?;
         let is_obsolete = |volume: pods::Mounted| volume.object_kind != object_kind || volume.format != FORMAT;
         Ok(pods.iter().filter(|pod| pod.volume.is_some_and(is_obsolete)).count())
+    }
+
+    /// Lists the volumes of the running pods.
+    ///
+    /// # Errors
+    /// The API server did not list the pods.
+    pub(crate) async fn volumes(
+        &self,
+        namespace: &str,
+        environment: &EnvironmentName,
+    ) -> Result<Volumes, crate::injection::pods::Error> {
+        Ok(Volumes::of(pods::list(&self.deps.client, namespace, environment).await?))
     }
 
     /// Ends the observation of an environment.

@@ -38,6 +38,8 @@ struct State {
     refused: BTreeMap<String, (u16, Value)>,
     /// Answer to every write, for all objects.
     refusal: Option<(u16, Value)>,
+    /// True if the pods cannot be listed.
+    hides_pods: bool,
     /// True if no Secret that holds a snapshot can be read.
     hides_secrets: bool,
     /// True if the environment key in the Secret was replaced by another one.
@@ -102,6 +104,10 @@ impl Cluster {
             }
             ("GET", "/api/v1/namespaces/shop/pods") => {
                 state.calls.push("list pods".to_owned());
+                if state.hides_pods {
+                    let message = "pods is forbidden";
+                    return (403, json!({"status": "Failure", "message": message, "reason": "Forbidden", "code": 403}));
+                }
                 let items = state.pods.clone();
                 (
                     200,
@@ -199,6 +205,11 @@ impl Cluster {
     /// Refuses all writes, or none.
     pub(super) fn refuse_writes(&self, refusal: Option<(u16, Value)>) {
         self.0.lock().unwrap().refusal = refusal;
+    }
+
+    /// Refuses to list the pods, or lists them again.
+    pub(super) fn hide_pods(&self, hides: bool) {
+        self.0.lock().unwrap().hides_pods = hides;
     }
 
     /// Refuses to read the Secrets that hold snapshots.

@@ -23,7 +23,7 @@ pub(super) fn reported(cluster: &Cluster, generation: i64, spec: &Value) -> Valu
 
 /// Returns a pod that was admitted while the environment used this object kind.
 pub(super) fn pod(object_kind: ObjectKind) -> Value {
-    let volume = Layout::new(object_kind, 8, 0, 0).volume(&"storefront".parse().unwrap());
+    let volume = Layout { object_kind, ..Layout::default() }.volume(&"storefront".parse().unwrap());
     json!({
         "metadata": {"name": "web-1", "namespace": "shop", "uid": "p", "annotations": {"remora.dev/inject": "storefront"}},
         "spec": {"containers": [], "volumes": [volume]},

@@ -365,7 +365,7 @@ async fn document_grown_beyond_all_parts_leaves_last_good_published() {
     let mut grown = document("a");
     grown["updated_at"] = json!("2026-11-21T00:00:00+00:00");
     for number in 0..70 {
-        let value = format!("{number:05}").repeat(13_000);
+        let value = format!("{number:05}").repeat(25_000);
         let feature = json!({
             "feature": {"id": 100 + number, "name": format!("flag {number}"), "type": "STANDARD"}, "enabled": true,
             "django_id": 100 + number, "feature_state_value": value, "multivariate_feature_state_values": [],

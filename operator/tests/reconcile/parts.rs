@@ -40,7 +40,7 @@ fn small(fill: &str) -> Snapshot {
 
 /// Compiles an environment with a core of at least this many parts.
 fn large(parts: usize, fill: &str) -> Snapshot {
-    // The core has the value several times: as a context of its own and in whole answers.
+    // The core has each value twice: in the context and in the answers.
     let snapshot = (1..).map(|share| snapshot(share * PART_BYTES / 4, fill)).find(|one| one.core_parts() >= parts);
     snapshot.unwrap()
 }

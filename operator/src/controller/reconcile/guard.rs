@@ -47,6 +47,15 @@ impl Candidate {
         }
     }
 
+    /// Returns the size in bytes of the larger core of the last documents, accepted or not.
+    pub(super) fn core_bytes(&self) -> Option<usize> {
+        let pending = match &self.blocked {
+            Some(Blocked::Pending(compiled, _)) => Some(compiled.snapshot.core_bytes()),
+            Some(Blocked::Uncompiled(_)) | None => None,
+        };
+        pending.max(self.newest.as_ref().map(|newest| newest.snapshot.core_bytes()))
+    }
+
     /// Returns the revision that waits for approval.
     pub(super) fn pending_revision(&self) -> Option<&str> {
         match self.blocked.as_ref()? {

@@ -23,7 +23,7 @@ use super::{
     refresh,
     report::{contents, report},
     rollout::{notify, observe_pods},
-    schedule,
+    room, schedule,
     state::EnvironmentState,
 };
 use crate::{
@@ -246,7 +246,13 @@ async fn publish(
             let Choice { snapshot, pin } =
                 choose(&environment.spec.pin, &state.candidate, &state.desired, observed, restored);
             let accepted = state.candidate.newest().map(|newest| &newest.summary);
-            let applied = match snapshot {
+            let fitting = match snapshot {
+                Some(chosen) => {
+                    room::fitting(environment, observer, observed, chosen, &state.desired, &mut state.room).await
+                }
+                None => None,
+            };
+            let applied = match fitting {
                 Some(chosen) => {
                     let apply = Apply { environment, publisher, metrics, observed };
                     apply.run(chosen, accepted, &mut state.desired).await.map(Some)
@@ -265,7 +271,7 @@ async fn publish(
         }
     };
     state.desired.succeeded();
-    let failure = state.candidate.failure().cloned();
+    let failure = state.candidate.failure().or(state.room.failure()).cloned();
     let Some(Applied { snapshot, objects }) = applied else {
         let publication = failure.map_or(Publication::None, Publication::Failed);
         return Outcome { fetch, pin, publication, revision: None };
@@ -279,7 +285,10 @@ async fn publish(
     let publication = match failure {
         Some(failure) => Publication::Failed(failure),
         None => {
-            let contents = contents(&snapshot, &state.candidate, state.reported.status(environment));
+            let mut contents = contents(&snapshot, &state.candidate, state.reported.status(environment));
+            if let (Some(contents), Some(finding)) = (&mut contents, state.room.finding(&snapshot)) {
+                contents.add(finding);
+            }
             Publication::Done { objects, delivered, contents }
         }
     };
@@ -305,6 +314,7 @@ fn facts(
         suspended: environment.spec.suspend,
         only_in: observed.and_then(|observed| observed.only_in),
         held: state.candidate.pending_revision().map(str::to_owned),
+        core_bytes: core_bytes(state).and_then(|bytes| i64::try_from(bytes).ok()),
         pods: observed
             .and_then(|observed| pods(environment, context, &observed.destination, state, revision.as_deref())),
         realtime: listen(environment, &context.streams, state.source.provenance()),
@@ -316,6 +326,12 @@ fn facts(
         history,
         revision,
     }
+}
+
+/// Returns the size of the newest core in bytes: of the snapshots that are published, accepted, or not published yet.
+fn core_bytes(state: &EnvironmentState) -> Option<usize> {
+    let desired = state.desired.snapshot.as_ref().map(|desired| desired.snapshot.core_bytes());
+    desired.max(state.candidate.core_bytes()).max(state.room.withheld_bytes())
 }
 
 /// Returns the latest counts of pods, if the published revision is the desired one.
@@ -366,7 +382,7 @@ fn next(environment: &Environment<'_>, state: &EnvironmentState) -> Action {
     let fetch = state.source.next_fetch().into_iter().chain(requested);
     // No fetch happens while the published objects cannot be read.
     let fetch = fetch.filter(|_| !back_off.is_some_and(|back_off| back_off.is_blind));
-    let work = fetch.chain(back_off.map(|back_off| back_off.until));
+    let work = fetch.chain(back_off.map(|back_off| back_off.until)).chain(state.room.next_look());
     let work = work.filter(|_| !environment.spec.suspend);
     match work.chain(state.reported.retry()).min() {
         Some(next) => Action::requeue(next.saturating_duration_since(Instant::now()).max(LEAST_WAIT)),

@@ -6,6 +6,7 @@ use super::environment::Environment;
 use crate::{
     api::{Pods, Reason},
     controller::metrics::{Metrics, Outcome, Step},
+    injection::Slots,
     publish::{Destination, Owner, Snapshot},
     rollout::{
         nudge::{Nudged, Nudger},
@@ -77,9 +78,9 @@ pub(super) fn observe_pods(
         namespace: environment.namespace.clone(),
         environment: destination.owner.environment.clone(),
         revision: snapshot.revision.clone(),
-        bytes: snapshot.size(),
+        bytes: snapshot.volume_bytes(),
         object_kind: destination.object_kind,
-        overrides_files: snapshot.overrides_files(),
+        slots: Slots { overrides: snapshot.overrides_files(), core_parts: snapshot.core_parts() },
         nudge: environment.spec.delivery.nudge,
     })?;
     metrics.environments.pods(&environment.namespace, &environment.name, &pods);

@@ -5,7 +5,10 @@ use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
 
-use super::{desired::Desired, fetch::Source, guard::Candidate, refresh::Requests, report::Reported, rollout::Rollout};
+use super::{
+    desired::Desired, fetch::Source, guard::Candidate, refresh::Requests, report::Reported, rollout::Rollout,
+    room::Room,
+};
 use crate::source::trigger::Trigger;
 
 /// UID of a FeatureEnvironment. Unlike a name, it is never used again.
@@ -21,6 +24,7 @@ pub(super) struct EnvironmentState {
     pub(super) requests: Requests,
     pub(super) candidate: Candidate,
     pub(super) desired: Desired,
+    pub(super) room: Room,
     pub(super) rollout: Rollout,
     pub(super) reported: Reported,
 }
@@ -34,6 +38,7 @@ impl EnvironmentState {
             self.source.start_generation();
             self.candidate.start_generation();
             self.desired.start_generation();
+            self.room.start_generation();
         }
     }
 }

@@ -45,6 +45,8 @@ pub struct Facts {
     pub history: Vec<PastRevision>,
     /// Revision that is held back.
     pub held: Option<String>,
+    /// Size of the newest core in bytes, published or not. `None` if it is unknown.
+    pub core_bytes: Option<i64>,
     /// Time for which a source may fail before the published snapshot is reported as stale.
     pub stale_after: Duration,
 }
@@ -122,6 +124,14 @@ pub struct Contents {
     pub finding_count: i64,
 }
 
+impl Contents {
+    /// Adds a finding in front of the others, where the status lists it in any case.
+    pub fn add(&mut self, finding: Finding) {
+        self.findings.insert(0, finding);
+        self.finding_count += 1;
+    }
+}
+
 /// Returns the status that follows from `previous` and `facts`.
 pub fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp) -> FeatureEnvironmentStatus {
     let mut status = previous.clone();
@@ -146,6 +156,7 @@ pub fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp)
         realtime: facts.realtime,
         pods: facts.pods.or(status.pods),
         history: facts.history,
+        core_bytes: facts.core_bytes.or(status.core_bytes),
         ..status
     }
 }

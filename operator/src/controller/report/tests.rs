@@ -21,6 +21,7 @@ fn facts(fetch: Fetch, publication: Publication, revision: Option<&str>) -> Fact
         changes: None,
         only_in: None,
         held: None,
+        core_bytes: None,
         pods: None,
         pin: Pin::None,
         history: Vec::new(),

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     api::{FeatureEnvironment, ObjectKind, names::EnvironmentName},
-    injection::Layout,
+    injection::{Layout, Size, Slots},
 };
 
 /// The cached parts of a FeatureEnvironment. They are untyped, so that one invalid object does not hide the others.
@@ -27,10 +27,11 @@ struct Spec {
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct Status {
     delivery: Value,
     bytes: Value,
+    core_bytes: Value,
 }
 
 /// Timeout of a look-up that the cache cannot answer. Pods that name a missing environment are rare, and a pod that was
@@ -137,14 +138,18 @@ fn layout(environment: &Known) -> Layout {
     let status = environment.status.clone().unwrap_or_default();
     let object_kind = |delivery: &Value| delivery.get("as").and_then(|kind| ObjectKind::deserialize(kind).ok());
     let count = |number: Option<&Value>| number.and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
-    let least = count(environment.spec.delivery.get("overridesSlots")).unwrap_or(Layout::default().slots);
-    let files = count(status.delivery.get("overridesFiles")).unwrap_or_default();
-    Layout::new(
-        object_kind(&status.delivery).or_else(|| object_kind(&environment.spec.delivery)).unwrap_or_default(),
-        least,
-        files,
-        status.bytes.as_u64().unwrap_or_default().into(),
-    )
+    let default = Slots::default();
+    let least = Slots {
+        overrides: count(environment.spec.delivery.get("overridesSlots")).unwrap_or(default.overrides),
+        core_parts: count(environment.spec.delivery.get("coreParts")).unwrap_or(default.core_parts),
+    };
+    let size = Size {
+        overrides: count(status.delivery.get("overridesFiles")).unwrap_or_default(),
+        core: count(Some(&status.core_bytes)).unwrap_or_default(),
+        bytes: status.bytes.as_u64().unwrap_or_default().into(),
+    };
+    let object_kind = object_kind(&status.delivery).or_else(|| object_kind(&environment.spec.delivery));
+    Layout::new(object_kind.unwrap_or_default(), least, size)
 }
 
 #[cfg(test)]
@@ -160,16 +165,26 @@ mod tests {
 
     #[test]
     fn published_delivery_takes_precedence_over_spec() {
-        let secret = json!({"delivery": {"as": "Secret", "overridesSlots": 16}});
-        assert_eq!(layout_of(&secret, &json!(null)), Layout::new(ObjectKind::Secret, 16, 0, 0));
-        let before = json!({"delivery": {"as": "ConfigMap", "overridesFiles": 32}, "bytes": 20_000_000});
-        assert_eq!(layout_of(&secret, &before), Layout::new(ObjectKind::ConfigMap, 16, 32, 20_000_000));
+        let secret = json!({"delivery": {"as": "Secret", "overridesSlots": 16, "coreParts": 3}});
+        let slots = Slots { overrides: 16, core_parts: 3 };
+        assert_eq!(layout_of(&secret, &json!(null)), Layout::new(ObjectKind::Secret, slots, Size::default()));
+        let delivery = json!({"as": "ConfigMap", "overridesFiles": 32});
+        let before = json!({"delivery": delivery, "bytes": 20_000_000, "coreBytes": 5_000_000});
+        let size = Size { overrides: 32, core: 5_000_000, bytes: 20_000_000 };
+        assert_eq!(layout_of(&secret, &before), Layout::new(ObjectKind::ConfigMap, slots, size));
+    }
+
+    /// The operator reports the size of a core that it withholds, so that new pods have room for it.
+    #[test]
+    fn withheld_core_gives_slots_without_published_delivery() {
+        let layout = layout_of(&json!({"delivery": {"as": "Secret"}}), &json!({"coreBytes": 3_000_000}));
+        assert_eq!((layout.object_kind, layout.slots.core_parts), (ObjectKind::Secret, 8));
     }
 
     #[test]
     fn unreadable_delivery_gives_default_layout() {
         assert_eq!(layout_of(&json!({}), &json!({})), Layout::default());
-        let odd = json!({"delivery": {"as": 7, "overridesSlots": "many", "overridesFiles": -1}, "bytes": []});
+        let odd = json!({"delivery": {"as": 7, "overridesSlots": "many", "coreParts": {}, "overridesFiles": -1}, "bytes": [], "coreBytes": "x"});
         assert_eq!(layout_of(&odd, &odd), Layout::default());
     }
 }

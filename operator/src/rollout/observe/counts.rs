@@ -7,7 +7,10 @@ use super::{
     pods::{Injected, Mounted},
     sidecar::Reply,
 };
-use crate::api::{ObjectKind, Pods, names::FORMAT};
+use crate::{
+    api::{ObjectKind, Pods, names::FORMAT},
+    injection::Slots,
+};
 
 /// Number of pod names in a message.
 const NAMED: usize = 3;
@@ -18,13 +21,13 @@ pub(super) struct Expected<'a> {
     pub(super) revision: &'a str,
     pub(super) bytes: usize,
     pub(super) object_kind: ObjectKind,
-    pub(super) overrides_files: usize,
+    pub(super) slots: Slots,
 }
 
 impl<'a> From<&'a Target> for Expected<'a> {
     fn from(target: &'a Target) -> Self {
-        let Target { revision, bytes, object_kind, overrides_files, .. } = target;
-        Self { revision, bytes: *bytes, object_kind: *object_kind, overrides_files: *overrides_files }
+        let Target { revision, bytes, object_kind, slots, .. } = target;
+        Self { revision, bytes: *bytes, object_kind: *object_kind, slots: *slots }
     }
 }
 
@@ -45,6 +48,8 @@ pub(super) struct Counts {
     pub(super) other_kind: Vec<Injected>,
     /// Pods whose volumes name fewer overrides objects than are published.
     pub(super) few_slots: Vec<Injected>,
+    /// Pods whose volumes name fewer parts of a core than are published.
+    pub(super) few_parts: Vec<Injected>,
 }
 
 impl Counts {
@@ -57,7 +62,10 @@ impl Counts {
         self.other_format = with(|_, volume| volume.format != FORMAT);
         self.other_kind =
             with(|expected, volume| volume.format == FORMAT && volume.object_kind != expected.object_kind);
-        self.few_slots = with(|expected, volume| volume.format == FORMAT && volume.slots < expected.overrides_files);
+        self.few_slots =
+            with(|expected, volume| volume.format == FORMAT && volume.slots.overrides < expected.slots.overrides);
+        self.few_parts =
+            with(|expected, volume| volume.format == FORMAT && volume.slots.core_parts < expected.slots.core_parts);
     }
 
     /// Counts the answer of a pod.
@@ -121,7 +129,15 @@ impl Counts {
             sentences.push(format!(
                 "{}: the volume names fewer than the {} published overrides objects; restart the pods",
                 named(&pods),
-                expected.overrides_files
+                expected.slots.overrides
+            ));
+        }
+        if !self.few_parts.is_empty() {
+            let pods: Vec<&Injected> = self.few_parts.iter().collect();
+            sentences.push(format!(
+                "{}: the volume names fewer than the {} published parts of the core; restart the pods",
+                named(&pods),
+                expected.slots.core_parts
             ));
         }
         if !self.other_kind.is_empty() {
@@ -138,7 +154,8 @@ impl Counts {
     fn late(&self, expected: &Expected<'_>) -> Vec<String> {
         let needed = 2 * expected.bytes as u128;
         let is_too_small = |pod: &&Injected| pod.capacity.is_some_and(|capacity| capacity < needed);
-        let has_few_slots = |pod: &&Injected| self.few_slots.iter().any(|few| few.uid == pod.uid);
+        let has_few_slots =
+            |pod: &&Injected| self.few_slots.iter().chain(&self.few_parts).any(|few| few.uid == pod.uid);
         let behind = self.behind.iter().filter(|pod| !has_few_slots(pod));
         let (too_small, late): (Vec<&Injected>, Vec<&Injected>) = behind.partition(is_too_small);
         let mut sentences = Vec::new();
@@ -165,7 +182,8 @@ impl Counts {
     }
 }
 
-fn named(pods: &[&Injected]) -> String {
+/// Counts the pods, and names the first few.
+pub(super) fn named(pods: &[&Injected]) -> String {
     let mut names: Vec<&str> = pods.iter().map(|pod| pod.name.as_str()).collect();
     names.sort_unstable();
     let (rest, plural) = (names.len().saturating_sub(NAMED), if names.len() == 1 { "" } else { "s" });
@@ -178,8 +196,9 @@ fn named(pods: &[&Injected]) -> String {
 mod tests {
     use super::*;
 
+    const SLOTS: Slots = Slots { overrides: 16, core_parts: 2 };
     const EXPECTED: Expected<'_> =
-        Expected { revision: "new", bytes: 10, object_kind: ObjectKind::ConfigMap, overrides_files: 16 };
+        Expected { revision: "new", bytes: 10, object_kind: ObjectKind::ConfigMap, slots: SLOTS };
 
     fn pod(name: &str, capacity: Option<u128>) -> Injected {
         Injected { uid: name.to_owned(), name: name.to_owned(), admin: None, capacity, volume: None }
@@ -224,15 +243,20 @@ mod tests {
             ..pod(name, None)
         };
         let pods = [
-            made("few", ObjectKind::ConfigMap, 8),
-            made("good", ObjectKind::ConfigMap, 16),
-            made("other", ObjectKind::Secret, 16),
+            made("few", ObjectKind::ConfigMap, Slots { overrides: 8, ..SLOTS }),
+            made("good", ObjectKind::ConfigMap, SLOTS),
+            made("other", ObjectKind::Secret, SLOTS),
+            made("part", ObjectKind::ConfigMap, Slots { core_parts: 1, ..SLOTS }),
         ];
-        let mut counts = counts(&[serves("new"), serves("new"), serves("new")]);
+        let mut counts = counts(&[serves("new"), serves("new"), serves("new"), serves("new")]);
         counts.inspect(&pods, &EXPECTED);
         let problem = counts.report(&EXPECTED, false).problem.unwrap();
         assert!(
             problem.starts_with("1 pod (few): the volume names fewer than the 16 published overrides objects;"),
+            "{problem}"
+        );
+        assert!(
+            problem.contains("1 pod (part): the volume names fewer than the 2 published parts of the core;"),
             "{problem}"
         );
         assert!(
@@ -242,6 +266,7 @@ mod tests {
             "{problem}"
         );
         counts.count(pods[0].clone(), &serves("old").0, "new");
+        counts.count(pods[3].clone(), &serves("old").0, "new");
         assert!(
             !counts.report(&EXPECTED, true).problem.unwrap().contains("serving another"),
             "the cause is reported already"
@@ -255,7 +280,8 @@ mod tests {
             volume: Some(Mounted { object_kind, format, slots }),
             ..pod(name, None)
         };
-        let pods = [made("web-1", ObjectKind::ConfigMap, 8), made("web-2", ObjectKind::Secret, 64)];
+        let many = Slots { overrides: 64, core_parts: 17 };
+        let pods = [made("web-1", ObjectKind::ConfigMap, SLOTS), made("web-2", ObjectKind::Secret, many)];
         let mut counts = Counts { total: 3, asked: 3, current: 1, ..Counts::default() };
         counts.inspect(&pods, &EXPECTED);
         assert!(!counts.is_settled() && counts.is_behind());

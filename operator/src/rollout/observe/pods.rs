@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::{Api, Client, ResourceExt};
-use remora_snapshot::files;
+use remora_snapshot::files::{self, CoreSet};
 
 use crate::{
     api::{
         ObjectKind,
         names::{EnvironmentName, Format, sidecar},
     },
-    injection::{pods, quantity::Quantity},
+    injection::{Slots, pods, quantity::Quantity},
 };
 
 /// A pod whose sidecar serves the environment.
@@ -32,8 +32,8 @@ pub(super) struct Injected {
 pub(super) struct Mounted {
     pub(super) object_kind: ObjectKind,
     pub(super) format: Format,
-    /// Number of overrides objects that the volume names.
-    pub(super) slots: usize,
+    /// Objects that the volume names.
+    pub(super) slots: Slots,
 }
 
 /// Lists the pods of the namespace that serve the environment and may still run.
@@ -83,7 +83,10 @@ fn volume(pod: &Pod, environment: &EnvironmentName) -> Option<Mounted> {
         environment.format_and_file(name).map(|(format, file)| (object_kind, format, file))
     });
     let (object_kind, format, _) = objects.clone().find(|(_, _, file)| *file == files::CORE)?;
-    Some(Mounted { object_kind, format, slots: objects.filter(|(_, _, file)| file.starts_with("overrides-")).count() })
+    let count = |prefix: &str| objects.clone().filter(|(_, _, file)| file.starts_with(prefix)).count();
+    let parts = CoreSet::ALL.map(|set| count(&format!("core-{set}-")));
+    let slots = Slots { overrides: count("overrides-"), core_parts: parts.into_iter().min().unwrap_or_default() };
+    Some(Mounted { object_kind, format, slots })
 }
 
 /// Capacity of a projected volume in bytes. The volume is a tmpfs as large as the pod's memory limit: that of the pod as a
@@ -112,7 +115,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::names::FORMAT;
+    use crate::{api::names::FORMAT, injection::Layout};
 
     fn read(change: impl FnOnce(&mut Value)) -> Option<Injected> {
         let mut pod = json!({
@@ -148,8 +151,9 @@ mod tests {
     #[test]
     fn volume_gives_kind_and_slots() {
         assert_eq!(read(|_| {}).unwrap().volume, None);
-        for (object_kind, slots) in [(ObjectKind::ConfigMap, 8), (ObjectKind::Secret, 64)] {
-            let layout = crate::injection::Layout::new(object_kind, slots, 0, 0);
+        for (object_kind, overrides, core_parts) in [(ObjectKind::ConfigMap, 8, 0), (ObjectKind::Secret, 64, 17)] {
+            let slots = Slots { overrides, core_parts };
+            let layout = Layout { object_kind, slots, bytes: 0 };
             let named = |pod: &mut Value| pod["spec"]["volumes"] = json!([layout.volume(&"shop".parse().unwrap())]);
             assert_eq!(read(named).unwrap().volume, Some(Mounted { object_kind, format: FORMAT, slots }));
         }
@@ -163,7 +167,8 @@ mod tests {
         let sources = [of("core"), of("overrides-00"), of("overrides-01"), json!({"downwardAPI": {}})];
         let volume = json!({"name": environment.volume(), "projected": {"sources": sources}});
         let named = |pod: &mut Value| pod["spec"]["volumes"] = json!([volume]);
-        let mounted = Mounted { object_kind: ObjectKind::ConfigMap, format: earlier, slots: 2 };
+        let slots = Slots { overrides: 2, core_parts: 0 };
+        let mounted = Mounted { object_kind: ObjectKind::ConfigMap, format: earlier, slots };
         assert_eq!(read(named).unwrap().volume, Some(mounted));
     }
 

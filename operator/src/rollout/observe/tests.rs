@@ -136,7 +136,7 @@ impl Scene {
             revision: revision.to_owned(),
             bytes: 12_000_000,
             object_kind: ObjectKind::ConfigMap,
-            overrides_files: 8,
+            slots: Slots { overrides: 8, core_parts: 0 },
             nudge: true,
         })
     }

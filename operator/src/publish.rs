@@ -117,7 +117,7 @@ impl Publisher {
     /// kind, else the core of the other kind.
     pub fn revision(&self, destination: &Destination) -> Option<String> {
         let (_, core) = self.published(destination)?;
-        object::annotation(&core, annotation::REVISION).map(str::to_owned)
+        owner::annotation(&core, annotation::REVISION).map(str::to_owned)
     }
 
     /// Returns the record of the published revision. `None` if the version that published it wrote no record, or if the
@@ -253,7 +253,7 @@ impl Publisher {
         let Some((objects, core)) = self.published(destination) else {
             return Ok(None);
         };
-        let Some(revision) = object::annotation(&core, annotation::REVISION).map(str::to_owned) else {
+        let Some(revision) = owner::annotation(&core, annotation::REVISION).map(str::to_owned) else {
             return Ok(None);
         };
         let record = self.record(destination);
@@ -294,7 +294,7 @@ impl Publisher {
             return Ok(None);
         };
         let file = object.content.into_iter().next().map(|(name, bytes)| File::new(name, bytes.0));
-        let digest = object::annotation(&object.metadata, annotation::CONTENT);
+        let digest = owner::annotation(&object.metadata, annotation::CONTENT);
         Ok(file.filter(|file| Some(file.digest.as_str()) == digest))
     }
 

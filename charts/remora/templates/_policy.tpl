@@ -299,3 +299,6 @@ variables.skipWarning != '' || variables.refusal != '' ? [] :
 {{- define "remora.policy.slots" -}}
 8
 {{- end }}
+{{- define "remora.policy.coreParts" -}}
+0
+{{- end }}

@@ -175,7 +175,13 @@ fn positive(container: &Value, kind: &str, resource: &str) -> Option<Quantity> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::injection::{annotations, layout::Layout};
+    use crate::{
+        api::ObjectKind,
+        injection::{
+            annotations,
+            layout::{Layout, Size, Slots},
+        },
+    };
 
     /// Returns the sidecar's resources and the warnings for a pod with this spec.
     fn of(annotations: &Value, spec: &Value) -> (Value, Vec<String>) {
@@ -200,6 +206,17 @@ mod tests {
             // 8 MiB remain for the sidecar itself.
             assert!(limit >= 2 * payload + (8 << 20), "{limit}");
         }
+    }
+
+    #[test]
+    fn memory_limit_grows_with_core() {
+        let limit = |core| {
+            let size = Size { core, bytes: core as u128, overrides: 0 };
+            memory_limit(Layout::new(ObjectKind::ConfigMap, Slots::default(), size).bytes)
+        };
+        // The chart's README names these amounts.
+        let limits = [900_000, 2_000_000, 4_000_000, 16_000_000].map(limit);
+        assert_eq!(limits, ["32Mi", "32Mi", "48Mi", "80Mi"]);
     }
 
     #[test]

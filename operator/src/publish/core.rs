@@ -15,10 +15,10 @@ use remora_snapshot::{
 };
 
 use super::{
-    object,
+    owner,
     snapshot::{File, Snapshot},
 };
-use crate::{api::names::annotation, compile::digest::digest};
+use crate::api::names::annotation;
 
 /// Content of one object: a file of the volume.
 #[derive(Debug)]
@@ -54,8 +54,8 @@ pub(super) struct Placed {
 impl Placed {
     /// Reads the annotations of the object `core`. `None` if they name no revision.
     pub(super) fn of(core: &ObjectMeta) -> Option<Self> {
-        let revision = object::annotation(core, annotation::REVISION)?.to_owned();
-        let set = object::annotation(core, annotation::CORE_SET);
+        let revision = owner::annotation(core, annotation::REVISION)?.to_owned();
+        let set = owner::annotation(core, annotation::CORE_SET);
         let set = CoreSet::ALL.into_iter().find(|known| set == Some(known.to_string().as_str()));
         Some(Self { revision, set })
     }
@@ -126,11 +126,6 @@ impl Snapshot {
         }
         Self::new(revision, files)
     }
-}
-
-/// Returns the digests of the parts of a core. Empty if the core is one object.
-pub(super) fn part_digests(core: &[u8]) -> Vec<String> {
-    if core.len() <= files::MAX_FILE_BYTES { Vec::new() } else { files::parts(core).map(digest).collect() }
 }
 
 /// Puts the parts of a core together. `None` if they are not the core that the pointer names.

@@ -7,7 +7,7 @@ use remora_snapshot::files;
 
 use super::{
     core::{Content, Placed},
-    owner::{Owner, is_our_apply},
+    owner::{self, Owner, is_our_apply},
     record::Record,
 };
 use crate::api::names::annotation;
@@ -99,14 +99,9 @@ fn annotations(content: &Content<'_>) -> BTreeMap<String, String> {
     ])
 }
 
-/// Returns the value of an annotation.
-pub(super) fn annotation<'a>(found: &'a ObjectMeta, key: &str) -> Option<&'a str> {
-    found.annotations.as_ref()?.get(key).map(String::as_str)
-}
-
 /// Parses the record in a core's annotation. `None` if the annotation is missing or cannot be parsed.
 pub(super) fn record(core: &ObjectMeta) -> Option<Record> {
-    serde_json::from_str(annotation(core, annotation::RECORD)?).ok()
+    serde_json::from_str(owner::annotation(core, annotation::RECORD)?).ok()
 }
 
 fn carries(found: Option<&BTreeMap<String, String>>, wanted: &BTreeMap<String, String>) -> bool {

@@ -114,6 +114,11 @@ impl Owner {
     }
 }
 
+/// Returns the value of an annotation.
+pub(super) fn annotation<'a>(found: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    found.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
 /// True if the entry records an apply of the operator.
 pub(super) fn is_our_apply(entry: &ManagedFieldsEntry) -> bool {
     entry.manager.as_deref() == Some(FIELD_MANAGER) && entry.operation.as_deref() == Some("Apply")

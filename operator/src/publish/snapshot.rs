@@ -1,6 +1,5 @@
 use remora_snapshot::files;
 
-use super::core::part_digests;
 use crate::{compile::digest::digest, compiler::Response};
 
 /// Published form of an environment at one revision, either compiled by this process or read from the cluster after a
@@ -84,6 +83,11 @@ impl From<Response> for Snapshot {
         let files = compiled.files.into_iter().map(|file| File::new(file.name, file.bytes)).collect();
         Self::new(compiled.revision, files)
     }
+}
+
+/// Returns the digests of the parts of a core. Empty if the core is one object.
+fn part_digests(core: &[u8]) -> Vec<String> {
+    if core.len() <= files::MAX_FILE_BYTES { Vec::new() } else { files::parts(core).map(digest).collect() }
 }
 
 #[cfg(test)]

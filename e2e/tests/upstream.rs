@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use remora_e2e::upstream::{Fault, FlagChange, Options, Scripted, Settings, Upstream};
+use remora_e2e::upstream::{Fault, FlagChange, Options, Scripted, Settings, SilentChange, Upstream};
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -102,6 +102,65 @@ async fn path_without_slash_is_redirected() {
         .unwrap();
     assert_eq!(response.status(), StatusCode::MOVED_PERMANENTLY);
     assert_eq!(response.headers()["location"], "/api/v1/environment-document/");
+}
+
+/// The five kinds of changes that a conditional request does not find.
+#[tokio::test]
+async fn silent_changes_are_visible_only_without_condition() {
+    let (upstream, client) = upstream().await;
+    let variants = json!([
+        {"multivariate_feature_option": {"id": 7, "value": "red"}, "percentage_allocation": 100.0},
+        {"multivariate_feature_option": {"id": 8, "value": "blue"}, "percentage_allocation": 0.0},
+    ]);
+    let state = json!({"feature": {"id": 1, "name": "a"}, "enabled": false, "feature_state_value": null,
+        "multivariate_feature_state_values": variants});
+    let mut document = document();
+    document["project"] = json!({"hide_disabled_flags": false});
+    document["feature_states"] = json!([state]);
+    document["identity_overrides"][0]["identity_features"] = json!([state]);
+    upstream.store().put(KEY, &document.to_string()).unwrap();
+    let control = format!("http://{}/environments/{KEY}/silent-change", upstream.control_address());
+    let of_api = |since: Option<&str>| {
+        let request =
+            client.get(format!("{}environment-document/", upstream.api_url())).header("X-Environment-Key", KEY);
+        since.map_or(request.try_clone().unwrap(), |since| request.header("If-Modified-Since", since)).send()
+    };
+    let variant = "multivariate_feature_state_values";
+    for (change, place, value) in [
+        (
+            json!({"kind": "variantValue", "feature": "a", "option": 8, "value": "green"}),
+            format!("/feature_states/0/{variant}/1/multivariate_feature_option/value"),
+            json!("green"),
+        ),
+        (
+            json!({"kind": "overrideVariant", "identifier": "user 0", "feature": "a", "option": 8}),
+            format!("/identity_overrides/0/identity_features/0/{variant}/1/percentage_allocation"),
+            json!(100.0),
+        ),
+        (
+            json!({"kind": "identityDeleted", "identifier": "user 0"}),
+            "/identity_overrides/0/identifier".to_owned(),
+            json!("user 1"),
+        ),
+        (json!({"kind": "hideDisabledFlags", "hide": true}), "/project/hide_disabled_flags".to_owned(), json!(true)),
+        (
+            json!({"kind": "versionLive", "feature": "a", "change": {"enabled": true}}),
+            "/feature_states/0/enabled".to_owned(),
+            json!(true),
+        ),
+    ] {
+        let before = of_api(None).await.unwrap();
+        let (modified, tag) = (before.headers()["last-modified"].to_str().unwrap().to_owned(), "etag");
+        assert!(before.headers().get(tag).is_none(), "the API sends no entity tag");
+        let response = client.put(&control).body(change.to_string()).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{change}");
+        assert_eq!(of_api(Some(&modified)).await.unwrap().status(), StatusCode::NOT_MODIFIED, "{change}");
+        let after: Value = of_api(None).await.unwrap().json().await.unwrap();
+        assert_eq!(after.pointer(&place), Some(&value), "{change}");
+        assert_eq!(after["updated_at"], document["updated_at"], "{change}");
+    }
+    let unknown = SilentChange::IdentityDeleted { identifier: "user 0".to_owned() };
+    assert!(upstream.store().change_silently(KEY, &unknown).is_err(), "it is gone already");
 }
 
 #[tokio::test]

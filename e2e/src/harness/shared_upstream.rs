@@ -123,6 +123,15 @@ impl SharedUpstream {
         self.control.put(&format!("/environments/{key}/flags/{flag}"), change).await
     }
 
+    /// Applies a change that does not move `updated_at`: `{"kind":…}`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the stub refuses the change.
+    pub async fn change_silently(&self, key: &str, change: &Value) -> anyhow::Result<()> {
+        self.control.put(&format!("/environments/{key}/silent-change"), change).await
+    }
+
     /// Sets `{"pageSize":…,"blocked":…}`.
     ///
     /// # Errors

@@ -7,6 +7,7 @@
 //! | `PUT /environments/{server key}` | a document | serves it |
 //! | `DELETE /environments/{server key}` | | removes the key |
 //! | `PUT`, `PATCH /environments/{server key}/flags/{feature}` | `{"enabled":…,"value":…}` | changes a flag |
+//! | `PUT /environments/{server key}/silent-change` | `{"kind":…}` | applies a change that does not move `updated_at` |
 //! | `PUT /environments/{server key}/settings` | `{"pageSize":…,"blocked":…}` | sets both |
 //! | `PUT /environments/{server key}/faults` | `[{"fault":{"kind":…},"times":…}]` | scripts faults; `[]` ends them |
 //! | `GET /requests?key={server key}` | | the log of requests |
@@ -26,6 +27,7 @@ use serde_json::json;
 
 use super::document::FlagChange;
 use super::fault::Scripted;
+use super::silent_change::SilentChange;
 use super::store::{LoggedRequest, ScenarioStore, Settings};
 
 const LARGEST_DOCUMENT: usize = 256 << 20;
@@ -57,6 +59,7 @@ pub(super) fn router(store: Arc<ScenarioStore>, ca: String) -> Router {
         .route("/ca.pem", get(async move || ca))
         .route("/environments/{key}", put(put_document).delete(remove))
         .route("/environments/{key}/flags/{feature}", put(change_flag).patch(change_flag))
+        .route("/environments/{key}/silent-change", put(change_silently))
         .route("/environments/{key}/settings", put(set))
         .route("/environments/{key}/faults", put(script))
         .route("/requests", get(log))
@@ -80,6 +83,11 @@ async fn change_flag(
 ) -> Outcome {
     let change: FlagChange = serde_json::from_str(&text).map_err(anyhow::Error::from)?;
     done(store.change_flag(&key, &feature, &change))
+}
+
+async fn change_silently(State(store): State<Arc<ScenarioStore>>, Path(key): Path<String>, text: String) -> Outcome {
+    let change: SilentChange = serde_json::from_str(&text).map_err(anyhow::Error::from)?;
+    done(store.change_silently(&key, &change))
 }
 
 async fn set(State(store): State<Arc<ScenarioStore>>, Path(key): Path<String>, text: String) -> Outcome {

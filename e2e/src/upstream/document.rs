@@ -10,6 +10,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::ordered_object::OrderedObject;
+use super::silent_change::{SilentChange, in_states};
+
+/// Members of the environment that the API does not hand out.
+const PRIVATE: [&str; 2] = ["dynatrace_config", "onboarding_pending"];
+/// Member of an identity with the traits that the server sets, such as those of cohorts. The API does not hand it out.
+const SYSTEM_TRAITS: &str = "system_traits";
 
 /// Change of one feature's state in the environment. An absent member leaves its part unchanged.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -21,6 +27,19 @@ pub struct FlagChange {
     /// New value; `null` is a value too.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub value: Option<Value>,
+}
+
+impl FlagChange {
+    /// Applies the change to a feature state.
+    pub(super) fn apply(&self, state: &mut OrderedObject) -> anyhow::Result<()> {
+        if let Some(enabled) = self.enabled {
+            state.set("enabled", &enabled)?;
+        }
+        if let Some(value) = &self.value {
+            state.set("feature_state_value", value)?;
+        }
+        Ok(())
+    }
 }
 
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
@@ -88,25 +107,17 @@ impl Document {
     ///
     /// Returns an error if no feature has that name, or the document's shape is not Flagsmith's.
     pub fn change_flag(&mut self, name: &str, change: &FlagChange, now: Timestamp) -> anyhow::Result<()> {
-        let mut states: Vec<OrderedObject> =
-            self.members.get("feature_states")?.context("the document has no `feature_states`")?;
-        let mut names = Vec::new();
-        for state in &mut states {
-            let feature: OrderedObject = state.get("feature")?.context("a feature state without `feature`")?;
-            let own: String = feature.get("name")?.context("a feature without `name`")?;
-            if own == name {
-                if let Some(enabled) = change.enabled {
-                    state.set("enabled", &enabled)?;
-                }
-                if let Some(value) = &change.value {
-                    state.set("feature_state_value", value)?;
-                }
-                self.members.set("feature_states", &states)?;
-                return self.touch(now);
-            }
-            names.push(own);
-        }
-        anyhow::bail!("no feature `{name}` in the document; it has: {}", names.join(", "))
+        in_states(&mut self.members, "feature_states", name, |state| change.apply(state))?;
+        self.touch(now)
+    }
+
+    /// Applies a change that does not move `updated_at`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the document lacks the changed part, or its shape is not Flagsmith's.
+    pub fn change_silently(&mut self, change: &SilentChange) -> anyhow::Result<()> {
+        change.apply(&mut self.members, &mut self.overrides)
     }
 
     /// Sets the time of the last change to `now`.
@@ -116,11 +127,13 @@ impl Document {
     }
 
     /// Returns the whole document with the identity overrides of `range`, each with a new `identity_uuid`, as the API
-    /// does.
+    /// does. Members that the API does not hand out are left out: members of a cohort have their traits in one of them.
     pub(super) fn page(&self, range: Range<usize>) -> anyhow::Result<String> {
         let mut page = self.members.clone();
+        PRIVATE.into_iter().for_each(|member| page.remove(member));
         let mut overrides: Vec<OrderedObject> = self.overrides.get(range).unwrap_or_default().to_vec();
         for identity in &mut overrides {
+            identity.remove(SYSTEM_TRAITS);
             if identity.get::<&RawValue>("identity_uuid")?.is_some() {
                 identity.set("identity_uuid", &random_uuid())?;
             }
@@ -188,6 +201,16 @@ mod tests {
         assert!(first.contains(r#""identifier":"u""#) && !first.contains(r#""identifier":"v""#), "{first}");
         assert!(!first.contains(r#""identity_uuid":"x""#), "{first}");
         assert_ne!(first, document.page(0..1).unwrap());
+    }
+
+    #[test]
+    fn page_has_no_member_that_api_keeps_to_itself() {
+        let text = r#"{"api_key":"k","onboarding_pending":true,"dynatrace_config":null,"project":{"segments":[{"name":"cohort","rules":[{"conditions":[{"operator":"IS_SET","property_":"flagsmith_cohort_1"}]}]}]},"identity_overrides":[{"identifier":"u","system_traits":[{"trait_key":"flagsmith_cohort_1"}]}],"feature_states":[{"metadata":{"experiment":{"id":1}}}]}"#;
+        let page = Document::parse(text, Timestamp::UNIX_EPOCH).unwrap().page(0..1).unwrap();
+        for member in ["system_traits", "onboarding_pending", "dynatrace_config"] {
+            assert!(!page.contains(member), "{page}");
+        }
+        assert!(page.contains("IS_SET") && page.contains(r#""metadata":{"experiment":{"id":1}}"#), "{page}");
     }
 
     #[test]

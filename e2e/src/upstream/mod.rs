@@ -25,6 +25,7 @@ mod fault;
 mod head;
 mod ordered_object;
 mod public;
+mod silent_change;
 mod store;
 
 use std::net::SocketAddr;
@@ -38,6 +39,7 @@ pub use answer::Answer;
 pub use ca::Ca;
 pub use document::{Document, FlagChange};
 pub use fault::{Fault, Scripted};
+pub use silent_change::SilentChange;
 pub use store::{LoggedRequest, ScenarioStore, Settings};
 
 /// Addresses of the stub, and the names of its certificate.

@@ -21,6 +21,11 @@ impl OrderedObject {
         }
     }
 
+    /// Removes the member, if there is one.
+    pub(super) fn remove(&mut self, name: &str) {
+        self.0.retain(|(member, _)| member != name);
+    }
+
     /// Replaces the value of the member in its place, or adds the member at the end.
     pub(super) fn set(&mut self, name: &str, value: &impl Serialize) -> Result<(), serde_json::Error> {
         let value = to_raw_value(value)?;

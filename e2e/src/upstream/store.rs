@@ -12,6 +12,7 @@ use super::answer::{self, Answer, Conditions};
 use super::document::{Document, FlagChange};
 use super::fault::{Fault, Scripted};
 use super::head::Head;
+use super::silent_change::SilentChange;
 
 const DOCUMENT: &str = "/api/v1/environment-document/";
 /// Maximum number of entries of the log. A test with more requests reads the log more often.
@@ -140,6 +141,15 @@ impl ScenarioStore {
             environment.announce();
             Ok(())
         })
+    }
+
+    /// Applies a change that does not move `updated_at`. Event streams do not report it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the key or the changed part does not exist.
+    pub fn change_silently(&self, server_key: &str, change: &SilentChange) -> anyhow::Result<()> {
+        self.change(server_key, |environment| environment.document.change_silently(change))
     }
 
     /// Replaces the settings of an environment.

@@ -15,6 +15,7 @@ mod demo_path;
 mod document;
 mod environments;
 mod fanout;
+mod freshness;
 mod guard;
 mod history;
 mod https;

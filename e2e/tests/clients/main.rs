@@ -9,6 +9,7 @@
 
 mod client;
 mod expected;
+mod experiments;
 mod flagsmith;
 mod openfeature;
 mod pools;

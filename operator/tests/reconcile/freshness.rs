@@ -78,7 +78,6 @@ async fn change_that_does_not_move_updated_at_is_published_within_a_minute() {
             pass(wait(&action)).await;
             (action, _) = operator.turn(object.clone()).await;
         }
-        println!("{kind}: published after {waited:?}");
         assert!(waited <= MINUTE, "{kind}: it was published after {waited:?}");
     }
 }

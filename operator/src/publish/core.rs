@@ -5,6 +5,9 @@
 //! core before it. A publication writes the set that is not published, then the object `core`, so that pods find one
 //! whole core at any time.
 
+#[cfg(test)]
+mod model;
+
 use std::borrow::Cow;
 
 use kube::core::ObjectMeta;

@@ -28,9 +28,14 @@ for architecture in "${architectures[@]}"; do
     slowly "$program for $architecture" "$log" env CARGO_ENCODED_RUSTFLAGS="$flags" \
       cargo build --locked --profile ship --target "$target" -p "$program" --bins
     [ "$program" != remora-sidecar ] || sidecar/profile/fits.sh "$log" "$target"
-    built=$build/$target/ship/$program
-    ! readelf -l "$built" | grep -q INTERP || fail "$built is not static"
-    ! grep -qaF "$PWD/" "$built" || fail "$built contains the path of this checkout"
-    install -m 755 "$built" "$release/$program-linux-$architecture"
+    # The plugin for kubectl is a program of the operator's crate.
+    names=("$program")
+    [ "$program" != remora-operator ] || names+=(kubectl-remora)
+    for name in "${names[@]}"; do
+      built=$build/$target/ship/$name
+      ! readelf -l "$built" | grep -q INTERP || fail "$built is not static"
+      ! grep -qaF "$PWD/" "$built" || fail "$built contains the path of this checkout"
+      install -m 755 "$built" "$release/$name-linux-$architecture"
+    done
   done
 done

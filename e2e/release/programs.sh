@@ -14,7 +14,7 @@ progress() { crates "$1"; }
 for architecture in "${architectures[@]}"; do
   target=$(target_of "$architecture")
   if [ "$target" != "$host" ]; then
-    rustup target list --installed | grep -qxF "$target" || rustup target add "$target"
+    rustup target list --installed | grep -xF "$target" >/dev/null || rustup target add "$target"
     [ "$target" != aarch64-unknown-linux-gnu ] || command -v aarch64-linux-gnu-gcc >/dev/null ||
       fail "there is no cross compiler for $architecture: make release-requirements, as root"
   fi
@@ -33,7 +33,7 @@ for architecture in "${architectures[@]}"; do
     [ "$program" != remora-operator ] || names+=(kubectl-remora)
     for name in "${names[@]}"; do
       built=$build/$target/ship/$name
-      ! readelf -l "$built" | grep -q INTERP || fail "$built is not static"
+      ! readelf -l "$built" | grep INTERP >/dev/null || fail "$built is not static"
       ! grep -qaF "$PWD/" "$built" || fail "$built contains the path of this checkout"
       install -m 755 "$built" "$release/$name-linux-$architecture"
     done

@@ -8,7 +8,7 @@
 [ -n "${REGISTRY-}" ] || fail "REGISTRY is not set: name the registry, such as registry.example.org/remora"
 (cd "$release" && sha256sum --quiet --check checksums.txt) ||
   fail "the files in $release are not those of the release: make release"
-tar -xzOf "$release/remora-$version.tgz" remora/values.yaml | grep -qxF "  registry: $registry" ||
+tar -xzOf "$release/remora-$version.tgz" remora/values.yaml | grep -xF "  registry: $registry" >/dev/null ||
   fail "the packed chart names another registry than $registry: make release REGISTRY=$registry"
 bin=$(e2e/release/tools.sh crane helm)
 insecure=() plain=()

@@ -67,6 +67,12 @@ fuzz-engine: ## Compare answers with those of Flagsmith's own engine for SECONDS
 	@$(STEP) "Flagsmith's engine and ours" env REMORA_DIFFERENTIAL_SECONDS=$(or $(SECONDS),600) \
 	  cargo test $(CARGO_FLAGS) --release -p remora-operator --test differential -- --nocapture random
 
+.PHONY: test-flagsmith
+test-flagsmith: ## Compare with a Flagsmith server: REMORA_FLAGSMITH_URL, REMORA_FLAGSMITH_TOKEN (creates and deletes a project)
+	@test -n "$$REMORA_FLAGSMITH_URL" || { echo "set REMORA_FLAGSMITH_URL to the API of the server, such as https://flags.example.org/api/v1/" >&2; exit 2; }
+	@test -n "$$REMORA_FLAGSMITH_TOKEN" || { echo "set REMORA_FLAGSMITH_TOKEN to a user's API token, or to an API key of the organisation, that may create projects; REMORA_FLAGSMITH_ORGANISATION selects an organisation by its id (default: the first)" >&2; exit 2; }
+	@$(STEP) "a Flagsmith server and a sidecar" cargo test $(CARGO_FLAGS) -p remora-e2e --test flagsmith_server -- --nocapture sidecar_answers
+
 .PHONY: swaps
 swaps: ## Swap a snapshot under load SWAPS times (default: 1000000), and check every answer against the published flags
 	@$(STEP) "swaps under load" env REMORA_SWAPS=$(or $(SWAPS),1000000) \

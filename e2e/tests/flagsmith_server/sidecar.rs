@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use remora_e2e::harness::program;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -18,7 +19,9 @@ pub(crate) struct Sidecar {
 impl Sidecar {
     /// Compiles a document and serves it on a free port.
     pub(crate) async fn start(document: &str, server_key: &str) -> Sidecar {
-        let directory = std::env::temp_dir().join(format!("remora-server-{}-{server_key}", std::process::id()));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("remora-server-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).unwrap();
         let file = directory.join("document.json");
         std::fs::write(&file, document).unwrap();

@@ -99,7 +99,8 @@ impl Content {
 
     /// Returns the entry with this id, in its text form.
     fn entry<'a>(entries: &'a mut [Value], id: &str) -> &'a mut Value {
-        entries.iter_mut().find(|entry| entry["id"].to_string() == id).unwrap_or_else(|| panic!("no entry {id}"))
+        let id: i64 = id.parse().expect("an id");
+        entries.iter_mut().find(|entry| entry["id"] == id).unwrap_or_else(|| panic!("no entry {id}"))
     }
 
     fn administer(&mut self, method: &Method, path: &str, mut body: Value) -> Response {

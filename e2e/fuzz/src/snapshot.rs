@@ -6,7 +6,8 @@
 
 use std::sync::OnceLock;
 
-use remora_snapshot::{File, RequestState, Role, Snapshot, TraitValue};
+use remora_snapshot::files::{self, CORE, CoreSet};
+use remora_snapshot::{File, Pointer, RequestState, Role, Snapshot, TraitValue, core_length, pointer};
 use siphasher::sip128::SipHasher13;
 
 use crate::environment;
@@ -46,6 +47,8 @@ struct Environments {
     whole: Vec<File>,
     /// The same in many small files.
     parts: Vec<File>,
+    /// A pointer, and the core that it names.
+    pointed: Vec<File>,
     /// A small environment for each kind of segment: most inputs are of these, as they take a tenth of the time.
     small: Vec<Vec<File>>,
 }
@@ -56,7 +59,11 @@ impl Environments {
         if choice & 0x40 != 0 {
             return (&self.small[number % self.small.len()], 0);
         }
-        let files = if choice & 1 == 0 { &self.whole } else { &self.parts };
+        let files = match (choice & 1, number) {
+            (0, 8..) => &self.pointed,
+            (0, _) => &self.whole,
+            _ => &self.parts,
+        };
         (files, number % files.len())
     }
 }
@@ -66,8 +73,16 @@ fn environments() -> &'static Environments {
     ENVIRONMENTS.get_or_init(|| Environments {
         whole: environment::compiled(usize::MAX).files,
         parts: environment::compiled(SMALL_FILES).files,
+        pointed: pointed(&environment::compiled(usize::MAX).files[0].bytes),
         small: environment::small().into_iter().map(|small| small.files).collect(),
     })
+}
+
+fn pointed(core: &[u8]) -> Vec<File> {
+    let set = CoreSet::A;
+    let pointer = File { name: CORE.to_owned(), bytes: pointer(core, set).unwrap() };
+    let part = |(part, bytes): (usize, &[u8])| File { name: files::core_part(set, part), bytes: bytes.to_vec() };
+    [pointer].into_iter().chain(files::parts(core).enumerate().map(part)).collect()
 }
 
 fn edit(file: &mut Vec<u8>, edits: &[u8]) {
@@ -130,11 +145,24 @@ fn seal(file: &mut [u8]) {
     }
 }
 
+/// Reads a core, or the parts that a pointer names. Parts of another revision are read too, as if they were of the set
+/// that the pointer does not name.
+fn read<'a>(core: &'a [u8], parts: &'a [u8]) -> Option<Snapshot<&'a [u8]>> {
+    let Some(pointer) = Pointer::read(core).ok()? else { return Snapshot::read(core).ok() };
+    assert!(files::part_lengths(pointer.length()).count() <= files::MAX_CORE_PARTS);
+    assert!(core_length(parts).is_ok_and(|length| length <= files::MAX_CORE_BYTES) || Snapshot::read(parts).is_err());
+    let named = Snapshot::read_parts(parts, &pointer).ok();
+    assert!(named.as_ref().is_none_or(|snapshot| snapshot.revision() == pointer.revision()));
+    named.or_else(|| Snapshot::read_other_parts(parts, &pointer).ok())
+}
+
 /// Reads the files as the sidecar does, and asks everything there is to ask.
 fn exercise(files: &[(&str, &[u8])], role: Role) {
-    let Ok(mut snapshot) = Snapshot::read(files[0].1) else { return };
+    let (parts, others): (Vec<_>, Vec<_>) = files[1..].iter().partition(|(name, _)| files::is_core_part(name));
+    let parts = parts.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>().concat();
+    let Some(mut snapshot) = read(files[0].1, &parts) else { return };
     let (documents, overrides): (Vec<_>, Vec<_>) =
-        files[1..].iter().partition(|(name, _)| name.starts_with("document"));
+        others.into_iter().partition(|(name, _)| name.starts_with("document"));
     for (_, bytes) in overrides {
         let _ = snapshot.attach(bytes);
     }

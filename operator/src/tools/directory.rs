@@ -360,7 +360,7 @@ mod tests {
         assert!(read(&volume, None).unwrap_err().to_string().contains("cut off or mixed up"));
         fs::remove_file(&part).unwrap();
         assert!(read(&volume, None).unwrap_err().to_string().contains("core-a-01"));
-        // It shrinks, and is one file again.
+        // A smaller core is one file again.
         temp.write("one").unwrap();
         assert!(size("core").unwrap() > 80 && size("core-a-00").is_none() && read(&volume, None).is_ok());
     }

@@ -143,7 +143,7 @@
 //! | candidate | a segment whose bit is still set after the look-ups of the index |
 //! | combined DFA (`CombinedDfa`) | up to 64 patterns on one slot, compiled to one automaton |
 //! | context (`Context`) | one state of a feature: enabled or not, value, split |
-//! | core | the file with everything except identity overrides that do not fit into it, and the document |
+//! | core | everything except identity overrides that do not fit into it, and the document: one file, or several parts |
 //! | derivation | the rule that gives a slot a value if the request has no trait of its name |
 //! | digest | 64 bits that identify what a flag is: id, state and value |
 //! | document | the environment document that the operator compiled, for SDKs that evaluate locally |
@@ -159,14 +159,17 @@
 //! | override mask (`OverrideMask`) | up to 64 consecutive features that one segment overrides, one bit each. Of the masks of all matching segments, the first one with a feature decides the feature |
 //! | override run (`OverrideRun`) | consecutive features that one segment overrides, with their ranks and stored objects |
 //! | overrides file, shard | a file with identity overrides, for the identifiers whose hash has certain leading bits |
+//! | part | up to [`files::PART_BYTES`] consecutive bytes of a core that does not fit into one file |
 //! | pattern predicate (`PatternPredicate`) | a predicate of a segment on the patterns of a combined DFA: any of some patterns is found, or any of others is not |
 //! | percentage rule (`PercentageRule`) | the segment matches if the hash of a slot's value is at or below a threshold |
+//! | pointer ([`Pointer`]) | the file that names the set with the parts of the published core |
 //! | program (`code`) | the residual conditions of a segment: the conditions that the index does not evaluate |
 //! | rank (`Rank`) | the priority of a segment's override among all overrides of the feature; 0 is the strongest |
 //! | revision ([`Revision`]) | the name of the content of all files of a snapshot |
 //! | section | one table or byte range of a file |
 //! | seed | the bytes that are hashed before the identity's key, or before a slot's value, to get a percentage |
 //! | segment override (`SegmentOverride`) | an override of a feature by a segment; the rows of a feature are sorted, the strongest first |
+//! | set ([`files::CoreSet`]) | one of two series of files for the parts of a core |
 //! | slot (`Slot`) | a numbered property that conditions read: a trait, or a derived value |
 //! | span (`Span`) | offset and length, 4 bytes each; in the blob unless another section is named |
 //! | split (`Split`) | the variants of a context |

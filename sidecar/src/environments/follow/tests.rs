@@ -224,7 +224,7 @@ fn core_that_outgrows_a_file_is_served_before_and_after_and_shrinks_again() {
         } else {
             assert_eq!(pod.serves(), Some((expected, !is_named || is_whole)));
         }
-        // It shrinks. The parts stay for a while.
+        // The core shrinks, and the parts stay for a while.
         files.insert(CORE.to_owned(), small.clone());
         pod.write(&files);
         assert_eq!(pod.serves(), Some((revision(&small), true)));

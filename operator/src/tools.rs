@@ -1,7 +1,7 @@
 //! Commands that need no cluster: `compile`, `inspect`, `explain`, `diff`.
 
 pub mod compile;
-mod core;
+pub(crate) mod core;
 pub mod diff;
 pub mod directory;
 pub mod explain;

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Context as _;
 use k8s_openapi::{
     ByteString,
     api::core::v1::{ConfigMap, Secret},
 };
 use kube::ResourceExt;
-use remora_snapshot::{Snapshot, files};
+use remora_snapshot::{Pointer, Snapshot, files};
 
 use super::{cluster::Cluster, failure::Failure};
 use crate::{
@@ -16,6 +17,7 @@ use crate::{
         names::{EnvironmentName, annotation},
     },
     publish::Record,
+    tools::core,
 };
 
 /// A revision, read from the cluster.
@@ -61,6 +63,13 @@ async fn read_live(
     core: Found,
 ) -> Result<Published, Failure> {
     let mut files = vec![(owner.object(files::CORE), core.content)];
+    for file in parts(&files)? {
+        let name = owner.object(&file);
+        let Some(found) = object(cluster, kind, &name).await? else {
+            return Err(Failure::Unreadable(format!("object {name} does not exist: the published core is incomplete")));
+        };
+        files.push((name, found.content));
+    }
     let snapshot = assemble(&files)?;
     for slot in 0..snapshot.overrides_files().unwrap_or_default() {
         let name = owner.object(&files::overrides(slot));
@@ -124,19 +133,44 @@ fn published(files: Vec<(String, BTreeMap<String, ByteString>)>) -> Result<Publi
     Ok(Published { snapshot, files: sizes.collect() })
 }
 
+type Files = [(String, BTreeMap<String, ByteString>)];
+
+/// Returns the content of a file.
+fn content<'a>(objects: &'a Files, name: &str) -> Option<&'a Vec<u8>> {
+    objects.iter().find_map(|(_, files)| files.get(name)).map(|bytes| &bytes.0)
+}
+
+/// Lists the files with the parts of a core. Empty if the core is one file.
+fn parts(objects: &Files) -> Result<Vec<String>, Failure> {
+    let pointer = content(objects, files::CORE).map(|core| Pointer::read(core)).transpose();
+    let pointer = pointer.map_err(|error| Failure::Unreadable(format!("the published core: {error}")))?.flatten();
+    let names = pointer.map(|pointer| {
+        let numbers = 0..files::part_lengths(pointer.length()).count();
+        numbers.map(|number| files::core_part(pointer.set(), number)).collect()
+    });
+    Ok(names.unwrap_or_default())
+}
+
 /// Builds the snapshot from the files in these objects.
-fn assemble(objects: &[(String, BTreeMap<String, ByteString>)]) -> Result<Snapshot<Vec<u8>>, Failure> {
-    let unreadable = |object: &str, error: &dyn std::fmt::Display| {
-        Failure::Unreadable(format!("object {object} is no snapshot that this version can read: {error}"))
+fn assemble(objects: &Files) -> Result<Snapshot<Vec<u8>>, Failure> {
+    let unreadable = |error: &dyn std::fmt::Display| {
+        let names: Vec<&str> = objects.iter().map(|(object, _)| object.as_str()).collect();
+        let names = names.join(", ");
+        Failure::Unreadable(format!("the objects {names} are no snapshot that this version can read: {error}"))
     };
-    let each =
-        || objects.iter().flat_map(|(object, files)| files.iter().map(move |(file, bytes)| (object, file, bytes)));
-    let Some((object, _, core)) = each().find(|(_, file, _)| *file == files::CORE) else {
-        return Err(unreadable(objects.first().map_or("", |(object, _)| object), &"it has no file core"));
+    let each = || objects.iter().flat_map(|(_, files)| files.iter());
+    let core = match content(objects, files::CORE) {
+        Some(core) => core.clone(),
+        // A core in parts that is kept as an earlier revision has no pointer, and its parts are listed in order.
+        None => each().filter(|(file, _)| files::is_core_part(file)).flat_map(|(_, bytes)| bytes.0.clone()).collect(),
     };
-    let mut snapshot = Snapshot::read(core.0.clone()).map_err(|error| unreadable(object, &error))?;
-    for (object, _, overrides) in each().filter(|(_, file, _)| files::is_overrides(file)) {
-        snapshot.attach(overrides.0.clone()).map_err(|error| unreadable(object, &error))?;
+    let part = |name: &str| {
+        let part = content(objects, name).cloned();
+        part.with_context(|| format!("they have no file {name}, which the file core names"))
+    };
+    let mut snapshot = core::read(core, part).map_err(|error: anyhow::Error| unreadable(&error))?;
+    for (_, overrides) in each().filter(|(file, _)| files::is_overrides(file)) {
+        snapshot.attach(overrides.0.clone()).map_err(|error| unreadable(&error))?;
     }
     Ok(snapshot)
 }

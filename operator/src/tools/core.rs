@@ -11,7 +11,7 @@ use remora_snapshot::{
 ///
 /// # Errors
 /// Those of `part`, or the files do not form one core.
-pub(super) fn read<E: From<ReadError>>(
+pub(crate) fn read<E: From<ReadError>>(
     file: Vec<u8>,
     mut part: impl FnMut(&str) -> Result<Vec<u8>, E>,
 ) -> Result<Snapshot<Vec<u8>>, E> {

@@ -29,7 +29,10 @@ pub use self::{
     reason::Reason,
     refresh::Refresh,
     serve::{AppliedTo, BooleanFlags, DisabledFlags, ObjectFlags, Ofrep, Serve},
-    source::{CaBundleRef, Document, Flagsmith, ObjectKeyRef, PlannedSource, Realtime, SecretKeyRef, Source},
+    source::{
+        CaBundleRef, Document, Flagsmith, ObjectKeyRef, PlannedSource, Realtime, SecretKeyRef, SigningSecretRef,
+        Source, Webhook,
+    },
     status::{FeatureEnvironmentStatus, Finding, PastRevision, Pods},
 };
 

@@ -25,7 +25,7 @@ use crate::{
     controller::{
         leader::{self, Election, LeaseFence},
         metrics::Metrics,
-        reconcile,
+        receiver, reconcile,
     },
     injection::{
         self,
@@ -35,7 +35,10 @@ use crate::{
         webhook,
     },
     rollout::observe::SidecarClient,
-    source::fetch::{AllowedOrigins, Fetcher, Proxies, SystemLookup},
+    source::{
+        fetch::{AllowedOrigins, Fetcher, Proxies, SystemLookup},
+        receiver::Receiver,
+    },
 };
 
 const BAD_CONFIGURATION: &str =
@@ -91,7 +94,20 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
             }
         }
     };
-    let controller = controller(&arguments, config, client.clone(), metrics, works_since, stopping.clone());
+    let hooks = Receiver::new(metrics.receiver.clone());
+    let receiver = async {
+        match arguments.receiver_listen {
+            Some(address) => receiver::serve(address, hooks.clone(), stopping.clone())
+                .await
+                .with_context(|| format!("cannot serve the receiver of webhooks on {address}"))?,
+            None => {
+                let _ = stopping.clone().wait_for(|stop| *stop).await;
+            }
+        }
+        Ok(())
+    };
+    let controller =
+        controller(&arguments, config, client.clone(), metrics, hooks.clone(), works_since, stopping.clone());
     let self_check = async {
         match self_check {
             Some(check) => check.run().await,
@@ -106,7 +122,7 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
         stop.send_replace(true);
         std::future::pending::<anyhow::Result<()>>().await
     };
-    let work = async { tokio::try_join!(webhook, controller).map(|_| ()) };
+    let work = async { tokio::try_join!(webhook, receiver, controller).map(|_| ()) };
     tokio::select! {
         done = work => done?,
         failed = admin => failed?,
@@ -134,6 +150,7 @@ async fn controller(
     config: Config,
     client: Client,
     metrics: Metrics,
+    hooks: Receiver,
     works_since: watch::Receiver<Option<Timestamp>>,
     mut stopping: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
@@ -161,10 +178,12 @@ async fn controller(
         fetcher: Arc::new(fetcher),
         compiler: Arc::new(Compiler::new(arguments.max_document_bytes)),
         sidecars,
+        receiver: hooks.clone(),
         metrics: metrics.clone(),
         instance: Some(instance.clone()),
     };
     metrics.leads(true);
+    hooks.leads(true);
     let mut drained = stopping.clone();
     let auditor = Auditor::new(
         fenced,
@@ -184,6 +203,7 @@ async fn controller(
         () = drain_timeout => tracing::warn!("aborted reconciliations that did not finish within {} s", DRAIN.as_secs()),
     }
     metrics.leads(false);
+    hooks.leads(false);
     election.release().await;
     Ok(())
 }

@@ -33,6 +33,8 @@ mod processes;
 mod program;
 #[path = "reconcile/publishing.rs"]
 mod publishing;
+#[path = "reconcile/receiving.rs"]
+mod receiving;
 #[path = "reconcile/refresh.rs"]
 mod refresh;
 #[path = "reconcile/room.rs"]
@@ -65,7 +67,10 @@ use remora_operator::{
         reconcile::{Context, Deps, reconcile},
     },
     rollout::observe::SidecarClient,
-    source::fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, Origin, SystemLookup},
+    source::{
+        fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, Origin, SystemLookup},
+        receiver::Receiver,
+    },
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -83,6 +88,7 @@ struct Operator {
     cluster: Cluster,
     context: Arc<Context>,
     writer: Writer<PartialObjectMeta<ConfigMap>>,
+    receiver: Receiver,
     metrics: Metrics,
 }
 
@@ -109,16 +115,19 @@ impl Operator {
         let fetcher = Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX);
         let metrics = Metrics::default();
         let sidecars = SidecarClient::new().unwrap();
+        let receiver = Receiver::default();
+        receiver.leads(true);
         let deps = Deps {
             fetcher: Arc::new(fetcher),
             compiler: Arc::new(compiler),
             client,
             sidecars,
+            receiver: receiver.clone(),
             metrics: metrics.clone(),
             instance: None,
         };
         let context = Context::new(deps, objects, grace);
-        Self { cluster: cluster.clone(), context: Arc::new(context), writer, metrics }
+        Self { cluster: cluster.clone(), context: Arc::new(context), writer, receiver, metrics }
     }
 
     /// Updates the operator's caches, reconciles once, and returns the action and the API calls.

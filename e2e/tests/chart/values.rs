@@ -64,6 +64,7 @@ fn others() -> BTreeMap<String, Value> {
         ("webhook.certificates.caBundle", json!("-----BEGIN CERTIFICATE-----\ny")),
         ("webhook.excludedNamespaces", json!(["x"])),
         ("auditor.evict", json!(true)),
+        ("receiver.enabled", json!(true)),
         ("networkPolicy.enabled", json!(true)),
         ("networkPolicy.metrics.namespaceSelector", json!({"matchLabels": {"a": "b"}})),
         ("networkPolicy.apiServer.cidrs", json!(["192.0.2.0/24"])),

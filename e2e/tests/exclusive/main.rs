@@ -16,6 +16,7 @@ mod handover;
 mod kubelet;
 mod node;
 mod policy;
+mod receiver;
 mod registry;
 mod release;
 mod second_injector;

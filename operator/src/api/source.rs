@@ -40,6 +40,39 @@ pub struct Flagsmith {
     /// updates in Flagsmith. Default: not set, the operator only polls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub realtime: Option<Realtime>,
+    /// Accepts signed webhooks of Flagsmith: the operator fetches the document as soon as one arrives. It goes on polling,
+    /// because webhooks do not report every change. The administrator must have set the chart value `receiver.enabled`.
+    /// The URL ends in `/flagsmith/NAMESPACE/NAME` for a webhook of the environment, and in
+    /// `/flagsmith/NAMESPACE` for a webhook of the organisation. Default: not set, no webhook is accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<Webhook>,
+}
+
+/// Webhooks of a Flagsmith server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Webhook {
+    /// Secret that holds the webhook's secret, as written in Flagsmith: 16 to 1,024 characters. The Secret must carry the
+    /// label `remora.dev/environment-key: "true"`, by which its owner lets the operator read it. The operator reads it again
+    /// within a minute or so after a change.
+    pub secret_key_ref: SigningSecretRef,
+}
+
+/// Key of a Secret in the same namespace that signs webhooks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SigningSecretRef {
+    /// Name of the Secret.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Key whose value is the webhook's secret. Default: webhook-secret.
+    #[serde(default = "default_webhook_key")]
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
+}
+
+fn default_webhook_key() -> String {
+    "webhook-secret".to_owned()
 }
 
 /// Stream of changes of a Flagsmith server.

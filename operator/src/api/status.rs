@@ -23,7 +23,7 @@ pub struct FeatureEnvironmentStatus {
     /// Time at which the revision was published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_at: Option<Time>,
-    /// What the published revision changed. Absent for the first revision.
+    /// Flags that the published revision changed. Absent for the first revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
     /// Revision that is held back; the condition `Published` says why. `kubectl annotate fenv NAME --overwrite
@@ -67,6 +67,10 @@ pub struct FeatureEnvironmentStatus {
     /// `spec.source.flagsmith.realtime`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub realtime: Option<String>,
+    /// State of the reception of webhooks: receiving, or why the operator only polls. Absent without
+    /// `spec.source.flagsmith.webhook`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<String>,
     /// Pods that serve the environment, as observed when the operator asked their sidecars last: soon after each publication,
     /// and every few minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,7 +115,7 @@ pub struct PastRevision {
     pub revision: String,
     /// Time at which the revision was published.
     pub published_at: Time,
-    /// What the revision changed when it was published. Absent for the first revision.
+    /// Flags that the revision changed when it was published. Absent for the first revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
 }

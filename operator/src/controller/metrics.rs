@@ -15,7 +15,10 @@ use prometheus_client::{
 };
 
 pub use self::environment::EnvironmentMetrics;
-use crate::{api::Reason, source::realtime::metrics::RealtimeMetrics};
+use crate::{
+    api::Reason,
+    source::{realtime::metrics::RealtimeMetrics, receiver::metrics::ReceiverMetrics},
+};
 
 /// Upper bounds of the histogram's buckets in seconds: from an unchanged object, which is compared in memory, to a
 /// fetch that reaches its timeout.
@@ -123,6 +126,8 @@ pub struct Metrics {
     pub environments: EnvironmentMetrics,
     /// Metrics of the streams of changes.
     pub realtime: RealtimeMetrics,
+    /// Metrics of the receiver of webhooks.
+    pub receiver: ReceiverMetrics,
 }
 
 impl Default for Metrics {
@@ -151,7 +156,8 @@ impl Default for Metrics {
         registry.register("remora_operator_build_info", "Version of the operator. Always 1", build);
         let environments = EnvironmentMetrics::register(&mut registry);
         let realtime = RealtimeMetrics::register(&mut registry);
-        Self { registry: Arc::new(Mutex::new(registry)), steps, durations, leader, environments, realtime }
+        let receiver = ReceiverMetrics::register(&mut registry);
+        Self { registry: Arc::new(Mutex::new(registry)), steps, durations, leader, environments, realtime, receiver }
     }
 }
 

@@ -11,6 +11,7 @@
 //! | fit | `room` | withholds the selected snapshot while running pods have no room for its core |
 //! | apply | `apply`, `obsolete` | publishes the selected snapshot, archives the one that it replaces, and deletes objects that no pod mounts any more |
 //! | roll out | `rollout` | notifies pods of the revision, and observes which revision they serve |
+//! | receive | `receive`, `listen` | registers the environment for webhooks, and follows its stream of changes |
 //! | report | `report` | writes the status, and an Event for each change of it |
 //!
 //! `reconciliation` runs the steps in this order. The state between two reconciliations is a value for each step that
@@ -33,6 +34,7 @@ mod keep;
 mod listen;
 mod observe;
 mod obsolete;
+mod receive;
 mod reconciliation;
 mod recover;
 mod refresh;
@@ -65,6 +67,7 @@ use crate::{
     source::{
         fetch::Fetcher,
         realtime::Streams,
+        receiver::Receiver,
         trigger::{TriggerRequest, TriggerSender},
     },
 };
@@ -80,6 +83,9 @@ pub struct Context {
     states: States,
     streams: Streams,
     observer: Observer,
+    receiver: Receiver,
+    /// Sender of triggers for early reconciliations.
+    sender: TriggerSender,
     /// Receiver of the triggers for early reconciliations, until the controller takes it.
     triggers: Mutex<Option<mpsc::Receiver<TriggerRequest>>>,
 }
@@ -88,12 +94,14 @@ impl Context {
     /// Creates a context from its dependencies. `objects` are the published ConfigMaps; unneeded objects are deleted
     /// after `grace`.
     pub fn new(deps: Deps, objects: Objects, grace: Duration) -> Self {
-        let Deps { client, fetcher, compiler, sidecars, metrics, instance } = deps;
+        let Deps { client, fetcher, compiler, sidecars, receiver, metrics, instance } = deps;
         let (sender, triggers) = TriggerSender::new();
         let nudger = Nudger::new(client.clone());
         Self {
             observer: Observer::new(client.clone(), nudger.clone(), sidecars, sender.clone()),
-            streams: Streams::new(Arc::clone(&fetcher), sender, metrics.realtime.clone()),
+            streams: Streams::new(Arc::clone(&fetcher), sender.clone(), metrics.realtime.clone()),
+            receiver,
+            sender,
             triggers: Mutex::new(Some(triggers)),
             fetcher,
             compiler,

@@ -72,6 +72,23 @@ impl Limits {
         }
     }
 
+    /// Returns the bounds of the receiver of webhooks. All requests may come from one address, that of an Ingress.
+    #[must_use]
+    pub fn receiver() -> Limits {
+        Limits {
+            connections: 256,
+            kept: 128,
+            // The value of a flag has at most 20,000 characters, and a webhook has its old and new state.
+            largest_body: 256 << 10,
+            small_body: 64 << 10,
+            small_bytes: 2 << 20,
+            large_bytes: 2 << 20,
+            linger: Duration::ZERO,
+            drain: Duration::from_secs(1),
+            ..Limits::webhook()
+        }
+    }
+
     /// Returns the bounds of the admin port, whose requests have no body.
     #[must_use]
     pub fn admin() -> Limits {

@@ -29,6 +29,9 @@ pub struct Arguments {
     /// Address and port on which the operator serves `/healthz`, `/readyz` and `/metrics` over HTTP.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
     pub admin_listen: SocketAddr,
+    /// Address and port on which the controller accepts signed webhooks of Flagsmith over HTTP. Default: it accepts none.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "no_controller")]
+    pub receiver_listen: Option<SocketAddr>,
     /// Container image of the sidecar. Required unless `--no-webhook` is set.
     #[arg(long, value_name = "IMAGE", required_unless_present = "no_webhook")]
     pub sidecar_image: Option<String>,

@@ -56,7 +56,8 @@ pub use self::{
     read_budget::{BYTES_PER_MINUTE, FullRead, REST_MAX, ReadBudget, read_within},
     resolve::{Lookup, SystemLookup},
 };
-use crate::api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource, Realtime};
+use super::receiver::SigningSecret;
+use crate::api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource, Realtime, SigningSecretRef};
 
 /// Maximum size of a document in bytes (64 MiB).
 pub const DOCUMENT_MAX: usize = 64 << 20;
@@ -251,6 +252,14 @@ impl Fetcher {
     #[must_use]
     pub fn with_proxies(self, proxies: Proxies) -> Self {
         Self { proxies, ..self }
+    }
+
+    /// Reads the secret that signs webhooks.
+    ///
+    /// # Errors
+    /// The Secret cannot be read or used: see [`Error`].
+    pub async fn signing_secret(&self, namespace: &str, reference: &SigningSecretRef) -> Result<SigningSecret, Error> {
+        self.objects.signing_secret(namespace, reference).await
     }
 
     /// Fetches the document that `spec` names, unless the source still has the cached version.

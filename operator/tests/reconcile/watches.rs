@@ -75,6 +75,7 @@ async fn broken_watches_cause_no_second_write() {
     let client = client(&cluster, &lists);
     let allowed = AllowedOrigins::new(&[]).unwrap();
     let deps = Deps {
+        receiver: remora_operator::source::receiver::Receiver::default(),
         fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
         compiler: compiler(),
         client,

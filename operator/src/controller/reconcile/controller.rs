@@ -30,6 +30,7 @@ use crate::{
     rollout::observe::SidecarClient,
     source::{
         fetch::Fetcher,
+        receiver::Receiver,
         trigger::{Trigger, TriggerRequest},
     },
 };
@@ -56,6 +57,8 @@ pub struct Deps {
     pub compiler: Arc<Compiler>,
     /// HTTP client that asks pods which revision they serve.
     pub sidecars: SidecarClient,
+    /// Receiver of webhooks.
+    pub receiver: Receiver,
     /// Metrics of the controller.
     pub metrics: Metrics,
     /// Name of this replica in Events.
@@ -102,7 +105,7 @@ async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiv
     tokio::select! {
         () = reconciling => {}
         () = sweep(&known, &context, &metrics) => {}
-        () = end_tasks_of_deleted(&known, &context) => {}
+        () = end_tasks_of_deleted(&known, &context, namespace) => {}
     }
 }
 
@@ -117,8 +120,8 @@ fn triggered(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<Environment
     })
 }
 
-/// Ends the streams and pod queries of deleted environments, which are not reconciled any more.
-async fn end_tasks_of_deleted(known: &Store<Environment>, context: &Context) {
+/// Ends the streams, pod queries and receptions of deleted environments, which are not reconciled any more.
+async fn end_tasks_of_deleted(known: &Store<Environment>, context: &Context, scope: Option<&str>) {
     loop {
         tokio::time::sleep(TASK_SWEEP).await;
         let is_there = |namespace: &str, name: &str, uid: &str| {
@@ -127,6 +130,7 @@ async fn end_tasks_of_deleted(known: &Store<Environment>, context: &Context) {
         };
         context.streams.retain(is_there);
         context.observer.retain(is_there);
+        context.receiver.retain(scope, is_there);
     }
 }
 

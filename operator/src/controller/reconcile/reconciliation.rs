@@ -19,6 +19,7 @@ use super::{
     listen::listen,
     observe::{Observed, observe},
     obsolete,
+    receive::receive,
     recover::recover,
     refresh,
     report::{contents, report},
@@ -86,7 +87,9 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
         }
         Err(error) => (None, Outcome::without_work(failed_fetch(environment, state, &error.into()), Publication::None)),
     };
-    let facts = facts(environment, context, state, observed.as_ref(), outcome);
+    let Context { fetcher, receiver, sender, .. } = context;
+    let webhook = receive(environment, fetcher, receiver, sender, &mut state.reception).await;
+    let facts = Facts { webhook, ..facts(environment, context, state, observed.as_ref(), outcome) };
     report(environment, &context.reports, &context.metrics, facts, &mut state.reported).await;
     next(environment, state)
 }
@@ -317,6 +320,7 @@ fn facts(
         core_bytes: core_bytes(state).and_then(|bytes| i64::try_from(bytes).ok()),
         pods: observed
             .and_then(|observed| pods(environment, context, &observed.destination, state, revision.as_deref())),
+        webhook: None,
         realtime: listen(environment, &context.streams, state.source.provenance()),
         stale_after: schedule::stale_after(environment.spec.refresh.interval.get()),
         refreshed: refresh::requested(environment).filter(|_| !matches!(fetch, Fetch::NotDue)),
@@ -384,7 +388,7 @@ fn next(environment: &Environment<'_>, state: &EnvironmentState) -> Action {
     let fetch = fetch.filter(|_| !back_off.is_some_and(|back_off| back_off.is_blind));
     let work = fetch.chain(back_off.map(|back_off| back_off.until)).chain(state.room.next_look());
     let work = work.filter(|_| !environment.spec.suspend);
-    match work.chain(state.reported.retry()).min() {
+    match work.chain(state.reported.retry()).chain(state.reception.next()).min() {
         Some(next) => Action::requeue(next.saturating_duration_since(Instant::now()).max(LEAST_WAIT)),
         None => Action::await_change(),
     }

@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use parking_lot::Mutex;
 
 use super::{
-    desired::Desired, fetch::Source, guard::Candidate, refresh::Requests, report::Reported, rollout::Rollout,
-    room::Room,
+    desired::Desired, fetch::Source, guard::Candidate, receive::Reception, refresh::Requests, report::Reported,
+    rollout::Rollout, room::Room,
 };
 use crate::source::trigger::Trigger;
 
@@ -26,6 +26,7 @@ pub(super) struct EnvironmentState {
     pub(super) desired: Desired,
     pub(super) room: Room,
     pub(super) rollout: Rollout,
+    pub(super) reception: Reception,
     pub(super) reported: Reported,
 }
 
@@ -39,6 +40,7 @@ impl EnvironmentState {
             self.candidate.start_generation();
             self.desired.start_generation();
             self.room.start_generation();
+            self.reception.start_generation();
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct Facts {
     pub revision: Option<String>,
     /// Time at which it was published, if known.
     pub published_at: Option<Time>,
-    /// What it changed, if known.
+    /// Flags that it changed, if known.
     pub changes: Option<Changes>,
     /// Earlier format version in which a snapshot is published, if none is published in today's format.
     pub only_in: Option<Format>,
@@ -39,6 +39,8 @@ pub struct Facts {
     pub pods: Option<Pods>,
     /// State of the source's stream of changes, if the environment follows one.
     pub realtime: Option<String>,
+    /// State of the reception of webhooks, if the environment accepts them.
+    pub webhook: Option<String>,
     /// Outcome of `spec.pin`.
     pub pin: Pin,
     /// Earlier revisions that are kept.
@@ -154,6 +156,7 @@ pub fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp)
         changes: facts.changes,
         last_refresh: facts.refreshed.or(status.last_refresh),
         realtime: facts.realtime,
+        webhook: facts.webhook,
         pods: facts.pods.or(status.pods),
         history: facts.history,
         core_bytes: facts.core_bytes.or(status.core_bytes),

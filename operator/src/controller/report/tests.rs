@@ -26,6 +26,7 @@ fn facts(fetch: Fetch, publication: Publication, revision: Option<&str>) -> Fact
         pin: Pin::None,
         history: Vec::new(),
         realtime: None,
+        webhook: None,
         refreshed: None,
         stale_after: HOUR,
     }

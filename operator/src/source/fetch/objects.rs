@@ -12,7 +12,10 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use super::{error::Error, key::EnvironmentKey};
-use crate::api::{CaBundleRef, ObjectKeyRef, SecretKeyRef, names::label};
+use crate::{
+    api::{CaBundleRef, ObjectKeyRef, SecretKeyRef, SigningSecretRef, names::label},
+    source::receiver::SigningSecret,
+};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent reads. The API server bounds an object's data to 1 MiB, which as JSON takes up to six
@@ -49,6 +52,20 @@ impl Objects {
             name: reference.name.clone(),
             key: reference.key.clone(),
             problem: "the value is not a server-side environment key; write one that begins with \"ser.\"",
+        })
+    }
+
+    /// Returns the secret that signs webhooks, which a Secret holds.
+    pub(super) async fn signing_secret(
+        &self,
+        namespace: &str,
+        reference: &SigningSecretRef,
+    ) -> Result<SigningSecret, Error> {
+        let found = self.secret(namespace, &reference.name, &reference.key).await?;
+        SigningSecret::new(&found.bytes).ok_or_else(|| Error::SecretInvalid {
+            name: reference.name.clone(),
+            key: reference.key.clone(),
+            problem: "the value cannot sign webhooks; write 16 to 1,024 characters, the same as in Flagsmith",
         })
     }
 

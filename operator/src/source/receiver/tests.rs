@@ -1,0 +1,114 @@
+use ring::hmac;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::source::trigger::TriggerRequest;
+
+const SECRET: &str = "a secret of the shop";
+const BODY: &[u8] = b"{\"event_type\":\"FLAG_UPDATED\"}";
+
+fn sign(secret: &str, body: &[u8]) -> String {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), body);
+    tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn receiver() -> (Receiver, TriggerSender, mpsc::Receiver<TriggerRequest>) {
+    let (sender, requests) = TriggerSender::new();
+    let receiver = Receiver::default();
+    receiver.leads(true);
+    keep(&receiver, "storefront", SECRET, &sender);
+    (receiver, sender, requests)
+}
+
+fn keep(receiver: &Receiver, name: &str, secret: &str, sender: &TriggerSender) {
+    receiver.keep("shop", name, "uid", SigningSecret::new(secret.as_bytes()), sender);
+}
+
+/// Returns the names of the environments that were triggered so far.
+async fn triggered(requests: &mut mpsc::Receiver<TriggerRequest>) -> Vec<String> {
+    // Each task of a trigger needs one turn, and time stands still.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let mut names = Vec::new();
+    while let Ok(request) = requests.try_recv() {
+        assert_eq!(request.trigger, Trigger::FetchWhole);
+        names.push(request.name);
+    }
+    names.sort();
+    names
+}
+
+#[tokio::test(start_paused = true)]
+async fn signed_webhook_triggers_fetch() {
+    let (receiver, _, mut requests) = receiver();
+    let signature = sign(SECRET, BODY);
+    assert_eq!(receiver.receive("shop", Some("storefront"), Some(&signature), BODY), Verdict::Accepted);
+    assert_eq!(triggered(&mut requests).await, ["storefront"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unsigned_or_misdirected_webhook_triggers_nothing() {
+    let (receiver, sender, mut requests) = receiver();
+    keep(&receiver, "other", "another secret, as long", &sender);
+    let signature = sign(SECRET, BODY);
+    for (namespace, name, signature, body) in [
+        ("shop", "storefront", None, BODY),
+        ("shop", "storefront", Some("00"), BODY),
+        ("shop", "storefront", Some(signature.as_str()), b"{}".as_slice()),
+        ("shop", "other", Some(signature.as_str()), BODY),
+        ("shop", "unknown", Some(signature.as_str()), BODY),
+        ("elsewhere", "storefront", Some(signature.as_str()), BODY),
+    ] {
+        assert_eq!(receiver.receive(namespace, Some(name), signature, body), Verdict::Refused, "{namespace}/{name}");
+    }
+    assert!(triggered(&mut requests).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn flood_of_replays_causes_one_fetch_in_each_pause() {
+    let (receiver, _, mut requests) = receiver();
+    let signature = sign(SECRET, BODY);
+    let replay = || receiver.receive("shop", Some("storefront"), Some(&signature), BODY);
+    for _ in 0..1000 {
+        assert_eq!(replay(), Verdict::Accepted);
+    }
+    assert_eq!(triggered(&mut requests).await.len(), 1);
+    for _ in 0..1000 {
+        replay();
+    }
+    assert!(triggered(&mut requests).await.is_empty());
+    tokio::time::advance(PACE).await;
+    assert_eq!(triggered(&mut requests).await.len(), 1, "the change after the first fetch is not lost");
+    tokio::time::advance(PACE).await;
+    assert!(triggered(&mut requests).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn webhook_of_namespace_wakes_environments_with_its_secret() {
+    let (receiver, sender, mut requests) = receiver();
+    keep(&receiver, "checkout", SECRET, &sender);
+    keep(&receiver, "other", "another secret, as long", &sender);
+    let signature = sign(SECRET, BODY);
+    assert_eq!(receiver.receive("shop", None, Some(&signature), BODY), Verdict::Accepted);
+    assert_eq!(triggered(&mut requests).await, ["checkout", "storefront"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replica_without_lease_refuses_for_now() {
+    let (receiver, sender, mut requests) = receiver();
+    let signature = sign(SECRET, BODY);
+    let receive = || receiver.receive("shop", Some("storefront"), Some(&signature), BODY);
+    receiver.leads(false);
+    assert_eq!(receive(), Verdict::NotLeading);
+    receiver.leads(true);
+    receiver.keep("shop", "storefront", "uid", None, &sender);
+    assert_eq!(receive(), Verdict::Refused);
+    keep(&receiver, "storefront", SECRET, &sender);
+    receiver.retain(Some("elsewhere"), |_, _, _| false);
+    assert_eq!(receive(), Verdict::Accepted);
+    triggered(&mut requests).await;
+    receiver.retain(Some("shop"), |_, _, uid| uid != "uid");
+    assert_eq!(receive(), Verdict::Refused, "the environment was deleted");
+    assert!(triggered(&mut requests).await.is_empty());
+}

@@ -46,6 +46,19 @@ async fn earlier_revision_is_read_from_its_copy() {
 }
 
 #[tokio::test]
+async fn core_in_parts_is_read_as_a_whole() {
+    let world = world();
+    assert_eq!(world.publish_core_in_parts(), 2);
+    let (_, text) = world.ask(&["flags", "storefront"]).await.unwrap();
+    assert!(text.contains(": 60 flags\n") && text.contains("large-59"), "{}", text.len());
+    let (_, text) = world.ask(&["size", "storefront"]).await.unwrap();
+    assert!(text.contains("core-b-00") && text.contains("core-b-01"), "{text}");
+    world.remove("/api/v1/namespaces/shop/configmaps/remora-storefront-v3-core-b-01");
+    let incomplete = world.ask(&["flags", "storefront"]).await.unwrap_err();
+    assert!(incomplete.to_string().contains("core-b-01 does not exist") && incomplete.exit_code() == 3, "{incomplete}");
+}
+
+#[tokio::test]
 async fn diff_compares_last_two_revisions_by_default() {
     let world = world();
     let (code, text) = world.ask(&["diff", "storefront"]).await.unwrap();

@@ -23,6 +23,10 @@ use remora_operator::{
     },
     publish::{File, Past, Snapshot},
 };
+use remora_snapshot::{
+    files::{self, CoreSet},
+    pointer,
+};
 use serde_json::{Value, json};
 
 pub(super) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/remora-system/deployments";
@@ -118,6 +122,27 @@ impl World {
         });
         world.put(&format!("{ENVIRONMENTS}/storefront"), object);
         Self { revisions: vec![first.revision, second.revision], ..world }
+    }
+
+    /// Replaces the published core by one in parts, with flags of 20,000 characters. Returns the number of its parts.
+    pub(super) fn publish_core_in_parts(&self) -> usize {
+        let value = "x".repeat(20_000);
+        let names: Vec<String> = (0..60).map(|number| format!("large-{number}")).collect();
+        let features: Vec<(&str, bool, &str)> =
+            names.iter().map(|name| (name.as_str(), true, value.as_str())).collect();
+        let large = snapshot(&features);
+        let core = large.files.iter().find(|file| file.is_core()).unwrap();
+        let environment: EnvironmentName = "storefront".parse().unwrap();
+        let store = |file: &File, annotations: &Value| {
+            let name = environment.object(&file.name);
+            self.put(&format!("{CONFIG_MAPS}/{name}"), config_map(&name, file, annotations));
+        };
+        let parts = files::parts(&core.bytes).enumerate();
+        let parts = parts.map(|(number, part)| File::new(files::core_part(CoreSet::B, number), part.to_vec()));
+        let count = parts.inspect(|part| store(part, &json!({}))).count();
+        let pointer = File::new(files::CORE.to_owned(), pointer(&core.bytes, CoreSet::B).unwrap());
+        store(&pointer, &json!({"remora.dev/revision": large.revision}));
+        count
     }
 
     /// Adds a healthy installation of Remora.

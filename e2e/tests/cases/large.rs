@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{DynamicObject, ListParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams};
 use remora_e2e::harness::{App, Case, PodPort, eventually, published, say, storefront, until, with_namespace};
 use serde_json::{Value, json};
 
@@ -19,6 +19,26 @@ fn laden(case: &Case, identities: usize) -> Value {
         let own = format!("{number:06}");
         identity["identity_features"][0]["feature_state_value"] = json!(own.repeat(3_000));
     }
+    document
+}
+
+/// Returns the storefront document with a changed flag, and with so many values that its core takes three parts.
+fn grown(case: &Case) -> Value {
+    let mut document = storefront(&case.client_key(), 0);
+    document["feature_states"][0]["enabled"] = json!(true);
+    document["feature_states"][0]["feature_state_value"] = json!("grown");
+    let features = document["feature_states"].as_array_mut();
+    // The core has each value twice: in the context and in the answers.
+    features.into_iter().for_each(|features| {
+        for number in 0..60 {
+            let mut feature = features.last().cloned().unwrap_or_default();
+            feature["django_id"] = json!(1_000 + number);
+            feature["feature"]["id"] = json!(1_000 + number);
+            feature["feature"]["name"] = json!(format!("laden-{number}"));
+            feature["feature_state_value"] = json!(format!("{number:06}").repeat(3_000));
+            features.push(feature);
+        }
+    });
     document
 }
 
@@ -85,6 +105,41 @@ async fn overrides_that_outgrow_volume_need_restart() -> anyhow::Result<()> {
                 .await?;
             anyhow::ensure!(reply.body.contains(&format!("for {number}")), "{}", reply.body);
         }
+        Ok(())
+    })
+    .await
+}
+
+/// The core needs more objects than the volume of a running pod names. The published revision stays until the pod is
+/// replaced. A pod that was admitted since then has room, and takes up the parts as a whole.
+#[tokio::test]
+async fn core_that_outgrows_volume_is_withheld_until_pod_is_replaced() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        case.storefront().await?;
+        let before = case.pod(&App::new("before").inject("storefront")).await?;
+        case.upstream.serve(&case.server_key(), &grown(&case)).await?;
+        case.condition("storefront", "Published", "False", Some("PodsWithoutRoom")).await?;
+        case.condition("storefront", "Ready", "True", Some("LastGood")).await?;
+        case.answer(&before, "the flag as it was", |answer| answer["value"] != "grown").await?;
+
+        let after = case.pod(&App::new("after").inject("storefront")).await?;
+        case.answer(&after, "the flag as it was", |answer| answer["value"] != "grown").await?;
+        case.api::<Pod>().delete(before.pod(), &DeleteParams::default()).await?;
+        case.condition("storefront", "Published", "True", Some("Published")).await?;
+        case.answer(&after, "the flag of the core in parts", |answer| answer["value"] == "grown").await?;
+        let environment = case.environments().get("storefront").await?;
+        let objects = environment.data["status"]["objects"].to_string();
+        let part = published("storefront", "core-a-02");
+        anyhow::ensure!(objects.contains(&part), "{objects}");
+
+        // The next revision goes to the other set, and the pod follows.
+        case.flip("storefront", "checkout", &json!({"enabled": true, "value": "flipped"})).await?;
+        case.answer(&after, "the flipped flag", |answer| answer["value"] == "flipped").await?;
+        let environment = case.environments().get("storefront").await?;
+        let objects = environment.data["status"]["objects"].to_string();
+        anyhow::ensure!(objects.contains(&published("storefront", "core-b-02")), "{objects}");
+        let history: remora_e2e::app::History = after.get("/watch").await?;
+        anyhow::ensure!(history.failed == 0, "{history:?}");
         Ok(())
     })
     .await

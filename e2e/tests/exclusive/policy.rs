@@ -252,7 +252,7 @@ async fn pods_get_flags_without_webhook() -> anyhow::Result<()> {
         let app = case.pod(&App::new("shop").inject("storefront").restricted()).await?;
         app.text("/first").await?;
         // The API server refuses settings that the pods' volumes do not support.
-        for delivery in [json!({"as": "Secret"}), json!({"overridesSlots": 9})] {
+        for delivery in [json!({"as": "Secret"}), json!({"overridesSlots": 9}), json!({"coreParts": 1})] {
             let patch = Patch::Merge(json!({"spec": {"delivery": delivery}}));
             let refused = case.environments().patch("storefront", &PatchParams::default(), &patch).await.err();
             let words = refused.map(|error| error.to_string()).unwrap_or_default();

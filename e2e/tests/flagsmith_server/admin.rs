@@ -8,7 +8,7 @@ pub(crate) struct Admin {
     /// Base URL, such as `https://flags.example.org/api/v1/`.
     pub(crate) url: String,
     authorization: String,
-    http: reqwest::Client,
+    pub(crate) http: reqwest::Client,
 }
 
 impl Admin {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::admin::http;
 use crate::project::Project;
 
 /// A request for flags.
@@ -56,10 +55,10 @@ impl Question {
     }
 
     /// Returns the answer of the server with this base URL.
-    pub(crate) async fn ask(&self, url: &str) -> Value {
+    pub(crate) async fn ask(&self, http: &reqwest::Client, url: &str) -> Value {
         let request = match &self.identity {
-            Some(body) => http().post(format!("{url}identities/")).json(body),
-            None => http().get(format!("{url}flags/")),
+            Some(body) => http.post(format!("{url}identities/")).json(body),
+            None => http.get(format!("{url}flags/")),
         };
         let response = request.header("X-Environment-Key", &self.key).send().await.unwrap();
         let (status, text) = (response.status(), response.text().await.unwrap());

@@ -55,7 +55,8 @@ impl Server {
         }
         let mut differences = Vec::new();
         for question in Question::all(&project) {
-            let (theirs, ours) = (question.ask(&admin.url).await, question.ask(&sidecar.url).await);
+            let theirs = question.ask(&admin.http, &admin.url).await;
+            let ours = question.ask(&admin.http, &sidecar.url).await;
             differences.extend(compare(&question, &theirs, &ours));
         }
         project.delete(&admin).await;

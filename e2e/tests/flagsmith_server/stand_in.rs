@@ -24,7 +24,8 @@ struct Content {
     lie: Option<String>,
 }
 
-type Shared = Arc<Mutex<Content>>;
+/// The state of the stand-in, and the client that asks the sidecar.
+type Shared = Arc<(Mutex<Content>, reqwest::Client)>;
 
 pub(crate) struct StandIn {
     pub(crate) url: String,
@@ -33,7 +34,7 @@ pub(crate) struct StandIn {
 
 impl StandIn {
     pub(crate) async fn start() -> StandIn {
-        let content = Shared::default();
+        let content: Shared = Arc::new((Mutex::default(), client()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/api/v1/", listener.local_addr().unwrap());
         let router = Router::new().fallback(answer).with_state(Arc::clone(&content));
@@ -43,19 +44,19 @@ impl StandIn {
 
     /// Answers questions with those of this sidecar.
     pub(crate) fn answer_by(&self, sidecar: &str) {
-        self.content.lock().unwrap().sidecar = Some(sidecar.to_owned());
+        self.content.0.lock().unwrap().sidecar = Some(sidecar.to_owned());
     }
 
     /// Answers another value for this flag.
     pub(crate) fn lie_about(&self, flag: &str) {
-        self.content.lock().unwrap().lie = Some(flag.to_owned());
+        self.content.0.lock().unwrap().lie = Some(flag.to_owned());
     }
 }
 
 impl Drop for StandIn {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            assert!(self.content.lock().unwrap().deleted, "the project was not deleted");
+            assert!(self.content.0.lock().unwrap().deleted, "the project was not deleted");
         }
     }
 }
@@ -65,7 +66,7 @@ async fn answer(State(content): State<Shared>, method: Method, uri: Uri, headers
     if ["flags/", "identities/"].contains(&path.as_str()) {
         return by_sidecar(&content, method, &path, &headers, body).await;
     }
-    let mut content = content.lock().unwrap();
+    let mut content = content.0.lock().unwrap();
     if path == "environment-document/" && headers["x-environment-key"] == "ser.stand-in" {
         return Json(content.document()).into_response();
     }
@@ -76,11 +77,13 @@ async fn answer(State(content): State<Shared>, method: Method, uri: Uri, headers
 
 async fn by_sidecar(content: &Shared, method: Method, path: &str, headers: &HeaderMap, body: Bytes) -> Response {
     let (sidecar, lie) = {
-        let content = content.lock().unwrap();
+        let content = content.0.lock().unwrap();
         (content.sidecar.clone().expect("a sidecar"), content.lie.clone())
     };
-    let request =
-        client().request(method, format!("{sidecar}{path}")).header("X-Environment-Key", &headers["x-environment-key"]);
+    let request = content
+        .1
+        .request(method, format!("{sidecar}{path}"))
+        .header("X-Environment-Key", &headers["x-environment-key"]);
     let mut answer: Value = request.body(body).send().await.unwrap().json().await.unwrap();
     let flags = if answer.is_array() { &mut answer } else { &mut answer["flags"] };
     for flag in flags.as_array_mut().unwrap() {

@@ -65,7 +65,9 @@ async fn check_names_each_broken_part() -> anyhow::Result<()> {
         case.pod(&App::new("shop").inject("storefront").flag("banner")).await?;
         expect(&case, &check, 0, "gets its sidecar").await?;
 
-        case.environment("broken", json!({"flagsmith": {"environmentKeySecretRef": {"name": "nowhere"}}})).await?;
+        let mut source = case.flagsmith();
+        source["flagsmith"]["environmentKeySecretRef"]["name"] = json!("nowhere");
+        case.environment("broken", source).await?;
         expect(&case, &check, 1, "SecretNotFound").await?;
         let api: Api<Pod> = case.api();
         let pod = |name: &str, environment: &str| -> anyhow::Result<Pod> {

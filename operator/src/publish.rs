@@ -1,7 +1,7 @@
 //! Publishes snapshots as ConfigMaps or Secrets, and restores the objects if somebody changes them. Needs the client.
 //!
 //! The publisher writes override shards first and the core last, so a core never names a shard that does not exist. A
-//! core beyond the size of an object is divided into parts ([`core`]). The publisher
+//! core beyond the size of an object is divided into parts, in two sets of objects that take turns. The publisher
 //! knows the published ConfigMaps from one metadata watch, so it sends no request while nothing changed; it polls
 //! Secrets. It never touches objects of other owners. It deletes objects that the core no longer names only after a
 //! grace period, because pods that have not switched yet may still read the old core.
@@ -15,6 +15,7 @@ mod error;
 mod history;
 mod object;
 mod owner;
+mod read;
 mod record;
 mod secret_cache;
 mod snapshot;
@@ -28,10 +29,7 @@ use kube::{
     core::{ObjectMeta, PartialObjectMeta},
     runtime::reflector::{ObjectRef, Store},
 };
-use remora_snapshot::{
-    Pointer,
-    files::{self, CoreSet},
-};
+use remora_snapshot::files::{self, CoreSet};
 use tokio::{sync::OnceCell, time::Instant};
 
 use self::{
@@ -49,7 +47,7 @@ pub use self::{
 };
 use crate::api::{
     ObjectKind,
-    names::{FORMAT, Format, annotation, label},
+    names::{FORMAT, Format, label},
 };
 
 /// Time that an object stays once no core names it any more.
@@ -111,45 +109,6 @@ impl Publisher {
     /// Time that unneeded objects stay, because some pods have not switched yet.
     pub fn grace(&self) -> Duration {
         self.grace
-    }
-
-    /// Returns the revision that is published in the current format, according to its core: the core of the published
-    /// kind, else the core of the other kind.
-    pub fn revision(&self, destination: &Destination) -> Option<String> {
-        let (_, core) = self.published(destination)?;
-        owner::annotation(&core, annotation::REVISION).map(str::to_owned)
-    }
-
-    /// Returns the record of the published revision. `None` if the version that published it wrote no record, or if the
-    /// record was altered and cannot be parsed.
-    pub fn record(&self, destination: &Destination) -> Option<Record> {
-        if let Some(core) = self.core(destination.collection()) {
-            return object::record(&core);
-        }
-        let records = self.obsolete_cores(destination).into_iter().filter_map(|core| object::record(&core));
-        let latest = records.max_by_key(|record| record.published_at.0)?;
-        // Copies of earlier revisions exist only in the obsolete kind and format.
-        Some(Record { history: Vec::new(), ..latest })
-    }
-
-    /// Returns the other format in which a revision is published, if none is published in the current format.
-    pub fn only_in(&self, destination: &Destination) -> Option<Format> {
-        if self.revision(destination).is_some() {
-            return None;
-        }
-        let formats = self.obsolete_cores(destination).into_iter().map(|core| destination.owner.format(&core));
-        formats.filter(|format| *format != FORMAT).max()
-    }
-
-    /// Returns the core that is published in the current format, and the objects that it belongs to.
-    fn published<'a>(&self, destination: &'a Destination) -> Option<(Collection<'a>, ObjectMeta)> {
-        let collections = [Some(destination.collection()), destination.other()];
-        collections.into_iter().flatten().find_map(|objects| Some((objects, self.core(objects)?)))
-    }
-
-    fn core(&self, objects: Collection<'_>) -> Option<ObjectMeta> {
-        let core = self.known(objects, &objects.owner.environment.object(files::CORE))?;
-        (objects.owner.owns(&core) && core.deletion_timestamp.is_none()).then_some(core)
     }
 
     /// Writes `snapshot` and its `record` to the cluster, to objects of both kinds if pods may still mount the other
@@ -242,60 +201,6 @@ impl Publisher {
     /// Drops the cached Secrets of deleted environments.
     pub fn retain(&self, is_there: impl Fn(&str, &str) -> bool) {
         self.secrets.retain(is_there);
-    }
-
-    /// Reads the published snapshot from the cluster, for use while it cannot be compiled again. `None` unless every
-    /// file exists and matches its digest.
-    ///
-    /// # Errors
-    /// If the API server rejects a request or does not answer in time.
-    pub async fn recover(&self, destination: &Destination) -> Result<Option<(Snapshot, Option<Record>)>, Error> {
-        let Some((objects, core)) = self.published(destination) else {
-            return Ok(None);
-        };
-        let Some(revision) = owner::annotation(&core, annotation::REVISION).map(str::to_owned) else {
-            return Ok(None);
-        };
-        let record = self.record(destination);
-        let mut files = Vec::new();
-        for found in self.last_first(objects, |format| format == FORMAT) {
-            let name = found.name.as_deref().unwrap_or_default();
-            if objects.owner.is_past(name) || CoreSet::ALL.iter().any(|set| objects.owner.is_part(name, *set)) {
-                continue;
-            }
-            let Some(file) = self.read_whole(objects, name).await? else {
-                return Ok(None);
-            };
-            files.push(file);
-        }
-        Ok(Some((Snapshot::new(revision, files), record)))
-    }
-
-    /// Reads the file that an object carries, or, if it is a pointer, the core that it names.
-    async fn read_whole(&self, objects: Collection<'_>, name: &str) -> Result<Option<File>, Error> {
-        let Some(file) = self.read(objects, name).await? else { return Ok(None) };
-        let pointer = match Pointer::read(&file.bytes) {
-            Ok(Some(pointer)) => pointer,
-            Ok(None) => return Ok(Some(file)),
-            Err(_) => return Ok(None),
-        };
-        let mut parts = Vec::new();
-        for (part, _) in files::part_lengths(pointer.length()).enumerate() {
-            let name = objects.owner.environment.object(&files::core_part(pointer.set(), part));
-            let Some(part) = self.read(objects, &name).await? else { return Ok(None) };
-            parts.push(part);
-        }
-        Ok(core::joined(&parts, &pointer))
-    }
-
-    /// Reads the file that an object carries. `None` unless the object exists and its content matches its digest.
-    async fn read(&self, objects: Collection<'_>, name: &str) -> Result<Option<File>, Error> {
-        let Some(object) = self.calls(objects).read(name).await? else {
-            return Ok(None);
-        };
-        let file = object.content.into_iter().next().map(|(name, bytes)| File::new(name, bytes.0));
-        let digest = owner::annotation(&object.metadata, annotation::CONTENT);
-        Ok(file.filter(|file| Some(file.digest.as_str()) == digest))
     }
 
     /// Writes the object and returns its new resource version.

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::http::progress::Progress;
 use crate::volume::Region;
-pub(crate) use buffer::{Buffer, KEPT_BYTES};
+pub(crate) use buffer::Buffer;
 pub(crate) use piece::Piece;
 
 /// The body of an answer.

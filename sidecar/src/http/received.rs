@@ -3,13 +3,15 @@
 use bytes::Bytes;
 use memmap2::MmapMut;
 
-use crate::http::body::{Buffer, KEPT_BYTES};
+use crate::http::body::Buffer;
 use crate::http::budget::Reservation;
 
 /// Largest size of a body in bytes.
 pub(crate) const MAX_BODY: usize = 1024 * 1024;
 /// Size in bytes up to which a body is received without a reservation in the budget.
 const SMALL: usize = 4 * 1024;
+/// Size in bytes up to which a body is collected in a reusable buffer.
+const MAX_COLLECTED: usize = 64 * 1024;
 
 /// A body, and its reservation in the budget of bytes in flight.
 #[derive(Default)]
@@ -30,7 +32,7 @@ enum Content {
     Once(Bytes),
     /// Several portions, copied into one buffer.
     Collected(Buffer),
-    /// A body larger than a reusable buffer, and its length. The memory of its own mapping returns to the system after
+    /// A body larger than [`MAX_COLLECTED`], and its length. The memory of its own mapping returns to the system after
     /// the request; that of the heap would not.
     Large(MmapMut, usize),
 }
@@ -79,7 +81,7 @@ impl Received {
             reservation.touch();
         }
         match &mut self.content {
-            Content::Collected(buffer) if self.expected <= KEPT_BYTES => {
+            Content::Collected(buffer) if self.expected <= MAX_COLLECTED => {
                 buffer.bytes().extend_from_slice(&bytes);
             }
             Content::Collected(buffer) => {

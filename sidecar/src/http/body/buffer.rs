@@ -5,17 +5,42 @@ use std::cell::RefCell;
 use crate::http::budget::Reservation;
 use crate::http::progress::Progress;
 
-/// Number of buffers that are kept for later answers, and largest capacity of a kept buffer in bytes. Their product
-/// bounds the memory that a burst of large answers leaves behind.
-const KEPT_BUFFERS: usize = 8;
-pub(crate) const KEPT_BYTES: usize = 64 * 1024;
+/// Sum of the capacities in bytes of the buffers that are kept for later answers: the memory that a burst of large
+/// answers leaves behind. A buffer that would exceed the sum is not kept. Without a kept buffer, an answer of 128 KiB costs
+/// a new mapping and a page fault for each of its pages.
+const KEPT_BYTES: usize = 512 * 1024;
 
 /// Size in bytes up to which an answer does not count among the bytes in flight. Most answers are smaller and are sent
 /// at once.
 const SMALL: usize = 4 * 1024;
 
+/// The buffers that a thread keeps.
+struct Pool {
+    buffers: Vec<Vec<u8>>,
+    /// Sum of their capacities in bytes.
+    bytes: usize,
+}
+
 thread_local! {
-    static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool { buffers: Vec::new(), bytes: 0 }) };
+}
+
+impl Pool {
+    /// Returns the buffer that was kept last, which is the one that is most likely in the processor's cache.
+    fn take(&mut self) -> Option<Vec<u8>> {
+        let buffer = self.buffers.pop()?;
+        self.bytes = self.bytes.saturating_sub(buffer.capacity());
+        Some(buffer)
+    }
+
+    fn keep(&mut self, mut buffer: Vec<u8>) {
+        let bytes = self.bytes.saturating_add(buffer.capacity());
+        if buffer.capacity() > 0 && bytes <= KEPT_BYTES {
+            buffer.clear();
+            self.buffers.push(buffer);
+            self.bytes = bytes;
+        }
+    }
 }
 
 /// A buffer for an answer that is built. It returns to its thread's pool when the answer has been sent.
@@ -25,7 +50,7 @@ pub(crate) struct Buffer(Vec<u8>, Option<Reservation>);
 impl Buffer {
     /// Takes an empty buffer from the pool, or allocates one.
     pub(crate) fn take() -> Buffer {
-        let kept = BUFFERS.try_with(|buffers| buffers.try_borrow_mut().ok()?.pop());
+        let kept = POOL.try_with(|pool| pool.try_borrow_mut().ok()?.take());
         Buffer(kept.ok().flatten().unwrap_or_default(), None)
     }
 
@@ -56,17 +81,11 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let mut bytes = std::mem::take(&mut self.0);
-        if bytes.capacity() == 0 || bytes.capacity() > KEPT_BYTES {
-            return;
-        }
-        bytes.clear();
+        let buffer = std::mem::take(&mut self.0);
         // When the thread ends, its pool may already be gone.
-        let _ = BUFFERS.try_with(|buffers| {
-            if let Ok(mut buffers) = buffers.try_borrow_mut()
-                && buffers.len() < KEPT_BUFFERS
-            {
-                buffers.push(bytes);
+        let _ = POOL.try_with(|pool| {
+            if let Ok(mut pool) = pool.try_borrow_mut() {
+                pool.keep(buffer);
             }
         });
     }
@@ -76,17 +95,31 @@ impl Drop for Buffer {
 mod tests {
     use super::*;
 
+    fn of_capacity(bytes: usize) -> Buffer {
+        let mut buffer = Buffer::take();
+        buffer.bytes().reserve_exact(bytes);
+        buffer
+    }
+
     #[test]
-    fn buffer_is_reused_unless_it_grew_beyond_the_limit() {
-        let mut one = Buffer::take();
-        one.bytes().reserve_exact(1000);
+    fn buffer_is_reused() {
+        let mut one = of_capacity(200_000);
+        one.bytes().push(1);
         let address = one.bytes().as_ptr();
         drop(one);
         let mut two = Buffer::take();
         assert_eq!(two.bytes().as_ptr(), address);
         assert!(two.bytes().is_empty());
-        two.bytes().reserve_exact(KEPT_BYTES + 1);
-        drop(two);
+    }
+
+    #[test]
+    fn buffers_beyond_the_sum_are_not_kept() {
+        drop(of_capacity(KEPT_BYTES + 1));
         assert_eq!(Buffer::take().bytes().capacity(), 0);
+        let buffers: Vec<Buffer> = (0..5).map(|_| of_capacity(KEPT_BYTES / 4)).collect();
+        drop(buffers);
+        let kept: Vec<Buffer> = (0..5).map(|_| Buffer::take()).collect();
+        let capacities = kept.iter().map(|buffer| buffer.0.capacity());
+        assert_eq!(capacities.filter(|capacity| *capacity > 0).count(), 4);
     }
 }

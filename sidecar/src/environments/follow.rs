@@ -129,6 +129,7 @@ impl FollowedVolume {
             match read {
                 Ok(Some(read)) => {
                     self.settled |= read.refused.is_empty() && read.incomplete.is_none();
+                    self.settled &= !matches!(read.incomplete, Some((Reload::Unreadable, _)));
                     let taken = self.adopt(environment, read, seen_before, began.elapsed());
                     self.check_marker(environment, &volume);
                     return taken;
@@ -178,7 +179,7 @@ impl FollowedVolume {
             }
         }
         match incomplete {
-            Some(problem) => self.report(environment, Reload::Incomplete, problem),
+            Some((reload, problem)) => self.report(environment, reload, problem),
             None if refused.is_empty() => self.problem = None,
             None => self.report(environment, Reload::PartRefused, refused.join("; ")),
         }

@@ -22,7 +22,7 @@ pub(super) struct Read {
     /// Reasons why files beside the core were refused.
     pub(super) refused: Vec<String>,
     /// Reason why another core is served than the file `core` names.
-    pub(super) incomplete: Option<String>,
+    pub(super) incomplete: Option<(Reload, String)>,
 }
 
 /// Reads the files of a volume. `None` if the volume has no core file.

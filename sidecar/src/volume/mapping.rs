@@ -21,7 +21,11 @@ pub(super) fn map_in_place(sources: &[Source]) -> io::Result<Mmap> {
     let mut reserved = MmapOptions::new().len(total).map_anon()?;
     let mut offset = 0;
     for source in sources {
-        map_over(&mut reserved, offset, source)?;
+        if let Err(error) = map_over(&mut reserved, offset, source) {
+            // A failed call may have unmapped the place, and another thread may use the addresses already.
+            std::mem::forget(reserved);
+            return Err(error);
+        }
         offset += source.length;
     }
     reserved.make_read_only()
@@ -41,7 +45,8 @@ fn map_over(reserved: &mut MmapMut, offset: usize, source: &Source) -> io::Resul
     // kernel replaces too, is part of the same mapping, because mappings consist of whole pages. The kernel refuses a
     // `place` that does not begin a page. No reference into `reserved` outlives this call's borrow, and the memory
     // stays mapped and readable. Nothing is written to it from here on, though its type would allow that: the only
-    // caller returns it read-only. `reserved` unmaps the whole range at its end, the new mapping included.
+    // caller returns it read-only. `reserved` unmaps the whole range at its end, the new mapping included. If the call
+    // fails, nobody unmaps the range.
     //
     // A mapping is unsound if the file behind it is written or truncated while it is mapped. This function is only
     // called in a container that kubelet started, for files behind kubelet's `..data` link, on a mount that is

@@ -3,14 +3,14 @@
 use remora_snapshot::{Pointer, Snapshot, core_length, files};
 
 use crate::counters::reloads::Reload;
-use crate::volume::{Region, Volume};
+use crate::volume::{MapError, Region, Volume};
 
 /// A core that can be served.
 pub(super) struct Core {
     pub(super) snapshot: Snapshot<Region>,
     pub(super) bytes: Region,
     /// Reason why this is not the core that the file `core` names.
-    pub(super) incomplete: Option<String>,
+    pub(super) incomplete: Option<(Reload, String)>,
 }
 
 /// Reads the core of a volume. `None` if the volume has no file `core`.
@@ -25,37 +25,50 @@ pub(super) fn core(volume: &Volume, serves: bool) -> Result<Option<Core>, (Reloa
         return read(file, Snapshot::read).map(Some).map_err(refused);
     };
     drop(file);
-    let problem = match pointed(volume, &pointer) {
+    let (reload, problem) = match pointed(volume, &pointer) {
         Ok(core) => return Ok(Some(core)),
         Err(problem) => problem,
     };
     let (revision, set) = (pointer.revision(), pointer.set());
     let problem = format!("{} names revision {revision} in the parts of set {set}: {problem}", files::CORE);
     match serves {
-        true => Err((Reload::Incomplete, problem)),
+        true => Err((reload, problem)),
         false => match other(volume, &pointer) {
-            Ok(core) => Ok(Some(Core { incomplete: Some(problem), ..core })),
-            Err(other) => Err((Reload::Incomplete, format!("{problem}; set {}: {other}", set.other()))),
+            Ok(core) => Ok(Some(Core { incomplete: Some((reload, problem)), ..core })),
+            Err((other_reload, other)) => {
+                let reload = if other_reload == Reload::Unreadable { other_reload } else { reload };
+                Err((reload, format!("{problem}; set {}: {other}", set.other())))
+            }
         },
     }
 }
 
 /// Reads the core from the set that the pointer names.
-fn pointed(volume: &Volume, pointer: &Pointer) -> Result<Core, String> {
-    let parts = volume.map_parts(pointer.set(), pointer.length()).map_err(|error| error.to_string())?;
-    read(parts, |parts| Snapshot::read_parts(parts, pointer)).map_err(|error| error.to_string())
+fn pointed(volume: &Volume, pointer: &Pointer) -> Result<Core, (Reload, String)> {
+    let parts = volume.map_parts(pointer.set(), pointer.length()).map_err(|error| problem(&error))?;
+    read(parts, |parts| Snapshot::read_parts(parts, pointer)).map_err(|error| incomplete(&error))
 }
 
 /// Reads the core from the other set.
-fn other(volume: &Volume, pointer: &Pointer) -> Result<Core, String> {
+fn other(volume: &Volume, pointer: &Pointer) -> Result<Core, (Reload, String)> {
     let set = pointer.set().other();
     let name = files::core_part(set, 0);
-    let first = volume.map(&name).map_err(|error| error.to_string())?;
-    let first = first.ok_or_else(|| format!("{name} is missing"))?;
-    let length = core_length(first.as_ref()).map_err(|error| format!("{name}: {error}"))?;
+    let first = volume.map(&name).map_err(|error| problem(&error))?;
+    let first = first.ok_or_else(|| incomplete(&format!("{name} is missing")))?;
+    let length = core_length(first.as_ref()).map_err(|error| incomplete(&format!("{name}: {error}")))?;
     drop(first);
-    let parts = volume.map_parts(set, length).map_err(|error| error.to_string())?;
-    read(parts, |parts| Snapshot::read_other_parts(parts, pointer)).map_err(|error| error.to_string())
+    let parts = volume.map_parts(set, length).map_err(|error| problem(&error))?;
+    read(parts, |parts| Snapshot::read_other_parts(parts, pointer)).map_err(|error| incomplete(&error))
+}
+
+/// Tells an error of the system, which may pass, from files that are missing or wrong, which stay so.
+fn problem(error: &MapError) -> (Reload, String) {
+    let reload = if matches!(error, MapError::Read { .. }) { Reload::Unreadable } else { Reload::Incomplete };
+    (reload, error.to_string())
+}
+
+fn incomplete(problem: &impl ToString) -> (Reload, String) {
+    (Reload::Incomplete, problem.to_string())
 }
 
 fn read<E>(bytes: Region, read: impl FnOnce(Region) -> Result<Snapshot<Region>, E>) -> Result<Core, E> {

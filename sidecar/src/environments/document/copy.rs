@@ -36,6 +36,8 @@ pub(super) const HEADROOM: u64 = 20 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct CopyLimits {
     places: Arc<Semaphore>,
+    /// One permit: the memory in use does not count what a copy in the making has yet to write.
+    making: Arc<Semaphore>,
     kept: Duration,
     /// Returns the memory in bytes that is free below the limit, if the limit is known.
     free: fn() -> Option<u64>,
@@ -43,7 +45,12 @@ pub(super) struct CopyLimits {
 
 impl Default for CopyLimits {
     fn default() -> CopyLimits {
-        CopyLimits { places: Arc::new(Semaphore::new(MAX_COPIES)), kept: KEPT, free: free_memory }
+        CopyLimits {
+            places: Arc::new(Semaphore::new(MAX_COPIES)),
+            making: Arc::new(Semaphore::new(1)),
+            kept: KEPT,
+            free: free_memory,
+        }
     }
 }
 
@@ -141,16 +148,19 @@ pub(super) fn make(document: &Arc<Document>, limits: &CopyLimits) {
         return;
     }
     let Ok(place) = Arc::clone(&limits.places).try_acquire_owned() else { return };
+    let Ok(making) = Arc::clone(&limits.making).try_acquire_owned() else { return };
     if !limits.have_room(document.content.length()) {
         return;
     }
     document.copy.set(Phase::Making(Vec::new()));
-    tokio::spawn(keep(Arc::clone(document), place, limits.clone()));
+    tokio::spawn(keep(Arc::clone(document), place, making, limits.clone()));
 }
 
 /// Makes the copy, and gives it up when nobody uses it, when memory is short, or when the document is gone.
-async fn keep(document: Arc<Document>, place: OwnedSemaphorePermit, limits: CopyLimits) {
-    match inflate(&document).await {
+async fn keep(document: Arc<Document>, place: OwnedSemaphorePermit, making: OwnedSemaphorePermit, limits: CopyLimits) {
+    let inflated = inflate(&document).await;
+    drop(making);
+    match inflated {
         Ok(bytes) => {
             let copy = Arc::new(InflatedCopy { bytes, place });
             document.copy.set(Phase::Made { copy, used: Instant::now() });

@@ -1,5 +1,6 @@
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 
 use bytes::Buf;
 use memmap2::MmapMut;
@@ -145,6 +146,23 @@ async fn copy_is_made_only_if_it_fits_below_memory_limit() {
     assert!(document.copy.made().is_some());
     FREE.store(copy::HEADROOM - 1, Ordering::Relaxed);
     until(|| document.copy.is_absent()).await;
+}
+
+/// The memory in use does not count what an unfinished copy has yet to write.
+#[tokio::test]
+async fn copies_of_two_documents_are_made_one_after_the_other() {
+    let limits = CopyLimits::with(LONG, unlimited);
+    let (first, second) = (document("a"), document("b"));
+    let (mut one, mut two) = (inflated(&first, &limits), inflated(&second, &limits));
+    poll_fn(|cx| {
+        let _ = (one.poll(cx), two.poll(cx));
+        Poll::Ready(())
+    })
+    .await;
+    assert!(!first.copy.is_absent() && second.copy.is_absent());
+    until(|| first.copy.made().is_some()).await;
+    receive(inflated(&second, &limits)).await;
+    assert!(second.copy.made().is_some());
 }
 
 #[tokio::test]

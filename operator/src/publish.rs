@@ -29,7 +29,10 @@ use kube::{
     core::{ObjectMeta, PartialObjectMeta},
     runtime::reflector::{ObjectRef, Store},
 };
-use remora_snapshot::files::{self, CoreSet};
+use remora_snapshot::{
+    Pointer,
+    files::{self, CoreSet},
+};
 use tokio::{sync::OnceCell, time::Instant};
 
 use self::{
@@ -138,8 +141,12 @@ impl Publisher {
         record: Option<&Record>,
         cache: &mut WriteCache,
     ) -> Result<Published, Error> {
-        let before = cache.placed.get(&to.object_kind).cloned();
-        let before = before.or_else(|| self.core(to).as_ref().and_then(Placed::of));
+        let before = match cache.placed.get(&to.object_kind) {
+            // After a start, or after a write without an answer, the watch may not show the published core yet.
+            None if snapshot.core_parts() > 0 => self.placed(to).await?,
+            None => self.core(to).as_ref().and_then(Placed::of),
+            known => known.cloned(),
+        };
         let placed = Placed::next(snapshot, before.as_ref());
         let mut wanted: Vec<Wanted<'_>> = snapshot
             .contents(placed.set.unwrap_or(CoreSet::A))?
@@ -160,10 +167,13 @@ impl Publisher {
         }
         for wanted in &outdated {
             if wanted.is_core() {
-                // If the API server does not answer, only the watch can show which core is published.
+                // If the API server does not answer, it has to be asked which core is published.
                 cache.placed.remove(&to.object_kind);
             }
             let version = self.apply(to, wanted).await?;
+            if wanted.is_core() {
+                cache.placed.insert(to.object_kind, placed.clone());
+            }
             cache.written.extend(version.map(|version| ((to.object_kind, wanted.name.clone()), version)));
         }
         let past = record.map(|record| history::names(to.owner, &record.history)).unwrap_or_default();
@@ -174,11 +184,18 @@ impl Publisher {
         Ok(Published { objects, written: outdated.len() })
     }
 
+    /// Asks the API server for the place of the published core. `None` if the owner has published none.
+    async fn placed(&self, objects: Collection<'_>) -> Result<Option<Placed>, Error> {
+        let core = self.calls(objects).metadata(&objects.owner.environment.object(files::CORE)).await?;
+        Ok(core.filter(|core| objects.owner.owns(core)).as_ref().and_then(Placed::of))
+    }
+
     /// Returns the core that is published as one object, as the content of the set that is not about to be published: a
     /// sidecar that starts before all parts have arrived serves it. `None` if the object was altered.
     async fn kept(&self, objects: Collection<'_>, placed: &Placed) -> Result<Option<Wanted<'static>>, Error> {
         let Some(set) = placed.set else { return Ok(None) };
         let core = self.read(objects, &objects.owner.environment.object(files::CORE)).await?;
+        let core = core.filter(|core| matches!(Pointer::read(&core.bytes), Ok(None)));
         Ok(core.map(|core| Wanted::live(objects.owner, core::kept(core, set).into(), placed, None)))
     }
 

@@ -69,7 +69,7 @@ fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Er
 /// write to the directory at the same time.
 ///
 /// # Errors
-/// If a file operation fails, or a foreign file or link is in the way. The previous revision is then still in temp.
+/// If a file operation fails, or a foreign file or link is in the way. The previous revision is then still in place.
 pub fn write(directory: &Path, environment: &str, compiled: &Compiled) -> Result<PathBuf, Error> {
     let volume = directory.join(environment);
     if kind(&volume)? == Kind::Link {
@@ -400,10 +400,10 @@ mod tests {
         let temp = TempDir::new();
         fs::create_dir_all(temp.volume()).unwrap();
         symlink(temp.0.join("victim/precious"), temp.volume().join("core")).unwrap();
-        temp.refuses("a link in temp of core");
+        temp.refuses("a link in place of core");
         let temp = TempDir::new();
         fs::create_dir_all(temp.0.join("out")).unwrap();
         symlink(temp.0.join("victim"), temp.volume()).unwrap();
-        temp.refuses("a link in temp of the volume");
+        temp.refuses("a link in place of the volume");
     }
 }

@@ -253,7 +253,10 @@ async fn publish(
                 Some(chosen) => {
                     room::fitting(environment, observer, observed, chosen, &state.desired, &mut state.room).await
                 }
-                None => None,
+                None => {
+                    state.room = room::Room::default();
+                    None
+                }
             };
             let applied = match fitting {
                 Some(chosen) => {
@@ -386,7 +389,9 @@ fn next(environment: &Environment<'_>, state: &EnvironmentState) -> Action {
     let fetch = state.source.next_fetch().into_iter().chain(requested);
     // No fetch happens while the published objects cannot be read.
     let fetch = fetch.filter(|_| !back_off.is_some_and(|back_off| back_off.is_blind));
-    let work = fetch.chain(back_off.map(|back_off| back_off.until)).chain(state.room.next_look());
+    // The pods are looked at only by a publication.
+    let look = state.room.next_look().filter(|_| back_off.is_none());
+    let work = fetch.chain(back_off.map(|back_off| back_off.until)).chain(look);
     let work = work.filter(|_| !environment.spec.suspend);
     match work.chain(state.reported.retry()).chain(state.reception.next()).min() {
         Some(next) => Action::requeue(next.saturating_duration_since(Instant::now()).max(LEAST_WAIT)),

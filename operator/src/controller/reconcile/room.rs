@@ -70,7 +70,8 @@ impl Room {
     pub(super) fn finding(&self, snapshot: &Snapshot) -> Option<Finding> {
         let (capacity, pods) = self.seen.as_ref()?.volumes.capacity()?;
         let bytes = snapshot.core_bytes();
-        if !is_nearly_full(bytes, capacity) {
+        // Volumes with all parts cannot grow: the compiler reports that the core is nearly as large as any.
+        if capacity >= files::MAX_CORE_BYTES || !is_nearly_full(bytes, capacity) {
             return None;
         }
         let message = format!(
@@ -103,7 +104,12 @@ pub(super) async fn fitting(
     let published = last_good.map(|last_good| &last_good.revision).or(observed.revision.as_ref());
     let is_new = published.is_some_and(|published| *published != chosen.revision);
     let must_fit = is_new && chosen.core_parts() > 0;
-    let looked = look(environment, observer, observed, if must_fit { LOOK } else { LOOK_WHEN_PUBLISHED }, room).await;
+    let interval = match (must_fit, &room.withheld) {
+        (true, None) => Duration::ZERO, // a pod may have been admitted since the last look
+        (true, Some(_)) => LOOK,
+        (false, _) => LOOK_WHEN_PUBLISHED,
+    };
+    let looked = look(environment, observer, observed, interval, room).await;
     let failure = match looked {
         _ if !must_fit => None,
         Ok(()) => without_room(&chosen, room.seen.as_ref()),

@@ -1,14 +1,15 @@
 //! An exhaustive search through the protocol between publisher, kubelet and sidecar, for cores in one object and in parts.
 //!
-//! The publisher writes one object at a time and may end at any moment: its plan follows from what is published alone,
-//! so a restart continues it, and a newer document may replace it. The kubelet observes each object by a watch of its own,
+//! The publisher writes one object at a time and may end at any moment: its plan follows from the published core, which it
+//! reads, so a restart continues it, and a newer document may replace it. The kubelet observes each object by a watch of its own,
 //! in any order, and writes what it has observed to the volume at any moment. The sidecar reads the volume at any moment,
 //! and may be restarted. The search visits every state that these actions can reach. The plan and the reading of cores
 //! are the functions of the program; the choice between the sets is that of the sidecar's `environments::load::core`.
 //!
-//! In each state: a running sidecar never goes back to an older revision, and when everybody has finished, it serves the
-//! newest. If the kubelet is at most one publication behind, a sidecar that starts finds a whole core, except for a moment
-//! when a core grows beyond one object: the kubelet may observe the pointer before the core that was kept.
+//! In each state: when everybody has finished, a sidecar serves the newest revision. If the kubelet is at most one
+//! publication behind, a running sidecar never goes back to an older revision, and a sidecar that starts finds a whole
+//! core, except for a moment when a core grows beyond one object: the kubelet may observe the pointer before the core that
+//! was kept.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 

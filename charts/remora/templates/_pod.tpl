@@ -135,5 +135,6 @@ spec:
 {{/* Security context of a container of the operator, with the fields of the given one added or in place of its own. */}}
 {{- define "remora.securityContext" -}}
 {{- $own := dict "allowPrivilegeEscalation" false "capabilities" (dict "drop" (list "ALL")) "readOnlyRootFilesystem" true "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") -}}
-{{- merge (dict) . $own | toYaml -}}
+{{- range $field, $value := . }}{{ $_ := set $own $field $value }}{{ end -}}
+{{- toYaml $own -}}
 {{- end }}

@@ -62,10 +62,10 @@ fn every_object_has_common_labels() {
 
 #[test]
 fn given_fields_join_security_contexts() {
-    let context = json!({"runAsUser": 10001, "seccompProfile": {"type": "Localhost", "localhostProfile": "x"}});
+    let context = json!({"runAsUser": 10001, "readOnlyRootFilesystem": false, "seccompProfile": {"type": "Localhost", "localhostProfile": "x"}});
     let objects = render(&both(&json!({"securityContext": context, "podSecurityContext": {"fsGroup": 10001}})));
     let expected = json!({
-        "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": true,
+        "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": false,
         "runAsNonRoot": true, "runAsUser": 10001, "seccompProfile": {"type": "Localhost", "localhostProfile": "x"},
     });
     for part in PARTS {

@@ -33,7 +33,8 @@ for architecture in "${architectures[@]}"; do
     [ "$program" != remora-operator ] || names+=(kubectl-remora)
     for name in "${names[@]}"; do
       built=$build/$target/ship/$name
-      ! readelf -l "$built" | grep INTERP >/dev/null || fail "$built is not static"
+      headers=$(readelf -l "$built")
+      ! grep INTERP <<<"$headers" >/dev/null || fail "$built is not static"
       ! grep -qaF "$PWD/" "$built" || fail "$built contains the path of this checkout"
       install -m 755 "$built" "$release/$name-linux-$architecture"
     done

@@ -10,6 +10,9 @@
   fail "the files in $release are not those of the release: make release"
 tar -xzOf "$release/remora-$version.tgz" remora/values.yaml | grep -xF "  registry: $registry" >/dev/null ||
   fail "the packed chart names another registry than $registry: make release REGISTRY=$registry"
+if [ "${CI-}" = true ] && ! command -v cosign >/dev/null; then
+  fail "cosign is not on PATH: nothing is published without signatures"
+fi
 bin=$(e2e/release/tools.sh crane helm)
 insecure=() plain=()
 if [ "${PLAIN_HTTP-}" = true ]; then
@@ -36,6 +39,7 @@ touch -d "@$SOURCE_DATE_EPOCH" "$release/remora-$version.tgz"
 "$bin/helm" push "${plain[@]}" "$release/remora-$version.tgz" "oci://$registry/charts" >"$work/log" 2>&1 ||
   fail "cannot push the chart: $(<"$work/log")"
 chart=$(sed -n 's/^Digest: //p' "$work/log")
+[ -n "$chart" ] || fail "helm names no digest of the chart: $(<"$work/log")"
 pushed+=("$registry/charts/remora@$chart")
 printf '       %s\n' "${pushed[@]}"
 
@@ -49,8 +53,6 @@ if command -v cosign >/dev/null; then
   done
   [ -e "$release/checksums.txt.sig" ] ||
     cosign sign-blob --yes "${key[@]}" --bundle "$release/checksums.txt.bundle" "$release/checksums.txt"
-elif [ "${CI-}" = true ]; then
-  fail "cosign is not on PATH: images and chart are not signed"
 else
   say "images and chart are not signed, because cosign is not on PATH"
 fi

@@ -92,7 +92,8 @@ pub(super) async fn pods(cluster: &Cluster, environment: &str) -> Result<Listed,
     let status = found.status.unwrap_or_default();
     let labels = format!("{}={}", label::SIDECAR, label::INJECTED);
     let all: Vec<Pod> = cluster.list(Some(cluster.namespace()), &labels).await?;
-    let seen: Vec<Seen> = all.iter().filter(|pod| requests(&pod.metadata, &name)).map(|pod| seen(pod, &name)).collect();
+    let asks = |pod: &&Pod| requests(&pod.metadata, &name) && !has_ended(pod);
+    let seen: Vec<Seen> = all.iter().filter(asks).map(|pod| seen(pod, &name)).collect();
     let asking = seen.into_iter().map(|pod| async {
         let reply = match &pod.not_running {
             Some(_) => Ok(Reply::default()),
@@ -113,6 +114,12 @@ pub(super) async fn pods(cluster: &Cluster, environment: &str) -> Result<Listed,
         revision: status.revision,
         unasked,
     })
+}
+
+/// True if the pod's containers have ended for good, as those of a finished Job.
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 fn seen(pod: &Pod, environment: &EnvironmentName) -> Seen {

@@ -5,7 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::environment::Environment;
-use crate::source::{fetch::Fetcher, receiver::Receiver, trigger::TriggerSender};
+use crate::source::{
+    fetch::{Error, Fetcher},
+    receiver::Receiver,
+    trigger::TriggerSender,
+};
 
 /// Time after which the Secret is read again.
 const REREAD: Duration = Duration::from_secs(60);
@@ -52,6 +56,11 @@ pub(super) async fn receive(
     }
     let (secret, standing) = match fetcher.signing_secret(namespace, &webhook.secret_key_ref).await {
         Ok(secret) => (Some(secret), "receiving".to_owned()),
+        // A read that failed says nothing about the Secret, so the secret that was read before stays in use.
+        Err(Error::ReadFailed { .. }) if let Some((at, standing)) = &mut reception.read => {
+            *at = Instant::now();
+            return Some(standing.clone());
+        }
         Err(error) => (None, format!("polled only: {error}")),
     };
     receiver.keep(namespace, name, uid, secret, triggers);

@@ -37,13 +37,13 @@ async fn changes_that_do_not_move_updated_at_reach_pod_within_a_minute() -> anyh
         let environment = json!({"apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment", "metadata": metadata, "spec": spec});
         case.apply(environment).await?;
         case.condition("storefront", "Ready", "True", None).await?;
-        let pod = case.pod(&App::new("shop").inject("storefront").flag("banner")).await?;
+        let pod = case.pod(&App::new("shop").inject("storefront").flag("checkout")).await?;
         for change in [
             json!({"kind": "variantValue", "feature": "banner", "option": 12, "value": "green"}),
             json!({"kind": "overrideVariant", "identifier": "user-0", "feature": "banner", "option": 12}),
             json!({"kind": "identityDeleted", "identifier": "user-0"}),
             json!({"kind": "hideDisabledFlags", "hide": true}),
-            json!({"kind": "versionLive", "feature": "banner", "change": {"value": "live"}}),
+            json!({"kind": "versionLive", "feature": "checkout", "change": {"enabled": true, "value": "live"}}),
         ] {
             let revision = |environment: &DynamicObject| environment.data.pointer("/status/revision").cloned();
             let before = revision(&case.environments().get("storefront").await?);

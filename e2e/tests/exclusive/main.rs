@@ -17,7 +17,6 @@ mod kubelet;
 mod node;
 mod policy;
 mod receiver;
-mod registry;
 mod release;
 mod second_injector;
 mod space;

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # publish.sh
 # Pushes the images and the chart of the release to REGISTRY, and signs them with cosign: by the key in COSIGN_KEY, or
-# without a key in a workflow. REGISTRY_USER and REGISTRY_PASSWORD log in. PLAIN_HTTP=true is for a registry without TLS in
-# tests.
+# without a key in a workflow. REGISTRY_USER and REGISTRY_PASSWORD log in. PLAIN_HTTP=true is for a registry without TLS.
 . "$(dirname "$0")/settings.sh"
 
 [ -n "${REGISTRY-}" ] || fail "REGISTRY is not set: name the registry, such as registry.example.org/remora"

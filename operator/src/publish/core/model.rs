@@ -51,12 +51,12 @@ struct State {
     serving: Option<usize>,
 }
 
-/// How far the kubelet may fall behind.
+/// Limit of the kubelet's lag behind the publisher.
 #[derive(Clone, Copy, PartialEq)]
 enum Lag {
-    /// It has observed all of a publication before the next one writes its first object.
+    /// The kubelet has observed all of a publication before the next one writes its first object.
     OnePublication,
-    /// It may miss publications.
+    /// The kubelet may miss publications.
     Any,
 }
 

@@ -102,7 +102,7 @@ impl Patterns {
 
     fn compile_new(&mut self, pattern: &str) -> Result<Pattern, String> {
         let parsed = parse::parse(pattern, &mut self.budget)?;
-        let bytes_left = AUTOMATA_BYTES - self.automata_bytes;
+        let bytes_left = AUTOMATA_BYTES.saturating_sub(self.automata_bytes);
         let automaton = self
             .budget
             .with_part(AUTOMATON_STEPS, PROGRAMS_STEPS, |budget| automaton::build(&parsed.node, bytes_left, budget));

@@ -87,7 +87,7 @@ fn write(table: &Table, most: usize, budget: &mut StepBudget) -> Option<Vec<u8>>
         }));
     }
     columns.push(column(end)?);
-    if states * columns.len() * 2 > most {
+    if remora_snapshot::automaton::size(states, columns.len()) > most {
         return None;
     }
     let mut classes = [0; 256];

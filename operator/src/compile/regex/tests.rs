@@ -239,3 +239,15 @@ fn steps_for_large_set_are_proportional_to_its_size() {
     };
     assert!(work(2_000) < 5 * work(500), "{} and {}", work(500), work(2_000));
 }
+
+#[test]
+fn automata_of_many_sizes_stay_within_their_bytes() {
+    let mut patterns = Patterns::default();
+    let large = (0..440).map(|number| format!("x{{60}}w{number:03}"));
+    let small = (0..200).map(|number| format!("s{number:03}"));
+    for pattern in large.chain(small) {
+        assert!(patterns.compile(&pattern).is_ok(), "{pattern}");
+        assert!(patterns.automata_bytes <= AUTOMATA_BYTES, "{pattern}: {}", patterns.automata_bytes);
+    }
+    assert!(patterns.automata_bytes > AUTOMATA_BYTES - 1_000, "{}", patterns.automata_bytes);
+}

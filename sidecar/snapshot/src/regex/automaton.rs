@@ -145,6 +145,12 @@ pub(crate) fn validate(program: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Returns the length in bytes of an automaton of so many states and classes, the end of the text included.
+#[must_use]
+pub fn size(states: usize, classes: usize) -> usize {
+    HEADER.saturating_add(states.saturating_mul(classes).saturating_mul(2))
+}
+
 /// Writes an automaton.
 ///
 /// `next` has, for each state, the next state for each class; the last class is the end of the text. State 0 must lead
@@ -153,7 +159,7 @@ pub(crate) fn validate(program: &[u8]) -> Result<(), &'static str> {
 pub fn write(classes: &[u8; 256], start: u32, accepting: u32, next: &[Vec<u16>]) -> Vec<u8> {
     let width = next.first().map_or(0, Vec::len);
     let row = |state: usize| state.saturating_mul(width);
-    let mut program = Vec::with_capacity(HEADER + next.len() * width * 2);
+    let mut program = Vec::with_capacity(size(next.len(), width));
     for word in [next.len(), width, row(start as usize), row(accepting as usize)] {
         program.extend_from_slice(&u32::try_from(word).unwrap_or(u32::MAX).to_le_bytes());
     }

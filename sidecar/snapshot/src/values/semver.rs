@@ -15,9 +15,11 @@ pub struct Version<'a> {
 }
 
 impl<'a> Version<'a> {
-    /// Reads `MAJOR.MINOR.PATCH[-PRERELEASE][+BUILD]`. Leading zeros in numbers and a leading `v` are errors.
+    /// Reads `MAJOR.MINOR.PATCH[-PRERELEASE][+BUILD]`. Leading zeros in numbers and a leading `v` are errors. One line end
+    /// after the version is not a part of it, as for Flagsmith's API, which reads versions by `semver` 3.0.
     #[must_use]
     pub fn parse(text: &'a [u8]) -> Option<Self> {
+        let text = text.strip_suffix(b"\n").unwrap_or(text);
         let (text, build) = split_at_byte(text, b'+');
         let (text, prerelease) = split_at_byte(text, b'-');
         let mut numbers = text.split(|b| *b == b'.');
@@ -170,12 +172,14 @@ mod tests {
             "1.2.3-é",
             " 1.2.3",
             "1.2.x",
-            "1.2.3\n",
+            "1.2.3\n\n",
+            "1.2.3\r\n",
         ] {
             assert_eq!(Version::parse(text.as_bytes()), None, "{text:?}");
             assert_eq!(pack(text.as_bytes()), None, "{text:?}");
         }
         assert!(Version::parse(b"1.2.3-0a.0+001").is_some());
+        assert_eq!(Version::parse(b"1.2.3-a\n"), Version::parse(b"1.2.3-a"));
         assert_eq!(pack(b"1.2097151.3").map(unpack), Some(([1, 2_097_151, 3], true)));
         for text in ["1.2097152.3", "1.2.3-a", "1.2.3+a", "1.2.1000000000", "1.2.00", "0.00.1"] {
             assert_eq!(pack(text.as_bytes()), None, "{text:?}");

@@ -53,7 +53,7 @@ impl<'a> Evaluation<'a> {
         resolution.clear();
         places.clear();
         let mut flags = Resolver { evaluation: &self, resolution };
-        self.segments.each_match(context, matching, &mut flags, |block, matches| winners.add(block, matches));
+        self.segments.each_match(context, matching, &mut flags, |segment| winners.add(view, segment));
         winners.decide(&self, resolution);
         let splits = view.split_features();
         if context.is_identified && splits.len() > 0 {

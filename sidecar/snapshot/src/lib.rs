@@ -31,7 +31,7 @@
 //!  offset 0   +--------------------------------------------------------------------+
 //!             | header, 64 bytes: magic, version, length, checksum, ...            |
 //!         64  +--------------------------------------------------------------------+
-//!             | section table: (offset, length) of each of the 38 sections         |
+//!             | section table: (offset, length) of each of the 39 sections         |
 //!        368  +--------------------------------------------------------------------+
 //!             |                                                                    |
 //!  request:   |  trait names, slots, derived, literals                             |
@@ -48,7 +48,7 @@
 //!             |  segments, code, big integers, members, patterns, programs         |
 //!             |    (4) run the candidate's residual program: accept or reject      |
 //!             |         |                                                          |
-//!             |  override masks                                                    |
+//!             |  segment masks, override masks                                     |
 //!             |    (5) take the masks of the matching segments, strongest first    |
 //!             |         |                                                          |
 //!  request:   |  overrides (or a separate overrides file), feature ids             |
@@ -76,7 +76,7 @@
 //!    starts at row 0, which has this key, and candidates with bit 0. The bitwise AND is 0x1.
 //! 3. The block has no modulo and no percentage rules: segment 0 stays a candidate.
 //! 4. The entry of segment 0 is 2³²−1: the index decides the segment completely. The identity matches.
-//! 5. Mask 0, the only row of *override masks*, is of segment 0, so it applies.
+//! 5. Segment 0 has row 0 of *segment masks*, which names row 0 of *override masks*: mask 0 applies.
 //! 6. The section *overrides* has a file. The hash of `bob` is `34b1397612ca47051e75d7ef`, whose filter bit is bit 1.
 //!    The only bucket does not have this bit, so `bob` has no override.
 //! 7. Mask 0 covers feature 0 of block 0 and names run 0. The run has offsets: the bytes between its two offsets are
@@ -240,7 +240,7 @@
 //! | contexts | 24 | one state of a feature: the rest of Flagsmith's object from its state on, with a comma (span; with an experiment, eight hexadecimal digits and that many bytes of metadata as JSON follow it in the blob), row in *splits* plus 1 or 0, 1 if the feature is enabled, digest (8) |
 //! | splits | 16 | seed of the hash (span), range of rows in *variants* |
 //! | variants | 40 | upper limit in percent (f64), value, name as JSON or empty, weight as text (spans), digest (8) |
-//! | segments | 20 | name (span), entry of the program in *code*, flags (1: needs no identity), Flagsmith's id |
+//! | segments | 28 | name (span), entry of the program in *code*, flags (1: needs no identity), range of rows in *segment masks*, Flagsmith's id |
 //! | blocks | 32 | the index of 64 segments: bits of the segments that exist and have rules (8), ranges of rows in *attribute indexes*, in *modulo rules* and in *percentage rules* |
 //! | attribute indexes | 128 | attribute index of one slot for one block: see below |
 //! | modulo rules | 32 | modulo rule: divisor, remainder (f64), the segment's bit (8), slot, 1 if the rule is negated |
@@ -250,7 +250,8 @@
 //! | combined DFAs | 32 | automaton of up to 64 patterns, one bit each: offset and length in *programs*, ranges of rows in *accept sets* and in *pattern predicates*, patterns that are also searched in numbers (8). Its matching states are the states in which a pattern is found |
 //! | accept sets | 16 | per state: the patterns found when the state is reached (8), and when the text ends in it (8) |
 //! | pattern predicates | 32 | predicate of a segment: any of these patterns is found (8), or any of these is not found (8), the segment's bit (8), 1 if the predicate is negated (8) |
-//! | override masks | 20 | the features of one run that a segment overrides, as one bit for each of 64 consecutive features (8), the number of the 64, row in *override runs*, row of the segment in *segments*. The first mask with a feature is the strongest. A segment has several masks for the same 64 features if features order their segments differently |
+//! | segment masks | 4 | rows in *override masks* of one segment |
+//! | override masks | 16 | the features of one run that a segment overrides, as one bit for each of 64 consecutive features (8), the number of the 64, row in *override runs*. The first mask with a feature is the strongest. A segment has several masks for the same 64 features if features order their segments differently |
 //! | override runs | 16 | consecutive features that a segment overrides: the first feature, range of rows in *ranks*, first row in *object offsets* or 2³²−1 (no offsets) |
 //! | ranks | 2 | rank of the segment's override among the overrides of the feature; 2¹⁶−1: the segment does not override this feature |
 //! | object offsets | 12 | one row more than the run has ranks: offset in the blob of Flagsmith's object of the feature, which is also the end of the previous object (with its comma; an empty object means that the feature is hidden), and the sum of the digests of the features before it minus the sum of their defaults' digests (8). A run has no offsets if one of its features has variants or is not for every key |
@@ -475,10 +476,10 @@
 //!
 //! The first of these decides a feature: its result if a condition has read it, the identity's item with its id, the
 //! first row of its range of *segment overrides* whose segment matches, its default context. The sections
-//! *override masks*, *override runs*, *ranks*, *object offsets* and *bounds* only make this faster: a reader that walks
-//! *segment overrides* for each feature gets the same answers. Without an identity, the flags 2 and 4 of
-//! *origin* say which segments can match, splits give their control value, and the first two rows of *answers* have the
-//! finished arrays.
+//! *segment masks*, *override masks*, *override runs*, *ranks*, *object offsets* and *bounds* only make this faster: a
+//! reader that walks *segment overrides* for each feature gets the same answers. Without an identity, the flags 2 and 4
+//! of *origin* say which segments can match, splits give their control value, and the first two rows of *answers* have
+//! the finished arrays.
 //!
 //! A context with a split has the value of the first variant whose upper limit is above the percentage and whose lower
 //! limit (the upper limit of the row before, or 0) is not; else its own value, the control value. An item of an

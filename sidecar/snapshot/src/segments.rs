@@ -38,6 +38,8 @@ pub(crate) struct Segments<'a> {
 pub(crate) struct Scratch {
     /// Candidates of the index by block, if they were computed.
     candidates: Vec<Option<u64>>,
+    /// Candidates by block that the percentage rules leave.
+    kept: Vec<u64>,
     /// Member keys of the values by slot, if they were computed.
     member_keys: Vec<Option<MemberKey>>,
     /// Buffer for printing values that are no texts.
@@ -66,31 +68,35 @@ pub(crate) trait Flags {
 }
 
 impl Segments<'_> {
-    /// Passes the segments that the context matches to `found`: the number of a block, and a bit for each of its segments.
+    /// Passes each segment that the context matches to `found`.
     pub(crate) fn each_match(
         &self,
         context: &mut EvaluationContext,
         scratch: &mut Scratch,
         flags: &mut impl Flags,
-        mut found: impl FnMut(usize, u64),
+        mut found: impl FnMut(&Segment),
     ) {
         let segments = self.view.segments();
         let blocks = if self.scope == Scope::None { 0 } else { self.view.blocks().len() };
-        for block in 0..blocks {
-            let mut candidates = self.candidates(context, scratch, block);
-            candidates = self.keep_by_percentage(context, scratch, block, candidates);
-            let mut matches = 0;
+        // The percentage rules of all blocks are hashed together.
+        let mut kept = std::mem::take(&mut scratch.kept);
+        kept.clear();
+        kept.extend((0..blocks).map(|block| self.candidates(context, scratch, block)));
+        self.keep_by_percentage(context, scratch, 0, &mut kept);
+        for (block, mut candidates) in kept.iter().copied().enumerate() {
             while candidates != 0 {
                 let bit = candidates.trailing_zeros();
                 candidates &= candidates - 1;
                 if let Some(segment) = segments.get((block * BLOCK) as u32 + bit) {
                     let cuts = flags.cuts();
                     let is_match = self.applies(&segment) && self.accepts(context, scratch, flags, segment.entry);
-                    matches |= u64::from(is_match && flags.cuts() == cuts) << bit;
+                    if is_match && flags.cuts() == cuts {
+                        found(&segment);
+                    }
                 }
             }
-            found(block, matches);
         }
+        scratch.kept = kept;
     }
 
     /// Returns true if the context matches a segment.
@@ -107,10 +113,12 @@ impl Segments<'_> {
             return false;
         }
         let (block, bit) = (number as usize / BLOCK, 1 << (number as usize % BLOCK));
-        self.applies(&segment)
-            && self.candidates(context, scratch, block) & bit != 0
-            && self.keep_by_percentage(context, scratch, block, bit) != 0
-            && self.accepts(context, scratch, flags, segment.entry)
+        if !self.applies(&segment) || self.candidates(context, scratch, block) & bit == 0 {
+            return false;
+        }
+        let mut kept = [bit];
+        self.keep_by_percentage(context, scratch, block, &mut kept);
+        kept != [0] && self.accepts(context, scratch, flags, segment.entry)
     }
 
     /// Returns true if the segment applies to requests of this scope.

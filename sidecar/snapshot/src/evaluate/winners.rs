@@ -7,8 +7,8 @@
 //! A result that a condition has read comes before all of them, because it is final.
 //!
 //! All features are decided together by the override masks of the matching segments, up to 64 features at once. The
-//! masks of all segments are stored with the strongest first, so the first mask with a feature decides it. A single feature is decided
-//! by its list of overrides, which is stored with the strongest first, too.
+//! masks of all segments are stored with the strongest first, so the first matching mask with a feature decides it. A
+//! single feature is decided by its list of overrides, which is stored with the strongest first, too.
 
 use super::{
     evaluation::{Evaluation, Winner},
@@ -16,7 +16,7 @@ use super::{
     resolution::Resolution,
 };
 use crate::format::{
-    layout::{BLOCK, Feature, OverrideRun, Rank, Word},
+    layout::{BLOCK, Feature, OverrideRun, Rank, Segment, Word},
     view::View,
 };
 use crate::values::rows::Table;
@@ -24,22 +24,24 @@ use crate::values::rows::Table;
 /// The decision for every feature.
 #[derive(Debug, Default)]
 pub(crate) struct Winners {
-    /// One bit per segment: the context matches the segment.
-    matches: Vec<u64>,
+    /// One bit per override mask: the context matches the mask's segment.
+    masks: Vec<u64>,
     owners: Owners,
 }
 
 impl Winners {
     pub(super) fn clear(&mut self, view: &View<'_>) {
-        self.matches.clear();
-        self.matches.resize(view.blocks().len(), 0);
+        self.masks.clear();
+        self.masks.resize(view.override_masks().len().div_ceil(BLOCK), 0);
         self.owners.clear(view.features().len());
     }
 
-    /// Adds the matching segments of a block, one bit each.
-    pub(super) fn add(&mut self, block: usize, matches: u64) {
-        if let Some(place) = self.matches.get_mut(block) {
-            *place = matches;
+    /// Adds a matching segment.
+    pub(super) fn add(&mut self, view: &View<'_>, segment: &Segment) {
+        for Word { word: mask } in view.segment_masks().range(segment.masks.start, segment.masks.length).iter() {
+            if let Some(masks) = self.masks.get_mut(mask as usize / BLOCK) {
+                *masks |= 1 << (mask as usize % BLOCK);
+            }
         }
     }
 
@@ -56,10 +58,13 @@ impl Winners {
                 }
             }
         }
-        for mask in view.override_masks().iter() {
-            let block = self.matches.get(mask.segment as usize / BLOCK).copied().unwrap_or(0);
-            if block >> (mask.segment as usize % BLOCK) & 1 != 0 {
-                owners.assign(mask.block, mask.features, Owner::OverrideRun(mask.run));
+        for (first, masks) in (0_u32..).step_by(BLOCK).zip(&self.masks) {
+            let mut masks = *masks;
+            while masks != 0 {
+                if let Some(mask) = view.override_masks().get(first + masks.trailing_zeros()) {
+                    owners.assign(mask.block, mask.features, Owner::OverrideRun(mask.run));
+                }
+                masks &= masks - 1;
             }
         }
     }

@@ -57,6 +57,7 @@ const CORE: [(Section, Content); SECTIONS] = {
         (Section::CombinedDfas, Rows(CombinedDfa::FIELDS)),
         (Section::AcceptSets, Rows(AcceptSet::FIELDS)),
         (Section::PatternPredicates, Rows(PatternPredicate::FIELDS)),
+        (Section::SegmentMasks, Rows(Word::FIELDS)),
         (Section::OverrideMasks, Rows(OverrideMask::FIELDS)),
         (Section::OverrideRuns, Rows(OverrideRun::FIELDS)),
         (Section::Ranks, Rows(Rank::FIELDS)),

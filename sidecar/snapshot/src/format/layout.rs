@@ -46,6 +46,7 @@ pub(crate) enum Section {
     CombinedDfas,
     AcceptSets,
     PatternPredicates,
+    SegmentMasks,
     OverrideMasks,
     OverrideRuns,
     Ranks,
@@ -307,11 +308,13 @@ row!(
     }
 );
 row!(
-    Segment, 20, {
+    Segment, 28, {
         name: span,
         /// Entry of its program in `Code`, or [`ACCEPT`] or [`REJECT`].
         entry: u32,
         flags: u32,
+        /// Rows in `SegmentMasks`.
+        masks: range,
         /// Flagsmith's id, for people. Evaluation does not use it.
         id: u32,
     }
@@ -321,15 +324,13 @@ pub(crate) const IDENTITY_FREE: u32 = 1;
 
 row!(
     /// Override mask: features that a segment overrides. Masks in earlier rows are stronger.
-    OverrideMask, 20, {
+    OverrideMask, 16, {
         /// One bit for each of 64 consecutive features.
         features: u64,
         /// Number of the 64 features.
         block: u32,
         /// Row in `OverrideRuns` of the run with these features.
         run: u32,
-        /// Row in `Segments`.
-        segment: u32,
     }
 );
 row!(

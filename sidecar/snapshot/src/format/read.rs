@@ -184,9 +184,12 @@ impl Check<'_> {
 
     fn segments(&self) -> Result<(), ReadError> {
         let view = self.view;
+        let masks = Total::of(view.segment_masks().len());
         self.each("segment", view.segments(), |check, _, row| match () {
             () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
             () if !check.is_place(row.entry) => Some("its program does not exist"),
+            () if !view.segment_masks().has(row.masks.start, row.masks.length) => Some("its masks do not exist"),
+            () if !masks.has_room_for(row.masks.length) => Some("its masks are another's"),
             () => None,
         })?;
         if view.blocks().len() != view.segments().len().div_ceil(BLOCK) {
@@ -279,10 +282,10 @@ impl Check<'_> {
 
     fn masks(&self) -> Result<(), ReadError> {
         let view = self.view;
-        self.each("override mask", view.override_masks(), |_, _, OverrideMask { features, block, run, segment }| {
-            if segment as usize >= view.segments().len() {
-                return Some("its segment does not exist");
-            }
+        self.each("segment mask", view.segment_masks(), |_, _, row| {
+            (row.word as usize >= view.override_masks().len()).then_some("it does not exist")
+        })?;
+        self.each("override mask", view.override_masks(), |_, _, OverrideMask { features, block, run }| {
             let Some(run) = view.override_runs().get(run) else { return Some("its run does not exist") };
             let start = u64::from(block) * BLOCK as u64;
             let first = start + u64::from(features.trailing_zeros());

@@ -52,7 +52,7 @@ tables! {
     contexts: Contexts of Context, 24;
     splits: Splits of Split, 16;
     variants: Variants of Variant, 40;
-    segments: Segments of Segment, 20;
+    segments: Segments of Segment, 28;
     blocks: Blocks of Block, 32;
     attribute_indexes: AttributeIndexes of AttributeIndex, 128;
     modulo_rules: ModuloRules of ModuloRule, 32;
@@ -62,7 +62,8 @@ tables! {
     combined_dfas: CombinedDfas of CombinedDfa, 32;
     accept_sets: AcceptSets of AcceptSet, 16;
     pattern_predicates: PatternPredicates of PatternPredicate, 32;
-    override_masks: OverrideMasks of OverrideMask, 20;
+    segment_masks: SegmentMasks of Word, 4;
+    override_masks: OverrideMasks of OverrideMask, 16;
     override_runs: OverrideRuns of OverrideRun, 16;
     ranks: Ranks of Rank, 2;
     object_offsets: ObjectOffsets of ObjectOffset, 12;

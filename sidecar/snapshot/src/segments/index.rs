@@ -1,6 +1,7 @@
 //! The segment index: computes the candidates of a block with one look-up per slot, independent of the number of
 //! conditions.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 
 use super::condition::{READINGS, member_key_of, modulo, text_of};
@@ -67,52 +68,56 @@ impl Segments<'_> {
         candidates
     }
 
-    /// Applies the percentage rules of a block to its candidates, and returns the remaining ones.
+    /// Applies the percentage rules of consecutive blocks to their candidates, one word per block from `first` on, and
+    /// leaves the remaining ones.
     pub(super) fn keep_by_percentage(
         &self,
         context: &EvaluationContext,
         scratch: &mut Scratch,
-        block: usize,
-        candidates: u64,
-    ) -> u64 {
+        first: usize,
+        candidates: &mut [u64],
+    ) {
         let Segments { view, budget, .. } = self;
-        let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
-        let rules = view.percentage_rules().range(block.percentage_rules.start, block.percentage_rules.length);
-        if rules.len() == 0 {
-            return candidates;
+        if view.percentage_rules().len() == 0 {
+            return;
         }
-        budget.spend(1 + rules.len() / PERCENTAGE_RULES_A_STEP);
-        let (mut kept, mut undecided) = (candidates, 0);
-        let mut report = |stored: &[u8; PercentageRule::SIZE], percentage: f64| {
+        let kept = Cell::from_mut(candidates).as_slice_of_cells();
+        let remove = |kept: &Cell<u64>, segment: u64| kept.set(kept.get() & !segment);
+        let mut report = |(kept, stored): (&Cell<u64>, &[u8; PercentageRule::SIZE]), percentage: f64| {
             let PercentageRule { threshold, segment, negated, .. } = PercentageRule::decode(stored);
             if (percentage <= threshold) == (negated != 0) {
-                kept &= !segment;
+                remove(kept, segment);
             }
         };
         let mut percentages = Percentages::new(scratch.hashing.take());
-        for stored in rules.each_stored() {
-            let rule = PercentageRule::decode(stored);
-            if rule.segment & candidates == 0 {
+        for (block, kept) in (first..).zip(kept) {
+            let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { break };
+            let rules = view.percentage_rules().range(block.percentage_rules.start, block.percentage_rules.length);
+            if rules.len() == 0 {
                 continue;
             }
-            let value = context.value(rule.slot as u16);
-            if !budget.hash(rule.seed, context.length_of(value)) {
-                undecided |= rule.segment & candidates;
-                continue;
+            budget.spend(1 + rules.len() / PERCENTAGE_RULES_A_STEP);
+            for stored in rules.each_stored() {
+                let rule = PercentageRule::decode(stored);
+                if rule.segment & kept.get() == 0 {
+                    continue;
+                }
+                let value = context.value(rule.slot as u16);
+                if !budget.hash(rule.seed, context.length_of(value)) {
+                    budget.note(Undecided::Others);
+                    remove(kept, rule.segment);
+                    continue;
+                }
+                if value == Value::Null {
+                    report((kept, stored), f64::INFINITY); // an unset slot has no percentage
+                    continue;
+                }
+                let text = text_of(context, value, &mut scratch.printed);
+                let (seed, ids) = (view.head(rule.seed), [text.as_bytes(), b"", b""]);
+                percentages.request((kept, stored), seed, IdSource::Slot(rule.slot), ids, &mut report);
             }
-            if value == Value::Null {
-                report(stored, f64::INFINITY); // an unset slot has no percentage
-                continue;
-            }
-            let text = text_of(context, value, &mut scratch.printed);
-            let ids = [text.as_bytes(), b"", b""];
-            percentages.request(stored, view.head(rule.seed), IdSource::Slot(rule.slot), ids, &mut report);
         }
         scratch.hashing = Some(percentages.finish(&mut report));
-        if undecided != 0 {
-            budget.note(Undecided::Others);
-        }
-        kept & !undecided
     }
 }
 

@@ -116,7 +116,8 @@ impl Tables {
         put(Section::FeatureIds, feature_ids(&environment.features)?);
 
         let mut operands = Operands::default();
-        let ([segments, code], index) = builder.segments(environment, fingerprint, &mut operands)?;
+        let (segment_masks, ranges) = runs.segment_masks()?;
+        let ([segments, code], index) = builder.segments(environment, &ranges, fingerprint, &mut operands)?;
         put(Section::Segments, segments);
         put(Section::Blocks, index.blocks);
         put(Section::AttributeIndexes, index.attribute_indexes);
@@ -127,6 +128,7 @@ impl Tables {
         put(Section::CombinedDfas, index.combined_dfas);
         put(Section::AcceptSets, index.accept_sets);
         put(Section::PatternPredicates, index.pattern_predicates);
+        put(Section::SegmentMasks, segment_masks);
         put(Section::OverrideMasks, runs.masks);
         put(Section::OverrideRuns, runs.rows);
         put(Section::Ranks, runs.ranks);
@@ -323,10 +325,11 @@ impl Builder {
         })
     }
 
-    /// Builds the segments, their programs, and the index.
+    /// Builds the segments, their programs, and the index. `masks` has the range of each segment in `SegmentMasks`.
     fn segments(
         &mut self,
         environment: &Environment,
+        masks: &[Span],
         fingerprint: Fingerprint,
         operands: &mut Operands,
     ) -> Result<([Vec<u8>; 2], Index), WriteError> {
@@ -336,7 +339,7 @@ impl Builder {
                 .get(condition.property)
                 .is_some_and(|property| matches!(property.derivation, Derivation::Flag { .. }))
         };
-        let (mut segments, mut code) = (Rows::<Segment, 20>::default(), Vec::new());
+        let (mut segments, mut code) = (Rows::<Segment, 28>::default(), Vec::new());
         let (mut indexed, mut rest) = (Vec::new(), Vec::new());
         for segment in &environment.segments {
             // Reading a flag can have an effect, so segments that read flags are not indexed.
@@ -359,13 +362,14 @@ impl Builder {
                 rules.push(rule);
             }
         }
-        for (segment, rules) in environment.segments.iter().zip(&rest) {
+        for ((segment, masks), rules) in environment.segments.iter().zip(masks).zip(&rest) {
             let entry = code::write(&segment.id, rules, &reads_flag, fingerprint, operands, &mut self.blob, &mut code)?;
             within(code.len() * Instruction::SIZE + operands.bytes(), self.limit)?;
             let row = Segment {
                 name: self.blob.intern(segment.name.as_bytes())?,
                 entry,
                 flags: if segment.identity_free { IDENTITY_FREE } else { 0 },
+                masks: *masks,
                 id: segment.id.parse().unwrap_or(0),
             };
             segments.push(&row)?;

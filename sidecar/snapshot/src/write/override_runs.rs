@@ -7,7 +7,7 @@ use super::answers::{flagsmith_head, flagsmith_tail};
 use super::blob::{Blob, offset};
 use super::ranks::{Layer, Overrides, Place, Strongest, layers};
 use crate::format::{
-    layout::{BLOCK, NO_OFFSETS, NO_RANK, ObjectOffset, OverrideMask, OverrideRun, Rank},
+    layout::{BLOCK, NO_OFFSETS, NO_RANK, ObjectOffset, OverrideMask, OverrideRun, Rank, Word},
     model::{Context, Environment, Feature},
 };
 use crate::values::{
@@ -26,6 +26,8 @@ pub(super) struct OverrideRuns {
     pub(super) ranks: Vec<u8>,
     pub(super) offsets: Vec<u8>,
     pub(super) masks: Vec<u8>,
+    /// Rows of the masks of each segment.
+    masks_by_segment: Vec<Vec<u32>>,
     /// Runs of each segment: first feature and row.
     starts: Vec<Vec<(u32, u32)>>,
     objects: HashMap<Place, Span>,
@@ -75,9 +77,11 @@ impl OverrideRuns {
 
     /// Adds the override masks, strongest first.
     fn add_masks(&mut self, layers: &[Layer]) -> Result<(), WriteError> {
+        self.masks_by_segment.resize(self.starts.len(), Vec::new());
         for Layer { segment, features } in layers {
-            let Some(starts) = self.starts.get(*segment) else { continue };
-            let segment = offset(*segment)?;
+            let (Some(starts), Some(own)) = (self.starts.get(*segment), self.masks_by_segment.get_mut(*segment)) else {
+                continue;
+            };
             let place = |feature: u32| {
                 let next = starts.partition_point(|(first, _)| *first <= feature);
                 (feature / BLOCK as u32, next.checked_sub(1).and_then(|last| starts.get(last)).map(|(_, run)| *run))
@@ -85,10 +89,21 @@ impl OverrideRuns {
             for together in features.chunk_by(|one, next| place(*one) == place(*next)) {
                 let Some((block, Some(run))) = together.first().map(|first| place(*first)) else { continue };
                 let features = together.iter().fold(0, |features, feature| features | 1 << (feature % BLOCK as u32));
-                self.masks.extend(OverrideMask { features, block, run, segment }.encode());
+                own.push(offset(self.masks.len() / OverrideMask::SIZE)?);
+                self.masks.extend(OverrideMask { features, block, run }.encode());
             }
         }
         Ok(())
+    }
+
+    /// Returns the rows of `SegmentMasks`, and the range of each segment in them.
+    pub(super) fn segment_masks(&self) -> Result<(Vec<u8>, Vec<Span>), WriteError> {
+        let (mut rows, mut ranges) = (Vec::new(), Vec::new());
+        for own in &self.masks_by_segment {
+            ranges.push(Span { start: offset(rows.len() / Word::SIZE)?, length: offset(own.len())? });
+            rows.extend(own.iter().flat_map(|mask| Word { word: *mask }.encode()));
+        }
+        Ok((rows, ranges))
     }
 
     /// Returns the object of an override if it is constant, otherwise an empty span.

@@ -8,6 +8,7 @@ mod anonymous;
 pub(crate) mod context_hash;
 pub(crate) mod identities;
 pub(crate) mod ofrep;
+mod python;
 pub(crate) mod scratch;
 pub(crate) mod validation;
 pub(crate) mod values;

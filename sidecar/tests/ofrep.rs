@@ -4,7 +4,8 @@
 
 mod support;
 
-use remora_snapshot::model::{Context, Split, Variant};
+use remora_snapshot::model::{Context, Split, Test, Variant};
+use remora_snapshot::write;
 use serde_json::{Value, json};
 use support::client::{Answer, call, post};
 use support::environment::{CLIENT_KEY, SERVER_KEY, environment, written};
@@ -59,6 +60,30 @@ fn flag_has_value_reason_and_variant() {
     }
     let escaped = body(&post(server.data, &format!("{FLAG}dark%20mode"), &[], "{}"));
     assert_eq!((&escaped["key"], &escaped["value"]), (&json!("dark mode"), &json!(false)));
+}
+
+#[test]
+fn lists_and_objects_are_compared_by_their_text() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    let mut environment = environment("shop", CLIENT_KEY, 1);
+    let Test::Compare(_, comparand) = &mut environment.segments[0].rules[0].conditions[0].test else { panic!() };
+    comparand.text = "['pro', {'a': None}]".to_owned();
+    volume.publish_written(&write(&environment, 1_000_000).unwrap());
+    let server = start(directory.path(), |_| {});
+    let plan = json!(["pro", {"a": null}]);
+    let long = json!(["x".repeat(3_000)]);
+    for (sent, value) in [
+        (json!({"targetingKey": "x", "plan": plan}), "gold"),
+        (json!({"targetingKey": "x", "traits": {"plan": plan}}), "gold"),
+        (json!({"targetingKey": "x", "plan": ["pro"]}), "plain"),
+        (json!({"targetingKey": "x", "plan": plan, "traits": {"plan": long}}), "plain"),
+    ] {
+        let answer = post(server.data, &format!("{FLAG}banner"), &[], &context(&sent));
+        assert_eq!(body(&answer)["value"], value, "{sent}");
+        let answer = post(server.data, FLAGS, &[], &context(&sent));
+        assert_eq!(body(&answer)["flags"][0]["value"], value, "{sent}");
+    }
 }
 
 #[test]
@@ -118,6 +143,7 @@ fn matching_entity_tag_answers_304_without_a_body() {
         json!({"targetingKey": "x", "plan": "pro", "age": "7"}),
         json!({"targetingKey": "x", "plan": "pro", "age": 7.0}),
         json!({"targetingKey": "x", "plan": "pro"}),
+        json!({"targetingKey": "x", "plan": "pro", "age": [7]}),
         json!({}),
     ] {
         assert_eq!(ask(&other, &tag).status, 200, "{other}");

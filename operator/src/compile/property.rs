@@ -128,15 +128,21 @@ pub(super) fn is_identity_free(property: &str) -> bool {
 /// Maximum number of names kept of a path: one more than the longest supported path has.
 const MOST_NAMES: usize = 6;
 
-/// Returns the first names of a JSONPath that consists of names only (RFC 9535, 2.5.1 and 2.3.1): `$.a['b']["c"]`.
+/// Returns the first names of a JSONPath that consists of names only: `$.a['b']["c"]`.
+///
+/// The grammar is that of `jsonpath_rfc9535` 0.2, which Flagsmith's engine uses: RFC 9535 (2.5.1 and 2.3.1), but a
+/// shorthand name may contain hyphens, and no characters above U+FFFF.
 fn names(path: &str) -> Option<Vec<String>> {
     let mut rest = path.strip_prefix('$')?;
     let mut names = Vec::new();
     while !rest.is_empty() {
+        // White space may precede a segment. None may end the path: then the next segment is missing.
+        rest = rest.trim_start_matches(BLANKS);
         let (name, behind) = match rest.strip_prefix('.') {
             Some(shorthand) => {
-                let is_first = |c: char| c.is_ascii_alphabetic() || c == '_' || !c.is_ascii();
-                let end = shorthand.find(|c: char| !(is_first(c) || c.is_ascii_digit())).unwrap_or(shorthand.len());
+                let is_first = |c: char| c.is_ascii_alphabetic() || c == '_' || ('\u{80}'..='\u{ffff}').contains(&c);
+                let is_name = |c: char| is_first(c) || c.is_ascii_digit() || c == '-';
+                let end = shorthand.find(|c: char| !is_name(c)).unwrap_or(shorthand.len());
                 let (name, behind) = shorthand.split_at_checked(end)?;
                 if !name.starts_with(is_first) {
                     return None;
@@ -153,9 +159,12 @@ fn names(path: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
+/// White space in a JSONPath.
+const BLANKS: [char; 4] = [' ', '\n', '\r', '\t'];
+
 /// Parses `['name']` or `["name"]`, and returns the name and the rest.
 fn bracketed(text: &str) -> Option<(String, &str)> {
-    let text = text.strip_prefix('[')?;
+    let text = text.strip_prefix('[')?.trim_start_matches(BLANKS);
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
     let mut characters = text.get(1..)?.chars();
     let mut name = String::new();
@@ -167,7 +176,7 @@ fn bracketed(text: &str) -> Option<(String, &str)> {
             c => name.push(c),
         }
     }
-    Some((name, characters.as_str().strip_prefix(']')?))
+    Some((name, characters.as_str().trim_start_matches(BLANKS).strip_prefix(']')?))
 }
 
 fn escaped(characters: &mut std::str::Chars<'_>, quote: char) -> Option<char> {
@@ -212,6 +221,8 @@ mod tests {
             ("$.identity.traits['a.b']", &["identity", "traits", "a.b"]),
             (r#"$.identity.traits["\"é\u00e9\ud83d\ude00"]"#, &["identity", "traits", "\"éé😀"]),
             ("$.flags.größe.enabled", &["flags", "größe", "enabled"]),
+            ("$.flags.my-flag-.enabled", &["flags", "my-flag-", "enabled"]),
+            ("$.identity .traits\n[ 'a'\t]", &["identity", "traits", "a"]),
         ] {
             assert_eq!(
                 names(path).as_deref(),
@@ -219,7 +230,22 @@ mod tests {
                 "{path}"
             );
         }
-        for path in ["$.", "$..a", "$.a.", "$.a[0]", "$.1a", "$.a[*]", "$.a['b'", "$.a['b\"]", "$.a b", "x.a"] {
+        for path in [
+            "$.",
+            "$..a",
+            "$.a.",
+            "$.a[0]",
+            "$.1a",
+            "$.a[*]",
+            "$.a['b'",
+            "$.a['b\"]",
+            "$.a b",
+            "$.a ",
+            "$. a",
+            "$.-a",
+            "$.a.😀",
+            "x.a",
+        ] {
             assert_eq!(names(path), None, "{path}");
         }
     }

@@ -233,7 +233,7 @@ impl Maker<'_> {
 /// Returns the path `$.root.name.field`, with the name in one of its possible notations.
 fn path(random: &mut Rng, root: &str, name: &str, field: &str) -> String {
     let is_simple = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_' || !c.is_ascii())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii());
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-') || !c.is_ascii());
     let name = match random.u8(..3) {
         _ if is_simple && random.bool() => format!(".{name}"),
         0 => format!("[{}]", serde_json::to_string(name).unwrap()),
@@ -251,7 +251,8 @@ fn path(random: &mut Rng, root: &str, name: &str, field: &str) -> String {
             format!("['{escaped}']")
         }
     };
-    format!("$.{root}{name}{}{field}", if field.is_empty() { "" } else { "." })
+    let blank = if once_in(random, 12) { pick(random, &[" ", "\t", "\n", "\r "]) } else { "" };
+    format!("$.{root}{blank}{name}{}{field}", if field.is_empty() { "" } else { "." })
 }
 
 fn once_char(random: &mut Rng, c: char) -> bool {

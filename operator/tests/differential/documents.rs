@@ -52,6 +52,8 @@ pub(super) const TRAITS: &[&str] = &[
     "$.t[",
     "identity.traits.t",
     "日本",
+    "a-b",
+    "😀",
     "7",
     "\n",
 ];

@@ -3,12 +3,10 @@
 
 use crate::json::{Malformed, Reader, Value};
 
-/// Returns the identifier of an anonymous identity: the digest of its traits, or a random one if it has none.
+/// Returns the identifier of an anonymous identity: the digest of its traits, or a random one if it has none. Traits
+/// without a value do not change the digest, but an identity that has only such traits has a digest too.
 pub(crate) fn anonymous(traits: &[u8]) -> String {
-    let mut pairs = read_echo(traits).unwrap_or_default();
-    if pairs.is_empty() {
-        return random();
-    }
+    let Some(mut pairs) = read_echo(traits).unwrap_or_default() else { return random() };
     pairs.sort_by(|one, other| one.0.cmp(&other.0));
     let mut hash = hmac_sha256::Hash::new();
     for (key, value) in &pairs {
@@ -18,12 +16,15 @@ pub(crate) fn anonymous(traits: &[u8]) -> String {
     hexadecimal(&hash.finalize())
 }
 
-/// Returns the names and values of the echo's traits that are not null, as Python's `str` writes them.
-fn read_echo(traits: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
+/// Returns the names and values of the echo's traits that are not null, as Python's `str` writes them. `None` if the echo
+/// has no trait at all.
+fn read_echo(traits: &[u8]) -> Result<Option<Vec<(String, String)>>, Malformed> {
     let mut reader = Reader::new(traits)?;
     let mut pairs = Vec::new();
-    let Some(mut items) = reader.enter_array() else { return Ok(pairs) };
+    let mut count = 0;
+    let Some(mut items) = reader.enter_array() else { return Ok(None) };
     while reader.next_item(&mut items)? {
+        count += 1;
         let mut pair = (String::new(), String::new());
         let mut null = false;
         let Some(mut members) = reader.enter_object() else { continue };
@@ -41,7 +42,7 @@ fn read_echo(traits: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
             pairs.push(pair);
         }
     }
-    Ok(pairs)
+    Ok((count > 0).then_some(pairs))
 }
 
 /// Returns thirty-two random digits in the form of a version 4 UUID.
@@ -84,6 +85,7 @@ mod tests {
             ),
             of("a1e-07bTruec12")
         );
+        assert_eq!(traits(r#"[{"trait_key":"n","trait_value":null}]"#), of(""));
     }
 
     #[test]

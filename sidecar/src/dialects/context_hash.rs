@@ -6,7 +6,7 @@ use remora_snapshot::{Revision, Role};
 
 use crate::json::Value;
 
-/// One trait of a context: hash of its name, position, and hash of its value unless that is null, a list or an object.
+/// One trait of a context: hash of its name, position, and hash of its value if the trait is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TraitHash {
     name: u64,
@@ -19,6 +19,11 @@ impl TraitHash {
     pub(crate) fn of(position: usize, name: &str, value: Value<'_>, scratch: &mut String) -> TraitHash {
         TraitHash { name: hash(name), position, value: hash_value(value, scratch) }
     }
+
+    /// Hashes a trait whose value is the text of a list or of an object. `None`: the trait is not set.
+    pub(crate) fn of_printed(position: usize, name: &str, text: Option<&str>) -> TraitHash {
+        TraitHash { name: hash(name), position, value: text.map(|text| hash((TEXT, text))) }
+    }
 }
 
 fn hash(value: impl Hash) -> u64 {
@@ -27,13 +32,16 @@ fn hash(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
+/// Kind of a hashed value that is a text.
+const TEXT: i32 = 4;
+
 fn hash_value(value: Value<'_>, scratch: &mut String) -> Option<u64> {
     match value {
         Value::Null | Value::Array | Value::Object => None,
         Value::Bool(value) => Some(hash((1, value))),
         Value::Integer(digits) => Some(hash((2, digits))),
         Value::Float(float) => Some(hash((3, float.value().to_bits()))),
-        Value::String(text) => Some(hash((4, text.decode(scratch)))),
+        Value::String(text) => Some(hash((TEXT, text.decode(scratch)))),
     }
 }
 

@@ -9,7 +9,6 @@
 //! empty stands for an anonymous identity. (Flagsmith's edge proxies refuse most of this.)
 
 mod name;
-mod python;
 #[cfg(test)]
 pub(crate) mod tests;
 mod traits;

@@ -2,17 +2,18 @@
 //!
 //! The context's `targetingKey` is the identifier, and its other members are traits. The members of a nested object
 //! `traits` are traits too, and take precedence over members of the context. A boolean `transient` is a directive to
-//! Flagsmith's API, which stores traits; the sidecar ignores it. Lists and objects are skipped, because no segment can
-//! compare them. Without a targeting key, the flags of the environment are evaluated.
+//! Flagsmith's API, which stores traits; the sidecar ignores it. Lists and objects stand for their text, as in the other
+//! dialect. Without a targeting key, the flags of the environment are evaluated.
 
 use std::fmt::Display;
 use std::io::Write as _;
 
-use remora_snapshot::{Revision, Snapshot};
+use remora_snapshot::{Revision, Snapshot, TraitValue};
 
 use super::context_hash::{TraitHash, context_hash};
+use super::python;
 use super::scratch::Scratch;
-use super::values::{MAX_CHARACTERS, MAX_NAME_CHARACTERS, MAX_REPETITIONS, trait_value};
+use super::values::{MAX_CHARACTERS, MAX_NAME_CHARACTERS, MAX_REPETITIONS, is_too_long, trait_value};
 use crate::json::{self, Group, Malformed, Reader, Text, Value};
 
 /// Reason why a request was refused. The status is 400.
@@ -125,6 +126,8 @@ fn read_context<B: AsRef<[u8]>>(
         let value = reader.value()?;
         if name.is("traits") && value == Value::Object {
             nested = Some(place);
+        } else if matches!(value, Value::Array | Value::Object) && !name.is("targetingKey") {
+            take_printed(name, place, &mut too_long, snapshot, scratch, entity_tag)?;
         } else {
             take_member(name, value, &mut identifier, &mut too_long, snapshot, scratch, entity_tag);
         }
@@ -133,8 +136,13 @@ fn read_context<B: AsRef<[u8]>>(
         && let Some(mut members) = reader.enter_object()
     {
         while let Some(name) = reader.next_member(&mut members)? {
+            let place = reader.clone();
             let value = reader.value()?;
-            take_trait(name, value, &mut too_long, snapshot, scratch, entity_tag);
+            if matches!(value, Value::Array | Value::Object) {
+                take_printed(name, place, &mut too_long, snapshot, scratch, entity_tag)?;
+            } else {
+                take_trait(name, value, &mut too_long, snapshot, scratch, entity_tag);
+            }
         }
     }
     if let Some(problem) = too_long {
@@ -206,6 +214,29 @@ fn take_trait<B: AsRef<[u8]>>(
         scratch.trait_hashes.push(TraitHash::of(position, name, value, &mut scratch.text));
     }
     snapshot.set_trait_with(&mut scratch.request, name, || trait_value(value, &mut scratch.text));
+}
+
+/// Sets a trait to the text of a list or of an object, which the reader is at: Flagsmith's API stores this text. A text
+/// that is longer than Flagsmith allows sets no trait.
+#[cold]
+fn take_printed<B: AsRef<[u8]>>(
+    name: Text<'_>,
+    mut reader: Reader<'_>,
+    too_long: &mut Option<&'static str>,
+    snapshot: &Snapshot<B>,
+    scratch: &mut Scratch,
+    entity_tag: EntityTag,
+) -> Result<(), Malformed> {
+    let text = python::text_of(&mut reader)?;
+    let text = (!is_too_long(&text)).then_some(text.as_str());
+    *too_long = too_long.or_else(|| beyond_limits(name, Value::Null, &mut scratch.text));
+    let name = name.decode(&mut scratch.name);
+    if entity_tag == EntityTag::Wanted {
+        let position = scratch.trait_hashes.len();
+        scratch.trait_hashes.push(TraitHash::of_printed(position, name, text));
+    }
+    snapshot.set_trait(&mut scratch.request, name, text.map_or(TraitValue::Null, TraitValue::String));
+    Ok(())
 }
 
 /// Describes the part of a trait that is longer than Flagsmith allows, counted in characters.

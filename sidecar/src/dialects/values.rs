@@ -15,12 +15,13 @@ pub(crate) const MAX_NAME_CHARACTERS: usize = 200;
 /// clears all slots of the request state.
 pub(crate) const MAX_REPETITIONS: usize = 16;
 
-/// True if an identifier is longer than Flagsmith allows.
-pub(crate) fn is_too_long(identifier: &str) -> bool {
-    identifier.len() > MAX_CHARACTERS && identifier.chars().count() > MAX_CHARACTERS
+/// True if an identifier or the value of a trait is longer than Flagsmith allows.
+pub(crate) fn is_too_long(text: &str) -> bool {
+    text.len() > MAX_CHARACTERS && text.chars().count() > MAX_CHARACTERS
 }
 
-/// Converts a value of the body for the snapshot. Lists and objects become null, which sets no trait.
+/// Converts a value of the body for the snapshot. Lists and objects become null: their text is
+/// [`super::python::text_of`].
 pub(crate) fn trait_value<'s, 'a: 's>(value: Value<'a>, scratch: &'s mut String) -> TraitValue<'s> {
     match value {
         Value::Bool(value) => TraitValue::Bool(value),

@@ -3,7 +3,7 @@
 use remora_snapshot::{Snapshot, TraitValue};
 
 use super::name::{Name, is_bare};
-use super::python;
+use crate::dialects::python;
 use crate::dialects::scratch::Scratch;
 use crate::dialects::validation::{Location, Problem, Refused};
 use crate::dialects::values::{MAX_CHARACTERS, MAX_NAME_CHARACTERS, trait_value};

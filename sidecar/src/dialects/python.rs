@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::MAX_CHARACTERS;
+use super::values::MAX_CHARACTERS;
 use crate::json::{Malformed, Reader, Value};
 
 /// Length in bytes beyond which a text has more than [`MAX_CHARACTERS`] characters, so that it is refused and the rest
@@ -11,7 +11,7 @@ const ENOUGH: usize = MAX_CHARACTERS * 4;
 
 /// Returns the text of the next value, as Python prints it. The reader limits the depth of lists and objects. A text of
 /// more than [`MAX_CHARACTERS`] characters is incomplete.
-pub(super) fn text_of(reader: &mut Reader<'_>) -> Result<String, Malformed> {
+pub(crate) fn text_of(reader: &mut Reader<'_>) -> Result<String, Malformed> {
     let mut out = String::new();
     write(reader, &mut out)?;
     Ok(out)

@@ -30,8 +30,8 @@ for program in "${programs[@]}"; do
   tar -x -f "$release/$program.oci.tar" -C "$work/$program"
   reference=$("$bin/crane" push "${insecure[@]}" "$work/$program" "$registry/$program:$version" 2>"$work/log" | tail -n 1) ||
     fail "cannot push $registry/$program:$version: $(<"$work/log")"
-  [ "${reference##*@}" = "$(<"$tools/$program.digest")" ] ||
-    fail "the registry has $reference, and the release $(<"$tools/$program.digest")"
+  digest=$(jq -r '.manifests[0].digest' "$work/$program/index.json")
+  [ "${reference##*@}" = "$digest" ] || fail "the registry has $reference, and the release $digest"
   pushed+=("$registry/$program@${reference##*@}")
 done
 touch -d "@$SOURCE_DATE_EPOCH" "$release/remora-$version.tgz"

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 const REGISTRY: &str = "registry.example.org/remora";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+const WORKFLOWS: [&str; 2] = ["checks.yaml", "release.yaml"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -104,13 +105,16 @@ fn release_is_packed_twice_to_the_same_bytes() {
     }
 }
 
+fn workflow(name: &str) -> String {
+    std::fs::read_to_string(root().join(".github/workflows").join(name)).unwrap()
+}
+
 /// A developer can do by the same targets what a workflow does.
 #[test]
 fn workflows_run_make_targets_only() {
     let makefile = std::fs::read_to_string(root().join("Makefile")).unwrap();
-    for name in ["checks.yaml", "release.yaml"] {
-        let text = std::fs::read_to_string(root().join(".github/workflows").join(name)).unwrap();
-        let workflow: Value = serde_yaml::from_str(&text).unwrap();
+    for name in WORKFLOWS {
+        let workflow: Value = serde_yaml::from_str(&workflow(name)).unwrap();
         let jobs = workflow["jobs"].as_object().unwrap().values();
         let steps = jobs.flat_map(|job| job["steps"].as_array().unwrap());
         let commands: Vec<&str> = steps.filter_map(|step| step["run"].as_str()).collect();
@@ -122,4 +126,37 @@ fn workflows_run_make_targets_only() {
             assert!(makefile.contains(&format!("\n{target}: ")), "{name}: there is no target {target}");
         }
     }
+}
+
+/// A tag of an action can be moved to other code, and a commit cannot.
+#[test]
+fn workflows_name_actions_by_commit_and_version() {
+    for name in WORKFLOWS {
+        let text = workflow(name);
+        let actions: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("- uses: ")).collect();
+        assert!(!actions.is_empty(), "{name}");
+        for action in actions {
+            let (_, at) = action.split_once('@').unwrap();
+            let (commit, version) = at.split_once(" # v").unwrap_or_else(|| panic!("{name}: {action}"));
+            assert!(commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}: {action}");
+            assert_eq!(version.split('.').count(), 3, "{name}: {action}");
+        }
+    }
+}
+
+/// The crates that a build runs must not sign or publish.
+#[test]
+fn workflow_of_release_gives_rights_only_to_jobs_that_build_nothing() {
+    let workflow: Value = serde_yaml::from_str(&workflow("release.yaml")).unwrap();
+    assert_eq!(workflow["permissions"], serde_json::json!({}), "a job without permissions of its own would have these");
+    let mut built = 0;
+    for (name, job) in workflow["jobs"].as_object().unwrap() {
+        let rights = job["permissions"].as_object().unwrap_or_else(|| panic!("{name} states no permissions"));
+        let steps = job["steps"].as_array().unwrap();
+        if steps.iter().any(|step| step["run"] == "make release") {
+            assert!(rights.values().all(|right| right == "read"), "{name}: {rights:?}");
+            built += 1;
+        }
+    }
+    assert_eq!(built, 1);
 }

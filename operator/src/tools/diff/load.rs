@@ -24,7 +24,11 @@ pub(super) fn snapshot(path: &Path, environment: Option<&str>) -> anyhow::Result
     from_objects(&object).with_context(|| path.display().to_string())
 }
 
-/// Loads a snapshot from one object, or from a list of the objects of one revision.
+/// Refusal of the objects of more than one revision.
+const SEVERAL: &str = "the objects hold several revisions: export the objects of one";
+
+/// Loads a snapshot from one object, or from a list of the objects of one revision. A core in parts that is kept as an
+/// earlier revision has no file `core`.
 fn from_objects(object: &Value) -> anyhow::Result<Snapshot<Vec<u8>>> {
     let several = object.get("items").and_then(Value::as_array);
     let objects: Vec<&Value> = several.map_or_else(|| vec![object], |items| items.iter().collect());
@@ -39,23 +43,30 @@ fn from_objects(object: &Value) -> anyhow::Result<Snapshot<Vec<u8>>> {
             let bytes = bytes.with_context(|| format!("file {name} is not base64"))?;
             match name.as_str() {
                 files::CORE => cores.push(bytes),
-                name if files::is_core_part(name) => drop(parts.insert(name.to_owned(), bytes)),
-                _ => overrides.push(bytes),
+                name if !files::is_core_part(name) => overrides.push(bytes),
+                name if parts.insert(name.to_owned(), bytes).is_some() => bail!(SEVERAL),
+                _ => {}
             }
         }
     }
-    let Some(core) = cores.pop() else {
-        bail!("the objects hold no file `core`: export the object remora-…-core, or remora-…-history-REVISION-core");
+    let mut snapshot = match (cores.pop(), cores.is_empty()) {
+        (Some(core), true) => core::read(core, |name| {
+            let part = parts.remove(name);
+            part.with_context(|| {
+                format!("the objects hold no file `{name}`, which `core` names: export all objects of one revision")
+            })
+        })?,
+        (Some(_), false) => bail!(SEVERAL),
+        (None, _) if parts.is_empty() => bail!(
+            "the objects hold no file `core`: export the object remora-…-core, or all objects remora-…-history-REVISION-core…"
+        ),
+        (None, _) => {
+            let parts: Vec<Vec<u8>> = parts.into_values().collect();
+            Snapshot::read(parts.concat()).with_context(|| {
+                format!("the {} files `core-…` are no whole core: export all objects of one revision", parts.len())
+            })?
+        }
     };
-    if !cores.is_empty() {
-        bail!("the objects hold several revisions: export the objects of one");
-    }
-    let mut snapshot = core::read(core, |name| {
-        let part = parts.remove(name);
-        part.with_context(|| {
-            format!("the objects hold no file `{name}`, which `core` names: export all objects of one revision")
-        })
-    })?;
     for bytes in overrides {
         snapshot.attach(bytes)?;
     }

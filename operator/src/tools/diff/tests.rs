@@ -165,3 +165,38 @@ fn diff_reads_exported_objects_of_core_in_parts() {
         Diff { before: large.clone(), after: file.clone(), environment: None }.run(&mut Vec::new()).unwrap_err();
     assert!(format!("{error:#}").contains("no file `core-a-01`"), "{error:#}");
 }
+
+/// The publisher keeps an earlier revision with a core in parts without a file `core`.
+#[test]
+fn diff_reads_kept_revision_of_core_in_parts() {
+    let directory = TempDir::new("kept");
+    let mut large = first();
+    large["feature_states"][0]["feature_state_value"] = json!("x".repeat(1_500_000));
+    let (small, large) = (directory.compile("a", &first()), directory.compile("b", &large));
+    let part = |number: usize| {
+        let name = format!("core-a-{number:02}");
+        let content = BASE64_STANDARD.encode(fs::read(large.join(&name)).unwrap());
+        json!({"kind": "Secret", "metadata": {"name": format!("remora-e-v3-history-abc-{name}")}, "data": {name: content}})
+    };
+    let count = (0..).take_while(|number| large.join(format!("core-a-{number:02}")).exists()).count();
+    assert!(count > 2, "{count}");
+    let file = directory.0.join("kept.json");
+    let write = |parts: &[usize]| {
+        let items: Vec<Value> = parts.iter().map(|number| part(*number)).collect();
+        fs::write(&file, json!({"kind": "List", "items": items}).to_string()).unwrap();
+    };
+    // The API server lists objects in any order.
+    let mut all: Vec<usize> = (0..count).rev().collect();
+    write(&all);
+    assert!(difference(large.clone(), file.clone()).contains("the revisions are the same"));
+    assert!(difference(file.clone(), small.clone()).contains("~ flag banner: on"));
+    all.push(0);
+    for (parts, says) in
+        [(&all[1..count], "are no whole core"), (&all[..count - 1], "are no whole core"), (&all[..], "several")]
+    {
+        write(parts);
+        let error = Diff { before: small.clone(), after: file.clone(), environment: None }.run(&mut Vec::new());
+        let error = error.unwrap_err();
+        assert!(format!("{error:#}").contains(says), "{parts:?}: {error:#}");
+    }
+}

@@ -87,6 +87,31 @@ async fn explanation_is_of_published_revision() {
 }
 
 #[tokio::test]
+async fn explanation_of_pod_is_of_the_revision_that_it_serves() {
+    let world = world();
+    let running = json!({"running": {}});
+    let metrics = |revision: &str| {
+        Value::String(format!("remora_sidecar_revision_info{{environment=\"storefront\",revision=\"{revision}\"}} 1\n"))
+    };
+    let asked = ["explain", "storefront", "banner", "--pod", "web-1"];
+    let unknown = world.ask(&asked).await.unwrap_err();
+    assert!(unknown.exit_code() == 2 && unknown.to_string().contains("no pod \"web-1\""), "{unknown}");
+    world.put(&format!("{PODS}/web-1"), pod("web-1", &running));
+    world.put(&format!("{PODS}/web-1:4778/proxy/metrics"), metrics(&world.revisions[0]));
+    let (_, text) = world.ask(&asked).await.unwrap();
+    assert!(text.contains(&world.revisions[0]) && text.contains("banner: off, \"Welcome\""), "{text}");
+    world.put(&format!("{PODS}/web-1:4778/proxy/metrics"), metrics("000000000000"));
+    let gone = world.ask(&asked).await.unwrap_err();
+    assert!(gone.exit_code() == 3 && gone.to_string().contains("no port of the pod serves its files"), "{gone}");
+    world.put(&format!("{PODS}/web-1:4778/proxy/metrics"), Value::String(String::new()));
+    let empty = world.ask(&asked).await.unwrap_err();
+    assert!(empty.to_string().contains("serves no revision yet"), "{empty}");
+    world.refuse(&format!("{PODS}/web-1:4778/proxy/metrics"));
+    let refused = world.ask(&asked).await.unwrap_err();
+    assert!(refused.to_string().starts_with("missing right: get pods/proxy in namespace shop"), "{refused}");
+}
+
+#[tokio::test]
 async fn size_names_objects_and_largest_flags() {
     let (_, text) = world().ask(&["size", "storefront"]).await.unwrap();
     assert!(text.contains("remora-storefront-v3-core"), "{text}");

@@ -33,7 +33,7 @@ use json::Json;
 use oracle::Oracle;
 use remora_operator::compile::Mode;
 use remora_operator::compile::prune::Rules;
-use remora_snapshot::RequestState;
+use remora_snapshot::{Decision, RequestState};
 
 /// Number of documents if `REMORA_DIFFERENTIAL_SECONDS` is not set.
 const DOCUMENTS: usize = 250;
@@ -166,4 +166,53 @@ fn pruning_keeps_answers_of_remaining_flags() {
         }
     }
     assert!(kept > 0 && dropped > 0, "{kept} answers were kept and {dropped} dropped: nothing was proved");
+}
+
+/// The segments, requirements and percentages of an explanation give the result of the evaluation.
+#[test]
+fn explanation_adds_up_to_evaluation() {
+    let seed: u64 = variable("REMORA_DIFFERENTIAL_SEED").unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("REMORA_DIFFERENTIAL_SEED={seed}");
+    let mut random = Rng::with_seed(seed);
+    let (mut matching, mut failing, mut hashed) = (0, 0, 0);
+    for _ in 0..DOCUMENTS {
+        let case = documents::case(&mut random, 4..12);
+        let document = case.get("document").unwrap();
+        let Ok(compiled) = compare::compiled(&document.to_string(), &compare::everything(), Mode::AllSegments) else {
+            continue;
+        };
+        let snapshot = compare::snapshot(&compiled);
+        let mut request = RequestState::default();
+        for identity in case.get("identities").unwrap().items() {
+            compare::identify(&snapshot, &mut request, identity);
+            let results = snapshot.explain(&mut request);
+            let is_cyclic = results.iter().any(|result| result.reason.starts_with("ERROR"));
+            assert!(snapshot.overrun(&request).is_none(), "a random document is small");
+            for result in &results {
+                let context = || format!("seed {seed}: {result:?}\n{document}\n{identity}");
+                if let Some(percentage) = result.percentage {
+                    assert_eq!(result.hash.as_ref().unwrap().percentage, percentage, "{}", context());
+                    hashed += 1;
+                }
+                let segments = snapshot.explain_segments(&mut request, &result.feature);
+                for segment in &segments {
+                    // The order of all evaluations decides where a cycle is cut, and an explanation has another order.
+                    if !is_cyclic {
+                        assert_eq!(segment.trace.is_match(), segment.is_match, "{segment:#?}\n{}", context());
+                    }
+                    let checks = segment.trace.requirements.iter().chain(&segment.trace.conditions);
+                    hashed += checks.filter(|check| check.hash.is_some()).count();
+                    *if segment.is_match { &mut matching } else { &mut failing } += 1;
+                }
+                let strongest = segments.iter().find(|segment| segment.is_match).map(|segment| segment.rank);
+                match &result.decision {
+                    Decision::IdentityOverride => {}
+                    _ if is_cyclic => {}
+                    Decision::Default => assert_eq!(strongest, None, "{}", context()),
+                    Decision::Segment { rank, .. } => assert_eq!(strongest, Some(*rank), "{}", context()),
+                }
+            }
+        }
+    }
+    assert!(matching > 100 && failing > 100 && hashed > 100, "{matching} match, {failing} do not, {hashed} are hashed");
 }

@@ -1,8 +1,9 @@
-//! `kubectl remora explain`: the value of flags for one identity, and the rule that decided it.
+//! `kubectl remora explain`: the value of flags for one identity, the override that decided it, and the requirements of
+//! the segments that override the flag.
 
 use std::fmt;
 
-use remora_snapshot::{Decision, Explanation};
+use remora_snapshot::{Check, Decision, Explanation, Hash, SegmentExplanation};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -10,11 +11,15 @@ use super::{
     answer::{Answer, Page, printable},
     cluster::Cluster,
     failure::Failure,
-    published,
+    pods, published,
 };
-use crate::tools::explain::{Explained, Identity, explain as explain_snapshot, lines};
+use crate::{
+    api::FeatureEnvironment,
+    tools::explain::{Explained, ExplainedFlag, Identity, explain as explain_snapshot, lines, segments::Verdict},
+};
 
-/// Print the value of flags for one identity, and the rule that decided it.
+/// Print the value of flags for one identity, and the override that decided it. For a named flag, print also each segment
+/// that overrides it: its requirements, the identity's values, and the percentages with the hash behind them.
 #[derive(Debug, clap::Args)]
 pub(super) struct Explain {
     /// Name of the FeatureEnvironment.
@@ -26,6 +31,10 @@ pub(super) struct Explain {
     /// Revision to evaluate. Default: the published revision.
     #[arg(long, value_name = "REVISION")]
     revision: Option<String>,
+    /// Evaluate the revision that this pod serves. It must be published or kept: no port of a pod serves its files. A
+    /// revision is the hash of its content, so both copies are the same.
+    #[arg(long, value_name = "NAME", conflicts_with = "revision")]
+    pod: Option<String>,
 }
 
 /// The explanations, with the revision that they are about.
@@ -37,11 +46,29 @@ pub(super) struct Answered {
 /// Evaluates the flags.
 pub(super) async fn explain(cluster: &Cluster, asked: &Explain) -> Result<Answered, Failure> {
     let environment = cluster.environment(&asked.environment).await?;
-    let found = published::read(cluster, &environment, asked.revision.as_deref()).await?;
+    let found = match &asked.pod {
+        Some(pod) => of_pod(cluster, &environment, pod).await?,
+        None => published::read(cluster, &environment, asked.revision.as_deref()).await?,
+    };
     let explained = explain_snapshot(&found.snapshot, &asked.identity, &asked.flags);
     Ok(Answered {
         revision: found.snapshot.revision().to_string(),
         explained: explained.map_err(|error| Failure::Usage(error.to_string()))?,
+    })
+}
+
+/// Reads the revision that a pod serves from the objects of the cluster.
+async fn of_pod(
+    cluster: &Cluster,
+    environment: &FeatureEnvironment,
+    pod: &str,
+) -> Result<published::Published, Failure> {
+    let revision = pods::served(cluster, environment, pod).await?;
+    published::read(cluster, environment, Some(&revision)).await.map_err(|failure| match failure {
+        Failure::Usage(message) => Failure::Unreadable(format!(
+            "pod {pod} serves a revision that the cluster does not keep, and no port of the pod serves its files: {message}"
+        )),
+        other => other,
     })
 }
 
@@ -65,15 +92,39 @@ impl Serialize for Answered {
     }
 }
 
-fn flag(explanation: &Explanation) -> Value {
-    let Explanation { feature, enabled, value, reason, variant, decision, percentage, server_only } = explanation;
-    let decision = match decision {
+fn flag(explained: &ExplainedFlag) -> Value {
+    let ExplainedFlag { result, segments } = explained;
+    let Explanation { feature, enabled, value, reason, variant, decision, percentage, hash, server_only } = result;
+    let by = match decision {
         Decision::Default => json!({"by": "default"}),
         Decision::IdentityOverride => json!({"by": "identity"}),
         Decision::Segment { name, rank } => json!({"by": "segment", "segment": name, "strongerOverrides": rank}),
     };
+    let segments = segments.as_ref().map(|all| all.iter().map(|own| segment(own, decision)).collect::<Vec<_>>());
     json!({
         "flag": feature, "enabled": enabled, "value": value, "reason": reason, "variant": variant,
-        "percentage": percentage, "decision": decision, "serverOnly": server_only,
+        "percentage": percentage, "hash": hash.as_ref().map(hashed), "decision": by, "serverOnly": server_only,
+        "segments": segments,
     })
+}
+
+fn segment(own: &SegmentExplanation, decision: &Decision) -> Value {
+    let checks = |checks: &[Check]| checks.iter().map(check).collect::<Vec<_>>();
+    json!({
+        "segment": own.name, "rank": own.rank, "verdict": Verdict::of(own, decision),
+        "requirements": checks(&own.trace.requirements), "otherRulesAccept": own.trace.accepted,
+        "conditions": checks(&own.trace.conditions), "conditionsNotNeeded": own.trace.skipped,
+    })
+}
+
+fn check(check: &Check) -> Value {
+    let Check { attribute, value, comparison, holds, hash } = check;
+    json!({
+        "attribute": attribute, "value": value, "comparison": comparison, "holds": holds,
+        "hash": hash.as_ref().map(hashed),
+    })
+}
+
+fn hashed(hash: &Hash) -> Value {
+    json!({"text": hash.text, "md5": hash.md5, "percentage": hash.percentage})
 }

@@ -14,7 +14,10 @@ use super::{
     failure::Failure,
 };
 use crate::{
-    api::names::{EnvironmentName, label, sidecar},
+    api::{
+        FeatureEnvironment,
+        names::{EnvironmentName, label, sidecar},
+    },
     injection::pods::requests,
 };
 
@@ -114,6 +117,26 @@ pub(super) async fn pods(cluster: &Cluster, environment: &str) -> Result<Listed,
         revision: status.revision,
         unasked,
     })
+}
+
+/// Asks a pod through the API server for the revision that it serves.
+pub(super) async fn served(cluster: &Cluster, environment: &FeatureEnvironment, pod: &str) -> Result<String, Failure> {
+    let namespace = cluster.namespace();
+    let name = environment.name_any();
+    let own: EnvironmentName = name.parse().map_err(|error| Failure::Unreadable(format!("{error}")))?;
+    let found: Option<Pod> = cluster.get(namespace, pod).await?;
+    let Some(found) = found.filter(|found| requests(&found.metadata, &own)) else {
+        return Err(Failure::Usage(format!(
+            "namespace {namespace} has no pod {pod:?} that asks for FeatureEnvironment {name:?}: `kubectl remora pods {name} -n {namespace}` lists those that do"
+        )));
+    };
+    let Seen { port, not_running, .. } = seen(&found, &own);
+    if let Some(why) = not_running {
+        return Err(Failure::Unreadable(format!("pod {pod} serves no revision: {why}")));
+    }
+    let metrics = cluster.ask_pod(pod, port, "/metrics").await?;
+    let starting = || format!("pod {pod} serves no revision yet: kubelet has not written its volume");
+    reply(&metrics, own.as_str()).revision.ok_or_else(|| Failure::Unreadable(starting()))
 }
 
 /// True if the pod's containers have ended for good, as those of a finished Job.

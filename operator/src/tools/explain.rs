@@ -1,10 +1,14 @@
 //! `remora-operator explain`: explains the value of each flag for one identity.
 
+pub(crate) mod segments;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use remora_snapshot::{Decision, Explanation, MAX_STEPS, RequestState, Snapshot, TraitValue, backtrack};
+use remora_snapshot::{
+    Decision, Explanation, Hash, MAX_STEPS, RequestState, SegmentExplanation, Snapshot, TraitValue, backtrack,
+};
 
 use crate::tools::directory;
 
@@ -19,7 +23,8 @@ pub struct Explain {
     environment: Option<String>,
     #[command(flatten)]
     identity: Identity,
-    /// Name of a flag to print (repeatable). Default: all flags.
+    /// Name of a flag to print, with the requirements of each segment that overrides it (repeatable). Default: all flags,
+    /// without the segments.
     #[arg(long, value_name = "NAME")]
     flag: Vec<String>,
 }
@@ -42,7 +47,16 @@ pub struct Explained {
     /// Sentence about undecided segments, if the evaluation used up its budget.
     pub overrun: Option<String>,
     /// The selected flags.
-    pub flags: Vec<Explanation>,
+    pub flags: Vec<ExplainedFlag>,
+}
+
+/// Explanation of a flag.
+#[derive(Debug)]
+pub struct ExplainedFlag {
+    /// The result and its source.
+    pub result: Explanation,
+    /// The segments that override the flag, strongest first. `None` if no flag was named.
+    pub segments: Option<Vec<SegmentExplanation>>,
 }
 
 /// Reason why flags cannot be explained.
@@ -119,7 +133,7 @@ pub fn explain(snapshot: &Snapshot<Vec<u8>>, identity: &Identity, flags: &[Strin
     for Trait { key, value } in &identity.traits {
         set(snapshot, &mut request, key, value);
     }
-    let mut explanations = snapshot.explain(&mut request);
+    let explanations = snapshot.explain(&mut request);
     let overrun = snapshot.overrun(&request).map(|overrun| {
         let first = match overrun.segment {
             Some(segment) => format!("segment {segment:?} was the first that it did not decide"),
@@ -136,8 +150,12 @@ pub fn explain(snapshot: &Snapshot<Vec<u8>>, identity: &Identity, flags: &[Strin
         let environment = snapshot.environment().to_owned();
         return Err(Error::UnknownFlag { environment, flag: flag.clone() });
     }
-    explanations.retain(|explanation| flags.is_empty() || flags.contains(&explanation.feature));
-    Ok(Explained { overrun, flags: explanations })
+    let selected = explanations.into_iter().filter(|result| flags.is_empty() || flags.contains(&result.feature));
+    let explained = selected.map(|result| {
+        let segments = (!flags.is_empty()).then(|| snapshot.explain_segments(&mut request, &result.feature));
+        ExplainedFlag { result, segments }
+    });
+    Ok(Explained { overrun, flags: explained.collect() })
 }
 
 fn set(snapshot: &Snapshot<Vec<u8>>, request: &mut RequestState, key: &str, value: &serde_json::Value) {
@@ -153,10 +171,16 @@ fn set(snapshot: &Snapshot<Vec<u8>>, request: &mut RequestState, key: &str, valu
     snapshot.set_trait(request, key, value);
 }
 
+/// Describes the text and the digest behind a percentage.
+fn hashed(hash: &Hash) -> String {
+    format!("the percentage is {:.4}, from the MD5 {} of {:?}", hash.percentage, hash.md5, hash.text)
+}
+
 /// Describes an explanation in lines of text.
 #[must_use]
-pub fn lines(explanation: &Explanation) -> Vec<String> {
-    let Explanation { feature, enabled, value, reason, variant, decision, percentage, server_only } = explanation;
+pub fn lines(flag: &ExplainedFlag) -> Vec<String> {
+    let ExplainedFlag { result, segments } = flag;
+    let Explanation { feature, enabled, value, reason, variant, decision, percentage, hash, server_only } = result;
     let mut lines = vec![format!("{feature}: {}, {value}", if *enabled { "on" } else { "off" })];
     lines.push(match decision {
         Decision::Default => "  default: no segment override and no identity override applies".to_owned(),
@@ -171,7 +195,9 @@ pub fn lines(explanation: &Explanation) -> Vec<String> {
     if let Some(percentage) = percentage {
         let variant = variant.as_deref().unwrap_or("a variant without a name");
         lines.push(format!("  split: the identity's percentage is {percentage:.4}, which selects {variant}"));
+        lines.extend(hash.iter().map(|hash| format!("     {}", hashed(hash))));
     }
+    lines.extend(segments.iter().flat_map(|segments| segments::lines(segments, decision)));
     if *server_only {
         lines.push("  visible with a server key only".to_owned());
     }

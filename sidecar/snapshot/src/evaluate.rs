@@ -11,8 +11,9 @@ mod winners;
 
 use crate::context::EvaluationContext;
 use crate::format::view::View;
-use crate::segments;
-use evaluation::Evaluation;
+use crate::segments::{self, explain::Trace};
+use crate::values::percentage::Hash;
+use evaluation::{Evaluation, Winner};
 use outcome::Outcome;
 use owners::Owners;
 use resolution::Resolution;
@@ -87,6 +88,21 @@ impl<'a> Evaluation<'a> {
     }
 }
 
+impl Evaluation<'_> {
+    /// Compares the requirements of a segment with the context. `scratch` has the flags that the last evaluation of the
+    /// same context resolved.
+    pub(crate) fn explain_segment(
+        &self,
+        context: &mut EvaluationContext,
+        matching: &mut segments::Scratch,
+        scratch: &mut Scratch,
+        segment: u32,
+    ) -> Option<Trace> {
+        let mut flags = Resolver { evaluation: self, resolution: &mut scratch.resolution };
+        self.segments.explain(context, matching, &mut flags, segment)
+    }
+}
+
 impl<'a> Decisions<'a> {
     pub(crate) fn view(&self) -> &View<'a> {
         self.evaluation.view()
@@ -95,6 +111,25 @@ impl<'a> Decisions<'a> {
     /// Returns the owners of all features.
     pub(crate) fn owners(&self) -> &'a Owners {
         self.winners.owners()
+    }
+
+    /// Returns true if the context matches a segment.
+    pub(crate) fn is_match(&self, segment: u32) -> bool {
+        self.view().segments().get(segment).is_some_and(|row| self.winners.is_match(self.view(), &row))
+    }
+
+    /// Returns the hash behind the identity's place in the split of a result. `None` if there is no split, or if it is
+    /// the split of an identity override, whose variant is stored.
+    pub(crate) fn hash(&self, outcome: &Outcome<'_>) -> Option<Hash> {
+        let view = self.view();
+        let context = match outcome.winner {
+            Winner::Default => outcome.feature.context,
+            Winner::Segment(rank) => self.evaluation.overrides_of(&outcome.feature).get(u32::from(rank))?.context,
+            Winner::Identity(_) => return None,
+        };
+        let split = view.split(view.contexts().get(context)?).filter(|_| self.context.is_identified)?;
+        let [a, b, c] = self.context.key(view);
+        Some(Hash::of(&[view.bytes(split.seed), b",", a, b, c]))
     }
 
     /// Returns the result of a feature. Inlined, because callers that only render flags read few of its fields.

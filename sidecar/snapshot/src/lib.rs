@@ -536,14 +536,15 @@ pub use format::pointer::{Pointer, core_length};
 pub use format::revision::Revision;
 pub use render::flagsmith::MAX_ANSWER;
 pub use render::ofrep::OfrepFlag;
+pub use segments::explain::{Check, Trace};
 pub use snapshot::describe::{
     Description, FeatureDescription, OverrideDescription, SegmentDescription, VariantDescription,
 };
-pub use snapshot::explain::{Decision, Explanation};
+pub use snapshot::explain::{Decision, Explanation, SegmentExplanation};
 pub use snapshot::request_state::RequestState;
 pub use snapshot::{Overrun, Snapshot, digest};
 pub use values::number::{Integer, write_float};
-pub use values::percentage::percentage;
+pub use values::percentage::{Hash, percentage};
 pub use write::{File, WriteError, Written, pointer, write};
 
 pub use format::{files, model};

@@ -2,6 +2,7 @@
 //! hashed for the remaining candidates, and residual programs decide the rest.
 
 pub(crate) mod condition;
+pub(crate) mod explain;
 mod index;
 mod program;
 

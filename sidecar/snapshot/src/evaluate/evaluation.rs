@@ -52,7 +52,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Returns the overrides of a feature by segments, strongest first.
-    pub(super) fn overrides_of(&self, feature: &Feature) -> Table<'a, SegmentOverride, 8> {
+    pub(crate) fn overrides_of(&self, feature: &Feature) -> Table<'a, SegmentOverride, 8> {
         self.view().segment_overrides().range(feature.overrides, feature.overrides_length)
     }
 }

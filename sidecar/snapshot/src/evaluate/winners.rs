@@ -81,6 +81,14 @@ impl Winners {
         &self.owners
     }
 
+    /// Returns true if the context matches a segment, which must override a feature: others have no mask.
+    pub(super) fn is_match(&self, view: &View<'_>, segment: &Segment) -> bool {
+        view.segment_masks().get(segment.masks.start).is_some_and(|Word { word: mask }| {
+            let masks = self.masks.get(mask as usize / BLOCK).copied().unwrap_or(0);
+            segment.masks.length > 0 && masks >> (mask as usize % BLOCK) & 1 != 0
+        })
+    }
+
     /// Returns the winner of a feature.
     pub(super) fn winner(&self, evaluation: &Evaluation<'_>, resolution: &Resolution, feature: u32) -> Winner {
         let view = evaluation.view();

@@ -139,7 +139,7 @@ const LOOK_UPS: usize = 32;
 
 /// Returns the candidates of an attribute index for its slot's value. Most slots are unset in most requests.
 #[inline(always)]
-fn of_value(
+pub(super) fn of_value(
     segments: &Segments<'_>,
     context: &EvaluationContext,
     scratch: &mut Scratch,

@@ -25,6 +25,37 @@ pub fn percentage(list: &[&[u8]]) -> f64 {
     0.0 // Not reached: 2^32 residues of 9998 in a row.
 }
 
+/// A percentage with the hash behind it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hash {
+    /// Text that is hashed: the seed, a comma, and the ids. It is repeated if the hash of a single one has no percentage.
+    pub text: String,
+    /// MD5 digest of the text, in hexadecimal digits.
+    pub md5: String,
+    /// Percentage that follows from the digest, at least 0 and below 100.
+    pub percentage: f64,
+}
+
+impl Hash {
+    /// Hashes a list of ids, which may come in any pieces.
+    #[must_use]
+    pub fn of(list: &[&[u8]]) -> Self {
+        let once: Vec<u8> = list.concat();
+        let mut bytes = once.clone();
+        loop {
+            let mut md5 = Md5::new();
+            md5.write(&bytes);
+            let digest = md5.finish();
+            if let Some(percentage) = below_one_hundred(digest) {
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                return Self { text, md5: format!("{:032x}", u128::from_be_bytes(digest)), percentage };
+            }
+            bytes.push(b',');
+            bytes.extend_from_slice(&once);
+        }
+    }
+}
+
 /// Place of an identity in an undecided split: in no variant, so the split gives its control value.
 pub(crate) const UNDECIDED: f64 = f64::INFINITY;
 
@@ -133,6 +164,16 @@ mod tests {
     fn percentage_of_residue_9998_is_hashed_again() {
         // The first residue of these ids is 9998.
         assert_eq!(percentage(&[b"1,env_", b"u32291"]), 64.652_930_586_117_22);
+    }
+
+    #[test]
+    fn hash_names_text_and_digest_of_percentage() {
+        let once = Hash::of(&[b"a", b"bc"]);
+        assert_eq!((once.text.as_str(), once.md5.as_str()), ("abc", "900150983cd24fb0d6963f7d28e17f72"));
+        assert_eq!(once.percentage, percentage(&[b"abc"]));
+        let again = Hash::of(&[b"1,env_", b"u32291"]);
+        assert_eq!(again.text, "1,env_u32291,1,env_u32291");
+        assert_eq!(again.percentage, percentage(&[b"1,env_", b"u32291"]));
     }
 
     #[test]

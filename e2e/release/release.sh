@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # release.sh
-# Makes everything of a release in target/release/remora-VERSION: programs, images, chart, CustomResourceDefinitions,
-# software bills of materials, provenance, checksums and, with SIGNING_KEY, a signature. It needs no container engine.
+# Makes everything of a release in target/release/remora-VERSION: programs, the plugin for krew, images, chart,
+# CustomResourceDefinitions, software bills of materials, provenance, checksums and, with SIGNING_KEY, a signature. It needs no container engine.
 # The same commit gives the same bytes.
 . "$(dirname "$0")/settings.sh"
 
@@ -11,7 +11,7 @@ if [ -n "$(git -c safe.directory='*' status --porcelain --untracked-files=no)" ]
 fi
 rm -rf "$release"
 mkdir -p "$release" "$tools"
-for part in programs images chart sbom; do
+for part in programs plugin images chart sbom; do
   e2e/cluster/part.sh "release: $part" "e2e/release/$part.sh"
 done
 cp crds/featureenvironments.yaml "$release/"

@@ -9,6 +9,8 @@ use remora_testing::not_run;
 use serde_json::Value;
 
 const REGISTRY: &str = "registry.example.org/remora";
+const SOURCE: &str = "https://code.example.org/remora";
+const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const WORKFLOWS: [&str; 2] = ["checks.yaml", "release.yaml"];
 
@@ -45,15 +47,16 @@ impl Directory {
         let (release, tools) = (self.0.join("release"), self.0.join("tools"));
         std::fs::create_dir_all(&release).unwrap();
         std::fs::create_dir_all(&tools).unwrap();
-        for program in ["remora-operator", "remora-sidecar"] {
-            for architecture in ["amd64", "arm64"] {
+        for program in ["remora-operator", "remora-sidecar", "kubectl-remora"] {
+            for architecture in ARCHITECTURES {
                 let file = format!("{program}-linux-{architecture}");
                 std::fs::write(release.join(&file), file).unwrap();
             }
         }
-        for script in ["images.sh", "chart.sh", "checksums.sh"] {
+        for script in ["plugin.sh", "images.sh", "chart.sh", "checksums.sh"] {
             let mut command = Command::new(root().join("e2e/release").join(script));
             command.env("RELEASE_DIRECTORY", &release).env("RELEASE_TOOLS", &tools).env("REGISTRY", REGISTRY);
+            command.env("SOURCE_URL", SOURCE);
             run(command.env_remove("ARCHITECTURES").env_remove("SIGNING_KEY")).unwrap();
         }
         std::fs::read_to_string(release.join("checksums.txt")).unwrap()
@@ -65,20 +68,66 @@ impl Directory {
     }
 }
 
-#[test]
-fn release_is_packed_twice_to_the_same_bytes() {
+/// Returns what is needed to pack a release and does not exist here.
+fn lacking() -> Option<String> {
     for (program, argument) in [("go", "version"), ("jq", "--version"), ("tar", "--version"), ("git", "--version")] {
         if run(Command::new(program).arg(argument)).is_err() {
-            return not_run(&format!("{program}, with which a release is packed"));
+            return Some(format!("{program}, with which a release is packed"));
         }
     }
-    if run(Command::new("git").args(["-c", "safe.directory=*", "rev-parse", "HEAD"]).current_dir(root())).is_err() {
-        return not_run("a checkout with its history, whose time a release has");
+    let commit = run(Command::new("git").args(["-c", "safe.directory=*", "rev-parse", "HEAD"]).current_dir(root()));
+    commit.is_err().then(|| "a checkout with its history, whose time a release has".to_owned())
+}
+
+/// Checks the manifest by the rules of krew's own validation (`internal/index/validation` of krew 0.4), and the rules of
+/// its index about archives.
+#[test]
+fn manifest_of_plugin_is_valid_for_krew_and_names_its_archives() {
+    if let Some(lacking) = lacking() {
+        return not_run(&lacking);
+    }
+    let directory = Directory::new("plugin");
+    let sums = directory.pack();
+    let text = std::fs::read_to_string(directory.0.join("release/remora.yaml")).unwrap();
+    let manifest: Value = serde_yaml::from_str(&text).unwrap();
+    assert_eq!(manifest["apiVersion"], "krew.googlecontainertools.github.com/v1alpha2");
+    assert_eq!((&manifest["kind"], &manifest["metadata"]["name"]), (&"Plugin".into(), &"remora".into()));
+    let spec = &manifest["spec"];
+    assert_eq!(spec["version"], format!("v{VERSION}"));
+    let short = spec["shortDescription"].as_str().unwrap();
+    assert!((1..=50).contains(&short.len()) && !short.contains(['\r', '\n']) && !short.ends_with('.'), "{short:?}");
+    assert!(spec["description"].as_str().is_some_and(|text| !text.is_empty()));
+    let known = ["version", "homepage", "shortDescription", "description", "caveats", "platforms"];
+    assert!(spec.as_object().unwrap().keys().all(|key| known.contains(&key.as_str())), "{spec}");
+
+    let platforms = spec["platforms"].as_array().unwrap();
+    assert_eq!(platforms.len(), ARCHITECTURES.len());
+    for (platform, architecture) in platforms.iter().zip(ARCHITECTURES) {
+        assert_eq!(platform["selector"], serde_json::json!({"matchLabels": {"os": "linux", "arch": architecture}}));
+        let archive = format!("kubectl-remora-linux-{architecture}.tar.gz");
+        assert_eq!(platform["uri"], format!("{SOURCE}/releases/download/v{VERSION}/{archive}"));
+        let sum = platform["sha256"].as_str().unwrap();
+        assert!(sum.len() == 64 && sum.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')), "{sum}");
+        assert!(sums.lines().any(|line| line == format!("{sum}  {archive}")), "{sums}");
+        // Without `files`, krew takes all files of the archive.
+        assert!(platform.get("files").is_none());
+        let bin = platform["bin"].as_str().unwrap();
+        assert_eq!(directory.unpacked(&archive, bin), format!("kubectl-remora-linux-{architecture}"));
+        assert!(directory.unpacked(&archive, "LICENSE").contains("Apache License"));
+        let listing = run(Command::new("tar").arg("-tvf").arg(directory.0.join("release").join(&archive))).unwrap();
+        assert!(listing.lines().any(|line| line.starts_with("-rwx") && line.ends_with(bin)), "{listing}");
+    }
+}
+
+#[test]
+fn release_is_packed_twice_to_the_same_bytes() {
+    if let Some(lacking) = lacking() {
+        return not_run(&lacking);
     }
     let (first, second) = (Directory::new("first"), Directory::new("second"));
     let sums = first.pack();
     assert_eq!(sums, second.pack());
-    assert_eq!(sums.lines().count(), 7, "{sums}");
+    assert_eq!(sums.lines().count(), 12, "{sums}");
 
     let chart = format!("remora-{VERSION}.tgz");
     let values = first.unpacked(&chart, "remora/values.yaml");

@@ -67,6 +67,19 @@ async fn diff_compares_last_two_revisions_by_default() {
     assert_eq!(lines[0], format!("revision {} -> {}", world.revisions[0], world.revisions[1]));
     assert!(lines.iter().any(|line| line.starts_with("~ flag banner: off \"Welcome\" -> on \"Sale\"")), "{text}");
     assert!(lines.iter().any(|line| line.starts_with("+ flag fresh")), "{text}");
+    let (code, text) = world.ask(&["diff", "storefront", "-o", "json"]).await.unwrap();
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let state = |enabled: bool, value: &str| json!({"enabled": enabled, "value": format!("{value:?}"), "serverOnly": false, "isServed": true});
+    let flags = json!([
+        {"name": "banner", "change": "changed", "before": state(false, "Welcome"), "after": state(true, "Sale")},
+        {"name": "fresh", "change": "added", "after": state(true, "2")},
+        {"name": "old", "change": "removed", "before": state(true, "1")},
+    ]);
+    let expected = json!({
+        "before": world.revisions[0], "after": world.revisions[1], "twoEnvironments": false, "onlyConditions": false,
+        "flags": flags, "segments": [],
+    });
+    assert_eq!((code, json), (1, expected));
     let same = ["diff", "storefront", &world.revisions[1], &world.revisions[1]];
     let (code, text) = world.ask(&same).await.unwrap();
     assert!(code == 0 && text.contains("are the same"), "{text}");

@@ -10,7 +10,7 @@ use super::{
     failure::Failure,
     published,
 };
-use crate::tools;
+use crate::tools::diff::Differences;
 
 /// Print the differences between two revisions of an environment. Exit code 1 if there are any.
 #[derive(Debug, clap::Args)]
@@ -27,15 +27,15 @@ pub(super) struct Diff {
 
 /// The differences between two revisions.
 #[derive(Debug, Serialize)]
-pub(super) struct Differences {
+pub(super) struct Compared {
     before: String,
     after: String,
-    /// One line each, starting with `+` (added), `-` (removed) or `~` (changed).
-    differences: Vec<String>,
+    #[serde(flatten)]
+    differences: Differences,
 }
 
 /// Compares two revisions.
-pub(super) async fn diff(cluster: &Cluster, asked: &Diff) -> Result<Differences, Failure> {
+pub(super) async fn diff(cluster: &Cluster, asked: &Diff) -> Result<Compared, Failure> {
     let environment = cluster.environment(&asked.environment).await?;
     let history = environment.status.as_ref().map(|status| status.history.as_slice()).unwrap_or_default();
     let Some(earlier) = asked.before.clone().or_else(|| history.first().map(|past| past.revision.clone())) else {
@@ -43,23 +43,23 @@ pub(super) async fn diff(cluster: &Cluster, asked: &Diff) -> Result<Differences,
     };
     let before = published::read(cluster, &environment, Some(&earlier)).await?.snapshot;
     let after = published::read(cluster, &environment, asked.after.as_deref()).await?.snapshot;
-    Ok(Differences {
+    Ok(Compared {
         before: before.revision().to_string(),
         after: after.revision().to_string(),
-        differences: tools::diff::differences(&before, &after),
+        differences: Differences::between(&before, &after),
     })
 }
 
-impl Answer for Differences {
+impl Answer for Compared {
     fn text(&self, page: &mut Page) -> fmt::Result {
         page.line(format!("revision {} -> {}", self.before, self.after))?;
-        if self.differences.is_empty() {
+        if self.before == self.after {
             page.line("the revisions are the same")?;
         }
-        self.differences.iter().try_for_each(|line| page.line(printable(line)))
+        self.differences.lines().iter().try_for_each(|line| page.line(printable(line)))
     }
 
     fn exit_code(&self) -> u8 {
-        u8::from(!self.differences.is_empty())
+        u8::from(self.before != self.after)
     }
 }

@@ -3,12 +3,14 @@
 mod load;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use remora_snapshot::{Description, FeatureDescription, Snapshot, VariantDescription};
+use remora_snapshot::{FeatureDescription, SegmentDescription, Snapshot, VariantDescription};
+use serde::Serialize;
 
 /// Print the differences between two revisions of an environment.
 #[derive(Debug, clap::Args)]
@@ -38,117 +40,231 @@ impl Diff {
             writeln!(out, "the revisions are the same")?;
             return Ok(());
         }
-        differences(&before, &after).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        Differences::between(&before, &after).lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
         Ok(())
     }
 }
 
-/// Lists the differences between two snapshots, one per line. Empty if both have the same revision.
-#[must_use]
-pub fn differences(before: &Snapshot<Vec<u8>>, after: &Snapshot<Vec<u8>>) -> Vec<String> {
-    let mut lines = Vec::new();
-    if before.revision() == after.revision() {
-        return lines;
-    }
-    let same_environment = before.is_of_the_environment_of(after);
-    if !same_environment {
-        lines.push("the revisions belong to two environments: their client keys differ".to_owned());
-    }
-    let (old, new) = (before.describe(), after.describe());
-    let described = lines.len();
-    lines.extend(flags(&old, &new));
-    lines.extend(segments(&old, &new));
-    lines.extend(identities(before, after, same_environment));
-    if lines.len() == described {
-        let rest = "flags and segments are equal: the revisions differ in conditions of segments, keys, or notes";
-        lines.push(rest.to_owned());
-    }
-    lines
+/// The differences between two snapshots.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Differences {
+    /// True if the snapshots belong to two environments: their client keys differ.
+    two_environments: bool,
+    /// True if the revisions differ, and flags, segments and identity overrides do not. Then conditions of segments, keys
+    /// or notes differ.
+    only_conditions: bool,
+    /// The flags that differ, by name.
+    flags: Vec<FlagChange>,
+    /// The segments that differ in their name or in the number of their overrides, by id.
+    segments: Vec<SegmentChange>,
+    /// The identities with overrides. `None` if all have the same overrides in both snapshots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity_overrides: Option<IdentityChange>,
 }
 
-/// Lists the differences between the features of both revisions.
-fn flags(old: &Description, new: &Description) -> Vec<String> {
-    let pairs = pairs(&old.features, &new.features, |feature| feature.name.clone());
-    let lines = pairs.into_iter().map(|(name, (before, after))| match (before, after) {
-        (None, Some(after)) => vec![format!("+ flag {name}: {}", describe_default(after))],
-        (Some(before), None) => vec![format!("- flag {name}: {}", describe_default(before))],
-        (Some(before), Some(after)) => changes(&name, before, after),
-        (None, None) => Vec::new(),
-    });
-    lines.flatten().collect()
+/// Kind of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Change {
+    Added,
+    Removed,
+    Changed,
 }
 
-fn changes(name: &str, before: &FeatureDescription, after: &FeatureDescription) -> Vec<String> {
-    let mut lines = Vec::new();
-    if describe_default(before) != describe_default(after) {
-        lines.push(format!("~ flag {name}: {} -> {}", describe_default(before), describe_default(after)));
-    }
-    let outcomes = |feature: &FeatureDescription| -> Vec<(String, String)> {
-        let overrides = feature.overrides.iter();
-        overrides.map(|own| (own.segment.clone(), outcome(own.enabled, &own.value, &own.variants))).collect()
-    };
-    let (old, new) = (outcomes(before), outcomes(after));
-    for (segment, (before, after)) in pairs(&old, &new, |(segment, _)| segment.clone()) {
-        let text = |outcome: Option<&(String, String)>| outcome.map_or("none", |(_, text)| text).to_owned();
-        if before != after {
-            lines.push(format!("~ flag {name}, segment {segment:?}: {} -> {}", text(before), text(after)));
+/// A flag before and after.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FlagChange {
+    name: String,
+    change: Change,
+    /// The earlier default. `None` if the flag was added.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<FlagState>,
+    /// The later default. `None` if the flag was removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<FlagState>,
+    /// The segments whose override of the flag differs, by name. Empty unless the change is `changed`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    segments: Vec<OverrideChange>,
+    /// True if the same segments override the flag in another order of priority.
+    #[serde(skip_serializing_if = "is_false")]
+    reordered: bool,
+}
+
+/// Default of a flag.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FlagState {
+    #[serde(flatten)]
+    outcome: Outcome,
+    server_only: bool,
+    is_served: bool,
+}
+
+/// State, value and variants of a default or of an override.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Outcome {
+    enabled: bool,
+    /// Value as JSON.
+    value: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    variants: Vec<Variant>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Variant {
+    /// Weight in percent.
+    weight: String,
+    /// Value as JSON.
+    value: String,
+}
+
+/// The override of a flag by a segment, before and after.
+#[derive(Debug, PartialEq, Serialize)]
+struct OverrideChange {
+    segment: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<Outcome>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<Outcome>,
+}
+
+/// A segment before and after.
+#[derive(Debug, PartialEq, Serialize)]
+struct SegmentChange {
+    id: u32,
+    change: Change,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<SegmentState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<SegmentState>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct SegmentState {
+    name: String,
+    /// Number of features that the segment overrides.
+    overrides: u32,
+}
+
+/// Number of identities with overrides. Snapshots store only hashes of identifiers, so no identity is named.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct IdentityChange {
+    before: usize,
+    after: usize,
+    /// `None` if the snapshots belong to two environments, so that their hashes cannot be compared.
+    #[serde(flatten)]
+    counts: Option<IdentityCounts>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct IdentityCounts {
+    added: usize,
+    removed: usize,
+    changed: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Differences {
+    /// Compares two snapshots.
+    #[must_use]
+    pub fn between(before: &Snapshot<Vec<u8>>, after: &Snapshot<Vec<u8>>) -> Self {
+        if before.revision() == after.revision() {
+            return Self::default();
+        }
+        let two_environments = !before.is_of_the_environment_of(after);
+        let (old, new) = (before.describe(), after.describe());
+        let flags = pairs(&old.features, &new.features, |feature| feature.name.clone());
+        let flags: Vec<FlagChange> = flags.into_iter().filter_map(|(name, pair)| flag(name, pair)).collect();
+        let segments = pairs(&old.segments, &new.segments, |segment| segment.id);
+        let segments: Vec<SegmentChange> = segments.into_iter().filter_map(|(id, pair)| segment(id, pair)).collect();
+        let identity_overrides = identities(before, after, !two_environments);
+        Self {
+            two_environments,
+            only_conditions: flags.is_empty() && segments.is_empty() && identity_overrides.is_none(),
+            flags,
+            segments,
+            identity_overrides,
         }
     }
-    let order = |outcomes: &[(String, String)]| outcomes.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-    if lines.is_empty() && order(&old) != order(&new) {
-        lines.push(format!("~ flag {name}: the order of its segment overrides changed"));
-    }
-    lines
 }
 
-fn describe_default(feature: &FeatureDescription) -> String {
-    let mut text = outcome(feature.enabled, &feature.value, &feature.variants);
-    for (applies, what) in [(feature.server_only, "server keys only"), (feature.unserved, "not served")] {
-        if applies {
-            text = format!("{text}, {what}");
+fn kind<T: Copy>(pair: (Option<T>, Option<T>)) -> Change {
+    match pair {
+        (None, _) => Change::Added,
+        (_, None) => Change::Removed,
+        _ => Change::Changed,
+    }
+}
+
+fn flag(name: String, (old, new): (Option<&FeatureDescription>, Option<&FeatureDescription>)) -> Option<FlagChange> {
+    let (before, after) = (old.map(FlagState::from), new.map(FlagState::from));
+    let (mut segments, mut reordered) = (Vec::new(), false);
+    if let (Some(old), Some(new)) = (old, new) {
+        let (old, new) = (overrides(old), overrides(new));
+        let changed = pairs(&old, &new, |(segment, _)| segment.clone()).into_iter();
+        segments.extend(changed.filter(|(_, (before, after))| before != after).map(|(segment, (before, after))| {
+            let outcome = |of: Option<&(String, Outcome)>| of.map(|(_, outcome)| outcome.clone());
+            OverrideChange { segment, before: outcome(before), after: outcome(after) }
+        }));
+        reordered = segments.is_empty() && !old.iter().map(|(name, _)| name).eq(new.iter().map(|(name, _)| name));
+    }
+    let is_changed = before != after || reordered || !segments.is_empty();
+    is_changed.then(|| FlagChange { name, change: kind((old, new)), before, after, segments, reordered })
+}
+
+/// Lists the overrides of a feature by segments, strongest first.
+fn overrides(feature: &FeatureDescription) -> Vec<(String, Outcome)> {
+    let own = feature.overrides.iter();
+    own.map(|own| (own.segment.clone(), Outcome::of(own.enabled, &own.value, &own.variants))).collect()
+}
+
+impl From<&FeatureDescription> for FlagState {
+    fn from(feature: &FeatureDescription) -> Self {
+        Self {
+            outcome: Outcome::of(feature.enabled, &feature.value, &feature.variants),
+            server_only: feature.server_only,
+            is_served: !feature.unserved,
         }
     }
-    text
 }
 
-fn outcome(enabled: bool, value: &str, variants: &[VariantDescription]) -> String {
-    let mut text = format!("{} {}", if enabled { "on" } else { "off" }, super::shortened(value));
-    for variant in variants {
-        text = format!("{text}, {} % {}", variant.weight, super::shortened(&variant.value));
-    }
-    text
-}
-
-fn segments(old: &Description, new: &Description) -> Vec<String> {
-    let pairs = pairs(&old.segments, &new.segments, |segment| segment.id);
-    let lines = pairs.into_values().filter_map(|pair| match pair {
-        (None, Some(after)) => Some(format!("+ segment {:?} ({}): {} features", after.name, after.id, after.overrides)),
-        (Some(before), None) => {
-            Some(format!("- segment {:?} ({}): {} features", before.name, before.id, before.overrides))
+impl Outcome {
+    fn of(enabled: bool, value: &str, variants: &[VariantDescription]) -> Self {
+        let variants = variants.iter();
+        Self {
+            enabled,
+            value: value.to_owned(),
+            variants: variants
+                .map(|variant| Variant { weight: variant.weight.clone(), value: variant.value.clone() })
+                .collect(),
         }
-        (Some(before), Some(after)) if before != after => Some(format!(
-            "~ segment {:?} ({}): {} features -> {:?}, {} features",
-            before.name, before.id, before.overrides, after.name, after.overrides
-        )),
-        _ => None,
-    });
-    lines.collect()
+    }
 }
 
-/// Counts the identities whose overrides differ. Snapshots store only hashes of identifiers, so no identity is named.
-fn identities(before: &Snapshot<Vec<u8>>, after: &Snapshot<Vec<u8>>, comparable: bool) -> Option<String> {
+fn segment(id: u32, pair: (Option<&SegmentDescription>, Option<&SegmentDescription>)) -> Option<SegmentChange> {
+    let state = |of: &SegmentDescription| SegmentState { name: of.name.clone(), overrides: of.overrides };
+    let (before, after) = (pair.0.map(state), pair.1.map(state));
+    (before != after).then(|| SegmentChange { id, change: kind(pair), before, after })
+}
+
+/// Counts the identities whose overrides differ.
+fn identities(before: &Snapshot<Vec<u8>>, after: &Snapshot<Vec<u8>>, comparable: bool) -> Option<IdentityChange> {
     let (old, new) = (before.identities(), after.identities());
     if old == new {
         return None;
     }
-    let mut line = format!("~ identities with overrides: {} -> {}", old.len(), new.len());
-    if comparable {
-        let added = new.keys().filter(|identity| !old.contains_key(*identity)).count();
-        let removed = old.keys().filter(|identity| !new.contains_key(*identity)).count();
-        let changed = new.iter().filter(|(identity, has)| old.get(*identity).is_some_and(|had| had != *has)).count();
-        line += &format!(" ({added} added, {removed} removed, {changed} changed)");
-    }
-    Some(line)
+    let counts = comparable.then(|| IdentityCounts {
+        added: new.keys().filter(|identity| !old.contains_key(*identity)).count(),
+        removed: old.keys().filter(|identity| !new.contains_key(*identity)).count(),
+        changed: new.iter().filter(|(identity, has)| old.get(*identity).is_some_and(|had| had != *has)).count(),
+    });
+    Some(IdentityChange { before: old.len(), after: new.len(), counts })
 }
 
 /// Pairs the rows of both lists by key.

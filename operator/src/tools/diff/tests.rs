@@ -94,6 +94,36 @@ fn diff_lists_changed_flags_segments_and_identities() {
 }
 
 #[test]
+fn differences_as_json_name_overrides_segments_and_counts() {
+    let directory = TempDir::new("json");
+    let second = json!({
+        "api_key": "k", "project": {"segments": [segment(1, "pros", "pro", &state(1, "banner", false, "for pros"))]},
+        "feature_states": [state(1, "banner", true, "Welcome"), state(2, "old", false, "x")],
+        "identity_overrides": [identity("b", "2")],
+    });
+    let snapshot = |name: &str, document: &Value| {
+        directory.compile(name, document);
+        directory::read(&directory.0.join(name), None).unwrap()
+    };
+    let differences = Differences::between(&snapshot("a", &first()), &snapshot("b", &second));
+    let default = json!({"enabled": true, "value": "\"Welcome\"", "serverOnly": false, "isServed": true});
+    let own = |enabled: bool| json!({"enabled": enabled, "value": "\"for pros\""});
+    let expected = json!({
+        "twoEnvironments": false, "onlyConditions": false,
+        "flags": [{
+            "name": "banner", "change": "changed", "before": default, "after": default,
+            "segments": [{"segment": "pro", "before": own(true)}, {"segment": "pros", "after": own(false)}],
+        }],
+        "segments": [{
+            "id": 1, "change": "changed",
+            "before": {"name": "pro", "overrides": 1}, "after": {"name": "pros", "overrides": 1},
+        }],
+        "identityOverrides": {"before": 2, "after": 1, "added": 0, "removed": 1, "changed": 1},
+    });
+    assert_eq!(serde_json::to_value(&differences).unwrap(), expected);
+}
+
+#[test]
 fn diff_of_conditions_only_says_so() {
     let directory = TempDir::new("conditions");
     let mut second = first();

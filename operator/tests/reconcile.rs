@@ -19,6 +19,8 @@ mod freshness;
 mod history;
 #[path = "reconcile/holding.rs"]
 mod holding;
+#[path = "reconcile/keys.rs"]
+mod keys;
 #[path = "reconcile/namespaces.rs"]
 mod namespaces;
 #[path = "reconcile/object_kinds.rs"]

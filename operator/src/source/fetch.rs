@@ -100,6 +100,17 @@ enum Version {
     Object { version: String },
 }
 
+impl CachedVersion {
+    /// Returns the key that the server answered, if a server has this version.
+    #[must_use]
+    pub fn key(&self) -> Option<&EnvironmentKey> {
+        match &self.0 {
+            Version::Server { key, .. } => Some(key),
+            Version::Object { .. } => None,
+        }
+    }
+}
+
 /// What a conditional fetch compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Comparison {
@@ -117,6 +128,8 @@ pub struct FetchHints {
     pub cached: Option<CachedVersion>,
     /// What the fetch compares with the cached version.
     pub comparison: Comparison,
+    /// Key to use in place of the one in the Secret, which then is not read.
+    pub key: Option<EnvironmentKey>,
     /// Key that the server refused. Set as long as the key is not to be tried again.
     pub refused: Option<EnvironmentKey>,
     /// Expected size of the document in bytes, if known.
@@ -321,7 +334,10 @@ impl Fetcher {
         if let Some(rejection) = self.limiter.rejection(&origin, namespace) {
             return rejection.outcome(&origin);
         }
-        let key = self.objects.environment_key(namespace, &flagsmith.environment_key_secret_ref).await?;
+        let key = match &hints.key {
+            Some(known) => known.clone(),
+            None => self.objects.environment_key(namespace, &flagsmith.environment_key_secret_ref).await?,
+        };
         let client = self.connector(Purpose::Fetch, &origin, reach, namespace, flagsmith).await?;
         if hints.refused.as_ref() == Some(&key) {
             return Ok(Fetched::StillRefused);

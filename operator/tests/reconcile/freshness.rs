@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{CORE, Cluster, Operator, fenv, is, pass, upstream::Upstream, wait};
+use super::{CORE, Cluster, Operator, fenv, is, keys::KEY_REREAD, pass, upstream::Upstream, wait};
 
 /// Time after which every change is published, at the default interval.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -136,10 +136,10 @@ async fn same_document_for_another_key_is_compiled_again() {
     let upstream = Upstream::conditional(&document()).await;
     let mut operator = Operator::start_with(&cluster, std::slice::from_ref(&upstream.origin));
     let object = fenv(1, &upstream.spec());
-    let (action, _) = operator.turn(object.clone()).await;
+    operator.turn(object.clone()).await;
     let before = cluster.get(CORE).unwrap()["binaryData"].clone();
     cluster.replace_key();
-    pass(wait(&action)).await;
+    pass(KEY_REREAD).await;
     operator.turn(object).await;
     is(&cluster.last_status(), "Ready", ("True", "Published"));
     assert_ne!(cluster.get(CORE).unwrap()["binaryData"], before);

@@ -20,6 +20,10 @@ use crate::{
 /// Least wait for room: other fetches use up a limit. A random part of up to the same time is added.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
 
+/// Longest time for which a key is used without another look at its Secret. It is a multiple of the default interval,
+/// so that most polls send no request to the cluster's API server.
+const KEY_REREAD: Duration = Duration::from_secs(300);
+
 /// Properties of the last document that a stream of changes needs: the key to subscribe with, and the time to compare
 /// events with.
 #[derive(Debug)]
@@ -48,6 +52,8 @@ pub(super) struct Source {
     last_document: Option<Instant>,
     /// Time of the last fetch that returned a document, or whose server compared the content.
     last_content: Option<Instant>,
+    /// Time at which the Secret with the key was read last. `None` makes the next fetch read it.
+    key_read: Option<Instant>,
     /// Key that the server refused, and the time of the refusal.
     refused: Option<(EnvironmentKey, Instant)>,
 }
@@ -72,9 +78,11 @@ impl Source {
         self.last_document = None;
     }
 
-    /// Prepares for a fetch that a person requests: it is unconditional, and asks a server that refused the key again.
+    /// Prepares for a fetch that a person requests: it is unconditional, reads the Secret with the key, and asks a server
+    /// that refused the key again.
     pub(super) fn is_requested(&mut self) {
         self.needs_whole();
+        self.key_read = None;
         self.refused = None;
     }
 
@@ -98,7 +106,11 @@ impl Source {
         let is_unconditional =
             is_due(self.last_document, schedule::UNCONDITIONAL) || self.failures > 0 || !has_snapshot;
         let refused = self.refused.as_ref().filter(|(_, since)| now.duration_since(*since) < schedule::REFUSED);
+        // After a failure, the Secret may hold another key.
+        let reads_key = is_due(self.key_read, KEY_REREAD) || self.failures > 0 || !has_snapshot;
+        let key = self.version.as_ref().and_then(CachedVersion::key);
         FetchHints {
+            key: key.filter(|_| !reads_key).cloned(),
             cached: self.version.clone().filter(|_| !is_unconditional),
             comparison: if is_due(self.last_content, rest) { Comparison::Content } else { Comparison::Time },
             refused: refused.map(|(key, _)| key.clone()),
@@ -174,9 +186,19 @@ pub(super) async fn fetch(
 ) -> Result<Fetched, Error> {
     let interval = environment.spec.refresh.interval.get();
     let rest = fetcher.read_budget().rest(&environment.uid, interval);
-    let hints = source.hints(has_snapshot, rest, Instant::now());
+    let began = Instant::now();
+    let mut hints = source.hints(has_snapshot, rest, began);
     let step = metrics.begin(Step::Fetch);
-    match fetcher.fetch(&environment.namespace, environment.spec, &hints).await {
+    let mut fetched = fetcher.fetch(&environment.namespace, environment.spec, &hints).await;
+    if hints.key.is_some() && matches!(fetched, Err(Error::AuthenticationFailed { .. })) {
+        // The Secret may hold another key by now.
+        hints.key = None;
+        fetched = fetcher.fetch(&environment.namespace, environment.spec, &hints).await;
+    }
+    if hints.key.is_none() && matches!(fetched, Ok(fetch::Fetched::Unchanged { .. } | fetch::Fetched::Document(_))) {
+        source.key_read = Some(began);
+    }
+    match fetched {
         Ok(fetch::Fetched::StillRefused) => {
             source.failed(Retry::Slow, interval);
             step.end(Outcome::StillRefused);

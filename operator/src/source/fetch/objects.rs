@@ -1,5 +1,5 @@
-//! Reads the ConfigMaps and Secrets that a source refers to in its own namespace. They are read on demand, never listed
-//! and never cached.
+//! Reads the ConfigMaps and Secrets that a source refers to in its own namespace. They are read on demand, never listed,
+//! and no object is cached.
 
 use std::time::Duration;
 

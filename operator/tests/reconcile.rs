@@ -203,6 +203,15 @@ fn is(status: &Value, kind: &str, expected: (&str, &str)) {
     assert_eq!(condition(status, kind), (expected.0.to_owned(), expected.1.to_owned()), "{kind}");
 }
 
+/// Returns how the published snapshot is delivered, without the size of its core, which is the newest one.
+fn delivery(cluster: &Cluster) -> Value {
+    let status = cluster.last_status();
+    let mut delivery = status["delivery"].clone();
+    let core_bytes = delivery.as_object_mut().unwrap().remove("coreBytes");
+    assert!(core_bytes.is_some() && core_bytes.as_ref() == status.get("coreBytes"), "{status}");
+    delivery
+}
+
 /// Returns the object with the status of the last report.
 fn reported(cluster: &Cluster, generation: i64) -> Value {
     let mut object = fenv(generation, &json!({}));

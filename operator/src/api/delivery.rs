@@ -54,6 +54,9 @@ pub struct Delivered {
     /// Number of published overrides objects. Zero if all identity overrides fit into the core object.
     #[serde(default)]
     pub overrides_files: i32,
+    /// Size of the published core in bytes. `status.coreBytes` has the size of the newest core, published or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core_bytes: Option<i64>,
     /// Previous kind. The operator keeps its objects up to date while pods mount them; `status.pods.problem` names such pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub formerly: Option<ObjectKind>,

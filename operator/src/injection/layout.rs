@@ -28,15 +28,15 @@ pub struct Slots {
     pub core_parts: usize,
 }
 
-/// Size of the newest snapshot of an environment. Zeros if it is unknown.
+/// Sizes of an environment that the volume of a new pod needs room for. Zeros if they are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Number of overrides files.
+    /// Number of published overrides files.
     pub overrides: usize,
-    /// Size of the core in bytes.
+    /// Size of the newest core in bytes. It may be withheld.
     pub core: usize,
-    /// Size of all files in bytes.
-    pub bytes: u128,
+    /// Size in bytes of the published files other than the core.
+    pub others: u128,
 }
 
 /// Known layouts of the environments of one namespace.
@@ -83,8 +83,8 @@ impl Layout {
         // The volume has the parts of the published core and those of the core before it.
         let parts = 2 * slots.core_parts as u128 * files::PART_BYTES as u128;
         let one_object = if slots.core_parts == 0 { size.core as u128 } else { 0 };
-        let others = size.bytes.saturating_sub(size.core as u128).saturating_add(one_object);
-        Self { object_kind, slots, bytes: LEAST_BYTES.max(others.saturating_mul(2).saturating_add(parts)) }
+        let single = size.others.saturating_add(one_object);
+        Self { object_kind, slots, bytes: LEAST_BYTES.max(single.saturating_mul(2).saturating_add(parts)) }
     }
 
     /// Returns the volume of one environment's snapshot. It projects the core, the slots for its parts, for overrides and
@@ -146,17 +146,17 @@ mod tests {
 
     #[test]
     fn capacity_has_room_for_both_sets_of_parts() {
-        let bytes = |core, bytes| {
-            let size = Size { core, bytes, overrides: 0 };
+        let bytes = |core, others| {
+            let size = Size { core, others, overrides: 0 };
             Layout::new(ObjectKind::ConfigMap, Slots::default(), size).bytes
         };
         assert_eq!(bytes(0, 0), LEAST_BYTES);
-        assert_eq!(bytes(100_000, 20_000_000), 40_000_000);
-        assert_eq!(bytes(900_000, 900_000), LEAST_BYTES);
+        assert_eq!(bytes(100_000, 19_900_000), 40_000_000);
+        assert_eq!(bytes(900_000, 0), LEAST_BYTES);
         // Four parts in each set hold a core of twice its size, and the one before it.
         let four: usize = 4 * files::PART_BYTES;
-        assert_eq!(bytes(1_900_000, 21_900_000), 40_000_000 + 2 * four as u128);
-        assert!(bytes(files::MAX_CORE_BYTES, files::MAX_CORE_BYTES as u128) >= 2 * files::MAX_CORE_BYTES as u128);
+        assert_eq!(bytes(1_900_000, 20_000_000), 40_000_000 + 2 * four as u128);
+        assert!(bytes(files::MAX_CORE_BYTES, 0) >= 2 * files::MAX_CORE_BYTES as u128);
         assert_eq!(bytes(usize::MAX, u128::MAX), u128::MAX);
     }
 

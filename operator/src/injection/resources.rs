@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn memory_limit_grows_with_core() {
         let limit = |core| {
-            let size = Size { core, bytes: core as u128, overrides: 0 };
+            let size = Size { core, ..Size::default() };
             memory_limit(Layout::new(ObjectKind::ConfigMap, Slots::default(), size).bytes)
         };
         // The chart's README names these amounts.

@@ -7,7 +7,7 @@ use remora_operator::api::{ObjectKind, names::FORMAT};
 use serde_json::{Value, json};
 
 use super::{
-    CORE, Cluster, Operator, document, fenv, flags, is,
+    CORE, Cluster, Operator, delivery, document, fenv, flags, is,
     object_kinds::{pod, reported, secret},
     writes,
 };
@@ -108,7 +108,7 @@ async fn change_of_kind_and_format_deletes_previous_objects() {
     cluster.run(vec![pod(ObjectKind::Secret)]);
     operator.turn(reported(&cluster, 3, &secret())).await;
     assert!(objects_in(&cluster, "v1").is_empty(), "{:?}", cluster.names());
-    assert_eq!(cluster.last_status()["delivery"], json!({"as": "Secret", "overridesFiles": 0}));
+    assert_eq!(delivery(&cluster), json!({"as": "Secret", "overridesFiles": 0}));
 }
 
 #[tokio::test]

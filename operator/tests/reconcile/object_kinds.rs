@@ -5,7 +5,7 @@ use std::time::Duration;
 use remora_operator::{api::names::FORMAT, injection::Layout};
 use serde_json::{Value, json};
 
-use super::{CORE, Cluster, Operator, document, fenv, flags, is, writes};
+use super::{CORE, Cluster, Operator, delivery, document, fenv, flags, is, writes};
 use remora_operator::api::ObjectKind;
 
 const SECRET: &str = "secret/remora-storefront-v3-core";
@@ -52,7 +52,7 @@ async fn snapshot_in_secret_writes_no_config_map() {
     assert!(cluster.get(CORE).is_none());
     let status = cluster.last_status();
     is(&status, "Ready", ("True", "Published"));
-    assert_eq!(status["delivery"], json!({"as": "Secret", "overridesFiles": 0}));
+    assert_eq!(delivery(&cluster), json!({"as": "Secret", "overridesFiles": 0}));
     assert_eq!(status["conditions"][2]["message"], "published in one Secret");
 
     let (_, calls) = operator.turn(reported(&cluster, 1, &secret())).await;
@@ -109,8 +109,8 @@ async fn previous_kind_is_updated_until_no_pod_mounts_it() {
         Some(object["binaryData"]["core"].as_str().or(object["data"]["core"].as_str())?.to_owned())
     };
     assert!(content(SECRET).is_some() && content(SECRET) == content(CORE));
-    let delivery = json!({"as": "Secret", "overridesFiles": 0, "formerly": "ConfigMap"});
-    assert_eq!(cluster.last_status()["delivery"], delivery);
+    let both = json!({"as": "Secret", "overridesFiles": 0, "formerly": "ConfigMap"});
+    assert_eq!(delivery(&cluster), both);
     assert_eq!(
         cluster.last_status()["conditions"][2]["message"],
         "published in one Secret, and in ConfigMaps while pods mount those"
@@ -128,14 +128,14 @@ async fn previous_kind_is_updated_until_no_pod_mounts_it() {
     let mut restarted = Operator::start_patient(&cluster, &[], Duration::ZERO);
     restarted.turn(reported(&cluster, 4, &edited)).await;
     is(&cluster.last_status(), "Ready", ("True", "LastGood"));
-    assert_eq!(cluster.last_status()["delivery"], delivery);
+    assert_eq!(delivery(&cluster), both);
     cluster.put(&flags);
 
     cluster.run(vec![pod(ObjectKind::Secret)]);
     restarted.turn(reported(&cluster, 5, &edited)).await;
     assert!(content(CORE).is_none() && content(SECRET).is_some());
     assert!(cluster.names().iter().all(|name| name == "flags" || name.starts_with("secret/")), "{:?}", cluster.names());
-    assert_eq!(cluster.last_status()["delivery"], json!({"as": "Secret", "overridesFiles": 0}));
+    assert_eq!(delivery(&cluster), json!({"as": "Secret", "overridesFiles": 0}));
 }
 
 /// An operator without permission to write Secrets continues with the existing objects.
@@ -163,5 +163,5 @@ async fn change_back_to_config_map_deletes_secret() {
     operator.turn(fenv(1, &secret())).await;
     operator.turn(reported(&cluster, 2, &json!({}))).await;
     assert!(cluster.get(CORE).is_some() && cluster.get(SECRET).is_none(), "{:?}", cluster.names());
-    assert_eq!(cluster.last_status()["delivery"], json!({"as": "ConfigMap", "overridesFiles": 0}));
+    assert_eq!(delivery(&cluster), json!({"as": "ConfigMap", "overridesFiles": 0}));
 }

@@ -285,6 +285,7 @@ async fn publish(
     let delivered = Delivered {
         object_kind: destination.object_kind,
         overrides_files: i32::try_from(snapshot.overrides_files()).unwrap_or(i32::MAX),
+        core_bytes: i64::try_from(snapshot.core_bytes()).ok(),
         formerly: obsolete::withdraw(environment, publisher, observer, destination, &mut state.desired).await,
     };
     notify(environment, nudger, metrics, &destination.owner, &snapshot.revision, &mut state.rollout).await;

@@ -143,10 +143,13 @@ fn layout(environment: &Known) -> Layout {
         overrides: count(environment.spec.delivery.get("overridesSlots")).unwrap_or(default.overrides),
         core_parts: count(environment.spec.delivery.get("coreParts")).unwrap_or(default.core_parts),
     };
+    // Both figures belong to the published revision. Statuses of earlier versions lack the second one.
+    let published_bytes = status.bytes.as_u64().unwrap_or_default();
+    let published_core = status.delivery.get("coreBytes").and_then(Value::as_u64).unwrap_or_default();
     let size = Size {
         overrides: count(status.delivery.get("overridesFiles")).unwrap_or_default(),
         core: count(Some(&status.core_bytes)).unwrap_or_default(),
-        bytes: status.bytes.as_u64().unwrap_or_default().into(),
+        others: published_bytes.saturating_sub(published_core).into(),
     };
     let object_kind = object_kind(&status.delivery).or_else(|| object_kind(&environment.spec.delivery));
     Layout::new(object_kind.unwrap_or_default(), least, size)
@@ -154,6 +157,7 @@ fn layout(environment: &Known) -> Layout {
 
 #[cfg(test)]
 mod tests {
+    use remora_snapshot::files;
     use serde_json::json;
 
     use super::*;
@@ -168,9 +172,9 @@ mod tests {
         let secret = json!({"delivery": {"as": "Secret", "overridesSlots": 16, "coreParts": 3}});
         let slots = Slots { overrides: 16, core_parts: 3 };
         assert_eq!(layout_of(&secret, &json!(null)), Layout::new(ObjectKind::Secret, slots, Size::default()));
-        let delivery = json!({"as": "ConfigMap", "overridesFiles": 32});
+        let delivery = json!({"as": "ConfigMap", "overridesFiles": 32, "coreBytes": 5_000_000});
         let before = json!({"delivery": delivery, "bytes": 20_000_000, "coreBytes": 5_000_000});
-        let size = Size { overrides: 32, core: 5_000_000, bytes: 20_000_000 };
+        let size = Size { overrides: 32, core: 5_000_000, others: 15_000_000 };
         assert_eq!(layout_of(&secret, &before), Layout::new(ObjectKind::ConfigMap, slots, size));
     }
 
@@ -181,10 +185,28 @@ mod tests {
         assert_eq!((layout.object_kind, layout.slots.core_parts), (ObjectKind::Secret, 8));
     }
 
+    /// The sizes of two revisions must not be mixed: a withheld core is larger than the published one.
+    #[test]
+    fn withheld_core_takes_no_room_from_published_overrides() {
+        let delivery = json!({"as": "ConfigMap", "overridesFiles": 21, "coreBytes": 900_000});
+        let capacity = |core_bytes: usize| {
+            let status = json!({"delivery": delivery, "bytes": 20_900_000, "coreBytes": core_bytes});
+            let layout = layout_of(&json!({}), &status);
+            layout.bytes - (2 * layout.slots.core_parts * files::PART_BYTES) as u128
+        };
+        assert_eq!(
+            (capacity(900_000), capacity(5_000_000), capacity(16_000_000)),
+            (40_000_000, 40_000_000, 40_000_000)
+        );
+        // The status of an earlier version has no size of the published core: the room is larger than needed.
+        let layout = layout_of(&json!({}), &json!({"bytes": 20_900_000, "coreBytes": 100_000}));
+        assert_eq!(layout.bytes, 2 * (20_900_000 + 100_000));
+    }
+
     #[test]
     fn unreadable_delivery_gives_default_layout() {
         assert_eq!(layout_of(&json!({}), &json!({})), Layout::default());
-        let odd = json!({"delivery": {"as": 7, "overridesSlots": "many", "coreParts": {}, "overridesFiles": -1}, "bytes": [], "coreBytes": "x"});
+        let odd = json!({"delivery": {"as": 7, "overridesSlots": "many", "coreParts": {}, "overridesFiles": -1, "coreBytes": []}, "bytes": [], "coreBytes": "x"});
         assert_eq!(layout_of(&odd, &odd), Layout::default());
     }
 }

@@ -167,14 +167,19 @@ pub fn compile_to_files_of(bytes: usize, pruned: &Pruned, options: &Options<'_>)
     })
 }
 
-/// Share of the largest core, in percent, from which on the size of a core is a finding.
+/// Share of a limit, in percent, from which on the size of a core is a finding.
 const NEARLY_FULL: usize = 70;
+
+/// True if a core of this size is a finding because it may soon exceed the limit.
+pub fn is_nearly_full(bytes: usize, limit: usize) -> bool {
+    bytes.saturating_mul(100) >= limit.saturating_mul(NEARLY_FULL)
+}
 
 fn nearly_full(bytes: usize, limit: usize) -> Option<Finding> {
     let message = format!(
         "flags, segments and values take {bytes} bytes, and a snapshot holds {limit}: leave features out with spec.prune.features, or shorten values and IN lists, before they do not fit"
     );
-    (bytes.saturating_mul(100) >= limit.saturating_mul(NEARLY_FULL)).then(|| Finding::new("core", &message))
+    is_nearly_full(bytes, limit).then(|| Finding::new("core", &message))
 }
 
 fn summary(environment: &model::Environment, files: &[File]) -> Summary {

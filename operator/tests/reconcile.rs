@@ -164,6 +164,23 @@ async fn pass(time: Duration) {
     tokio::time::resume();
 }
 
+/// Waits until a condition holds.
+async fn until(condition: &str, holds: impl Fn() -> bool) {
+    let held = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), held).await.unwrap_or_else(|_| panic!("not in time: {condition}"));
+}
+
+/// Lets the other tasks run until they wait.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Returns the calls that write or delete published objects.
 fn writes(calls: &[String]) -> Vec<&String> {
     calls.iter().filter(|call| call.starts_with("patch ") || call.starts_with("delete ")).collect()

@@ -1,9 +1,11 @@
 //! A core that needs more objects than the volumes of running pods name is withheld until these pods are replaced.
 
-use std::time::Duration;
+use std::{slice::from_ref, sync::Arc, time::Duration};
 
+use kube::core::DeserializeGuard;
 use remora_operator::{
-    api::ObjectKind,
+    api::{FeatureEnvironment, ObjectKind},
+    controller::reconcile::reconcile,
     injection::{Layout, Size, Slots},
 };
 use serde_json::{Value, json};
@@ -11,7 +13,9 @@ use serde_json::{Value, json};
 use super::{
     CORE, Operator,
     cluster::{Cluster, fenv},
-    document, flags, is, pass, reported, wait, writes,
+    document, flags, is, pass, reported, settle, until,
+    upstream::Upstream,
+    wait, writes,
 };
 
 /// Returns an environment whose core has about this many kilobytes.
@@ -69,7 +73,7 @@ async fn core_without_room_is_withheld_until_pods_are_replaced() {
     is(&status, "Ready", ("True", "LastGood"));
     is(&status, "Fetched", ("True", "Synced"));
     let said = message(&status);
-    assert!(said.contains("the volumes of 1 pod (web-1) name fewer: restart these pods"), "{said}");
+    assert!(said.contains("the volumes of 1 pod (web-1) name fewer: restart these pods (kubectl rollout restart). The webhook gives new pods enough room"), "{said}");
     assert_eq!(status["revision"], before["metadata"]["annotations"]["remora.dev/revision"]);
     assert_eq!(cluster.ours().len(), 1, "{:?}", cluster.names());
 
@@ -122,19 +126,136 @@ async fn withheld_core_is_forgotten_when_document_shrinks_again() {
 }
 
 #[tokio::test]
-async fn core_is_published_at_once_without_pods_or_with_room_in_each() {
+async fn core_is_published_at_once_if_new_and_running_pods_have_room() {
     let room = Layout { slots: Slots { core_parts: 4, ..Slots::default() }, ..Layout::default() };
     for pods in [vec![], vec![pod("web-1", room)]] {
         let cluster = Cluster::default();
         cluster.put(&flags(&document("a")));
         let mut operator = Operator::start(&cluster);
-        operator.turn(fenv(1, &json!({}))).await;
+        let spec = json!({"delivery": {"coreParts": 4}});
+        operator.turn(fenv(1, &spec)).await;
         cluster.run(pods);
         cluster.put(&flags(&sized(2_000)));
-        operator.turn(reported(&cluster, 2)).await;
+        let mut object = fenv(2, &spec);
+        object["status"] = cluster.last_status();
+        operator.turn(object).await;
         is(&cluster.last_status(), "Published", ("True", "Published"));
         assert!(cluster.get("remora-storefront-v3-core-b-00").is_some(), "the core before is kept");
     }
+}
+
+/// A pod in admission has the former room, and no list shows it yet.
+#[tokio::test]
+async fn core_beyond_room_of_new_pods_is_published_after_admissions() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    let before = cluster.get(CORE).unwrap();
+    let in_admission = pod("web-1", layout_now(&cluster));
+    cluster.put(&flags(&sized(2_000)));
+    let (action, calls) = operator.turn(reported(&cluster, 2)).await;
+    assert!(writes(&calls).is_empty(), "{calls:?}");
+    assert!(wait(&action) <= Duration::from_secs(15), "{action:?}");
+    is(&cluster.last_status(), "Published", ("False", "PodsWithoutRoom"));
+    let said = message(&cluster.last_status());
+    assert!(said.contains("pods that are being admitted name fewer: it is published in 15 s"), "{said}");
+
+    cluster.run(vec![in_admission]);
+    pass(Duration::from_secs(16)).await;
+    operator.turn(reported(&cluster, 2)).await;
+    assert_eq!(cluster.get(CORE).unwrap()["binaryData"], before["binaryData"]);
+    let said = message(&cluster.last_status());
+    assert!(said.contains("the volumes of 1 pod (web-1) name fewer"), "{said}");
+
+    cluster.run(vec![pod("web-2", layout_now(&cluster))]);
+    pass(Duration::from_secs(16)).await;
+    operator.turn(reported(&cluster, 2)).await;
+    is(&cluster.last_status(), "Published", ("True", "Published"));
+}
+
+/// New pods have the former room until the status is written, however long that takes.
+#[tokio::test]
+async fn core_waits_for_admissions_after_status_is_written() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    let object = reported(&cluster, 2);
+    cluster.put(&flags(&sized(2_000)));
+    let refusal = json!({"status": "Failure", "message": "no space", "code": 500});
+    cluster.refuse_writes(Some((500, refusal)));
+    for _ in 0..3 {
+        let (_, calls) = operator.turn(object.clone()).await;
+        assert!(writes(&calls).is_empty(), "{calls:?}");
+        pass(Duration::from_secs(16)).await;
+    }
+    cluster.refuse_writes(None);
+    let (_, calls) = operator.turn(object).await;
+    assert!(writes(&calls).is_empty() && calls.contains(&"report".to_owned()), "{calls:?}");
+    pass(Duration::from_secs(16)).await;
+    operator.turn(reported(&cluster, 2)).await;
+    is(&cluster.last_status(), "Published", ("True", "Published"));
+}
+
+#[tokio::test]
+async fn withheld_core_is_looked_at_every_quarter_of_a_minute() {
+    let (cluster, mut operator) = grown().await;
+    let (mut now, mut looks, mut turns) = (Duration::ZERO, 0, 0);
+    while now < Duration::from_secs(300) {
+        let (action, calls) = operator.turn(reported(&cluster, 2)).await;
+        assert!(writes(&calls).is_empty(), "{calls:?}");
+        looks += calls.iter().filter(|call| *call == "list pods").count();
+        turns += 1;
+        now += wait(&action);
+        pass(wait(&action)).await;
+    }
+    // Polls of the source and looks at the rollout are further reconciliations and lists.
+    assert!((19..=45).contains(&looks), "{looks} lists of pods");
+    assert!(turns <= 60, "{turns} reconciliations");
+    is(&cluster.last_status(), "Published", ("False", "PodsWithoutRoom"));
+}
+
+/// A publication that failed half-way is not repeated before the room step has looked at the pods again.
+#[tokio::test]
+async fn half_published_core_is_not_completed_while_source_is_slow() {
+    let cluster = Cluster::default();
+    let server = Upstream::start(&document("a")).await;
+    let mut operator = Operator::start_with(&cluster, from_ref(&server.origin));
+    let mut spec = server.spec();
+    spec["delivery"] = json!({"coreParts": 4});
+    operator.turn(fenv(1, &spec)).await;
+    let before = cluster.get(CORE).unwrap();
+    let object = |cluster: &Cluster, generation| {
+        let mut object = fenv(generation, &spec);
+        object["status"] = cluster.last_status();
+        object
+    };
+    server.serve(&sized(2_000));
+    cluster.die_after(2);
+    operator.turn(object(&cluster, 2)).await;
+    is(&cluster.last_status(), "Published", ("False", "WriteFailed"));
+    assert!(cluster.get("remora-storefront-v3-core-a-00").is_some(), "nothing was written before the failure");
+
+    cluster.relent();
+    cluster.run(vec![pod("web-1", Layout::default())]);
+    let answering = server.stall().await;
+    let asked = server.asked();
+    let edited: DeserializeGuard<FeatureEnvironment> = serde_json::from_value(object(&cluster, 3)).unwrap();
+    cluster.observe(&mut operator.writer);
+    let reconciling = tokio::spawn(reconcile(Arc::new(edited), Arc::clone(&operator.context)));
+    until("the source is asked", || server.asked() > asked).await;
+    // Far beyond the time between two restorations of published objects.
+    for _ in 0..10 {
+        pass(Duration::from_secs(1)).await;
+        settle().await;
+    }
+    assert!(!reconciling.is_finished(), "the source was not slow");
+    assert_eq!(cluster.get(CORE).unwrap(), before, "the core was completed");
+    drop(answering);
+    reconciling.await.unwrap().unwrap();
+    is(&cluster.last_status(), "Published", ("False", "PodsWithoutRoom"));
+    assert_eq!(cluster.get(CORE).unwrap(), before);
 }
 
 /// With nothing published, a pod without room has no flags in either case.
@@ -214,7 +335,7 @@ async fn core_that_soon_outgrows_volumes_of_pods_is_a_finding() {
         (&json!("volumes of running pods"), &json!(5))
     );
     let said = status["findings"][0]["message"].as_str().unwrap();
-    assert!(said.contains("the volumes of 1 pod (web-1) have room for 1000000: restart the pods"), "{said}");
+    assert!(said.contains("the volumes of 1 pod (web-1) have room for 1000000: restart the pods before it grows further; the webhook gives"), "{said}");
 
     // A pod that was admitted since then has room for twice the core.
     cluster.run(vec![pod("web-2", layout_now(&cluster))]);

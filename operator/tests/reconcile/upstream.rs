@@ -18,6 +18,8 @@ pub(super) struct Upstream {
     asked: Arc<AtomicUsize>,
     fails: Arc<AtomicBool>,
     not_modified: Arc<AtomicUsize>,
+    /// Locked while answers are stalled.
+    answers: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Upstream {
@@ -27,18 +29,21 @@ impl Upstream {
         let body = Arc::new(Mutex::new(document.to_string()));
         let (asked, fails): (Arc<AtomicUsize>, Arc<AtomicBool>) = Default::default();
         let (served, count, ill) = (Arc::clone(&body), Arc::clone(&asked), Arc::clone(&fails));
+        let answers = Arc::<tokio::sync::Mutex<()>>::default();
+        let stalled = Arc::clone(&answers);
         tokio::spawn(async move {
             loop {
                 let (mut connection, _) = listener.accept().await.unwrap();
                 count.fetch_add(1, Ordering::SeqCst);
                 let body = served.lock().unwrap().clone();
                 let _ = connection.read(&mut [0; 4096]).await.unwrap();
+                drop(stalled.lock().await);
                 let status = if ill.load(Ordering::SeqCst) { "500 Internal Server Error" } else { "200 OK" };
                 let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
                 connection.write_all((head + &body).as_bytes()).await.unwrap();
             }
         });
-        Self { origin, body, asked, fails, not_modified: Arc::default() }
+        Self { origin, body, asked, fails, not_modified: Arc::default(), answers }
     }
 
     /// Starts a server that answers every conditional request with 304, as a server does whose document's `updated_at`
@@ -70,7 +75,7 @@ impl Upstream {
                 connection.write_all(answer.as_bytes()).await.unwrap();
             }
         });
-        Self { origin, body, asked, fails: Arc::default(), not_modified }
+        Self { origin, body, asked, fails: Arc::default(), not_modified, answers: Arc::default() }
     }
 
     /// Starts a server with two pages that changes the document between them, until it has done so this many times.
@@ -96,7 +101,19 @@ impl Upstream {
                 connection.write_all((head + &body).as_bytes()).await.unwrap();
             }
         });
-        Self { origin, body: Arc::default(), asked, fails: Arc::default(), not_modified: Arc::default() }
+        Self {
+            origin,
+            body: Arc::default(),
+            asked,
+            fails: Arc::default(),
+            not_modified: Arc::default(),
+            answers: Arc::default(),
+        }
+    }
+
+    /// Lets requests wait for their answers until the guard is dropped.
+    pub(super) async fn stall(&self) -> tokio::sync::OwnedMutexGuard<()> {
+        Arc::clone(&self.answers).lock_owned().await
     }
 
     /// Switches between HTTP 500 and normal answers.

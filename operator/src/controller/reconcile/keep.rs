@@ -4,7 +4,11 @@ use std::{pin::pin, time::Duration};
 
 use tokio::time::{Instant, sleep_until};
 
-use super::{desired::Desired, environment::Environment, schedule};
+use super::{
+    desired::{Desired, DesiredSnapshot},
+    environment::Environment,
+    schedule,
+};
 use crate::{
     publish::{Destination, Publisher},
     source::fetch::Retry,
@@ -24,7 +28,9 @@ pub(super) async fn published_during<T>(
     desired: &mut Desired,
 ) -> T {
     let mut work = pin!(work);
-    let Some(current) = &desired.snapshot else { return work.await };
+    // A core in parts that is not published yet waits for the room step: pods may have been admitted without room.
+    let may_be_written = |current: &&DesiredSnapshot| current.is_published || current.snapshot.core_parts() == 0;
+    let Some(current) = desired.snapshot.as_ref().filter(may_be_written) else { return work.await };
     let now = Instant::now();
     let mut next = now + PERIOD;
     if let Some(back_off) = desired.backs_off(now) {

@@ -251,7 +251,8 @@ async fn publish(
             let accepted = state.candidate.newest().map(|newest| &newest.summary);
             let fitting = match snapshot {
                 Some(chosen) => {
-                    room::fitting(environment, observer, observed, chosen, &state.desired, &mut state.room).await
+                    let EnvironmentState { desired, reported, room, .. } = state;
+                    room::fitting(environment, observer, observed, chosen, desired, reported, room).await
                 }
                 None => {
                     state.room = room::Room::default();

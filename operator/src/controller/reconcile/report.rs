@@ -36,6 +36,11 @@ impl Reported {
         self.status.as_ref().or(environment.object.status.as_ref())
     }
 
+    /// Returns the status that was written last, by this process or an earlier one.
+    pub(super) fn written<'a>(&'a self, environment: &'a Environment<'_>) -> Option<&'a FeatureEnvironmentStatus> {
+        self.written.as_ref().or(environment.object.status.as_ref())
+    }
+
     /// True if a condition of this process's latest status has this reason.
     pub(super) fn has(&self, reason: Reason) -> bool {
         self.status.iter().flat_map(|status| &status.conditions).any(|condition| condition.reason == reason.as_str())
@@ -68,7 +73,7 @@ pub(super) async fn report(
     reported: &mut Reported,
 ) {
     let unknown = FeatureEnvironmentStatus::default();
-    let written = reported.written.as_ref().or(environment.object.status.as_ref()).unwrap_or(&unknown);
+    let written = reported.written(environment).unwrap_or(&unknown);
     let status = follow(reported.status.as_ref().unwrap_or(written), facts, Timestamp::now());
     let step = metrics.begin(Step::Report);
     let outcome = reports.report(environment.object, written, &status).await;

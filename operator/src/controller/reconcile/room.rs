@@ -1,17 +1,21 @@
 //! Room step: withholds a core that needs more objects than the volumes of running pods name.
 //!
 //! A pod that cannot read a new core keeps the one that it has, but after a restart of its sidecar it would have none.
-//! So the published revision stays until the pods without room are replaced. New pods get room for the withheld core.
+//! So the published revision stays until the pods without room are replaced. Pods that the webhook injects get room for
+//! the newest core that the status reports, published or not. So a core that needs more room than that is reported
+//! first, and published when no pod with the former room is being admitted any more.
 
 use std::{sync::Arc, time::Duration};
 
 use remora_snapshot::files;
 use tokio::time::Instant;
 
-use super::{desired::Desired, environment::Environment, observe::Observed};
+use super::{desired::Desired, environment::Environment, observe::Observed, report::Reported};
 use crate::{
     api::{Finding, Reason},
+    compile::is_nearly_full,
     controller::report::Failure,
+    injection::{Layout, Size, Slots},
     publish::Snapshot,
     rollout::observe::{Observer, Volumes},
 };
@@ -20,14 +24,17 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(15);
 /// Time between two looks at the pods of an environment with a large core.
 const LOOK_WHEN_PUBLISHED: Duration = Duration::from_secs(300);
-/// Share of the room, in percent, from which on a core is reported before it is too late.
-const NEARLY_FULL: usize = 70;
+/// Time from the status that reports a larger core until the pods that were being admitted before it are among the
+/// running ones. The API server waits 10 s for a webhook.
+const ADMISSION: Duration = Duration::from_secs(15);
 
 /// State of the room for the core between reconciliations.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     seen: Option<Seen>,
     withheld: Option<Withheld>,
+    /// End of the admission of pods without room for the chosen core.
+    admission_ends: Option<Instant>,
 }
 
 /// Volumes of the pods when they were listed last.
@@ -48,7 +55,7 @@ struct Withheld {
 impl Room {
     /// Forgets what belongs to an earlier generation of the spec.
     pub(super) fn start_generation(&mut self) {
-        *self = Self::default();
+        *self = Self { admission_ends: self.admission_ends, ..Self::default() };
     }
 
     /// Returns the failure that keeps the chosen snapshot from being published.
@@ -75,25 +82,22 @@ impl Room {
             return None;
         }
         let message = format!(
-            "the core has {bytes} bytes, and the volumes of {pods} have room for {capacity}: restart the pods before it grows further; new pods get more room"
+            "the core has {bytes} bytes, and the volumes of {pods} have room for {capacity}: restart the pods before it grows further; the webhook gives new pods more room (an admission policy gives none for a core beyond {})",
+            files::MAX_FILE_BYTES
         );
         Some(Finding { subject: "volumes of running pods".to_owned(), message })
     }
 }
 
-/// True if a core of this size has a reserve of less than 30 %.
-fn is_nearly_full(bytes: usize, capacity: usize) -> bool {
-    bytes.saturating_mul(100) >= capacity.saturating_mul(NEARLY_FULL)
-}
-
-/// Returns the chosen snapshot if pods have room for it or serve it already, else the last good one. With nothing
-/// published, no pod loses anything, so the first core is published in any case.
+/// Returns the chosen snapshot if running and new pods have room for it or serve it already, else the last good one.
+/// With nothing published, no pod loses anything, so the first core is published in any case.
 pub(super) async fn fitting(
     environment: &Environment<'_>,
     observer: &Observer,
     observed: &Observed,
     chosen: Arc<Snapshot>,
     desired: &Desired,
+    reported: &Reported,
     room: &mut Room,
 ) -> Option<Arc<Snapshot>> {
     if !is_nearly_full(chosen.core_bytes(), files::MAX_FILE_BYTES) {
@@ -110,13 +114,16 @@ pub(super) async fn fitting(
         (false, _) => LOOK_WHEN_PUBLISHED,
     };
     let looked = look(environment, observer, observed, interval, room).await;
+    if must_fit && parts_of_new_pods(environment, reported) < chosen.core_parts() {
+        room.admission_ends = Some(Instant::now() + ADMISSION);
+    }
     let failure = match looked {
         _ if !must_fit => None,
-        Ok(()) => without_room(&chosen, room.seen.as_ref()),
+        Ok(()) => without_room(&chosen, room.seen.as_ref()).or_else(|| in_admission(&chosen, room.admission_ends)),
         Err(failure) => Some(failure),
     };
     let Some(failure) = failure else {
-        room.withheld = None;
+        (room.withheld, room.admission_ends) = (None, None);
         return Some(chosen);
     };
     if room.failure().map(|known| known.reason) != Some(failure.reason) {
@@ -124,8 +131,19 @@ pub(super) async fn fitting(
         tracing::warn!(namespace, environment, %reason, message = failure.message, "the revision is not published");
     }
     let until = room.seen.as_ref().map_or_else(Instant::now, |seen| seen.at) + LOOK;
-    room.withheld = Some(Withheld { bytes: chosen.core_bytes(), failure, until: until.max(Instant::now()) });
+    let until = room.admission_ends.map_or(until, |end| until.max(end));
+    room.withheld = Some(Withheld { bytes: chosen.core_bytes(), failure, until });
     last_good.cloned()
+}
+
+/// Returns the number of parts that the volume of a pod names if the webhook injects it now. The webhook reads the
+/// status that was written last.
+fn parts_of_new_pods(environment: &Environment<'_>, reported: &Reported) -> usize {
+    let delivery = &environment.spec.delivery;
+    let least = Slots { core_parts: usize::try_from(delivery.core_parts).unwrap_or_default(), ..Slots::default() };
+    let core = reported.written(environment).and_then(|status| usize::try_from(status.core_bytes?).ok());
+    let size = Size { core: core.unwrap_or_default(), ..Size::default() };
+    Layout::new(delivery.object_kind, least, size).slots.core_parts
 }
 
 /// Lists the pods, unless they were listed a moment ago.
@@ -159,8 +177,20 @@ fn without_room(chosen: &Snapshot, seen: Option<&Seen>) -> Option<Failure> {
     let parts = chosen.core_parts();
     let pods = seen?.volumes.without_room_for(parts)?;
     let message = format!(
-        "the core of revision {} needs {parts} objects, and the volumes of {pods} name fewer: restart these pods (kubectl rollout restart); new pods have enough room, and the published revision stays until no other pod runs",
+        "the core of revision {} needs {parts} objects, and the volumes of {pods} name fewer: restart these pods (kubectl rollout restart). The webhook gives new pods enough room, an admission policy does not (the chart's injection.by). The published revision stays until all pods have room",
         chosen.revision
+    );
+    Some(Failure { reason: Reason::PodsWithoutRoom, message })
+}
+
+/// Returns a failure while pods without room for the core may be in admission, where no list shows them.
+fn in_admission(chosen: &Snapshot, ends: Option<Instant>) -> Option<Failure> {
+    ends.filter(|end| Instant::now() < *end)?;
+    let message = format!(
+        "the core of revision {} needs {} objects, and the volumes of pods that are being admitted name fewer: it is published in {} s, with more room in new pods, unless such a pod runs by then",
+        chosen.revision,
+        chosen.core_parts(),
+        ADMISSION.as_secs()
     );
     Some(Failure { reason: Reason::PodsWithoutRoom, message })
 }

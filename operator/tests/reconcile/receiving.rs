@@ -1,13 +1,18 @@
 //! Signed webhooks of the source trigger a fetch; without a usable secret, the environment is only polled.
 
-use std::{slice::from_ref, time::Duration};
+use std::{slice::from_ref, sync::Arc, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use remora_operator::source::{receiver::Verdict, trigger::Trigger};
+use kube::core::DeserializeGuard;
+use remora_operator::{
+    api::FeatureEnvironment,
+    controller::reconcile::reconcile,
+    source::{receiver::Verdict, trigger::Trigger},
+};
 use ring::hmac;
 use serde_json::{Value, json};
 
-use super::{Cluster, Operator, document, fenv, is, pass, upstream::Upstream};
+use super::{Cluster, Operator, document, fenv, is, pass, settle, until, upstream::Upstream, wait};
 
 const SECRET: &str = "a secret of the shop";
 
@@ -70,6 +75,67 @@ async fn environment_without_usable_secret_is_polled() {
     pass(Duration::from_secs(61)).await;
     operator.turn(reported(&cluster, &spec(&server))).await;
     assert_eq!(cluster.last_status()["webhook"], "receiving");
+}
+
+/// Webhooks that are repeated share the next fetch, which waits the longer, the more the last one cost the server.
+#[tokio::test]
+async fn webhooks_of_costly_environment_wait_for_its_pause() {
+    let cluster = Cluster::default();
+    put_secret(&cluster, SECRET);
+    let server = Upstream::start(&document("a")).await;
+    let mut operator = Operator::start_with(&cluster, from_ref(&server.origin));
+    cluster.observe(&mut operator.writer);
+    let answering = server.stall().await;
+    let object: DeserializeGuard<FeatureEnvironment> = serde_json::from_value(fenv(1, &spec(&server))).unwrap();
+    let reconciling = tokio::spawn(reconcile(Arc::new(object), Arc::clone(&operator.context)));
+    until("the source is asked", || server.asked() > 0).await;
+    // Six of the 120 s of requests that the server may be asked for in a minute.
+    pass(Duration::from_secs(6)).await;
+    drop(answering);
+    reconciling.await.unwrap().unwrap();
+    assert_eq!(cluster.last_status()["webhook"], "receiving");
+
+    let mut triggers = operator.context.triggers().unwrap();
+    let receive = || operator.receiver.receive("shop", Some("storefront"), Some(&sign(SECRET, b"{}")), b"{}");
+    assert_eq!(receive(), Verdict::Accepted);
+    let soon = Duration::from_secs(10);
+    tokio::time::timeout(soon, triggers.recv()).await.unwrap().unwrap();
+    assert_eq!(receive(), Verdict::Accepted);
+    settle().await;
+    pass(Duration::from_secs(2)).await;
+    settle().await;
+    assert!(triggers.try_recv().is_err(), "the pause is too short");
+    pass(Duration::from_secs(2)).await;
+    tokio::time::timeout(soon, triggers.recv()).await.unwrap().unwrap();
+}
+
+/// A read that fails says nothing about the Secret.
+#[tokio::test]
+async fn secret_that_cannot_be_read_again_stays_in_use() {
+    let cluster = Cluster::default();
+    put_secret(&cluster, SECRET);
+    let server = Upstream::start(&document("a")).await;
+    let mut operator = Operator::start_with(&cluster, from_ref(&server.origin));
+    operator.turn(fenv(1, &spec(&server))).await;
+    let receive =
+        |operator: &Operator| operator.receiver.receive("shop", Some("storefront"), Some(&sign(SECRET, b"{}")), b"{}");
+    cluster.hide_secrets();
+    for _ in 0..3 {
+        pass(Duration::from_secs(61)).await;
+        let (action, calls) = operator.turn(reported(&cluster, &spec(&server))).await;
+        assert_eq!(calls.iter().filter(|call| *call == "get secret/hook").count(), 1, "{calls:?}");
+        assert_eq!((&cluster.last_status()["webhook"], receive(&operator)), (&json!("receiving"), Verdict::Accepted));
+        assert!(wait(&action) > Duration::from_secs(1), "the Secret is read without rest: {action:?}");
+        let (_, calls) = operator.turn(reported(&cluster, &spec(&server))).await;
+        assert!(calls.is_empty(), "{calls:?}");
+    }
+
+    // A new process has no secret that it could go on with.
+    let mut restarted = Operator::start_with(&cluster, from_ref(&server.origin));
+    restarted.turn(reported(&cluster, &spec(&server))).await;
+    let standing = cluster.last_status()["webhook"].as_str().unwrap().to_owned();
+    assert!(standing.starts_with("polled only: ") && standing.contains("secrets is forbidden"), "{standing}");
+    assert_eq!(receive(&restarted), Verdict::Refused);
 }
 
 #[tokio::test]

@@ -89,6 +89,8 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
     };
     let Context { fetcher, receiver, sender, .. } = context;
     let webhook = receive(environment, fetcher, receiver, sender, &mut state.reception).await;
+    let rest = fetcher.read_budget().webhook_rest(&environment.uid);
+    receiver.pace(&environment.namespace, &environment.name, rest);
     let facts = Facts { webhook, ..facts(environment, context, state, observed.as_ref(), outcome) };
     report(environment, &context.reports, &context.metrics, facts, &mut state.reported).await;
     next(environment, state)

@@ -97,6 +97,16 @@ impl ReadBudget {
         };
         fair().map_or(natural, |rest| rest.max(natural))
     }
+
+    /// Returns the shortest time between two reads of the environment that webhooks cause. These reads have a budget of
+    /// the same size, which the environments of a server share equally. Zero if the cost of a read is not known yet.
+    #[must_use]
+    pub fn webhook_rest(&self, uid: &str) -> Duration {
+        let content = self.0.lock();
+        let Some(demand) = content.demands.get(uid) else { return Duration::ZERO };
+        let sharing = content.demands.values().filter(|other| other.origin == demand.origin).count();
+        MINUTE.mul_f64((demand.cost * sharing as f64).min(minutes(REST_MAX)))
+    }
 }
 
 /// Returns the longest time between two full reads of an environment that rests this long and is polled at this
@@ -190,6 +200,31 @@ mod tests {
         let other = FullRead { origin: "https://other.test".parse().unwrap(), ..read(1000, Duration::ZERO) };
         budget.record("other", &other, INTERVAL, now);
         assert_eq!(budget.rest("other", INTERVAL), Duration::from_secs(27), "another server is not affected");
+    }
+
+    #[test]
+    fn reads_that_webhooks_cause_stay_within_budget() {
+        let budget = ReadBudget::default();
+        let now = Instant::now();
+        assert_eq!(budget.webhook_rest("unknown"), Duration::ZERO);
+        budget.record("alone", &read(20 << 10, Duration::from_millis(20)), INTERVAL, now);
+        let rest = budget.webhook_rest("alone");
+        assert!(rest <= Duration::from_millis(10), "a small document has no pause of its own: {rest:?}");
+        for number in 0..9 {
+            budget.record(&number.to_string(), &read(64 << 20, Duration::ZERO), INTERVAL, now);
+        }
+        let elsewhere = FullRead { origin: "https://other.test".parse().unwrap(), ..read(64 << 20, Duration::ZERO) };
+        budget.record("elsewhere", &elsewhere, INTERVAL, now);
+        // Ten environments share the server, and each may take 51.2 MiB a minute.
+        assert_eq!(budget.webhook_rest("7"), Duration::from_secs(75));
+        assert_eq!(budget.webhook_rest("elsewhere"), Duration::from_millis(7_500));
+        budget.record(
+            "slow",
+            &FullRead { origin: elsewhere.origin, ..read(1, Duration::from_secs(60)) },
+            INTERVAL,
+            now,
+        );
+        assert_eq!(budget.webhook_rest("slow"), MINUTE, "two environments share 120 s of requests");
     }
 
     #[test]

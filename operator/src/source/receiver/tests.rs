@@ -85,6 +85,54 @@ async fn flood_of_replays_causes_one_fetch_in_each_pause() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn replays_wait_for_pause_of_costly_environment() {
+    let (receiver, sender, mut requests) = receiver();
+    let signature = sign(SECRET, BODY);
+    let replay = || receiver.receive("shop", Some("storefront"), Some(&signature), BODY);
+    replay();
+    assert_eq!(triggered(&mut requests).await.len(), 1, "the first webhook waits for nothing");
+    replay();
+    // The fetch ends, and its cost is known. The Secret is read again meanwhile, which keeps the pause.
+    receiver.pace("shop", "storefront", 20 * PACE);
+    keep(&receiver, "storefront", SECRET, &sender);
+    let mut fetches = 0;
+    for _ in 0..60 {
+        tokio::time::advance(PACE).await;
+        fetches += triggered(&mut requests).await.len();
+        replay();
+    }
+    assert_eq!(fetches, 3);
+    receiver.pace("shop", "storefront", Duration::ZERO);
+    tokio::time::advance(20 * PACE).await;
+    triggered(&mut requests).await;
+    replay();
+    assert!(triggered(&mut requests).await.is_empty(), "no pause is shorter than a second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_to_namespace_is_compared_with_eight_secrets() {
+    let (receiver, sender, mut requests) = receiver();
+    let secret = |number: usize| format!("another secret {number:03}");
+    for number in 0..100 {
+        keep(&receiver, &format!("environment-{number:03}"), &secret(number), &sender);
+        keep(&receiver, &format!("twin-{number:03}"), &secret(number), &sender);
+    }
+    assert_eq!(receiver.0.targets.lock().secrets("shop", None).len(), targets::SECRETS_MAX);
+    let receive =
+        |number: usize, name: Option<&str>| receiver.receive("shop", name, Some(&sign(&secret(number), BODY)), BODY);
+    // The eight secrets are those of the first environments by name.
+    assert_eq!(receive(7, None), Verdict::Accepted);
+    assert_eq!(triggered(&mut requests).await, ["environment-007", "twin-007"]);
+    assert_eq!(receive(8, None), Verdict::Refused);
+    assert_eq!(receive(8, Some("environment-008")), Verdict::Accepted, "its own path has one secret");
+    assert_eq!(triggered(&mut requests).await, ["environment-008"]);
+    // The place of a removed secret is free.
+    receiver.retain(Some("shop"), |_, name, _| !name.ends_with("-003"));
+    assert_eq!(receive(3, None), Verdict::Refused);
+    assert_eq!(receive(8, None), Verdict::Accepted);
+}
+
+#[tokio::test(start_paused = true)]
 async fn webhook_of_namespace_wakes_environments_with_its_secret() {
     let (receiver, sender, mut requests) = receiver();
     keep(&receiver, "checkout", SECRET, &sender);

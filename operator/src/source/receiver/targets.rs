@@ -1,0 +1,160 @@
+//! Environments that webhooks wake, by namespace. Pure: times are passed in.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{PACE, signature::SigningSecret};
+use crate::source::trigger::TriggerSender;
+
+/// Number of different secrets of a namespace that one request is compared with: those of the first environments by
+/// name. Environments with further secrets need a path of their own.
+pub(super) const SECRETS_MAX: usize = 8;
+
+/// Targets of all namespaces.
+#[derive(Default)]
+pub(super) struct Targets(HashMap<String, Namespace>);
+
+#[derive(Default)]
+struct Namespace {
+    targets: BTreeMap<String, Target>,
+    /// Different secrets of the targets, at most [`SECRETS_MAX`]. They are collected when a target changes, so that a
+    /// request costs the same however many targets there are.
+    secrets: Vec<SigningSecret>,
+}
+
+/// Environment that webhooks wake.
+struct Target {
+    uid: String,
+    secret: SigningSecret,
+    triggers: TriggerSender,
+    /// Minimum time between two triggers.
+    pause: Duration,
+    /// Time of the last trigger.
+    last: Option<Instant>,
+    /// True if a trigger is sent at the end of the pause.
+    is_waiting: bool,
+}
+
+/// State of a trigger that waits for the end of a pause.
+pub(super) enum Due {
+    /// The trigger is sent now.
+    Now(TriggerSender),
+    /// The pause ends at this time.
+    At(Instant),
+    /// The target was removed, or its trigger was sent.
+    Never,
+}
+
+impl Targets {
+    /// Adds or updates a target. A target of another UID is a new environment of the same name.
+    pub(super) fn keep(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        secret: SigningSecret,
+        triggers: &TriggerSender,
+    ) {
+        let namespace = self.0.entry(namespace.to_owned()).or_default();
+        match namespace.targets.get_mut(name).filter(|target| target.uid == uid) {
+            Some(target) if target.secret == secret => return,
+            Some(target) => target.secret = secret,
+            None => {
+                let (uid, triggers) = (uid.to_owned(), triggers.clone());
+                let target = Target { uid, secret, triggers, pause: PACE, last: None, is_waiting: false };
+                namespace.targets.insert(name.to_owned(), target);
+            }
+        }
+        namespace.collect_secrets();
+    }
+
+    /// Removes a target.
+    pub(super) fn remove(&mut self, namespace: &str, name: &str) {
+        if let Some(namespace) = self.0.get_mut(namespace)
+            && namespace.targets.remove(name).is_some()
+        {
+            namespace.collect_secrets();
+        }
+    }
+
+    /// Sets the minimum time between two triggers of a target.
+    pub(super) fn pace(&mut self, namespace: &str, name: &str, pause: Duration) {
+        if let Some(target) = self.target(namespace, name) {
+            target.pause = pause;
+        }
+    }
+
+    /// Removes the targets of one namespace, or of all, for which `stays` (namespace, name, UID) returns false.
+    pub(super) fn retain(&mut self, scope: Option<&str>, stays: impl Fn(&str, &str, &str) -> bool) {
+        for (name, namespace) in &mut self.0 {
+            if scope.is_some_and(|scope| scope != name) {
+                continue;
+            }
+            let before = namespace.targets.len();
+            namespace.targets.retain(|target, known| stays(name, target, &known.uid));
+            if namespace.targets.len() < before {
+                namespace.collect_secrets();
+            }
+        }
+        self.0.retain(|_, namespace| !namespace.targets.is_empty());
+    }
+
+    /// Returns the secrets that a request is compared with: the one of the environment that its path names, or those of
+    /// the namespace.
+    pub(super) fn secrets(&self, namespace: &str, name: Option<&str>) -> Vec<SigningSecret> {
+        let Some(namespace) = self.0.get(namespace) else { return Vec::new() };
+        match name {
+            Some(name) => namespace.targets.get(name).map(|target| target.secret.clone()).into_iter().collect(),
+            None => namespace.secrets.clone(),
+        }
+    }
+
+    /// Lets the targets of a path wait for their triggers whose secret is `signing`. Returns the names of those that did
+    /// not wait already.
+    pub(super) fn wake(&mut self, namespace: &str, name: Option<&str>, signing: &SigningSecret) -> Vec<String> {
+        let targets = self.0.get_mut(namespace).into_iter().flat_map(|namespace| &mut namespace.targets);
+        let woken = targets.filter(|(known, target)| {
+            name.is_none_or(|name| name == *known) && !target.is_waiting && target.secret == *signing
+        });
+        woken
+            .map(|(name, target)| {
+                target.is_waiting = true;
+                name.clone()
+            })
+            .collect()
+    }
+
+    /// Returns the trigger of a waiting target if its pause is over.
+    pub(super) fn due(&mut self, namespace: &str, name: &str, now: Instant) -> Due {
+        let Some(target) = self.target(namespace, name).filter(|target| target.is_waiting) else { return Due::Never };
+        match target.last.map(|last| last + target.pause) {
+            Some(end) if now < end => Due::At(end),
+            _ => {
+                (target.is_waiting, target.last) = (false, Some(now));
+                Due::Now(target.triggers.clone())
+            }
+        }
+    }
+
+    fn target(&mut self, namespace: &str, name: &str) -> Option<&mut Target> {
+        self.0.get_mut(namespace)?.targets.get_mut(name)
+    }
+}
+
+impl Namespace {
+    fn collect_secrets(&mut self) {
+        self.secrets.clear();
+        for target in self.targets.values() {
+            if self.secrets.len() == SECRETS_MAX {
+                break;
+            }
+            if !self.secrets.contains(&target.secret) {
+                self.secrets.push(target.secret.clone());
+            }
+        }
+    }
+}

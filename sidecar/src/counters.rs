@@ -1,5 +1,6 @@
-//! Counters that the metrics page shows.
+//! Counters that the metrics page shows, and that the controller collects.
 
+pub(crate) mod latency;
 pub(crate) mod overruns;
 pub(crate) mod reloads;
 pub(crate) mod requests;

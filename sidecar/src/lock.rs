@@ -1,7 +1,8 @@
 //! A lock that a panic does not poison.
 //!
-//! The standard library's mutex is enough, and `parking_lot` would be one more crate in every pod: only the thread that
-//! answers takes the locks of this crate, so no lock is ever contended. The program in images ends with a panic. In other
+//! The standard library's mutex is enough, and `parking_lot` would be one more crate in every pod: the thread that answers
+//! takes the locks of this crate, and the thread that follows the volumes takes one of them for the moment of a swap. So
+//! locks are hardly ever contended. The program in images ends with a panic. In other
 //! builds, a value stays usable after a panic of the thread that had it, because each change under a lock leaves it valid.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

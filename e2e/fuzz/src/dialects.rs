@@ -109,7 +109,7 @@ fn openfeature<B: AsRef<[u8]>>(
         }
         let mut single = Vec::new();
         match snapshot.write_ofrep_flag(request, role, &explained.feature, &mut single) {
-            OfrepFlag::Written => assert_eq!(String::from_utf8_lossy(&single), raw.get()),
+            OfrepFlag::Written { .. } => assert_eq!(String::from_utf8_lossy(&single), raw.get()),
             OfrepFlag::NeedsTargetingKey => assert!(single.is_empty()),
             OfrepFlag::Unknown => panic!("flag {:?} is unknown alone", explained.feature),
         }

@@ -195,10 +195,16 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         (!item.is_empty()).then_some(item)
     }
 
-    /// Returns true if a feature of this name exists, whether or not a role sees it. All look-ups of a request share
+    /// Returns the number of the feature with this name, whether or not a role sees it. All look-ups of a request share
     /// one budget. After it is exhausted, no name is found.
-    pub fn has_feature(&self, name: &str, budget: &Budget) -> bool {
-        self.view().feature_named(name.as_bytes(), budget).is_some()
+    pub fn feature_number(&self, name: &str, budget: &Budget) -> Option<u32> {
+        self.view().feature_named(name.as_bytes(), budget)
+    }
+
+    /// Returns the name of the feature with this number.
+    pub fn feature_name(&self, feature: u32) -> Option<&str> {
+        let view = self.view();
+        Some(view.text(view.features().get(feature)?.name))
     }
 
     /// Sets the request's identifier. Without an identifier there is no identity, and the environment decides which
@@ -268,7 +274,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         let RequestState { context, budget, matching, deciding } = request;
         let evaluation = self.start(context, budget);
         let outcome = evaluation.decide_one(context, matching, deciding, feature);
-        ofrep::write_flag(&evaluation, outcome, role, out)
+        ofrep::write_flag(&evaluation, feature, outcome, role, out)
     }
 
     /// Appends all flags for the request as OFREP, separated by commas. Returns the same digest as

@@ -99,7 +99,7 @@ fn environment(random: &mut Random) -> Environment {
 fn alone(snapshot: &Snapshot<&[u8]>, request: &mut RequestState, role: Role, number: usize) -> Option<String> {
     let mut flag = Vec::new();
     match snapshot.write_ofrep_flag(request, role, &format!("f{number}"), &mut flag) {
-        OfrepFlag::Written => {}
+        OfrepFlag::Written { .. } => {}
         OfrepFlag::Unknown => return None,
         OfrepFlag::NeedsTargetingKey => panic!("there is an identity"),
     }

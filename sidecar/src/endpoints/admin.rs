@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::future::Future;
+use std::io::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -18,6 +19,7 @@ use crate::http::answer::{Answer, ContentType};
 use crate::http::body::{Body, Buffer};
 use crate::http::budget::Ticket;
 use crate::http::progress::Progress;
+use crate::json;
 
 /// Answers the requests of one connection.
 pub(crate) struct Admin {
@@ -63,7 +65,7 @@ impl Future for Answering {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Answering { state, progress, parts, ticket } = &mut *self;
-        if parts.as_ref().is_some_and(|parts| BUDGETED.contains(&parts.uri.path())) {
+        if parts.as_ref().is_some_and(|parts| is_budgeted(parts.uri.path())) {
             ready!(state.in_flight.answers.poll_capacity(1, ticket, cx));
         }
         let Some(parts) = parts.take() else { return Poll::Pending };
@@ -77,8 +79,13 @@ impl Future for Answering {
     }
 }
 
-/// Paths whose answers count in the budget. All others are short, so that probes never wait for the budget.
-const BUDGETED: [&str; 2] = ["/metrics", "/revisions"];
+/// True if the answer counts in the budget. All other answers are short, so that probes never wait for the budget.
+fn is_budgeted(path: &str) -> bool {
+    matches!(path, "/metrics" | "/revisions") || path.starts_with(USES)
+}
+
+/// Path of the uses of an environment's flags, before the environment's name.
+const USES: &str = "/uses/";
 
 fn answer(state: &State, path: &str) -> Answer {
     match path {
@@ -116,10 +123,14 @@ fn answer(state: &State, path: &str) -> Answer {
             buffer.bytes().extend_from_slice(revisions(state).as_bytes());
             Answer::new(StatusCode::OK, ContentType::Text, Body::built(buffer))
         }
-        _ => line(
-            StatusCode::NOT_FOUND,
-            "the admin port has no such path: it has /healthz, /readyz, /startupz, /revisions and /metrics\n",
-        ),
+        _ => match path.strip_prefix(USES).map(|name| state.named(name)) {
+            Some(Some(environment)) => uses(state, environment),
+            Some(None) => line(StatusCode::NOT_FOUND, "this sidecar serves no environment of this name\n"),
+            None => line(
+                StatusCode::NOT_FOUND,
+                "the admin port has no such path: it has /healthz, /readyz, /startupz, /revisions, /uses/ENVIRONMENT and /metrics\n",
+            ),
+        },
     }
 }
 
@@ -156,4 +167,28 @@ fn revisions(state: &State) -> String {
         }
     }
     text
+}
+
+/// Tells the controller how often each flag was used since the process began. The answer changes nothing, so that it can
+/// be asked for again if it is lost. `process` and `ageMs` tell the controller which uses it has not seen before.
+fn uses(state: &State, environment: &Environment) -> Answer {
+    let mut buffer = Buffer::take();
+    let out = buffer.bytes();
+    // Writing to a vector cannot fail.
+    let _ = write!(
+        out,
+        "{{\"process\":\"{:016x}\",\"ageMs\":{},\"uses\":{{",
+        state.process,
+        state.started.elapsed().as_millis()
+    );
+    let mut is_first = true;
+    environment.each_use(|flag, count| {
+        if !std::mem::take(&mut is_first) {
+            out.push(b',');
+        }
+        json::write_string(flag, out);
+        let _ = write!(out, ":{count}");
+    });
+    out.extend_from_slice(b"}}\n");
+    Answer::built(StatusCode::OK, buffer)
 }

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
@@ -174,6 +175,7 @@ impl Future for Answering {
 /// Answers a request that was received, or sends the refusal.
 fn answer(connection: &Connection, parts: &mut Parts, received: Result<&[u8], Answer>) -> Response<Body> {
     let Connection { state, progress, .. } = connection;
+    let began = Instant::now();
     let route = Route::of(parts.uri.path());
     let mut answer = match received {
         Ok(body) => respond(state, route, parts, body),
@@ -189,5 +191,6 @@ fn answer(connection: &Connection, parts: &mut Parts, received: Result<&[u8], An
     if let Some(grant) = grant {
         grant.write(response.headers_mut());
     }
+    state.latency.count(began.elapsed());
     response
 }

@@ -162,7 +162,12 @@ fn assigned(route: Route<'_>, assignment: Assignment, mut flags: Buffer) -> Answ
 pub(super) fn uses(environment: &Environment, loaded: &Loaded, body: &[u8]) -> Answer {
     // The budget limits the look-ups of names in one body.
     let (mut uses, budget) = (environment.uses.lock(), Budget::default());
-    match analytics::read(body, |flag, count| uses.add(flag, count, &loaded.snapshot, &budget)) {
+    let snapshot = &loaded.snapshot;
+    let count = |flag: &str, count| match snapshot.feature_number(flag, &budget) {
+        Some(feature) => uses.add(feature, count, snapshot, loaded.generation),
+        None => uses.add_unknown(count),
+    };
+    match analytics::read(body, count) {
         Ok(()) => Answer::empty(StatusCode::OK),
         Err(refused) => {
             let mut buffer = Buffer::take();

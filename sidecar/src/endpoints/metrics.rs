@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use crate::clock::since_epoch;
+use crate::counters::latency::Cumulative;
 use crate::counters::reloads::Reloads;
 use crate::counters::requests::{Evaluations, Requests};
 use crate::environments::state::{Environment, State};
@@ -23,6 +24,7 @@ pub(crate) fn render(state: &State) -> String {
             }
         }
     }
+    page.latency(&state.latency.cumulative());
     page.family("remora_sidecar_streams", "gauge", "Number of open event streams.");
     page.sample("remora_sidecar_streams", &[], state.streams.open() as f64);
     page.environments(state);
@@ -56,6 +58,21 @@ impl Page {
                 self.sample(name, &[("environment", &environment.name)], value);
             }
         }
+    }
+
+    fn latency(&mut self, latency: &Cumulative) {
+        const ANSWERS: &str = "remora_sidecar_answer_duration_seconds";
+        self.family(
+            ANSWERS,
+            "histogram",
+            "Time from the last byte of a request on the data port to its answer, without sending it, in seconds.",
+        );
+        for (bound, count) in &latency.buckets {
+            self.sample(&format!("{ANSWERS}_bucket"), &[("le", &bound.to_string())], *count as f64);
+        }
+        self.sample(&format!("{ANSWERS}_bucket"), &[("le", "+Inf")], latency.count as f64);
+        self.sample(&format!("{ANSWERS}_sum"), &[], latency.sum);
+        self.sample(&format!("{ANSWERS}_count"), &[], latency.count as f64);
     }
 
     fn environments(&mut self, state: &State) {
@@ -141,16 +158,20 @@ impl Page {
             self.sample(OVERRUNS, &[("environment", &environment.name)], environment.overruns.count() as f64);
         }
         const USES: &str = "remora_sidecar_flag_uses_total";
-        self.family(USES, "counter", "Number of uses of a flag of the environment, as SDKs report them.");
+        self.family(
+            USES,
+            "counter",
+            "Number of uses of a flag of the environment: as SDKs report them, and single evaluations by OFREP.",
+        );
         for environment in &state.environments {
-            environment.uses.each(|flag, count| {
+            environment.each_use(|flag, count| {
                 self.sample(USES, &[("environment", &environment.name), ("flag", flag)], count as f64);
             });
         }
         const OTHER: &str = "remora_sidecar_other_flag_uses_total";
         self.family(OTHER, "counter", "Number of reported uses of flags that the environment does not have.");
         for environment in &state.environments {
-            self.sample(OTHER, &[("environment", &environment.name)], environment.uses.other() as f64);
+            self.sample(OTHER, &[("environment", &environment.name)], environment.uses.lock().unknown() as f64);
         }
     }
 
@@ -206,6 +227,8 @@ mod tests {
                 assert!(families.insert(family.split(' ').next().unwrap().to_owned()), "{line} twice");
             } else if !line.starts_with('#') {
                 let name = line.split(['{', ' ']).next().unwrap();
+                let series = ["_bucket", "_sum", "_count"].iter().find_map(|part| name.strip_suffix(part));
+                let name = series.filter(|family| families.contains(*family)).unwrap_or(name);
                 assert!(families.contains(name), "{line} before its type");
                 assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(), "{line}");
             }

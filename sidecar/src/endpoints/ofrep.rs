@@ -87,7 +87,10 @@ pub(super) fn flag(environment: &Environment, loaded: &Loaded, role: Role, key: 
         Ok(found)
     });
     match found {
-        Ok(OfrepFlag::Written) => Answer::built(StatusCode::OK, buffer),
+        Ok(OfrepFlag::Written { feature }) => {
+            environment.uses.lock().add(feature, 1, &loaded.snapshot, loaded.generation);
+            Answer::built(StatusCode::OK, buffer)
+        }
         Ok(OfrepFlag::Unknown) => failure(
             StatusCode::NOT_FOUND,
             Some(key),

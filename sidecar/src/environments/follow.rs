@@ -158,7 +158,7 @@ impl FollowedVolume {
         let same = environment.loaded.load().as_ref().is_some_and(|previous| previous.state == loaded.state);
         if !(same && seen_before) {
             // New files with the same content are served too, because that frees the memory of the old files.
-            environment.loaded.store(Some(Arc::clone(&loaded)));
+            environment.serve(&loaded);
             environment.reloads.count(if same { Reload::Same } else { Reload::Swapped });
             if !same {
                 let now = since_epoch(loaded.since);

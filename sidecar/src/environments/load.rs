@@ -71,6 +71,7 @@ pub(super) fn load(
         }
     }
     let since = SystemTime::now();
+    let generation = previous.map(|previous| previous.generation).unwrap_or_default().next();
     let previous = previous.and_then(|loaded| loaded.document.as_ref());
     let document = match document(volume, &snapshot, previous, since) {
         Ok(document) => document,
@@ -93,7 +94,7 @@ pub(super) fn load(
         && document.is_some() == snapshot.serves_document();
     let in_place = volume.is_immutable();
     let state = state.finish();
-    let loaded = Loaded { snapshot, core, state, since, document, complete, in_place, sizes };
+    let loaded = Loaded { snapshot, core, state, since, document, complete, in_place, sizes, generation };
     Ok(Some(Read { loaded, overrides, refused, incomplete: other_core }))
 }
 

@@ -1,5 +1,6 @@
 //! Environments, the data that each serves at the moment, and access to them by key.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -12,10 +13,11 @@ use tokio::sync::watch;
 use super::document::{Document, InflateSlots};
 use super::stream::{Change, Streams};
 use crate::clock::Utc;
+use crate::counters::latency::Latency;
 use crate::counters::overruns::Overruns;
 use crate::counters::reloads::Reloads;
 use crate::counters::requests::{Evaluations, Requests};
-use crate::counters::uses::Uses;
+use crate::counters::uses::{Generation, Uses};
 use crate::http::budget::InFlight;
 use crate::http::cors::Cors;
 use crate::volume::Region;
@@ -39,6 +41,8 @@ pub(crate) struct Loaded {
     pub(crate) in_place: bool,
     /// Sizes in bytes of the core, of all overrides files, and of the document's files.
     pub(crate) sizes: [usize; 3],
+    /// Generation of the snapshot, which says to which numbers of features the counted uses belong.
+    pub(crate) generation: Generation,
 }
 
 /// The revision that the volume's marker file announces, compared with the one that is served.
@@ -75,6 +79,23 @@ impl Environment {
             uses: Uses::default(),
         }
     }
+
+    /// Serves a snapshot from now on. The counted uses move to its features.
+    pub(crate) fn serve(&self, loaded: &Arc<Loaded>) {
+        let previous = self.loaded.load();
+        let from = previous.as_ref().map(|previous| &previous.snapshot);
+        let store = || self.loaded.store(Some(Arc::clone(loaded)));
+        self.uses.move_to(from, &loaded.snapshot, loaded.generation, store);
+    }
+
+    /// Calls `with` for each flag of the served snapshot that was used.
+    pub(crate) fn each_use(&self, with: impl FnMut(&str, u64)) {
+        // The lock comes first, so that the counts belong to the snapshot.
+        let uses = self.uses.lock();
+        if let Some(loaded) = self.loaded.load().as_ref() {
+            uses.each(&loaded.snapshot, with);
+        }
+    }
 }
 
 /// A snapshot that stays in memory while this guard exists.
@@ -94,6 +115,9 @@ pub(crate) enum Access<'a> {
 pub(crate) struct State {
     pub(crate) environments: Vec<Environment>,
     pub(crate) requests: Requests,
+    pub(crate) latency: Latency,
+    /// Random number that tells this process from an earlier one in the same pod, whose counts it does not have.
+    pub(crate) process: u64,
     pub(crate) streams: Streams,
     pub(crate) inflate_slots: InflateSlots,
     pub(crate) in_flight: InFlight,
@@ -113,6 +137,8 @@ impl State {
         State {
             environments: names.into_iter().map(Environment::new).collect(),
             requests: Requests::default(),
+            latency: Latency::default(),
+            process: RandomState::new().build_hasher().finish(),
             streams: Streams::default(),
             inflate_slots: InflateSlots::default(),
             in_flight: InFlight::default(),

@@ -17,16 +17,20 @@ use crate::format::layout::{OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfrepFlag {
     /// The flag was appended.
-    Written,
+    Written {
+        /// Number of its feature, in the order of the answers.
+        feature: u32,
+    },
     /// The role sees no such flag.
     Unknown,
     /// Percentages of identities choose the value, and the request has no identity.
     NeedsTargetingKey,
 }
 
-/// Appends one flag, if it can be returned.
+/// Appends the flag of the feature with this number, if it can be returned.
 pub(crate) fn write_flag(
     evaluation: &Evaluation<'_>,
+    feature: u32,
     outcome: Option<Outcome<'_>>,
     role: Role,
     out: &mut Vec<u8>,
@@ -37,7 +41,7 @@ pub(crate) fn write_flag(
                 return OfrepFlag::NeedsTargetingKey;
             }
             write(evaluation, &outcome, out);
-            OfrepFlag::Written
+            OfrepFlag::Written { feature }
         }
         _ => OfrepFlag::Unknown,
     }

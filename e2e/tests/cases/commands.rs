@@ -44,7 +44,7 @@ async fn documented_commands_work() -> anyhow::Result<()> {
         let revision = environment.data["status"]["revision"].as_str().unwrap_or_default().to_owned();
         let mut kinds = [0, 0];
         for command in documented()? {
-            // The local cluster has no registry.
+            // The case `registry` runs these against a registry.
             if command.text.contains(" oci://") {
                 continue;
             }

@@ -17,6 +17,7 @@ mod kubelet;
 mod node;
 mod policy;
 mod receiver;
+mod registry;
 mod release;
 mod second_injector;
 mod space;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, DeleteParams, ListParams};
 use remora_e2e::app::History;
-use remora_e2e::harness::{App, Release, alone_in_namespace, eventually, until};
+use remora_e2e::harness::{App, Case, Release, alone_in_namespace, eventually, until};
 use serde_json::json;
 
 const CAP: Duration = Duration::from_secs(60);
@@ -16,6 +16,26 @@ fn waits_for(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let sidecar = status.init_container_statuses.iter().flatten().find(|container| container.name == "remora")?;
     sidecar.state.as_ref()?.waiting.as_ref()?.reason.clone()
+}
+
+/// Waits until a pod waits for its sidecar's image and an Event of the kubelet has these words, and checks that the
+/// application did not start without its flags.
+pub(super) async fn held_back(case: &Case, pod: &str, words: &[&str]) -> anyhow::Result<()> {
+    let told = |pod: &Pod| matches!(waits_for(pod).as_deref(), Some("ErrImagePull" | "ImagePullBackOff"));
+    let held = until(&case.api(), pod, "the sidecar's image is asked for in vain", CAP, told).await?;
+    let containers = held.status.and_then(|status| status.container_statuses).unwrap_or_default();
+    let started = containers.iter().any(|container| container.started == Some(true));
+    anyhow::ensure!(!started, "the application started without its flags: {containers:?}");
+    let events: Api<Event> = case.api();
+    let about = ListParams::default().fields(&format!("involvedObject.name={pod},reason=Failed"));
+    eventually(&format!("an Event of {pod} says {words:?}"), CAP, async || {
+        let found = events.list(&about).await?.items;
+        let messages: Vec<String> = found.into_iter().filter_map(|event| event.message).collect();
+        let says = |message: &String| words.iter().all(|word| message.contains(word));
+        anyhow::ensure!(messages.iter().any(says), "{messages:?}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 #[tokio::test]
@@ -37,26 +57,12 @@ async fn unpullable_image_holds_back_pods_that_ask_for_it_only() -> anyhow::Resu
         )
         .await?;
         case.started("plain", "plain").await?;
-        let api: Api<Pod> = case.api();
-        let told = |pod: &Pod| matches!(waits_for(pod).as_deref(), Some("ErrImagePull" | "ImagePullBackOff"));
-        let held = until(&api, "held", "the sidecar's image is asked for in vain", CAP, told).await?;
-        let containers = held.status.and_then(|status| status.container_statuses).unwrap_or_default();
-        let started = containers.iter().any(|container| container.started == Some(true));
-        anyhow::ensure!(!started, "the application started without its flags: {containers:?}");
-        let events: Api<Event> = case.api();
-        let about = ListParams::default().fields("involvedObject.name=held,reason=Failed");
-        eventually("an Event names the image", CAP, async || {
-            let found = events.list(&about).await?.items;
-            let named =
-                |event: &Event| event.message.as_deref().is_some_and(|message| message.contains("nobody-made-this"));
-            Ok(found.iter().any(named).then_some(()))
-        })
-        .await?;
+        held_back(&case, "held", &["nobody-made-this"]).await?;
         let history: History = running.get("/watch").await?;
         anyhow::ensure!(history.failed == 0 && history.changes.len() == 1, "{history:?}");
 
         release.install().await?;
-        api.delete("held", &DeleteParams::default().grace_period(0)).await?;
+        case.api::<Pod>().delete("held", &DeleteParams::default().grace_period(0)).await?;
         case.pod(&App::new("again").inject("storefront")).await?.text("/first").await?;
         Ok(())
     })

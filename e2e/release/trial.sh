@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# trial.sh DIRECTORY
+# Makes a small release in the directory from the programs of the local cluster's images (e2e/cluster/images.sh), and
+# publishes it in REGISTRY: images, chart and checksums, for this machine's architecture. It is for tests.
+ARCHITECTURES=$(case $(uname -m) in x86_64) echo amd64 ;; aarch64) echo arm64 ;; esac)
+RELEASE_DIRECTORY=${1:?usage: trial.sh DIRECTORY}
+export ARCHITECTURES RELEASE_DIRECTORY
+. "$(dirname "$0")/settings.sh"
+
+tools=$release.tools
+export RELEASE_TOOLS=$tools
+mkdir -p "$release" "$tools"
+built=$build/$(target_of "$ARCHITECTURES")
+for program in local/remora-operator ship/remora-sidecar; do
+  [ -x "$built/$program" ] || fail "$built/$program does not exist: make images"
+  trial=$release/${program#*/}-linux-$ARCHITECTURES
+  install -m 755 "$built/$program" "$trial"
+  # The node has layers with these programs already, and pulls only what it does not have. Bytes behind the end of a program make
+  # another layer, and have no effect.
+  printf 'trial %s\n' "$(date +%s%N)" >>"$trial"
+done
+for part in images chart checksums publish; do "e2e/release/$part.sh"; done

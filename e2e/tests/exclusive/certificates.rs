@@ -11,7 +11,8 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use remora_e2e::harness::{Case, SYSTEM, alone_in_namespace, eventually, say};
 use serde_json::json;
 
-const SECRET: &str = "remora-webhook-authority";
+/// Secret with the CA.
+pub(super) const AUTHORITY: &str = "remora-webhook-authority";
 const CAP: Duration = Duration::from_secs(60);
 /// Time for a whole rotation: two minutes until every party knows the new CA, with a margin.
 const ROTATION: Duration = Duration::from_secs(240);
@@ -19,7 +20,7 @@ const ROTATION: Duration = Duration::from_secs(240);
 const AT_ONCE: usize = 8;
 
 /// Returns the CA bundle that the API server trusts.
-async fn bundle(case: &Case) -> anyhow::Result<String> {
+pub(super) async fn bundle(case: &Case) -> anyhow::Result<String> {
     let api: Api<MutatingWebhookConfiguration> = Api::all(case.cluster.client.clone());
     let registered = api.get("remora").await?.webhooks.unwrap_or_default();
     let bundle = registered.into_iter().next().and_then(|webhook| webhook.client_config.ca_bundle);
@@ -29,7 +30,7 @@ async fn bundle(case: &Case) -> anyhow::Result<String> {
 /// Returns the CA in the Secret when it differs from `before` and the API server trusts both.
 async fn healed(case: &Case, secrets: &Api<Secret>, before: &str) -> anyhow::Result<String> {
     eventually("there is another authority, and the API server trusts both", CAP, async || {
-        let secret = secrets.get_opt(SECRET).await?;
+        let secret = secrets.get_opt(AUTHORITY).await?;
         let certificate = secret.and_then(|secret| secret.data?.remove("ca.crt")).unwrap_or_default();
         let now = String::from_utf8(certificate.0)?;
         let trusted = bundle(case).await?;
@@ -110,15 +111,15 @@ async fn certificates_rotated_under_load_refuse_no_pod() -> anyhow::Result<()> {
 
         let trouble = async {
             let trouble = async {
-                let first = secrets.get(SECRET).await?.data.and_then(|mut data| data.remove("ca.crt"));
+                let first = secrets.get(AUTHORITY).await?.data.and_then(|mut data| data.remove("ca.crt"));
                 let first = String::from_utf8(first.context("no authority")?.0)?;
-                secrets.delete(SECRET, &DeleteParams::default()).await?;
+                secrets.delete(AUTHORITY, &DeleteParams::default()).await?;
                 let second = healed(&case, &secrets, &first).await?;
                 let garbage = Secret {
                     data: Some([("ca.key".to_owned(), ByteString(b"no key".to_vec()))].into()),
                     ..Secret::default()
                 };
-                secrets.patch(SECRET, &PatchParams::default(), &Patch::Merge(&garbage)).await?;
+                secrets.patch(AUTHORITY, &PatchParams::default(), &Patch::Merge(&garbage)).await?;
                 healed(&case, &secrets, &second).await?;
                 if wanted >= 10_000 {
                     eventually("every replica has a certificate of the new authority", ROTATION, async || {

@@ -10,6 +10,7 @@ mod absent;
 mod audit;
 mod bystander;
 mod certificates;
+mod drift;
 mod given_certificate;
 mod golden;
 mod handover;

@@ -16,6 +16,7 @@
 //! | [`compile`] | prunes, compiles and guards a document: pure, without a client |
 //! | [`compiler`] | runs `compile` in a child process with bounded memory and time |
 //! | [`source`] | fetches documents from Flagsmith or from objects in the cluster, and follows streams of changes |
+//! | [`watched`] | keeps the objects of a watch, by the environments that they belong to |
 //! | [`publish`] | writes snapshots to ConfigMaps or Secrets, and restores them if somebody changes them |
 //! | [`listener`] | accepts connections for the webhook and the admin port, within bounds |
 //! | [`injection`] | adds the sidecar to pods: admission webhook or policies, certificates, self-check, auditor |
@@ -43,3 +44,4 @@ pub mod rollout;
 pub mod run;
 pub mod source;
 pub mod tools;
+pub mod watched;

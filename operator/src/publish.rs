@@ -21,19 +21,18 @@ mod secret_cache;
 mod snapshot;
 mod write;
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Client,
     core::{ObjectMeta, PartialObjectMeta},
-    runtime::reflector::{ObjectRef, Store},
 };
 use remora_snapshot::{
     Pointer,
     files::{self, CoreSet},
 };
-use tokio::{sync::OnceCell, time::Instant};
+use tokio::time::Instant;
 
 use self::{
     core::Placed,
@@ -48,23 +47,38 @@ pub use self::{
     snapshot::{File, Snapshot},
     write::is_terminating,
 };
-use crate::api::{
-    ObjectKind,
-    names::{FORMAT, Format, label},
+use crate::{
+    api::{
+        ObjectKind,
+        names::{FORMAT, Format, label},
+    },
+    watched::{self, Views, Watched, watched},
 };
 
 /// Time that an object stays once no core names it any more.
 pub const SURPLUS_GRACE: Duration = Duration::from_secs(600);
 
 /// Metadata of the ConfigMaps with Remora's managed-by label, from a watch.
-pub type Objects = Store<PartialObjectMeta<ConfigMap>>;
+pub type Objects = Watched<Arc<ObjectMeta>>;
+
+/// Writes the events of the watch to [`Objects`].
+pub type ObjectsFeed = watched::Feed<PartialObjectMeta<ConfigMap>, Arc<ObjectMeta>>;
+
+/// Creates an empty set of published objects and its feed.
+#[must_use]
+pub fn objects() -> (Objects, ObjectsFeed) {
+    watched(views)
+}
+
+fn views(object: &PartialObjectMeta<ConfigMap>) -> Views<Arc<ObjectMeta>> {
+    let environment = object.metadata.labels.as_ref().and_then(|labels| labels.get(label::ENVIRONMENT));
+    vec![(environment.cloned().unwrap_or_default(), Arc::new(object.metadata.clone()))]
+}
 
 /// Publishes snapshots, restores them after a restart, and keeps earlier revisions.
 pub struct Publisher {
     client: Client,
     objects: Objects,
-    /// `Store::wait_until_ready` wakes only one waiter, so a single task waits and shares the result.
-    ready: OnceCell<()>,
     secrets: SecretCache,
     grace: Duration,
 }
@@ -94,19 +108,12 @@ pub struct Published {
 impl Publisher {
     /// Creates a publisher that finds existing objects in `objects` and deletes unneeded ones after `grace`.
     pub fn new(client: Client, objects: Objects, grace: Duration) -> Self {
-        Self { client, objects, ready: OnceCell::new(), secrets: SecretCache::default(), grace }
+        Self { client, objects, secrets: SecretCache::default(), grace }
     }
 
     /// Waits until the metadata watch has listed all objects. Never returns if the watch has ended.
     pub async fn ready(&self) {
-        let known = async || {
-            if self.objects.wait_until_ready().await.is_err() {
-                // The task that feeds the watch has ended, so the process is about to end. Without the list nothing can
-                // be decided.
-                std::future::pending::<()>().await;
-            }
-        };
-        self.ready.get_or_init(known).await;
+        self.objects.ready().await;
     }
 
     /// Time that unneeded objects stay, because some pods have not switched yet.
@@ -282,8 +289,7 @@ impl Publisher {
     fn known(&self, objects: Collection<'_>, name: &str) -> Option<ObjectMeta> {
         match objects.object_kind {
             ObjectKind::ConfigMap => {
-                let reference = ObjectRef::new(name).within(&objects.owner.namespace);
-                self.objects.get(&reference).map(|found| found.metadata.clone())
+                self.objects.get(&objects.owner.namespace, name).map(|found| ObjectMeta::clone(&found))
             }
             ObjectKind::Secret => self.secrets.get(objects.owner, name),
         }
@@ -316,8 +322,8 @@ impl Publisher {
         };
         let mut found: Vec<ObjectMeta> = match objects.object_kind {
             ObjectKind::ConfigMap => {
-                let all = self.objects.state();
-                all.iter().map(|found| &found.metadata).filter(|found| of_owner(found)).cloned().collect()
+                let all = self.objects.of(&owner.namespace, owner.environment.as_str());
+                all.iter().filter(|found| of_owner(found)).map(|found| ObjectMeta::clone(found)).collect()
             }
             ObjectKind::Secret => self.secrets.all(owner).into_iter().filter(of_owner).collect(),
         };
@@ -333,40 +339,5 @@ fn fits(snapshot: &Snapshot) -> Result<(), Error> {
             Err(Error::CapacityExceeded { file: file.name.clone(), size: file.bytes.len(), limit: limit(file) })
         }
         None => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use kube::{
-        Config,
-        runtime::{reflector, watcher},
-    };
-    use tokio::task::JoinSet;
-
-    use super::*;
-
-    /// A controller reconciles all its objects at once when it starts, and each reconciliation waits here.
-    #[tokio::test]
-    async fn all_waiters_are_woken_when_cache_is_filled() {
-        let _installed_already = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
-        let (objects, mut writer) = reflector::store();
-        let publisher = Arc::new(Publisher::new(client, objects, SURPLUS_GRACE));
-        // Futures of one task are woken together, so each waiter is a task.
-        let mut waiting: JoinSet<()> = (0..6)
-            .map(|_| {
-                let publisher = Arc::clone(&publisher);
-                async move { publisher.ready().await }
-            })
-            .collect();
-        tokio::task::yield_now().await;
-        writer.apply_watcher_event(&watcher::Event::Init);
-        writer.apply_watcher_event(&watcher::Event::InitDone);
-        let woken =
-            tokio::time::timeout(Duration::from_secs(5), async { while waiting.join_next().await.is_some() {} });
-        woken.await.expect("somebody waits for ever");
     }
 }

@@ -56,11 +56,7 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{
-    core::{DeserializeGuard, PartialObjectMeta},
-    runtime::{controller::Action, reflector::store::Writer},
-};
+use kube::{core::DeserializeGuard, runtime::controller::Action};
 use remora_operator::{
     api::FeatureEnvironment,
     compiler::Compiler,
@@ -68,6 +64,7 @@ use remora_operator::{
         metrics::Metrics,
         reconcile::{Context, Deps, reconcile},
     },
+    publish::ObjectsFeed,
     rollout::observe::SidecarClient,
     source::{
         fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, Origin, SystemLookup},
@@ -89,7 +86,7 @@ const CORE: &str = "remora-storefront-v3-core";
 struct Operator {
     cluster: Cluster,
     context: Arc<Context>,
-    writer: Writer<PartialObjectMeta<ConfigMap>>,
+    writer: ObjectsFeed,
     receiver: Receiver,
     metrics: Metrics,
 }

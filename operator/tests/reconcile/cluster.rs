@@ -8,17 +8,8 @@ use std::{
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{
-    Client,
-    client::Body,
-    core::PartialObjectMeta,
-    runtime::{
-        reflector::{self, store::Writer},
-        watcher::Event,
-    },
-};
-use remora_operator::publish::Objects;
+use kube::{Client, client::Body, runtime::watcher::Event};
+use remora_operator::publish::{self, Objects, ObjectsFeed};
 use serde_json::{Value, json};
 
 #[derive(Default)]
@@ -249,7 +240,7 @@ impl Cluster {
     }
 
     /// Updates the controller's watch to the state of the cluster.
-    pub(super) fn observe(&self, writer: &mut Writer<PartialObjectMeta<ConfigMap>>) {
+    pub(super) fn observe(&self, writer: &mut ObjectsFeed) {
         writer.apply_watcher_event(&Event::Init);
         for object in self.ours() {
             writer.apply_watcher_event(&Event::InitApply(serde_json::from_value(object).unwrap()));
@@ -296,9 +287,9 @@ impl State {
     }
 }
 
-/// Returns a store and its writer.
-pub(super) fn watch() -> (Objects, Writer<PartialObjectMeta<ConfigMap>>) {
-    reflector::store()
+/// Returns the published objects of a watch, and its feed.
+pub(super) fn watch() -> (Objects, ObjectsFeed) {
+    publish::objects()
 }
 
 /// Returns a FeatureEnvironment whose document is in the ConfigMap `flags`.

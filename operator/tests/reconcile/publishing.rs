@@ -3,13 +3,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::core::v1::ConfigMap,
-    apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
-};
-use kube::{core::PartialObjectMeta, runtime::reflector::store::Writer};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use remora_operator::api::ObjectKind;
-use remora_operator::publish::{Destination, Error, File, Owner, Past, Publisher, Snapshot, WriteCache};
+use remora_operator::publish::{Destination, Error, File, ObjectsFeed, Owner, Past, Publisher, Snapshot, WriteCache};
 use remora_snapshot::files;
 
 use super::cluster::{Cluster, watch};
@@ -17,7 +13,7 @@ use super::cluster::{Cluster, watch};
 pub(super) struct Desk {
     pub(super) cluster: Cluster,
     pub(super) publisher: Publisher,
-    pub(super) writer: Writer<PartialObjectMeta<ConfigMap>>,
+    pub(super) writer: ObjectsFeed,
     pub(super) cache: WriteCache,
 }
 

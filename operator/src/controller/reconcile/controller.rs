@@ -14,7 +14,7 @@ use kube::{
     core::{DeserializeGuard, PartialObjectMeta},
     runtime::{
         Config, Controller, WatchStreamExt,
-        reflector::{self, ObjectRef, Store},
+        reflector::{ObjectRef, Store},
         watcher,
     },
 };
@@ -26,7 +26,7 @@ use crate::{
     api::{FeatureEnvironment, names::label},
     compiler::Compiler,
     controller::metrics::Metrics,
-    publish::SURPLUS_GRACE,
+    publish::{self, SURPLUS_GRACE},
     rollout::observe::SidecarClient,
     source::{
         fetch::Fetcher,
@@ -79,9 +79,11 @@ pub async fn run(deps: Deps, namespaces: &[String], shutdown: watch::Receiver<bo
 async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiver<bool>) {
     let (client, metrics) = (deps.client.clone(), deps.metrics.clone());
     let config_maps = || in_scope::<Metadata>(&client, namespace);
-    let (objects, writer) = reflector::store();
-    let ours =
-        watcher(config_maps(), selecting(label::REMORA, "=")).default_backoff().reflect(writer).touched_objects();
+    let (objects, mut feed) = publish::objects();
+    let ours = watcher(config_maps(), selecting(label::REMORA, "="))
+        .default_backoff()
+        .inspect_ok(move |event| feed.apply_watcher_event(event))
+        .touched_objects();
     let others = watcher(config_maps(), selecting(label::REMORA, "!=")).default_backoff().touched_objects();
 
     let environments = in_scope::<Environment>(&client, namespace);

@@ -39,6 +39,8 @@ mod publishing;
 mod receiving;
 #[path = "reconcile/refresh.rs"]
 mod refresh;
+#[path = "reconcile/rollout.rs"]
+mod rollout;
 #[path = "reconcile/room.rs"]
 mod room;
 #[path = "reconcile/storm.rs"]
@@ -65,7 +67,7 @@ use remora_operator::{
         reconcile::{Context, Deps, reconcile},
     },
     publish::ObjectsFeed,
-    rollout::observe::SidecarClient,
+    rollout::{RunningPodsFeed, observe::SidecarClient, running_pods},
     source::{
         fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, Origin, SystemLookup},
         receiver::Receiver,
@@ -87,6 +89,7 @@ struct Operator {
     cluster: Cluster,
     context: Arc<Context>,
     writer: ObjectsFeed,
+    pods: RunningPodsFeed,
     receiver: Receiver,
     metrics: Metrics,
 }
@@ -125,13 +128,15 @@ impl Operator {
             metrics: metrics.clone(),
             instance: None,
         };
-        let context = Context::new(deps, objects, grace);
-        Self { cluster: cluster.clone(), context: Arc::new(context), writer, receiver, metrics }
+        let (running, pods) = running_pods();
+        let context = Context::new(deps, objects, running, grace);
+        Self { cluster: cluster.clone(), context: Arc::new(context), writer, pods, receiver, metrics }
     }
 
     /// Updates the operator's caches, reconciles once, and returns the action and the API calls.
     async fn turn(&mut self, object: Value) -> (Action, Vec<String>) {
         self.cluster.observe(&mut self.writer);
+        self.cluster.observe_pods(&mut self.pods);
         self.cluster.calls();
         let object: DeserializeGuard<FeatureEnvironment> = serde_json::from_value(object).unwrap();
         let action = reconcile(Arc::new(object), Arc::clone(&self.context)).await.unwrap();
@@ -239,10 +244,7 @@ async fn first_reconciliation_makes_one_call_per_step() {
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
     let (_, calls) = operator.turn(fenv(1, &json!({}))).await;
-    assert_eq!(
-        calls,
-        ["get flags", &format!("get {CORE}"), &format!("patch {CORE}"), "list pods", "report", "event Published"]
-    );
+    assert_eq!(calls, ["get flags", &format!("get {CORE}"), &format!("patch {CORE}"), "report", "event Published"]);
     let status = cluster.last_status();
     is(&status, "Ready", ("True", "Published"));
     assert_eq!(status["features"], 1);
@@ -376,7 +378,7 @@ async fn restart_with_failing_source_changes_nothing() {
     let mut edited = object.clone();
     edited["metadata"]["generation"] = json!(2); // a new generation is reconciled at once
     let (_, calls) = restarted.turn(edited.clone()).await;
-    assert_eq!(calls, ["get flags", &format!("get {CORE}"), "list pods", "report", "event ConfigMapNotFound"]);
+    assert_eq!(calls, ["get flags", &format!("get {CORE}"), "report", "event ConfigMapNotFound"]);
     assert_eq!(cluster.get(CORE), before);
     let status = cluster.last_status();
     is(&status, "Ready", ("True", "LastGood"));

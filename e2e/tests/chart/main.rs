@@ -303,7 +303,7 @@ ClusterRole remora-controller: update featureenvironments/finalizers
 ClusterRole remora-controller: get,list,watch,create,patch,delete configmaps 
 ClusterRole remora-controller: get,create,patch,delete secrets 
 ClusterRole remora-controller: create,patch events 
-ClusterRole remora-controller: list,patch pods 
+ClusterRole remora-controller: list,watch,patch pods 
 ClusterRole remora-controller: get namespaces 
 ClusterRole remora-webhook: get,list,watch featureenvironments 
 ClusterRole remora-webhook: get,list,watch namespaces 
@@ -314,6 +314,22 @@ Role remora-webhook: get,update secrets remora-webhook-authority
 Role remora-webhook: create secrets 
 ";
     assert_eq!(said, expected);
+}
+
+#[test]
+fn requests_of_controller_have_priority_level_of_their_own_and_its_lease_that_of_leader_election() {
+    let objects = render(&json!({}));
+    let subject = json!({"kind": "ServiceAccount", "serviceAccount": {"name": "remora-controller", "namespace": "remora-system"}});
+    let mut precedences = Vec::new();
+    for (name, level) in [("remora-controller-lease", "leader-election"), ("remora-controller", "remora-controller")] {
+        let schema = &get(&objects, "FlowSchema", name)["spec"];
+        assert_eq!(schema["priorityLevelConfiguration"]["name"], level);
+        assert_eq!(schema["rules"][0]["subjects"], json!([subject]));
+        precedences.push(schema["matchingPrecedence"].as_u64().unwrap());
+    }
+    assert!(precedences[0] < precedences[1] && precedences[1] < 9000, "{precedences:?}");
+    let level = &get(&objects, "PriorityLevelConfiguration", "remora-controller")["spec"];
+    assert_eq!((&level["type"], &level["limited"]["limitResponse"]["type"]), (&json!("Limited"), &json!("Queue")));
 }
 
 /// With a list of namespaces, there are no permissions in other namespaces, and pods of other namespaces are not

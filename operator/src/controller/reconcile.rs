@@ -63,7 +63,7 @@ use crate::{
     compiler::Compiler,
     controller::{metrics::Metrics, report::Reports},
     publish::{Objects, Publisher},
-    rollout::{nudge::Nudger, observe::Observer},
+    rollout::{RunningPods, nudge::Nudger, observe::Observer},
     source::{
         fetch::Fetcher,
         realtime::Streams,
@@ -91,14 +91,14 @@ pub struct Context {
 }
 
 impl Context {
-    /// Creates a context from its dependencies. `objects` are the published ConfigMaps; unneeded objects are deleted
-    /// after `grace`.
-    pub fn new(deps: Deps, objects: Objects, grace: Duration) -> Self {
+    /// Creates a context from its dependencies. `objects` are the published ConfigMaps, and `pods` the injected pods;
+    /// unneeded objects are deleted after `grace`.
+    pub fn new(deps: Deps, objects: Objects, pods: RunningPods, grace: Duration) -> Self {
         let Deps { client, fetcher, compiler, sidecars, receiver, metrics, instance } = deps;
         let (sender, triggers) = TriggerSender::new();
-        let nudger = Nudger::new(client.clone());
+        let nudger = Nudger::new(client.clone(), pods.clone());
         Self {
-            observer: Observer::new(client.clone(), nudger.clone(), sidecars, sender.clone()),
+            observer: Observer::new(client.clone(), pods, nudger.clone(), sidecars, sender.clone()),
             streams: Streams::new(Arc::clone(&fetcher), sender.clone(), metrics.realtime.clone()),
             receiver,
             sender,

@@ -5,7 +5,6 @@
 //! they appear in the status, in metrics, and in an Event when they change.
 
 mod counts;
-mod pods;
 mod rounds;
 mod sidecar;
 #[cfg(test)]
@@ -26,7 +25,7 @@ use crate::{
         names::{EnvironmentName, FORMAT},
     },
     injection::Slots,
-    rollout::nudge::Nudger,
+    rollout::{RunningPods, nudge::Nudger, pods},
     source::trigger::TriggerSender,
 };
 
@@ -60,6 +59,7 @@ pub struct Observer {
 /// Dependencies of every observation.
 struct Deps {
     client: Client,
+    pods: RunningPods,
     nudger: Nudger,
     sidecars: SidecarClient,
     triggers: TriggerSender,
@@ -81,10 +81,17 @@ impl Drop for Observation {
 }
 
 impl Observer {
-    /// Creates an empty set of observations, which lists pods through `client` and requests reconciliations through `triggers`.
-    pub fn new(client: Client, nudger: Nudger, sidecars: SidecarClient, triggers: TriggerSender) -> Self {
+    /// Creates an empty set of observations of `pods`, which requests reconciliations through `triggers`. Volumes are
+    /// looked at through `client`.
+    pub fn new(
+        client: Client,
+        pods: RunningPods,
+        nudger: Nudger,
+        sidecars: SidecarClient,
+        triggers: TriggerSender,
+    ) -> Self {
         Self {
-            deps: Arc::new(Deps { client, nudger, sidecars, triggers, pause_factor: 1.0 }),
+            deps: Arc::new(Deps { client, pods, nudger, sidecars, triggers, pause_factor: 1.0 }),
             observations: Mutex::default(),
         }
     }

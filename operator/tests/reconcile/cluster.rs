@@ -9,7 +9,10 @@ use std::{
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::{Client, client::Body, runtime::watcher::Event};
-use remora_operator::publish::{self, Objects, ObjectsFeed};
+use remora_operator::{
+    publish::{self, Objects, ObjectsFeed},
+    rollout::RunningPodsFeed,
+};
 use serde_json::{Value, json};
 
 #[derive(Default)]
@@ -237,6 +240,15 @@ impl Cluster {
     /// Returns the number of status writes.
     pub(super) fn statuses(&self) -> usize {
         self.0.lock().unwrap().statuses.len()
+    }
+
+    /// Updates the controller's watch of pods to the state of the cluster.
+    pub(super) fn observe_pods(&self, feed: &mut RunningPodsFeed) {
+        feed.apply_watcher_event(&Event::Init);
+        for pod in &self.0.lock().unwrap().pods {
+            feed.apply_watcher_event(&Event::InitApply(serde_json::from_value(pod.clone()).unwrap()));
+        }
+        feed.apply_watcher_event(&Event::InitDone);
     }
 
     /// Updates the controller's watch to the state of the cluster.

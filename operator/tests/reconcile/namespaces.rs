@@ -32,12 +32,13 @@ async fn listed(namespaces: &[&str], count: usize) -> BTreeSet<String> {
             if query.contains("watch=true") {
                 std::future::pending::<()>().await;
             }
-            let manager = if query.contains("%21%3D") { " of others" } else { "" };
+            let is_of_others = request.uri().path().ends_with("configmaps") && query.contains("%21%3D");
+            let manager = if is_of_others { " of others" } else { "" };
             seen.lock().unwrap().insert(request.uri().path().to_owned() + manager);
-            let kind = if request.uri().path().ends_with("configmaps") {
-                ("PartialObjectMetadataList", "meta.k8s.io/v1")
-            } else {
-                ("FeatureEnvironmentList", "remora.dev/v1alpha1")
+            let kind = match request.uri().path().rsplit('/').next() {
+                Some("configmaps") => ("PartialObjectMetadataList", "meta.k8s.io/v1"),
+                Some("pods") => ("PodList", "v1"),
+                _ => ("FeatureEnvironmentList", "remora.dev/v1alpha1"),
             };
             let list = json!({"kind": kind.0, "apiVersion": kind.1, "metadata": {"resourceVersion": "1"}, "items": []});
             Ok::<_, Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
@@ -77,6 +78,7 @@ async fn listed_namespaces_are_the_only_ones_watched() {
             [
                 format!("/api/v1/namespaces/{namespace}/configmaps"),
                 format!("/api/v1/namespaces/{namespace}/configmaps of others"),
+                format!("/api/v1/namespaces/{namespace}/pods"),
                 format!("/apis/remora.dev/v1alpha1/namespaces/{namespace}/featureenvironments"),
             ]
         })
@@ -86,7 +88,11 @@ async fn listed_namespaces_are_the_only_ones_watched() {
 
 #[tokio::test]
 async fn operator_without_namespace_list_watches_whole_cluster() {
-    let expected =
-        ["/api/v1/configmaps", "/api/v1/configmaps of others", "/apis/remora.dev/v1alpha1/featureenvironments"];
+    let expected = [
+        "/api/v1/configmaps",
+        "/api/v1/configmaps of others",
+        "/api/v1/pods",
+        "/apis/remora.dev/v1alpha1/featureenvironments",
+    ];
     assert_eq!(listed(&[], expected.len()).await, expected.map(str::to_owned).into());
 }

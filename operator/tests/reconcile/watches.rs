@@ -34,7 +34,7 @@ fn client(cluster: &Cluster, lists: &Lists) -> Client {
         async move {
             let (parts, body) = request.into_parts();
             let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
-            let is_list = ["/configmaps", "/featureenvironments"].iter().any(|end| path.ends_with(end));
+            let is_list = ["/configmaps", "/featureenvironments", "/pods"].iter().any(|end| path.ends_with(end));
             let (status, answer) = if query.contains("watch=true") {
                 let gone = json!({"kind": "Status", "status": "Failure", "reason": "Expired", "message": "too old", "code": 410});
                 (200, json!({"type": "ERROR", "object": gone}))
@@ -55,6 +55,8 @@ fn client(cluster: &Cluster, lists: &Lists) -> Client {
 fn list(cluster: &Cluster, lists: &Lists, path: &str, query: &str) -> Value {
     let (kind, version, items) = if path.ends_with("featureenvironments") {
         ("FeatureEnvironmentList", "remora.dev/v1alpha1", vec![fenv(1, &json!({}))])
+    } else if path.ends_with("/pods") {
+        ("PodList", "v1", Vec::new())
     } else if query.contains("%21%3D") {
         ("PartialObjectMetadataList", "meta.k8s.io/v1", Vec::new())
     } else {

@@ -8,7 +8,10 @@ use std::{
 };
 
 use futures::{Stream, StreamExt, TryStreamExt, future::join_all, stream};
-use k8s_openapi::{NamespaceResourceScope, api::core::v1::ConfigMap};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::core::v1::{ConfigMap, Pod},
+};
 use kube::{
     Api, Client, Resource, ResourceExt,
     core::{DeserializeGuard, PartialObjectMeta},
@@ -27,7 +30,7 @@ use crate::{
     compiler::Compiler,
     controller::metrics::Metrics,
     publish::{self, SURPLUS_GRACE},
-    rollout::observe::SidecarClient,
+    rollout::{self, observe::SidecarClient},
     source::{
         fetch::Fetcher,
         receiver::Receiver,
@@ -89,7 +92,9 @@ async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiv
     let environments = in_scope::<Environment>(&client, namespace);
     let controller = Controller::new(environments, watcher::Config::default());
     let known = controller.store();
-    let context = Arc::new(Context::new(deps, objects, SURPLUS_GRACE));
+    let (pods, pods_feed) = rollout::running_pods();
+    let following = rollout::follow(in_scope::<Pod>(&client, namespace), pods_feed);
+    let context = Arc::new(Context::new(deps, objects, pods, SURPLUS_GRACE));
 
     let referrers = Referrers { known: known.clone(), context: Arc::clone(&context), seen: Mutex::default() };
     let stopped = async move {
@@ -106,6 +111,7 @@ async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiv
         .for_each(|_| std::future::ready(()));
     tokio::select! {
         () = reconciling => {}
+        () = following => {}
         () = sweep(&known, &context, &metrics) => {}
         () = end_tasks_of_deleted(&known, &context, namespace) => {}
     }

@@ -291,7 +291,7 @@ async fn publish(
         core_bytes: i64::try_from(snapshot.core_bytes()).ok(),
         formerly: obsolete::withdraw(environment, publisher, observer, destination, &mut state.desired).await,
     };
-    notify(environment, nudger, metrics, &destination.owner, &snapshot.revision, &mut state.rollout).await;
+    notify(environment, nudger, metrics, &destination.owner, &snapshot.revision, &mut state.rollout);
     let publication = match failure {
         Some(failure) => Publication::Failed(failure),
         None => {

@@ -1,10 +1,15 @@
 //! Rollout step: notifies the pods of a published revision, and observes which revision they serve.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tokio::task::JoinHandle;
 
 use super::environment::Environment;
 use crate::{
-    api::{Pods, Reason},
+    api::{Pods, Reason, names::EnvironmentName},
     controller::metrics::{Metrics, Outcome, Step},
     injection::Slots,
     publish::{Destination, Owner, Snapshot},
@@ -17,13 +22,28 @@ use crate::{
 /// State of the rollout between reconciliations.
 #[derive(Debug, Default)]
 pub(super) struct Rollout {
-    /// Revision that all pods were notified of.
-    notified: Option<String>,
+    notification: Option<Notification>,
 }
 
-/// Notifies the pods of the published revision, if they were not notified yet. Kubelets deliver it in any case, so a
-/// failure is only logged and counted, and the next reconciliation tries again.
-pub(super) async fn notify(
+/// Notification of the pods, which runs beside the reconciliations: many pods take their time. It ends when it is
+/// dropped.
+#[derive(Debug)]
+struct Notification {
+    revision: String,
+    /// True once all pods are notified.
+    is_done: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Notification {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Notifies the pods of the published revision, unless that is under way or done. Kubelets deliver it in any case, so a
+/// failure is only logged and counted, and a later reconciliation tries again.
+pub(super) fn notify(
     environment: &Environment<'_>,
     nudger: &Nudger,
     metrics: &Metrics,
@@ -31,18 +51,43 @@ pub(super) async fn notify(
     revision: &str,
     rollout: &mut Rollout,
 ) {
-    if !environment.spec.delivery.nudge || rollout.notified.as_deref() == Some(revision) {
+    if !environment.spec.delivery.nudge {
+        rollout.notification = None;
         return;
     }
-    let (namespace, environment) = (&environment.namespace, &environment.name);
+    let is_current = |known: &Notification| {
+        known.revision == revision && (known.is_done.load(Ordering::Relaxed) || !known.task.is_finished())
+    };
+    if rollout.notification.as_ref().is_some_and(is_current) {
+        return;
+    }
+    let (nudger, metrics) = (nudger.clone(), metrics.clone());
+    let (namespace, name, notified) = (environment.namespace.clone(), owner.environment.clone(), revision.to_owned());
+    let is_done = Arc::new(AtomicBool::new(false));
+    let done = Arc::clone(&is_done);
+    let task = tokio::spawn(async move {
+        let is_complete = notify_all(&nudger, &metrics, &namespace, &name, &notified).await;
+        done.store(is_complete, Ordering::Relaxed);
+    });
+    rollout.notification = Some(Notification { revision: revision.to_owned(), is_done, task });
+}
+
+/// Notifies all pods of the revision. Returns true if none is left.
+async fn notify_all(
+    nudger: &Nudger,
+    metrics: &Metrics,
+    namespace: &str,
+    environment: &EnvironmentName,
+    revision: &str,
+) -> bool {
     let step = metrics.begin(Step::Nudge);
-    match nudger.nudge(namespace, &owner.environment, revision).await {
+    match nudger.nudge(namespace, environment, revision).await {
         Ok(Nudged { pods, notified, failed }) => {
             step.end(if failed > 0 { Outcome::Failed(Reason::PodsNotNotified) } else { Outcome::Done });
             if notified + failed > 0 {
                 tracing::info!(
                     namespace,
-                    environment,
+                    %environment,
                     revision,
                     pods,
                     notified,
@@ -50,17 +95,18 @@ pub(super) async fn notify(
                     "notified pods of the revision"
                 );
             }
-            rollout.notified = (failed == 0).then(|| revision.to_owned());
+            failed == 0
         }
         Err(error) => {
             step.end(error.reason());
             tracing::warn!(
                 namespace,
-                environment,
+                %environment,
                 revision,
                 %error,
                 "cannot notify pods: they get the revision when their kubelets sync them"
             );
+            false
         }
     }
 }

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    Target,
-    pods::{Injected, Mounted},
-    sidecar::Reply,
-};
+use super::{Target, sidecar::Reply};
 use crate::{
     api::{ObjectKind, Pods, names::FORMAT},
     injection::Slots,
+    rollout::pods::{Injected, Mounted},
 };
 
 /// Number of pod names in a message.
@@ -201,7 +198,7 @@ mod tests {
         Expected { revision: "new", bytes: 10, object_kind: ObjectKind::ConfigMap, slots: SLOTS };
 
     fn pod(name: &str, capacity: Option<u128>) -> Injected {
-        Injected { uid: name.to_owned(), name: name.to_owned(), admin: None, capacity, volume: None }
+        Injected { uid: name.to_owned(), name: name.to_owned(), notified: None, admin: None, capacity, volume: None }
     }
 
     fn counts(replies: &[(Reply, Option<u128>)]) -> Counts {

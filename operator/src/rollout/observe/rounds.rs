@@ -10,8 +10,8 @@ use std::{
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 
-use super::{Deps, Target, counts::Counts, pods, pods::Injected, sidecar::Reply};
-use crate::{api::Pods, source::trigger::Trigger};
+use super::{Deps, Target, counts::Counts, sidecar::Reply};
+use crate::{api::Pods, rollout::pods::Injected, source::trigger::Trigger};
 
 /// Number of pods of one environment that are asked at a time.
 const CONCURRENT_REQUESTS: usize = 16;
@@ -69,13 +69,8 @@ pub(super) async fn observe(target: Target, deps: Arc<Deps>, found: Arc<Mutex<Op
             pause(target.nudge, round, progress).mul_f64(deps.pause_factor * (0.9 + 0.2 * fastrand::f64())),
         )
         .await;
-        let all = match pods::list(&deps.client, namespace, environment).await {
-            Ok(all) => all,
-            Err(error) => {
-                tracing::warn!(namespace, %environment, %error, "cannot list the pods of the environment");
-                continue;
-            }
-        };
+        deps.pods.ready().await;
+        let all = deps.pods.of(namespace, environment.as_str());
         let counts = ask(&target, &deps, all, &mut current).await;
         progress = match &counts {
             counts if counts.is_settled() => Progress::Settled,
@@ -98,9 +93,10 @@ pub(super) async fn observe(target: Target, deps: Arc<Deps>, found: Arc<Mutex<Op
 }
 
 /// Asks the pods that may serve the revision and are not known to serve it.
-async fn ask(target: &Target, deps: &Deps, all: Vec<Injected>, current: &mut HashSet<String>) -> Counts {
+async fn ask(target: &Target, deps: &Deps, all: Vec<Arc<Injected>>, current: &mut HashSet<String>) -> Counts {
     let total = all.len();
     let sample = sample(all, &target.revision, SAMPLE);
+    let sample: Vec<Injected> = sample.iter().map(|pod| Injected::clone(pod)).collect();
     current.retain(|uid| sample.iter().any(|pod| pod.uid == *uid));
     let mut counts = Counts { total, asked: sample.len(), current: current.len(), ..Counts::default() };
     counts.inspect(&sample, &target.into());
@@ -125,7 +121,7 @@ async fn ask(target: &Target, deps: &Deps, all: Vec<Injected>, current: &mut Has
 }
 
 /// Selects at most `most` pods: always the same ones for one revision, others for another.
-fn sample(mut all: Vec<Injected>, revision: &str, most: usize) -> Vec<Injected> {
+fn sample(mut all: Vec<Arc<Injected>>, revision: &str, most: usize) -> Vec<Arc<Injected>> {
     if all.len() > most {
         all.sort_by_cached_key(|pod| {
             let mut hasher = DefaultHasher::new();
@@ -153,15 +149,15 @@ mod tests {
 
     #[test]
     fn sample_depends_on_revision_and_not_on_order() {
-        let pods: Vec<Injected> = (0..100)
-            .map(|number| Injected {
-                uid: format!("uid-{number}"),
-                name: String::new(),
-                admin: None,
-                capacity: None,
-                volume: None,
-            })
-            .collect();
+        let pod = |number| Injected {
+            uid: format!("uid-{number}"),
+            name: String::new(),
+            notified: None,
+            admin: None,
+            capacity: None,
+            volume: None,
+        };
+        let pods: Vec<Arc<Injected>> = (0..100).map(|number| Arc::new(pod(number))).collect();
         let mut turned = pods.clone();
         turned.reverse();
         assert_eq!(sample(pods.clone(), "a", 10), sample(turned, "a", 10));

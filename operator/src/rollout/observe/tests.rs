@@ -1,10 +1,10 @@
-//! Sidecars on real sockets, and an API server that lists and patches their pods.
+//! Sidecars on real sockets, a watch that shows their pods, and an API server that patches them.
 
 use std::{convert::Infallible, net::Ipv4Addr, time::Duration};
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use kube::client::Body;
+use kube::{client::Body, runtime::watcher::Event};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
@@ -17,23 +17,31 @@ use tokio::{
 use super::*;
 use crate::{
     api::{ObjectKind, names::Format},
+    rollout::{RunningPodsFeed, running_pods},
     source::trigger::{Trigger, TriggerRequest},
 };
 
 /// Longer than any step of these tests takes.
 const CAP: Duration = Duration::from_secs(30);
 
-#[derive(Default)]
 struct State {
+    feed: RunningPodsFeed,
     pods: Vec<Value>,
     /// Pod and annotation, in order.
     patches: Vec<(String, String)>,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Cluster(Arc<Mutex<State>>);
 
 impl Cluster {
+    fn new() -> (Self, RunningPods) {
+        let (pods, mut feed) = running_pods();
+        feed.apply_watcher_event(&Event::Init);
+        feed.apply_watcher_event(&Event::InitDone);
+        (Self(Arc::new(Mutex::new(State { feed, pods: Vec::new(), patches: Vec::new() }))), pods)
+    }
+
     fn client(&self) -> Client {
         let cluster = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -42,16 +50,12 @@ impl Cluster {
                 let (parts, body) = request.into_parts();
                 let body = body.collect().await.unwrap().to_bytes();
                 let mut state = cluster.0.lock();
-                let answer = if parts.method == "PATCH" {
-                    let name = parts.uri.path().rsplit('/').next().unwrap().to_owned();
-                    let patch: Value = serde_json::from_slice(&body).unwrap();
-                    let value = patch["metadata"]["annotations"]["remora.dev/revision.storefront"].as_str().unwrap();
-                    state.patches.push((name.clone(), value.to_owned()));
-                    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": name}})
-                } else {
-                    assert_eq!(parts.uri.path(), "/api/v1/namespaces/shop/pods");
-                    json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": state.pods})
-                };
+                assert_eq!(parts.method, "PATCH", "{}", parts.uri);
+                let name = parts.uri.path().rsplit('/').next().unwrap().to_owned();
+                let patch: Value = serde_json::from_slice(&body).unwrap();
+                let value = patch["metadata"]["annotations"]["remora.dev/revision.storefront"].as_str().unwrap();
+                state.patches.push((name.clone(), value.to_owned()));
+                let answer = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": name}});
                 Ok::<_, Infallible>(Response::new(Body::from(serde_json::to_vec(&answer).unwrap())))
             }
         });
@@ -78,8 +82,8 @@ impl Cluster {
             }
         });
         let resources = memory.map_or(json!({}), |memory| json!({"limits": {"memory": memory}}));
-        self.0.lock().pods.push(json!({
-            "metadata": {"name": name, "uid": name, "annotations": {"remora.dev/inject": "storefront"}},
+        let pod = json!({
+            "metadata": {"name": name, "namespace": "shop", "uid": name, "annotations": {"remora.dev/inject": "storefront"}},
             "spec": {"containers": [], "initContainers": [{
                 "name": "remora", "restartPolicy": "Always", "resources": resources,
                 "ports": [{"name": "remora-admin", "containerPort": port}],
@@ -87,14 +91,23 @@ impl Cluster {
             "status": {"podIP": "127.0.0.1", "initContainerStatuses": [
                 {"name": "remora", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}},
             ]},
-        }));
+        });
+        self.change(|pods| pods.push(pod));
+    }
+
+    /// Changes the pods, and shows the last one to the watch.
+    fn change(&self, change: impl FnOnce(&mut Vec<Value>)) {
+        let mut state = self.0.lock();
+        change(&mut state.pods);
+        let last = state.pods.last().unwrap().clone();
+        state.feed.apply_watcher_event(&Event::Apply(serde_json::from_value(last).unwrap()));
     }
 
     /// Makes the volume of the last pod one of this format.
     fn mount(&self, format: Format) {
         let core = json!({"configMap": {"name": format!("remora-storefront-{format}-core")}});
         let volume = json!({"name": "remora-storefront", "projected": {"sources": [core]}});
-        self.0.lock().pods.last_mut().unwrap()["spec"]["volumes"] = json!([volume]);
+        self.change(|pods| pods.last_mut().unwrap()["spec"]["volumes"] = json!([volume]));
     }
 
     fn patches(&self) -> Vec<(String, String)> {
@@ -115,12 +128,13 @@ struct Scene {
 impl Scene {
     fn new(pause_factor: f64) -> Self {
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
-        let cluster = Cluster::default();
+        let (cluster, pods) = Cluster::new();
         let client = cluster.client();
         let (triggers, requests) = TriggerSender::new();
         let deps = Deps {
-            nudger: Nudger::new(client.clone()),
+            nudger: Nudger::new(client.clone(), pods.clone()),
             client,
+            pods,
             sidecars: SidecarClient::new().unwrap(),
             triggers,
             pause_factor,

@@ -2,8 +2,8 @@
 
 use remora_snapshot::files;
 
-use super::{counts::named, pods::Injected};
-use crate::api::names::FORMAT;
+use super::counts::named;
+use crate::{api::names::FORMAT, rollout::pods::Injected};
 
 /// Volumes of the running pods of an environment. Each was fixed when its pod was admitted.
 #[derive(Clone, Debug, Default)]
@@ -42,13 +42,13 @@ mod tests {
     use crate::{
         api::{ObjectKind, names::Format},
         injection::Slots,
-        rollout::observe::pods::Mounted,
+        rollout::pods::Mounted,
     };
 
     fn pod(name: &str, format: Format, core_parts: usize) -> Injected {
         let slots = Slots { overrides: 8, core_parts };
         let volume = Some(Mounted { object_kind: ObjectKind::ConfigMap, format, slots });
-        Injected { uid: name.to_owned(), name: name.to_owned(), admin: None, capacity: None, volume }
+        Injected { uid: name.to_owned(), name: name.to_owned(), notified: None, admin: None, capacity: None, volume }
     }
 
     #[test]

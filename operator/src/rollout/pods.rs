@@ -1,24 +1,76 @@
 //! The injected pods of an environment, and what their objects say about their sidecar and volume.
+//!
+//! One watch tells the pods of all environments, so that a change of an environment lists none. Only a decision that a
+//! pod created a moment ago could turn lists them: see [`list`].
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Container, Pod};
-use kube::{Api, Client, ResourceExt};
+use kube::{
+    Api, Client, ResourceExt,
+    runtime::{WatchStreamExt, watcher},
+};
 use remora_snapshot::files::{self, CoreSet};
 
 use crate::{
     api::{
         ObjectKind,
-        names::{EnvironmentName, Format, sidecar},
+        names::{EnvironmentName, Format, annotation, sidecar},
     },
     injection::{Slots, pods, quantity::Quantity},
+    watched::{Feed, Views, Watched, watched},
 };
+
+/// Number of pods in a page of the watch's list. A page is in memory as a whole.
+const PAGE: u32 = 200;
+
+/// Injected pods that may still run, by environment, from a watch.
+pub type RunningPods = Watched<Arc<Injected>>;
+
+/// Writes the events of the watch to [`RunningPods`].
+pub type RunningPodsFeed = Feed<Pod, Arc<Injected>>;
+
+/// Creates an empty set of pods and its feed.
+#[must_use]
+pub fn running_pods() -> (RunningPods, RunningPodsFeed) {
+    watched(views)
+}
+
+/// Watches the injected pods. Never returns.
+pub async fn follow(api: Api<Pod>, mut feed: RunningPodsFeed) {
+    let selected = pods::injected();
+    let selected = watcher::Config {
+        label_selector: selected.label_selector,
+        field_selector: selected.field_selector,
+        page_size: Some(PAGE),
+        ..watcher::Config::default()
+    };
+    let mut events = watcher(api, selected).default_backoff().boxed();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => feed.apply_watcher_event(&event),
+            Err(error) => tracing::warn!(%error, "cannot watch the injected pods; trying again"),
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+/// Returns what each environment that the pod serves needs to know of it.
+fn views(pod: &Pod) -> Views<Arc<Injected>> {
+    let asked = pod.annotations().get(annotation::INJECT).map(String::as_str).unwrap_or_default();
+    let environments = asked.split(',').filter_map(|name| name.trim().parse::<EnvironmentName>().ok());
+    let view = |environment: EnvironmentName| Some((environment.to_string(), Arc::new(injected(pod, &environment)?)));
+    environments.filter_map(view).collect()
+}
 
 /// A pod whose sidecar serves the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Injected {
+pub struct Injected {
     pub(super) uid: String,
     pub(super) name: String,
+    /// Revision that the pod was notified of last.
+    pub(super) notified: Option<String>,
     /// Admin address of the sidecar, while the sidecar runs.
     pub(super) admin: Option<SocketAddr>,
     /// Capacity of the pod's volumes in bytes, if memory limits bound it.
@@ -36,7 +88,8 @@ pub(super) struct Mounted {
     pub(super) slots: Slots,
 }
 
-/// Lists the pods of the namespace that serve the environment and may still run.
+/// Lists the pods of the namespace that serve the environment and may still run, also those that the watch does not show
+/// yet.
 pub(super) async fn list(
     client: &Client,
     namespace: &str,
@@ -51,10 +104,16 @@ fn injected(pod: &Pod, environment: &EnvironmentName) -> Option<Injected> {
     pods::requests(&pod.metadata, environment).then(|| Injected {
         uid: pod.uid().unwrap_or_default(),
         name: pod.name_any(),
+        notified: pod.annotations().get(&environment.revision_annotation()).and_then(|text| revision_in(text)),
         admin: admin(pod),
         capacity: capacity(pod),
         volume: volume(pod, environment),
     })
+}
+
+/// The revision in an annotation's value, which the number of a repeated notification may follow.
+fn revision_in(annotation: &str) -> Option<String> {
+    annotation.split_whitespace().next().map(str::to_owned)
 }
 
 /// Admin address of the sidecar, or `None` while the sidecar does not run.
@@ -134,6 +193,29 @@ mod tests {
         });
         change(&mut pod);
         injected(&serde_json::from_value(pod).unwrap(), &"shop".parse().unwrap())
+    }
+
+    #[test]
+    fn repeated_notification_names_the_same_revision() {
+        let notified = |text: &str| {
+            read(|pod| pod["metadata"]["annotations"]["remora.dev/revision.shop"] = json!(text)).unwrap().notified
+        };
+        assert_eq!((notified("0a1b"), notified("0a1b 3")), (Some("0a1b".to_owned()), Some("0a1b".to_owned())));
+        assert_eq!((notified(""), read(|_| {}).unwrap().notified), (None, None));
+    }
+
+    #[test]
+    fn pod_has_a_view_for_each_of_its_environments_while_it_may_run() {
+        let environments = |inject: &str, deleted: bool| -> Vec<String> {
+            let mut pod = json!({"metadata": {"name": "p", "annotations": {"remora.dev/inject": inject}}});
+            if deleted {
+                pod["metadata"]["deletionTimestamp"] = json!("2026-11-20T00:00:00Z");
+            }
+            views(&serde_json::from_value(pod).unwrap()).into_iter().map(|(environment, _)| environment).collect()
+        };
+        assert_eq!(environments("other, shop", false), ["other", "shop"]);
+        assert_eq!(environments("shopping,No Name", false), ["shopping"]);
+        assert!(environments("", false).is_empty() && environments("shop", true).is_empty());
     }
 
     #[test]

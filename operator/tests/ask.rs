@@ -242,7 +242,14 @@ async fn healthy_cluster_has_no_finding() {
     world.install();
     let (code, text) = world.ask(&["check", "--only-namespace"]).await.unwrap();
     assert!(code == 0 && text.ends_with("0 errors, 0 warnings, 0 not checked\n"), "{text}");
-    for part in ["API server", "Deployment remora-controller", "Lease", "MutatingWebhookConfiguration", "dry run"] {
+    for part in [
+        "API server",
+        "Deployment remora-controller",
+        "Lease",
+        "MutatingWebhookConfiguration",
+        "pod webhook-1",
+        "dry run",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
@@ -263,10 +270,29 @@ async fn pods_of_excluded_namespace_are_no_fault() {
 #[tokio::test]
 async fn each_broken_part_is_found() {
     type Break = fn(&World);
-    let table: [(&str, u8, Break); 7] = [
+    let table: [(&str, u8, Break); 13] = [
         ("it has no Deployment of Remora's controller", 1, |world| world.put(world::DEPLOYMENTS, list(&[]))),
         ("Lease remora-system/remora-controller: it does not exist", 1, |world| world.remove(world::LEASE)),
         ("neither a MutatingWebhookConfiguration nor", 1, |world| world.put(world::REGISTRATIONS, list(&[]))),
+        ("webhook's certificate, pod webhook-1: it expired at", 1, |world| {
+            world.put_webhook_metrics(1_700_000_000, world::AUTHORITY_EXPIRES);
+        }),
+        ("is not in the CA bundle of the registration", 1, |world| {
+            world.put_webhook_metrics(world::AUTHORITY_EXPIRES, 2_000_000_000);
+        }),
+        ("webhook's certificate, Secret remora-system/tls: it has no certificate", 1, |world| {
+            let volume = json!({"name": "certificate", "secret": {"secretName": "tls"}});
+            world.edit(world::DEPLOYMENTS, |deployments| {
+                deployments["items"][1]["spec"]["template"] = json!({"spec": {"containers": [], "volumes": [volume]}});
+            });
+        }),
+        ("missing right: get pods/proxy in namespace remora-system", 3, |world| {
+            world.refuse(&format!("{}/webhook-1:8080/proxy/metrics", world::SYSTEM_PODS));
+        }),
+        ("in namespace shop the controller may not list pods, patch pods", 1, |world| world.withhold("pods")),
+        ("missing right: create subjectaccessreviews.authorization.k8s.io in the cluster", 3, |world| {
+            world.refuse(world::REVIEWS);
+        }),
         ("is admitted without a sidecar", 1, |world| world.admit_without_sidecar()),
         ("the pod asks for flags and has no sidecar", 1, |world| {
             let mut bare = pod("web-1", &json!({"running": {}}));

@@ -2,16 +2,19 @@
 //!
 //! | modules | what they do |
 //! |---|---|
-//! | `read` | reads the cluster; a part that cannot be read is a fact, too |
+//! | `read`, `rights`, `serving` | read the cluster; a part that cannot be read is a fact, too |
 //! | `facts` | what was read, as plain values |
-//! | `installation`, `environments`, `workloads` | findings that follow from the facts; pure |
+//! | `installation`, `certificates`, `environments`, `workloads` | findings that follow from the facts; pure |
 //! | `finding` | a finding, and how the report shows it |
 
+mod certificates;
 mod environments;
 mod facts;
 mod finding;
 mod installation;
 mod read;
+mod rights;
+mod serving;
 mod workloads;
 
 use jiff::Timestamp;
@@ -37,8 +40,8 @@ pub(super) struct Check {
 
 /// Reads the cluster and derives the findings.
 pub(super) async fn check(cluster: &Cluster, asked: &Check) -> Result<Report, Failure> {
-    let facts = read::facts(cluster, asked).await?;
     let now = Timestamp::now();
+    let facts = read::facts(cluster, asked, now).await?;
     let mut findings = installation::findings(&facts.installation, now);
     findings.extend(environments::findings(&facts.environments));
     findings.extend(workloads::findings(&facts.workloads));

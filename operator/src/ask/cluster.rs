@@ -2,7 +2,10 @@
 
 use std::{fmt::Debug, path::PathBuf, time::Duration};
 
-use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+};
 use kube::{
     Api, Client, Config, Resource, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams},
@@ -193,6 +196,45 @@ impl Cluster {
         within(right::<K>("create", Some(namespace)), api.create(&parameters, object)).await
     }
 
+    /// Asks the API server if a ServiceAccount, given by namespace and name, may do something in a namespace.
+    pub(super) async fn is_allowed(
+        &self,
+        (home, account): (&str, &str),
+        namespace: &str,
+        group: &str,
+        resource: &str,
+        verb: &str,
+    ) -> Result<bool, Failure> {
+        let (resource, subresource) = match resource.split_once('/') {
+            Some((resource, subresource)) => (resource, Some(subresource)),
+            None => (resource, None),
+        };
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: Some(format!("system:serviceaccount:{home}:{account}")),
+                groups: Some(vec![
+                    "system:serviceaccounts".to_owned(),
+                    format!("system:serviceaccounts:{home}"),
+                    "system:authenticated".to_owned(),
+                ]),
+                resource_attributes: Some(ResourceAttributes {
+                    namespace: Some(namespace.to_owned()),
+                    group: Some(group.to_owned()),
+                    resource: Some(resource.to_owned()),
+                    subresource: subresource.map(str::to_owned),
+                    verb: Some(verb.to_owned()),
+                    ..ResourceAttributes::default()
+                }),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        };
+        let api = Api::<SubjectAccessReview>::all(self.client.clone());
+        let right = right::<SubjectAccessReview>("create", None);
+        let answer = within(right, api.create(&PostParams::default(), &review)).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+
     /// Merges `change` into a FeatureEnvironment, and returns the object as it is then.
     pub(super) async fn change(&self, name: &str, change: &Value) -> Result<FeatureEnvironment, Failure> {
         let api = Api::<FeatureEnvironment>::namespaced(self.client.clone(), &self.namespace);
@@ -207,9 +249,8 @@ impl Cluster {
     }
 
     /// Asks a pod's port over HTTP, through the API server.
-    pub(super) async fn ask_pod(&self, pod: &str, port: u16, path: &str) -> Result<String, Failure> {
-        let namespace = &self.namespace;
-        let right = Right { verb: "get", resource: "pods/proxy".to_owned(), namespace: Some(namespace.clone()) };
+    pub(super) async fn ask_pod(&self, namespace: &str, pod: &str, port: u16, path: &str) -> Result<String, Failure> {
+        let right = Right { verb: "get", resource: "pods/proxy".to_owned(), namespace: Some(namespace.to_owned()) };
         let uri = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy{path}");
         let request = http::Request::get(uri).body(Vec::new());
         let request =

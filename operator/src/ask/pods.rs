@@ -100,7 +100,10 @@ pub(super) async fn pods(cluster: &Cluster, environment: &str) -> Result<Listed,
     let asking = seen.into_iter().map(|pod| async {
         let reply = match &pod.not_running {
             Some(_) => Ok(Reply::default()),
-            None => cluster.ask_pod(&pod.pod, pod.port, "/metrics").await.map(|text| reply(&text, name.as_str())),
+            None => {
+                let metrics = cluster.ask_pod(cluster.namespace(), &pod.pod, pod.port, "/metrics").await;
+                metrics.map(|text| reply(&text, name.as_str()))
+            }
         };
         (pod, reply)
     });
@@ -134,7 +137,7 @@ pub(super) async fn served(cluster: &Cluster, environment: &FeatureEnvironment, 
     if let Some(why) = not_running {
         return Err(Failure::Unreadable(format!("pod {pod} serves no revision: {why}")));
     }
-    let metrics = cluster.ask_pod(pod, port, "/metrics").await?;
+    let metrics = cluster.ask_pod(namespace, pod, port, "/metrics").await?;
     let starting = || format!("pod {pod} serves no revision yet: kubelet has not written its volume");
     reply(&metrics, own.as_str()).revision.ok_or_else(|| Failure::Unreadable(starting()))
 }

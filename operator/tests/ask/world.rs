@@ -32,6 +32,10 @@ use serde_json::{Value, json};
 pub(super) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/remora-system/deployments";
 pub(super) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/remora-system/leases/remora-controller";
 pub(super) const REGISTRATIONS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+pub(super) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+pub(super) const SYSTEM_PODS: &str = "/api/v1/namespaces/remora-system/pods";
+/// Expiry of the CA certificate in the registration: 1 January 4096, which rcgen sets.
+pub(super) const AUTHORITY_EXPIRES: i64 = 67090118400;
 const ENVIRONMENTS: &str = "/apis/remora.dev/v1alpha1/namespaces/shop/featureenvironments";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/shop/configmaps";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
@@ -41,6 +45,8 @@ struct State {
     objects: BTreeMap<String, Value>,
     refused: BTreeSet<String>,
     patches: Vec<Value>,
+    /// Resources on which the controller has no rights.
+    withheld: BTreeSet<String>,
     /// True if pods of dry runs get no sidecar.
     leaves_out_sidecar: bool,
     /// True if requests for a fetch are served at once.
@@ -170,11 +176,23 @@ impl World {
             "goVersion": "", "compiler": "", "platform": "",
         }));
         self.put(PODS, list(&[]));
+        self.put(SYSTEM_PODS, list(&[json!({"metadata": {"name": "webhook-1"}, "status": {"phase": "Running"}})]));
+        self.put_webhook_metrics(Timestamp::now().as_second() + 600_000, AUTHORITY_EXPIRES);
         self.put("/api/v1/namespaces/shop/resourcequotas", list(&[]));
         for version in ["v1", "v1beta1"] {
             let path = format!("/apis/admissionregistration.k8s.io/{version}/mutatingadmissionpolicies");
             self.put(&path, list(&[]));
         }
+    }
+
+    /// Sets the expiries that the webhook's replica states: of its certificate, and of its CA.
+    pub(super) fn put_webhook_metrics(&self, certificate: i64, authority: i64) {
+        let metrics = format!(
+            "remora_webhook_certificate_expiry_timestamp_seconds {certificate}.0\n\
+             remora_webhook_authority_expiry_timestamp_seconds {authority}.0\n\
+             remora_webhook_certificate_failures_total 0\n"
+        );
+        self.put(&format!("{SYSTEM_PODS}/webhook-1:8080/proxy/metrics"), Value::String(metrics));
     }
 
     pub(super) fn put(&self, path: &str, object: Value) {
@@ -192,6 +210,11 @@ impl World {
     /// Refuses requests of this path.
     pub(super) fn refuse(&self, path: &str) {
         self.state.lock().unwrap().refused.insert(path.to_owned());
+    }
+
+    /// Takes the rights on a resource from the controller.
+    pub(super) fn withhold(&self, resource: &str) {
+        self.state.lock().unwrap().withheld.insert(resource.to_owned());
     }
 
     pub(super) fn admit_without_sidecar(&self) {
@@ -249,6 +272,12 @@ impl State {
                     pod["spec"]["initContainers"] = json!([{"name": "remora", "restartPolicy": "Always"}]);
                 }
                 (201, pod)
+            }
+            "POST" if path == REVIEWS => {
+                let mut review = body.clone();
+                let resource = body["spec"]["resourceAttributes"]["resource"].as_str().unwrap_or_default();
+                review["status"] = json!({"allowed": !self.withheld.contains(resource)});
+                (201, review)
             }
             "PATCH" => {
                 self.patches.push(body.clone());

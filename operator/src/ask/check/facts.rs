@@ -35,7 +35,29 @@ pub(super) struct Installation {
     pub(super) lease: Option<Option<Holder>>,
     /// `None` if the registrations could not be read.
     pub(super) admission: Option<Vec<Registration>>,
+    /// `None` if no webhook is installed, or if they could not be read.
+    pub(super) serving: Option<Serving>,
     pub(super) dry_run: Option<DryRun>,
+    /// `None` if no controller is installed, if there is no environment, or if they could not be read.
+    pub(super) rights: Option<Rights>,
+}
+
+/// Rights of the controller in the namespaces of environments.
+#[derive(Clone, Debug)]
+pub(super) struct Rights {
+    /// Namespace and name of the controller's account.
+    pub(super) account: String,
+    /// Number of namespaces that were checked.
+    pub(super) namespaces: usize,
+    pub(super) denied: Vec<Denied>,
+}
+
+/// A right that the controller needs and does not have.
+#[derive(Clone, Debug)]
+pub(super) struct Denied {
+    pub(super) namespace: String,
+    pub(super) resource: String,
+    pub(super) verb: &'static str,
 }
 
 /// A Deployment of the chart.
@@ -47,6 +69,10 @@ pub(super) struct Deployed {
     pub(super) version: String,
     pub(super) wanted: i32,
     pub(super) ready: i32,
+    /// Name of the pods' ServiceAccount. `None` for the namespace's default.
+    pub(super) account: Option<String>,
+    /// Name of the Secret with the webhook's certificate. `None` if each replica signs its own.
+    pub(super) certificate_secret: Option<String>,
 }
 
 /// The Lease of the controller.
@@ -67,6 +93,68 @@ pub(super) struct Registration {
     /// True if the API server calls a server, so it needs certificates.
     pub(super) is_webhook: bool,
     pub(super) fails_closed: bool,
+    /// The trusted certificates as PEM.
+    pub(super) bundle: Vec<u8>,
+    /// Name of the server that the API server connects to.
+    pub(super) server: Option<String>,
+}
+
+/// The certificates with which the webhook answers the API server.
+#[derive(Clone, Debug)]
+pub(super) enum Serving {
+    /// Another program writes the certificate into a Secret.
+    Given(Given),
+    /// Each replica signs its own certificate.
+    Own(Vec<Replica>),
+}
+
+/// A certificate in a Secret.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    /// Namespace and name of the Secret.
+    pub(super) secret: String,
+    /// Name of the server that the API server connects to.
+    pub(super) server: String,
+    /// `None` if the Secret does not exist or has no certificate.
+    pub(super) leaf: Option<Leaf>,
+}
+
+/// A serving certificate.
+#[derive(Clone, Debug)]
+pub(super) struct Leaf {
+    pub(super) names: Vec<String>,
+    pub(super) issuer: String,
+    pub(super) from: Timestamp,
+    pub(super) until: Timestamp,
+    /// Why the API server does not accept the certificate. `None` if it does.
+    pub(super) fault: Option<Fault>,
+}
+
+/// Why the API server does not accept a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It is expired, or not valid yet.
+    Dates,
+    /// It is for other names.
+    Name,
+    /// No certificate of the bundle verifies it.
+    Untrusted,
+    /// Another reason.
+    Other(String),
+}
+
+/// A replica of the webhook that signs its own certificate.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Replica {
+    pub(super) pod: String,
+    /// Expiry of its certificate. `None` before the first one.
+    pub(super) certificate: Option<Timestamp>,
+    /// Expiry of the CA that signed it.
+    pub(super) authority: Option<Timestamp>,
+    /// Number of failed attempts to renew or register certificates.
+    pub(super) failures: u64,
+    /// Why the replica could not be asked.
+    pub(super) problem: Option<String>,
 }
 
 /// Outcome of the dry run of a pod that requests flags.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{
-    facts::{Deployed, DryRun, Holder, Installation, Registration},
+    certificates,
+    facts::{Deployed, DryRun, Holder, Installation, Registration, Rights},
     finding::{Finding, Level},
 };
 
@@ -13,8 +14,6 @@ use super::{
 const OLDEST: (u32, u32) = (1, 30);
 /// Time after which a lease without renewal counts as lost.
 const LEASE: Duration = Duration::from_secs(30);
-/// Time before the expiry of a certificate from which on it is a fault that nothing has renewed it.
-const EXPIRES_SOON: Duration = Duration::from_secs(24 * 3600);
 /// Version of this plugin.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -28,9 +27,32 @@ pub(super) fn findings(installation: &Installation, now: Timestamp) -> Vec<Findi
     findings.extend(installation.lease.as_ref().map(|holder| lease(&installation.namespace, holder.as_ref(), now)));
     if let Some(registrations) = &installation.admission {
         findings.extend(admission(registrations, now));
+        let serving = installation.serving.as_ref();
+        findings.extend(serving.into_iter().flat_map(|serving| certificates::findings(serving, registrations, now)));
     }
+    findings.extend(installation.rights.iter().flat_map(rights));
     findings.extend(installation.dry_run.as_ref().map(dry_run));
     findings
+}
+
+/// Derives one finding for each namespace in which the controller lacks rights.
+fn rights(rights: &Rights) -> Vec<Finding> {
+    let Rights { account, namespaces, denied } = rights;
+    let subject = format!("ServiceAccount {account}");
+    if denied.is_empty() {
+        let message = format!("the controller has its rights in {namespaces} namespaces with FeatureEnvironments");
+        return vec![Finding::ok(subject, message)];
+    }
+    let remedy =
+        "install the chart again with helm upgrade; if the value controller.namespaces lists namespaces, add this one";
+    let lacking = denied.chunk_by(|one, next| one.namespace == next.namespace).filter_map(|of_namespace| {
+        let namespace = &of_namespace.first()?.namespace;
+        let rights: Vec<String> =
+            of_namespace.iter().map(|right| format!("{} {}", right.verb, right.resource)).collect();
+        let message = format!("in namespace {namespace} the controller may not {}", rights.join(", "));
+        Some(Finding::new(Level::Error, &subject, message, remedy))
+    });
+    lacking.collect()
 }
 
 fn api_server(version: &str) -> Finding {
@@ -110,7 +132,7 @@ fn admission(registrations: &[Registration], now: Timestamp) -> Vec<Finding> {
 }
 
 fn registered(registration: &Registration, now: Timestamp) -> Finding {
-    let Registration { object, certificates, is_webhook, fails_closed } = registration;
+    let Registration { object, certificates: trusted, is_webhook, fails_closed, .. } = registration;
     if !is_webhook {
         return Finding::ok(object.clone(), "registered");
     }
@@ -119,7 +141,7 @@ fn registered(registration: &Registration, now: Timestamp) -> Finding {
     } else {
         "a pod that asks for flags starts without them while the webhook is down"
     };
-    let Some(last) = certificates.iter().max() else {
+    let Some(last) = trusted.iter().max() else {
         let remedy = "see the log of the webhook's pods, which write it, or cert-manager's injector";
         return Finding::new(Level::Error, object.clone(), "it has no CA certificate", remedy);
     };
@@ -128,7 +150,7 @@ fn registered(registration: &Registration, now: Timestamp) -> Finding {
     if left.is_negative() {
         let remedy = "delete the Secret remora-webhook-authority to create a new CA, or renew the given certificate";
         Finding::new(Level::Error, object.clone(), message, remedy)
-    } else if Duration::try_from(left).unwrap_or_default() < EXPIRES_SOON {
+    } else if certificates::expires_soon(*last, now) {
         let remedy = "see the log of the webhook's pods: it should have renewed the certificate long ago";
         Finding::new(Level::Warning, object.clone(), message, remedy)
     } else {
@@ -187,6 +209,8 @@ mod tests {
             version: version.to_owned(),
             wanted: 2,
             ready,
+            account: None,
+            certificate_secret: None,
         };
         let level = |ready, version| deployment(&deployed(ready, version)).level;
         assert_eq!(level(2, VERSION), Level::Ok);
@@ -217,6 +241,8 @@ mod tests {
             certificates: certificates.to_vec(),
             is_webhook: true,
             fails_closed: false,
+            bundle: Vec::new(),
+            server: None,
         };
         let level = |certificates: &[Timestamp]| registered(&registration(certificates), at(0)).level;
         assert_eq!(level(&[at(1_000_000)]), Level::Ok);

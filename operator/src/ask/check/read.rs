@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use k8s_openapi::{
+    ByteString,
     api::{
         admissionregistration::v1::MutatingWebhookConfiguration,
         apps::v1::Deployment,
@@ -20,6 +22,7 @@ use x509_parser::pem::Pem;
 use super::{
     Check,
     facts::{Deployed, DryRun, Facts, Holder, Installation, Quota, Registration, Requesting, Unread, Workloads},
+    rights, serving,
 };
 use crate::{
     api::{
@@ -32,6 +35,8 @@ use crate::{
 
 /// Labels of the chart's objects.
 const CHART: &str = "app.kubernetes.io/name=remora";
+/// Name of the volume with the webhook's certificate, if another program writes it.
+const CERTIFICATE_VOLUME: &str = "certificate";
 /// Name of the controller's Lease.
 const LEASE: &str = "remora-controller";
 
@@ -39,7 +44,7 @@ const LEASE: &str = "remora-controller";
 ///
 /// # Errors
 /// If the cluster cannot be reached, or does not know FeatureEnvironments, or the caller may not list them.
-pub(super) async fn facts(cluster: &Cluster, asked: &Check) -> Result<Facts, Failure> {
+pub(super) async fn facts(cluster: &Cluster, asked: &Check, now: Timestamp) -> Result<Facts, Failure> {
     let scope = asked.only_namespace.then(|| cluster.namespace());
     let environments: Vec<FeatureEnvironment> = cluster.list(scope, "").await?;
     let mut unread = Vec::new();
@@ -48,6 +53,14 @@ pub(super) async fn facts(cluster: &Cluster, asked: &Check) -> Result<Facts, Fai
     installation.deployments = note("Deployments", deployments(cluster, asked).await, &mut unread);
     installation.lease = note("Lease", lease(cluster, asked).await, &mut unread);
     installation.admission = note("admission", admission(cluster).await, &mut unread);
+    if let (Some(deployments), Some(registrations)) = (&installation.deployments, &installation.admission) {
+        let read = serving::read(cluster, &asked.system_namespace, deployments, registrations, now).await;
+        installation.serving = note("certificates of the webhook", read, &mut unread).flatten();
+    }
+    if let Some(deployments) = &installation.deployments {
+        let read = rights::read(cluster, &asked.system_namespace, deployments, &environments).await;
+        installation.rights = note("rights of the controller", read, &mut unread).flatten();
+    }
     if let Some(namespace) = example(&environments, asked) {
         let dry_run = dry_run(cluster, &namespace).await;
         installation.dry_run = note("admission of a pod (dry run)", dry_run, &mut unread).flatten();
@@ -70,7 +83,12 @@ fn deployed(deployment: &Deployment) -> Deployed {
     let label = |key: &str| deployment.labels().get(key).cloned().unwrap_or_default();
     let component = deployment.spec.selector.match_labels.as_ref();
     let component = component.and_then(|labels| labels.get("app.kubernetes.io/component").cloned());
+    let pod = deployment.spec.template.spec.as_ref();
+    let mut volumes = pod.iter().flat_map(|pod| pod.volumes.iter().flatten());
+    let certificate = volumes.find(|volume| volume.name == CERTIFICATE_VOLUME);
     Deployed {
+        account: pod.and_then(|pod| pod.service_account_name.clone()),
+        certificate_secret: certificate.and_then(|volume| volume.secret.as_ref()?.secret_name.clone()),
         name: deployment.name_any(),
         component: component.unwrap_or_default(),
         version: label("app.kubernetes.io/version"),
@@ -103,6 +121,8 @@ fn policy(name: &str) -> Registration {
         certificates: Vec::new(),
         is_webhook: false,
         fails_closed: true,
+        bundle: Vec::new(),
+        server: None,
     }
 }
 
@@ -112,14 +132,26 @@ fn webhook(configuration: &MutatingWebhookConfiguration) -> Registration {
     let certificates = bundles.flat_map(|bundle| Pem::iter_from_buffer(&bundle.0).flatten().collect::<Vec<_>>());
     let expiries = certificates.filter_map(|pem| {
         let expiry = pem.parse_x509().ok()?.validity().not_after.timestamp();
-        jiff::Timestamp::from_second(expiry).ok()
+        Timestamp::from_second(expiry).ok()
     });
     Registration {
         object: format!("MutatingWebhookConfiguration {}", configuration.name_any()),
         certificates: expiries.collect(),
+        bundle: webhooks().filter_map(|webhook| webhook.client_config.ca_bundle.as_ref()).fold(Vec::new(), joined),
+        server: webhooks().find_map(|webhook| {
+            let service = webhook.client_config.service.as_ref()?;
+            Some(format!("{}.{}.svc", service.name, service.namespace))
+        }),
         is_webhook: true,
         fails_closed: webhooks().any(|webhook| webhook.failure_policy.as_deref() == Some("Fail")),
     }
+}
+
+/// Appends a bundle in PEM to others.
+fn joined(mut bundle: Vec<u8>, more: &ByteString) -> Vec<u8> {
+    bundle.extend_from_slice(&more.0);
+    bundle.push(b'\n');
+    bundle
 }
 
 /// Returns the namespace for the dry run: the first one with an environment.

@@ -2,7 +2,7 @@
 # images.sh [SOURCE TAG]
 # Builds Remora's programs, packs them into images and loads them into the local cluster. With SOURCE, the operator and
 # the sidecar come from that directory with another version's source. Cargo decides what to build, the images' digests
-# decide what to load. With a container engine, operator/Dockerfile and sidecar/Dockerfile can be used instead.
+# decide what to load.
 set -euo pipefail
 source=${1-} tag=${2:-dev}
 cd "$(dirname "$0")"

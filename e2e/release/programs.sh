@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # programs.sh
-# Builds the programs of a release for each architecture: static, optimized as in operator/Dockerfile and
-# sidecar/Dockerfile, and without the paths of this machine.
+# Builds the programs of a release for each architecture: static, optimized across crates (the sidecar also by its recorded profile),
+# and without the paths of this machine.
 . "$(dirname "$0")/settings.sh"
 
 # Panic messages name files. These paths replace the machine's paths in them.

@@ -66,15 +66,15 @@ fn profiles_are_of_what_is_built() {
 
 #[test]
 fn images_are_built_with_the_compiler_that_recorded() {
-    let dockerfile = std::fs::read_to_string(Path::new(ROOT).join("sidecar/Dockerfile")).unwrap();
+    let toolchain = std::fs::read_to_string(Path::new(ROOT).join("rust-toolchain.toml")).unwrap();
     for target in profiles() {
         let text = std::fs::read_to_string(text_of(&target)).unwrap();
         let compiler = Basis::of_text(&text).compiler;
         let version = compiler.split(' ').nth(1).expect("a version");
         assert!(
-            dockerfile.contains(&format!("\nFROM rust:{version}-")),
-            "sidecar/Dockerfile has another compiler than {compiler}, of which the profile for {target} is. With the \
-             Dockerfile's: {RECORD}"
+            toolchain.contains(&format!("\nchannel = \"{version}\"\n")),
+            "rust-toolchain.toml has another compiler than {compiler}, of which the profile for {target} is. With the \
+             toolchain's: {RECORD}"
         );
     }
 }

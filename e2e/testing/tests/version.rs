@@ -98,6 +98,19 @@ fn readme_installs_version() {
 }
 
 #[test]
+fn chart_needs_oldest_kubernetes_that_tests_run_on() {
+    let modules = read("e2e/cluster/go/kube/go.mod");
+    let tested = modules.lines().find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes v")).expect("a version");
+    let (minor, _) = tested.rsplit_once('.').expect("a patch");
+    for (path, words) in [
+        ("charts/remora/Chart.yaml", format!("\nkubeVersion: \">={minor}.0-0\"\n")),
+        ("charts/remora/README.md", format!("\nThe chart needs Kubernetes {minor} or later ")),
+    ] {
+        assert!(read(path).contains(&words), "{path} does not have {words:?}");
+    }
+}
+
+#[test]
 fn definition_is_annotated_with_version() {
     let annotation = format!("\n    remora.dev/version: {VERSION}\n");
     for path in ["crds/featureenvironments.yaml", "charts/remora/templates/crds.yaml"] {

@@ -30,8 +30,8 @@ fn tried(command: &Command) -> String {
         return command.text.clone();
     }
     match command.text.strip_prefix("helm install ") {
-        // Version 1.30.0 is the oldest Kubernetes version that the chart supports.
-        Some(install) => format!("helm template {install} --kube-version 1.30.0"),
+        // Version 1.34.0 is the oldest Kubernetes version that the chart supports.
+        Some(install) => format!("helm template {install} --kube-version 1.34.0"),
         None => command.text.clone() + " --dry-run=server",
     }
 }

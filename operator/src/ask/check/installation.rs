@@ -11,7 +11,7 @@ use super::{
 };
 
 /// Oldest version of Kubernetes that the chart supports: major and minor.
-const OLDEST: (u32, u32) = (1, 30);
+const OLDEST: (u32, u32) = (1, 34);
 /// Time after which a lease without renewal counts as lost.
 const LEASE: Duration = Duration::from_secs(30);
 /// Version of this plugin.
@@ -191,8 +191,8 @@ mod tests {
     #[test]
     fn old_cluster_is_error() {
         for (version, level) in [
-            ("v1.29.9", Level::Error),
-            ("v1.30.0", Level::Ok),
+            ("v1.33.9", Level::Error),
+            ("v1.34.0", Level::Ok),
             ("v1.34.1+k3s1", Level::Ok),
             ("v2.0.0", Level::Ok),
             ("odd", Level::Ok),

@@ -5,6 +5,7 @@
 //! meanwhile.
 
 mod mapping;
+mod sealed;
 
 use std::fs::File;
 use std::io::Read as _;
@@ -18,6 +19,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use mapping::Source;
+pub(crate) use sealed::Unsealed;
 
 /// Name of the link that kubelet renames when the files change.
 const DATA_LINK: &str = "..data";
@@ -70,6 +72,9 @@ pub(crate) enum MapError {
         /// Error of the system.
         cause: std::io::Error,
     },
+    /// The system refused memory for the files.
+    #[error("cannot reserve memory for the files: {0}")]
+    Memory(std::io::Error),
     /// The file is larger than a snapshot's file can be.
     #[error("{name} has {size} bytes, and a file of a snapshot has at most {MAX_FILE_BYTES}: publish it again")]
     TooLarge {
@@ -165,7 +170,7 @@ impl Volume {
     /// The file could not be read, is larger than [`MAX_FILE_BYTES`], or is not a regular file with content.
     pub(crate) fn map(&self, name: &str) -> Result<Option<Region>, MapError> {
         let Some(source) = self.source(name)? else { return Ok(None) };
-        self.load(name, &[source]).map(Some)
+        self.load(&[source]).map(Some)
     }
 
     /// Loads the parts of a core with `length` bytes, one after another.
@@ -182,7 +187,7 @@ impl Volume {
             }
         };
         let sources = files::part_lengths(length).enumerate().map(part).collect::<Result<Vec<_>, _>>()?;
-        self.load(&files::core_part(set, 0), &sources)
+        self.load(&sources)
     }
 
     /// Opens a file with content. `None` if there is no such file.
@@ -194,16 +199,14 @@ impl Volume {
             return Err(MapError::NotAFile { name: name.to_owned() });
         }
         match usize::try_from(stat.st_size) {
-            Ok(length) if length <= MAX_FILE_BYTES => Ok(Some(Source { file, length })),
+            Ok(length) if length <= MAX_FILE_BYTES => Ok(Some(Source { name: name.to_owned(), file, length })),
             _ => Err(MapError::TooLarge { name: name.to_owned(), size: stat.st_size.unsigned_abs() }),
         }
     }
 
-    /// Loads files, the first of which has this name, one after another.
-    fn load(&self, name: &str, sources: &[Source]) -> Result<Region, MapError> {
-        let map = if self.immutable { mapping::map_in_place(sources) } else { mapping::copy(sources) };
-        let map = map.map_err(|cause| MapError::Read { name: name.to_owned(), cause })?;
-        Ok(Region::from(map))
+    /// Loads files, one after another.
+    fn load(&self, sources: &[Source]) -> Result<Region, MapError> {
+        if self.immutable { mapping::map_in_place(sources) } else { mapping::copy(sources) }
     }
 
     /// Reads the first `limit` bytes of a text file. `None` if there is no such file.
@@ -304,7 +307,7 @@ mod tests {
         // A file that grows after its size was read.
         let source = opened.source("core").unwrap().unwrap();
         set_length(MAX_FILE_BYTES as u64 + 100);
-        assert_eq!(opened.load("core", &[source]).unwrap().as_ref().len(), MAX_FILE_BYTES);
+        assert_eq!(opened.load(&[source]).unwrap().as_ref().len(), MAX_FILE_BYTES);
         std::fs::remove_dir_all(&path).unwrap();
     }
 

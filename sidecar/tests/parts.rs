@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use remora_snapshot::files::{CORE, CoreSet, MAX_FILE_BYTES, PART_BYTES};
 use remora_snapshot::{Written, write};
-use support::client::get;
+use support::client::{get, post};
 use support::environment::{CLIENT_KEY, environment, written};
 use support::program::{Program, read_only, sidecar};
 use support::server::{await_condition, start};
@@ -118,6 +118,58 @@ fn answers_are_of_one_revision_while_parts_arrive_in_any_order() {
         }
         await_condition("the revision", || ask(revision) == revision);
     }
+}
+
+#[test]
+fn memory_of_answers_larger_than_kept_buffers_is_given_back() {
+    let mut environment = environment("shop", CLIENT_KEY, 1);
+    environment.identity_overrides.clear();
+    for number in 0..12_000 {
+        let mut feature = environment.features[0].clone();
+        (feature.id, feature.name) = (100 + number, format!("feature_{number:04}"));
+        environment.features.push(feature);
+    }
+    let directory = Directory::new();
+    let written = write(&environment, usize::MAX).unwrap();
+    publish(&mut directory.volume("shop"), &in_parts(&written, CoreSet::A).into_iter().collect());
+    let program = Program::start(sidecar(directory.path()));
+    let body = r#"{"identifier":"a","traits":[{"trait_key":"plan","trait_value":"pro"}]}"#;
+    let ask = || post(program.data, "/api/v1/identities/", &CLIENT, body);
+    // A request with a small answer has everything that is allocated once.
+    assert_eq!(get(program.data, "/api/v1/flags/?feature=limit", &CLIENT).status, 200);
+    let before = program.memory("RssAnon");
+    for _ in 0..20 {
+        let answer = ask();
+        assert!(answer.status == 200 && answer.body.contains("\"gold\"") && answer.body.len() > 1_200_000);
+    }
+    let after = program.memory("RssAnon");
+    assert!(after < before + (1 << 20), "{before} bytes of private memory before, {after} after large answers");
+}
+
+/// A system that is short of something refuses files for a while. The files are read again when it no longer does.
+#[test]
+fn parts_are_read_again_after_file_descriptors_ran_out() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    let (one, two) = (of_three(1), of_three(2));
+    publish(&mut volume, &in_parts(&one, CoreSet::A).into_iter().collect());
+    let program = Program::start(sidecar(directory.path()));
+    assert_eq!(revision_of(&program), named(&one));
+
+    // The directory and a part or two can be opened, and not all three parts.
+    program.limit_files(2);
+    publish(&mut volume, &in_parts(&two, CoreSet::B).into_iter().collect());
+    await_condition("the volume cannot be read", || {
+        let page = get(program.admin, "/metrics", &[]).body;
+        let prefix = r#"remora_sidecar_reloads_total{environment="shop",result="unreadable"} "#;
+        page.lines().filter_map(|line| line.strip_prefix(prefix)).any(|count| count != "0")
+    });
+    assert_eq!(revision_of(&program), named(&one));
+    program.limit_files(100);
+    await_condition("the next revision", || revision_of(&program) == named(&two));
+    let said = program.stop();
+    let told = |line: &&String| line.contains("cannot read core") && line.contains("Too many open files");
+    assert!(said.iter().any(|line| told(&line)), "{said:#?}");
 }
 
 #[test]

@@ -3,32 +3,38 @@
 use std::fs::File;
 use std::io;
 
-use memmap2::{Mmap, MmapMut, MmapOptions};
-use rustix::fs::{MemfdFlags, SealFlags};
+use memmap2::{MmapMut, MmapOptions};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// A file, and the number of its bytes that are loaded.
+use super::sealed::Unsealed;
+use super::{MapError, Region};
+
+/// A file with its name in the volume, and the number of its bytes that are loaded.
 #[derive(Debug)]
 pub(super) struct Source {
+    pub(super) name: String,
     pub(super) file: File,
     pub(super) length: usize,
 }
 
 /// Maps the files of a kubelet volume beside each other without copying them. Each but the last must have a multiple of
 /// the page size.
-pub(super) fn map_in_place(sources: &[Source]) -> io::Result<Mmap> {
+///
+/// # Errors
+/// A file cannot be mapped, or the system refuses the memory.
+pub(super) fn map_in_place(sources: &[Source]) -> Result<Region, MapError> {
     let total = sources.iter().map(|source| source.length).sum();
-    let mut reserved = MmapOptions::new().len(total).map_anon()?;
+    let mut reserved = MmapOptions::new().len(total).map_anon().map_err(MapError::Memory)?;
     let mut offset = 0;
     for source in sources {
-        if let Err(error) = map_over(&mut reserved, offset, source) {
+        if let Err(cause) = map_over(&mut reserved, offset, source) {
             // A failed call may have unmapped the place, and another thread may use the addresses already.
             std::mem::forget(reserved);
-            return Err(error);
+            return Err(source.failed(cause));
         }
         offset += source.length;
     }
-    reserved.make_read_only()
+    reserved.make_read_only().map(Region::from).map_err(MapError::Memory)
 }
 
 /// Replaces memory of a reservation by a mapping of a file.
@@ -63,26 +69,37 @@ fn map_over(reserved: &mut MmapMut, offset: usize, source: &Source) -> io::Resul
     Ok(())
 }
 
-/// Copies files into sealed memory, which cannot change any more, and maps that.
-pub(super) fn copy(sources: &[Source]) -> io::Result<Mmap> {
+/// Copies files into sealed memory and maps that.
+///
+/// # Errors
+/// A file cannot be copied as a whole, or the system refuses the memory.
+pub(super) fn copy(sources: &[Source]) -> Result<Region, MapError> {
     use io::Read as _;
 
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let mut memory = File::from(rustix::fs::memfd_create("remora", flags)?);
+    let mut memory = Unsealed::new("remora").map_err(MapError::Memory)?;
     for source in sources {
         let length = source.length as u64;
-        if io::copy(&mut (&source.file).take(length), &mut memory)? < length {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter while it was read"));
+        let copied = io::copy(&mut (&source.file).take(length), memory.file()).map_err(|cause| source.failed(cause))?;
+        if copied < length {
+            let cause = io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter while it was read");
+            return Err(source.failed(cause));
         }
     }
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&memory, seals)?;
-    Ok(MmapOptions::new().map_if_safe(&memory)?)
+    memory.seal().map_err(MapError::Memory)
+}
+
+impl Source {
+    /// Returns the error that names this file.
+    fn failed(&self, cause: io::Error) -> MapError {
+        MapError::Read { name: self.name.clone(), cause }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+
+    use rustix::fs::MemfdFlags;
 
     use super::*;
 
@@ -94,7 +111,7 @@ mod tests {
             let mut file = File::from(rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap());
             file.write_all(&vec![number as u8 + 1; *length]).unwrap();
             std::io::Seek::rewind(&mut file).unwrap();
-            Source { file, length: *length }
+            Source { name: format!("core-a-{number:02}"), file, length: *length }
         };
         lengths.iter().enumerate().map(one).collect()
     }
@@ -105,15 +122,33 @@ mod tests {
             let expected: Vec<u8> = (1..).zip(lengths).flat_map(|(number, length)| vec![number; *length]).collect();
             let sources = sources(lengths);
             for map in [map_in_place(&sources).unwrap(), copy(&sources).unwrap()] {
-                assert_eq!(map.len(), expected.len());
-                assert!(map[..] == expected, "{lengths:?}");
+                assert_eq!(map.as_ref().len(), expected.len());
+                assert!(map.as_ref() == expected, "{lengths:?}");
             }
+        }
+    }
+
+    fn named(result: Result<Region, MapError>) -> (String, io::ErrorKind) {
+        match result.unwrap_err() {
+            MapError::Read { name, cause } => (name, cause.kind()),
+            other => panic!("{other}"),
         }
     }
 
     #[test]
     fn file_outside_of_page_boundary_is_refused() {
-        assert!(map_in_place(&sources(&[PAGES + 1, PAGES])).is_err());
+        let refused = map_in_place(&sources(&[PAGES + 1, PAGES]));
+        assert_eq!(named(refused), ("core-a-01".to_owned(), io::ErrorKind::InvalidInput));
+    }
+
+    #[test]
+    fn file_that_cannot_be_mapped_is_named() {
+        let mut sources = sources(&[PAGES, PAGES, PAGES]);
+        // The kernel maps only files that are open for reading.
+        sources[2].file = File::options().write(true).open("/dev/null").unwrap();
+        let (name, _) = named(map_in_place(&sources));
+        assert_eq!(name, "core-a-02");
+        assert_eq!(named(copy(&sources)).0, "core-a-02");
     }
 
     #[test]
@@ -129,6 +164,6 @@ mod tests {
     fn file_that_became_shorter_is_refused_by_the_copy() {
         let sources = sources(&[PAGES, PAGES]);
         sources[1].file.set_len(10).unwrap();
-        assert_eq!(copy(&sources).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(named(copy(&sources)), ("core-a-01".to_owned(), io::ErrorKind::UnexpectedEof));
     }
 }

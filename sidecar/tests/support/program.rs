@@ -76,6 +76,18 @@ impl Program {
         self.child.try_wait().unwrap().is_none()
     }
 
+    /// Limits the process to this many file descriptors beside those that it has.
+    pub(crate) fn limit_files(&self, further: usize) {
+        let process = self.child.id();
+        let used = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+        let used: Vec<usize> =
+            used.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
+        // The limit bounds the numbers of descriptors, and the lowest free number is used first.
+        let limit = 1 + (0..).filter(|number| !used.contains(number)).nth(further - 1).unwrap();
+        let (process, limit) = (process.to_string(), format!("--nofile={limit}:"));
+        assert!(Command::new("prlimit").args(["--pid", &process, &limit]).status().unwrap().success());
+    }
+
     /// A line of `/proc/PID/status`: memory of the process in bytes.
     pub(crate) fn memory(&self, line: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();

@@ -5,14 +5,11 @@
 //! when nobody has asked for it for a while, and with its document. It is made only if it fits below the memory limit
 //! of the container; without it, each answer is inflated while it is sent.
 
-use std::fs::File;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use memmap2::MmapOptions;
-use rustix::fs::{MemfdFlags, SealFlags};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Document;
@@ -20,7 +17,7 @@ use super::inflate::Inflater;
 use crate::cgroup::free_memory;
 use crate::lock::Lock;
 use crate::log;
-use crate::volume::Region;
+use crate::volume::{Region, Unsealed};
 
 /// Number of copies at a time, over all environments. A copy lasts until the slowest client has received it.
 const MAX_COPIES: usize = 2;
@@ -183,8 +180,7 @@ async fn keep(document: Arc<Document>, place: OwnedSemaphorePermit, making: Owne
 
 /// Inflates the document into sealed memory. Other tasks run between two portions.
 async fn inflate(document: &Document) -> io::Result<Region> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let mut memory = File::from(rustix::fs::memfd_create("remora-document", flags)?);
+    let mut memory = Unsealed::new("remora-document")?;
     let (mut inflater, mut length) = (Inflater::default(), 0);
     loop {
         let portion = inflater.next(&document.content).ok_or(io::ErrorKind::InvalidData)?;
@@ -198,7 +194,5 @@ async fn inflate(document: &Document) -> io::Result<Region> {
     if length != document.content.length() {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&memory, seals)?;
-    Ok(Region::from(MmapOptions::new().map_if_safe(&memory)?))
+    memory.seal()
 }

@@ -63,7 +63,8 @@ fn other(volume: &Volume, pointer: &Pointer) -> Result<Core, (Reload, String)> {
 
 /// Tells an error of the system, which may pass, from files that are missing or wrong, which stay so.
 fn problem(error: &MapError) -> (Reload, String) {
-    let reload = if matches!(error, MapError::Read { .. }) { Reload::Unreadable } else { Reload::Incomplete };
+    let is_of_system = matches!(error, MapError::Read { .. } | MapError::Memory(_));
+    let reload = if is_of_system { Reload::Unreadable } else { Reload::Incomplete };
     (reload, error.to_string())
 }
 

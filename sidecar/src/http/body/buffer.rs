@@ -34,11 +34,18 @@ impl Pool {
     }
 
     fn keep(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
         let bytes = self.bytes.saturating_add(buffer.capacity());
-        if buffer.capacity() > 0 && bytes <= KEPT_BYTES {
-            buffer.clear();
+        if buffer.capacity() == 0 {
+            return;
+        }
+        if bytes <= KEPT_BYTES {
             self.buffers.push(buffer);
             self.bytes = bytes;
+        } else {
+            // glibc keeps memory up to the size of the largest mapping that was ever freed. A mapping that is shrunk
+            // first goes back to the system, and the next large answer gets one of its own, too.
+            buffer.shrink_to(SMALL);
         }
     }
 }

@@ -20,7 +20,7 @@
 //! | [`publish`] | writes snapshots to ConfigMaps or Secrets, and restores them if somebody changes them |
 //! | [`listener`] | accepts connections for the webhook and the admin port, within bounds |
 //! | [`injection`] | adds the sidecar to pods: admission webhook or policies, certificates, self-check, auditor |
-//! | [`rollout`] | notifies pods of a published revision, and asks them which revision they serve |
+//! | [`rollout`] | notifies pods of a published revision, asks them which revision they serve, and collects uses of flags |
 //! | [`controller`] | reconciles FeatureEnvironments on the replica that holds the lease: status, Events and metrics |
 //! | [`tools`] | implements the commands that need no cluster |
 //! | [`ask`] | answers `kubectl remora`: reads the cluster with the caller's rights, edits FeatureEnvironments |

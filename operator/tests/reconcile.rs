@@ -11,6 +11,8 @@
 mod changes;
 #[path = "reconcile/cluster.rs"]
 mod cluster;
+#[path = "reconcile/collecting.rs"]
+mod collecting;
 #[path = "reconcile/formats.rs"]
 mod formats;
 #[path = "reconcile/freshness.rs"]

@@ -46,6 +46,11 @@ pub struct Flagsmith {
     /// `/flagsmith/NAMESPACE` for a webhook of the organisation. Default: not set, no webhook is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<Webhook>,
+    /// Sends the server how often applications used each flag, as Flagsmith's SDKs do (`POST analytics/flags/`), once a
+    /// minute, summed over all pods. `status.analytics` says if it works. Default: false, the counts are only in the metrics
+    /// of the sidecars.
+    #[serde(default)]
+    pub send_analytics: bool,
 }
 
 /// Webhooks of a Flagsmith server.

@@ -71,6 +71,10 @@ pub struct FeatureEnvironmentStatus {
     /// `spec.source.flagsmith.webhook`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<String>,
+    /// State of the collection of flag uses: collecting, or why the counts do not reach the source. Absent without
+    /// `spec.source.flagsmith.sendAnalytics`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analytics: Option<String>,
     /// Pods that serve the environment, as observed when the operator asked their sidecars last: soon after each publication,
     /// and every few minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

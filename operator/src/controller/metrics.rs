@@ -17,6 +17,7 @@ use prometheus_client::{
 pub use self::environment::EnvironmentMetrics;
 use crate::{
     api::Reason,
+    rollout::usage::metrics::UsageMetrics,
     source::{realtime::metrics::RealtimeMetrics, receiver::metrics::ReceiverMetrics},
 };
 
@@ -128,6 +129,8 @@ pub struct Metrics {
     pub realtime: RealtimeMetrics,
     /// Metrics of the receiver of webhooks.
     pub receiver: ReceiverMetrics,
+    /// Metrics of the collection of uses.
+    pub usage: UsageMetrics,
 }
 
 impl Default for Metrics {
@@ -157,7 +160,9 @@ impl Default for Metrics {
         let environments = EnvironmentMetrics::register(&mut registry);
         let realtime = RealtimeMetrics::register(&mut registry);
         let receiver = ReceiverMetrics::register(&mut registry);
-        Self { registry: Arc::new(Mutex::new(registry)), steps, durations, leader, environments, realtime, receiver }
+        let usage = UsageMetrics::register(&mut registry);
+        let registry = Arc::new(Mutex::new(registry));
+        Self { registry, steps, durations, leader, environments, realtime, receiver, usage }
     }
 }
 

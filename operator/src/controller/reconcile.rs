@@ -11,6 +11,7 @@
 //! | fit | `room` | withholds the selected snapshot while running pods have no room for its core |
 //! | apply | `apply`, `obsolete` | publishes the selected snapshot, archives the one that it replaces, and deletes objects that no pod mounts any more |
 //! | roll out | `rollout` | notifies pods of the revision, and observes which revision they serve |
+//! | collect | `collect` | has the uses of flags collected from pods and sent to the source |
 //! | receive | `receive`, `listen` | registers the environment for webhooks, and follows its stream of changes |
 //! | report | `report` | writes the status, and an Event for each change of it |
 //!
@@ -23,6 +24,7 @@
 
 mod apply;
 mod choose;
+mod collect;
 mod compile;
 mod controller;
 mod desired;
@@ -63,7 +65,7 @@ use crate::{
     compiler::Compiler,
     controller::{metrics::Metrics, report::Reports},
     publish::{Objects, Publisher},
-    rollout::{RunningPods, nudge::Nudger, observe::Observer},
+    rollout::{RunningPods, nudge::Nudger, observe::Observer, usage::Collector},
     source::{
         fetch::Fetcher,
         realtime::Streams,
@@ -83,6 +85,7 @@ pub struct Context {
     states: States,
     streams: Streams,
     observer: Observer,
+    collector: Collector,
     receiver: Receiver,
     /// Sender of triggers for early reconciliations.
     sender: TriggerSender,
@@ -98,6 +101,13 @@ impl Context {
         let (sender, triggers) = TriggerSender::new();
         let nudger = Nudger::new(client.clone(), pods.clone());
         Self {
+            collector: Collector::new(
+                client.clone(),
+                sidecars.clone(),
+                Arc::clone(&fetcher),
+                sender.clone(),
+                metrics.usage.clone(),
+            ),
             observer: Observer::new(client.clone(), pods, nudger.clone(), sidecars, sender.clone()),
             streams: Streams::new(Arc::clone(&fetcher), sender.clone(), metrics.realtime.clone()),
             receiver,

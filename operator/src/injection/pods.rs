@@ -39,9 +39,13 @@ fn still_running(labels: &str) -> ListParams {
 
 /// True if a pod requests the environment and is not being deleted.
 pub(crate) fn requests(pod: &ObjectMeta, environment: &EnvironmentName) -> bool {
+    names(pod, environment) && pod.deletion_timestamp.is_none()
+}
+
+/// True if a pod requests the environment.
+pub(crate) fn names(pod: &ObjectMeta, environment: &EnvironmentName) -> bool {
     let asked = pod.annotations.as_ref().and_then(|annotations| annotations.get(annotation::INJECT));
     asked.is_some_and(|asked| asked.split(',').any(|name| name.trim() == environment.as_str()))
-        && pod.deletion_timestamp.is_none()
 }
 
 /// Lists page by page. Each page is dropped before the next is requested, except for what `keep` returns.

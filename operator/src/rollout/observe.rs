@@ -18,7 +18,10 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use self::rounds::observe;
-pub use self::{sidecar::SidecarClient, volumes::Volumes};
+pub use self::{
+    sidecar::{SidecarClient, Uses},
+    volumes::Volumes,
+};
 use crate::{
     api::{
         ObjectKind, Pods,

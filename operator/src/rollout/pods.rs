@@ -100,6 +100,20 @@ pub(super) async fn list(
     pods::list(pods::injected(), page, |pod| injected(&pod, environment)).await
 }
 
+/// Lists the pods whose sidecar serves the environment, by UID, with the admin address of each sidecar that runs. Pods that
+/// are being deleted are among them, because their applications may go on until the grace period ends.
+pub(super) async fn sidecars(
+    client: &Client,
+    namespace: &str,
+    environment: &EnvironmentName,
+) -> Result<Vec<(String, Option<SocketAddr>)>, pods::Error> {
+    let api: &Api<Pod> = &Api::namespaced(client.clone(), namespace);
+    let page = |parameters| async move { api.list(&parameters).await };
+    let sidecar =
+        |pod: Pod| pods::names(&pod.metadata, environment).then(|| (pod.uid().unwrap_or_default(), admin(&pod)));
+    pods::list(pods::injected(), page, sidecar).await
+}
+
 fn injected(pod: &Pod, environment: &EnvironmentName) -> Option<Injected> {
     pods::requests(&pod.metadata, environment).then(|| Injected {
         uid: pod.uid().unwrap_or_default(),

@@ -25,6 +25,7 @@ mod read_budget;
 mod resolve;
 #[cfg(test)]
 mod tests;
+mod uses;
 mod validator;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -55,12 +56,16 @@ pub use self::{
     proxy::{InvalidProxy, Proxies, ProxyRule},
     read_budget::{BYTES_PER_MINUTE, FullRead, REST_MAX, ReadBudget, read_within},
     resolve::{Lookup, SystemLookup},
+    uses::Unsent,
 };
 use super::receiver::SigningSecret;
 use crate::api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource, Realtime, SigningSecretRef};
 
 /// Maximum size of a document in bytes (64 MiB).
 pub const DOCUMENT_MAX: usize = 64 << 20;
+
+/// Path of the document, below the base URL of the API. It ends in a slash, without which Flagsmith redirects.
+const DOCUMENT_PATH: [&str; 2] = ["environment-document", ""];
 
 /// Maximum time in which a name is resolved before a connection through a proxy.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -323,7 +328,7 @@ impl Fetcher {
         hints: &FetchHints,
         reservation: Reservation,
     ) -> Result<Fetched, Error> {
-        let (url, origin) = endpoint(&flagsmith.api_url)?;
+        let (url, origin) = endpoint(&flagsmith.api_url, &DOCUMENT_PATH)?;
         let reach = self.allowed.reach(&origin).ok_or_else(|| Error::OriginNotAllowed(origin.clone()))?;
         check_literal(&url, reach)?;
         if let Some(realtime) = &flagsmith.realtime {
@@ -517,8 +522,8 @@ async fn in_time(
         .unwrap_or_else(|_| Err(failure::unavailable(origin, &format!("the document did not arrive within {timeout}"))))
 }
 
-/// Returns the URL of the document and its origin. The URL ends in a slash, without which Flagsmith redirects.
-fn endpoint(api_url: &str) -> Result<(Url, Origin), Error> {
+/// Returns the URL of an endpoint of the API and its origin.
+fn endpoint(api_url: &str, path: &[&str]) -> Result<(Url, Origin), Error> {
     let mut url = Url::parse(api_url).map_err(|_| Error::InvalidSource("apiUrl is not a URL"))?;
     let origin = Origin::of(&url).ok_or(Error::InvalidSource("apiUrl needs http:// or https:// and a host"))?;
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
@@ -527,7 +532,7 @@ fn endpoint(api_url: &str) -> Result<(Url, Origin), Error> {
     url.path_segments_mut()
         .map_err(|()| Error::InvalidSource("apiUrl needs a path, such as in https://host/api/v1/"))?
         .pop_if_empty()
-        .extend(["environment-document", ""]);
+        .extend(path);
     Ok((url, origin))
 }
 

@@ -138,6 +138,7 @@ async fn end_tasks_of_deleted(known: &Store<Environment>, context: &Context, sco
         };
         context.streams.retain(is_there);
         context.observer.retain(is_there);
+        context.collector.retain(is_there);
         context.receiver.retain(scope, is_there);
     }
 }

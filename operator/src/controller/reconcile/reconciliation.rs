@@ -9,6 +9,7 @@ use super::{
     Context,
     apply::{Applied, Apply},
     choose::{Choice, archived, choose},
+    collect::collect,
     compile::{Compiled, compile},
     desired::{BackOff, Desired},
     environment::Environment,
@@ -328,6 +329,7 @@ fn facts(
         pods: observed
             .and_then(|observed| pods(environment, context, &observed.destination, state, revision.as_deref())),
         webhook: None,
+        analytics: collect(environment, &context.collector),
         realtime: listen(environment, &context.streams, state.source.provenance()),
         stale_after: schedule::stale_after(environment.spec.refresh.interval.get()),
         refreshed: refresh::requested(environment).filter(|_| !matches!(fetch, Fetch::NotDue)),

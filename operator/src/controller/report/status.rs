@@ -41,6 +41,8 @@ pub struct Facts {
     pub realtime: Option<String>,
     /// State of the reception of webhooks, if the environment accepts them.
     pub webhook: Option<String>,
+    /// State of the collection of flag uses, if the source gets them.
+    pub analytics: Option<String>,
     /// Outcome of `spec.pin`.
     pub pin: Pin,
     /// Earlier revisions that are kept.
@@ -157,6 +159,7 @@ pub fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp)
         last_refresh: facts.refreshed.or(status.last_refresh),
         realtime: facts.realtime,
         webhook: facts.webhook,
+        analytics: facts.analytics,
         pods: facts.pods.or(status.pods),
         history: facts.history,
         core_bytes: facts.core_bytes.or(status.core_bytes),

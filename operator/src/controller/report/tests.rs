@@ -27,6 +27,7 @@ fn facts(fetch: Fetch, publication: Publication, revision: Option<&str>) -> Fact
         history: Vec::new(),
         realtime: None,
         webhook: None,
+        analytics: None,
         refreshed: None,
         stale_after: HOUR,
     }

@@ -1,8 +1,12 @@
-//! Asks one sidecar which revision it serves.
+//! Asks one sidecar which revision it serves, and how often flags were used.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use reqwest::{Certificate, Client, redirect};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, MapAccess, Visitor},
+};
 use tokio::sync::Semaphore;
 
 /// Number of sidecars that are asked at a time, over all environments.
@@ -11,12 +15,21 @@ const CONCURRENT_REQUESTS: usize = 64;
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest answer in bytes. It has a line for each environment of the pod.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
+/// Number of sidecars whose counters are read at a time, over all environments.
+const CONCURRENT_READINGS: usize = 16;
+/// Largest answer with counters in bytes, and largest number of flags in it.
+const USES_BYTES_MAX: usize = 1 << 20;
+const USES_FLAGS_MAX: usize = 16 << 10;
+/// Largest length of a process's number and of a flag's name in characters. Flagsmith has no longer names.
+const PROCESS_MAX: usize = 64;
+const FLAG_MAX: usize = 2000;
 
 /// HTTP client for the admin port of sidecars. Clones share its limits.
 #[derive(Clone, Debug)]
 pub struct SidecarClient {
     client: Client,
     permits: Arc<Semaphore>,
+    readings: Arc<Semaphore>,
 }
 
 /// Error: the HTTP client cannot be created.
@@ -31,6 +44,19 @@ pub(super) enum Reply {
     Serves(Option<String>),
     /// The sidecar did not answer, or not as a sidecar does.
     Silent,
+}
+
+/// How often flags were used, as a sidecar counted since its process began.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Uses {
+    /// Random number of the process.
+    pub process: String,
+    /// Age of the process in milliseconds.
+    pub age_ms: u64,
+    /// Counts by the flag's name.
+    #[serde(rename = "uses", deserialize_with = "flags")]
+    pub flags: Vec<(String, u64)>,
 }
 
 impl SidecarClient {
@@ -48,32 +74,67 @@ impl SidecarClient {
             .timeout(TIMEOUT)
             .pool_max_idle_per_host(0)
             .build()?;
-        Ok(Self { client, permits: Arc::new(Semaphore::new(CONCURRENT_REQUESTS)) })
+        let [permits, readings] = [CONCURRENT_REQUESTS, CONCURRENT_READINGS].map(|most| Arc::new(Semaphore::new(most)));
+        Ok(Self { client, permits, readings })
     }
 
     /// Asks the sidecar with this admin port which revision of the environment it serves.
     pub(super) async fn ask(&self, address: SocketAddr, environment: &str) -> Reply {
         let Ok(_permit) = self.permits.acquire().await else { return Reply::Silent };
-        match self.text(address).await {
+        match self.text(address, "revisions", ANSWER_BYTES_MAX).await {
             Some(text) => Reply::Serves(revision(&text, environment).map(str::to_owned)),
             None => Reply::Silent,
         }
     }
 
-    async fn text(&self, address: SocketAddr) -> Option<String> {
-        let mut response = self.client.get(format!("http://{address}/revisions")).send().await.ok()?;
+    /// Reads how often the flags of the environment were used. `None` if the sidecar did not answer, or not as a sidecar
+    /// does.
+    pub async fn uses(&self, address: SocketAddr, environment: &str) -> Option<Uses> {
+        let _permit = self.readings.acquire().await.ok()?;
+        let text = self.text(address, &format!("uses/{environment}"), USES_BYTES_MAX).await?;
+        serde_json::from_str(&text).ok().filter(|uses: &Uses| uses.process.len() <= PROCESS_MAX)
+    }
+
+    async fn text(&self, address: SocketAddr, path: &str, most: usize) -> Option<String> {
+        let mut response = self.client.get(format!("http://{address}/{path}")).send().await.ok()?;
         if response.status() != reqwest::StatusCode::OK {
             return None;
         }
         let mut text = Vec::new();
         while let Some(chunk) = response.chunk().await.ok()? {
-            if text.len() + chunk.len() > ANSWER_BYTES_MAX {
+            if text.len() + chunk.len() > most {
                 return None;
             }
             text.extend_from_slice(&chunk);
         }
         String::from_utf8(text).ok()
     }
+}
+
+/// Reads counts by name, at most [`USES_FLAGS_MAX`]. Names that no flag can have are left out.
+fn flags<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, u64)>, D::Error> {
+    struct Flags;
+    impl<'de> Visitor<'de> for Flags {
+        type Value = Vec<(String, u64)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("counts by name")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut flags = Vec::new();
+            while let Some((name, count)) = map.next_entry::<String, u64>()? {
+                if flags.len() == USES_FLAGS_MAX {
+                    return Err(de::Error::custom("too many flags"));
+                }
+                if name.chars().count() <= FLAG_MAX {
+                    flags.push((name, count));
+                }
+            }
+            Ok(flags)
+        }
+    }
+    deserializer.deserialize_map(Flags)
 }
 
 /// Finds the revision in the line of an environment.
@@ -91,5 +152,24 @@ mod tests {
         assert_eq!(revision(text, "storefront"), Some("00bb"));
         assert_eq!(revision(text, "front"), None);
         assert_eq!(revision("", "shop"), None);
+    }
+
+    #[test]
+    fn counters_beyond_bounds_are_refused() {
+        let read = |text: &str| serde_json::from_str::<Uses>(text).ok();
+        let good = read(r#"{"process":"p","ageMs":7,"uses":{"b":2,"a":1},"more":null}"#).unwrap();
+        let flags = vec![("b".to_owned(), 2), ("a".to_owned(), 1)];
+        assert_eq!(good, Uses { process: "p".to_owned(), age_ms: 7, flags });
+        for bad in ["", "{}", r#"{"process":"p","ageMs":7,"uses":{"a":-1}}"#, r#"{"process":"p","ageMs":7,"uses":[]}"#]
+        {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+        let of = |flags: usize, length: usize| {
+            let flags: Vec<String> = (0..flags).map(|number| format!("\"{number:0length$}\":1")).collect();
+            read(&format!(r#"{{"process":"p","ageMs":7,"uses":{{{}}}}}"#, flags.join(",")))
+        };
+        assert_eq!(of(USES_FLAGS_MAX, 1).unwrap().flags.len(), USES_FLAGS_MAX);
+        assert_eq!(of(USES_FLAGS_MAX + 1, 1), None);
+        assert_eq!((of(2, FLAG_MAX).unwrap().flags.len(), of(2, FLAG_MAX + 1).unwrap().flags.len()), (2, 0));
     }
 }

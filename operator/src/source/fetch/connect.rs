@@ -32,6 +32,9 @@ pub(super) enum Purpose {
     Fetch,
     /// Streams, which are silent for long. Redirects are refused, because the URL contains a key.
     Listen,
+    /// Requests with a body, once a minute at most. Redirects are refused, because they would lose the body. No connection
+    /// is kept: a request on one that the server closes meanwhile may or may not arrive.
+    Send,
 }
 
 /// Purpose and reach of a client, a digest of the CA bundle that it trusts besides the public CAs, and its proxy.
@@ -93,6 +96,7 @@ impl Clients {
         let (redirects, silence) = match purpose {
             Purpose::Fetch => (redirect::Policy::custom(within_origin), READ_TIMEOUT),
             Purpose::Listen => (redirect::Policy::none(), IDLE),
+            Purpose::Send => (redirect::Policy::none(), READ_TIMEOUT),
         };
         // A client with a proxy resolves the proxy's name only, which an administrator named.
         let reach = if tunnel.is_some() { Reach::Vouched } else { reach };
@@ -108,6 +112,9 @@ impl Clients {
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(silence)
             .user_agent(concat!("remora-operator/", env!("CARGO_PKG_VERSION")));
+        if purpose == Purpose::Send {
+            builder = builder.pool_max_idle_per_host(0);
+        }
         if let Some(tunnel) = tunnel {
             let mut proxy = Proxy::https(&tunnel.url).ok()?;
             if let Some((username, password)) = &tunnel.credentials {

@@ -122,7 +122,7 @@ impl Request<'_> {
         match response.status() {
             StatusCode::OK => {}
             StatusCode::NOT_MODIFIED => return Ok(Page::NotModified),
-            status => return Err(self.refusal(status, &response)),
+            status => return Err(refusal(status, &response, self.origin, self.key)),
         }
         let began = validator::began(text(&response, &header::DATE), sent.elapsed(), Timestamp::now());
         let entity_tag = text(&response, &header::ETAG).filter(|tag| tag.len() <= ENTITY_TAG_MAX).map(str::to_owned);
@@ -153,24 +153,25 @@ impl Request<'_> {
             )
         })
     }
+}
 
-    fn refusal(&self, status: StatusCode, response: &Response) -> Error {
-        let origin = self.origin.clone();
-        let retry_after = text(response, &header::RETRY_AFTER).and_then(|value| patience(value, SystemTime::now()));
-        match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                Error::AuthenticationFailed { origin, status, key: self.key.clone() }
-            }
-            StatusCode::NOT_FOUND => Error::EnvironmentNotFound(origin),
-            StatusCode::TOO_MANY_REQUESTS => Error::RateLimited { origin, retry_after },
-            _ if status.is_redirection() => Error::RedirectRefused(origin),
-            _ => Error::UpstreamUnavailable {
-                origin,
-                problem: format!("HTTP {}", status.as_u16()),
-                fault: if status.is_server_error() { Fault::Server } else { Fault::Answer },
-                retry_after,
-            },
+/// Translates a status that is no success.
+pub(super) fn refusal(status: StatusCode, response: &Response, origin: &Origin, key: &EnvironmentKey) -> Error {
+    let origin = origin.clone();
+    let retry_after = text(response, &header::RETRY_AFTER).and_then(|value| patience(value, SystemTime::now()));
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            Error::AuthenticationFailed { origin, status, key: key.clone() }
         }
+        StatusCode::NOT_FOUND => Error::EnvironmentNotFound(origin),
+        StatusCode::TOO_MANY_REQUESTS => Error::RateLimited { origin, retry_after },
+        _ if status.is_redirection() => Error::RedirectRefused(origin),
+        _ => Error::UpstreamUnavailable {
+            origin,
+            problem: format!("HTTP {}", status.as_u16()),
+            fault: if status.is_server_error() { Fault::Server } else { Fault::Answer },
+            retry_after,
+        },
     }
 }
 

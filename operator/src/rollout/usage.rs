@@ -1,0 +1,112 @@
+//! Collects from sidecars how often flags were used, and sends the counts to the source, as Flagsmith's SDKs do. Needs
+//! the client.
+//!
+//! A task for each environment that asks for it reads the counters of its pods' sidecars in rounds. A counter never
+//! decreases while its process runs, and a read changes nothing: the task sends differences, so that an answer that is
+//! lost neither loses uses nor counts them twice. No reconciliation waits for a round.
+
+mod ledger;
+pub mod metrics;
+mod pending;
+mod rounds;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::HashMap, sync::Arc};
+
+use kube::Client;
+use parking_lot::Mutex;
+use tokio::{sync::Semaphore, task::JoinHandle};
+
+use self::{ledger::BYTES_MAX, metrics::UsageMetrics, rounds::collect};
+use crate::{
+    api::{Flagsmith, names::EnvironmentName},
+    rollout::observe::SidecarClient,
+    source::{fetch::Fetcher, trigger::TriggerSender},
+};
+
+/// The environment whose uses are collected, and the source that gets them. With a change to any field, the collection
+/// begins anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// UID of the FeatureEnvironment. A name alone may be reused.
+    pub uid: String,
+    /// Namespace of the FeatureEnvironment and of its pods.
+    pub namespace: String,
+    /// Name of the FeatureEnvironment.
+    pub environment: EnvironmentName,
+    /// Source that gets the counts.
+    pub flagsmith: Flagsmith,
+}
+
+/// The collections of all environments.
+pub struct Collector {
+    deps: Arc<Deps>,
+    collections: Mutex<HashMap<(String, String), Collection>>,
+}
+
+/// Dependencies of every collection.
+struct Deps {
+    client: Client,
+    sidecars: SidecarClient,
+    fetcher: Arc<Fetcher>,
+    triggers: TriggerSender,
+    metrics: UsageMetrics,
+    /// Bytes that all collections may use for the counts that they have read.
+    memory: Arc<Semaphore>,
+    /// Factor of every pause: 1, except in tests.
+    pause_factor: f64,
+}
+
+/// The collection of one environment. Its task ends when it is dropped.
+struct Collection {
+    target: Target,
+    standing: Arc<Mutex<String>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Collection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Collector {
+    /// Creates an empty set of collections, which list pods through `client`, send counts by `fetcher`, and request
+    /// reports through `triggers`.
+    pub fn new(
+        client: Client,
+        sidecars: SidecarClient,
+        fetcher: Arc<Fetcher>,
+        triggers: TriggerSender,
+        metrics: UsageMetrics,
+    ) -> Self {
+        let memory = Arc::new(Semaphore::new(BYTES_MAX));
+        let deps = Deps { client, sidecars, fetcher, triggers, metrics, memory, pause_factor: 1.0 };
+        Self { deps: Arc::new(deps), collections: Mutex::default() }
+    }
+
+    /// Collects for this environment from now on, or ends its collection if `target` is `None`. Returns the state of the
+    /// collection as text for the status. The same target continues the running collection.
+    pub fn keep(&self, namespace: &str, name: &str, target: Option<Target>) -> Option<String> {
+        let key = (namespace.to_owned(), name.to_owned());
+        let mut collections = self.collections.lock();
+        let Some(target) = target else {
+            collections.remove(&key);
+            return None;
+        };
+        if collections.get(&key).is_none_or(|collection| collection.target != target) {
+            let standing = Arc::new(Mutex::new(rounds::COLLECTING.to_owned()));
+            let task = tokio::spawn(collect(target.clone(), Arc::clone(&self.deps), Arc::clone(&standing)));
+            collections.insert(key.clone(), Collection { target, standing, task });
+        }
+        collections.get(&key).map(|collection| collection.standing.lock().clone())
+    }
+
+    /// Ends the collections of environments for which `is_there` (namespace, name, UID) is false.
+    pub fn retain(&self, is_there: impl Fn(&str, &str, &str) -> bool) {
+        self.collections
+            .lock()
+            .retain(|(namespace, name), collection| is_there(namespace, name, &collection.target.uid));
+    }
+}

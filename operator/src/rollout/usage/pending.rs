@@ -1,0 +1,72 @@
+//! Uses that were collected and not sent yet. Pure.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Largest number of uses of a flag that wait. Flagsmith stores the count of a request in a column of 32 bits.
+const COUNT_MAX: u64 = i32::MAX as u64;
+/// Largest number of flags in a request.
+const FLAGS_MAX: usize = 1000;
+
+/// Uses by the flag's name, for one request.
+pub(super) type Batch = BTreeMap<Arc<str>, u64>;
+
+/// Sums of uses by flag.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    flags: Batch,
+}
+
+impl Pending {
+    /// Adds uses of a flag. Returns the number of uses that exceed [`COUNT_MAX`] and are not added.
+    pub(super) fn add(&mut self, name: &Arc<str>, uses: u64) -> u64 {
+        let count = self.flags.entry(Arc::clone(name)).or_default();
+        let sum = count.saturating_add(uses);
+        *count = sum.min(COUNT_MAX);
+        sum - *count
+    }
+
+    /// Returns the uses of the next request. They stay here until [`Pending::remove`].
+    pub(super) fn batch(&self) -> Option<Batch> {
+        let batch: Batch = self.flags.iter().take(FLAGS_MAX).map(|(name, count)| (Arc::clone(name), *count)).collect();
+        (!batch.is_empty()).then_some(batch)
+    }
+
+    /// Removes the uses of a request.
+    pub(super) fn remove(&mut self, batch: &Batch) {
+        self.flags.retain(|name, _| !batch.contains_key(name));
+    }
+}
+
+/// Number of uses in a request.
+pub(super) fn sum(batch: &Batch) -> u64 {
+    batch.values().fold(0, |sum: u64, count| sum.saturating_add(*count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uses_wait_until_they_are_removed() {
+        let mut pending = Pending::default();
+        assert_eq!(pending.batch(), None);
+        let names: Vec<Arc<str>> = (0..=FLAGS_MAX).map(|number| format!("flag-{number:04}").into()).collect();
+        for name in &names {
+            assert_eq!((pending.add(name, 1), pending.add(name, 2)), (0, 0));
+        }
+        let first = pending.batch().unwrap();
+        assert_eq!((first.len(), sum(&first)), (FLAGS_MAX, 3 * FLAGS_MAX as u64));
+        assert_eq!(pending.batch().unwrap(), first, "uses that were not removed are sent again");
+        pending.remove(&first);
+        assert_eq!(pending.batch().unwrap(), Batch::from([(Arc::clone(&names[FLAGS_MAX]), 3)]));
+    }
+
+    #[test]
+    fn uses_beyond_32_bits_are_dropped_and_counted() {
+        let (mut pending, name) = (Pending::default(), Arc::from("x"));
+        assert_eq!(pending.add(&name, COUNT_MAX - 1), 0);
+        assert_eq!(pending.add(&name, 3), 2);
+        assert_eq!(pending.batch().unwrap()[&name], COUNT_MAX);
+        assert_eq!(pending.add(&name, u64::MAX), u64::MAX - COUNT_MAX);
+    }
+}

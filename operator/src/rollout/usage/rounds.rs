@@ -1,0 +1,166 @@
+//! Reads the counters of one environment's sidecars in rounds, and sends what is new to the source.
+
+use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{
+    Deps, Target,
+    ledger::{BYTES_MAX, Ledger},
+    metrics::{Fate, Reading},
+    pending::{Pending, sum},
+};
+use crate::{
+    rollout::pods::sidecars,
+    source::{
+        fetch::{Error, Retry},
+        trigger::Trigger,
+    },
+};
+
+/// State of a collection that works.
+pub(super) const COLLECTING: &str = "collecting";
+/// Time between two rounds. A pod that ends loses the uses since the last one.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// Number of pods of one environment that are asked at a time.
+const CONCURRENT_REQUESTS: usize = 8;
+/// Pause before each request: at most 200 pods of an environment are asked in a second.
+const PACE: Duration = Duration::from_millis(40);
+/// Longest wait before uses that were not sent are sent again.
+const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
+/// Number of failures in a row after which status and log report them.
+const TOLD_AFTER: u32 = 3;
+
+/// Requests to the source that failed in a row.
+#[derive(Debug, Default)]
+struct Failures {
+    count: u32,
+    /// Time before which nothing is sent.
+    until: Option<Instant>,
+    problem: Option<String>,
+}
+
+/// Collects the uses of `target`'s flags. The future never completes: dropping it ends the collection.
+pub(super) async fn collect(target: Target, deps: Arc<Deps>, standing: Arc<Mutex<String>>) {
+    let began = Instant::now();
+    let (mut ledger, mut pending) = (Ledger::new(Arc::clone(&deps.memory)), Pending::default());
+    let mut failures = Failures::default();
+    // The first round is soon, because uses of running pods count from it on.
+    let mut pause = INTERVAL.mul_f64(0.1 * fastrand::f64());
+    loop {
+        tokio::time::sleep(pause.mul_f64(deps.pause_factor)).await;
+        pause = INTERVAL.mul_f64(0.9 + 0.2 * fastrand::f64());
+        let left_out = read(&target, &deps, began, &mut ledger, &mut pending).await;
+        send(&target, &deps, &mut pending, &mut failures).await;
+        let now = match (&failures.problem, left_out) {
+            (Some(problem), _) => format!("not sent: {problem}"),
+            (None, 0) => COLLECTING.to_owned(),
+            (None, pods) => format!(
+                "collecting, without {pods} of the pods: the counts of all environments need more than {BYTES_MAX} bytes"
+            ),
+        };
+        let before = std::mem::replace(&mut *standing.lock(), now.clone());
+        if before != now {
+            let (namespace, environment) = (&target.namespace, &target.environment);
+            tracing::info!(namespace, %environment, state = now, "collection of flag uses");
+            deps.triggers.send(namespace, environment.as_str(), Trigger::Report).await;
+        }
+    }
+}
+
+/// Reads the counters of all pods. Returns the number of pods whose counts have no room in memory.
+async fn read(target: &Target, deps: &Deps, began: Instant, ledger: &mut Ledger, pending: &mut Pending) -> usize {
+    let (namespace, environment) = (&target.namespace, &target.environment);
+    let all = match sidecars(&deps.client, namespace, environment).await {
+        Ok(all) => all,
+        Err(error) => {
+            tracing::warn!(namespace, %environment, %error, "cannot list the pods of the environment");
+            return 0;
+        }
+    };
+    let running: Vec<(String, SocketAddr)> =
+        all.iter().filter_map(|(pod, admin)| Some((pod.clone(), (*admin)?))).collect();
+    let mut answers = stream::iter(running)
+        .map(async |(pod, admin)| {
+            tokio::time::sleep(PACE.mul_f64(deps.pause_factor)).await;
+            // A process that is younger than this began after the collection did.
+            let age = began.elapsed();
+            (pod, age, deps.sidecars.uses(admin, environment.as_str()).await)
+        })
+        .buffer_unordered(CONCURRENT_REQUESTS);
+    let mut left_out = 0;
+    while let Some((pod, age, answer)) = answers.next().await {
+        let Some(answer) = answer else {
+            deps.metrics.reading(Reading::Silent);
+            continue;
+        };
+        let is_young = Duration::from_millis(answer.age_ms) < age;
+        let mut dropped = 0_u64;
+        let add = |name: &Arc<str>, uses| dropped = dropped.saturating_add(pending.add(name, uses));
+        let reading = match ledger.take(&pod, answer, is_young, add) {
+            Ok(()) => Reading::Read,
+            Err(_) => Reading::OutOfMemory,
+        };
+        deps.metrics.uses(Fate::Dropped, dropped);
+        left_out += usize::from(reading == Reading::OutOfMemory);
+        deps.metrics.reading(reading);
+    }
+    ledger.retain(&all.iter().map(|(pod, _)| pod.as_str()).collect::<HashSet<_>>());
+    left_out
+}
+
+/// Sends all uses that wait, unless the source failed a short time ago. Uses that may have arrived are not sent again.
+async fn send(target: &Target, deps: &Deps, pending: &mut Pending, failures: &mut Failures) {
+    let (namespace, environment) = (&target.namespace, &target.environment);
+    if failures.until.is_some_and(|until| Instant::now() < until) {
+        return;
+    }
+    while let Some(batch) = pending.batch() {
+        let Err(failed) = deps.fetcher.send_uses(namespace, &target.flagsmith, &batch).await else {
+            deps.metrics.uses(Fate::Sent, sum(&batch));
+            pending.remove(&batch);
+            *failures = Failures::default();
+            continue;
+        };
+        deps.metrics.failure(failed.error.reason());
+        if failed.may_have_arrived {
+            deps.metrics.uses(Fate::Unconfirmed, sum(&batch));
+            pending.remove(&batch);
+        }
+        failures.count = failures.count.saturating_add(1);
+        let wait = wait(&failed.error, failures.count);
+        failures.until = Some(Instant::now() + wait.mul_f64(deps.pause_factor));
+        if failures.count >= TOLD_AFTER {
+            failures.problem = Some(failed.error.to_string());
+        }
+        tracing::debug!(namespace, %environment, error = %failed.error, "cannot send uses of flags");
+        return;
+    }
+}
+
+/// Returns the wait before uses are sent again.
+fn wait(error: &Error, failures: u32) -> Duration {
+    let doubled = INTERVAL.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(BACKOFF_MAX);
+    match error.retry() {
+        Retry::After(wait) => wait.max(doubled),
+        _ => doubled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_grows_with_failures_to_a_limit() {
+        let error = Error::InvalidSource("x");
+        let waits: Vec<u64> = (1..=7).map(|failures| wait(&error, failures).as_secs()).collect();
+        assert_eq!(waits, [60, 120, 240, 480, 900, 900, 900]);
+        assert_eq!(wait(&error, u32::MAX), BACKOFF_MAX);
+        let origin = "https://flags.test".parse().unwrap();
+        let limited = Error::RateLimited { origin, retry_after: Some(Duration::from_secs(600)) };
+        assert_eq!(wait(&limited, 1), Duration::from_secs(600));
+    }
+}

@@ -1,0 +1,96 @@
+//! Sends counts of used flags to a server, as Flagsmith's SDKs do.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use reqwest::{StatusCode, header};
+
+use super::{
+    Error, Fetcher, check_literal,
+    connect::Purpose,
+    endpoint,
+    failure::{explain, unavailable},
+    limiter::Rejection,
+    pages::refusal,
+};
+use crate::api::Flagsmith;
+
+/// Path of the endpoint, below the base URL of the API.
+const PATH: [&str; 3] = ["analytics", "flags", ""];
+/// Maximum time from the request to the header of its answer.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Counts that the server has not confirmed.
+#[derive(Debug)]
+pub struct Unsent {
+    /// Reason of the failure.
+    pub error: Error,
+    /// True if the server may have stored the counts: the request was sent, and no answer of the server came.
+    pub may_have_arrived: bool,
+}
+
+impl From<Error> for Unsent {
+    fn from(error: Error) -> Self {
+        Self { error, may_have_arrived: false }
+    }
+}
+
+impl Fetcher {
+    /// Sends counts by the flag's name, with the environment key of the source.
+    ///
+    /// The checks of a fetch apply to it, too: origins, addresses, certificates. It waits for other requests to the
+    /// server, and is not sent while the server's circuit is open. Its own failures open no circuit, because documents
+    /// matter more.
+    ///
+    /// # Errors
+    /// The spec, an object that it refers to, or the server's answer cannot be used: see [`Error`].
+    pub async fn send_uses(
+        &self,
+        namespace: &str,
+        flagsmith: &Flagsmith,
+        uses: &BTreeMap<Arc<str>, u64>,
+    ) -> Result<(), Unsent> {
+        let (url, origin) = endpoint(&flagsmith.api_url, &PATH)?;
+        let reach = self.allowed.reach(&origin).ok_or_else(|| Error::OriginNotAllowed(origin.clone()))?;
+        check_literal(&url, reach)?;
+        let rejected = |rejection| match rejection {
+            Rejection::Busy => unavailable(&origin, "other requests to the server take its places"),
+            Rejection::CircuitOpen { problem, .. } => unavailable(&origin, &problem),
+        };
+        if let Some(rejection) = self.limiter.rejection(&origin, namespace) {
+            return Err(rejected(rejection).into());
+        }
+        let key = self.objects.environment_key(namespace, &flagsmith.environment_key_secret_ref).await?;
+        let client = self.connector(Purpose::Send, &origin, reach, namespace, flagsmith).await?;
+        let header = key
+            .header()
+            .ok_or(Error::InvalidSource("the environment key has characters that an HTTP header cannot hold"))?;
+        let body: BTreeMap<&str, u64> = uses.iter().map(|(flag, count)| (flag.as_ref(), *count)).collect();
+        let body = serde_json::to_vec(&body).map_err(|_| Error::InvalidSource("the names of flags are no JSON"))?;
+        let request = client
+            .post(url.clone())
+            .header("X-Environment-Key", header)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json")
+            .body(body);
+        let _permit = self.limiter.acquire(&origin, namespace).await.map_err(rejected)?;
+        let response = match tokio::time::timeout(TIMEOUT, request.send()).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => {
+                return Err(Unsent { may_have_arrived: !error.is_connect(), error: explain(&error, &origin, &url) });
+            }
+            Err(_) => {
+                let error = unavailable(&origin, "no answer in time");
+                return Err(Unsent { may_have_arrived: true, error });
+            }
+        };
+        match response.status() {
+            status if status.is_success() => Ok(()),
+            // A gateway gave up on the server, which may go on.
+            StatusCode::GATEWAY_TIMEOUT => {
+                let error = refusal(StatusCode::GATEWAY_TIMEOUT, &response, &origin, &key);
+                Err(Unsent { may_have_arrived: true, error })
+            }
+            status => Err(refusal(status, &response, &origin, &key).into()),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! An environment that asks for it has the uses of its flags collected, and its status says so.
+
+use std::slice::from_ref;
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use remora_operator::rollout::observe::SidecarClient;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::{CORE, Cluster, Operator, document, fenv, flags, upstream::Upstream};
+
+#[tokio::test]
+async fn uses_are_collected_while_the_spec_asks_for_it() {
+    let cluster = Cluster::default();
+    let server = Upstream::start(&document("a")).await;
+    let mut operator = Operator::start_with(&cluster, from_ref(&server.origin));
+    let mut sending = server.spec();
+    sending["source"]["flagsmith"]["sendAnalytics"] = json!(true);
+    let mut suspended = sending.clone();
+    suspended["suspend"] = json!(true);
+    let collecting = json!("collecting");
+    for (generation, (spec, analytics)) in (1..).zip([
+        (server.spec(), Value::Null),
+        (sending.clone(), collecting.clone()),
+        (suspended, Value::Null),
+        (sending, collecting),
+    ]) {
+        operator.turn(fenv(generation, &spec)).await;
+        assert_eq!(cluster.last_status()["analytics"], analytics, "generation {generation}");
+    }
+}
+
+/// Sends requests to a sidecar, one after another, and returns the status of each answer.
+async fn ask(address: std::net::SocketAddr, path: &str, times: usize) -> Vec<String> {
+    let mut statuses = Vec::new();
+    for _ in 0..times {
+        let mut connection = TcpStream::connect(address).await.unwrap();
+        let request =
+            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}");
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await.unwrap();
+        statuses.push(answer.split(' ').nth(1).unwrap().to_owned());
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn controller_reads_counters_of_real_sidecar() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    let core = cluster.get(CORE).unwrap()["binaryData"]["core"].as_str().unwrap().to_owned();
+    let snapshots = std::env::temp_dir().join(format!("remora-collecting-{:016x}", fastrand::u64(..)));
+    std::fs::create_dir_all(snapshots.join("storefront/..data")).unwrap();
+    std::fs::write(snapshots.join("storefront/..data/core"), BASE64_STANDARD.decode(core).unwrap()).unwrap();
+
+    let mut options = remora_sidecar::Options::new(snapshots.clone());
+    options.listen.set_port(0);
+    options.admin.set_port(0);
+    let server = remora_sidecar::Server::start(&options).await.unwrap();
+    let (data, admin) = (server.data_address().unwrap(), server.admin_address().unwrap());
+    let reading = async {
+        let sidecars = SidecarClient::new().unwrap();
+        assert_eq!(ask(data, "/ofrep/v1/evaluate/flags/a", 3).await, ["200"; 3]);
+        let uses = sidecars.uses(admin, "storefront").await.unwrap();
+        assert_eq!(uses.flags, [("a".to_owned(), 3)]);
+        assert_eq!(sidecars.uses(admin, "storefront").await.unwrap().process, uses.process);
+        assert_eq!(sidecars.uses(admin, "another").await, None);
+    };
+    tokio::select! {
+        () = reading => {}
+        () = server.run_until(std::future::pending()) => panic!("the sidecar ended"),
+    }
+    std::fs::remove_dir_all(snapshots).unwrap();
+}

@@ -283,3 +283,22 @@ async fn control_side_changes_environments_over_http() {
     let authority = client.get(format!("{control}/ca.pem")).send().await.unwrap().text().await.unwrap();
     assert_eq!(authority, upstream.ca_pem());
 }
+
+#[tokio::test]
+async fn uses_of_flags_are_added_up_by_environment() {
+    let (upstream, client) = upstream().await;
+    let send = async |key: &str, body: &str| {
+        let request = client.post(format!("{}analytics/flags/", upstream.api_url())).header("X-Environment-Key", key);
+        request.body(body.to_owned()).send().await.unwrap().status()
+    };
+    assert_eq!(send(KEY, r#"{"a": 3}"#).await, StatusCode::OK);
+    assert_eq!(send("client", r#"{"a": 4, "b": 1}"#).await, StatusCode::OK);
+    assert_eq!(send("ser.other", r#"{"a": 100}"#).await, StatusCode::FORBIDDEN);
+    assert_eq!(send(KEY, r#"{"a": "100"}"#).await, StatusCode::BAD_REQUEST);
+    let uses = upstream.store().uses(KEY).unwrap();
+    assert_eq!(json!(uses), json!({"a": 7, "b": 1}));
+    let control = format!("http://{}/environments/{KEY}/uses", upstream.control_address());
+    let read: Value = client.get(control).send().await.unwrap().json().await.unwrap();
+    assert_eq!(read, json!(uses));
+    assert_eq!(upstream.store().log(Some(KEY)).len(), 2);
+}

@@ -1,5 +1,6 @@
 //! The upstream in the cluster, shared by all cases: each case has its own key, with its own document and faults.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -148,6 +149,15 @@ impl SharedUpstream {
     /// Returns an error if the stub refuses the faults.
     pub async fn fail(&self, key: &str, faults: &Value) -> anyhow::Result<()> {
         self.control.put(&format!("/environments/{key}/faults"), faults).await
+    }
+
+    /// Returns the uses of flags that the operator sent with this key, by the flag's name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the stub cannot be reached, or does not know the key.
+    pub async fn uses(&self, key: &str) -> anyhow::Result<BTreeMap<String, u64>> {
+        self.control.get(&format!("/environments/{key}/uses")).await
     }
 
     /// Returns the requests with this key.

@@ -10,6 +10,7 @@
 //! | `PUT /environments/{server key}/silent-change` | `{"kind":…}` | applies a change that does not move `updated_at` |
 //! | `PUT /environments/{server key}/settings` | `{"pageSize":…,"blocked":…}` | sets both |
 //! | `PUT /environments/{server key}/faults` | `[{"fault":{"kind":…},"times":…}]` | scripts faults; `[]` ends them |
+//! | `GET /environments/{server key}/uses` | | the uses of flags that clients sent, by name |
 //! | `GET /requests?key={server key}` | | the log of requests |
 //!
 //! A flag can be changed by `PUT` because `kubectl replace --raw` can send a `PUT` through the API server, but not a
@@ -62,6 +63,7 @@ pub(super) fn router(store: Arc<ScenarioStore>, ca: String) -> Router {
         .route("/environments/{key}/silent-change", put(change_silently))
         .route("/environments/{key}/settings", put(set))
         .route("/environments/{key}/faults", put(script))
+        .route("/environments/{key}/uses", get(uses))
         .route("/requests", get(log))
         .layer(DefaultBodyLimit::max(LARGEST_DOCUMENT))
         .with_state(store)
@@ -98,6 +100,10 @@ async fn set(State(store): State<Arc<ScenarioStore>>, Path(key): Path<String>, t
 async fn script(State(store): State<Arc<ScenarioStore>>, Path(key): Path<String>, text: String) -> Outcome {
     let faults: Vec<Scripted> = serde_json::from_str(&text).map_err(anyhow::Error::from)?;
     done(store.script(&key, faults))
+}
+
+async fn uses(State(store): State<Arc<ScenarioStore>>, Path(key): Path<String>) -> Outcome {
+    Ok(Json(json!(store.uses(&key)?)))
 }
 
 #[derive(Deserialize)]

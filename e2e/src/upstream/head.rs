@@ -1,16 +1,18 @@
-//! Head of a request on the public side.
+//! Head and body of a request on the public side.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 const LONGEST: usize = 32 * 1024;
+const LARGEST_BODY: usize = 1024 * 1024;
 
-/// Method, target and headers of a request without a body.
+/// Method, target, headers and body of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Head {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) query: String,
     headers: Vec<(String, String)>,
+    pub(super) body: Vec<u8>,
 }
 
 impl Head {
@@ -29,12 +31,11 @@ impl Head {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
 
+    /// Parses the bytes of a head. Its body is what follows the head, and may be incomplete.
     fn parse(bytes: &[u8]) -> anyhow::Result<Option<Self>> {
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut request = httparse::Request::new(&mut headers);
-        if request.parse(bytes)?.is_partial() {
-            return Ok(None);
-        }
+        let httparse::Status::Complete(end) = request.parse(bytes)? else { return Ok(None) };
         let target = request.path.unwrap_or_default();
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let headers = request
@@ -46,6 +47,7 @@ impl Head {
             path: path.to_owned(),
             query: query.to_owned(),
             headers: headers.collect(),
+            body: bytes.get(end..).unwrap_or_default().to_vec(),
         }))
     }
 }
@@ -54,7 +56,13 @@ impl Head {
 pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> anyhow::Result<Option<Head>> {
     let mut bytes = Vec::new();
     loop {
-        if let Some(head) = Head::parse(&bytes)? {
+        if let Some(mut head) = Head::parse(&bytes)? {
+            let length = head.header("content-length").map_or(Ok(0), str::parse)?;
+            anyhow::ensure!(length <= LARGEST_BODY, "a request's body is larger than {LARGEST_BODY} bytes");
+            while head.body.len() < length {
+                anyhow::ensure!(stream.read_buf(&mut head.body).await? > 0, "the connection closed inside a body");
+            }
+            head.body.truncate(length);
             return Ok(Some(head));
         }
         anyhow::ensure!(bytes.len() < LONGEST, "a request's head is longer than {LONGEST} bytes");
@@ -82,7 +90,19 @@ mod tests {
         assert_eq!(head.parameter("page_id"), Some("x%3A1"));
         assert_eq!(head.parameter("page"), None);
         assert_eq!(head.header("x-environment-key"), Some("ser.k"));
-        assert!(head.closes());
+        assert!(head.closes() && head.body.is_empty());
         assert!(read(&mut server).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn body_is_read_in_pieces() {
+        let (mut client, mut server) = tokio::io::duplex(7);
+        let writer = tokio::spawn(async move {
+            use tokio::io::AsyncWriteExt as _;
+            client.write_all(b"POST / HTTP/1.1\r\ncontent-length: 10\r\n\r\n0123456789").await.unwrap();
+        });
+        let head = read(&mut server).await.unwrap().unwrap();
+        writer.await.unwrap();
+        assert_eq!(head.body, b"0123456789");
     }
 }

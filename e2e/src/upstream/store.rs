@@ -15,6 +15,7 @@ use super::head::Head;
 use super::silent_change::SilentChange;
 
 const DOCUMENT: &str = "/api/v1/environment-document/";
+const ANALYTICS: &str = "/api/v1/analytics/flags/";
 /// Maximum number of entries of the log. A test with more requests reads the log more often.
 const LONGEST_LOG: usize = 10_000;
 
@@ -55,6 +56,8 @@ struct Environment {
     settings: Settings,
     faults: VecDeque<Scripted>,
     changed: watch::Sender<Timestamp>,
+    /// Uses of flags that clients sent, by the flag's name.
+    uses: BTreeMap<String, u64>,
 }
 
 impl Environment {
@@ -105,7 +108,13 @@ impl ScenarioStore {
             environment.announce();
         } else {
             let changed = watch::Sender::new(document.updated_at());
-            let environment = Environment { document, settings: Settings::default(), faults: VecDeque::new(), changed };
+            let environment = Environment {
+                document,
+                settings: Settings::default(),
+                faults: VecDeque::new(),
+                changed,
+                uses: BTreeMap::new(),
+            };
             content.environments.insert(server_key.to_owned(), environment);
         }
         Ok(())
@@ -177,6 +186,15 @@ impl ScenarioStore {
         })
     }
 
+    /// Returns the uses of flags that clients sent with this key, or with the environment's client-side key.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the key does not exist.
+    pub fn uses(&self, server_key: &str) -> anyhow::Result<BTreeMap<String, u64>> {
+        self.change(server_key, |environment| Ok(environment.uses.clone()))
+    }
+
     /// Returns the requests, oldest first; with a key, only the requests with that key.
     #[must_use]
     pub fn log(&self, server_key: Option<&str>) -> Vec<LoggedRequest> {
@@ -216,6 +234,16 @@ impl ScenarioStore {
                 let query = if head.query.is_empty() { String::new() } else { format!("?{}", head.query) };
                 (Answer::redirect(format!("{DOCUMENT}{query}")), None)
             }
+            ("POST", ANALYTICS) => {
+                let is_named = |(server_key, environment): &(&String, &mut Environment)| {
+                    key.is_some_and(|key| key == server_key.as_str() || key == environment.document.client_key())
+                };
+                let answer = match content.environments.iter_mut().find(is_named) {
+                    Some((_, environment)) => add_uses(&mut environment.uses, &head.body),
+                    None => Answer::forbidden("Invalid or missing Environment key"),
+                };
+                (answer, None)
+            }
             (method, DOCUMENT) => {
                 (Answer::json(405, format!(r#"{{"detail":"Method \"{method}\" not allowed."}}"#)), None)
             }
@@ -248,4 +276,16 @@ impl ScenarioStore {
             content.environments.values().find(|environment| environment.document.client_key() == client_key)?;
         Some(environment.changed.subscribe())
     }
+}
+
+/// Adds the counts of a body. A body that is not an object of counts gets a refusal, and adds nothing.
+fn add_uses(uses: &mut BTreeMap<String, u64>, body: &[u8]) -> Answer {
+    let Ok(sent) = serde_json::from_slice::<BTreeMap<String, u64>>(body) else {
+        return Answer::json(400, r#"{"detail":"not counts by the flag's name"}"#);
+    };
+    for (flag, count) in sent {
+        let sum = uses.entry(flag).or_default();
+        *sum = sum.saturating_add(count);
+    }
+    Answer::json(200, "")
 }

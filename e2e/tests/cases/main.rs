@@ -34,3 +34,4 @@ mod start;
 mod streams;
 mod terminating;
 mod termination;
+mod usage;

@@ -78,6 +78,10 @@ swaps: ## Swap a snapshot under load SWAPS times (default: 1000000), and check e
 	@$(STEP) "swaps under load" env REMORA_SWAPS=$(or $(SWAPS),1000000) \
 	  cargo test $(CARGO_FLAGS) -p remora-sidecar --test follow -- --nocapture swaps_under_load_fail_no_request
 
+.PHONY: scale
+scale: ## Measure the controller with ENVIRONMENTS (200) environments and PODS (2000) pods on an API server of its own
+	@$(STEP) "scale" e2e/scale/run.sh
+
 .PHONY: rotation
 rotation: ## Rotate the webhook's certificates during 10,000 pod creations, and print the answer times
 	@$(STEP) "certificates under load" env REMORA_E2E_CREATIONS=10000 e2e/cluster/with.sh --restore \

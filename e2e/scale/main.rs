@@ -1,0 +1,84 @@
+//! Measures the controller at the size of a large company: `make scale`. See README.md.
+
+mod control_plane;
+mod controller;
+mod fleet;
+mod meter;
+mod phases;
+mod sidecars;
+
+use std::{
+    io::Write as _,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use clap::Parser;
+use fleet::Size;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Measures the controller against a control plane with many environments and pods, and prints a table.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Number of FeatureEnvironments.
+    #[arg(long, default_value_t = 200)]
+    environments: usize,
+    /// Number of pods. Half of them serve one environment.
+    #[arg(long, default_value_t = 2000)]
+    pods: usize,
+    /// Number of nodes that the pods name.
+    #[arg(long, default_value_t = 100)]
+    nodes: usize,
+    /// Seconds for which the steady state is measured.
+    #[arg(long, default_value_t = 60)]
+    steady: u64,
+    /// Directory with etcd, kube-apiserver, kube-controller-manager, kubectl and helm.
+    #[arg(long)]
+    bin: PathBuf,
+    /// The operator's program.
+    #[arg(long)]
+    operator: PathBuf,
+    /// Directory for the state and the logs. It must not exist.
+    #[arg(long)]
+    directory: PathBuf,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    // kube needs the process-wide crypto provider; a provider that is installed already is the same.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    anyhow::ensure!(!arguments.directory.exists(), "{} exists", arguments.directory.display());
+    let size = Size { environments: arguments.environments, pods: arguments.pods, nodes: arguments.nodes.max(1) };
+    let steady = Duration::from_secs(arguments.steady);
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let table = tokio::select! {
+        table = phases::run(size, steady, &arguments.bin, &arguments.operator, &arguments.directory) => table?,
+        // The processes of the control plane end with the phases.
+        _ = interrupt.recv() => anyhow::bail!("interrupted"),
+        _ = terminate.recv() => anyhow::bail!("terminated"),
+    };
+    std::io::stdout().write_all(table.as_bytes())?;
+    Ok(())
+}
+
+/// Writes a line about the progress to standard error.
+fn say(text: &str) -> anyhow::Result<()> {
+    writeln!(std::io::stderr(), "{text}")?;
+    Ok(())
+}
+
+/// Waits until the condition holds. An error of the condition counts as not yet.
+async fn until(what: &str, cap: Duration, condition: impl AsyncFn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let mut last = String::new();
+    while began.elapsed() < cap {
+        match condition().await {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(error) => last = format!("; last error: {error:#}"),
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+    anyhow::bail!("not within {} s: {what}{last}", cap.as_secs())
+}

@@ -166,6 +166,12 @@ impl Publisher {
             let last = wanted.len().saturating_sub(1);
             wanted.splice(last..last, kept);
         }
+        if placed.divides_further(before.as_ref()) {
+            // They follow one another.
+            let first = wanted.iter().position(Wanted::is_overrides).unwrap_or_default();
+            let last = wanted.iter().rposition(Wanted::is_overrides).map_or(first, |last| last + 1);
+            wanted.get_mut(first..last).unwrap_or_default().reverse();
+        }
         let mut outdated = Vec::new();
         for wanted in &wanted {
             if self.check(to, wanted, cache).await? == Verdict::Outdated {

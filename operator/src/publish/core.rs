@@ -52,6 +52,8 @@ pub(super) struct Placed {
     pub(super) revision: String,
     /// `None` if the core is one object.
     pub(super) set: Option<CoreSet>,
+    /// Number of files with identity overrides. `None` if the version that published it did not state the number.
+    pub(super) overrides: Option<usize>,
 }
 
 impl Placed {
@@ -60,18 +62,29 @@ impl Placed {
         let revision = owner::annotation(core, annotation::REVISION)?.to_owned();
         let set = owner::annotation(core, annotation::CORE_SET);
         let set = CoreSet::ALL.into_iter().find(|known| set == Some(known.to_string().as_str()));
-        Some(Self { revision, set })
+        let overrides = owner::annotation(core, annotation::OVERRIDES_FILES).and_then(|count| count.parse().ok());
+        Some(Self { revision, set, overrides })
     }
 
     /// Returns the place where a snapshot is published if `before` is published now: a core in parts goes to the set
     /// that holds it already, else to the set that is not published.
     pub(super) fn next(snapshot: &Snapshot, before: Option<&Self>) -> Self {
         let set = match before {
-            Some(Self { revision, set: Some(set) }) if *revision == snapshot.revision => *set,
+            Some(Self { revision, set: Some(set), .. }) if *revision == snapshot.revision => *set,
             Some(Self { set: Some(set), .. }) => set.other(),
             Some(Self { set: None, .. }) | None => CoreSet::A,
         };
-        Self { revision: snapshot.revision.clone(), set: (snapshot.core_parts() > 0).then_some(set) }
+        Self {
+            revision: snapshot.revision.clone(),
+            set: (snapshot.core_parts() > 0).then_some(set),
+            overrides: Some(snapshot.overrides_files()),
+        }
+    }
+
+    /// True if more files divide the overrides than before. The last of them are written first then: each file that is
+    /// replaced has overrides that only later files have from then on.
+    pub(super) fn divides_further(&self, before: Option<&Self>) -> bool {
+        before.is_some_and(|before| before.overrides.is_some() && before.overrides < self.overrides)
     }
 
     /// True if the published core is one object, and has to be kept in the unpublished set while the object `core`

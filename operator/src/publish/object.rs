@@ -43,6 +43,8 @@ impl<'a> Wanted<'a> {
         if content.file == files::CORE {
             annotations.insert(annotation::REVISION.to_owned(), placed.revision.clone());
             annotations.extend(placed.set.map(|set| (annotation::CORE_SET.to_owned(), set.to_string())));
+            let overrides = placed.overrides.map(|count| (annotation::OVERRIDES_FILES.to_owned(), count.to_string()));
+            annotations.extend(overrides);
             let record = record.and_then(|record| serde_json::to_string(record).ok());
             annotations.extend(record.map(|record| (annotation::RECORD.to_owned(), record)));
         }
@@ -53,6 +55,11 @@ impl<'a> Wanted<'a> {
     pub(super) fn past(owner: &Owner, content: Content<'a>, revision: &str) -> Self {
         let name = owner.environment.past_object(&content.file, revision, &content.digest);
         Self { name, annotations: annotations(&content), content }
+    }
+
+    /// True if the object carries identity overrides.
+    pub(super) fn is_overrides(&self) -> bool {
+        files::is_overrides(&self.content.file)
     }
 
     /// True if the object carries the core, or the pointer to it.

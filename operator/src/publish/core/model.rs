@@ -127,7 +127,8 @@ impl World {
         let contents = snapshot.contents(set).unwrap();
         let plan: Vec<_> =
             contents.iter().map(|content| (file_of(&content.file), self.number(&content.bytes))).collect();
-        let placed = Placed { revision: snapshot.revision.clone(), set: (snapshot.core_parts() > 0).then_some(set) };
+        let set = (snapshot.core_parts() > 0).then_some(set);
+        let placed = Placed { revision: snapshot.revision.clone(), set, overrides: None };
         let (last, core) = *plan.last().unwrap();
         assert_eq!(last, CORE, "the core is written last");
         self.placed.insert(core, (number, placed));

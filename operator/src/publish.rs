@@ -174,16 +174,22 @@ impl Publisher {
         }
         let mut outdated = Vec::new();
         for wanted in &wanted {
-            if self.check(to, wanted, cache).await? == Verdict::Outdated {
-                outdated.push(wanted);
+            let (verdict, version) = self.check(to, wanted, cache).await?;
+            if verdict == Verdict::Outdated {
+                outdated.push((wanted, version));
             }
         }
-        for wanted in &outdated {
+        for (wanted, version) in &outdated {
             if wanted.is_core() {
                 // If the API server does not answer, it has to be asked which core is published.
                 cache.placed.remove(&to.object_kind);
             }
-            let version = self.apply(to, wanted).await?;
+            let applied = self.apply(to, wanted, version.as_deref()).await;
+            if applied.is_err() {
+                // The cached Secrets may not be what the API server has.
+                cache.refreshed = None;
+            }
+            let version = applied?;
             if wanted.is_core() {
                 cache.placed.insert(to.object_kind, placed.clone());
             }
@@ -233,9 +239,14 @@ impl Publisher {
         self.secrets.retain(is_there);
     }
 
-    /// Writes the object and returns its new resource version.
-    async fn apply(&self, objects: Collection<'_>, wanted: &Wanted<'_>) -> Result<Option<String>, Error> {
-        let applied = self.calls(objects).apply(wanted).await?;
+    /// Writes the object if it still has this resource version, and returns its new one.
+    async fn apply(
+        &self,
+        objects: Collection<'_>,
+        wanted: &Wanted<'_>,
+        version: Option<&str>,
+    ) -> Result<Option<String>, Error> {
+        let applied = self.calls(objects).apply(wanted, version).await?;
         let version = applied.resource_version.clone();
         if objects.object_kind == ObjectKind::Secret {
             self.secrets.put(objects.owner, &wanted.name, Some(applied));
@@ -251,14 +262,25 @@ impl Publisher {
         Ok(())
     }
 
-    async fn check(&self, objects: Collection<'_>, wanted: &Wanted<'_>, cache: &WriteCache) -> Result<Verdict, Error> {
+    /// Compares the existing object with the desired one. Returns the resource version that a write should replace, if it
+    /// is known: a write that arrives late, after a later one of another process, changes nothing then.
+    async fn check(
+        &self,
+        objects: Collection<'_>,
+        wanted: &Wanted<'_>,
+        cache: &WriteCache,
+    ) -> Result<(Verdict, Option<String>), Error> {
         let Some(found) = self.find(objects, &wanted.name).await? else {
-            return Ok(Verdict::Outdated);
+            return Ok((Verdict::Outdated, None));
         };
         let written = cache.written.get(&(objects.object_kind, wanted.name.clone()));
         match wanted.verdict(objects.owner, &found, written.map(String::as_str)) {
             Verdict::Foreign => Err(Error::Conflict(objects.describe(&wanted.name))),
-            verdict => Ok(verdict),
+            verdict => {
+                // If they differ, either somebody else has written the object, or the watch lags behind.
+                let is_known = written.is_none() || written == found.resource_version.as_ref();
+                Ok((verdict, found.resource_version.filter(|_| is_known)))
+            }
         }
     }
 

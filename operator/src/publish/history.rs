@@ -24,8 +24,9 @@ impl Publisher {
         let objects = destination.collection();
         for content in snapshot.archived() {
             let wanted = Wanted::past(objects.owner, content, &snapshot.revision);
-            if self.check(objects, &wanted, cache).await? == Verdict::Outdated {
-                self.apply(objects, &wanted).await?;
+            let (verdict, version) = self.check(objects, &wanted, cache).await?;
+            if verdict == Verdict::Outdated {
+                self.apply(objects, &wanted, version.as_deref()).await?;
             }
         }
         Ok(())

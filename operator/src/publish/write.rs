@@ -72,16 +72,22 @@ enum Purpose {
 }
 
 impl Calls<'_> {
-    /// Applies the object and returns its metadata as the API server stored it.
-    pub(super) async fn apply(&self, wanted: &Wanted<'_>) -> Result<ObjectMeta, Error> {
+    /// Applies the object and returns its metadata as the API server stored it. With a `version`, the API server refuses
+    /// the write if the object has another resource version.
+    pub(super) async fn apply(&self, wanted: &Wanted<'_>, version: Option<&str>) -> Result<ObjectMeta, Error> {
         match self.objects.object_kind {
-            ObjectKind::ConfigMap => self.apply_as::<ConfigMap>(wanted).await,
-            ObjectKind::Secret => self.apply_as::<Secret>(wanted).await,
+            ObjectKind::ConfigMap => self.apply_as::<ConfigMap>(wanted, version).await,
+            ObjectKind::Secret => self.apply_as::<Secret>(wanted, version).await,
         }
     }
 
-    async fn apply_as<K: SnapshotObject>(&self, wanted: &Wanted<'_>) -> Result<ObjectMeta, Error> {
+    async fn apply_as<K: SnapshotObject>(
+        &self,
+        wanted: &Wanted<'_>,
+        version: Option<&str>,
+    ) -> Result<ObjectMeta, Error> {
         let (metadata, content) = wanted.object(self.objects.owner);
+        let metadata = ObjectMeta { resource_version: version.map(str::to_owned), ..metadata };
         let object = K::with_content(metadata, content);
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let patch = Patch::Apply(&object);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::{
     Destination, Error, Owner, Publisher, WriteCache,
     object::{Verdict, Wanted},
-    record::Past,
+    record::{Past, Record},
     snapshot::{File, Snapshot},
 };
 use crate::api::ObjectKind;
@@ -69,6 +69,18 @@ impl Publisher {
         }
         Ok(())
     }
+}
+
+/// Returns the names of all copies that may exist beside a core with this record: of the revisions that are kept, of those
+/// that were dropped or are kept in the other kind, and of the published one, which a process may have copied before it
+/// ended.
+pub(super) fn copies(owner: &Owner, record: &Record, published: &str) -> HashSet<String> {
+    let published = record.files.iter().map(|(file, digest)| owner.environment.past_object(file, published, digest));
+    let mut copies = names(owner, &record.history);
+    copies.extend(names(owner, &record.dropped));
+    copies.extend(names(owner, &record.former));
+    copies.extend(published);
+    copies
 }
 
 /// Returns the names of all objects that hold these revisions.

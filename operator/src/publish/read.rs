@@ -29,7 +29,8 @@ impl Publisher {
         let records = self.obsolete_cores(destination).into_iter().filter_map(|core| object::record(&core));
         let latest = records.max_by_key(|record| record.published_at.0)?;
         // Copies of earlier revisions exist only in the obsolete kind and format.
-        Some(Record { history: Vec::new(), ..latest })
+        let former = latest.history.into_iter().chain(latest.dropped).chain(latest.former).collect();
+        Some(Record { history: Vec::new(), dropped: Vec::new(), former, ..latest })
     }
 
     /// Returns the other format in which a revision is published, if none is published in the current format.
@@ -53,7 +54,8 @@ impl Publisher {
     }
 
     /// Reads the published snapshot from the cluster, for use while it cannot be compiled again. `None` unless every
-    /// file exists and matches its digest.
+    /// file exists and matches its digest. If the process before has written some files of the next revision already, the
+    /// copies that it made first are read.
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
@@ -65,6 +67,21 @@ impl Publisher {
             return Ok(None);
         };
         let record = self.record(destination);
+        let digests = record.as_ref().map(|record| &record.files).filter(|files| !files.is_empty());
+        if let Some(digests) = digests {
+            let mut files = Vec::new();
+            let core = self.read_whole(objects, &objects.owner.environment.object(files::CORE)).await?;
+            let Some(core) = core else { return Ok(None) };
+            files.push(core);
+            for (name, digest) in digests {
+                if name == files::CORE || files::is_core_part(name) {
+                    continue;
+                }
+                let Some(file) = self.read_either(objects, name, &revision, digest).await? else { return Ok(None) };
+                files.push(file);
+            }
+            return Ok(Some((Snapshot::new(revision, files), record)));
+        }
         let mut files = Vec::new();
         for found in self.last_first(objects, |format| format == FORMAT) {
             let name = found.name.as_deref().unwrap_or_default();
@@ -77,6 +94,23 @@ impl Publisher {
             files.push(file);
         }
         Ok(Some((Snapshot::new(revision, files), record)))
+    }
+
+    /// Reads the file with this digest, from its published object or from its copy.
+    async fn read_either(
+        &self,
+        objects: Collection<'_>,
+        name: &str,
+        revision: &str,
+        digest: &str,
+    ) -> Result<Option<File>, Error> {
+        let environment = &objects.owner.environment;
+        for object in [environment.object(name), environment.past_object(name, revision, digest)] {
+            if let Some(file) = self.read(objects, &object).await?.filter(|file| file.digest == digest) {
+                return Ok(Some(File { name: name.to_owned(), ..file }));
+            }
+        }
+        Ok(None)
     }
 
     /// Reads the file that an object carries, or, if it is a pointer, the core that it names.

@@ -24,6 +24,17 @@ pub struct Record {
     /// Earlier revisions that are kept, latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Past>,
+    /// Earlier revisions that this publication dropped. A process that ends before it has deleted their copies leaves them
+    /// to the next one, which finds Secrets by their names only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<Past>,
+    /// Earlier revisions whose copies are objects of the other kind, which pods may still mount.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<Past>,
+    /// Digest of each file of this revision, by file name. While the next revision is written, the objects hold some
+    /// files of it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) files: BTreeMap<String, String>,
 }
 
 /// Earlier revision that is kept.
@@ -44,9 +55,7 @@ pub struct Past {
 impl Past {
     /// Creates the history entry for a snapshot that is being replaced.
     pub fn of(snapshot: &Snapshot, published_at: Time, changes: Option<Changes>) -> Self {
-        let contents = snapshot.archived().into_iter();
-        let files = contents.map(|content| (content.file.into_owned(), content.digest.into_owned())).collect();
-        Self { revision: snapshot.revision.clone(), published_at, changes, files }
+        Self { revision: snapshot.revision.clone(), published_at, changes, files: snapshot.digests() }
     }
 
     /// Lists the names of the objects that hold the files of this revision.
@@ -98,6 +107,9 @@ mod tests {
             document: document.unwrap(),
             changes: None,
             history: history.clone(),
+            dropped: Vec::new(),
+            former: Vec::new(),
+            files: BTreeMap::new(),
         };
         for (limit, needed, kept) in [
             (0, &[][..], &[][..]),

@@ -12,10 +12,14 @@ use parking_lot::Mutex;
 use remora_snapshot::files::{self, CoreSet};
 use tokio::time::Instant;
 
-use super::{Destination, Error, Owner, Publisher, WriteCache, owner::Collection, write::Calls};
+use super::{
+    Destination, Error, Owner, Publisher, WriteCache, history, object,
+    owner::{self, Collection},
+    write::Calls,
+};
 use crate::api::{
     ObjectKind,
-    names::{FORMAT, Format},
+    names::{FORMAT, Format, annotation},
 };
 
 /// Time between two polls for Secrets that somebody deleted or altered.
@@ -80,6 +84,7 @@ impl Publisher {
     async fn discover(&self, secrets: Collection<'_>) -> Result<(), Error> {
         self.secrets.clear(secrets.owner);
         self.discover_in(FORMAT, secrets).await?;
+        self.discover_copies(secrets).await?;
         for format in FORMAT.earlier() {
             let core = secrets.owner.environment.object_in(format, files::CORE);
             // Deletion removes the core last, so without a core no object of this format exists.
@@ -90,8 +95,20 @@ impl Publisher {
         Ok(())
     }
 
+    /// Finds the copies that the core's record names.
+    async fn discover_copies(&self, secrets: Collection<'_>) -> Result<(), Error> {
+        let Some(core) = self.core(secrets) else { return Ok(()) };
+        let record = object::record(&core).zip(owner::annotation(&core, annotation::REVISION));
+        let Some((record, revision)) = record else { return Ok(()) };
+        for name in history::copies(secrets.owner, &record, revision) {
+            let found = self.calls(secrets).metadata(&name).await?;
+            self.secrets.put(secrets.owner, &name, found);
+        }
+        Ok(())
+    }
+
     /// Finds the Secrets of one format by their names. The files of each kind are numbered without a gap, so the search
-    /// ends at the first missing number. Copies of earlier revisions are looked up only when they are needed.
+    /// ends at the first missing number.
     async fn discover_in(&self, format: Format, secrets: Collection<'_>) -> Result<(), Error> {
         let overrides = (0..files::OVERRIDES_SLOTS).map(files::overrides).collect();
         let document = (0..files::DOCUMENT_SLOTS).map(files::document).collect();

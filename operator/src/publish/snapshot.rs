@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use remora_snapshot::files;
 
 use crate::{compile::digest::digest, compiler::Response};
@@ -49,6 +51,12 @@ impl Snapshot {
     /// Returns the core.
     pub(super) fn core(&self) -> Option<&File> {
         self.files.last().filter(|last| last.is_core())
+    }
+
+    /// Returns the digest of each file that a copy of the snapshot has, by file name.
+    pub fn digests(&self) -> BTreeMap<String, String> {
+        let contents = self.archived().into_iter();
+        contents.map(|content| (content.file.into_owned(), content.digest.into_owned())).collect()
     }
 
     /// Returns the number of parts in which the core is published. 0 if the core is published in one object.

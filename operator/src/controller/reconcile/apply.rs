@@ -120,8 +120,15 @@ impl Apply<'_> {
             record.history.insert(0, Past::of(&outgoing.snapshot, since, changes));
         }
         let needed = [environment.spec.pin.as_str(), &chosen.revision];
-        let dropped = record.as_mut().map(|record| record.trim(limit, &needed));
-        (DesiredSnapshot { snapshot: chosen, record, is_published, replaces }, dropped.unwrap_or_default())
+        let dropped = record.as_mut().map(|record| record.trim(limit, &needed)).unwrap_or_default();
+        if let Some(record) = &mut record {
+            record.files = chosen.digests();
+            record.dropped.extend(dropped.iter().cloned());
+            if !(is_same || observed.destination.has_other_kind) {
+                record.former.clear();
+            }
+        }
+        (DesiredSnapshot { snapshot: chosen, record, is_published, replaces }, dropped)
     }
 
     /// Archives a replaced snapshot and returns true on success. A failure is only logged and counted: the new snapshot

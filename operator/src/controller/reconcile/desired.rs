@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -53,13 +53,14 @@ impl Desired {
         self.back_off = None;
     }
 
-    /// Sets the kind of the published objects. A change clears the history, because copies of earlier revisions exist
+    /// Sets the kind of the published objects. A change drops the history, because copies of earlier revisions exist
     /// in one kind only.
     pub(super) fn set_kind(&mut self, kind: ObjectKind) {
         if self.kind.replace(kind).is_some_and(|before| before != kind)
             && let Some(record) = self.snapshot.as_mut().and_then(|desired| desired.record.as_mut())
         {
-            record.history.clear();
+            let past = std::mem::take(&mut record.history);
+            record.former.extend(past);
         }
     }
 
@@ -119,11 +120,19 @@ pub(super) fn record(before: Option<Record>, accepted: Option<&DocumentSummary>,
         }
         (Some(before), _) if is_same => Some(before),
         (before, accepted) => {
-            let (document, history) = match before {
-                Some(before) => (accepted.cloned().unwrap_or(before.document), before.history),
-                None => (accepted?.clone(), Vec::new()),
+            let (document, history, former) = match before {
+                Some(before) => (accepted.cloned().unwrap_or(before.document), before.history, before.former),
+                None => (accepted?.clone(), Vec::new(), Vec::new()),
             };
-            Some(Record { published_at: Time(this_second()), document, changes: None, history })
+            Some(Record {
+                published_at: Time(this_second()),
+                document,
+                changes: None,
+                history,
+                dropped: Vec::new(),
+                former,
+                files: BTreeMap::new(), // those of the chosen snapshot, which is not known here
+            })
         }
     }
 }

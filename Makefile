@@ -82,6 +82,11 @@ swaps: ## Swap a snapshot under load SWAPS times (default: 1000000), and check e
 scale: ## Measure the controller with ENVIRONMENTS (200) environments and PODS (2000) pods on an API server of its own
 	@$(STEP) "scale" e2e/scale/run.sh
 
+.PHONY: cuts
+cuts: ## Cut the controller around every write of every scenario, and run PLANS random plans (default: 2000)
+	@$(STEP) "plans of cuts" env REMORA_CUTS_PLANS=$(or $(PLANS),2000) \
+	  cargo test $(CARGO_FLAGS) --release -p remora-operator --test cuts -- --nocapture undisturbed_run
+
 .PHONY: rotation
 rotation: ## Rotate the webhook's certificates during 10,000 pod creations, and print the answer times
 	@$(STEP) "certificates under load" env REMORA_E2E_CREATIONS=10000 e2e/cluster/with.sh --restore \

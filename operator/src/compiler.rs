@@ -27,7 +27,7 @@ mod process;
 mod redact;
 mod work;
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 pub(crate) use self::work::rules;
 pub use self::{
@@ -51,12 +51,31 @@ pub struct Request {
     pub pages: Vec<Vec<u8>>,
 }
 
+/// Function that compiles a request in this process.
+pub type Function = dyn Fn(Request) -> Result<Response, Error> + Send + Sync;
+
 /// Compiler that runs each compilation in a child process.
 #[derive(Debug)]
 pub struct Compiler {
-    program: PathBuf,
-    document_limit: usize,
+    worker: Worker,
     limiter: Limiter,
+}
+
+/// Way in which a request is compiled.
+enum Worker {
+    /// In a child process that runs `program`.
+    Child { program: PathBuf, document_limit: usize },
+    /// In this process.
+    Function(Box<Function>),
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Child { program, .. } => write!(f, "child process {}", program.display()),
+            Self::Function(_) => f.write_str("function"),
+        }
+    }
 }
 
 impl Compiler {
@@ -70,7 +89,15 @@ impl Compiler {
     /// Creates a compiler that runs `program compile-process …` as the child.
     #[must_use]
     pub fn with_program(program: impl Into<PathBuf>, document_limit: usize) -> Self {
-        Self { program: program.into(), document_limit, limiter: Limiter::default() }
+        let worker = Worker::Child { program: program.into(), document_limit };
+        Self { worker, limiter: Limiter::default() }
+    }
+
+    /// Creates a compiler that calls `function`. Simulations use it, in which no real time passes and every document is
+    /// trusted: nothing bounds the function.
+    #[must_use]
+    pub fn with_function(function: Box<Function>) -> Self {
+        Self { worker: Worker::Function(function), limiter: Limiter::default() }
     }
 
     /// Compiles a document of `namespace`. Waits until it is the namespace's permit.
@@ -80,9 +107,13 @@ impl Compiler {
     /// crashes.
     pub async fn compile(&self, namespace: &str, request: Request) -> Result<Response, Error> {
         let _permit = self.limiter.acquire(namespace).await;
+        let (program, document_limit) = match &self.worker {
+            Worker::Child { program, document_limit } => (program, *document_limit),
+            Worker::Function(function) => return function(request),
+        };
         let bytes = request.pages.iter().map(Vec::len).sum();
-        let bounds = Bounds::of(bytes, self.document_limit);
-        match process::run(&self.program, &bounds, request).await? {
+        let bounds = Bounds::of(bytes, document_limit);
+        match process::run(program, &bounds, request).await? {
             (Answer::Compiled(contents), files) => Ok(Response::new(*contents, files)),
             (Answer::Malformed(problem), _) => Err(Error::Malformed(message::shown(&problem))),
             (Answer::ChangedBetweenPages, _) => Err(Error::ChangedBetweenPages),

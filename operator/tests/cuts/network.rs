@@ -1,0 +1,199 @@
+//! Way between the controller's processes and the API server: the plan decides what happens to each write.
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use http::{Request, Response, header::ACCEPT};
+use http_body_util::BodyExt;
+use kube::{Client, client::Body};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::{
+    plan::{Fate, Plan},
+    server::{Answer, Call, Server},
+    volumes::Watcher,
+};
+
+/// A process that may have ended.
+#[derive(Clone, Default)]
+pub(super) struct Life(Arc<(AtomicBool, Notify)>);
+
+impl Life {
+    fn end(&self) {
+        self.0.0.store(true, Ordering::SeqCst);
+        self.0.1.notify_one();
+    }
+
+    /// Waits until the process ends.
+    pub(super) async fn ended(&self) {
+        self.0.1.notified().await;
+    }
+}
+
+/// Cluster with a plan.
+pub(super) struct State {
+    pub(super) server: Server,
+    pub(super) watcher: Watcher,
+    plan: Plan,
+    /// Writes that the processes attempted.
+    pub(super) attempts: usize,
+    /// Writes that are on their way.
+    late: Vec<Late>,
+    /// Number of the step of the script.
+    pub(super) step: usize,
+    /// True if the process that ended last is replaced only after the next step of the script.
+    pub(super) is_away: bool,
+    /// Writes and what happened to them, for the report of a failure.
+    pub(super) trace: Vec<String>,
+}
+
+/// A write that is on its way.
+struct Late {
+    call: Call,
+    /// Number of attempts after which it arrives.
+    due: usize,
+    /// Step of the script in which it was sent.
+    step: usize,
+}
+
+enum Outcome {
+    Answer(Answer),
+    /// The caller gets no answer, but an error.
+    Broken,
+    /// The caller has ended.
+    Ended,
+}
+
+#[derive(Clone)]
+pub(super) struct Network(Arc<Mutex<State>>);
+
+impl Network {
+    pub(super) fn new(plan: Plan, watcher: Watcher) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            server: Server::default(),
+            watcher,
+            plan,
+            attempts: 0,
+            late: Vec::new(),
+            step: 0,
+            is_away: false,
+            trace: Vec::new(),
+        })))
+    }
+
+    /// Reads or changes the cluster, as a person or as another part of Kubernetes does. Pods see the result.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.0.lock().unwrap();
+        let result = act(&mut state);
+        state.observe();
+        result
+    }
+
+    /// Returns the client of a process.
+    pub(super) fn client(&self, life: &Life) -> Client {
+        let (network, life) = (self.clone(), life.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (network, life) = (network.clone(), life.clone());
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+                let accept = parts.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+                let call = Call {
+                    method: parts.method.to_string(),
+                    path: parts.uri.path().to_owned(),
+                    body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+                    metadata_only: accept.contains("PartialObjectMetadata"),
+                };
+                let (status, answer) = match network.0.lock().unwrap().pass(&call, &life) {
+                    Outcome::Answer(answer) => answer,
+                    Outcome::Broken => return Err(io::Error::other("the connection is broken")),
+                    Outcome::Ended => {
+                        life.end();
+                        (0, Value::Null)
+                    }
+                };
+                if status == 0 {
+                    std::future::pending::<()>().await;
+                }
+                let bytes = Body::from(serde_json::to_vec(&answer).map_err(io::Error::other)?);
+                Response::builder().status(status).body(bytes).map_err(io::Error::other)
+            }
+        });
+        Client::new(service, "shop")
+    }
+
+    /// Lets the oldest write arrive that was sent before the given step. Returns false if there is none.
+    pub(super) fn deliver_late(&self, before: usize) -> bool {
+        self.with(|state| {
+            let Some(place) = state.late.iter().position(|late| late.step < before) else { return false };
+            let late = state.late.remove(place);
+            state.apply(&late.call, "arrives late");
+            true
+        })
+    }
+}
+
+impl State {
+    fn pass(&mut self, call: &Call, life: &Life) -> Outcome {
+        if life.0.0.load(Ordering::SeqCst) {
+            return Outcome::Ended;
+        }
+        if !call.is_write() {
+            return Outcome::Answer(self.server.answer(call));
+        }
+        self.attempts += 1;
+        let number = self.attempts;
+        let outcome = match self.plan.fate(number) {
+            None => Outcome::Answer(self.apply(call, "")),
+            Some(Fate::Before | Fate::BeforeAway) => {
+                self.trace.push(format!("{number}: the process ends before: {}", call.describe()));
+                Outcome::Ended
+            }
+            Some(Fate::After | Fate::AfterAway) => {
+                self.apply(call, "and the process ends");
+                Outcome::Ended
+            }
+            Some(Fate::Lost) => {
+                self.apply(call, "and the answer is lost");
+                Outcome::Broken
+            }
+            Some(Fate::Refused) => {
+                self.trace.push(format!("{number}: refused: {}", call.describe()));
+                let failure = json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "InternalError", "code": 500});
+                Outcome::Answer((500, failure))
+            }
+            Some(Fate::Late(writes)) => {
+                self.trace.push(format!("{number}: on its way: {}", call.describe()));
+                self.late.push(Late { call: call.clone(), due: number.saturating_add(writes), step: self.step });
+                return Outcome::Ended;
+            }
+        };
+        if matches!(self.plan.fate(number), Some(Fate::BeforeAway | Fate::AfterAway)) {
+            self.is_away = true;
+        }
+        while let Some(place) = self.late.iter().position(|late| late.due <= number) {
+            let late = self.late.remove(place);
+            self.apply(&late.call, "arrives late");
+        }
+        outcome
+    }
+
+    fn apply(&mut self, call: &Call, remark: &str) -> Answer {
+        let before = self.server.log.len();
+        let answer = self.server.answer(call);
+        let changed = if self.server.log.len() == before { "changes nothing" } else { "" };
+        self.trace.push(format!("{}: {} {} {changed} {remark}", self.attempts, call.describe(), answer.0));
+        self.observe();
+        answer
+    }
+
+    fn observe(&mut self) {
+        self.watcher.observe(&self.server, self.trace.last().map_or("", String::as_str));
+    }
+}

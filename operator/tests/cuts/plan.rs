@@ -1,0 +1,174 @@
+//! Plans: what goes wrong in one run of a scenario. A plan is one word, which replays it.
+
+use std::{fmt, str::FromStr};
+
+/// Fate of a write of the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// The process ends before the write.
+    Before,
+    /// The process ends after the write.
+    After,
+    /// The process ends before the write, and the next one starts only after the next step of the script.
+    BeforeAway,
+    /// The process ends after the write, and the next one starts only after the next step of the script.
+    AfterAway,
+    /// The write happens, and the process gets an error in place of the answer.
+    Lost,
+    /// The write does not happen, and the process gets an error.
+    Refused,
+    /// The process loses its lease. Its write is on the way, and happens after this many writes of the next process, or
+    /// when that process has nothing more to do after the next step of the script.
+    Late(usize),
+}
+
+/// Way in which a controller process sees changes of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// Events arrive one by one, each when the process has nothing more to do.
+    Lags,
+    /// The watch of published objects breaks before each reconciliation: the process lists again.
+    Relists,
+    /// The first list of published objects is this many changes old. Events arrive when the process has nothing to do.
+    Stale(usize),
+}
+
+/// One thing that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The fate of the write with this number, from 1.
+    Write(usize, Fate),
+    /// The sight of the process with this number, from 1.
+    Process(usize, Sight),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) faults: Vec<Fault>,
+    /// Seed of everything random: waits of the controller, and the kubelet that lags.
+    pub(super) seed: u64,
+}
+
+impl Plan {
+    pub(super) fn of(faults: impl IntoIterator<Item = Fault>) -> Self {
+        Self { faults: faults.into_iter().collect(), seed: 0 }
+    }
+
+    pub(super) fn fate(&self, write: usize) -> Option<Fate> {
+        self.faults.iter().find_map(|fault| match fault {
+            Fault::Write(number, fate) if *number == write => Some(*fate),
+            _ => None,
+        })
+    }
+
+    pub(super) fn sight(&self, process: usize) -> Option<Sight> {
+        self.faults.iter().find_map(|fault| match fault {
+            Fault::Process(number, sight) if *number == process => Some(*sight),
+            _ => None,
+        })
+    }
+
+    /// True if a write fails for a process that goes on. A copy of an earlier revision is not written again then, because
+    /// the next revision matters more.
+    pub(super) fn fails_writes(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault, Fault::Write(_, Fate::Lost | Fate::Refused)))
+    }
+
+    /// True if a write may arrive after later writes of another process.
+    pub(super) fn delays_writes(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault, Fault::Write(_, Fate::Late(_))))
+    }
+
+    /// True if a step of the script may pass without a controller.
+    pub(super) fn skips_steps(&self) -> bool {
+        let is_away = |fault: &Fault| matches!(fault, Fault::Write(_, Fate::BeforeAway | Fate::AfterAway));
+        self.faults.iter().any(is_away)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write(number, fate) => match fate {
+                Fate::Before => write!(f, "w{number}=before"),
+                Fate::After => write!(f, "w{number}=after"),
+                Fate::BeforeAway => write!(f, "w{number}=before-away"),
+                Fate::AfterAway => write!(f, "w{number}=after-away"),
+                Fate::Lost => write!(f, "w{number}=lost"),
+                Fate::Refused => write!(f, "w{number}=refused"),
+                Fate::Late(writes) => write!(f, "w{number}=late{writes}"),
+            },
+            Self::Process(number, sight) => match sight {
+                Sight::Lags => write!(f, "p{number}=lags"),
+                Sight::Relists => write!(f, "p{number}=relists"),
+                Sight::Stale(changes) => write!(f, "p{number}=stale{changes}"),
+            },
+        }
+    }
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no fault");
+        let (subject, what) = text.split_once('=').ok_or_else(wrong)?;
+        let number = |text: &str| text.parse::<usize>().map_err(|_| wrong());
+        if let Some(process) = subject.strip_prefix('p') {
+            let sight = match what {
+                "lags" => Sight::Lags,
+                "relists" => Sight::Relists,
+                _ => Sight::Stale(number(what.strip_prefix("stale").ok_or_else(wrong)?)?),
+            };
+            return Ok(Self::Process(number(process)?, sight));
+        }
+        let write = number(subject.strip_prefix('w').ok_or_else(wrong)?)?;
+        let fate = match what {
+            "before" => Fate::Before,
+            "after" => Fate::After,
+            "before-away" => Fate::BeforeAway,
+            "after-away" => Fate::AfterAway,
+            "lost" => Fate::Lost,
+            "refused" => Fate::Refused,
+            _ => Fate::Late(number(what.strip_prefix("late").ok_or_else(wrong)?)?),
+        };
+        Ok(Self::Write(write, fate))
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let faults: Vec<String> = self.faults.iter().map(Fault::to_string).collect();
+        write!(f, "{}", faults.join(","))?;
+        if self.seed > 0 { write!(f, "@{}", self.seed) } else { Ok(()) }
+    }
+}
+
+impl FromStr for Plan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (faults, seed) = text.split_once('@').unwrap_or((text, "0"));
+        let faults = faults.split(',').filter(|fault| !fault.is_empty()).map(str::parse).collect::<Result<_, _>>()?;
+        Ok(Self { faults, seed: seed.parse().map_err(|_| format!("{seed:?} is no seed"))? })
+    }
+}
+
+#[test]
+fn plan_is_read_from_its_own_text() {
+    let fates = [
+        Fate::Before,
+        Fate::After,
+        Fate::BeforeAway,
+        Fate::AfterAway,
+        Fate::Lost,
+        Fate::Refused,
+        Fate::Late(usize::MAX),
+    ];
+    let sights = [Sight::Lags, Sight::Relists, Sight::Stale(7)];
+    let faults = fates.into_iter().map(|fate| Fault::Write(3, fate));
+    let plan = Plan { seed: 9, ..Plan::of(faults.chain(sights.into_iter().map(|sight| Fault::Process(2, sight)))) };
+    assert_eq!(plan.to_string().parse(), Ok(plan));
+    assert_eq!("".parse(), Ok(Plan::default()));
+    assert!("w1=sometimes".parse::<Plan>().is_err());
+}

@@ -1,0 +1,187 @@
+//! A process of the controller: the real reconciliation, with watches that a plan can disturb.
+
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    core::{DeserializeGuard, PartialObjectMeta},
+    runtime::{controller::Action, watcher::Event},
+};
+use remora_operator::{
+    api::{FeatureEnvironment, names::label},
+    compiler::Compiler,
+    controller::{
+        metrics::Metrics,
+        reconcile::{Context, Deps, reconcile},
+    },
+    publish::{self, ObjectsFeed},
+    rollout::{observe::SidecarClient, running_pods},
+    source::{
+        fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
+        receiver::Receiver,
+    },
+};
+use serde_json::{Value, json};
+
+use super::{
+    documents,
+    network::{Life, Network},
+    plan::Sight,
+    server::{Change, Kind},
+};
+
+/// Time that unneeded objects stay.
+pub(super) const GRACE: Duration = Duration::from_secs(20);
+
+/// No pod of a scenario has an address, so no request is sent. To create a client takes long, so there is one.
+static SIDECARS: LazyLock<SidecarClient> = LazyLock::new(|| {
+    let _installed_already = rustls::crypto::ring::default_provider().install_default();
+    SidecarClient::new().unwrap()
+});
+
+/// End of a reconciliation.
+pub(super) enum Turn {
+    /// The reconciliation wants to be called again after this time.
+    Done(Duration),
+    /// The process has ended.
+    Ended,
+    /// The process knows no FeatureEnvironment.
+    Idle,
+}
+
+pub(super) struct Process {
+    network: Network,
+    life: Life,
+    sight: Option<Sight>,
+    context: Arc<Context>,
+    writer: ObjectsFeed,
+    /// Number of changes that the watches have reported.
+    seen: usize,
+    /// FeatureEnvironment as the watch reported it last.
+    environment: Option<Arc<Value>>,
+}
+
+impl Process {
+    /// Starts a process, which lists all objects.
+    pub(super) fn start(network: &Network, sight: Option<Sight>) -> Self {
+        let life = Life::default();
+        let client = network.client(&life);
+        let (objects, writer) = publish::objects();
+        let allowed = AllowedOrigins::new(&[]).unwrap();
+        let receiver = Receiver::default();
+        receiver.leads(true);
+        let deps = Deps {
+            fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
+            compiler: Arc::new(Compiler::with_function(Box::new(documents::compile))),
+            client,
+            sidecars: SIDECARS.clone(),
+            receiver,
+            metrics: Metrics::default(),
+            instance: None,
+        };
+        // The watch shows no pods: notifications run beside the reconciliation, so no plan could name their writes.
+        let (pods, mut pods_feed) = running_pods();
+        pods_feed.apply_watcher_event(&Event::Init);
+        pods_feed.apply_watcher_event(&Event::InitDone);
+        let context = Arc::new(Context::new(deps, objects, pods, GRACE));
+        let mut process = Self { network: network.clone(), life, sight, context, writer, seen: 0, environment: None };
+        let old = match sight {
+            Some(Sight::Stale(changes)) => changes,
+            Some(Sight::Lags | Sight::Relists) | None => 0,
+        };
+        process.list(old);
+        process
+    }
+
+    /// Lists the published objects as they were `old` changes ago.
+    fn list(&mut self, old: usize) {
+        let log = self.network.with(|state| state.server.log.clone());
+        self.seen = log.len().saturating_sub(old);
+        let mut objects = std::collections::BTreeMap::new();
+        for (key, object) in &log[..self.seen] {
+            objects.insert(key.clone(), object.clone());
+        }
+        self.writer.apply_watcher_event(&Event::Init);
+        for object in objects.values().flatten().filter(|object| is_ours(object)) {
+            self.writer.apply_watcher_event(&Event::InitApply(metadata(object)));
+        }
+        self.writer.apply_watcher_event(&Event::InitDone);
+        let environments = log.iter().rev().find(|((kind, _), _)| *kind == Kind::Environment);
+        self.environment = environments.and_then(|(_, object)| object.clone());
+    }
+
+    fn unseen(&self) -> Vec<Change> {
+        self.network.with(|state| state.server.log[self.seen..].to_vec())
+    }
+
+    /// Reports changes to the process: all of them, unless its watches lag.
+    pub(super) fn watch(&mut self) {
+        match self.sight {
+            Some(Sight::Lags | Sight::Stale(_)) => {}
+            Some(Sight::Relists) => self.list(0),
+            None => self.unseen().into_iter().for_each(|change| self.report(change)),
+        }
+    }
+
+    /// Reports the next change to a process whose watches lag. Returns false if there is none.
+    pub(super) fn watch_next(&mut self) -> bool {
+        match self.unseen().into_iter().next() {
+            Some(change) => {
+                self.report(change);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn report(&mut self, (key, object): Change) {
+        self.seen += 1;
+        match (key.0, object) {
+            (Kind::Environment, object) => self.environment = object,
+            (Kind::ConfigMap, Some(object)) if is_ours(&object) => {
+                self.writer.apply_watcher_event(&Event::Apply(metadata(&object)));
+            }
+            (Kind::ConfigMap, None) => {
+                let gone = json!({"metadata": {"name": key.1, "namespace": "shop"}});
+                self.writer.apply_watcher_event(&Event::Delete(metadata(&gone)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Reconciles once.
+    pub(super) async fn turn(&mut self) -> Turn {
+        let Some(environment) = &self.environment else { return Turn::Idle };
+        let object: DeserializeGuard<FeatureEnvironment> = serde_json::from_value(Value::clone(environment)).unwrap();
+        tokio::select! {
+            biased;
+            () = self.life.ended() => Turn::Ended,
+            action = reconcile(Arc::new(object), Arc::clone(&self.context)) => Turn::Done(wait(&action.unwrap())),
+        }
+    }
+}
+
+fn is_ours(object: &Value) -> bool {
+    object["kind"] == "ConfigMap" && object["metadata"]["labels"][label::MANAGED_BY] == label::REMORA
+}
+
+fn metadata(object: &Value) -> PartialObjectMeta<ConfigMap> {
+    serde_json::from_value(json!({"metadata": object["metadata"]})).unwrap()
+}
+
+/// Returns the requeue time of a reconciliation. `Action` keeps it private, so it is parsed from the debug output.
+fn wait(action: &Action) -> Duration {
+    let text = format!("{action:?}");
+    let Some(number) = text.split(['(', ')']).nth(1) else { return Duration::from_secs(60) };
+    let unit = number.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let value: f64 = number.trim_end_matches(unit).parse().unwrap();
+    Duration::from_secs_f64(match unit {
+        "s" => value,
+        "ms" => value / 1e3,
+        "µs" => value / 1e6,
+        _ => value / 1e9,
+    })
+}

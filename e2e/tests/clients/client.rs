@@ -65,6 +65,7 @@ impl Client {
                 java.arg("-cp").arg(home.join(libraries).join("*")).arg(script);
                 java
             }
+            "go" => Command::new(home.join(name)),
             _ => Command::new(home.join("debug").join(name)),
         };
         for (variable, _) in std::env::vars().filter(|(name, _)| name.to_ascii_lowercase().ends_with("_proxy")) {

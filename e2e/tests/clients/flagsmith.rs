@@ -102,6 +102,53 @@ async fn java_gets_expected_flags_in_local_evaluation() {
     local_answers_of("java/flagsmith/Local.java", differ).await;
 }
 
+#[tokio::test]
+async fn go_gets_expected_flags_in_local_evaluation() {
+    let differ = |wanted: &mut Answers| {
+        let mut differs = |subject: &str, flag: &str, answer: Value| {
+            wanted.subjects.get_mut(subject).expect("a subject").insert(flag.to_owned(), answer);
+        };
+        // This SDK's engine also finds a pattern anywhere, and treats a trait without a value as set.
+        differs("pattern not at the start", "Gift Cards", json!([true, "wallet"]));
+        differs("null", "consent_banner", json!([true, "short"]));
+        // The SDK hashes another key for identities with overrides: they are in other parts of a percentage split.
+        differs("override of a split", "new_navigation", json!([false, null]));
+        // For variants, the SDK hashes the identifier without the environment's key: identities get other variants.
+        let variants: [(&str, &[&str]); 3] = [
+            ("bm25", &["in the other split", "override"]),
+            (
+                "embeddings",
+                &[
+                    "string",
+                    "string in another case",
+                    "integer",
+                    "integer too small",
+                    "integer as text",
+                    "negative integer",
+                    "null",
+                    "not null",
+                ],
+            ),
+            (
+                "both",
+                &[
+                    "in a split",
+                    "true",
+                    "false",
+                    "version and pattern",
+                    "older version",
+                    "pattern not at the start",
+                    "override beyond ASCII",
+                ],
+            ),
+        ];
+        for (value, subjects) in variants {
+            subjects.iter().for_each(|subject| differs(subject, "search_ranking", json!([true, value])));
+        }
+    };
+    local_answers_of("go/flagsmith_local", differ).await;
+}
+
 /// Representation of answers that differs between SDKs.
 struct Manner {
     /// A negative number.
@@ -180,6 +227,14 @@ async fn java_gets_expected_flags() {
     let manner = Manner { negative, unknown, failures: ["FlagsmithApiError"; 2] };
     let answers = is_served("java/flagsmith/Remote.java", Role::Client, manner).await;
     assert_eq!(answers["anonymous_refused"], "FlagsmithApiError");
+}
+
+#[tokio::test]
+async fn go_gets_expected_flags() {
+    const ERROR: &str = "*flagsmith.FlagsmithClientError";
+    let manner = || Manner { negative: json!(-1), unknown: json!(ERROR), failures: [ERROR; 2] };
+    is_served("go/flagsmith", Role::Client, manner()).await;
+    is_served("go/flagsmith", Role::Server, manner()).await;
 }
 
 #[tokio::test]

@@ -85,3 +85,11 @@ async fn java_gets_expected_flags() {
     assert_eq!(answers["server_key"], json!({"value": 40, "reason": "TARGETING_MATCH", "variant": ""}));
     assert_eq!((&answers["wrong_key"], &answers["server_down"]), (&REFUSED(), &REFUSED()));
 }
+
+#[tokio::test]
+async fn go_gets_expected_flags() {
+    let answers = answers_of("go/ofrep", "go", identity).await;
+    assert_eq!(answers["metadata"], json!({"featureId": 105, "enabled": true}));
+    assert_eq!(answers["server_key"], json!({"value": 40, "reason": "TARGETING_MATCH", "variant": ""}));
+    assert_eq!((&answers["wrong_key"], &answers["server_down"]), (&REFUSED(), &REFUSED()));
+}

@@ -77,3 +77,8 @@ async fn rust_reuses_connections() {
 async fn java_reuses_connections() {
     is_answered_at_once("java/flagsmith/Again.java", false).await;
 }
+
+#[tokio::test]
+async fn go_reuses_connections() {
+    is_answered_at_once("go/flagsmith_again", false).await;
+}

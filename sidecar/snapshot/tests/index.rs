@@ -147,7 +147,7 @@ fn environment(random: &mut Random) -> Environment {
 #[test]
 fn index_and_programs_match_same_segments() {
     let mut random = Random(7);
-    let (mut inside, mut outside) = (0, 0);
+    let (mut inside, mut outside, mut requirements, mut conditions) = (0, 0, 0, 0);
     for round in 0..12 {
         let environment = environment(&mut random);
         let written = write(&environment, 10_000_000).unwrap();
@@ -166,7 +166,17 @@ fn index_and_programs_match_same_segments() {
                 assert_eq!(one, other, "round {round}, {values:?}: {:#?}", environment.segments[number].rules);
                 if one { inside += 1 } else { outside += 1 }
             }
+            // An explanation takes as long as an evaluation, so a few people are enough.
+            for flag in explained.iter().filter(|_| person % 10 == 0) {
+                let is_match = matches!(flag.decision, Decision::Segment { .. });
+                for segment in snapshot.explain_segments(&mut request, &flag.feature) {
+                    assert_eq!((segment.is_match, segment.trace.is_match()), (is_match, is_match), "{segment:#?}");
+                    requirements += segment.trace.requirements.len();
+                    conditions += segment.trace.conditions.len();
+                }
+            }
         }
     }
+    assert!(requirements > 5_000 && conditions > 5_000, "{requirements} and {conditions} are explained");
     assert!(inside > 5_000 && outside > 5_000, "{inside} and {outside}: neither is seldom");
 }

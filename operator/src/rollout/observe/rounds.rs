@@ -9,6 +9,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::{Deps, Target, counts::Counts, sidecar::Reply};
 use crate::{api::Pods, rollout::pods::Injected, source::trigger::Trigger};
@@ -28,6 +29,12 @@ const PAUSE_WHILE_BEHIND: Duration = Duration::from_secs(60);
 const PAUSE_WHEN_SETTLED: Duration = Duration::from_secs(300);
 /// Number of rounds that notify pods again. Later rounds only count and report.
 const NUDGE_ROUNDS: usize = 10;
+/// Longest time for which the first round waits until all pods are notified: 5,000 pods take half a minute.
+const NOTIFIED_WITHIN: Duration = Duration::from_secs(120);
+/// Longest time without another notified pod: the others may have started after the notification, or refuse it.
+const NOTIFICATION_STALLED: Duration = Duration::from_secs(30);
+/// Time between two looks whether all pods are notified.
+const NOTIFIED_LOOK: Duration = Duration::from_millis(500);
 /// First round, counted from 0, whose counts are reported even if some pods do not serve the revision yet.
 const REPORT_FROM_ROUND: usize = 2;
 
@@ -64,6 +71,11 @@ pub(super) async fn observe(target: Target, deps: Arc<Deps>, found: Arc<Mutex<Op
     let (namespace, environment) = (&target.namespace, &target.environment);
     let mut current = HashSet::new();
     let mut progress = Progress::Open;
+    if target.nudge {
+        // A pod that is not notified yet is neither late nor to be notified again.
+        let limit = NOTIFIED_WITHIN.mul_f64(deps.pause_factor);
+        let _late_ones_are_counted = tokio::time::timeout(limit, all_notified(&target, &deps)).await;
+    }
     for round in 0.. {
         tokio::time::sleep(
             pause(target.nudge, round, progress).mul_f64(deps.pause_factor * (0.9 + 0.2 * fastrand::f64())),
@@ -88,6 +100,27 @@ pub(super) async fn observe(target: Target, deps: Arc<Deps>, found: Arc<Mutex<Op
             if is_new {
                 deps.triggers.send(namespace, environment.as_str(), Trigger::Report).await;
             }
+        }
+    }
+}
+
+/// Waits until all pods that run now are notified of the revision. A pod that starts later is not notified: it starts
+/// with the revision.
+async fn all_notified(target: &Target, deps: &Deps) {
+    let is_notified = |pod: &Arc<Injected>| pod.notified.as_ref() == Some(&target.revision);
+    let unnotified = || {
+        let all = deps.pods.of(&target.namespace, target.environment.as_str());
+        all.into_iter().filter(|pod| !is_notified(pod)).map(|pod| pod.uid.clone()).collect::<HashSet<String>>()
+    };
+    deps.pods.ready().await;
+    let (mut waiting, mut since) = (unnotified(), Instant::now());
+    while !waiting.is_empty() && since.elapsed() < NOTIFICATION_STALLED.mul_f64(deps.pause_factor) {
+        tokio::time::sleep(NOTIFIED_LOOK.mul_f64(deps.pause_factor)).await;
+        let before = waiting.len();
+        let still = unnotified();
+        waiting.retain(|uid| still.contains(uid));
+        if waiting.len() < before {
+            since = Instant::now();
         }
     }
 }

@@ -205,6 +205,39 @@ async fn pod_behind_is_notified_again_until_it_serves_the_revision() {
     assert!(patches.iter().all(|(pod, _)| pod == "web-2"), "{patches:?}");
 }
 
+#[tokio::test]
+async fn pod_is_neither_asked_nor_notified_again_before_it_is_notified() {
+    let scene = Scene::new(0.1);
+    scene.cluster.pod("web-1", None, serves("aa")).await;
+    scene.observe("bb");
+    // The first rounds would begin after 0.2 s and 0.5 s, and wait for at most 12 s.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(scene.cluster.patches().is_empty(), "{:?}", scene.cluster.patches());
+    let told = json!("bb");
+    scene
+        .cluster
+        .change(|pods| pods.last_mut().unwrap()["metadata"]["annotations"]["remora.dev/revision.storefront"] = told);
+    let again = async {
+        while scene.cluster.patches().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(8), again).await.expect("the pod is not notified again");
+}
+
+/// A pod that starts after the notification never gets the annotation.
+#[tokio::test]
+async fn pod_that_starts_after_the_notification_does_not_delay_the_report() {
+    let mut scene = Scene::new(1.0);
+    scene.cluster.pod("web-1", None, serves("bb")).await;
+    scene.observe("bb");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    scene.cluster.change(|pods| pods[0]["metadata"]["annotations"]["remora.dev/revision.storefront"] = json!("bb"));
+    scene.cluster.pod("web-2", None, serves("bb")).await;
+    let pods = scene.report("bb").await;
+    assert_eq!((pods.current, pods.total), (2, 2), "{pods:?}");
+}
+
 /// The volume of a pod with limits on memory is a tmpfs of that size, and an update needs room for two snapshots.
 #[tokio::test]
 async fn pod_that_cannot_update_is_reported_with_its_cause() {

@@ -164,6 +164,8 @@ impl Scene<'_> {
         self.settle().await?;
         self.phase("the API server is killed, and starts again", async |scene| {
             scene.plane.restart_server().await?;
+            let listed = async || scene.fleet.revisions().await.map(|_| true);
+            until("the environments can be listed again", Duration::from_secs(180), listed).await?;
             scene.flip(std::slice::from_ref(&large), "fourth").await?;
             scene.told(&large).await
         })

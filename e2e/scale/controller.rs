@@ -23,7 +23,7 @@ pub(crate) struct Controller {
     process: Process,
 }
 
-/// What the controller's process has used so far.
+/// Memory and processor time of the controller's process so far.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Usage {
     /// Resident memory in MiB, without its children.

@@ -45,7 +45,7 @@ const KINDS: [&str; 11] = [
     "Namespace",
 ];
 
-/// What the counters show at one time.
+/// Values of the counters at one time.
 struct Reading {
     at: Instant,
     bytes: u64,
@@ -53,7 +53,7 @@ struct Reading {
     usage: Usage,
 }
 
-/// What a phase took.
+/// Cost of a phase.
 struct Row {
     phase: String,
     seconds: f64,

@@ -23,7 +23,7 @@ use tokio::{
 /// Admin port of sidecars.
 const PORT: u16 = 4778;
 
-/// What a sidecar serves.
+/// The revision that a sidecar serves.
 #[derive(Clone, Debug)]
 struct Serves {
     environment: String,

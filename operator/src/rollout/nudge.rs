@@ -152,7 +152,7 @@ mod tests {
     /// Pods of an environment: many more than anybody patches at one time.
     const PODS: usize = 5_000;
 
-    /// What the API server counts.
+    /// Requests that the API server has received.
     #[derive(Default)]
     struct Counts {
         under_way: usize,

@@ -133,9 +133,9 @@ pub(super) struct Leaf {
 /// Why the API server does not accept a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It is expired, or not valid yet.
+    /// The certificate is expired, or not valid yet.
     Dates,
-    /// It is for other names.
+    /// The certificate is for other names.
     Name,
     /// No certificate of the bundle verifies it.
     Untrusted,

@@ -46,7 +46,7 @@ pub(super) enum Reply {
     Silent,
 }
 
-/// How often flags were used, as a sidecar counted since its process began.
+/// Uses of flags that a sidecar has counted since its process began.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Uses {

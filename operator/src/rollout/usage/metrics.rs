@@ -18,14 +18,14 @@ struct ReasonLabels {
     reason: &'static str,
 }
 
-/// What became of uses that were collected.
+/// Outcome of collected uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// The source confirmed them.
+    /// The server confirmed the uses.
     Sent,
-    /// The source may have them: the request was sent, and its answer is lost.
+    /// The server may have the uses: the request was sent, and its answer is lost.
     Unconfirmed,
-    /// They exceed what can be sent.
+    /// The uses exceed what one request can hold.
     Dropped,
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Reading {
     Read,
     /// The sidecar did not answer.
     Silent,
-    /// There is no memory to remember the counters.
+    /// No memory of the budget is left for the counters.
     OutOfMemory,
 }
 

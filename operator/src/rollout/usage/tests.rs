@@ -47,11 +47,11 @@ impl Sidecar {
     }
 }
 
-/// What the server does with a request.
+/// A fault of the server.
 enum Behaviour {
-    /// It answers this status without storing the counts.
+    /// The server answers this status and stores no counts.
     Refuse(u16),
-    /// It stores the counts, and closes the connection without an answer.
+    /// The server stores the counts, and closes the connection without an answer.
     StoreAndBreakOff,
 }
 

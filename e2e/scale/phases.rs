@@ -278,7 +278,7 @@ fn chart(bin: &Path) -> anyhow::Result<Vec<Value>> {
     let rendered = Command::new(bin.join("helm"))
         .args(["template", "remora"])
         .arg(root().join("charts/remora"))
-        .args(["--namespace", "remora-system", "--include-crds", "--kube-version", "1.33.0"])
+        .args(["--namespace", "remora-system", "--include-crds", "--kube-version", "1.34.0"])
         .output()?;
     ensure!(rendered.status.success(), "helm template: {}", String::from_utf8_lossy(&rendered.stderr));
     let text = String::from_utf8(rendered.stdout)?;

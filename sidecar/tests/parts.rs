@@ -142,8 +142,9 @@ fn memory_of_answers_larger_than_kept_buffers_is_given_back() {
         let answer = ask();
         assert!(answer.status == 200 && answer.body.contains("\"gold\"") && answer.body.len() > 1_200_000);
     }
-    let after = program.memory("RssAnon");
-    assert!(after < before + (1 << 20), "{before} bytes of private memory before, {after} after large answers");
+    // The client may have the last answer before the program has given its memory back.
+    let is_given_back = || program.memory("RssAnon") < before + (1 << 20);
+    await_condition("less than 1 MiB of private memory more than before the large answers", is_given_back);
 }
 
 /// A system that is short of something refuses files for a while. The files are read again when it no longer does.
@@ -156,7 +157,7 @@ fn parts_are_read_again_after_file_descriptors_ran_out() {
     let program = Program::start(sidecar(directory.path()));
     assert_eq!(revision_of(&program), named(&one));
 
-    // The directory and a part or two can be opened, and not all three parts.
+    // The directory and a part or two can be opened, and not all three parts and the memory for them.
     program.limit_files(2);
     publish(&mut volume, &in_parts(&two, CoreSet::B).into_iter().collect());
     await_condition("the volume cannot be read", || {
@@ -168,7 +169,7 @@ fn parts_are_read_again_after_file_descriptors_ran_out() {
     program.limit_files(100);
     await_condition("the next revision", || revision_of(&program) == named(&two));
     let said = program.stop();
-    let told = |line: &&String| line.contains("cannot read core") && line.contains("Too many open files");
+    let told = |line: &&String| line.contains("still serving") && line.contains("Too many open files");
     assert!(said.iter().any(|line| told(&line)), "{said:#?}");
 }
 

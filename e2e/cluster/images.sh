@@ -44,5 +44,7 @@ for program in "${programs[@]}"; do
   # A program that needs a dynamic loader would not start in an image without files, so this checks that the program is
   # static.
   ! readelf -l "$built/$program" 2>/dev/null | grep -q 'INTERP' || fail "$built/$program is not static"
-  e2e/cluster/import.sh "$name:$tag" "/$name" "$built/$program:/$name"
+  # Versions share the build directory, so the next build of another version replaces the program there.
+  install -D -m 755 "$built/$program" "$built/images/$tag/$name"
+  e2e/cluster/import.sh "$name:$tag" "/$name" "$built/images/$tag/$name:/$name"
 done

@@ -10,11 +10,11 @@ export ARCHITECTURES RELEASE_DIRECTORY
 tools=$release.tools
 export RELEASE_TOOLS=$tools
 mkdir -p "$release" "$tools"
-built=$build/$(target_of "$ARCHITECTURES")
-for program in local/remora-operator ship/remora-sidecar; do
-  [ -x "$built/$program" ] || fail "$built/$program does not exist: make images"
-  trial=$release/${program#*/}-linux-$ARCHITECTURES
-  install -m 755 "$built/$program" "$trial"
+programs=$build/$(target_of "$ARCHITECTURES")/images/dev
+for program in remora-operator remora-sidecar; do
+  [ -x "$programs/$program" ] || fail "$programs/$program does not exist: make images"
+  trial=$release/$program-linux-$ARCHITECTURES
+  install -m 755 "$programs/$program" "$trial"
   # The node has layers with these programs already, and pulls only what it does not have. Bytes behind the end of a program make
   # another layer, and have no effect.
   printf 'trial %s\n' "$(date +%s%N)" >>"$trial"

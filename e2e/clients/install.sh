@@ -87,7 +87,7 @@ esac
 mkdir -p "$cache"
 home=$cache/clients-$1-$(cat "${named[@]}" | sha256sum | cut -c 1-12)
 log=$home.log
-# Whoever comes second waits for the first.
+# A second call waits for the first.
 exec 9>"$home.lock"
 flock 9
 if [ "$1" = rust ] || [ ! -e "$home" ]; then

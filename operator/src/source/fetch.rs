@@ -116,7 +116,7 @@ impl CachedVersion {
     }
 }
 
-/// What a conditional fetch compares.
+/// Property of the source that a conditional fetch compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Comparison {
     /// The document's time of change. Some changes do not move it.
@@ -131,7 +131,7 @@ pub enum Comparison {
 pub struct FetchHints {
     /// Version of the cached document. `None` makes the fetch unconditional.
     pub cached: Option<CachedVersion>,
-    /// What the fetch compares with the cached version.
+    /// Comparison with the cached version.
     pub comparison: Comparison,
     /// Key to use in place of the one in the Secret, which then is not read.
     pub key: Option<EnvironmentKey>,

@@ -222,7 +222,7 @@ async fn pod_is_neither_asked_nor_notified_again_before_it_is_notified() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(Duration::from_secs(8), again).await.expect("the pod is not notified again");
+    timeout(CAP, again).await.expect("the pod is not notified again");
 }
 
 /// A pod that starts after the notification never gets the annotation.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::node::{Assertion, Mode, Node};
-use super::source::{Flags, Source};
+use super::source::{Flags, Source, is_blank};
 use super::step_budget::StepBudget;
 use super::{class, escape, shorthand};
 
@@ -35,9 +35,11 @@ pub(super) fn parse(pattern: &str, budget: &mut StepBudget) -> Result<Parsed, St
         depth: 0,
     };
     let mut flags = Flags::default();
+    let mut all = String::new();
     loop {
-        // Flags of the whole pattern are one or more groups at its start.
+        // Flags of the whole pattern are one or more groups at its start, with comments before and between them.
         let mut ahead = parser.source.clone();
+        ahead.skip_comments(flags.verbose)?;
         if !ahead.take("(?") {
             break;
         }
@@ -49,6 +51,8 @@ pub(super) fn parse(pattern: &str, budget: &mut StepBudget) -> Result<Parsed, St
         for letter in letters.chars() {
             set(&mut flags, letter, true)?;
         }
+        all.push_str(&letters);
+        check_flags(&all, "")?;
     }
     let node = parser.alternatives(flags)?;
     if parser.source.next().is_some() {
@@ -107,11 +111,11 @@ impl Parser<'_, '_> {
         let mut nodes: Vec<Node> = Vec::new();
         while let Some(c) = self.source.peek().filter(|c| !matches!(c, '|' | ')')) {
             self.source.next();
-            if flags.verbose && (c.is_ascii_whitespace() || c == '\u{b}') {
+            if flags.verbose && is_blank(c) {
                 continue;
             }
             if flags.verbose && c == '#' {
-                while self.source.next().is_some_and(|c| c != '\n') {}
+                self.source.skip_past('\n')?;
                 continue;
             }
             let node = match c {
@@ -243,7 +247,7 @@ impl Parser<'_, '_> {
             'P' => return self.named(flags).map(Some),
             ':' => self.until_closed(flags)?,
             '#' => {
-                self.source.until(')').map_err(|_| "has a comment (?# that is not closed".to_owned())?;
+                self.source.skip_group_comment()?;
                 return Ok(None);
             }
             '=' | '!' => Node::Look { behind: false, negated: c == '!', node: Box::new(self.until_closed(flags)?) },
@@ -334,20 +338,40 @@ impl Parser<'_, '_> {
     /// Parses a group with flags, as in `(?i-m:...)`.
     fn flagged(&mut self, first: char, outer: Flags) -> Result<Node, String> {
         let mut flags = outer;
+        let (mut on, mut off) = (String::new(), None::<String>);
         let mut letter = Some(first);
-        let mut on = true;
         while let Some(c) = letter {
-            match c {
-                ':' => return self.until_closed(flags),
-                ')' => return Err("sets flags that are not at its start; write (?flags:...)".to_owned()),
-                '-' if on => on = false,
-                'a' | 'u' if !on => return Err("turns the flags a or u off, which Python does not allow".to_owned()),
-                c if c.is_ascii_alphabetic() => set(&mut flags, c, on)?,
-                c => return Err(format!("has the unknown extension (?{c}")),
+            match (c, &mut off) {
+                (':', Some(off)) if off.is_empty() => return Err("has a - without a flag to turn off".to_owned()),
+                (':', off) => {
+                    check_flags(&on, off.as_deref().unwrap_or_default())?;
+                    return self.until_closed(flags);
+                }
+                (')', _) => return Err("sets flags that are not at its start; write (?flags:...)".to_owned()),
+                ('-', off @ None) => *off = Some(String::new()),
+                ('a' | 'u', Some(_)) => {
+                    return Err("turns the flags a or u off, which Python does not allow".to_owned());
+                }
+                (c, off) if c.is_ascii_alphabetic() => {
+                    set(&mut flags, c, off.is_none())?;
+                    off.as_mut().unwrap_or(&mut on).push(c);
+                }
+                (c, _) => return Err(format!("has the unknown extension (?{c}")),
             }
             letter = self.source.next();
         }
         Err("ends in the flags of a group".to_owned())
+    }
+}
+
+/// Checks that flags that are turned on and off together do not contradict each other.
+fn check_flags(on: &str, off: &str) -> Result<(), String> {
+    if on.contains('a') && on.contains('u') {
+        return Err("has both flags a and u, which Python does not allow".to_owned());
+    }
+    match on.chars().find(|flag| off.contains(*flag)) {
+        Some(flag) => Err(format!("turns the flag {flag} on and off, which Python does not allow")),
+        None => Ok(()),
     }
 }
 

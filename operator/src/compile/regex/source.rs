@@ -39,6 +39,47 @@ impl Source<'_> {
         }
     }
 
+    /// Skips up to a character, and the character. A backslash and the character after it are one, as in Python's
+    /// tokenizer. Returns false if the pattern ends before.
+    ///
+    /// # Errors
+    /// The pattern ends in a backslash.
+    pub(super) fn skip_past(&mut self, end: char) -> Result<bool, String> {
+        while let Some(c) = self.next() {
+            if c == end {
+                return Ok(true);
+            }
+            if c == '\\' {
+                self.next().ok_or("ends in a backslash")?;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Skips comments in groups, and in a verbose pattern also white space and comments of a line.
+    ///
+    /// # Errors
+    /// A comment is not closed, or the pattern ends in a backslash.
+    pub(super) fn skip_comments(&mut self, verbose: bool) -> Result<(), String> {
+        loop {
+            if self.take("(?#") {
+                self.skip_group_comment()?;
+            } else if verbose && self.take("#") {
+                self.skip_past('\n')?;
+            } else if !verbose || self.next_if(is_blank).is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Skips a comment in a group after `(?#`.
+    ///
+    /// # Errors
+    /// The comment is not closed.
+    pub(super) fn skip_group_comment(&mut self) -> Result<(), String> {
+        if self.skip_past(')')? { Ok(()) } else { Err("has a comment (?# that is not closed".to_owned()) }
+    }
+
     /// Reads up to `most` digits.
     pub(super) fn digits(&mut self, radix: u32, most: usize) -> String {
         let mut digits = String::new();
@@ -59,4 +100,9 @@ impl Source<'_> {
         self.0 = behind.chars();
         Ok(before)
     }
+}
+
+/// True for the white space that a verbose pattern ignores.
+pub(super) fn is_blank(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\u{b}'
 }

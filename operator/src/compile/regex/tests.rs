@@ -99,6 +99,54 @@ fn match_begins_at_start_and_ends_anywhere() {
     }
 }
 
+// Python 3.11.7 compiles these patterns.
+#[test]
+fn comment_ends_at_unescaped_end_and_may_stand_before_flags() {
+    for (pattern, text, wanted) in [
+        (r"(?#a\)b)c", "c", true),
+        ("(?x)a#c\\\nb", "a", true),
+        ("(?#c)(?i)a", "A", true),
+        ("(?i)(?#c)(?s)a.", "A\n", true),
+        ("(?x) (?x) a", "a", true),
+        ("(?x)#c\n(?i)a", "A", true),
+        ("(?x) (?#c) (?i)a", "A", true),
+        ("(?x)\u{b}(?i)a", "A", true),
+        ("(?i)(?#)", "", true),
+        ("(?ii)a", "A", true),
+        ("(?aa:a)", "a", true),
+        ("(?iu:a)", "A", true),
+        ("(?mm-s:a)", "a", true),
+        ("(?a)(?u:\\d)", "\u{661}", true),
+    ] {
+        assert_eq!(matches(pattern, text), wanted, "{pattern:?} on {text:?}");
+    }
+}
+
+// Python 3.11.7 refuses these patterns.
+#[test]
+fn flags_that_contradict_and_late_flags_are_refused() {
+    for (pattern, problem) in [
+        ("(?i-i:a)", "on and off"),
+        ("(?s-s:a)", "on and off"),
+        ("(?i-:a)", "without a flag"),
+        ("(?-:a)", "without a flag"),
+        ("(?--i:a)", "unknown extension"),
+        ("(?au:a)", "both flags a and u"),
+        ("(?au)a", "both flags a and u"),
+        ("(?a)(?u)a", "both flags a and u"),
+        ("(?u)(?a)a", "both flags a and u"),
+        (" (?x)a", "not at its start"),
+        ("|(?i)a", "not at its start"),
+        ("()(?i)a", "not at its start"),
+        ("(?x)a#c\\", "ends in a backslash"),
+        (r"(?#a\", "ends in a backslash"),
+        ("(?#a", "not closed"),
+    ] {
+        let error = compile(pattern).map(|_| ()).unwrap_err();
+        assert!(error.contains(problem), "{pattern:?}: {error}");
+    }
+}
+
 #[test]
 fn pattern_without_automaton_is_matched_by_backtracking() {
     for (pattern, text, wanted) in [

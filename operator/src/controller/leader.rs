@@ -77,6 +77,10 @@ impl Election {
                     waiting = true;
                 }
                 Ok(false) => {}
+                // Another replica may have been faster: the next attempt shows it.
+                Err(error) if is_conflict(&error) => {
+                    tracing::debug!(lease = self.name, %error, "cannot take the lease")
+                }
                 Err(error) => tracing::warn!(lease = self.name, %error, "cannot read or take the lease: trying again"),
             }
             sleep(PERIOD.mul_f64(0.4 + 0.2 * fastrand::f64())).await;
@@ -91,6 +95,7 @@ impl Election {
             match self.attempt(&mut seen).await {
                 Ok(true) => {}
                 Ok(false) => return Lost::Taken(self.name.clone()),
+                // Also a conflict: the next attempt reads who holds the lease. Somebody may only have labelled it.
                 Err(error) => {
                     tracing::warn!(lease = self.name, %error, "cannot renew the lease: trying again until it expires");
                 }
@@ -127,7 +132,8 @@ impl Election {
         }
     }
 
-    /// Takes or renews the lease if possible. Returns true if this replica holds it now.
+    /// Takes or renews the lease if possible. Returns true if this replica holds it now, and false if another replica
+    /// holds it.
     async fn attempt(&self, seen: &mut Option<Sighting>) -> kube::Result<bool> {
         let began = self.fence.now();
         let taken = timeout(CALL, self.try_take(seen)).await;
@@ -144,7 +150,7 @@ impl Election {
             let owner_references = self.owner.clone().map(|owner| vec![owner]);
             let metadata = ObjectMeta { name: Some(self.name.clone()), owner_references, ..ObjectMeta::default() };
             let first = Lease { metadata, spec: Some(self.claim(None)) };
-            return won(self.api.create(&parameters, &first).await);
+            return self.api.create(&parameters, &first).await.map(|_| true);
         };
         let sighting = Sighting::of(&lease, seen.take(), Instant::now());
         let decision = decide(lease.spec.as_ref(), &self.identity, sighting.unchanged_for(Instant::now()));
@@ -154,7 +160,7 @@ impl Election {
             Decision::Take => {
                 lease.spec = Some(self.claim(lease.spec.as_ref()));
                 lease.metadata.owner_references = self.owner.clone().map(|owner| vec![owner]);
-                won(self.api.replace(&self.name, &parameters, &lease).await)
+                self.api.replace(&self.name, &parameters, &lease).await.map(|_| true)
             }
         }
     }
@@ -174,11 +180,10 @@ impl Election {
     }
 }
 
-/// Translates the result of a write: a conflict means that another replica was faster.
-fn won(written: kube::Result<Lease>) -> kube::Result<bool> {
-    match written {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => Ok(false),
-        Err(error) => Err(error),
-    }
+/// True if a write failed because somebody else wrote the lease since it was read.
+fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_conflict() || status.is_already_exists())
 }
+
+#[cfg(test)]
+mod tests;

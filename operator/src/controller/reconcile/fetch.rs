@@ -73,8 +73,15 @@ impl Source {
         *self = Self { expected_bytes, last_document, last_content, ..Self::default() };
     }
 
-    /// Makes the next fetch unconditional.
-    pub(super) fn needs_whole(&mut self) {
+    /// Makes the next fetch unconditional if the trigger asks for that. A stronger trigger may have replaced the one of a
+    /// webhook.
+    pub(super) fn is_triggered(&mut self, trigger: Option<Trigger>) {
+        if trigger >= Some(Trigger::FetchWhole) {
+            self.needs_whole();
+        }
+    }
+
+    fn needs_whole(&mut self) {
         self.last_document = None;
     }
 
@@ -89,14 +96,14 @@ impl Source {
     /// Returns true if the source is to be fetched now. `is_lost` is true if no snapshot exists anywhere and none is
     /// expected, so waiting for the next poll has no purpose.
     pub(super) fn is_due(&self, trigger: Option<Trigger>, is_lost: bool, now: Instant) -> bool {
-        let is_triggered = match trigger {
+        let by_trigger = match trigger {
             Some(Trigger::ReferenceChanged | Trigger::Requested) => true,
             // A stream event does not shorten the back-off of a failing source.
             Some(Trigger::Fetch | Trigger::FetchWhole) => self.failures == 0,
             Some(Trigger::Report) | None => false,
         };
         let is_lost = is_lost && self.failures == 0;
-        is_triggered || is_lost || self.next_fetch.is_none_or(|next| now >= next)
+        by_trigger || is_lost || self.next_fetch.is_none_or(|next| now >= next)
     }
 
     /// Returns the hints for the next fetch. `has_snapshot` is true if the last document's snapshot is in memory; `rest`

@@ -150,9 +150,7 @@ async fn read_if_due(
             trigger = Some(Trigger::Requested);
         }
     }
-    if trigger == Some(Trigger::FetchWhole) {
-        state.source.needs_whole();
-    }
+    state.source.is_triggered(trigger);
     let is_lost = state.candidate.newest().is_none()
         && state.candidate.pending_revision().is_none()
         && state.desired.snapshot.is_none()

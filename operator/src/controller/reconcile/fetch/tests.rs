@@ -24,6 +24,24 @@ fn conditional_fetches_are_followed_by_unconditional_one_after_ten_minutes() {
 }
 
 #[test]
+fn trigger_of_webhook_or_stronger_one_makes_fetch_unconditional() {
+    let now = Instant::now();
+    for (trigger, is_whole) in [
+        (None, false),
+        (Some(Trigger::Report), false),
+        (Some(Trigger::Fetch), false),
+        (Some(Trigger::FetchWhole), true),
+        (Some(Trigger::ReferenceChanged), true),
+        (Some(Trigger::Requested), true),
+    ] {
+        let version = Some(CachedVersion::of_object("7"));
+        let mut source = Source { version, last_document: Some(now), ..Source::default() };
+        source.is_triggered(trigger);
+        assert_eq!(source.hints(true, INTERVAL, now).cached.is_none(), is_whole, "{trigger:?}");
+    }
+}
+
+#[test]
 fn fetch_compares_content_after_rest_of_budget() {
     let began = Instant::now();
     let source = Source { last_content: Some(began), ..Source::default() };

@@ -54,11 +54,14 @@ impl Desired {
     }
 
     /// Sets the kind of the published objects. A change drops the history, because copies of earlier revisions exist
-    /// in one kind only.
+    /// in one kind only. It also restarts the grace of obsolete objects: those of the other kind were the current ones
+    /// until now, so pods that mount them may have been admitted a moment ago.
     pub(super) fn set_kind(&mut self, kind: ObjectKind) {
-        if self.kind.replace(kind).is_some_and(|before| before != kind)
-            && let Some(record) = self.snapshot.as_mut().and_then(|desired| desired.record.as_mut())
-        {
+        if self.kind.replace(kind).is_none_or(|before| before == kind) {
+            return;
+        }
+        self.obsolete_since = None;
+        if let Some(record) = self.snapshot.as_mut().and_then(|desired| desired.record.as_mut()) {
             let past = std::mem::take(&mut record.history);
             record.former.extend(past);
         }
@@ -141,4 +144,21 @@ pub(super) fn record(before: Option<Record>, accepted: Option<&DocumentSummary>,
 fn this_second() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn change_of_kind_restarts_grace_of_obsolete_objects() {
+        let mut desired = Desired::default();
+        desired.set_kind(ObjectKind::ConfigMap);
+        desired.set_kind(ObjectKind::Secret);
+        desired.obsolete_since = Some(Instant::now());
+        desired.set_kind(ObjectKind::Secret);
+        assert!(desired.obsolete_since.is_some(), "the kind is the same");
+        desired.set_kind(ObjectKind::ConfigMap);
+        assert_eq!(desired.obsolete_since, None);
+    }
 }

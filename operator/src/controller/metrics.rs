@@ -242,10 +242,16 @@ mod tests {
     #[test]
     fn deleted_environment_leaves_no_series() {
         let metrics = Metrics::default();
-        metrics.environments.fetched("shop", "storefront", 1_800_000_000.0);
-        metrics.environments.condition("shop", "storefront", "Ready", true);
-        assert!(metrics.text().unwrap().contains("environment=\"storefront\""));
-        metrics.environments.forget("shop", "storefront");
-        assert!(!metrics.text().unwrap().contains("environment=\"storefront\""));
+        let has = |name: &str| metrics.text().unwrap().contains(&format!("environment=\"{name}\""));
+        for name in ["storefront", "search"] {
+            metrics.environments.fetched("shop", name, 1_800_000_000.0);
+            metrics.environments.condition("shop", name, "Ready", true);
+        }
+        metrics.environments.retain(Some("other"), |_, _| false);
+        assert!(has("storefront") && has("search"), "the watch of another namespace does not know them");
+        metrics.environments.retain(Some("shop"), |_, name| name == "search");
+        assert!(!has("storefront") && has("search"));
+        metrics.environments.retain(None, |_, _| false);
+        assert!(!has("search"));
     }
 }

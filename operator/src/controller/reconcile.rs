@@ -39,6 +39,7 @@ mod obsolete;
 mod receive;
 mod reconciliation;
 mod recover;
+mod referrers;
 mod refresh;
 mod report;
 mod rollout;

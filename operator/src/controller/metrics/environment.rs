@@ -1,5 +1,6 @@
-use std::time::Duration;
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -44,6 +45,8 @@ pub struct EnvironmentMetrics {
     held: Family<Labels, Gauge>,
     conditions: Family<ConditionLabels, Gauge>,
     pods: Family<PodLabels, Gauge>,
+    /// Environments that may have series.
+    known: Arc<Mutex<HashSet<Labels>>>,
 }
 
 impl EnvironmentMetrics {
@@ -59,6 +62,7 @@ impl EnvironmentMetrics {
             held,
             conditions,
             pods,
+            known: _,
         } = metrics.clone();
         registry.register(
             "remora_environment_last_fetch_timestamp_seconds",
@@ -102,44 +106,44 @@ impl EnvironmentMetrics {
 
     /// Records a successful fetch, in seconds since 1970.
     pub fn fetched(&self, namespace: &str, environment: &str, at: f64) {
-        self.last_fetch.get_or_create(&labels(namespace, environment)).set(at);
+        self.last_fetch.get_or_create(&self.labels(namespace, environment)).set(at);
     }
 
     /// Records the size of a fetched document in bytes.
     pub fn document(&self, namespace: &str, environment: &str, bytes: usize) {
-        self.document_bytes.get_or_create(&labels(namespace, environment)).set(count(bytes));
+        self.document_bytes.get_or_create(&self.labels(namespace, environment)).set(count(bytes));
     }
 
     /// Records the longest time between two full reads of the document.
     pub fn read_within(&self, namespace: &str, environment: &str, within: Duration) {
-        self.read_within.get_or_create(&labels(namespace, environment)).set(within.as_secs_f64());
+        self.read_within.get_or_create(&self.labels(namespace, environment)).set(within.as_secs_f64());
     }
 
     /// Records the number of findings in a compiled document.
     pub fn compiled(&self, namespace: &str, environment: &str, findings: usize) {
-        self.findings.get_or_create(&labels(namespace, environment)).set(count(findings));
+        self.findings.get_or_create(&self.labels(namespace, environment)).set(count(findings));
     }
 
     /// Records the size of the published snapshot in bytes.
     pub fn published(&self, namespace: &str, environment: &str, bytes: usize) {
-        self.snapshot_bytes.get_or_create(&labels(namespace, environment)).set(count(bytes));
+        self.snapshot_bytes.get_or_create(&self.labels(namespace, environment)).set(count(bytes));
     }
 
     /// Counts the flags that a publication changed.
     pub fn changed(&self, namespace: &str, environment: &str, flags: i64) {
         let flags = u64::try_from(flags).unwrap_or_default();
-        self.changed_flags.get_or_create(&labels(namespace, environment)).inc_by(flags);
+        self.changed_flags.get_or_create(&self.labels(namespace, environment)).inc_by(flags);
     }
 
     /// Records whether the newest document is held back.
     pub fn held(&self, namespace: &str, environment: &str, held: bool) {
-        self.held.get_or_create(&labels(namespace, environment)).set(i64::from(held));
+        self.held.get_or_create(&self.labels(namespace, environment)).set(i64::from(held));
     }
 
     /// Records whether a condition is True. An unknown condition is ignored.
     pub fn condition(&self, namespace: &str, environment: &str, condition: &str, is_true: bool) {
         if let Some(condition) = CONDITIONS.into_iter().find(|known| *known == condition) {
-            let Labels { namespace, environment } = labels(namespace, environment);
+            let Labels { namespace, environment } = self.labels(namespace, environment);
             let labels = ConditionLabels { namespace, environment, condition };
             self.conditions.get_or_create(&labels).set(i64::from(is_true));
         }
@@ -148,21 +152,31 @@ impl EnvironmentMetrics {
     /// Records the latest counts of pods by what they serve.
     pub fn pods(&self, namespace: &str, environment: &str, pods: &Pods) {
         for (state, count) in STATES.into_iter().zip([pods.current, pods.behind, pods.silent]) {
-            let Labels { namespace, environment } = labels(namespace, environment);
+            let Labels { namespace, environment } = self.labels(namespace, environment);
             self.pods.get_or_create(&PodLabels { namespace, environment, state }).set(count);
         }
     }
 
-    /// Removes all series of a deleted environment.
-    pub fn forget(&self, namespace: &str, environment: &str) {
-        let labels = labels(namespace, environment);
-        self.last_fetch.remove(&labels);
-        self.document_bytes.remove(&labels);
-        self.read_within.remove(&labels);
-        self.snapshot_bytes.remove(&labels);
-        self.findings.remove(&labels);
-        self.changed_flags.remove(&labels);
-        self.held.remove(&labels);
+    /// Removes all series of the environments in this namespace, or in all namespaces, for which `is_there` (namespace,
+    /// name) returns false.
+    pub fn retain(&self, scope: Option<&str>, is_there: impl Fn(&str, &str) -> bool) {
+        let is_gone = |labels: &Labels| {
+            scope.is_none_or(|scope| scope == labels.namespace) && !is_there(&labels.namespace, &labels.environment)
+        };
+        let gone: Vec<Labels> = self.known.lock().extract_if(is_gone).collect();
+        for labels in gone {
+            self.forget(&labels);
+        }
+    }
+
+    fn forget(&self, labels: &Labels) {
+        self.last_fetch.remove(labels);
+        self.document_bytes.remove(labels);
+        self.read_within.remove(labels);
+        self.snapshot_bytes.remove(labels);
+        self.findings.remove(labels);
+        self.changed_flags.remove(labels);
+        self.held.remove(labels);
         for state in STATES {
             let Labels { namespace, environment } = labels.clone();
             self.pods.remove(&PodLabels { namespace, environment, state });
@@ -172,10 +186,16 @@ impl EnvironmentMetrics {
             self.conditions.remove(&ConditionLabels { namespace, environment, condition });
         }
     }
-}
 
-fn labels(namespace: &str, environment: &str) -> Labels {
-    Labels { namespace: namespace.to_owned(), environment: environment.to_owned() }
+    /// Returns the labels of an environment, and records that it may have series.
+    fn labels(&self, namespace: &str, environment: &str) -> Labels {
+        let labels = Labels { namespace: namespace.to_owned(), environment: environment.to_owned() };
+        let mut known = self.known.lock();
+        if !known.contains(&labels) {
+            known.insert(labels.clone());
+        }
+        labels
+    }
 }
 
 fn count(count: usize) -> i64 {

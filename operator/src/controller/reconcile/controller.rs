@@ -2,40 +2,35 @@
 //! to.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashSet},
     sync::Arc,
     time::Duration,
 };
 
 use futures::{Stream, StreamExt, TryStreamExt, future::join_all, stream};
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::core::v1::{ConfigMap, Pod},
-};
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Pod};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    core::{DeserializeGuard, PartialObjectMeta},
     runtime::{
         Config, Controller, WatchStreamExt,
         reflector::{ObjectRef, Store},
         watcher,
     },
 };
-use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{Context, reconcile, state::Uid};
+use super::{
+    Context, reconcile,
+    referrers::{Environment, Metadata, Referrers, SeenVersions, read_by},
+    state::Uid,
+};
 use crate::{
-    api::{FeatureEnvironment, names::label},
+    api::names::label,
     compiler::Compiler,
     controller::metrics::Metrics,
     publish::{self, SURPLUS_GRACE},
     rollout::{self, observe::SidecarClient},
-    source::{
-        fetch::Fetcher,
-        receiver::Receiver,
-        trigger::{Trigger, TriggerRequest},
-    },
+    source::{fetch::Fetcher, receiver::Receiver, trigger::TriggerRequest},
 };
 
 /// Number of reconciliations at one time; most of them wait for a server. One namespace may use a quarter of them for
@@ -45,9 +40,6 @@ const CONCURRENCY: u16 = 128;
 const SWEEP: Duration = Duration::from_secs(60);
 /// Time between two removals of the streams and pod queries of deleted environments.
 const TASK_SWEEP: Duration = Duration::from_secs(2);
-
-type Environment = DeserializeGuard<FeatureEnvironment>;
-type Metadata = PartialObjectMeta<ConfigMap>;
 
 /// Dependencies of a reconciliation.
 #[derive(Clone)]
@@ -96,7 +88,8 @@ async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiv
     let following = rollout::follow(in_scope::<Pod>(&client, namespace), pods_feed);
     let context = Arc::new(Context::new(deps, objects, pods, SURPLUS_GRACE));
 
-    let referrers = Referrers { known: known.clone(), context: Arc::clone(&context), seen: Mutex::default() };
+    let seen = Arc::new(SeenVersions::default());
+    let referrers = Referrers::new(known.clone(), Arc::clone(&context), Arc::clone(&seen));
     let stopped = async move {
         let _ = shutdown.wait_for(|stop| *stop).await;
     };
@@ -112,7 +105,7 @@ async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiv
     tokio::select! {
         () = reconciling => {}
         () = following => {}
-        () = sweep(&known, &context, &metrics) => {}
+        () = sweep(&known, &context, &seen, &metrics, namespace) => {}
         () = end_tasks_of_deleted(&known, &context, namespace) => {}
     }
 }
@@ -164,62 +157,27 @@ fn of_environment(object: &Metadata) -> Option<ObjectRef<Environment>> {
     Some(ObjectRef::new(name).within(&object.namespace()?))
 }
 
-/// Maps ConfigMaps to the environments whose source refers to them.
-struct Referrers {
-    known: Store<Environment>,
-    context: Arc<Context>,
-    /// Resource versions by namespace and name, so that a restarted watch triggers no fetch for unchanged objects.
-    seen: Mutex<HashMap<(String, String), String>>,
-}
-
-impl Referrers {
-    /// Returns the environments whose source reads this ConfigMap, and triggers a fetch for each if the ConfigMap has
-    /// changed.
-    fn of(&self, object: &Metadata) -> Vec<ObjectRef<Environment>> {
-        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        let referring: Vec<ObjectRef<Environment>> = self
-            .known
-            .state()
-            .into_iter()
-            .filter_map(|environment| {
-                let environment = environment.0.as_ref().ok()?;
-                let reads = environment.namespace().as_deref() == Some(&namespace)
-                    && environment.spec.source.config_maps().any(|read| read == name);
-                reads.then(|| ObjectRef::new(&environment.name_any()).within(&namespace))
-            })
-            .collect();
-        if referring.is_empty() {
-            return referring;
-        }
-        let version = object.resource_version().unwrap_or_default();
-        let mut seen = self.seen.lock();
-        if seen.insert((namespace.clone(), name), version.clone()).as_ref() == Some(&version) {
-            return Vec::new();
-        }
-        for environment in &referring {
-            self.context.states.trigger(&namespace, &environment.name, Trigger::ReferenceChanged);
-        }
-        referring
-    }
-}
-
 /// Removes the state and the metrics of deleted environments.
-async fn sweep(known: &Store<Environment>, context: &Context, metrics: &Metrics) {
-    let mut before: HashSet<(String, String)> = HashSet::new();
+async fn sweep(
+    known: &Store<Environment>,
+    context: &Context,
+    seen: &SeenVersions,
+    metrics: &Metrics,
+    scope: Option<&str>,
+) {
     loop {
         tokio::time::sleep(SWEEP).await;
         let alive = known.state();
         let uids = alive.iter().filter_map(|environment| environment.uid()).map(Uid).collect();
-        context.states.retain(&uids);
         let names: HashSet<(String, String)> = alive
             .iter()
             .map(|environment| (environment.namespace().unwrap_or_default(), environment.name_any()))
             .collect();
         let is_there = |namespace: &str, name: &str| names.contains(&(namespace.to_owned(), name.to_owned()));
+        context.states.retain(&uids, is_there);
         context.publisher.retain(is_there);
-        for (namespace, name) in before.difference(&names) {
-            metrics.environments.forget(namespace, name);
-        }
-        before = names;
+        metrics.environments.retain(scope, is_there);
+        let read = alive.iter().flat_map(|environment| read_by(environment)).collect();
+        seen.retain(&read);
     }
 }

@@ -75,8 +75,28 @@ impl States {
         self.triggers.lock().remove(&(namespace.to_owned(), name.to_owned()))
     }
 
-    /// Drops the state of all environments that are not in `alive`.
-    pub(super) fn retain(&self, alive: &HashSet<Uid>) {
+    /// Drops the state of all environments that are not in `alive`, and the triggers of those for which `is_there`
+    /// (namespace, name) returns false.
+    pub(super) fn retain(&self, alive: &HashSet<Uid>, is_there: impl Fn(&str, &str) -> bool) {
         self.known.lock().retain(|uid, _| alive.contains(uid));
+        self.triggers.lock().retain(|(namespace, name), _| is_there(namespace, name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_and_trigger_of_deleted_environment_are_dropped() {
+        let (states, uid) = (States::default(), |name: &str| Uid(format!("uid-of-{name}")));
+        for name in ["storefront", "search"] {
+            states.put(uid(name), EnvironmentState::default());
+            states.trigger("shop", name, Trigger::Fetch);
+        }
+        states.retain(&HashSet::from([uid("search")]), |_, name| name == "search");
+        assert!(states.take(&uid("storefront")).is_none() && states.take(&uid("search")).is_some());
+        assert_eq!(states.take_trigger("shop", "storefront"), None);
+        assert_eq!(states.take_trigger("shop", "search"), Some(Trigger::Fetch));
     }
 }

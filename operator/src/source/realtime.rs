@@ -19,10 +19,13 @@ use self::metrics::RealtimeMetrics;
 use self::stream::{Shared, follow};
 use crate::{
     api::{Flagsmith, Realtime},
-    source::{fetch::Fetcher, trigger::TriggerSender},
+    source::{
+        fetch::Fetcher,
+        trigger::{Trigger, TriggerSender},
+    },
 };
 
-/// Maximum number of streams that are open at one time. Environments beyond it are polled only.
+/// Maximum number of streams that are open at one time. Environments beyond it are polled only, until a stream ends.
 pub const STREAMS_MAX: usize = 2048;
 
 /// The stream that an environment needs. A change to any field opens the stream anew.
@@ -83,7 +86,7 @@ impl Streams {
             return None;
         };
         if followed.get(&key).is_none_or(|followed| followed.target != target) {
-            // Dropping the old stream first releases its permit for the new one.
+            // Dropping the old stream ends its task soon, which releases the task's permit.
             followed.remove(&key);
             let begun = self.begin(&key, target);
             followed.insert(key.clone(), begun);
@@ -105,11 +108,17 @@ impl Streams {
             (Arc::clone(&self.places), Arc::clone(&shared), target.clone(), key.clone());
         let task = tokio::spawn(async move {
             // The task holds the permit until it ends.
-            let Ok(_place) = places.try_acquire_owned() else {
-                for_task.stands("polled only: too many streams are followed already".to_owned());
-                tracing::warn!(namespace = key.namespace, environment = key.name, "too many streams: polled only");
-                return;
+            let place = match Arc::clone(&places).try_acquire_owned() {
+                Ok(place) => Ok(place),
+                Err(_) => {
+                    for_task.stands("polled only: too many streams are followed already".to_owned());
+                    tracing::warn!(namespace = key.namespace, environment = key.name, "too many streams: polled only");
+                    triggers.send(&key.namespace, &key.name, Trigger::Report).await;
+                    places.acquire_owned().await
+                }
             };
+            // The semaphore is never closed.
+            let Ok(_place) = place else { return };
             follow(&key.namespace, &key.name, &followed, &fetcher, &triggers, &metrics, &for_task).await;
         });
         Followed { target, shared, task }

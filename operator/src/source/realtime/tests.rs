@@ -15,7 +15,7 @@ use crate::{
     controller::metrics::Metrics,
     source::{
         fetch::{AllowedOrigins, Origin, SystemLookup},
-        trigger::{Trigger, TriggerRequest},
+        trigger::TriggerRequest,
     },
 };
 
@@ -178,17 +178,20 @@ async fn changed_target_replaces_stream() {
 }
 
 #[tokio::test]
-async fn streams_beyond_the_limit_wait() {
+async fn stream_beyond_limit_is_reported_and_opened_when_another_ends() {
     let mut scene = Scene::new(CAP).await;
     scene.streams.places = Arc::new(Semaphore::new(1));
     scene.keep("storefront", 100);
     let _one = scene.accept().await;
     assert_eq!(scene.triggered().await, Trigger::Fetch);
     scene.keep("other", 100);
-    let told = async {
-        while !scene.keep("other", 100).contains("too many") {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(CAP, told).await.expect("nobody is told");
+    let request = timeout(CAP, scene.requests.recv()).await.expect("nothing is reported").unwrap();
+    assert_eq!((request.name.as_str(), request.trigger), ("other", Trigger::Report));
+    assert!(scene.keep("other", 100).contains("too many"));
+
+    scene.streams.keep("shop", "storefront", None, None);
+    let _other = scene.accept().await;
+    let request = timeout(CAP, scene.requests.recv()).await.expect("the open stream triggers nothing").unwrap();
+    assert_eq!((request.name.as_str(), request.trigger), ("other", Trigger::Fetch));
+    assert_eq!(scene.keep("other", 100), "connected");
 }

@@ -1,19 +1,22 @@
 {{/* Pods that the webhook's registration and the policies select. */}}
 
-{{/* Selector of namespaces. It excludes those whose pods the cluster needs for its start. */}}
+{{/*
+Selector of namespaces. It excludes those whose pods the cluster needs for its start. It always selects the release's own namespace,
+where the self-check sends its dry runs: the condition not-of-the-operator passes nothing else of that namespace.
+*/}}
 {{- define "remora.scope.namespaces" -}}
 matchExpressions:
   - key: kubernetes.io/metadata.name
     operator: NotIn
     values:
-      {{- range concat (list "kube-system" "kube-node-lease") .Values.webhook.excludedNamespaces | uniq }}
+      {{- range without (concat (list "kube-system" "kube-node-lease") .Values.webhook.excludedNamespaces | uniq) .Release.Namespace }}
       - {{ . }}
       {{- end }}
   {{- with .Values.controller.namespaces }}
   - key: kubernetes.io/metadata.name
     operator: In
     values:
-      {{- toYaml . | nindent 6 }}
+      {{- append . $.Release.Namespace | uniq | toYaml | nindent 6 }}
   {{- end }}
   - key: remora.dev/admission
     operator: NotIn

@@ -371,9 +371,37 @@ fn chosen_namespaces_limit_watches_and_roles() {
     let expected = ["Role", "RoleBinding"].map(|kind| ["payments", "shop"].map(|at| (kind.to_owned(), at.to_owned())));
     assert_eq!(granted, expected.concat());
     let webhook = &get(&objects, "MutatingWebhookConfiguration", "remora")["webhooks"][0];
-    let only = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["payments", "shop"]});
+    // The release's own namespace stays selected for the dry runs of the self-check, and a condition excludes its pods.
+    let values = json!(["payments", "shop", "remora-system"]);
+    let only = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": values});
     let selected = webhook["namespaceSelector"]["matchExpressions"].as_array().unwrap();
     assert!(selected.contains(&only), "{selected:?}");
+}
+
+/// The self-check's dry run is a pod of the release's own namespace, so no list of namespaces may leave it out.
+#[test]
+fn own_namespace_stays_selected_for_self_check() {
+    let both = ["payments", "remora-system"];
+    let values =
+        json!({"webhook": {"excludedNamespaces": both}, "controller": {"namespaces": ["shop", "remora-system"]}});
+    for by in ["Webhook", "AdmissionPolicy"] {
+        let objects = render(&merged(values.clone(), &json!({"injection": {"by": by}})));
+        let expressions = match by {
+            "Webhook" => &get(&objects, "MutatingWebhookConfiguration", "remora")["webhooks"][0]["namespaceSelector"],
+            _ => &get(&objects, "MutatingAdmissionPolicy", "remora")["spec"]["matchConstraints"]["namespaceSelector"],
+        }["matchExpressions"]
+            .as_array()
+            .unwrap();
+        let key = "kubernetes.io/metadata.name";
+        assert_eq!(
+            expressions[..2],
+            [
+                json!({"key": key, "operator": "NotIn", "values": ["kube-system", "kube-node-lease", "payments"]}),
+                json!({"key": key, "operator": "In", "values": ["shop", "remora-system"]}),
+            ],
+            "{by}"
+        );
+    }
 }
 
 /// The controller publishes nothing in namespaces where pods are never injected.

@@ -15,6 +15,7 @@ mod given_certificate;
 mod golden;
 mod handover;
 mod kubelet;
+mod namespaces;
 mod node;
 mod policy;
 mod receiver;

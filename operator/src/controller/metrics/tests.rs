@@ -15,7 +15,7 @@ use super::{Metrics, Outcome, Step};
 use crate::{
     api::{Pods, Reason},
     compile::{self, document, prune},
-    injection::webhook,
+    injection::{auditor, self_check, webhook},
     tools::directory,
 };
 
@@ -81,6 +81,8 @@ fn operator() -> String {
     metrics.realtime.failure(Reason::UpstreamUnavailable);
     let webhook = metrics.registry(webhook::Metrics::register);
     webhook.answered(&webhook::Outcome::Injected.labels(), Duration::ZERO);
+    let _ = metrics.registry(self_check::Metrics::register);
+    metrics.registry(auditor::Metrics::register).missing(["shop"].into_iter());
     metrics.text().unwrap()
 }
 
@@ -215,6 +217,30 @@ fn chart_queries_only_exported_metrics() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     // Every query names a metric of Remora or of its processes.
     assert!(queries.iter().all(|query| query.contains("remora_") || query.contains("process_")), "{queries:?}");
+}
+
+/// The operator waits up to 300 s between two attempts to publish, so a count of failures says too little: the alert needs
+/// the condition of each environment.
+#[test]
+fn alerts_cover_injection_and_publication_of_each_environment() {
+    let rules: Value = serde_yaml::from_str(&chart("alerts.yaml")).unwrap();
+    let rules = rules["groups"][0]["rules"].as_array().unwrap();
+    for (name, metric, severity) in [
+        ("RemoraInjectionFails", "remora_injection_works", "critical"),
+        ("RemoraPodsWithoutSidecar", "remora_injection_missing_pods", "warning"),
+        ("RemoraPublicationFails", "remora_environment_condition{condition=\"Published\"} == 0", "warning"),
+    ] {
+        let rule = rules.iter().find(|rule| rule["alert"] == name).unwrap_or_else(|| panic!("no alert {name}"));
+        assert!(rule["expr"].as_str().unwrap().contains(metric), "{rule}");
+        assert_eq!(rule["labels"]["severity"], severity);
+    }
+    // A name of an environment or namespace that the expression sums up would be empty in the text.
+    for rule in rules {
+        let texts = rule["annotations"].to_string();
+        let expression = rule["expr"].as_str().unwrap();
+        let sums_up = ["sum(", "min(", "max(", "absent("].iter().any(|function| expression.starts_with(function));
+        assert!(!sums_up || !texts.contains("$labels"), "{rule}");
+    }
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl Metrics {
 
     /// Sets the number of pods without their sidecar per namespace; the iterator yields the namespace of each such pod.
     /// Removes the series of namespaces that have none.
-    pub(super) fn missing<'a>(&self, namespaces: impl Iterator<Item = &'a str>) {
+    pub(crate) fn missing<'a>(&self, namespaces: impl Iterator<Item = &'a str>) {
         let mut counts: HashMap<&str, i64> = HashMap::new();
         for namespace in namespaces {
             *counts.entry(namespace).or_default() += 1;

@@ -43,8 +43,6 @@ use crate::{
 
 const BAD_CONFIGURATION: &str =
     "cannot use the cluster's address or credentials: check the service account or the kubeconfig";
-/// Name of the controller's Lease.
-const LEASE: &str = "remora-controller";
 /// Longest time for reconciliations under way to finish after the signal.
 const DRAIN: Duration = Duration::from_secs(15);
 
@@ -166,7 +164,7 @@ async fn controller(
     let sidecars = SidecarClient::new()?;
     let instance = arguments.unique_name();
     let owner = leader::account(client.clone(), &arguments.namespace).await;
-    let election = Election::new(client, &arguments.namespace, LEASE, instance.clone(), owner, fence);
+    let election = Election::new(client, &arguments.namespace, &arguments.lease, instance.clone(), owner, fence);
     let mut stop_waiting = stopping.clone();
     tokio::select! {
         () = election.win() => {}

@@ -254,6 +254,43 @@ async fn healthy_cluster_has_no_finding() {
     }
 }
 
+/// A release of another name has a Lease of its own, and the chart's values choose the port of the webhook's metrics.
+#[tokio::test]
+async fn lease_and_port_of_metrics_are_those_of_the_release() {
+    let world = world();
+    world.install();
+    let controller = json!({"name": "controller", "args": ["run", "--lease=remora-other-controller"]});
+    world.edit(world::DEPLOYMENTS, |deployments| {
+        deployments["items"][0]["spec"]["template"] = json!({"spec": {"containers": [controller]}});
+    });
+    world.rename(world::LEASE, &world::LEASE.replace("remora-controller", "remora-other-controller"));
+    let ports = json!([{"name": "webhook", "containerPort": 9443}, {"name": "admin", "containerPort": 9080}]);
+    world.edit(world::SYSTEM_PODS, |pods| {
+        pods["items"][0]["spec"] = json!({"containers": [{"name": "webhook", "ports": ports}]});
+    });
+    let metrics = |port: u16| format!("{}/webhook-1:{port}/proxy/metrics", world::SYSTEM_PODS);
+    world.rename(&metrics(8080), &metrics(9080));
+    let (code, text) = world.ask(&["check", "--only-namespace"]).await.unwrap();
+    assert!(code == 0 && text.contains("Lease remora-system/remora-other-controller"), "{text}");
+}
+
+#[tokio::test]
+async fn registration_of_another_release_is_left_out() {
+    let world = world();
+    world.install();
+    world.edit(world::REGISTRATIONS, |registrations| {
+        let mut other = registrations["items"][0].clone();
+        other["metadata"]["name"] = json!("remora-other");
+        // Nobody has written its CA certificate, which is a fault.
+        other["webhooks"][0]["clientConfig"] = json!({"service": {"name": "w", "namespace": "other"}});
+        registrations["items"][0]["webhooks"][0]["clientConfig"]["service"] =
+            json!({"name": "remora-webhook", "namespace": "remora-system"});
+        registrations["items"].as_array_mut().unwrap().push(other);
+    });
+    let (code, text) = world.ask(&["check", "--only-namespace"]).await.unwrap();
+    assert!(code == 0 && !text.contains("remora-other"), "{text}");
+}
+
 #[tokio::test]
 async fn pods_of_excluded_namespace_are_no_fault() {
     let world = world();

@@ -16,6 +16,9 @@ pub const FIELD_MANAGER: &str = "remora-controller";
 /// Name of the controller in Events.
 pub const CONTROLLER: &str = "remora-controller";
 
+/// Name of the controller's Lease, unless the option `--lease` names another one.
+pub const LEASE: &str = "remora-controller";
+
 /// Format of the snapshots that this version publishes and that its sidecars read.
 pub const FORMAT: Format = Format(remora_snapshot::FORMAT_MAJOR);
 

@@ -2,7 +2,10 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, builder::PossibleValuesParser};
 
-use crate::source::fetch::{DOCUMENT_MAX, Origin, ProxyRule};
+use crate::{
+    api::names::LEASE,
+    source::fetch::{DOCUMENT_MAX, Origin, ProxyRule},
+};
 
 /// Reconcile FeatureEnvironments and inject the sidecar into pods.
 #[derive(Debug, Args)]
@@ -13,6 +16,9 @@ pub struct Arguments {
     /// Name of this replica in the lease and in Events. Default: `remora-operator`. A random suffix makes it unique.
     #[arg(long, env = "POD_NAME")]
     pub instance: Option<String>,
+    /// Name of the Lease that the replicas of this controller compete for. Two releases in one namespace need two Leases.
+    #[arg(long, value_name = "NAME", default_value = LEASE, conflicts_with = "no_controller")]
+    pub lease: String,
     /// Watch this namespace only (repeatable). The operator neither reads nor writes FeatureEnvironments in other
     /// namespaces. Default: all namespaces.
     #[arg(long = "watch-namespace", value_name = "NAME", conflicts_with = "no_controller")]

@@ -203,6 +203,13 @@ impl World {
         self.state.lock().unwrap().objects.remove(path);
     }
 
+    /// Moves an object to another path.
+    pub(super) fn rename(&self, from: &str, to: &str) {
+        let mut state = self.state.lock().unwrap();
+        let object = state.objects.remove(from).unwrap();
+        state.objects.insert(to.to_owned(), object);
+    }
+
     pub(super) fn edit(&self, path: &str, change: impl FnOnce(&mut Value)) {
         change(self.state.lock().unwrap().objects.get_mut(path).unwrap());
     }

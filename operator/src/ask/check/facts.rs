@@ -31,8 +31,8 @@ pub(super) struct Installation {
     pub(super) api_server: Option<String>,
     /// `None` if they could not be read.
     pub(super) deployments: Option<Vec<Deployed>>,
-    /// `None` if the Lease could not be read.
-    pub(super) lease: Option<Option<Holder>>,
+    /// Lease of each controller. `None` if one could not be read.
+    pub(super) leases: Option<Vec<LeaseState>>,
     /// `None` if the registrations could not be read.
     pub(super) admission: Option<Vec<Registration>>,
     /// `None` if no webhook is installed, or if they could not be read.
@@ -73,9 +73,19 @@ pub(super) struct Deployed {
     pub(super) account: Option<String>,
     /// Name of the Secret with the webhook's certificate. `None` if each replica signs its own.
     pub(super) certificate_secret: Option<String>,
+    /// Name of the controller's Lease. `None` for the default.
+    pub(super) lease: Option<String>,
 }
 
-/// The Lease of the controller.
+/// A Lease by its name.
+#[derive(Clone, Debug)]
+pub(super) struct LeaseState {
+    pub(super) name: String,
+    /// `None` if the Lease does not exist.
+    pub(super) holder: Option<Holder>,
+}
+
+/// Holder of a controller's Lease.
 #[derive(Clone, Debug)]
 pub(super) struct Holder {
     /// Name of the replica. `None` if the lease was given back.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{
     certificates,
-    facts::{Deployed, DryRun, Holder, Installation, Registration, Rights},
+    facts::{Deployed, DryRun, Installation, LeaseState, Registration, Rights},
     finding::{Finding, Level},
 };
 
@@ -24,7 +24,7 @@ pub(super) fn findings(installation: &Installation, now: Timestamp) -> Vec<Findi
     if let Some(deployments) = &installation.deployments {
         findings.extend(deployed(&installation.namespace, deployments));
     }
-    findings.extend(installation.lease.as_ref().map(|holder| lease(&installation.namespace, holder.as_ref(), now)));
+    findings.extend(installation.leases.iter().flatten().map(|found| lease(&installation.namespace, found, now)));
     if let Some(registrations) = &installation.admission {
         findings.extend(admission(registrations, now));
         let serving = installation.serving.as_ref();
@@ -100,10 +100,10 @@ fn deployment(deployment: &Deployed) -> Finding {
     }
 }
 
-fn lease(namespace: &str, holder: Option<&Holder>, now: Timestamp) -> Finding {
-    let subject = format!("Lease {namespace}/remora-controller");
+fn lease(namespace: &str, lease: &LeaseState, now: Timestamp) -> Finding {
+    let subject = format!("Lease {namespace}/{}", lease.name);
     let nobody = "no controller reconciles: see the log of the controller's pods";
-    let Some(holder) = holder else {
+    let Some(holder) = &lease.holder else {
         return Finding::new(Level::Error, subject, "it does not exist", nobody);
     };
     let age = holder.renewed.map(|renewed| Duration::try_from(now.duration_since(renewed)).unwrap_or_default());
@@ -211,6 +211,7 @@ mod tests {
             ready,
             account: None,
             certificate_secret: None,
+            lease: None,
         };
         let level = |ready, version| deployment(&deployed(ready, version)).level;
         assert_eq!(level(2, VERSION), Level::Ok);
@@ -223,8 +224,12 @@ mod tests {
 
     #[test]
     fn lease_without_renewal_is_error() {
+        use crate::ask::check::facts::Holder;
         let holder = |name: Option<&str>, renewed| Holder { name: name.map(str::to_owned), renewed };
-        let judge = |holder: Option<&Holder>| lease("remora-system", holder, at(100)).level;
+        let judge = |holder: Option<&Holder>| {
+            let found = LeaseState { name: "remora-controller".to_owned(), holder: holder.cloned() };
+            lease("remora-system", &found, at(100)).level
+        };
         assert_eq!(judge(Some(&holder(Some("a"), Some(at(95))))), Level::Ok);
         assert_eq!(judge(Some(&holder(Some("a"), Some(at(69))))), Level::Error);
         assert_eq!(judge(Some(&holder(None, Some(at(95))))), Level::Error);

@@ -21,13 +21,15 @@ use x509_parser::pem::Pem;
 
 use super::{
     Check,
-    facts::{Deployed, DryRun, Facts, Holder, Installation, Quota, Registration, Requesting, Unread, Workloads},
+    facts::{
+        Deployed, DryRun, Facts, Holder, Installation, LeaseState, Quota, Registration, Requesting, Unread, Workloads,
+    },
     rights, serving,
 };
 use crate::{
     api::{
         FeatureEnvironment,
-        names::{annotation, label, sidecar},
+        names::{LEASE, annotation, label, sidecar},
     },
     ask::{cluster::Cluster, failure::Failure},
     injection::{PodContext, is_candidate, missing_sidecar, quantity::Quantity},
@@ -37,8 +39,8 @@ use crate::{
 const CHART: &str = "app.kubernetes.io/name=remora";
 /// Name of the volume with the webhook's certificate, if another program writes it.
 const CERTIFICATE_VOLUME: &str = "certificate";
-/// Name of the controller's Lease.
-const LEASE: &str = "remora-controller";
+/// Option of a controller that names its Lease.
+const LEASE_OPTION: &str = "--lease=";
 
 /// Reads everything.
 ///
@@ -51,8 +53,9 @@ pub(super) async fn facts(cluster: &Cluster, asked: &Check, now: Timestamp) -> R
     let mut installation = Installation { namespace: asked.system_namespace.clone(), ..Installation::default() };
     installation.api_server = note("API server", cluster.version().await, &mut unread);
     installation.deployments = note("Deployments", deployments(cluster, asked).await, &mut unread);
-    installation.lease = note("Lease", lease(cluster, asked).await, &mut unread);
-    installation.admission = note("admission", admission(cluster).await, &mut unread);
+    let names = lease_names(installation.deployments.as_deref().unwrap_or_default());
+    installation.leases = note("Lease", leases(cluster, asked, names).await, &mut unread);
+    installation.admission = note("admission", admission(cluster, &asked.system_namespace).await, &mut unread);
     if let (Some(deployments), Some(registrations)) = (&installation.deployments, &installation.admission) {
         let read = serving::read(cluster, &asked.system_namespace, deployments, registrations, now).await;
         installation.serving = note("certificates of the webhook", read, &mut unread).flatten();
@@ -86,9 +89,11 @@ fn deployed(deployment: &Deployment) -> Deployed {
     let pod = deployment.spec.template.spec.as_ref();
     let mut volumes = pod.iter().flat_map(|pod| pod.volumes.iter().flatten());
     let certificate = volumes.find(|volume| volume.name == CERTIFICATE_VOLUME);
+    let mut options = pod.iter().flat_map(|pod| &pod.containers).flat_map(|container| container.args.iter().flatten());
     Deployed {
         account: pod.and_then(|pod| pod.service_account_name.clone()),
         certificate_secret: certificate.and_then(|volume| volume.secret.as_ref()?.secret_name.clone()),
+        lease: options.find_map(|option| option.strip_prefix(LEASE_OPTION)).map(str::to_owned),
         name: deployment.name_any(),
         component: component.unwrap_or_default(),
         version: label("app.kubernetes.io/version"),
@@ -97,22 +102,43 @@ fn deployed(deployment: &Deployment) -> Deployed {
     }
 }
 
-async fn lease(cluster: &Cluster, asked: &Check) -> Result<Option<Holder>, Failure> {
-    let found: Option<Lease> = cluster.get(&asked.system_namespace, LEASE).await?;
-    Ok(found.map(|lease| {
-        let spec = lease.spec.unwrap_or_default();
-        Holder { name: spec.holder_identity, renewed: spec.renew_time.map(|at| at.0) }
-    }))
+/// Returns the names of the controllers' Leases. Controllers of earlier versions have no option for it.
+fn lease_names(deployments: &[Deployed]) -> BTreeSet<String> {
+    let controllers = deployments.iter().filter(|deployment| deployment.component == "controller");
+    let names: BTreeSet<String> =
+        controllers.map(|controller| controller.lease.clone().unwrap_or_else(|| LEASE.to_owned())).collect();
+    if names.is_empty() { BTreeSet::from([LEASE.to_owned()]) } else { names }
+}
+
+async fn leases(cluster: &Cluster, asked: &Check, names: BTreeSet<String>) -> Result<Vec<LeaseState>, Failure> {
+    let mut leases = Vec::new();
+    for name in names {
+        let found: Option<Lease> = cluster.get(&asked.system_namespace, &name).await?;
+        let holder = found.map(|lease| {
+            let spec = lease.spec.unwrap_or_default();
+            Holder { name: spec.holder_identity, renewed: spec.renew_time.map(|at| at.0) }
+        });
+        leases.push(LeaseState { name, holder });
+    }
+    Ok(leases)
 }
 
 /// Reads the webhook's registration. The API of policies is not on in every cluster, so a cluster that has none of
 /// them is asked for them last.
-async fn admission(cluster: &Cluster) -> Result<Vec<Registration>, Failure> {
+async fn admission(cluster: &Cluster, namespace: &str) -> Result<Vec<Registration>, Failure> {
     let webhooks: Vec<MutatingWebhookConfiguration> = cluster.list_of_cluster(CHART).await?;
     if !webhooks.is_empty() {
-        return Ok(webhooks.iter().map(webhook).collect());
+        return Ok(of_release(webhooks.iter().map(webhook).collect(), namespace));
     }
     Ok(cluster.policies(CHART).await?.iter().map(|name| policy(name)).collect())
+}
+
+/// Keeps the registrations whose Service is in the release's namespace, because the others belong to other releases.
+/// Keeps all if none is.
+fn of_release(registrations: Vec<Registration>, namespace: &str) -> Vec<Registration> {
+    let suffix = format!(".{namespace}.svc");
+    let is_own = |one: &Registration| one.server.as_ref().is_some_and(|server| server.ends_with(&suffix));
+    if registrations.iter().any(is_own) { registrations.into_iter().filter(is_own).collect() } else { registrations }
 }
 
 fn policy(name: &str) -> Registration {

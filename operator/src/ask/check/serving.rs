@@ -21,8 +21,8 @@ use crate::ask::{cluster::Cluster, failure::Failure};
 const CERTIFICATE: &str = "tls.crt";
 /// Labels of the webhook's pods.
 const WEBHOOK: &str = "app.kubernetes.io/name=remora,app.kubernetes.io/component=webhook";
-/// Port of the operator's metrics.
-const ADMIN_PORT: u16 = 8080;
+/// Name of the port of the operator's metrics, and its number in pods that do not name it.
+const ADMIN_PORT: (&str, u16) = ("admin", 8080);
 /// Number of pods that are asked at one time.
 const CONCURRENT: usize = 8;
 
@@ -56,9 +56,9 @@ pub(super) async fn read(
 async fn replicas(cluster: &Cluster, namespace: &str) -> Result<Vec<Replica>, Failure> {
     let pods: Vec<Pod> = cluster.list(Some(namespace), WEBHOOK).await?;
     let is_running = |pod: &&Pod| pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"));
-    let names = pods.iter().filter(is_running).map(ResourceExt::name_any);
-    let asking = names.map(|pod| async move {
-        match cluster.ask_pod(namespace, &pod, ADMIN_PORT, "/metrics").await {
+    let running = pods.iter().filter(is_running).map(|pod| (pod.name_any(), admin_port(pod)));
+    let asking = running.map(|(pod, port)| async move {
+        match cluster.ask_pod(namespace, &pod, port, "/metrics").await {
             Ok(metrics) => Ok(replica(pod, &metrics)),
             Err(failure @ Failure::Forbidden { .. }) => Err(failure),
             Err(failure) => Ok(Replica { pod, problem: Some(failure.to_string()), ..Replica::default() }),
@@ -66,6 +66,14 @@ async fn replicas(cluster: &Cluster, namespace: &str) -> Result<Vec<Replica>, Fa
     });
     let answers: Vec<Result<Replica, Failure>> = stream::iter(asking).buffered(CONCURRENT).collect().await;
     answers.into_iter().collect()
+}
+
+fn admin_port(pod: &Pod) -> u16 {
+    let (name, usual) = ADMIN_PORT;
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let port = ports.find(|port| port.name.as_deref() == Some(name));
+    port.and_then(|port| u16::try_from(port.container_port).ok()).unwrap_or(usual)
 }
 
 /// Reads a replica's metrics. The expiry is NaN before the first certificate.

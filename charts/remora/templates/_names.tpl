@@ -34,7 +34,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{/* Name of the service account of one part: [context, part]. */}}
 {{- define "remora.account" -}}
 {{- $account := (index (index . 0).Values (index . 1)).serviceAccount -}}
-{{- if not (or $account.create $account.name) }}{{ fail (printf "%s.serviceAccount.name: which account does the %s use, if the chart does not create it?" (index . 1) (index . 1)) }}{{ end -}}
+{{- if not (or $account.create $account.name) }}{{ fail (printf "%s.serviceAccount.name is empty, and %s.serviceAccount.create is false: write the name of an account in the release's namespace, or set create to true" (index . 1) (index . 1)) }}{{ end -}}
 {{- $account.name | default (printf "%s-%s" (include "remora.name" (index . 0)) (index . 1)) -}}
 {{- end }}
 
@@ -66,7 +66,7 @@ metadata:
 {{- define "remora.certificate" -}}
 {{- with .Values.webhook.certificates -}}
 {{- if eq .source "CertManager" }}{{ include "remora.name" $ }}-webhook-certificate
-{{- else if eq .source "Secret" }}{{ required "webhook.certificates.secretName: which Secret has the webhook's certificate?" .secretName }}
+{{- else if eq .source "Secret" }}{{ required "webhook.certificates.secretName is empty, and webhook.certificates.source is Secret: write the name of a Secret of type kubernetes.io/tls in the release's namespace" .secretName }}
 {{- end -}}
 {{- end -}}
 {{- end }}

@@ -4,6 +4,8 @@ numbers) and secrets (a map of volumes to Secrets, which are mounted at /etc/rem
 */}}
 {{- define "remora.deployment" -}}
 {{- $name := printf "%s-%s" (include "remora.name" .context) .part -}}
+{{- $admin := int (.values.adminPort | default 8080) -}}
+{{- $onHost := .values.hostNetwork | default false -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -16,8 +18,14 @@ spec:
   replicas: {{ .values.replicas }}
   strategy:
     rollingUpdate:
+      {{- if $onHost }}
+      # A node has each port once, so a new pod may have to wait until an old one has ended.
+      maxSurge: 0
+      maxUnavailable: 1
+      {{- else }}
       maxSurge: 1
       maxUnavailable: 0
+      {{- end }}
   selector:
     matchLabels:
       {{- include "remora.selector" (list .context .part) | nindent 6 }}
@@ -31,6 +39,12 @@ spec:
       {{- end }}
     spec:
       serviceAccountName: {{ include "remora.account" (list .context .part) }}
+      {{- if $onHost }}
+      hostNetwork: true
+      {{- end }}
+      {{- with .values.dnsPolicy | default (ternary "ClusterFirstWithHostNet" "" $onHost) }}
+      dnsPolicy: {{ . }}
+      {{- end }}
       {{- with .values.podSecurityContext }}
       securityContext:
         {{- toYaml . | nindent 8 }}
@@ -77,7 +91,7 @@ spec:
             {{- range .arguments }}
             - {{ . | quote }}
             {{- end }}
-            - --admin-listen=0.0.0.0:8080
+            - --admin-listen=0.0.0.0:{{ $admin }}
             - --log-level={{ .context.Values.logLevel }}
             - --log-json
           env:
@@ -101,7 +115,7 @@ spec:
             {{- end }}
           ports:
             - name: admin
-              containerPort: 8080
+              containerPort: {{ $admin }}
             {{- range $port, $number := .ports }}
             - name: {{ $port }}
               containerPort: {{ $number }}

@@ -1,5 +1,10 @@
 {{/* Pods that the webhook's registration and the policies select. */}}
 
+{{/* Not empty if a webhook or policies inject, so that the self-check and helm test can succeed. */}}
+{{- define "remora.injects" -}}
+{{- if or (eq .Values.injection.by "AdmissionPolicy") (gt (int .Values.webhook.replicas) 0) }}true{{ end -}}
+{{- end }}
+
 {{/*
 Selector of namespaces. It excludes those whose pods the cluster needs for its start. It always selects the release's own namespace,
 where the self-check sends its dry runs: the condition not-of-the-operator passes nothing else of that namespace.

@@ -134,7 +134,7 @@ fn account_of_others_needs_name_and_differs() {
     let objects = render(&json!({"controller": given("c"), "webhook": given("w")}));
     assert!(!objects.keys().any(|(kind, _)| kind == "ServiceAccount"));
     for (values, asked) in [
-        (both(&json!({"serviceAccount": {"create": false}})), "controller.serviceAccount.name: which account"),
+        (both(&json!({"serviceAccount": {"create": false}})), "controller.serviceAccount.name is empty"),
         (both(&json!({"serviceAccount": {"name": "same"}})), "name another account"),
     ] {
         let error = render_as("remora", &values).unwrap_err();
@@ -177,10 +177,17 @@ fn proxies_become_arguments_with_mounted_credentials() {
 /// The test sends a dry run, which the admission policies allow to the controller's account only.
 #[test]
 fn helm_test_checks_injection_as_controller() {
-    let values = json!({"imagePullSecrets": [{"name": "x"}], "controller": {"serviceAccount": {"name": "given"}}});
+    let values = json!({"imagePullSecrets": [{"name": "x"}], "controller": {
+        "serviceAccount": {"name": "given"}, "podAnnotations": {"mesh": "no", "helm.sh/hook": "other"},
+        "resources": {"limits": {"cpu": "1"}}, "podSecurityContext": {"fsGroup": 1},
+    }});
     let objects = render(&values);
     let pod = get(&objects, "Pod", "remora-test-injection");
-    assert_eq!(pod["metadata"]["annotations"]["helm.sh/hook"], "test");
+    let annotations = &pod["metadata"]["annotations"];
+    assert_eq!((&annotations["helm.sh/hook"], &annotations["mesh"]), (&json!("test"), &json!("no")));
+    assert_eq!(pod["metadata"]["labels"]["app.kubernetes.io/component"], "test");
+    assert_eq!(pod["spec"]["securityContext"], json!({"fsGroup": 1}));
+    assert_eq!(pod["spec"]["containers"][0]["resources"]["limits"]["cpu"], "1");
     assert_eq!(pod["spec"]["serviceAccountName"], "given");
     assert_eq!(pod["spec"]["imagePullSecrets"], json!([{"name": "x"}]));
     let (container, operator) = (&pod["spec"]["containers"][0], deployment(&objects, "controller"));

@@ -3,6 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod deployments;
+mod errors;
+mod monitoring;
+mod network;
+mod readme;
+mod roles;
 mod values;
 
 use std::{
@@ -137,6 +142,7 @@ fn deployments_get_arguments_of_their_part_only() {
         [
             "run",
             "--no-webhook",
+            "--lease=remora-controller",
             "--max-document-bytes=67108864",
             "--allowed-origin=https://edge.api.flagsmith.com",
             "--allowed-origin=https://realtime.flagsmith.com",
@@ -251,6 +257,10 @@ fn policies_replace_objects_of_webhook() {
         assert_eq!(policy["failurePolicy"], failure, "{name}");
         assert_eq!(get(&by_policy, &format!("{kind}Binding"), name)["spec"]["policyName"], name);
     }
+    // A FeatureEnvironment that another release serves may have another delivery.
+    let deliveries = &get(&by_policy, "ValidatingAdmissionPolicy", "remora-deliveries")["spec"]["matchConstraints"];
+    let only = json!([{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop"]}]);
+    assert_eq!(deliveries["namespaceSelector"]["matchExpressions"], only);
     let policy = get(&by_policy, "MutatingAdmissionPolicy", "remora");
     assert_eq!(policy["spec"]["reinvocationPolicy"], webhook["reinvocationPolicy"]);
     let variables = policy["spec"]["variables"].as_array().unwrap();
@@ -305,6 +315,8 @@ ClusterRole remora-controller: get,create,patch,delete secrets
 ClusterRole remora-controller: create,patch events 
 ClusterRole remora-controller: list,watch,patch pods 
 ClusterRole remora-controller: get namespaces 
+ClusterRole remora-edit: create,update,patch,delete,deletecollection featureenvironments 
+ClusterRole remora-view: get,list,watch featureenvironments 
 ClusterRole remora-webhook: get,list,watch featureenvironments 
 ClusterRole remora-webhook: get,list,watch namespaces 
 ClusterRole remora-webhook: get,patch mutatingwebhookconfigurations remora
@@ -468,49 +480,6 @@ fn disruption_budget_needs_several_replicas() {
     assert!(!render(&json!({"webhook": {"replicas": 1}})).contains_key(&budget));
 }
 
-/// Network policies list the allowed peers of the operator's pods in both directions.
-#[test]
-fn network_policies_open_needed_ports_only() {
-    let spec = |values: &Value, part: &str| {
-        let enabled = json!({"networkPolicy": {"enabled": true}});
-        get(&render(&merged(enabled, values)), "NetworkPolicy", &format!("remora-{part}"))["spec"].clone()
-    };
-    let names = json!({"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]});
-    let api_server = json!({"ports": [{"port": 443}, {"port": 6443}]});
-    let webhook = spec(&json!({}), "webhook");
-    assert_eq!(webhook["policyTypes"], json!(["Ingress", "Egress"]));
-    assert_eq!(webhook["ingress"], json!([{"ports": [{"port": "admin"}]}, {"ports": [{"port": "webhook"}]}]));
-    assert_eq!(webhook["egress"], json!([names, api_server]));
-    let sidecars = json!({"to": [{
-        "namespaceSelector": {}, "podSelector": {"matchLabels": {"remora.dev/sidecar": "injected"}},
-    }]});
-    let controller = spec(&json!({}), "controller");
-    assert_eq!(controller["ingress"], json!([{"ports": [{"port": "admin"}]}]));
-    assert_eq!(controller["egress"], json!([names, api_server, {"ports": [{"port": 443}]}, sidecars]));
-
-    let narrow = json!({
-        "allowedOrigins": ["https://flags.example.org", "http://flagsmith.shop:8000", "http://flags.example.org", "https://[2001:db8::1]:9443"],
-        "networkPolicy": {
-            "metrics": {"namespaceSelector": {"matchLabels": {"team": "observers"}}},
-            "apiServer": {"cidrs": ["192.0.2.0/28"], "ports": [8443]},
-            "upstreams": {"cidrs": ["198.51.100.0/24", "2001:db8::/32"], "ports": [8080, 443]},
-        },
-    });
-    let block = |cidr: &str| json!({"ipBlock": {"cidr": cidr}});
-    let observers = json!([{"namespaceSelector": {"matchLabels": {"team": "observers"}}}]);
-    let metrics = json!({"ports": [{"port": "admin"}], "from": observers});
-    let api_server = json!({"ports": [{"port": 8443}], "to": [block("192.0.2.0/28")]});
-    let webhook = spec(&narrow, "webhook");
-    let admission = json!({"ports": [{"port": "webhook"}], "from": [block("192.0.2.0/28")]});
-    assert_eq!(webhook["ingress"], json!([metrics, admission]));
-    assert_eq!(webhook["egress"], json!([names, api_server]));
-    let upstreams = json!({
-        "ports": [{"port": 8080}, {"port": 443}, {"port": 8000}, {"port": 80}, {"port": 9443}],
-        "to": [block("198.51.100.0/24"), block("2001:db8::/32")],
-    });
-    assert_eq!(spec(&narrow, "controller")["egress"], json!([names, api_server, upstreams, sidecars]));
-}
-
 #[test]
 fn image_digest_replaces_tag() {
     let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
@@ -593,31 +562,6 @@ fn certificates_have_one_source() {
 }
 
 #[test]
-fn monitoring_objects_are_rendered_on_request() {
-    let on = json!({"enabled": true});
-    let objects = render(&json!({"monitoring": {"dashboard": on, "alerts": on, "podMonitors": on}}));
-    let dashboard = &get(&objects, "ConfigMap", "remora-dashboard")["data"]["remora.json"];
-    let file = std::fs::read_to_string(chart().join("monitoring/dashboard.json")).unwrap();
-    let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap();
-    assert_eq!(parse(dashboard.as_str().unwrap()), parse(&file));
-    let rules = &get(&objects, "PrometheusRule", "remora")["spec"];
-    let file = std::fs::read_to_string(chart().join("monitoring/alerts.yaml")).unwrap();
-    assert_eq!(*rules, serde_yaml::from_str::<Value>(&file).unwrap());
-    for rule in rules["groups"][0]["rules"].as_array().unwrap() {
-        for text in ["summary", "description"] {
-            assert!(rule["annotations"][text].as_str().is_some_and(|text| text.len() > 20), "{rule}");
-        }
-        assert!(["critical", "warning", "info"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{rule}");
-    }
-    let operator = get(&objects, "PodMonitor", "remora-operator");
-    // If the pod's label replaced the metric's own label, environments could not be distinguished.
-    assert_eq!(operator["spec"]["podMetricsEndpoints"][0]["honorLabels"], true);
-    get(&objects, "PodMonitor", "remora-sidecars");
-    let plain = render(&json!({}));
-    assert!(!plain.keys().any(|(kind, _)| ["ConfigMap", "PrometheusRule", "PodMonitor"].contains(&kind.as_str())));
-}
-
-#[test]
 fn wrong_values_are_refused_by_schema() {
     for (path, value) in [
         ("webhok", json!({})),
@@ -628,7 +572,7 @@ fn wrong_values_are_refused_by_schema() {
         ("webhook.failurePolicy", json!("fail")),
         ("injection.by", json!("Policy")),
         ("webhook.timeoutSeconds", json!(30)),
-        ("webhook.port", json!(8080)),
+        ("webhook.port", json!(443)),
         ("allowedOrigins", json!([])),
         ("allowedOrigins", json!(["https://flags.example.org/api/v1/"])),
         ("image.sidecar.digest", json!("0123")),

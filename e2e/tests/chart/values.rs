@@ -16,6 +16,9 @@ fn beside(path: &str) -> Value {
             json!({"source": "Secret", "secretName": "x", "caBundle": format!("{pem}x")})
         }
         "proxy.secretName" => return json!({"proxy": {"url": "http://proxy.example.org:3128"}}),
+        _ if path.starts_with("monitoring.podMonitors.") && path != "monitoring.podMonitors.enabled" => {
+            return json!({"monitoring": {"podMonitors": {"enabled": true}}});
+        }
         _ if path.starts_with("networkPolicy.") && path != "networkPolicy.enabled" => {
             return json!({"networkPolicy": {"enabled": true}});
         }
@@ -50,11 +53,16 @@ fn others() -> BTreeMap<String, Value> {
         ("crds.keep", json!(false)),
         ("logLevel", json!("debug")),
         ("commonLabels", json!({"example.org/a": "b"})),
+        ("rbac.aggregateToDefaultRoles", json!(false)),
         ("injection.by", json!("AdmissionPolicy")),
         ("controller.replicas", json!(2)),
         ("controller.namespaces", json!(["x"])),
+        ("controller.apiPriority.enabled", json!(false)),
         ("webhook.replicas", json!(3)),
         ("webhook.port", json!(10250)),
+        ("webhook.adminPort", json!(10251)),
+        ("webhook.hostNetwork", json!(true)),
+        ("webhook.dnsPolicy", json!("Default")),
         ("webhook.failurePolicy", json!("Ignore")),
         ("webhook.timeoutSeconds", json!(2)),
         ("controller.maxDocumentBytes", json!(200_000_000)),
@@ -67,6 +75,7 @@ fn others() -> BTreeMap<String, Value> {
         ("receiver.enabled", json!(true)),
         ("networkPolicy.enabled", json!(true)),
         ("networkPolicy.metrics.namespaceSelector", json!({"matchLabels": {"a": "b"}})),
+        ("networkPolicy.dns.ports", json!([5353])),
         ("networkPolicy.apiServer.cidrs", json!(["192.0.2.0/24"])),
         ("networkPolicy.apiServer.ports", json!([8443])),
         ("networkPolicy.upstreams.cidrs", json!(["2001:db8::/32"])),
@@ -75,9 +84,22 @@ fn others() -> BTreeMap<String, Value> {
         ("monitoring.alerts.enabled", json!(true)),
         ("monitoring.podMonitors.enabled", json!(true)),
     ];
+    let monitors = ["operator", "sidecars"].into_iter();
+    let of_monitors = monitors
+        .flat_map(|part| of_monitor().map(|(path, value)| (format!("monitoring.podMonitors.{part}.{path}"), value)));
     let parts = ["controller", "webhook"].into_iter();
     let of_parts = parts.flat_map(|part| of_deployment().map(|(path, value)| (format!("{part}.{path}"), value)));
-    single.map(|(path, value)| (path.to_owned(), value)).into_iter().chain(of_parts).collect()
+    single.map(|(path, value)| (path.to_owned(), value)).into_iter().chain(of_parts).chain(of_monitors).collect()
+}
+
+/// Returns a different value for each value that both PodMonitors have.
+fn of_monitor() -> [(&'static str, Value); 4] {
+    [
+        ("enabled", json!(false)),
+        ("interval", json!("1m30s")),
+        ("scrapeTimeout", json!("5s")),
+        ("metricRelabelings", json!([{"action": "drop", "regex": "x", "sourceLabels": ["__name__"]}])),
+    ]
 }
 
 /// Returns a different value for each value that both Deployments have.

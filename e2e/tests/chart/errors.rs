@@ -1,0 +1,32 @@
+//! The chart's own errors name the value, say what is wrong, and say what to write.
+
+use serde_json::{Value, json};
+
+use super::{at, render_as};
+
+#[test]
+fn errors_name_value_fault_and_remedy() {
+    let certificates = |value: Value| at("webhook.certificates", &value);
+    let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    for (values, message) in [
+        (
+            at("controller.serviceAccount.create", &json!(false)),
+            "controller.serviceAccount.name is empty, and controller.serviceAccount.create is false: write the name of an account",
+        ),
+        (
+            certificates(json!({"source": "CertManager"})),
+            "webhook.certificates.issuerRef.name is missing, and webhook.certificates.source is CertManager: write the name",
+        ),
+        (
+            certificates(json!({"source": "Secret", "caBundle": pem})),
+            "webhook.certificates.secretName is empty, and webhook.certificates.source is Secret: write the name of a Secret",
+        ),
+        (
+            certificates(json!({"source": "Secret", "secretName": "mine"})),
+            "webhook.certificates.caBundle is empty, and webhook.certificates.source is Secret: write the certificate of the CA",
+        ),
+    ] {
+        let error = render_as("remora", &values).unwrap_err();
+        assert!(error.contains(message) && !error.contains('?'), "{error}");
+    }
+}

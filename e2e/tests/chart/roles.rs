@@ -1,0 +1,34 @@
+//! Tests of the rights of people, and of objects that not every administrator may create.
+
+use serde_json::json;
+
+use super::{get, objects, render, render_as};
+
+#[test]
+fn rights_on_environments_join_roles_of_kubernetes() {
+    let rendered = render(&json!({}));
+    for (name, roles) in [("remora-view", &["view", "edit", "admin"][..]), ("remora-edit", &["edit", "admin"])] {
+        let labels = get(&rendered, "ClusterRole", name)["metadata"]["labels"].as_object().unwrap();
+        let aggregated = labels.iter().filter(|(_, value)| *value == "true");
+        let mut aggregated: Vec<_> =
+            aggregated.filter_map(|(key, _)| key.strip_prefix("rbac.authorization.k8s.io/aggregate-to-")).collect();
+        aggregated.sort_by_key(|role| roles.iter().position(|expected| expected == role));
+        assert_eq!(aggregated, roles, "{name}");
+    }
+    let without = render(&json!({"rbac": {"aggregateToDefaultRoles": false}}));
+    assert!(!without.keys().any(|(_, name)| name == "remora-view" || name == "remora-edit"));
+}
+
+#[test]
+fn priority_of_requests_can_be_left_out() {
+    let objects = render(&json!({"controller": {"apiPriority": {"enabled": false}}}));
+    assert!(!objects.keys().any(|(kind, _)| kind == "FlowSchema" || kind == "PriorityLevelConfiguration"));
+}
+
+/// Two releases in one namespace would wait for each other's Lease if it had the same name.
+#[test]
+fn lease_has_name_of_release() {
+    let other = objects(&render_as("other", &json!({})).unwrap());
+    let controller = get(&other, "Deployment", "remora-other-controller");
+    assert!(super::arguments(controller).contains(&"--lease=remora-other-controller"));
+}

@@ -177,6 +177,27 @@ fn workflows_run_make_targets_only() {
     }
 }
 
+/// A signature without a key proves nothing if the identity in its certificate is not compared.
+#[test]
+fn documented_verification_fits_workflow_and_publication() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let commands = read("SECURITY.md").replace("\\\n", " ");
+    let commands: Vec<&str> = commands.lines().filter(|line| line.starts_with("    cosign ")).collect();
+    for command in ["cosign verify-blob checksums.txt ", "cosign verify registry.", "cosign verify-attestation "] {
+        assert!(commands.iter().any(|line| line.trim().starts_with(command)), "no {command}: {commands:?}");
+    }
+    for command in commands.iter().filter(|command| !command.contains("--key")) {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let option = |name: &str| words[words.iter().position(|word| *word == name).unwrap() + 1];
+        let identity = option("--certificate-identity");
+        assert!(identity.ends_with(&format!("/.github/workflows/release.yaml@refs/tags/v{VERSION}")), "{command}");
+        assert_eq!(option("--certificate-oidc-issuer"), "https://token.actions.githubusercontent.com");
+    }
+    let kind = "--type slsaprovenance1 ";
+    assert!(read("e2e/release/publish.sh").contains(kind) && commands.iter().any(|command| command.contains(kind)));
+    assert!(workflow("release.yaml").contains("id-token: write"));
+}
+
 /// A tag of an action can be moved to other code, and a commit cannot.
 #[test]
 fn workflows_name_actions_by_commit_and_version() {

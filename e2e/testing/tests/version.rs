@@ -105,6 +105,7 @@ fn chart_needs_oldest_kubernetes_that_tests_run_on() {
     for (path, words) in [
         ("charts/remora/Chart.yaml", format!("\nkubeVersion: \">={minor}.0-0\"\n")),
         ("charts/remora/README.md", format!("\nThe chart needs Kubernetes {minor} or later ")),
+        ("SECURITY.md", format!("| Kubernetes {minor} or later. All tests run on {minor},")),
     ] {
         assert!(read(path).contains(&words), "{path} does not have {words:?}");
     }

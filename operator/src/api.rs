@@ -9,6 +9,7 @@ mod changes;
 mod delivery;
 mod duration;
 mod guard;
+mod idle;
 pub mod names;
 mod prune;
 mod reason;
@@ -25,6 +26,7 @@ pub use self::{
     delivery::{Delivered, Delivery, ObjectKind},
     duration::{InvalidPeriod, Period},
     guard::Guard,
+    idle::{IdleFlag, IdleFlags},
     prune::{FeatureRules, Keep, PruneRules},
     reason::Reason,
     refresh::Refresh,

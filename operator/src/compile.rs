@@ -32,6 +32,7 @@ pub use progress::Progress;
 pub use remora_snapshot::File;
 pub use remora_snapshot::model::EnvironmentFlags as Mode;
 pub use remora_snapshot::model::{BooleanFlags, DisabledFlags, ObjectFlags, Ofrep};
+pub(crate) use review::listed_of;
 
 use self::document::{Original, quoted};
 use self::prune::Pruned;

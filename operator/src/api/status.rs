@@ -2,7 +2,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{changes::Changes, delivery::Delivered};
+use super::{changes::Changes, delivery::Delivered, idle::IdleFlags};
 
 /// Observed state of the environment. The operator writes it only when something changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -75,6 +75,10 @@ pub struct FeatureEnvironmentStatus {
     /// `spec.source.flagsmith.sendAnalytics`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub analytics: Option<String>,
+    /// Flags that no application used lately, of the uses that the operator collects. Absent without
+    /// `spec.source.flagsmith.sendAnalytics`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_flags: Option<IdleFlags>,
     /// Pods that serve the environment, as observed when the operator asked their sidecars last: soon after each publication,
     /// and every few minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -128,9 +128,14 @@ fn constant_features(environment: &Environment) -> Option<Finding> {
 }
 
 pub(super) fn listed(names: &[&str]) -> String {
+    listed_of(names, names.len())
+}
+
+/// Lists the first of `count` names, and says how many more there are.
+pub(crate) fn listed_of(names: &[&str], count: usize) -> String {
     let mut text = names.iter().take(LISTED).map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
-    if names.len() > LISTED {
-        text.push_str(&format!(" and {} more", names.len() - LISTED));
+    if count > LISTED {
+        text.push_str(&format!(" and {} more", count - LISTED));
     }
     text
 }

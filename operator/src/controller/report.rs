@@ -7,6 +7,7 @@ mod events;
 mod status;
 #[cfg(test)]
 mod tests;
+mod unused;
 
 use std::time::Duration;
 

@@ -5,6 +5,7 @@
 //! decreases while its process runs, and a read changes nothing: the task sends differences, so that an answer that is
 //! lost neither loses uses nor counts them twice. No reconciliation waits for a round.
 
+pub mod idle;
 mod ledger;
 pub mod metrics;
 mod pending;
@@ -14,10 +15,12 @@ mod tests;
 
 use std::{collections::HashMap, sync::Arc};
 
+use jiff::civil::Date;
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::{sync::Semaphore, task::JoinHandle};
 
+pub(crate) use self::rounds::today;
 use self::{ledger::BYTES_MAX, metrics::UsageMetrics, rounds::collect};
 use crate::{
     api::{Flagsmith, names::EnvironmentName},
@@ -58,10 +61,14 @@ struct Deps {
     pause_factor: f64,
 }
 
+/// Flags that were used, with the day in UTC on which their uses were read last. The ledger bounds the names.
+type Used = HashMap<Arc<str>, Date>;
+
 /// The collection of one environment. Its task ends when it is dropped.
 struct Collection {
     target: Target,
     standing: Arc<Mutex<String>>,
+    used: Arc<Mutex<Used>>,
     task: JoinHandle<()>,
 }
 
@@ -97,10 +104,21 @@ impl Collector {
         };
         if collections.get(&key).is_none_or(|collection| collection.target != target) {
             let standing = Arc::new(Mutex::new(rounds::COLLECTING.to_owned()));
-            let task = tokio::spawn(collect(target.clone(), Arc::clone(&self.deps), Arc::clone(&standing)));
-            collections.insert(key.clone(), Collection { target, standing, task });
+            let used = Arc::default();
+            let collecting = collect(target.clone(), Arc::clone(&self.deps), Arc::clone(&standing), Arc::clone(&used));
+            let task = tokio::spawn(collecting);
+            collections.insert(key.clone(), Collection { target, standing, used, task });
         }
         collections.get(&key).map(|collection| collection.standing.lock().clone())
+    }
+
+    /// Returns the flags of this environment that were used since the last call, with the day on which their uses were
+    /// read.
+    pub fn used(&self, namespace: &str, name: &str) -> Vec<(Arc<str>, Date)> {
+        let key = (namespace.to_owned(), name.to_owned());
+        let collections = self.collections.lock();
+        let used = collections.get(&key).map(|collection| std::mem::take(&mut *collection.used.lock()));
+        used.unwrap_or_default().into_iter().collect()
     }
 
     /// Ends the collections of environments for which `is_there` (namespace, name, UID) is false.

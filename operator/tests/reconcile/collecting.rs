@@ -3,6 +3,7 @@
 use std::slice::from_ref;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use jiff::{Timestamp, ToSpan, tz::TimeZone};
 use remora_operator::rollout::observe::SidecarClient;
 use serde_json::{Value, json};
 use tokio::{
@@ -31,6 +32,41 @@ async fn uses_are_collected_while_the_spec_asks_for_it() {
         operator.turn(fenv(generation, &spec)).await;
         assert_eq!(cluster.last_status()["analytics"], analytics, "generation {generation}");
     }
+}
+
+#[tokio::test]
+async fn idle_flags_survive_restart_and_become_a_finding() {
+    let cluster = Cluster::default();
+    let server = Upstream::start(&document("a")).await;
+    let mut spec = server.spec();
+    spec["source"]["flagsmith"]["sendAnalytics"] = json!(true);
+    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    let day = |ago: i32| (today - ago.days()).to_string();
+    Operator::start_with(&cluster, from_ref(&server.origin)).turn(fenv(1, &spec)).await;
+    let begun = cluster.last_status();
+    let expected = json!({"since": day(0), "until": day(1), "count": 0, "unused": 0});
+    assert_eq!((&begun["idleFlags"], &begun["findingCount"]), (&expected, &json!(0)));
+
+    // Without a new generation, a restarted operator would wait with its first fetch.
+    let mut object = fenv(2, &spec);
+    object["status"] = begun;
+    object["status"]["idleFlags"] = json!({
+        "since": day(40), "until": day(2), "lastUse": day(2), "count": 1, "unused": 1,
+        "flags": [{"flag": "a", "since": day(40)}],
+    });
+    let mut operator = Operator::start_with(&cluster, from_ref(&server.origin));
+    operator.turn(object).await;
+    let status = cluster.last_status();
+    assert_eq!((&status["idleFlags"]["until"], &status["idleFlags"]["unused"]), (&json!(day(1)), &json!(1)));
+    let message = status["findings"][0]["message"].as_str().unwrap();
+    assert!(status["findingCount"] == 1 && message.starts_with("no application used 1 flags for 30 days"), "{status}");
+
+    let writes = cluster.statuses();
+    operator.turn(fenv(2, &spec)).await;
+    assert_eq!(cluster.statuses(), writes, "the status changes once a day");
+    operator.turn(fenv(3, &server.spec())).await;
+    let status = cluster.last_status();
+    assert_eq!((&status["idleFlags"], &status["findingCount"]), (&Value::Null, &json!(0)));
 }
 
 /// Sends requests to a sidecar, one after another, and returns the status of each answer.

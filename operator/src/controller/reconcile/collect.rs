@@ -1,7 +1,23 @@
-//! Collect step: has the uses of flags collected and sent to the source.
+//! Collect step: has the uses of flags collected and sent to the source, and lists the flags without uses.
 
-use super::environment::Environment;
-use crate::rollout::usage::{Collector, Target};
+use std::collections::BTreeSet;
+
+use remora_snapshot::Snapshot as Reader;
+
+use super::{desired::Desired, environment::Environment, report::Reported};
+use crate::{
+    api::IdleFlags,
+    publish::Snapshot,
+    rollout::usage::{Collector, Target, idle::LastUses, today},
+};
+
+/// State of the collection between reconciliations.
+#[derive(Debug, Default)]
+pub(super) struct Uses {
+    last: Option<LastUses>,
+    /// Revision whose flags `last` has.
+    revision: Option<String>,
+}
 
 /// Collects the uses if the spec asks for it, and ends the collection otherwise. Returns the state of the collection for
 /// the status.
@@ -15,4 +31,43 @@ pub(super) fn collect(environment: &Environment<'_>, collector: &Collector) -> O
         flagsmith: flagsmith.clone(),
     });
     collector.keep(&environment.namespace, &environment.name, target)
+}
+
+/// Lists the flags without uses for the status. `None` if uses are not collected.
+pub(super) fn idle_flags(
+    environment: &Environment<'_>,
+    collector: &Collector,
+    is_collecting: bool,
+    desired: &Desired,
+    reported: &Reported,
+    uses: &mut Uses,
+) -> Option<IdleFlags> {
+    if !is_collecting {
+        *uses = Uses::default();
+        return None;
+    }
+    let written = reported.status(environment).and_then(|status| status.idle_flags.as_ref());
+    // Uses wait in the collector until the flags are known.
+    let Some(desired) = &desired.snapshot else { return written.cloned() };
+    let today = today();
+    if uses.revision.as_ref() != Some(&desired.snapshot.revision) {
+        let Some(flags) = flags(&desired.snapshot) else { return written.cloned() };
+        match &mut uses.last {
+            Some(last) => last.set_flags(&flags, today),
+            None => uses.last = Some(LastUses::restore(written, &flags, today)),
+        }
+        uses.revision = Some(desired.snapshot.revision.clone());
+    }
+    let last = uses.last.as_mut()?;
+    for (flag, day) in collector.used(&environment.namespace, &environment.name) {
+        last.used(&flag, day);
+    }
+    Some(last.list(today))
+}
+
+/// Names of the flags that a snapshot serves.
+fn flags(snapshot: &Snapshot) -> Option<BTreeSet<String>> {
+    let core = snapshot.files.iter().find(|file| file.is_core())?;
+    let features = Reader::read(core.bytes.as_slice()).ok()?.describe().features;
+    Some(features.into_iter().filter(|feature| !feature.unserved).map(|feature| feature.name).collect())
 }

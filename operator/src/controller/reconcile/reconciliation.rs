@@ -9,7 +9,7 @@ use super::{
     Context,
     apply::{Applied, Apply},
     choose::{Choice, archived, choose},
-    collect::collect,
+    collect::{collect, idle_flags},
     compile::{Compiled, compile},
     desired::{BackOff, Desired},
     environment::Environment,
@@ -92,7 +92,11 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
     let webhook = receive(environment, fetcher, receiver, sender, &mut state.reception).await;
     let rest = fetcher.read_budget().webhook_rest(&environment.uid);
     receiver.pace(&environment.namespace, &environment.name, rest);
-    let facts = Facts { webhook, ..facts(environment, context, state, observed.as_ref(), outcome) };
+    let analytics = collect(environment, &context.collector);
+    let EnvironmentState { desired, reported, uses, .. } = state;
+    let idle_flags = idle_flags(environment, &context.collector, analytics.is_some(), desired, reported, uses);
+    let facts =
+        Facts { webhook, analytics, idle_flags, ..facts(environment, context, state, observed.as_ref(), outcome) };
     report(environment, &context.reports, &context.metrics, facts, &mut state.reported).await;
     next(environment, state)
 }
@@ -327,7 +331,8 @@ fn facts(
         pods: observed
             .and_then(|observed| pods(environment, context, &observed.destination, state, revision.as_deref())),
         webhook: None,
-        analytics: collect(environment, &context.collector),
+        analytics: None,
+        idle_flags: None,
         realtime: listen(environment, &context.streams, state.source.provenance()),
         stale_after: schedule::stale_after(environment.spec.refresh.interval.get()),
         refreshed: refresh::requested(environment).filter(|_| !matches!(fetch, Fetch::NotDue)),

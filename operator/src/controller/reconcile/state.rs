@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use parking_lot::Mutex;
 
 use super::{
-    desired::Desired, fetch::Source, guard::Candidate, receive::Reception, refresh::Requests, report::Reported,
-    rollout::Rollout, room::Room,
+    collect::Uses, desired::Desired, fetch::Source, guard::Candidate, receive::Reception, refresh::Requests,
+    report::Reported, rollout::Rollout, room::Room,
 };
 use crate::source::trigger::Trigger;
 
@@ -27,6 +27,7 @@ pub(super) struct EnvironmentState {
     pub(super) room: Room,
     pub(super) rollout: Rollout,
     pub(super) reception: Reception,
+    pub(super) uses: Uses,
     pub(super) reported: Reported,
 }
 

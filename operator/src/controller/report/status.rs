@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, State, again, find, next};
+use super::unused;
 use crate::api::{
-    Changes, Delivered, FeatureEnvironmentStatus, Finding, PastRevision, Pods, Reason,
+    Changes, Delivered, FeatureEnvironmentStatus, Finding, IdleFlags, PastRevision, Pods, Reason,
     names::{FORMAT, Format},
 };
 
@@ -43,6 +44,8 @@ pub struct Facts {
     pub webhook: Option<String>,
     /// State of the collection of flag uses, if the source gets them.
     pub analytics: Option<String>,
+    /// Flags without uses, if uses are collected.
+    pub idle_flags: Option<IdleFlags>,
     /// Outcome of `spec.pin`.
     pub pin: Pin,
     /// Earlier revisions that are kept.
@@ -150,6 +153,7 @@ pub fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp)
             record(&mut status, contents);
         }
     }
+    unused::replace(&mut status, facts.idle_flags.as_ref());
     FeatureEnvironmentStatus {
         observed_generation: facts.generation,
         conditions,
@@ -160,6 +164,7 @@ pub fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp)
         realtime: facts.realtime,
         webhook: facts.webhook,
         analytics: facts.analytics,
+        idle_flags: facts.idle_flags,
         pods: facts.pods.or(status.pods),
         history: facts.history,
         core_bytes: facts.core_bytes.or(status.core_bytes),

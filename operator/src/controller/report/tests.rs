@@ -28,6 +28,7 @@ fn facts(fetch: Fetch, publication: Publication, revision: Option<&str>) -> Fact
         realtime: None,
         webhook: None,
         analytics: None,
+        idle_flags: None,
         refreshed: None,
         stale_after: HOUR,
     }

@@ -3,11 +3,12 @@
 use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    Deps, Target,
+    Deps, Target, Used,
     ledger::{BYTES_MAX, Ledger},
     metrics::{Fate, Reading},
     pending::{Pending, sum},
@@ -43,7 +44,7 @@ struct Failures {
 }
 
 /// Collects the uses of `target`'s flags. The future never completes: dropping it ends the collection.
-pub(super) async fn collect(target: Target, deps: Arc<Deps>, standing: Arc<Mutex<String>>) {
+pub(super) async fn collect(target: Target, deps: Arc<Deps>, standing: Arc<Mutex<String>>, used: Arc<Mutex<Used>>) {
     let began = Instant::now();
     let (mut ledger, mut pending) = (Ledger::new(Arc::clone(&deps.memory)), Pending::default());
     let mut failures = Failures::default();
@@ -52,7 +53,7 @@ pub(super) async fn collect(target: Target, deps: Arc<Deps>, standing: Arc<Mutex
     loop {
         tokio::time::sleep(pause.mul_f64(deps.pause_factor)).await;
         pause = INTERVAL.mul_f64(0.9 + 0.2 * fastrand::f64());
-        let left_out = read(&target, &deps, began, &mut ledger, &mut pending).await;
+        let left_out = read(&target, &deps, began, &mut ledger, &mut pending, &used).await;
         send(&target, &deps, &mut pending, &mut failures).await;
         let now = match (&failures.problem, left_out) {
             (Some(problem), _) => format!("not sent: {problem}"),
@@ -71,7 +72,14 @@ pub(super) async fn collect(target: Target, deps: Arc<Deps>, standing: Arc<Mutex
 }
 
 /// Reads the counters of all pods. Returns the number of pods whose counts have no room in memory.
-async fn read(target: &Target, deps: &Deps, began: Instant, ledger: &mut Ledger, pending: &mut Pending) -> usize {
+async fn read(
+    target: &Target,
+    deps: &Deps,
+    began: Instant,
+    ledger: &mut Ledger,
+    pending: &mut Pending,
+    used: &Mutex<Used>,
+) -> usize {
     let (namespace, environment) = (&target.namespace, &target.environment);
     let all = match sidecars(&deps.client, namespace, environment).await {
         Ok(all) => all,
@@ -98,7 +106,11 @@ async fn read(target: &Target, deps: &Deps, began: Instant, ledger: &mut Ledger,
         };
         let is_young = Duration::from_millis(answer.age_ms) < age;
         let mut dropped = 0_u64;
-        let add = |name: &Arc<str>, uses| dropped = dropped.saturating_add(pending.add(name, uses));
+        let today = today();
+        let add = |name: &Arc<str>, uses| {
+            used.lock().insert(Arc::clone(name), today);
+            dropped = dropped.saturating_add(pending.add(name, uses));
+        };
         let reading = match ledger.take(&pod, answer, is_young, add) {
             Ok(()) => Reading::Read,
             Err(_) => Reading::OutOfMemory,
@@ -109,6 +121,11 @@ async fn read(target: &Target, deps: &Deps, began: Instant, ledger: &mut Ledger,
     }
     ledger.retain(&all.iter().map(|(pod, _)| pod.as_str()).collect::<HashSet<_>>());
     left_out
+}
+
+/// Returns the current day in UTC.
+pub(crate) fn today() -> Date {
+    Timestamp::now().to_zoned(TimeZone::UTC).date()
 }
 
 /// Sends all uses that wait, unless the source failed a short time ago. Uses that may have arrived are not sent again.

@@ -309,6 +309,21 @@ async fn counts_sent_equal_counts_made() {
 }
 
 #[tokio::test]
+async fn used_flags_are_named_once_with_their_day() {
+    let scene = Scene::new().await;
+    let pod = scene.pod("web-1", sidecar("p1")).await;
+    let before = today();
+    scene.collect();
+    pod.lock().used("banner", 3);
+    scene.stores([("banner", 3)]).await;
+    let used = scene.collector.used("shop", "storefront");
+    assert!(used.len() == 1 && &*used[0].0 == "banner" && (before..=today()).contains(&used[0].1), "{used:?}");
+    scene.reads(&pod, 2).await;
+    assert_eq!(scene.collector.used("shop", "storefront"), []);
+    assert_eq!(scene.collector.used("shop", "another"), []);
+}
+
+#[tokio::test]
 async fn uses_before_the_collection_are_not_sent() {
     let scene = Scene::new().await;
     let mut old = Sidecar { age_ms: 3_600_000, ..sidecar("p1") };

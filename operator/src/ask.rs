@@ -12,6 +12,7 @@
 //! | `arguments` | the command line |
 //! | `failure`, `cluster` | requests with a time limit; a refused one names the missing right |
 //! | `published` | reads the published revision or an earlier one back from its objects |
+//! | `used` | asks running pods how often flags were used |
 //! | `answer` | an answer as text with aligned columns, or as JSON |
 //! | `explain`, `flags`, `size`, `diff`, `history`, `pods`, `edit`, `check` | one command each; `edit` has those that write |
 //!
@@ -31,6 +32,7 @@ mod history;
 mod pods;
 mod published;
 mod size;
+mod used;
 
 use std::{io::Write, process::ExitCode};
 

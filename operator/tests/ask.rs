@@ -220,6 +220,36 @@ async fn pods_are_asked_through_the_api_server() {
 }
 
 #[tokio::test]
+async fn flags_have_the_uses_that_running_pods_counted() {
+    let world = world();
+    let counted = |uses: Value| Value::String(json!({"process": "p", "ageMs": 7, "uses": uses}).to_string());
+    let running = json!({"running": {}});
+    let waiting = json!({"waiting": {"reason": "ImagePullBackOff"}});
+    world.put(PODS, list(&[pod("web-1", &running), pod("web-2", &running), pod("web-3", &waiting)]));
+    world.put(&format!("{PODS}/web-1:4778/proxy/uses/storefront"), counted(json!({"banner": 40, "gone": 1})));
+    world.put(&format!("{PODS}/web-2:4778/proxy/uses/storefront"), counted(json!({"banner": 2})));
+    let (code, text) = world.ask(&["flags", "storefront", "-o", "json"]).await.unwrap();
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &json["uses"]), (0, &json!({"pods": 2, "answered": 2})));
+    assert_eq!((&json["flags"][0]["uses"], &json["flags"][1]["uses"]), (&json!(42), &json!(0)));
+    let idle = json!([{"flag": "banner", "since": "2026-10-01"}, {"flag": "fresh", "since": "2026-10-02"}]);
+    world.edit("/apis/remora.dev/v1alpha1/namespaces/shop/featureenvironments/storefront", |object| {
+        object["status"]["idleFlags"] =
+            json!({"since": "2026-10-01", "until": "2026-11-22", "count": 2, "unused": 0, "flags": idle});
+    });
+    world.remove(&format!("{PODS}/web-2:4778/proxy/uses/storefront"));
+    let (_, text) = world.ask(&["flags", "storefront"]).await.unwrap();
+    let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap();
+    assert!(line("banner").contains("   40") && line("fresh").contains("   none since 2026-10-02"), "{text}");
+    assert!(line("uses: ").starts_with("uses: as 1 of 2 running pods counted them"), "{text}");
+    // Without rights on pods, the flags are still listed.
+    world.refuse(PODS);
+    let (code, text) = world.ask(&["flags", "storefront"]).await.unwrap();
+    assert!(code == 0 && text.contains("missing right: list pods in namespace shop"), "{text}");
+    assert!(text.contains(": 2 flags\n"), "{text}");
+}
+
+#[tokio::test]
 async fn missing_right_is_named() {
     let world = world();
     world.refuse("/api/v1/namespaces/shop/configmaps/remora-storefront-v3-core");

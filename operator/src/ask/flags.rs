@@ -1,4 +1,4 @@
-//! `kubectl remora flags`: the flags of a revision with their defaults, variants and overriding segments.
+//! `kubectl remora flags`: the flags of a revision with their defaults, variants, overriding segments and uses.
 
 use std::fmt;
 
@@ -10,10 +10,16 @@ use super::{
     cluster::Cluster,
     failure::Failure,
     published,
+    used::{Used, used},
 };
-use crate::tools::shortened;
+use crate::{
+    api::{IdleFlags, names::EnvironmentName},
+    tools::shortened,
+};
 
-/// List the flags of an environment with their defaults, variants, and the segments that override them.
+/// List the flags of an environment with their defaults, variants, the segments that override them, and their uses.
+///
+/// Uses are those that SDKs report to sidecars, and single evaluations by OFREP.
 #[derive(Debug, clap::Args)]
 pub(super) struct Flags {
     /// Name of the FeatureEnvironment.
@@ -28,6 +34,7 @@ pub(super) struct Flags {
 pub(super) struct Listed {
     environment: String,
     revision: String,
+    uses: Used,
     flags: Vec<Row>,
 }
 
@@ -43,6 +50,12 @@ struct Row {
     segments: Vec<String>,
     server_only: bool,
     is_served: bool,
+    /// Number of uses that running pods counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uses: Option<u64>,
+    /// Day since which the operator collected no use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idle_since: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -51,10 +64,13 @@ struct Variant {
     value: String,
 }
 
-impl From<FeatureDescription> for Row {
-    fn from(feature: FeatureDescription) -> Self {
+impl Row {
+    fn of(feature: FeatureDescription, used: &Used, idle: Option<&IdleFlags>) -> Self {
+        let idle = idle.and_then(|idle| idle.flags.iter().find(|idle| idle.flag == feature.name));
         let variants = feature.variants.into_iter();
         Self {
+            uses: used.of(&feature.name),
+            idle_since: idle.map(|idle| idle.since.clone()),
             name: feature.name,
             enabled: feature.enabled,
             value: feature.value,
@@ -64,27 +80,43 @@ impl From<FeatureDescription> for Row {
             is_served: !feature.unserved,
         }
     }
+
+    /// The uses as a table has them. Running pods may have counted uses that the operator has not collected yet.
+    fn use_text(&self) -> String {
+        match (self.uses, &self.idle_since) {
+            (Some(uses @ 1..), _) => uses.to_string(),
+            (_, Some(since)) => format!("none since {since}"),
+            (Some(0), None) => "0".to_owned(),
+            (None, None) => "-".to_owned(),
+        }
+    }
 }
 
 /// Lists the flags.
 pub(super) async fn flags(cluster: &Cluster, asked: &Flags) -> Result<Listed, Failure> {
     let environment = cluster.environment(&asked.environment).await?;
     let found = published::read(cluster, &environment, asked.revision.as_deref()).await?;
-    Ok(listed(&asked.environment, &found.snapshot))
+    let name: EnvironmentName =
+        asked.environment.parse().map_err(|error| Failure::Usage(format!("{:?}: {error}", asked.environment)))?;
+    let uses = used(cluster, &name).await;
+    let idle = environment.status.as_ref().and_then(|status| status.idle_flags.as_ref());
+    Ok(listed(&asked.environment, &found.snapshot, uses, idle))
 }
 
-fn listed(environment: &str, snapshot: &Snapshot<Vec<u8>>) -> Listed {
+fn listed(environment: &str, snapshot: &Snapshot<Vec<u8>>, uses: Used, idle: Option<&IdleFlags>) -> Listed {
+    let features = snapshot.describe().features.into_iter();
     Listed {
         environment: environment.to_owned(),
         revision: snapshot.revision().to_string(),
-        flags: snapshot.describe().features.into_iter().map(Row::from).collect(),
+        flags: features.map(|feature| Row::of(feature, &uses, idle)).collect(),
+        uses,
     }
 }
 
 impl Answer for Listed {
     fn text(&self, page: &mut Page) -> fmt::Result {
         page.line(format!("revision {}: {} flags", self.revision, self.flags.len()))?;
-        let mut rows = vec![["FLAG", "STATE", "VALUE", "VARIANTS", "SEGMENTS", ""].map(str::to_owned).to_vec()];
+        let mut rows = vec![["FLAG", "STATE", "VALUE", "VARIANTS", "USES", "SEGMENTS", ""].map(str::to_owned).to_vec()];
         rows.extend(self.flags.iter().map(|flag| {
             let notes = [(flag.server_only, "server keys only"), (!flag.is_served, "not served")];
             let notes: Vec<&str> = notes.into_iter().filter(|(applies, _)| *applies).map(|(_, note)| note).collect();
@@ -93,10 +125,12 @@ impl Answer for Listed {
                 if flag.enabled { "on" } else { "off" }.to_owned(),
                 printable(&shortened(&flag.value)),
                 flag.variants.len().to_string(),
+                printable(&flag.use_text()),
                 printable(&shortened(&flag.segments.join(", "))),
                 notes.join(", "),
             ]
         }));
-        page.table(&rows)
+        page.table(&rows)?;
+        page.line(printable(&self.uses.to_string()))
     }
 }

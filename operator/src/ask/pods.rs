@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Number of sidecars that are asked at one time.
-const CONCURRENT: usize = 8;
+pub(super) const CONCURRENT: usize = 8;
 
 /// The pods of an environment.
 #[derive(Debug, Serialize)]
@@ -70,7 +70,7 @@ enum State {
 
 /// State of a pod as its object in the cluster has it.
 #[derive(Debug)]
-struct Seen {
+pub(super) struct Seen {
     pod: String,
     node: String,
     port: u16,
@@ -93,17 +93,10 @@ pub(super) async fn pods(cluster: &Cluster, environment: &str) -> Result<Listed,
     let name: EnvironmentName =
         environment.parse().map_err(|error| Failure::Usage(format!("FeatureEnvironment {environment:?}: {error}")))?;
     let status = found.status.unwrap_or_default();
-    let labels = format!("{}={}", label::SIDECAR, label::INJECTED);
-    let all: Vec<Pod> = cluster.list(Some(cluster.namespace()), &labels).await?;
-    let asks = |pod: &&Pod| requests(&pod.metadata, &name) && !has_ended(pod);
-    let seen: Vec<Seen> = all.iter().filter(asks).map(|pod| seen(pod, &name)).collect();
-    let asking = seen.into_iter().map(|pod| async {
-        let reply = match &pod.not_running {
-            Some(_) => Ok(Reply::default()),
-            None => {
-                let metrics = cluster.ask_pod(cluster.namespace(), &pod.pod, pod.port, "/metrics").await;
-                metrics.map(|text| reply(&text, name.as_str()))
-            }
+    let asking = requesting(cluster, &name).await?.into_iter().map(|pod| async {
+        let reply = match pod.is_running() {
+            false => Ok(Reply::default()),
+            true => pod.ask(cluster, "/metrics").await.map(|text| reply(&text, name.as_str())),
         };
         (pod, reply)
     });
@@ -120,6 +113,26 @@ pub(super) async fn pods(cluster: &Cluster, environment: &str) -> Result<Listed,
         revision: status.revision,
         unasked,
     })
+}
+
+/// Lists the pods that ask for the environment and have not ended.
+pub(super) async fn requesting(cluster: &Cluster, environment: &EnvironmentName) -> Result<Vec<Seen>, Failure> {
+    let labels = format!("{}={}", label::SIDECAR, label::INJECTED);
+    let all: Vec<Pod> = cluster.list(Some(cluster.namespace()), &labels).await?;
+    let asks = |pod: &&Pod| requests(&pod.metadata, environment) && !has_ended(pod);
+    Ok(all.iter().filter(asks).map(|pod| seen(pod, environment)).collect())
+}
+
+impl Seen {
+    /// True if the sidecar runs.
+    pub(super) fn is_running(&self) -> bool {
+        self.not_running.is_none()
+    }
+
+    /// Asks the sidecar's admin port, through the API server.
+    pub(super) async fn ask(&self, cluster: &Cluster, path: &str) -> Result<String, Failure> {
+        cluster.ask_pod(cluster.namespace(), &self.pod, self.port, path).await
+    }
 }
 
 /// Asks a pod through the API server for the revision that it serves.

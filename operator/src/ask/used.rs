@@ -1,0 +1,85 @@
+//! Uses of flags that the sidecars of running pods counted.
+
+use std::{collections::BTreeMap, fmt};
+
+use futures::{StreamExt, stream};
+use serde::Serialize;
+
+use super::{
+    cluster::Cluster,
+    failure::Failure,
+    pods::{CONCURRENT, Seen, requesting},
+};
+use crate::{api::names::EnvironmentName, rollout::observe::Uses};
+
+/// Largest number of pods that are asked.
+const ASKED_MAX: usize = 200;
+
+/// Uses by the flag's name, summed over the sidecars that answered.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Used {
+    /// Number of pods whose sidecars run.
+    pods: usize,
+    /// Number of them that answered.
+    answered: usize,
+    /// Why the others did not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+    #[serde(skip)]
+    flags: BTreeMap<String, u64>,
+}
+
+impl Used {
+    /// Number of uses of a flag. `None` if no pod answered.
+    pub(super) fn of(&self, flag: &str) -> Option<u64> {
+        (self.answered > 0).then(|| self.flags.get(flag).copied().unwrap_or_default())
+    }
+
+    fn add(&mut self, answer: Result<String, Failure>) {
+        let uses = answer.and_then(|text| {
+            serde_json::from_str::<Uses>(&text).map_err(|error| {
+                Failure::Unreadable(format!("a sidecar answers as no sidecar of this version does: {error}"))
+            })
+        });
+        match uses {
+            Ok(uses) => {
+                self.answered += 1;
+                for (flag, count) in uses.flags {
+                    let sum = self.flags.entry(flag).or_default();
+                    *sum = sum.saturating_add(count);
+                }
+            }
+            Err(failure) => {
+                self.problem.get_or_insert_with(|| failure.to_string());
+            }
+        }
+    }
+}
+
+impl fmt::Display for Used {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pods, answered, problem, .. } = self;
+        write!(f, "uses: as {answered} of {pods} running pods counted them since their sidecars started")?;
+        if *pods > ASKED_MAX {
+            write!(f, "; at most {ASKED_MAX} pods are asked")?;
+        }
+        problem.iter().try_for_each(|problem| write!(f, "; {problem}"))
+    }
+}
+
+/// Asks the sidecars through the API server. Never fails: without answers, [`Used`] says why.
+pub(super) async fn used(cluster: &Cluster, environment: &EnvironmentName) -> Used {
+    let pods = match requesting(cluster, environment).await {
+        Ok(pods) => pods,
+        Err(failure) => return Used { problem: Some(failure.to_string()), ..Used::default() },
+    };
+    let running: Vec<Seen> = pods.into_iter().filter(Seen::is_running).collect();
+    let mut used = Used { pods: running.len(), ..Used::default() };
+    let path = format!("/uses/{environment}");
+    let asking = running.iter().take(ASKED_MAX).map(|pod| pod.ask(cluster, &path));
+    let mut answers = stream::iter(asking).buffer_unordered(CONCURRENT);
+    while let Some(answer) = answers.next().await {
+        used.add(answer);
+    }
+    used
+}

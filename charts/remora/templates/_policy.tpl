@@ -11,7 +11,7 @@
 - name: environmentErrors
   expression: |-
     variables.environments.transformList(place, name, place <= 8,
-      name.contains('/') ? 'names without a namespace: a pod reads the environments of its own namespace only' : name in ['true', 'enabled', 'false', 'disabled'] ? 'names of FeatureEnvironments of the pod\'s namespace, separated by commas (lower case letters, digits and -, at most 40 characters each), or false: it says which environments, not whether'
+      name.contains('/') ? 'names without a namespace: a pod reads the environments of its own namespace only' : name in ['true', 'enabled', 'false', 'disabled'] ? 'names of FeatureEnvironments of the pod\'s namespace, separated by commas (lower case letters, digits and -, at most 40 characters each), or false' + '; ' + name + ' is not accepted as a name: write the names of the FeatureEnvironments, such as storefront'
       : !name.matches('^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$') ? 'names of FeatureEnvironments of the pod\'s namespace, separated by commas (lower case letters, digits and -, at most 40 characters each), or false'
       : variables.environments.indexOf(name) < place ? 'a list that names ' + name + ' once' : '').filter(error, error != '')
       + (size(variables.environments) > 8 ? ['a list of at most 8 environments'] : [])

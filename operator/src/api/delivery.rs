@@ -1,5 +1,5 @@
 use kube::KubeSchema;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// How the snapshot reaches pods.
@@ -48,7 +48,7 @@ pub enum ObjectKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Delivered {
-    /// Kind of the objects that hold the published snapshot, and that new pods mount.
+    /// Kind of the objects that hold the published snapshot, and that new pods mount: `ConfigMap` or `Secret`.
     #[serde(rename = "as", default)]
     pub object_kind: ObjectKind,
     /// Number of published overrides objects. Zero if all identity overrides fit into the core object.
@@ -57,8 +57,10 @@ pub struct Delivered {
     /// Size of the published core in bytes. `status.coreBytes` has the size of the newest core, published or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_bytes: Option<i64>,
-    /// Previous kind. The operator keeps its objects up to date while pods mount them; `status.pods.problem` names such pods.
+    /// Kind of the objects that held the snapshot before `spec.delivery.as` changed: `ConfigMap` or `Secret`. The operator keeps
+    /// these objects up to date while pods mount them; `status.pods.problem` names such pods. Absent if there is no such kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "previous_kind")]
     pub formerly: Option<ObjectKind>,
 }
 
@@ -84,6 +86,12 @@ impl Default for Delivery {
     fn default() -> Self {
         Self { object_kind: ObjectKind::default(), overrides_slots: few(), core_parts: 0, nudge: yes() }
     }
+}
+
+/// Describes a kind without the type's own description, which would replace the one of the field.
+fn previous_kind(_: &mut SchemaGenerator) -> Schema {
+    let kinds = [ObjectKind::ConfigMap, ObjectKind::Secret].map(ObjectKind::as_str);
+    json_schema!({"type": "string", "enum": kinds, "nullable": true})
 }
 
 fn few() -> i32 {

@@ -199,7 +199,9 @@ pub(super) const INJECT: &str = "names of FeatureEnvironments of the pod's names
                       digits and -, at most 40 characters each), or false";
 pub(super) const OWN_NAMESPACE: &str =
     "names without a namespace: a pod reads the environments of its own namespace only";
-pub(super) const NOT_WHETHER: &str = ": it says which environments, not whether";
+/// Follows the refused word.
+pub(super) const NOT_A_NAME: &str =
+    " is not accepted as a name: write the names of the FeatureEnvironments, such as storefront";
 
 /// Values that other products use in such annotations, and that are refused as environment names.
 pub(super) const WHETHER: [&str; 4] = ["true", "enabled", "false", "disabled"];
@@ -218,7 +220,7 @@ fn environments(options: &PodOptions<'_>) -> Result<Vec<EnvironmentName>, Invali
             return Err(invalid(OWN_NAMESPACE.to_owned()));
         }
         if WHETHER.contains(&name) {
-            return Err(invalid(format!("{INJECT}{NOT_WHETHER}")));
+            return Err(invalid(format!("{INJECT}; {name}{NOT_A_NAME}")));
         }
         let name: EnvironmentName = name.parse().map_err(|_| invalid(INJECT.to_owned()))?;
         if environments.contains(&name) {
@@ -353,7 +355,12 @@ mod tests {
         let other_namespace = read_one(annotation::INJECT, "shop/storefront").unwrap_err();
         assert!(other_namespace.contains("its own namespace only"), "{other_namespace}");
         let yes = read_one(annotation::INJECT, "true").unwrap_err();
-        assert!(yes.contains("which environments, not whether"), "{yes}");
+        assert!(
+            yes.ends_with(
+                "; true is not accepted as a name: write the names of the FeatureEnvironments, such as storefront"
+            ),
+            "{yes}"
+        );
     }
 
     #[test]

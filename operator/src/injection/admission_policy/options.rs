@@ -62,13 +62,13 @@ fn environments(variables: &mut Variables) {
     variables.define("environments", names);
     let valid = format!("^[a-z0-9]([-a-z0-9]{{0,{}}}[a-z0-9])?$", ENVIRONMENT_MAX - 2);
     let environment_errors = format!(
-        "variables.environments.transformList(place, name, place <= {MOST_ENVIRONMENTS},\n  name.contains('/') ? {elsewhere} : name in {whether} ? {not_whether}\n  \
+        "variables.environments.transformList(place, name, place <= {MOST_ENVIRONMENTS},\n  name.contains('/') ? {elsewhere} : name in {whether} ? {inject} + '; ' + name + {not_a_name}\n  \
          : !name.matches({valid}) ? {inject}\n  \
          : variables.environments.indexOf(name) < place ? 'a list that names ' + name + ' once' : '').filter(error, error != '')\n  \
          + (size(variables.environments) > {MOST_ENVIRONMENTS} ? ['a list of at most {MOST_ENVIRONMENTS} environments'] : [])",
         elsewhere = text(annotations::OWN_NAMESPACE),
         whether = texts(WHETHER),
-        not_whether = text(&format!("{}{}", annotations::INJECT, annotations::NOT_WHETHER)),
+        not_a_name = text(annotations::NOT_A_NAME),
         inject = text(annotations::INJECT),
         valid = text(&valid),
     );

@@ -142,6 +142,14 @@ fn upgrade_from_previous_version_is_documented() {
 }
 
 #[test]
+fn readme_says_whether_version_is_released() {
+    let changelog = read("CHANGELOG.md");
+    let is_released = newest(&changelog).1 != "(unreleased)";
+    let says_unreleased = read("README.md").contains(&format!("\nVersion {VERSION} is not released yet"));
+    assert_ne!(says_unreleased, is_released, "the section Status of README.md, and the first heading of CHANGELOG.md");
+}
+
+#[test]
 fn state_is_date_or_unreleased() {
     assert_eq!(newest("# Changelog\n\n## 1.2.3 (unreleased)\n\n## 1.2.2 (2026-01-31)\n"), ("1.2.3", "(unreleased)"));
     for (state, expected) in

@@ -92,6 +92,10 @@ rotation: ## Rotate the webhook's certificates during 10,000 pod creations, and 
 	@$(STEP) "certificates under load" env REMORA_E2E_CREATIONS=10000 e2e/cluster/with.sh --restore \
 	  cargo test $(CARGO_FLAGS) -p remora-e2e --test exclusive -- --nocapture certificates
 
+.PHONY: advisories
+advisories: ## Check the dependencies for known vulnerabilities (cargo-deny fetches the advisory database)
+	@$(STEP) "advisories" e2e/release/advisories.sh
+
 .PHONY: release release-requirements release-check publish release-upload
 release-requirements: ## Install the Debian packages that a release needs
 	@e2e/release/requirements.sh

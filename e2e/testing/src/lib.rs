@@ -5,4 +5,4 @@ mod generated;
 mod requirements;
 
 pub use generated::{REWRITE, assert_generated};
-pub use requirements::{LIST, RECORDED_ANSWERS, all_answers, committed_answers, not_run};
+pub use requirements::{LIST, RECORDED_ANSWERS, all_answers, committed_answers, most_answers, not_run};

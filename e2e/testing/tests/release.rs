@@ -12,7 +12,7 @@ const REGISTRY: &str = "registry.example.org/remora";
 const SOURCE: &str = "https://code.example.org/remora";
 const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-const WORKFLOWS: [&str; 2] = ["checks.yaml", "release.yaml"];
+const WORKFLOWS: [&str; 3] = ["advisories.yaml", "checks.yaml", "release.yaml"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -165,7 +165,8 @@ fn workflows_run_make_targets_only() {
     for name in WORKFLOWS {
         let workflow: Value = serde_yaml::from_str(&workflow(name)).unwrap();
         let jobs = workflow["jobs"].as_object().unwrap().values();
-        let steps = jobs.flat_map(|job| job["steps"].as_array().unwrap());
+        // A job that uses another workflow has no steps of its own.
+        let steps = jobs.flat_map(|job| job["steps"].as_array().into_iter().flatten());
         let commands: Vec<&str> = steps.filter_map(|step| step["run"].as_str()).collect();
         assert!(!commands.is_empty(), "{name}");
         for command in commands {
@@ -222,11 +223,40 @@ fn workflow_of_release_gives_rights_only_to_jobs_that_build_nothing() {
     let mut built = 0;
     for (name, job) in workflow["jobs"].as_object().unwrap() {
         let rights = job["permissions"].as_object().unwrap_or_else(|| panic!("{name} states no permissions"));
-        let steps = job["steps"].as_array().unwrap();
-        if steps.iter().any(|step| step["run"] == "make release") {
+        let mut steps = job["steps"].as_array().into_iter().flatten();
+        let builds = steps.any(|step| step["run"] == "make release");
+        if builds || job.get("uses").is_some() {
             assert!(rights.values().all(|right| right == "read"), "{name}: {rights:?}");
-            built += 1;
+            built += usize::from(builds);
         }
     }
     assert_eq!(built, 1);
+}
+
+/// Returns the jobs that a job needs, and those that they need.
+fn needed<'a>(jobs: &'a Value, job: &str) -> Vec<&'a str> {
+    let next = jobs[job]["needs"].as_str();
+    next.into_iter().flat_map(|next| [vec![next], needed(jobs, next)].concat()).collect()
+}
+
+#[test]
+fn release_needs_checks_of_same_commit() {
+    let release: Value = serde_yaml::from_str(&workflow("release.yaml")).unwrap();
+    let checks: Value = serde_yaml::from_str(&workflow("checks.yaml")).unwrap();
+    assert_eq!(release["jobs"]["checks"]["uses"], "./.github/workflows/checks.yaml");
+    assert!(checks["on"].as_object().unwrap().contains_key("workflow_call"));
+    for job in release["jobs"].as_object().unwrap().keys().filter(|job| *job != "checks") {
+        assert!(needed(&release["jobs"], job).contains(&"checks"), "{job}");
+    }
+}
+
+/// Without `CI`, a test that lacks something counts as passed.
+#[test]
+fn checks_except_only_what_is_not_public() {
+    let checks: Value = serde_yaml::from_str(&workflow("checks.yaml")).unwrap();
+    let steps = checks["jobs"]["test"]["steps"].as_array().unwrap();
+    let step = steps.iter().find(|step| step["run"].as_str().is_some_and(|run| run.contains("make test"))).unwrap();
+    let run = step["run"].as_str().unwrap();
+    assert!(run.starts_with("sudo --preserve-env=PATH,HOME,CI,REMORA_CONFORMANCE_DIR make test "), "{run}");
+    assert_eq!(step["env"], serde_json::json!({"REMORA_CONFORMANCE_DIR": "none"}));
 }

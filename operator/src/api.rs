@@ -14,6 +14,7 @@ pub mod names;
 mod prune;
 mod reason;
 mod refresh;
+pub mod resource_version;
 mod serve;
 mod source;
 mod status;

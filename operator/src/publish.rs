@@ -51,6 +51,7 @@ use crate::{
     api::{
         ObjectKind,
         names::{FORMAT, Format, label},
+        resource_version::is_older,
     },
     watched::{self, Views, Watched, watched},
 };
@@ -71,8 +72,12 @@ pub fn objects() -> (Objects, ObjectsFeed) {
 }
 
 fn views(object: &PartialObjectMeta<ConfigMap>) -> Views<Arc<ObjectMeta>> {
-    let environment = object.metadata.labels.as_ref().and_then(|labels| labels.get(label::ENVIRONMENT));
-    vec![(environment.cloned().unwrap_or_default(), Arc::new(object.metadata.clone()))]
+    view(&object.metadata)
+}
+
+fn view(metadata: &ObjectMeta) -> Views<Arc<ObjectMeta>> {
+    let environment = metadata.labels.as_ref().and_then(|labels| labels.get(label::ENVIRONMENT));
+    vec![(environment.cloned().unwrap_or_default(), Arc::new(metadata.clone()))]
 }
 
 /// Publishes snapshots, restores them after a restart, and keeps earlier revisions.
@@ -180,8 +185,9 @@ impl Publisher {
             }
         }
         for (wanted, version) in &outdated {
+            // If the API server does not answer, it is not known which version is the operator's, and which core is published.
+            cache.written.remove(&(to.object_kind, wanted.name.clone()));
             if wanted.is_core() {
-                // If the API server does not answer, it has to be asked which core is published.
                 cache.placed.remove(&to.object_kind);
             }
             let applied = self.apply(to, wanted, version.as_deref()).await;
@@ -248,39 +254,55 @@ impl Publisher {
     ) -> Result<Option<String>, Error> {
         let applied = self.calls(objects).apply(wanted, version).await?;
         let version = applied.resource_version.clone();
-        if objects.object_kind == ObjectKind::Secret {
-            self.secrets.put(objects.owner, &wanted.name, Some(applied));
+        match (objects.object_kind, &version) {
+            (ObjectKind::ConfigMap, Some(version)) => {
+                self.objects.written(&objects.owner.namespace, &wanted.name, version, view(&applied));
+            }
+            (ObjectKind::ConfigMap, None) => {}
+            (ObjectKind::Secret, _) => self.secrets.put(objects.owner, &wanted.name, Some(applied)),
         }
         Ok(version)
     }
 
     async fn delete(&self, objects: Collection<'_>, found: &ObjectMeta) -> Result<(), Error> {
-        self.calls(objects).delete(found).await?;
-        if objects.object_kind == ObjectKind::Secret {
-            self.secrets.put(objects.owner, found.name.as_deref().unwrap_or_default(), None);
+        let is_gone = self.calls(objects).delete(found).await?;
+        let name = found.name.as_deref().unwrap_or_default();
+        match objects.object_kind {
+            ObjectKind::ConfigMap if is_gone => {
+                let version = found.resource_version.as_deref().unwrap_or_default();
+                self.objects.deleted(&objects.owner.namespace, name, version);
+            }
+            // The watch reports what has changed.
+            ObjectKind::ConfigMap => {}
+            ObjectKind::Secret => {
+                let changed = if is_gone { None } else { self.calls(objects).metadata(name).await? };
+                self.secrets.put(objects.owner, name, changed);
+            }
         }
         Ok(())
     }
 
-    /// Compares the existing object with the desired one. Returns the resource version that a write should replace, if it
-    /// is known: a write that arrives late, after a later one of another process, changes nothing then.
+    /// Compares the existing object with the desired one. Returns the resource version that a write should replace, if the
+    /// object exists: a write that arrives late, after a later one of another process, changes nothing then.
     async fn check(
         &self,
         objects: Collection<'_>,
         wanted: &Wanted<'_>,
         cache: &WriteCache,
     ) -> Result<(Verdict, Option<String>), Error> {
-        let Some(found) = self.find(objects, &wanted.name).await? else {
-            return Ok((Verdict::Outdated, None));
-        };
-        let written = cache.written.get(&(objects.object_kind, wanted.name.clone()));
-        match wanted.verdict(objects.owner, &found, written.map(String::as_str)) {
+        let written = cache.written.get(&(objects.object_kind, wanted.name.clone())).map(String::as_str);
+        let mut found = self.find(objects, &wanted.name).await?;
+        if let (Some(version), Some(written)) =
+            (found.as_ref().and_then(|found| found.resource_version.as_deref()), written)
+            && is_older(version, written)
+        {
+            // The watch lags behind the operator's own write, so nobody has altered the object.
+            found = self.calls(objects).metadata(&wanted.name).await?;
+        }
+        let Some(found) = found else { return Ok((Verdict::Outdated, None)) };
+        match wanted.verdict(objects.owner, &found, written) {
             Verdict::Foreign => Err(Error::Conflict(objects.describe(&wanted.name))),
-            verdict => {
-                // If they differ, either somebody else has written the object, or the watch lags behind.
-                let is_known = written.is_none() || written == found.resource_version.as_ref();
-                Ok((verdict, found.resource_version.filter(|_| is_known)))
-            }
+            verdict => Ok((verdict, found.resource_version)),
         }
     }
 

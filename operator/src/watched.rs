@@ -1,15 +1,16 @@
 //! Objects of a watch, by the environments that they belong to, so that a step about one environment reads no object of
-//! another.
+//! another. The watch may lag, so writes of this process are entered as well, and older events do not undo them.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    future::pending,
-    sync::Arc,
-};
+mod content;
 
-use kube::{Resource, ResourceExt, runtime::watcher::Event};
+use std::{future::pending, sync::Arc};
+
+use kube::{Resource, runtime::watcher::Event};
 use parking_lot::RwLock;
 use tokio::sync::watch;
+
+pub use self::content::Views;
+use self::content::{Content, OwnWrite, key, place, version};
 
 /// Objects of a watch, of each of which a view of the type `V` is kept. Clones share the content.
 #[derive(Clone, Debug)]
@@ -17,9 +18,6 @@ pub struct Watched<V> {
     content: Arc<RwLock<Content<V>>>,
     filled: watch::Receiver<bool>,
 }
-
-/// Views of one object, each with the name of the environment that it is about. The name is empty for no environment.
-pub type Views<V> = Vec<(String, V)>;
 
 /// Writes the events of a watch to a [`Watched`].
 #[derive(Debug)]
@@ -29,14 +27,6 @@ pub struct Feed<K, V> {
     listed: Content<V>,
     filled: watch::Sender<bool>,
     views: fn(&K) -> Views<V>,
-}
-
-#[derive(Debug)]
-struct Content<V> {
-    /// Views by namespace and environment, then by the object's name.
-    by_environment: HashMap<(String, String), BTreeMap<String, V>>,
-    /// Environments by namespace and name of the object.
-    environments: HashMap<(String, String), Vec<String>>,
 }
 
 /// Creates an empty set of objects and its feed. `views` selects what is kept of an object.
@@ -59,16 +49,26 @@ impl<V: Clone> Watched<V> {
 
     /// Returns the view of the object with this name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<V> {
-        let content = self.content.read();
-        let environment = content.environments.get(&key(namespace, name))?.first()?;
-        content.by_environment.get(&key(namespace, environment))?.get(name).cloned()
+        self.content.read().get(namespace, name).cloned()
     }
 
     /// Returns the views of the objects of an environment, in the order of their names.
     pub fn of(&self, namespace: &str, environment: &str) -> Vec<V> {
-        let content = self.content.read();
-        let found = content.by_environment.get(&key(namespace, environment));
-        found.map(|objects| objects.values().cloned().collect()).unwrap_or_default()
+        self.content.read().of(namespace, environment).cloned().collect()
+    }
+}
+
+impl<V> Watched<V> {
+    /// Enters an object that this process wrote, with its new resource version. Events about earlier versions of it are
+    /// ignored from now on.
+    pub fn written(&self, namespace: &str, name: &str, version: &str, views: Views<V>) {
+        self.content.write().wrote(key(namespace, name), OwnWrite::Written(version.to_owned()), views);
+    }
+
+    /// Removes an object that this process deleted, with the resource version that it had. Events about this version and
+    /// earlier ones are ignored from now on.
+    pub fn deleted(&self, namespace: &str, name: &str, version: &str) {
+        self.content.write().wrote(key(namespace, name), OwnWrite::Deleted(version.to_owned()), Vec::new());
     }
 }
 
@@ -76,59 +76,36 @@ impl<K: Resource, V> Feed<K, V> {
     /// Applies an event of the watch. A new list replaces the objects when it is complete.
     pub fn apply_watcher_event(&mut self, event: &Event<K>) {
         match event {
-            Event::Init => self.listed = Content::default(),
-            Event::InitApply(object) => self.listed.put(place(object), (self.views)(object)),
+            Event::Init => {
+                self.listed = Content::default();
+                // The list begins after these writes, so it has them.
+                self.content.write().forget_own();
+            }
+            Event::InitApply(object) => {
+                self.content.write().is_news(object);
+                self.listed.put(place(object), version(object), (self.views)(object));
+            }
             Event::InitDone => {
-                *self.content.write() = std::mem::take(&mut self.listed);
+                let mut content = self.content.write();
+                let listed = std::mem::take(&mut self.listed);
+                let before = std::mem::replace(&mut *content, listed);
+                content.keep_own(before);
                 self.filled.send_replace(true);
             }
-            Event::Apply(object) => self.content.write().put(place(object), (self.views)(object)),
-            Event::Delete(object) => self.content.write().remove(&place(object)),
-        }
-    }
-}
-
-impl<V> Content<V> {
-    fn put(&mut self, (namespace, name): (String, String), views: Views<V>) {
-        let place = (namespace, name);
-        self.remove(&place);
-        let (namespace, name) = &place;
-        let mut environments = Vec::with_capacity(views.len());
-        for (environment, view) in views {
-            let objects = self.by_environment.entry(key(namespace, &environment)).or_default();
-            objects.insert(name.clone(), view);
-            environments.push(environment);
-        }
-        if !environments.is_empty() {
-            self.environments.insert(place, environments);
-        }
-    }
-
-    fn remove(&mut self, place: &(String, String)) {
-        let (namespace, name) = place;
-        for environment in self.environments.remove(place).unwrap_or_default() {
-            let of_environment = key(namespace, &environment);
-            let Some(objects) = self.by_environment.get_mut(&of_environment) else { continue };
-            objects.remove(name);
-            if objects.is_empty() {
-                self.by_environment.remove(&of_environment);
+            Event::Apply(object) => {
+                let mut content = self.content.write();
+                if content.is_news(object) {
+                    content.put(place(object), version(object), (self.views)(object));
+                }
+            }
+            Event::Delete(object) => {
+                let mut content = self.content.write();
+                if content.is_news(object) {
+                    content.remove(&place(object));
+                }
             }
         }
     }
-}
-
-impl<V> Default for Content<V> {
-    fn default() -> Self {
-        Self { by_environment: HashMap::new(), environments: HashMap::new() }
-    }
-}
-
-fn place<K: Resource>(object: &K) -> (String, String) {
-    (object.namespace().unwrap_or_default(), object.name_any())
-}
-
-fn key(namespace: &str, name: &str) -> (String, String) {
-    (namespace.to_owned(), name.to_owned())
 }
 
 #[cfg(test)]
@@ -136,6 +113,7 @@ mod tests {
     use std::time::Duration;
 
     use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::ResourceExt;
     use serde_json::json;
     use tokio::task::JoinSet;
 
@@ -173,8 +151,75 @@ mod tests {
         assert_eq!(watched.of("shop", "c"), ["pod"]);
         feed.apply_watcher_event(&Event::Delete(object("pod", "b,c")));
         assert!(watched.of("shop", "b").is_empty() && watched.get("shop", "pod").is_none());
-        let content = watched.content.read();
-        assert_eq!((content.environments.len(), content.by_environment.len()), (101, 101), "nothing is left behind");
+        assert_eq!(watched.content.read().sizes(), (101, 101), "nothing is left behind");
+    }
+
+    fn at(version: u32, environments: &str) -> Metadata {
+        let mut object = object("x", environments);
+        object.metadata.resource_version = Some(version.to_string());
+        object
+    }
+
+    #[test]
+    fn event_from_before_own_write_changes_nothing() {
+        let (watched, mut feed) = watched(views);
+        let write = |version: u32, to: &str| {
+            watched.written("shop", "x", &version.to_string(), views(&at(version, to)));
+        };
+        let is_in = |environment: &str| watched.of("shop", environment).len() == 1;
+        feed.apply_watcher_event(&Event::Apply(at(3, "first")));
+        write(10, "own");
+        assert!(is_in("own") && !is_in("first"));
+        feed.apply_watcher_event(&Event::Apply(at(9, "late")));
+        feed.apply_watcher_event(&Event::Delete(at(9, "late")));
+        assert!(is_in("own") && !is_in("late"), "both events are from before the write");
+        feed.apply_watcher_event(&Event::Apply(at(11, "other")));
+        assert!(is_in("other") && !is_in("own"), "somebody else has written it since");
+        write(10, "own");
+        assert!(is_in("other"), "the watch was faster than the answer to the write");
+        feed.apply_watcher_event(&Event::Delete(at(12, "other")));
+        write(12, "own");
+        assert!(watched.get("shop", "x").is_none(), "no event would remove it");
+    }
+
+    #[test]
+    fn event_from_before_own_deletion_changes_nothing() {
+        let (watched, mut feed) = watched(views);
+        feed.apply_watcher_event(&Event::Apply(at(9, "before")));
+        watched.deleted("shop", "x", "9");
+        for event in [Event::Apply(at(8, "before")), Event::Apply(at(9, "before"))] {
+            feed.apply_watcher_event(&event);
+            assert!(watched.get("shop", "x").is_none());
+        }
+        feed.apply_watcher_event(&Event::Delete(at(10, "before")));
+        feed.apply_watcher_event(&Event::Apply(at(11, "again")));
+        watched.deleted("shop", "x", "9");
+        assert!(watched.get("shop", "x").is_some(), "the object was made again before the answer to the deletion");
+    }
+
+    #[test]
+    fn list_keeps_own_writes_that_it_does_not_have() {
+        for (listed, expected) in [(Some(9), Some("own")), (Some(10), Some("listed")), (None, None)] {
+            let (watched, mut feed) = watched(views);
+            feed.apply_watcher_event(&Event::Apply(at(8, "before")));
+            feed.apply_watcher_event(&Event::Init);
+            let view = |environment: &str| vec![(environment.to_owned(), environment.to_owned())];
+            let list = |feed: &mut Feed<Metadata, String>| {
+                if let Some(version) = listed {
+                    feed.apply_watcher_event(&Event::InitApply(at(version, "listed")));
+                }
+            };
+            list(&mut feed);
+            watched.written("shop", "x", "10", view("own"));
+            feed.apply_watcher_event(&Event::InitDone);
+            let found = ["own", "listed"].into_iter().find(|environment| !watched.of("shop", environment).is_empty());
+            assert_eq!(found, expected, "{listed:?}");
+            watched.written("shop", "x", "12", view("later"));
+            feed.apply_watcher_event(&Event::Init);
+            list(&mut feed);
+            feed.apply_watcher_event(&Event::InitDone);
+            assert!(watched.of("shop", "later").is_empty(), "the list began after the write");
+        }
     }
 
     #[test]

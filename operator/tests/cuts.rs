@@ -83,6 +83,9 @@ impl Reference {
                 );
             }
         }
+        if plan.only_delays_watches() && seen.writes != self.seen.writes {
+            problems.push(format!("the controller writes {} times, and not {}", seen.writes, self.seen.writes));
+        }
         problems.dedup();
         problems
     }
@@ -219,6 +222,15 @@ fn watches_that_lag_or_break_end_as_undisturbed_run() {
         let plans: Vec<Plan> = first.chain(restarted).collect();
         let count = if long_run().is_some() { plans.len() } else { 1 };
         tally.check(&reference, plans.into_iter().cycle().skip(number).take(count));
+    }
+    tally.end();
+}
+
+#[test]
+fn late_events_repeat_no_write_and_end_as_undisturbed_run() {
+    let mut tally = Tally::default();
+    for reference in scenarios() {
+        tally.check(&reference, std::iter::once(Plan::of([Fault::Process(1, Sight::Lags)])));
     }
     tally.end();
 }

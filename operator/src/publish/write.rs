@@ -126,22 +126,23 @@ impl Calls<'_> {
         }))
     }
 
-    /// Deletes the object if it still has this UID and resource version. An object that is already gone or changed is
-    /// not an error.
-    pub(super) async fn delete(&self, found: &ObjectMeta) -> Result<(), Error> {
+    /// Deletes the object if it still has this UID and resource version. Returns true if it is gone, and false if it has
+    /// changed.
+    pub(super) async fn delete(&self, found: &ObjectMeta) -> Result<bool, Error> {
         match self.objects.object_kind {
             ObjectKind::ConfigMap => self.delete_as::<ConfigMap>(found).await,
             ObjectKind::Secret => self.delete_as::<Secret>(found).await,
         }
     }
 
-    async fn delete_as<K: SnapshotObject>(&self, found: &ObjectMeta) -> Result<(), Error> {
+    async fn delete_as<K: SnapshotObject>(&self, found: &ObjectMeta) -> Result<bool, Error> {
         let name = found.name.clone().unwrap_or_default();
         let exactly = Preconditions { uid: found.uid.clone(), resource_version: found.resource_version.clone() };
         let parameters = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
         match tokio::time::timeout(TIMEOUT, self.api::<K>().delete(&name, &parameters)).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(kube::Error::Api(status))) if status.is_not_found() || status.is_conflict() => Ok(()),
+            Ok(Ok(_)) => Ok(true),
+            Ok(Err(kube::Error::Api(status))) if status.is_not_found() => Ok(true),
+            Ok(Err(kube::Error::Api(status))) if status.is_conflict() => Ok(false),
             Ok(Err(error)) => Err(Purpose::Write.failed(self.objects.describe(&name), error)),
             Err(_) => Err(Purpose::Write.timed_out(self.objects.describe(&name))),
         }

@@ -79,6 +79,11 @@ impl Plan {
         self.faults.iter().any(|fault| matches!(fault, Fault::Write(_, Fate::Late(_))))
     }
 
+    /// True if all that goes wrong is that watches are late or break while a process runs. No write may be repeated then.
+    pub(super) fn only_delays_watches(&self) -> bool {
+        self.faults.iter().all(|fault| matches!(fault, Fault::Process(_, Sight::Lags | Sight::Relists)))
+    }
+
     /// True if a step of the script may pass without a controller.
     pub(super) fn skips_steps(&self) -> bool {
         let is_away = |fault: &Fault| matches!(fault, Fault::Write(_, Fate::BeforeAway | Fate::AfterAway));

@@ -139,13 +139,15 @@ impl Process {
 
     fn report(&mut self, (key, object): Change) {
         self.seen += 1;
+        // Every change has its own version, a deletion as well.
+        let version = self.seen.to_string();
         match (key.0, object) {
             (Kind::Environment, object) => self.environment = object,
             (Kind::ConfigMap, Some(object)) if is_ours(&object) => {
                 self.writer.apply_watcher_event(&Event::Apply(metadata(&object)));
             }
             (Kind::ConfigMap, None) => {
-                let gone = json!({"metadata": {"name": key.1, "namespace": "shop"}});
+                let gone = json!({"metadata": {"name": key.1, "namespace": "shop", "resourceVersion": version}});
                 self.writer.apply_watcher_event(&Event::Delete(metadata(&gone)));
             }
             _ => {}

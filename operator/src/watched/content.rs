@@ -1,0 +1,157 @@
+//! Content of a set of watched objects, with the writes of this process that the watch has not reported.
+
+use std::collections::{BTreeMap, HashMap};
+
+use kube::{Resource, ResourceExt};
+
+use crate::api::resource_version::is_older;
+
+/// Views of one object, each with the name of the environment that it is about. The name is empty for no environment.
+pub type Views<V> = Vec<(String, V)>;
+
+#[derive(Debug)]
+pub(super) struct Content<V> {
+    /// Views by namespace and environment, then by the object's name.
+    by_environment: HashMap<(String, String), BTreeMap<String, V>>,
+    /// Objects with views, by namespace and name.
+    objects: HashMap<(String, String), Object>,
+    /// Writes of this process that the watch has not reported, by namespace and name of the object.
+    own: HashMap<(String, String), OwnWrite>,
+}
+
+#[derive(Debug)]
+struct Object {
+    /// Resource version. Empty if it is not known.
+    version: String,
+    /// Environments with a view of the object.
+    environments: Vec<String>,
+}
+
+/// A write of this process.
+#[derive(Debug)]
+pub(super) enum OwnWrite {
+    /// The object has this resource version since.
+    Written(String),
+    /// The object had this resource version when it was deleted.
+    Deleted(String),
+}
+
+impl OwnWrite {
+    /// True if an event about an object of this version is from before the write.
+    fn is_after(&self, version: &str) -> bool {
+        match self {
+            Self::Written(own) => is_older(version, own),
+            Self::Deleted(own) => version == own || is_older(version, own),
+        }
+    }
+}
+
+impl<V> Content<V> {
+    /// Returns the view of the object with this name.
+    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&V> {
+        let environment = self.objects.get(&key(namespace, name))?.environments.first()?;
+        self.by_environment.get(&key(namespace, environment))?.get(name)
+    }
+
+    /// Returns the views of the objects of an environment, in the order of their names.
+    pub(super) fn of(&self, namespace: &str, environment: &str) -> impl Iterator<Item = &V> {
+        self.by_environment.get(&key(namespace, environment)).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Enters a write of this process, with the views of a written object, unless the watch has reported it already. An
+    /// object that the watch does not show stays unknown: it may be deleted by now, and then no event would remove it.
+    pub(super) fn wrote(&mut self, place: (String, String), own: OwnWrite, views: Views<V>) {
+        match (self.objects.get(&place), &own) {
+            (Some(known), own) if !own.is_after(&known.version) => return,
+            (Some(_), OwnWrite::Written(version)) => self.put(place.clone(), version.clone(), views),
+            (Some(_), OwnWrite::Deleted(_)) => self.remove(&place),
+            (None, _) => {}
+        }
+        self.own.insert(place, own);
+    }
+
+    /// Forgets the writes of this process: a list that begins now has them.
+    pub(super) fn forget_own(&mut self) {
+        self.own.clear();
+    }
+
+    /// Returns false if an event about the object is from before a write of this process. Any other event ends the wait
+    /// for that write.
+    pub(super) fn is_news(&mut self, object: &impl Resource) -> bool {
+        let place = place(object);
+        if self.own.get(&place).is_some_and(|own| own.is_after(&version(object))) {
+            return false;
+        }
+        self.own.remove(&place);
+        true
+    }
+
+    /// Takes over what this process wrote while the list was read, from the content before the list.
+    pub(super) fn keep_own(&mut self, mut before: Self) {
+        for (place, own) in std::mem::take(&mut before.own) {
+            let views = before.take(&place);
+            self.wrote(place, own, views);
+        }
+    }
+
+    pub(super) fn put(&mut self, (namespace, name): (String, String), version: String, views: Views<V>) {
+        let place = (namespace, name);
+        self.remove(&place);
+        let (namespace, name) = &place;
+        let mut environments = Vec::with_capacity(views.len());
+        for (environment, view) in views {
+            let objects = self.by_environment.entry(key(namespace, &environment)).or_default();
+            objects.insert(name.clone(), view);
+            environments.push(environment);
+        }
+        if !environments.is_empty() {
+            self.objects.insert(place, Object { version, environments });
+        }
+    }
+
+    pub(super) fn remove(&mut self, place: &(String, String)) {
+        self.take(place);
+    }
+
+    /// Removes the object, and returns its views.
+    fn take(&mut self, place: &(String, String)) -> Views<V> {
+        let (namespace, name) = place;
+        let mut views = Vec::new();
+        for environment in self.objects.remove(place).map(|object| object.environments).unwrap_or_default() {
+            let of_environment = key(namespace, &environment);
+            let Some(objects) = self.by_environment.get_mut(&of_environment) else { continue };
+            let view = objects.remove(name);
+            if objects.is_empty() {
+                self.by_environment.remove(&of_environment);
+            }
+            views.extend(view.map(|view| (environment, view)));
+        }
+        views
+    }
+}
+
+#[cfg(test)]
+impl<V> Content<V> {
+    /// Returns the number of objects, and of environments with objects.
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        (self.objects.len(), self.by_environment.len())
+    }
+}
+
+impl<V> Default for Content<V> {
+    fn default() -> Self {
+        Self { by_environment: HashMap::new(), objects: HashMap::new(), own: HashMap::new() }
+    }
+}
+
+pub(super) fn place<K: Resource>(object: &K) -> (String, String) {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+pub(super) fn version<K: Resource>(object: &K) -> String {
+    object.resource_version().unwrap_or_default()
+}
+
+pub(super) fn key(namespace: &str, name: &str) -> (String, String) {
+    (namespace.to_owned(), name.to_owned())
+}

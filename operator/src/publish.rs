@@ -99,6 +99,8 @@ pub struct WriteCache {
     surplus: HashMap<(ObjectKind, String), Instant>,
     /// Time of the last poll of the Secrets.
     refreshed: Option<Instant>,
+    /// Names of the Secrets that a write on its way may create, and until when they are looked for.
+    late: HashMap<String, Instant>,
 }
 
 /// Result of a successful publication.
@@ -172,10 +174,14 @@ impl Publisher {
             wanted.splice(last..last, kept);
         }
         if placed.divides_further(before.as_ref()) {
-            // They follow one another.
+            // They follow one another. New files come first, in their order: after a crash, no number is missing before them.
             let first = wanted.iter().position(Wanted::is_overrides).unwrap_or_default();
             let last = wanted.iter().rposition(Wanted::is_overrides).map_or(first, |last| last + 1);
-            wanted.get_mut(first..last).unwrap_or_default().reverse();
+            let overrides = wanted.get_mut(first..last).unwrap_or_default();
+            let known = before.as_ref().and_then(|before| before.overrides).unwrap_or_default().min(overrides.len());
+            overrides.rotate_left(known);
+            let (_, replaced) = overrides.split_at_mut(overrides.len() - known);
+            replaced.reverse();
         }
         let mut outdated = Vec::new();
         for wanted in &wanted {
@@ -245,7 +251,7 @@ impl Publisher {
         self.secrets.retain(is_there);
     }
 
-    /// Writes the object if it still has this resource version, and returns its new one.
+    /// Writes the object if it still has this resource version, or still does not exist, and returns its new one.
     async fn apply(
         &self,
         objects: Collection<'_>,
@@ -349,7 +355,7 @@ impl Publisher {
     fn obsolete<'a>(&self, destination: &'a Destination) -> Vec<(Collection<'a>, ObjectMeta)> {
         let (used, unused) = (destination.collection(), destination.unused());
         let in_used = self.last_first(used, |format| format != FORMAT);
-        let in_unused = self.last_first(unused, |format| destination.has_other_kind || format != FORMAT);
+        let in_unused = self.last_first(unused, |_| true);
         let in_used = in_used.into_iter().map(|found| (used, found));
         in_used.chain(in_unused.into_iter().map(|found| (unused, found))).collect()
     }

@@ -51,7 +51,8 @@ impl Reports {
         Self { recorder: Recorder::new(client.clone(), reporter), client }
     }
 
-    /// Writes `status` and records an Event for each transition, if it differs from the status that was `written` last.
+    /// Writes `status`, and records an Event for each transition since the status that was `announced` last. Returns the
+    /// FeatureEnvironment as the API server stored it.
     ///
     /// # Errors
     /// The API server refused the status, or did not answer within 10 s. No Event is recorded then: the next successful
@@ -59,17 +60,19 @@ impl Reports {
     pub async fn report(
         &self,
         environment: &FeatureEnvironment,
-        written: &FeatureEnvironmentStatus,
+        announced: &FeatureEnvironmentStatus,
         status: &FeatureEnvironmentStatus,
-    ) -> Result<(), Error> {
-        if status != written {
-            self.write(environment, status).await?;
-            self.record_events(environment, written, status).await;
-        }
-        Ok(())
+    ) -> Result<FeatureEnvironment, Error> {
+        let stored = self.write(environment, status).await?;
+        self.record_events(environment, announced, status).await;
+        Ok(stored)
     }
 
-    async fn write(&self, environment: &FeatureEnvironment, status: &FeatureEnvironmentStatus) -> Result<(), Error> {
+    async fn write(
+        &self,
+        environment: &FeatureEnvironment,
+        status: &FeatureEnvironmentStatus,
+    ) -> Result<FeatureEnvironment, Error> {
         let api: Api<FeatureEnvironment> =
             Api::namespaced(self.client.clone(), &environment.namespace().unwrap_or_default());
         let patch = Patch::Apply(json!({
@@ -81,7 +84,7 @@ impl Reports {
         let (name, parameters) = (environment.name_any(), PatchParams::apply(FIELD_MANAGER).force());
         let written = api.patch_status(&name, &parameters, &patch);
         match tokio::time::timeout(TIMEOUT, written).await {
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(stored)) => Ok(stored),
             Ok(Err(error)) => Err(Error(error.to_string())),
             Err(_) => Err(Error(format!("the API server did not answer within {} s", TIMEOUT.as_secs()))),
         }

@@ -19,14 +19,19 @@ impl Publisher {
         &self,
         destination: &Destination,
         snapshot: &Snapshot,
-        cache: &WriteCache,
+        cache: &mut WriteCache,
     ) -> Result<(), Error> {
         let objects = destination.collection();
         for content in snapshot.archived() {
             let wanted = Wanted::past(objects.owner, content, &snapshot.revision);
             let (verdict, version) = self.check(objects, &wanted, cache).await?;
             if verdict == Verdict::Outdated {
-                self.apply(objects, &wanted, version.as_deref()).await?;
+                let applied = self.apply(objects, &wanted, version.as_deref()).await;
+                if applied.is_err() && objects.object_kind == ObjectKind::Secret {
+                    // The answer may be lost, or the write may be on its way.
+                    cache.expect_late(wanted.name);
+                }
+                applied?;
             }
         }
         Ok(())

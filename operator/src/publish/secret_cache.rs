@@ -3,7 +3,7 @@
 //! s.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -24,6 +24,8 @@ use crate::api::{
 
 /// Time between two polls for Secrets that somebody deleted or altered.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
+/// Time for which a Secret is looked for that a write on its way may create: an API server ends a request after 60 s.
+const LATE: Duration = Duration::from_secs(600);
 
 /// Metadata of Secrets after the last poll or write, by namespace and environment, then by name.
 #[derive(Default)]
@@ -48,10 +50,6 @@ impl SecretCache {
         };
     }
 
-    fn clear(&self, owner: &Owner) {
-        self.0.lock().remove(&key(owner));
-    }
-
     /// Drops the Secrets of deleted environments.
     pub(super) fn retain(&self, is_there: impl Fn(&str, &str) -> bool) {
         self.0.lock().retain(|(namespace, environment), _| is_there(namespace, environment));
@@ -62,6 +60,27 @@ fn key(owner: &Owner) -> (String, String) {
     (owner.namespace.clone(), owner.environment.to_string())
 }
 
+impl WriteCache {
+    /// Looks for a Secret from now on that a write on its way may create.
+    pub(super) fn expect_late(&mut self, name: String) {
+        self.late.insert(name, Instant::now() + LATE);
+    }
+
+    /// Returns the time of the next poll of the Secrets. `None` if none are polled.
+    #[must_use]
+    pub fn next_poll(&self, destination: &Destination) -> Option<Instant> {
+        secrets(destination, self)?;
+        self.refreshed.map(|refreshed| refreshed + REFRESH_INTERVAL)
+    }
+}
+
+/// Returns the Secrets of this destination, if it has or had any.
+fn secrets<'a>(destination: &'a Destination, cache: &WriteCache) -> Option<Collection<'a>> {
+    let unused = (!cache.late.is_empty()).then(|| destination.unused());
+    let collections = [Some(destination.collection()), destination.other(), unused];
+    collections.into_iter().flatten().find(|objects| objects.object_kind == ObjectKind::Secret)
+}
+
 impl Publisher {
     /// Polls the Secrets of this destination, if it has or had any and the last poll is at least 60 s ago. ConfigMaps are
     /// watched instead.
@@ -69,22 +88,20 @@ impl Publisher {
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
     pub async fn refresh_secrets(&self, destination: &Destination, cache: &mut WriteCache) -> Result<(), Error> {
-        let collections = [Some(destination.collection()), destination.other()];
-        let secrets = collections.into_iter().flatten().find(|objects| objects.object_kind == ObjectKind::Secret);
-        let Some(secrets) = secrets else { return Ok(()) };
+        let Some(secrets) = secrets(destination, cache) else { return Ok(()) };
         match cache.refreshed {
             Some(refreshed) if refreshed.elapsed() < REFRESH_INTERVAL => return Ok(()),
-            Some(_) => self.refresh(secrets).await?,
-            None => self.discover(secrets).await?,
+            Some(_) => self.refresh(secrets, cache).await?,
+            None => self.discover(secrets, cache).await?,
         }
         cache.refreshed = Some(Instant::now());
         Ok(())
     }
 
-    async fn discover(&self, secrets: Collection<'_>) -> Result<(), Error> {
-        self.secrets.clear(secrets.owner);
+    async fn discover(&self, secrets: Collection<'_>, cache: &mut WriteCache) -> Result<(), Error> {
+        self.refresh(secrets, cache).await?;
         self.discover_in(FORMAT, secrets).await?;
-        self.discover_copies(secrets).await?;
+        self.discover_copies(secrets, cache).await?;
         for format in FORMAT.earlier() {
             let core = secrets.owner.environment.object_in(format, files::CORE);
             // Deletion removes the core last, so without a core no object of this format exists.
@@ -95,13 +112,16 @@ impl Publisher {
         Ok(())
     }
 
-    /// Finds the copies that the core's record names.
-    async fn discover_copies(&self, secrets: Collection<'_>) -> Result<(), Error> {
+    /// Finds the copies that the core's record names. The process before may have sent those that are missing.
+    async fn discover_copies(&self, secrets: Collection<'_>, cache: &mut WriteCache) -> Result<(), Error> {
         let Some(core) = self.core(secrets) else { return Ok(()) };
         let record = object::record(&core).zip(owner::annotation(&core, annotation::REVISION));
         let Some((record, revision)) = record else { return Ok(()) };
         for name in history::copies(secrets.owner, &record, revision) {
             let found = self.calls(secrets).metadata(&name).await?;
+            if found.is_none() {
+                cache.expect_late(name.clone());
+            }
             self.secrets.put(secrets.owner, &name, found);
         }
         Ok(())
@@ -142,12 +162,15 @@ impl Publisher {
         Ok(count)
     }
 
-    async fn refresh(&self, secrets: Collection<'_>) -> Result<(), Error> {
-        for known in self.secrets.all(secrets.owner) {
-            let name = known.name.unwrap_or_default();
+    async fn refresh(&self, secrets: Collection<'_>, cache: &mut WriteCache) -> Result<(), Error> {
+        let now = Instant::now();
+        let known = self.secrets.all(secrets.owner).into_iter().filter_map(|known| known.name);
+        let names: BTreeSet<String> = known.chain(cache.late.keys().cloned()).collect();
+        for name in names {
             let found = self.calls(secrets).metadata(&name).await?;
             self.secrets.put(secrets.owner, &name, found);
         }
+        cache.late.retain(|_, until| *until > now);
         Ok(())
     }
 

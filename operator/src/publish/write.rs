@@ -21,6 +21,9 @@ use crate::api::{
 
 /// Timeout of one call: enough for 1 MB over a slow connection.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Resource version that no object has, because etcd is at it while it is empty. The API server refuses an apply with it if
+/// the object exists, and ignores it if the apply creates the object.
+const NO_OBJECT: &str = "1";
 
 /// Kind of object that can carry a file.
 trait SnapshotObject:
@@ -72,8 +75,8 @@ enum Purpose {
 }
 
 impl Calls<'_> {
-    /// Applies the object and returns its metadata as the API server stored it. With a `version`, the API server refuses
-    /// the write if the object has another resource version.
+    /// Applies the object and returns its metadata as the API server stored it. The API server refuses the write if the
+    /// object has another resource version than `version`, or exists without a `version`.
     pub(super) async fn apply(&self, wanted: &Wanted<'_>, version: Option<&str>) -> Result<ObjectMeta, Error> {
         match self.objects.object_kind {
             ObjectKind::ConfigMap => self.apply_as::<ConfigMap>(wanted, version).await,
@@ -87,7 +90,7 @@ impl Calls<'_> {
         version: Option<&str>,
     ) -> Result<ObjectMeta, Error> {
         let (metadata, content) = wanted.object(self.objects.owner);
-        let metadata = ObjectMeta { resource_version: version.map(str::to_owned), ..metadata };
+        let metadata = ObjectMeta { resource_version: Some(version.unwrap_or(NO_OBJECT).to_owned()), ..metadata };
         let object = K::with_content(metadata, content);
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let patch = Patch::Apply(&object);

@@ -74,11 +74,6 @@ impl Plan {
         self.faults.iter().any(|fault| matches!(fault, Fault::Write(_, Fate::Lost | Fate::Refused)))
     }
 
-    /// True if a write may arrive after later writes of another process.
-    pub(super) fn delays_writes(&self) -> bool {
-        self.faults.iter().any(|fault| matches!(fault, Fault::Write(_, Fate::Late(_))))
-    }
-
     /// True if all that goes wrong is that watches are late or break while a process runs. No write may be repeated then.
     pub(super) fn only_delays_watches(&self) -> bool {
         self.faults.iter().all(|fault| matches!(fault, Fault::Process(_, Sight::Lags | Sight::Relists)))

@@ -19,9 +19,9 @@ use super::{
     volumes::Watcher,
 };
 
-/// Time without a write after which the controller has nothing more to do: longer than the grace period and than the time
-/// between two polls of Secrets.
-const QUIET: Duration = Duration::from_secs(61);
+/// Time without a write after which the controller has nothing more to do: longer than the time between two reads of the
+/// source, and than the time between two polls of Secrets with the grace period.
+const QUIET: Duration = Duration::from_secs(140);
 /// Most reconciliations between two steps of a script.
 const TURNS: usize = 150;
 
@@ -297,14 +297,6 @@ impl After {
         Self { serves: self.serves.clone(), objects }
     }
 
-    /// Returns the state without what a late write may leave until the next publication or the next start: a status of an
-    /// earlier step, and copies in Secrets, which no watch reports.
-    pub(super) fn without_late(&self) -> Self {
-        let mut objects = self.objects.clone();
-        objects.retain(|name, _| !is_unwatched_copy(name) && !name.starts_with("Environment "));
-        Self { serves: self.serves.clone(), objects }
-    }
-
     /// Lists the published objects that neither the status nor the record of a core names.
     pub(super) fn unnamed(&self) -> Vec<&String> {
         let Some(environment) = self.objects.get("Environment storefront") else {
@@ -332,11 +324,6 @@ impl After {
     fn published(&self) -> impl Iterator<Item = &String> {
         self.objects.keys().filter(|name| name.starts_with("ConfigMap ") || name.starts_with("Secret "))
     }
-}
-
-/// True if the object is a copy of an earlier revision in a Secret.
-pub(super) fn is_unwatched_copy(name: &str) -> bool {
-    name.starts_with("Secret ") && name.contains("-history-")
 }
 
 fn with_times(past: &Value) -> Value {

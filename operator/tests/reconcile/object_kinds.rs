@@ -5,7 +5,7 @@ use std::time::Duration;
 use remora_operator::{api::names::FORMAT, injection::Layout};
 use serde_json::{Value, json};
 
-use super::{CORE, Cluster, Operator, delivery, document, fenv, flags, is, writes};
+use super::{CORE, Cluster, Operator, delivery, document, fenv, flags, is, pass, wait, writes};
 use remora_operator::api::ObjectKind;
 
 const SECRET: &str = "secret/remora-storefront-v3-core";
@@ -77,6 +77,23 @@ async fn published_secret_is_found_after_restart_and_left() {
     restarted.turn(edited.clone()).await;
     is(&cluster.last_status(), "Ready", ("True", "LastGood"));
     assert_eq!(cluster.get(SECRET), before);
+}
+
+#[tokio::test]
+async fn deleted_secret_is_restored_within_minute_whatever_the_interval_is() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    let spec = json!({"delivery": {"as": "Secret"}, "refresh": {"interval": "24h"}});
+    operator.turn(fenv(1, &spec)).await;
+    let object = reported(&cluster, 1, &spec);
+    cluster.take(SECRET);
+    let (action, _) = operator.turn(object.clone()).await;
+    let rest = wait(&action);
+    assert!(rest <= Duration::from_secs(60), "{rest:?}");
+    pass(rest).await;
+    operator.turn(object).await;
+    assert!(cluster.get(SECRET).is_some());
 }
 
 #[tokio::test]

@@ -233,7 +233,7 @@ async fn archived_core_in_parts_is_restored_and_forgotten() {
     let past = |snapshot: &Snapshot| Past::of(snapshot, Time(Timestamp::UNIX_EPOCH), None);
     for snapshot in [&first, &second] {
         desk.cluster.observe(&mut desk.writer);
-        desk.publisher.archive(&destination(), snapshot, &desk.cache).await.unwrap();
+        desk.publisher.archive(&destination(), snapshot, &mut desk.cache).await.unwrap();
     }
     assert_eq!(desk.cluster.names().len(), 4, "{:?}", desk.cluster.names());
     for snapshot in [&first, &second] {

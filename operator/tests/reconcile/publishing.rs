@@ -151,7 +151,7 @@ async fn archived_revisions_share_unchanged_files() {
     );
     for snapshot in [&first, &second] {
         desk.cluster.observe(&mut desk.writer);
-        desk.publisher.archive(&destination(), snapshot, &desk.cache).await.unwrap();
+        desk.publisher.archive(&destination(), snapshot, &mut desk.cache).await.unwrap();
     }
     let names = desk.cluster.names();
     assert_eq!(names.len(), 3, "{names:?}");
@@ -172,7 +172,7 @@ async fn archived_copies_are_not_recovered_as_published() {
     let mut desk = Desk::new(Duration::ZERO);
     let first = snapshot("1", &[("core", "c")]);
     desk.publish(&first).await.0.unwrap();
-    desk.publisher.archive(&destination(), &first, &desk.cache).await.unwrap();
+    desk.publisher.archive(&destination(), &first, &mut desk.cache).await.unwrap();
     desk.cluster.observe(&mut desk.writer);
     assert_eq!(desk.publisher.recover(&destination()).await.unwrap(), Some((first.clone(), None)));
     // A copy without a record is surplus.

@@ -109,18 +109,23 @@ impl Apply<'_> {
             record.changes = changes(replaces, &chosen).await;
         }
         let outgoing = outgoing.filter(|outgoing| !is_same && outgoing.is_published && limit > 0);
-        if let (Some(record), Some(outgoing)) = (&mut record, outgoing)
-            && self.archive(&outgoing.snapshot, &desired.cache).await
-        {
+        let mut dropped = Vec::new();
+        if let (Some(record), Some(outgoing)) = (&mut record, outgoing) {
             let (since, changes) = match outgoing.record {
                 Some(record) => (record.published_at, record.changes),
                 None => (record.published_at.clone(), None),
             };
-            record.history.retain(|past| past.revision != outgoing.snapshot.revision);
-            record.history.insert(0, Past::of(&outgoing.snapshot, since, changes));
+            let past = Past::of(&outgoing.snapshot, since, changes);
+            if self.archive(&outgoing.snapshot, &mut desired.cache).await {
+                record.history.retain(|past| past.revision != outgoing.snapshot.revision);
+                record.history.insert(0, past);
+            } else if record.history.iter().all(|past| past.revision != outgoing.snapshot.revision) {
+                // Some of its copies may exist, although their writes failed.
+                dropped.push(past);
+            }
         }
         let needed = [environment.spec.pin.as_str(), &chosen.revision];
-        let dropped = record.as_mut().map(|record| record.trim(limit, &needed)).unwrap_or_default();
+        dropped.extend(record.as_mut().map(|record| record.trim(limit, &needed)).unwrap_or_default());
         if let Some(record) = &mut record {
             record.files = chosen.digests();
             record.dropped.extend(dropped.iter().cloned());
@@ -133,7 +138,7 @@ impl Apply<'_> {
 
     /// Archives a replaced snapshot and returns true on success. A failure is only logged and counted: the new snapshot
     /// is published in any case, because it matters more.
-    async fn archive(&self, snapshot: &Snapshot, cache: &WriteCache) -> bool {
+    async fn archive(&self, snapshot: &Snapshot, cache: &mut WriteCache) -> bool {
         let Self { environment, publisher, metrics, observed } = self;
         let step = metrics.begin(Step::Archive);
         match publisher.archive(&observed.destination, snapshot, cache).await {

@@ -396,8 +396,10 @@ fn next(environment: &Environment<'_>, state: &EnvironmentState) -> Action {
     let is_requested = refresh::is_pending(environment, state.reported.status(environment));
     let requested = is_requested.then(|| state.requests.next(Instant::now()));
     let fetch = state.source.next_fetch().into_iter().chain(requested);
+    let destination = environment.destination(state.reported.status(environment)).ok();
+    let poll = destination.and_then(|destination| state.desired.cache.next_poll(&destination));
     // No fetch happens while the published objects cannot be read.
-    let fetch = fetch.filter(|_| !back_off.is_some_and(|back_off| back_off.is_blind));
+    let fetch = fetch.chain(poll).filter(|_| !back_off.is_some_and(|back_off| back_off.is_blind));
     // The pods are looked at only by a publication.
     let look = state.room.next_look().filter(|_| back_off.is_none());
     let work = fetch.chain(back_off.map(|back_off| back_off.until)).chain(look);

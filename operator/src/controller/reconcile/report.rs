@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{environment::Environment, guard::Candidate, schedule};
 use crate::{
-    api::{FeatureEnvironmentStatus, Reason},
+    api::{FeatureEnvironment, FeatureEnvironmentStatus, Reason, resource_version::is_older},
     controller::{
         metrics::{Metrics, Outcome, Step},
         report::{Contents, Error, Facts, Reports, follow},
@@ -22,12 +22,35 @@ use crate::{
 pub(super) struct Reported {
     /// Latest status, written or not. The next status follows from it.
     status: Option<FeatureEnvironmentStatus>,
-    /// Last status that was written. The watch may lag behind the operator's own writes.
-    written: Option<FeatureEnvironmentStatus>,
+    /// Last status that this process wrote. The watch may lag behind it.
+    written: Option<Written>,
     /// Time of the next attempt after a failed status write.
     retry: Option<Instant>,
     /// Number of status writes that failed in a row.
     failures: u32,
+}
+
+/// Status that this process wrote.
+#[derive(Debug)]
+struct Written {
+    status: FeatureEnvironmentStatus,
+    /// The status as the API server stored it.
+    stored: Option<FeatureEnvironmentStatus>,
+    /// Resource version of the FeatureEnvironment with it.
+    version: String,
+}
+
+impl Written {
+    fn new(status: FeatureEnvironmentStatus, stored: &FeatureEnvironment) -> Self {
+        let version = stored.metadata.resource_version.clone().unwrap_or_default();
+        Self { status, stored: stored.status.clone(), version }
+    }
+
+    /// True if the watch shows a later status: a process that holds the lease no more sent it before, and it arrived late.
+    fn is_replaced(&self, seen: &FeatureEnvironment) -> bool {
+        let version = seen.metadata.resource_version.as_deref().unwrap_or_default();
+        is_older(&self.version, version) && seen.status != self.stored
+    }
 }
 
 impl Reported {
@@ -36,9 +59,17 @@ impl Reported {
         self.status.as_ref().or(environment.object.status.as_ref())
     }
 
-    /// Returns the status that was written last, by this process or an earlier one.
+    /// Returns the status that was written last, by this process or another one.
     pub(super) fn written<'a>(&'a self, environment: &'a Environment<'_>) -> Option<&'a FeatureEnvironmentStatus> {
-        self.written.as_ref().or(environment.object.status.as_ref())
+        match &self.written {
+            Some(written) if !written.is_replaced(environment.object) => Some(&written.status),
+            _ => environment.object.status.as_ref(),
+        }
+    }
+
+    /// Returns the status whose Events were recorded last, by this process or an earlier one.
+    fn announced<'a>(&'a self, environment: &'a Environment<'_>) -> Option<&'a FeatureEnvironmentStatus> {
+        self.written.as_ref().map(|written| &written.status).or(environment.object.status.as_ref())
     }
 
     /// True if a condition of this process's latest status has this reason.
@@ -74,9 +105,14 @@ pub(super) async fn report(
 ) {
     let unknown = FeatureEnvironmentStatus::default();
     let written = reported.written(environment).unwrap_or(&unknown);
+    let announced = reported.announced(environment).unwrap_or(&unknown);
     let status = follow(reported.status.as_ref().unwrap_or(written), facts, Timestamp::now());
     let step = metrics.begin(Step::Report);
-    let outcome = reports.report(environment.object, written, &status).await;
+    let outcome = if status == *written {
+        Ok(None)
+    } else {
+        reports.report(environment.object, announced, &status).await.map(Some)
+    };
     step.end(if outcome.is_ok() { Outcome::Done } else { Outcome::Failed(Reason::ReportFailed) });
     let (namespace, name) = (&environment.namespace, &environment.name);
     for condition in &status.conditions {
@@ -84,8 +120,11 @@ pub(super) async fn report(
     }
     metrics.environments.held(namespace, name, status.held_revision.is_some());
     match outcome {
-        Ok(()) => {
-            reported.written = Some(status.clone());
+        Ok(stored) => {
+            let seen = reported.written.as_ref().is_none_or(|written| written.is_replaced(environment.object));
+            if let Some(stored) = stored.as_ref().or(seen.then_some(environment.object)) {
+                reported.written = Some(Written::new(status.clone(), stored));
+            }
             reported.retry = None;
             reported.failures = 0;
         }

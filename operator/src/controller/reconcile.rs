@@ -103,7 +103,7 @@ impl Context {
         let nudger = Nudger::new(client.clone(), pods.clone());
         Self {
             collector: Collector::new(
-                client.clone(),
+                pods.clone(),
                 sidecars.clone(),
                 Arc::clone(&fetcher),
                 sender.clone(),

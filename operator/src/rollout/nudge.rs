@@ -14,7 +14,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{RunningPods, pace::Pace};
+use super::{RunningPods, pace::Pace, pods};
 use crate::api::{
     Reason,
     names::{EnvironmentName, FIELD_MANAGER},
@@ -78,7 +78,7 @@ impl Nudger {
         revision: &str,
     ) -> Result<Nudged, NotListed> {
         tokio::time::timeout(TIMEOUT, self.pods.ready()).await.map_err(|_| NotListed)?;
-        let found = self.pods.of(namespace, environment.as_str());
+        let found = pods::staying(&self.pods, namespace, environment);
         let pods = found.len();
         let outdated = found.into_iter().filter(|pod| pod.notified.as_deref() != Some(revision));
         let names: Vec<String> = outdated.map(|pod| pod.name.clone()).collect();

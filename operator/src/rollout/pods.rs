@@ -25,7 +25,7 @@ use crate::{
 /// Number of pods in a page of the watch's list. A page is in memory as a whole.
 const PAGE: u32 = 200;
 
-/// Injected pods that may still run, by environment, from a watch.
+/// Injected pods that may still run, by environment, from a watch. Pods that are being deleted are among them.
 pub type RunningPods = Watched<Arc<Injected>>;
 
 /// Writes the events of the watch to [`RunningPods`].
@@ -60,8 +60,14 @@ pub async fn follow(api: Api<Pod>, mut feed: RunningPodsFeed) {
 fn views(pod: &Pod) -> Views<Arc<Injected>> {
     let asked = pod.annotations().get(annotation::INJECT).map(String::as_str).unwrap_or_default();
     let environments = asked.split(',').filter_map(|name| name.trim().parse::<EnvironmentName>().ok());
-    let view = |environment: EnvironmentName| Some((environment.to_string(), Arc::new(injected(pod, &environment)?)));
-    environments.filter_map(view).collect()
+    environments.map(|environment| (environment.to_string(), Arc::new(injected(pod, &environment)))).collect()
+}
+
+/// Returns the pods that serve the environment and are not being deleted.
+pub(super) fn staying(pods: &RunningPods, namespace: &str, environment: &EnvironmentName) -> Vec<Arc<Injected>> {
+    let mut found = pods.of(namespace, environment.as_str());
+    found.retain(|pod| !pod.is_ending);
+    found
 }
 
 /// A pod whose sidecar serves the environment.
@@ -69,6 +75,8 @@ fn views(pod: &Pod) -> Views<Arc<Injected>> {
 pub struct Injected {
     pub(super) uid: String,
     pub(super) name: String,
+    /// True if the pod is being deleted. Its application may go on until the grace period ends.
+    pub(super) is_ending: bool,
     /// Revision that the pod was notified of last.
     pub(super) notified: Option<String>,
     /// Admin address of the sidecar, while the sidecar runs.
@@ -97,32 +105,20 @@ pub(super) async fn list(
 ) -> Result<Vec<Injected>, pods::Error> {
     let api: &Api<Pod> = &Api::namespaced(client.clone(), namespace);
     let page = |parameters| async move { api.list(&parameters).await };
-    pods::list(pods::injected(), page, |pod| injected(&pod, environment)).await
+    let staying = |pod: Pod| pods::requests(&pod.metadata, environment).then(|| injected(&pod, environment));
+    pods::list(pods::injected(), page, staying).await
 }
 
-/// Lists the pods whose sidecar serves the environment, by UID, with the admin address of each sidecar that runs. Pods that
-/// are being deleted are among them, because their applications may go on until the grace period ends.
-pub(super) async fn sidecars(
-    client: &Client,
-    namespace: &str,
-    environment: &EnvironmentName,
-) -> Result<Vec<(String, Option<SocketAddr>)>, pods::Error> {
-    let api: &Api<Pod> = &Api::namespaced(client.clone(), namespace);
-    let page = |parameters| async move { api.list(&parameters).await };
-    let sidecar =
-        |pod: Pod| pods::names(&pod.metadata, environment).then(|| (pod.uid().unwrap_or_default(), admin(&pod)));
-    pods::list(pods::injected(), page, sidecar).await
-}
-
-fn injected(pod: &Pod, environment: &EnvironmentName) -> Option<Injected> {
-    pods::requests(&pod.metadata, environment).then(|| Injected {
+fn injected(pod: &Pod, environment: &EnvironmentName) -> Injected {
+    Injected {
         uid: pod.uid().unwrap_or_default(),
         name: pod.name_any(),
+        is_ending: pod.metadata.deletion_timestamp.is_some(),
         notified: pod.annotations().get(&environment.revision_annotation()).and_then(|text| revision_in(text)),
         admin: admin(pod),
         capacity: capacity(pod),
         volume: volume(pod, environment),
-    })
+    }
 }
 
 /// The revision in an annotation's value, which the number of a repeated notification may follow.
@@ -206,7 +202,9 @@ mod tests {
             ]},
         });
         change(&mut pod);
-        injected(&serde_json::from_value(pod).unwrap(), &"shop".parse().unwrap())
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        let environment = "shop".parse().unwrap();
+        pods::requests(&pod.metadata, &environment).then(|| injected(&pod, &environment))
     }
 
     #[test]
@@ -218,18 +216,32 @@ mod tests {
         assert_eq!((notified(""), read(|_| {}).unwrap().notified), (None, None));
     }
 
+    fn pod(name: &str, inject: &str) -> Pod {
+        let metadata = json!({"name": name, "namespace": "n", "annotations": {"remora.dev/inject": inject}});
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    }
+
     #[test]
-    fn pod_has_a_view_for_each_of_its_environments_while_it_may_run() {
-        let environments = |inject: &str, deleted: bool| -> Vec<String> {
-            let mut pod = json!({"metadata": {"name": "p", "annotations": {"remora.dev/inject": inject}}});
-            if deleted {
-                pod["metadata"]["deletionTimestamp"] = json!("2026-11-20T00:00:00Z");
-            }
-            views(&serde_json::from_value(pod).unwrap()).into_iter().map(|(environment, _)| environment).collect()
+    fn pod_has_a_view_for_each_of_its_environments() {
+        let environments = |inject: &str| -> Vec<String> {
+            views(&pod("p", inject)).into_iter().map(|(environment, _)| environment).collect()
         };
-        assert_eq!(environments("other, shop", false), ["other", "shop"]);
-        assert_eq!(environments("shopping,No Name", false), ["shopping"]);
-        assert!(environments("", false).is_empty() && environments("shop", true).is_empty());
+        assert_eq!(environments("other, shop"), ["other", "shop"]);
+        assert_eq!(environments("shopping,No Name"), ["shopping"]);
+        assert!(environments("").is_empty());
+    }
+
+    #[test]
+    fn pod_that_is_being_deleted_does_not_stay() {
+        let (running, mut feed) = running_pods();
+        let mut deleted = pod("deleted", "shop");
+        deleted.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-20T00:00:00Z")).unwrap();
+        for pod in [pod("web", "shop"), deleted] {
+            feed.apply_watcher_event(&watcher::Event::Apply(pod));
+        }
+        assert_eq!(running.of("n", "shop").len(), 2);
+        let staying = staying(&running, "n", &"shop".parse().unwrap());
+        assert_eq!(staying.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["web"]);
     }
 
     #[test]

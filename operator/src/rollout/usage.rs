@@ -1,5 +1,4 @@
-//! Collects from sidecars how often flags were used, and sends the counts to the source, as Flagsmith's SDKs do. Needs
-//! the client.
+//! Collects from sidecars how often flags were used, and sends the counts to the source, as Flagsmith's SDKs do.
 //!
 //! A task for each environment that asks for it reads the counters of its pods' sidecars in rounds. A counter never
 //! decreases while its process runs, and a read changes nothing: the task sends differences, so that an answer that is
@@ -16,7 +15,6 @@ mod tests;
 use std::{collections::HashMap, sync::Arc};
 
 use jiff::civil::Date;
-use kube::Client;
 use parking_lot::Mutex;
 use tokio::{sync::Semaphore, task::JoinHandle};
 
@@ -24,8 +22,11 @@ pub(crate) use self::rounds::today;
 use self::{ledger::BYTES_MAX, metrics::UsageMetrics, rounds::collect};
 use crate::{
     api::{Flagsmith, names::EnvironmentName},
-    rollout::observe::SidecarClient,
-    source::{fetch::Fetcher, trigger::TriggerSender},
+    rollout::{RunningPods, observe::SidecarClient},
+    source::{
+        fetch::{EnvironmentKey, Fetcher},
+        trigger::TriggerSender,
+    },
 };
 
 /// The environment whose uses are collected, and the source that gets them. With a change to any field, the collection
@@ -50,7 +51,7 @@ pub struct Collector {
 
 /// Dependencies of every collection.
 struct Deps {
-    client: Client,
+    pods: RunningPods,
     sidecars: SidecarClient,
     fetcher: Arc<Fetcher>,
     triggers: TriggerSender,
@@ -69,8 +70,12 @@ struct Collection {
     target: Target,
     standing: Arc<Mutex<String>>,
     used: Arc<Mutex<Used>>,
+    key: KnownKey,
     task: JoinHandle<()>,
 }
+
+/// Key that the source accepted last, if it is known: then the Secret with it is not read.
+type KnownKey = Arc<Mutex<Option<EnvironmentKey>>>;
 
 impl Drop for Collection {
     fn drop(&mut self) {
@@ -79,37 +84,52 @@ impl Drop for Collection {
 }
 
 impl Collector {
-    /// Creates an empty set of collections, which list pods through `client`, send counts by `fetcher`, and request
+    /// Creates an empty set of collections, which read the sidecars of `pods`, send counts by `fetcher`, and request
     /// reports through `triggers`.
     pub fn new(
-        client: Client,
+        pods: RunningPods,
         sidecars: SidecarClient,
         fetcher: Arc<Fetcher>,
         triggers: TriggerSender,
         metrics: UsageMetrics,
     ) -> Self {
         let memory = Arc::new(Semaphore::new(BYTES_MAX));
-        let deps = Deps { client, sidecars, fetcher, triggers, metrics, memory, pause_factor: 1.0 };
+        let deps = Deps { pods, sidecars, fetcher, triggers, metrics, memory, pause_factor: 1.0 };
         Self { deps: Arc::new(deps), collections: Mutex::default() }
     }
 
     /// Collects for this environment from now on, or ends its collection if `target` is `None`. Returns the state of the
-    /// collection as text for the status. The same target continues the running collection.
-    pub fn keep(&self, namespace: &str, name: &str, target: Option<Target>) -> Option<String> {
-        let key = (namespace.to_owned(), name.to_owned());
+    /// collection as text for the status. The same target continues the running collection. `key` is the key that the
+    /// source accepted last.
+    pub fn keep(
+        &self,
+        namespace: &str,
+        name: &str,
+        target: Option<Target>,
+        key: Option<&EnvironmentKey>,
+    ) -> Option<String> {
+        let place = (namespace.to_owned(), name.to_owned());
         let mut collections = self.collections.lock();
         let Some(target) = target else {
-            collections.remove(&key);
+            collections.remove(&place);
             return None;
         };
-        if collections.get(&key).is_none_or(|collection| collection.target != target) {
+        if collections.get(&place).is_none_or(|collection| collection.target != target) {
             let standing = Arc::new(Mutex::new(rounds::COLLECTING.to_owned()));
-            let used = Arc::default();
-            let collecting = collect(target.clone(), Arc::clone(&self.deps), Arc::clone(&standing), Arc::clone(&used));
+            let (used, known) = (Arc::default(), KnownKey::default());
+            let collecting = collect(
+                target.clone(),
+                Arc::clone(&self.deps),
+                Arc::clone(&known),
+                Arc::clone(&standing),
+                Arc::clone(&used),
+            );
             let task = tokio::spawn(collecting);
-            collections.insert(key.clone(), Collection { target, standing, used, task });
+            collections.insert(place.clone(), Collection { target, standing, used, key: known, task });
         }
-        collections.get(&key).map(|collection| collection.standing.lock().clone())
+        let collection = collections.get(&place)?;
+        *collection.key.lock() = key.cloned();
+        Some(collection.standing.lock().clone())
     }
 
     /// Returns the flags of this environment that were used since the last call, with the day on which their uses were

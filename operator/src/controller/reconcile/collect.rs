@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use remora_snapshot::Snapshot as Reader;
 
-use super::{desired::Desired, environment::Environment, report::Reported};
+use super::{desired::Desired, environment::Environment, fetch::Source, report::Reported};
 use crate::{
     api::IdleFlags,
     publish::Snapshot,
@@ -21,7 +21,7 @@ pub(super) struct Uses {
 
 /// Collects the uses if the spec asks for it, and ends the collection otherwise. Returns the state of the collection for
 /// the status.
-pub(super) fn collect(environment: &Environment<'_>, collector: &Collector) -> Option<String> {
+pub(super) fn collect(environment: &Environment<'_>, collector: &Collector, source: &Source) -> Option<String> {
     let flagsmith = environment.spec.source.flagsmith.as_ref().filter(|_| !environment.spec.suspend);
     let wanted = flagsmith.filter(|flagsmith| flagsmith.send_analytics);
     let target = wanted.zip(environment.name.parse().ok()).map(|(flagsmith, name)| Target {
@@ -30,7 +30,7 @@ pub(super) fn collect(environment: &Environment<'_>, collector: &Collector) -> O
         environment: name,
         flagsmith: flagsmith.clone(),
     });
-    collector.keep(&environment.namespace, &environment.name, target)
+    collector.keep(&environment.namespace, &environment.name, target, source.key())
 }
 
 /// Lists the flags without uses for the status. `None` if uses are not collected.

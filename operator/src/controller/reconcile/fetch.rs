@@ -63,6 +63,11 @@ impl Source {
         self.next_fetch
     }
 
+    /// Returns the key that the server accepted with the last document that was compiled.
+    pub(super) fn key(&self) -> Option<&EnvironmentKey> {
+        self.version.as_ref().and_then(CachedVersion::key)
+    }
+
     pub(super) fn provenance(&self) -> Option<&Provenance> {
         self.provenance.as_ref()
     }
@@ -115,9 +120,8 @@ impl Source {
         let refused = self.refused.as_ref().filter(|(_, since)| now.duration_since(*since) < schedule::REFUSED);
         // After a failure, the Secret may hold another key.
         let reads_key = is_due(self.key_read, KEY_REREAD) || self.failures > 0 || !has_snapshot;
-        let key = self.version.as_ref().and_then(CachedVersion::key);
         FetchHints {
-            key: key.filter(|_| !reads_key).cloned(),
+            key: self.key().filter(|_| !reads_key).cloned(),
             cached: self.version.clone().filter(|_| !is_unconditional),
             comparison: if is_due(self.last_content, rest) { Comparison::Content } else { Comparison::Time },
             refused: refused.map(|(key, _)| key.clone()),

@@ -92,7 +92,7 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
     let webhook = receive(environment, fetcher, receiver, sender, &mut state.reception).await;
     let rest = fetcher.read_budget().webhook_rest(&environment.uid);
     receiver.pace(&environment.namespace, &environment.name, rest);
-    let analytics = collect(environment, &context.collector);
+    let analytics = collect(environment, &context.collector, &state.source);
     let EnvironmentState { desired, reported, uses, .. } = state;
     let idle_flags = idle_flags(environment, &context.collector, analytics.is_some(), desired, reported, uses);
     let facts =

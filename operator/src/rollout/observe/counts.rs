@@ -198,7 +198,15 @@ mod tests {
         Expected { revision: "new", bytes: 10, object_kind: ObjectKind::ConfigMap, slots: SLOTS };
 
     fn pod(name: &str, capacity: Option<u128>) -> Injected {
-        Injected { uid: name.to_owned(), name: name.to_owned(), notified: None, admin: None, capacity, volume: None }
+        Injected {
+            uid: name.to_owned(),
+            name: name.to_owned(),
+            is_ending: false,
+            notified: None,
+            admin: None,
+            capacity,
+            volume: None,
+        }
     }
 
     fn counts(replies: &[(Reply, Option<u128>)]) -> Counts {

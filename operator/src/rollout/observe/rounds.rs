@@ -12,7 +12,11 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{Deps, Target, counts::Counts, sidecar::Reply};
-use crate::{api::Pods, rollout::pods::Injected, source::trigger::Trigger};
+use crate::{
+    api::Pods,
+    rollout::pods::{Injected, staying},
+    source::trigger::Trigger,
+};
 
 /// Number of pods of one environment that are asked at a time.
 const CONCURRENT_REQUESTS: usize = 16;
@@ -82,7 +86,7 @@ pub(super) async fn observe(target: Target, deps: Arc<Deps>, found: Arc<Mutex<Op
         )
         .await;
         deps.pods.ready().await;
-        let all = deps.pods.of(namespace, environment.as_str());
+        let all = staying(&deps.pods, namespace, environment);
         let counts = ask(&target, &deps, all, &mut current).await;
         progress = match &counts {
             counts if counts.is_settled() => Progress::Settled,
@@ -109,7 +113,7 @@ pub(super) async fn observe(target: Target, deps: Arc<Deps>, found: Arc<Mutex<Op
 async fn all_notified(target: &Target, deps: &Deps) {
     let is_notified = |pod: &Arc<Injected>| pod.notified.as_ref() == Some(&target.revision);
     let unnotified = || {
-        let all = deps.pods.of(&target.namespace, target.environment.as_str());
+        let all = staying(&deps.pods, &target.namespace, &target.environment);
         all.into_iter().filter(|pod| !is_notified(pod)).map(|pod| pod.uid.clone()).collect::<HashSet<String>>()
     };
     deps.pods.ready().await;
@@ -185,6 +189,7 @@ mod tests {
         let pod = |number| Injected {
             uid: format!("uid-{number}"),
             name: String::new(),
+            is_ending: false,
             notified: None,
             admin: None,
             capacity: None,

@@ -8,17 +8,14 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    Deps, Target, Used,
+    Deps, KnownKey, Target, Used,
     ledger::{BYTES_MAX, Ledger},
     metrics::{Fate, Reading},
     pending::{Pending, sum},
 };
-use crate::{
-    rollout::pods::sidecars,
-    source::{
-        fetch::{Error, Retry},
-        trigger::Trigger,
-    },
+use crate::source::{
+    fetch::{Error, Retry, Unsent},
+    trigger::Trigger,
 };
 
 /// State of a collection that works.
@@ -44,7 +41,13 @@ struct Failures {
 }
 
 /// Collects the uses of `target`'s flags. The future never completes: dropping it ends the collection.
-pub(super) async fn collect(target: Target, deps: Arc<Deps>, standing: Arc<Mutex<String>>, used: Arc<Mutex<Used>>) {
+pub(super) async fn collect(
+    target: Target,
+    deps: Arc<Deps>,
+    key: KnownKey,
+    standing: Arc<Mutex<String>>,
+    used: Arc<Mutex<Used>>,
+) {
     let began = Instant::now();
     let (mut ledger, mut pending) = (Ledger::new(Arc::clone(&deps.memory)), Pending::default());
     let mut failures = Failures::default();
@@ -54,7 +57,7 @@ pub(super) async fn collect(target: Target, deps: Arc<Deps>, standing: Arc<Mutex
         tokio::time::sleep(pause.mul_f64(deps.pause_factor)).await;
         pause = INTERVAL.mul_f64(0.9 + 0.2 * fastrand::f64());
         let left_out = read(&target, &deps, began, &mut ledger, &mut pending, &used).await;
-        send(&target, &deps, &mut pending, &mut failures).await;
+        send(&target, &deps, &key, &mut pending, &mut failures).await;
         let now = match (&failures.problem, left_out) {
             (Some(problem), _) => format!("not sent: {problem}"),
             (None, 0) => COLLECTING.to_owned(),
@@ -80,16 +83,10 @@ async fn read(
     pending: &mut Pending,
     used: &Mutex<Used>,
 ) -> usize {
-    let (namespace, environment) = (&target.namespace, &target.environment);
-    let all = match sidecars(&deps.client, namespace, environment).await {
-        Ok(all) => all,
-        Err(error) => {
-            tracing::warn!(namespace, %environment, %error, "cannot list the pods of the environment");
-            return 0;
-        }
-    };
-    let running: Vec<(String, SocketAddr)> =
-        all.iter().filter_map(|(pod, admin)| Some((pod.clone(), (*admin)?))).collect();
+    let environment = &target.environment;
+    deps.pods.ready().await;
+    let all = deps.pods.of(&target.namespace, environment.as_str());
+    let running: Vec<(String, SocketAddr)> = all.iter().filter_map(|pod| Some((pod.uid.clone(), pod.admin?))).collect();
     let mut answers = stream::iter(running)
         .map(async |(pod, admin)| {
             tokio::time::sleep(PACE.mul_f64(deps.pause_factor)).await;
@@ -119,7 +116,7 @@ async fn read(
         left_out += usize::from(reading == Reading::OutOfMemory);
         deps.metrics.reading(reading);
     }
-    ledger.retain(&all.iter().map(|(pod, _)| pod.as_str()).collect::<HashSet<_>>());
+    ledger.retain(&all.iter().map(|pod| pod.uid.as_str()).collect::<HashSet<_>>());
     left_out
 }
 
@@ -129,13 +126,20 @@ pub(crate) fn today() -> Date {
 }
 
 /// Sends all uses that wait, unless the source failed a short time ago. Uses that may have arrived are not sent again.
-async fn send(target: &Target, deps: &Deps, pending: &mut Pending, failures: &mut Failures) {
+async fn send(target: &Target, deps: &Deps, key: &KnownKey, pending: &mut Pending, failures: &mut Failures) {
     let (namespace, environment) = (&target.namespace, &target.environment);
     if failures.until.is_some_and(|until| Instant::now() < until) {
         return;
     }
     while let Some(batch) = pending.batch() {
-        let Err(failed) = deps.fetcher.send_uses(namespace, &target.flagsmith, &batch).await else {
+        let known = key.lock().clone();
+        let mut sent = deps.fetcher.send_uses(namespace, &target.flagsmith, known.as_ref(), &batch).await;
+        let is_refused = |failed: &Unsent| matches!(failed.error, Error::AuthenticationFailed { .. });
+        if known.is_some() && sent.as_ref().is_err_and(is_refused) {
+            // The Secret may hold another key by now.
+            sent = deps.fetcher.send_uses(namespace, &target.flagsmith, None, &batch).await;
+        }
+        let Err(failed) = sent else {
             deps.metrics.uses(Fate::Sent, sum(&batch));
             pending.remove(&batch);
             *failures = Failures::default();

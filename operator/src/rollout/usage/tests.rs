@@ -1,4 +1,4 @@
-//! Sidecars and a server on real sockets, and an API server that lists their pods.
+//! Sidecars and a server on real sockets, a watch of their pods, and an API server that has the key's Secret and nothing else.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -9,7 +9,7 @@ use std::{
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use kube::client::Body;
+use kube::{Client, client::Body, runtime::watcher::Event};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -18,9 +18,12 @@ use tokio::{
 };
 
 use super::*;
-use crate::source::{
-    fetch::{AllowedOrigins, DOCUMENT_MAX, SystemLookup},
-    trigger::{Trigger, TriggerRequest},
+use crate::{
+    rollout::{RunningPodsFeed, running_pods},
+    source::{
+        fetch::{AllowedOrigins, DOCUMENT_MAX, SystemLookup},
+        trigger::{Trigger, TriggerRequest},
+    },
 };
 
 /// Longer than any step of these tests takes.
@@ -88,7 +91,9 @@ async fn write(connection: &mut TcpStream, status: u16, body: &str) {
 }
 
 struct Scene {
-    pods: Arc<Mutex<Vec<Value>>>,
+    pods: Mutex<RunningPodsFeed>,
+    /// Number of times that the Secret with the key was read.
+    keys_read: Arc<Mutex<usize>>,
     server: Arc<Mutex<Server>>,
     collector: Collector,
     target: Target,
@@ -103,18 +108,19 @@ impl Scene {
 
     async fn with_memory(bytes: usize) -> Self {
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
-        let pods: Arc<Mutex<Vec<Value>>> = Arc::default();
-        let listed = Arc::clone(&pods);
+        let (running, mut pods) = running_pods();
+        pods.apply_watcher_event(&Event::Init);
+        pods.apply_watcher_event(&Event::InitDone);
+        let keys_read: Arc<Mutex<usize>> = Arc::default();
+        let read = Arc::clone(&keys_read);
         let service = tower::service_fn(move |request: Request<Body>| {
-            let listed = Arc::clone(&listed);
+            let read = Arc::clone(&read);
             async move {
                 let (parts, body) = request.into_parts();
                 body.collect().await.unwrap();
                 let answer = match parts.uri.path() {
-                    "/api/v1/namespaces/shop/pods" => {
-                        json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": *listed.lock()})
-                    }
                     "/api/v1/namespaces/shop/secrets/flagsmith" => {
+                        *read.lock() += 1;
                         let metadata = json!({"name": "flagsmith", "labels": {"remora.dev/environment-key": "true"}});
                         // `ser.key` in base64.
                         json!({"metadata": metadata, "data": {"environment-key": "c2VyLmtleQ=="}})
@@ -130,8 +136,8 @@ impl Scene {
         let allowed = AllowedOrigins::new(&[origin.parse().unwrap()]).unwrap();
         let (triggers, requests) = TriggerSender::new();
         let deps = Deps {
-            fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
-            client,
+            fetcher: Arc::new(Fetcher::new(client, allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
+            pods: running,
             sidecars: SidecarClient::new().unwrap(),
             triggers,
             metrics: UsageMetrics::default(),
@@ -147,7 +153,8 @@ impl Scene {
             flagsmith: serde_json::from_value(flagsmith).unwrap(),
         };
         Self {
-            pods,
+            pods: Mutex::new(pods),
+            keys_read,
             server,
             collector: Collector { deps: Arc::new(deps), collections: Mutex::default() },
             target,
@@ -157,6 +164,11 @@ impl Scene {
 
     /// Adds a pod whose sidecar answers with these counters.
     async fn pod(&self, name: &str, sidecar: Sidecar) -> Arc<Mutex<Sidecar>> {
+        self.pod_with(&json!({"name": name, "uid": name}), sidecar).await
+    }
+
+    /// Adds a pod with this metadata, and with the annotation.
+    async fn pod_with(&self, metadata: &Value, sidecar: Sidecar) -> Arc<Mutex<Sidecar>> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let sidecar = Arc::new(Mutex::new(sidecar));
@@ -179,20 +191,30 @@ impl Scene {
                 }
             }
         });
-        self.pods.lock().push(json!({
-            "metadata": {"name": name, "uid": name, "annotations": {"remora.dev/inject": "storefront"}},
+        let mut metadata = metadata.clone();
+        metadata["namespace"] = json!("shop");
+        metadata["annotations"] = json!({"remora.dev/inject": "storefront"});
+        let pod = json!({
+            "metadata": metadata,
             "spec": {"containers": [], "initContainers": [{
                 "name": "remora", "restartPolicy": "Always", "ports": [{"name": "remora-admin", "containerPort": port}],
             }]},
             "status": {"podIP": "127.0.0.1", "initContainerStatuses": [
                 {"name": "remora", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}},
             ]},
-        }));
+        });
+        self.pods.lock().apply_watcher_event(&Event::Apply(serde_json::from_value(pod).unwrap()));
         sidecar
     }
 
     fn collect(&self) -> Option<String> {
-        self.collector.keep("shop", "storefront", Some(self.target.clone()))
+        self.collect_with(None)
+    }
+
+    /// Collects while this key is known.
+    fn collect_with(&self, key: Option<&str>) -> Option<String> {
+        let key = key.map(|key| EnvironmentKey::new(key.as_bytes()).unwrap());
+        self.collector.keep("shop", "storefront", Some(self.target.clone()), key.as_ref())
     }
 
     fn stored(&self) -> Counts {
@@ -386,10 +408,24 @@ async fn pod_without_room_in_memory_is_reported_and_others_are_collected() {
 }
 
 #[tokio::test]
-async fn pod_that_is_being_deleted_is_still_read() {
+async fn known_key_saves_reading_its_secret_until_the_source_refuses_it() {
     let scene = Scene::new().await;
     let pod = scene.pod("web-1", sidecar("p1")).await;
-    scene.pods.lock()[0]["metadata"]["deletionTimestamp"] = json!("2026-11-21T00:00:00Z");
+    scene.collect_with(Some("ser.key"));
+    pod.lock().used("banner", 3);
+    scene.stores([("banner", 3)]).await;
+    assert_eq!(*scene.keys_read.lock(), 0);
+    scene.script([Behaviour::Refuse(401)]);
+    pod.lock().used("banner", 2);
+    scene.stores([("banner", 5)]).await;
+    assert_eq!(*scene.keys_read.lock(), 1, "the Secret may hold another key by now");
+}
+
+#[tokio::test]
+async fn pod_that_is_being_deleted_is_still_read() {
+    let scene = Scene::new().await;
+    let metadata = json!({"name": "web-1", "uid": "web-1", "deletionTimestamp": "2026-11-21T00:00:00Z"});
+    let pod = scene.pod_with(&metadata, sidecar("p1")).await;
     pod.lock().used("banner", 3);
     scene.collect();
     scene.stores([("banner", 3)]).await;
@@ -403,7 +439,7 @@ async fn collection_ends_with_its_environment() {
         scene.collect();
         scene.reads(&pod, 1).await;
         match end {
-            0 => assert_eq!(scene.collector.keep("shop", "storefront", None), None),
+            0 => assert_eq!(scene.collector.keep("shop", "storefront", None, None), None),
             _ => scene.collector.retain(|_, _, uid| uid != "uid-1"),
         }
         assert!(scene.collector.collections.lock().is_empty());

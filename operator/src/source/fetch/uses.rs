@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use reqwest::{StatusCode, header};
 
 use super::{
-    Error, Fetcher, check_literal,
+    EnvironmentKey, Error, Fetcher, check_literal,
     connect::Purpose,
     endpoint,
     failure::{explain, unavailable},
@@ -35,7 +35,8 @@ impl From<Error> for Unsent {
 }
 
 impl Fetcher {
-    /// Sends counts by the flag's name, with the environment key of the source.
+    /// Sends counts by the flag's name, with this environment key of the source. Without a key, it is read from its
+    /// Secret.
     ///
     /// The checks of a fetch apply to it, too: origins, addresses, certificates. It waits for other requests to the
     /// server, and is not sent while the server's circuit is open. Its own failures open no circuit, because documents
@@ -47,6 +48,7 @@ impl Fetcher {
         &self,
         namespace: &str,
         flagsmith: &Flagsmith,
+        key: Option<&EnvironmentKey>,
         uses: &BTreeMap<Arc<str>, u64>,
     ) -> Result<(), Unsent> {
         let (url, origin) = endpoint(&flagsmith.api_url, &PATH)?;
@@ -59,7 +61,10 @@ impl Fetcher {
         if let Some(rejection) = self.limiter.rejection(&origin, namespace) {
             return Err(rejected(rejection).into());
         }
-        let key = self.objects.environment_key(namespace, &flagsmith.environment_key_secret_ref).await?;
+        let key = match key {
+            Some(key) => key.clone(),
+            None => self.objects.environment_key(namespace, &flagsmith.environment_key_secret_ref).await?,
+        };
         let client = self.connector(Purpose::Send, &origin, reach, namespace, flagsmith).await?;
         let header = key
             .header()

@@ -9,6 +9,8 @@
     reason = "a test that panics has failed, as it should"
 )]
 
+#[path = "cuts/after.rs"]
+mod after;
 #[path = "cuts/documents.rs"]
 mod documents;
 #[path = "cuts/network.rs"]
@@ -17,6 +19,8 @@ mod network;
 mod plan;
 #[path = "cuts/process.rs"]
 mod process;
+#[path = "cuts/reference.rs"]
+mod reference;
 #[path = "cuts/run.rs"]
 mod run;
 #[path = "cuts/scenario.rs"]
@@ -27,138 +31,10 @@ mod server;
 mod volumes;
 
 use plan::{Fate, Fault, Plan, Sight};
-use run::{After, Seen, run};
-use scenario::Scenario;
-
-/// Variable with the plan to replay: the name of a scenario, a space, and the faults.
-const REPLAY: &str = "REMORA_CUTS";
-
-/// A scenario with what it shows if nothing goes wrong.
-struct Reference {
-    scenario: Scenario,
-    seen: Seen,
-    /// Revisions in the order in which the script publishes them.
-    order: Vec<String>,
-}
-
-impl Reference {
-    fn of(scenario: Scenario) -> Self {
-        let seen = run(&scenario, &Plan::default(), &[]);
-        assert!(seen.problems.is_empty(), "{} without faults: {:#?}\n{:#?}", scenario.name, seen.problems, seen.trace);
-        let mut order: Vec<String> = seen.steps.iter().filter_map(|step| step.serves.clone()).collect();
-        order.dedup();
-        Self { scenario, seen, order }
-    }
-
-    /// Returns what is wrong with a run under this plan.
-    fn check(&self, plan: &Plan) -> Vec<String> {
-        let seen = run(&self.scenario, plan, &self.order);
-        let mut problems = seen.problems;
-        let (last, expected) = (seen.steps.last().unwrap(), self.seen.steps.last().unwrap());
-        let forgets = plan.skips_steps() || plan.fails_writes();
-        let unnamed = if forgets { last.unnamed() } else { Vec::new() };
-        if !unnamed.is_empty() {
-            problems.push(format!("objects are left behind: {unnamed:?}"));
-        }
-        if plan.skips_steps() {
-            if last.serves != expected.serves {
-                problems.push(format!("new pods serve {:?} in the end, and not {:?}", last.serves, expected.serves));
-            }
-        } else {
-            for (number, (step, expected)) in seen.steps.iter().zip(&self.seen.steps).enumerate() {
-                let (step, expected) = match forgets {
-                    true => (step.without_history(), expected.without_history()),
-                    false => (step.clone(), expected.clone()),
-                };
-                problems.extend(
-                    differences(&step, &expected).map(|problem| format!("after step {}: {problem}", number + 1)),
-                );
-            }
-        }
-        if plan.only_delays_watches() && seen.writes != self.seen.writes {
-            problems.push(format!("the controller writes {} times, and not {}", seen.writes, self.seen.writes));
-        }
-        problems.dedup();
-        problems
-    }
-
-    /// Describes a plan that fails: what is wrong, what happened, and how to replay it.
-    fn describe(&self, plan: &Plan, problems: &[String]) -> String {
-        let trace = run(&self.scenario, plan, &self.order).trace;
-        let (name, shown) = (self.scenario.name, problems.iter().take(5).cloned().collect::<Vec<_>>().join("\n  "));
-        format!(
-            "plan `{name} {plan}` has {} problems:\n  {shown}\nWhat happened:\n  {}\nReplay: {REPLAY}='{name} {plan}' cargo test -p remora-operator --test cuts replay -- --nocapture",
-            problems.len(),
-            trace.join("\n  ")
-        )
-    }
-}
-
-/// Plans that were run, and those that failed.
-#[derive(Default)]
-struct Tally {
-    plans: usize,
-    /// Name of the scenario and plan, and the first problem.
-    failed: Vec<String>,
-    /// Full description of the first failure.
-    first: Option<String>,
-}
-
-impl Tally {
-    fn check(&mut self, reference: &Reference, plans: impl Iterator<Item = Plan>) {
-        for plan in plans {
-            self.plans += 1;
-            let problems = reference.check(&plan);
-            if let Some(problem) = problems.first() {
-                self.failed.push(format!("{} {plan}: {problem:.300}", reference.scenario.name));
-                self.first.get_or_insert_with(|| reference.describe(&plan, &problems));
-            }
-        }
-    }
-
-    /// Fails if a plan has failed. Returns the number of plans.
-    fn end(self) -> usize {
-        let Self { plans, failed, first } = self;
-        if let Some(first) = first {
-            panic!("{} of {plans} plans fail:\n  {}\n\nThe first {first}", failed.len(), failed.join("\n  "));
-        }
-        println!("{plans} plans");
-        plans
-    }
-}
-
-fn differences(found: &After, expected: &After) -> impl Iterator<Item = String> {
-    let mut problems = Vec::new();
-    if found.serves != expected.serves {
-        problems.push(format!("new pods serve {:?}, and not {:?}", found.serves, expected.serves));
-    }
-    for (name, object) in &found.objects {
-        match expected.objects.get(name) {
-            None => problems.push(format!("{name} is left behind")),
-            Some(wanted) if wanted != object => {
-                problems.push(format!("{name} differs: {}", difference(object, wanted)));
-            }
-            Some(_) => {}
-        }
-    }
-    let missing = expected.objects.keys().filter(|name| !found.objects.contains_key(*name));
-    problems.extend(missing.map(|name| format!("{name} is missing")));
-    problems.into_iter()
-}
-
-/// Describes the first place in which two objects differ.
-fn difference(found: &serde_json::Value, expected: &serde_json::Value) -> String {
-    let changes = json_patch::diff(expected, found);
-    changes
-        .iter()
-        .map(ToString::to_string)
-        .map(|change| change.chars().take(300).collect::<String>())
-        .collect::<Vec<_>>()
-        .join("; ")
-}
+use reference::{REPLAY, Reference, Tally};
 
 /// Everything that can happen to one write.
-const FATES: [Fate; 9] = [
+const FATES: [Fate; 11] = [
     Fate::Before,
     Fate::After,
     Fate::BeforeAway,
@@ -168,7 +44,15 @@ const FATES: [Fate; 9] = [
     Fate::Late(1),
     Fate::Late(2),
     Fate::Late(1_000),
+    Fate::Overlap(1),
+    Fate::Overlap(3),
 ];
+
+/// Everything that a process can see beside what happens.
+const SIGHTS: [Sight; 5] = [Sight::Lags, Sight::Relists, Sight::Skips, Sight::Swaps, Sight::Drops];
+
+/// Largest number of writes between the two cuts of a pair: the second one hits the recovery from the first.
+const PAIR: usize = 6;
 
 /// Variable with the number of random plans for a long run, which also has every fate of every write.
 const PLANS: &str = "REMORA_CUTS_PLANS";
@@ -194,6 +78,7 @@ fn cut_around_any_write_ends_as_undisturbed_run() {
         let fate = |write: usize, fate: usize| Plan::of([Fault::Write(write, FATES[fate % FATES.len()])]);
         if long_run().is_some() {
             let fates = 0..FATES.len();
+            println!("{}: {} writes", reference.scenario.name, reference.seen.writes);
             tally.check(&reference, writes.flat_map(|write| fates.clone().map(move |number| fate(write, number))));
         } else {
             let some = writes.skip(number % SHORT).step_by(SHORT);
@@ -208,10 +93,9 @@ fn watches_that_lag_or_break_end_as_undisturbed_run() {
     let mut tally = Tally::default();
     for (number, reference) in scenarios().enumerate() {
         let crash = Fault::Write(2 + number % 3, FATES[number % 2]);
-        let sights = [Sight::Lags, Sight::Relists, Sight::Stale(1 + number % 4)];
-        let restarted = sights.into_iter().map(|sight| Plan::of([crash, Fault::Process(2, sight)]));
-        let first = [Sight::Lags, Sight::Relists].into_iter().map(|sight| Plan::of([Fault::Process(1, sight)]));
-        let plans: Vec<Plan> = first.chain(restarted).collect();
+        let sights = SIGHTS.into_iter().chain([Sight::Stale(1 + number % 4)]);
+        let plans = sights.map(|sight| Plan { seed: number as u64, ..Plan::of([crash, Fault::Process(2, sight)]) });
+        let plans: Vec<Plan> = plans.collect();
         let count = if long_run().is_some() { plans.len() } else { 1 };
         tally.check(&reference, plans.into_iter().cycle().skip(number).take(count));
     }
@@ -245,8 +129,26 @@ fn plans_that_failed_once_end_as_undisturbed_run() {
 #[test]
 fn late_events_repeat_no_write_and_end_as_undisturbed_run() {
     let mut tally = Tally::default();
-    for reference in scenarios() {
-        tally.check(&reference, std::iter::once(Plan::of([Fault::Process(1, Sight::Lags)])));
+    for (number, reference) in scenarios().enumerate() {
+        let other = SIGHTS[1 + number % (SIGHTS.len() - 1)];
+        let sights: &[Sight] = if long_run().is_some() { &SIGHTS } else { &[Sight::Lags, other] };
+        let plan = |sight: &Sight| Plan { seed: number as u64, ..Plan::of([Fault::Process(1, *sight)]) };
+        tally.check(&reference, sights.iter().map(plan));
+    }
+    tally.end();
+}
+
+#[test]
+fn pairs_of_cuts_end_as_undisturbed_run() {
+    let references: Vec<Reference> = scenarios().collect();
+    let mut tally = Tally::default();
+    for seed in 1..=long_run().unwrap_or(30) {
+        let mut random = fastrand::Rng::with_seed(seed as u64);
+        let reference = &references[seed % references.len()];
+        let first = random.usize(1..=reference.seen.writes);
+        let writes = [first, first + random.usize(1..=PAIR)];
+        let faults = writes.map(|write| Fault::Write(write, FATES[random.usize(..FATES.len())]));
+        tally.check(reference, std::iter::once(Plan { seed: seed as u64, ..Plan::of(faults) }));
     }
     tally.end();
 }
@@ -262,7 +164,8 @@ fn random_plans_end_as_undisturbed_run() {
             .map(|_| Fault::Write(random.usize(1..=reference.seen.writes), FATES[random.usize(..FATES.len())]))
             .collect();
         if random.bool() {
-            let sight = [Sight::Lags, Sight::Relists, Sight::Stale(random.usize(1..5))][random.usize(..3)];
+            let stale = Sight::Stale(random.usize(1..5));
+            let sight = SIGHTS.get(random.usize(..=SIGHTS.len())).copied().unwrap_or(stale);
             faults.push(Fault::Process(random.usize(1..4), sight));
         }
         let plan = Plan { seed: seed as u64, ..Plan::of(faults) };

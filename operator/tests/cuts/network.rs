@@ -12,7 +12,7 @@ use http::{Request, Response, header::ACCEPT};
 use http_body_util::BodyExt;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::{
     plan::{Fate, Plan},
@@ -20,19 +20,35 @@ use super::{
     volumes::Watcher,
 };
 
-/// A process that may have ended.
+/// A process that may be paused, or may have ended.
 #[derive(Clone, Default)]
-pub(super) struct Life(Arc<(AtomicBool, Notify)>);
+pub(super) struct Life(Arc<Events>);
+
+#[derive(Default)]
+struct Events {
+    has_ended: AtomicBool,
+    end: Notify,
+    pause: Notify,
+}
 
 impl Life {
+    fn has_ended(&self) -> bool {
+        self.0.has_ended.load(Ordering::SeqCst)
+    }
+
     fn end(&self) {
-        self.0.0.store(true, Ordering::SeqCst);
-        self.0.1.notify_one();
+        self.0.has_ended.store(true, Ordering::SeqCst);
+        self.0.end.notify_one();
     }
 
     /// Waits until the process ends.
     pub(super) async fn ended(&self) {
-        self.0.1.notified().await;
+        self.0.end.notified().await;
+    }
+
+    /// Waits until the process is paused.
+    pub(super) async fn paused(&self) {
+        self.0.pause.notified().await;
     }
 }
 
@@ -43,8 +59,12 @@ pub(super) struct State {
     plan: Plan,
     /// Writes that the processes attempted.
     pub(super) attempts: usize,
+    /// Number of those that wrote or deleted published objects.
+    pub(super) published: usize,
     /// Writes that are on their way.
     late: Vec<Late>,
+    /// Write of a process that is paused.
+    paused: Option<Paused>,
     /// Number of the step of the script.
     pub(super) step: usize,
     /// True if the process that ended last is replaced only after the next step of the script.
@@ -62,8 +82,18 @@ struct Late {
     step: usize,
 }
 
+/// A write whose process is paused.
+struct Paused {
+    call: Call,
+    /// Number of attempts after which the process goes on.
+    due: usize,
+    answer: oneshot::Sender<Answer>,
+}
+
 enum Outcome {
     Answer(Answer),
+    /// The caller is paused before its write.
+    Paused(oneshot::Receiver<Answer>),
     /// The caller gets no answer, but an error.
     Broken,
     /// The caller has ended.
@@ -80,7 +110,9 @@ impl Network {
             watcher,
             plan,
             attempts: 0,
+            published: 0,
             late: Vec::new(),
+            paused: None,
             step: 0,
             is_away: false,
             trace: Vec::new(),
@@ -110,8 +142,15 @@ impl Network {
                     body: serde_json::from_slice(&body).unwrap_or(Value::Null),
                     metadata_only: accept.contains("PartialObjectMetadata"),
                 };
-                let (status, answer) = match network.0.lock().unwrap().pass(&call, &life) {
+                // Another process may act between two requests.
+                tokio::task::yield_now().await;
+                let outcome = network.0.lock().unwrap().pass(&call, &life);
+                let (status, answer) = match outcome {
                     Outcome::Answer(answer) => answer,
+                    Outcome::Paused(answer) => {
+                        life.0.pause.notify_one();
+                        answer.await.unwrap_or_default()
+                    }
                     Outcome::Broken => return Err(io::Error::other("the connection is broken")),
                     Outcome::Ended => {
                         life.end();
@@ -128,6 +167,11 @@ impl Network {
         Client::new(service, "shop")
     }
 
+    /// Lets the paused process go on.
+    pub(super) fn resume(&self) {
+        self.with(State::resume);
+    }
+
     /// Lets the oldest write arrive that was sent before the given step. Returns false if there is none.
     pub(super) fn deliver_late(&self, before: usize) -> bool {
         self.with(|state| {
@@ -141,13 +185,14 @@ impl Network {
 
 impl State {
     fn pass(&mut self, call: &Call, life: &Life) -> Outcome {
-        if life.0.0.load(Ordering::SeqCst) {
+        if life.has_ended() {
             return Outcome::Ended;
         }
         if !call.is_write() {
             return Outcome::Answer(self.server.answer(call));
         }
         self.attempts += 1;
+        self.published += usize::from(call.is_publication());
         let number = self.attempts;
         let outcome = match self.plan.fate(number) {
             None => Outcome::Answer(self.apply(call, "")),
@@ -168,7 +213,13 @@ impl State {
                 let failure = json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "InternalError", "code": 500});
                 Outcome::Answer((500, failure))
             }
-            Some(Fate::Late(writes)) => {
+            Some(Fate::Overlap(writes)) if self.paused.is_none() => {
+                self.trace.push(format!("{number}: the process is paused before: {}", call.describe()));
+                let (answer, receiver) = oneshot::channel();
+                self.paused = Some(Paused { call: call.clone(), due: number.saturating_add(writes), answer });
+                return Outcome::Paused(receiver);
+            }
+            Some(Fate::Late(writes) | Fate::Overlap(writes)) => {
                 self.trace.push(format!("{number}: on its way: {}", call.describe()));
                 self.late.push(Late { call: call.clone(), due: number.saturating_add(writes), step: self.step });
                 return Outcome::Ended;
@@ -181,7 +232,16 @@ impl State {
             let late = self.late.remove(place);
             self.apply(&late.call, "arrives late");
         }
+        if self.paused.as_ref().is_some_and(|paused| paused.due <= number) {
+            self.resume();
+        }
         outcome
+    }
+
+    fn resume(&mut self) {
+        let Some(Paused { call, answer, .. }) = self.paused.take() else { return };
+        let answered = self.apply(&call, "of the paused process, which goes on");
+        let _process_has_ended = answer.send(answered);
     }
 
     fn apply(&mut self, call: &Call, remark: &str) -> Answer {

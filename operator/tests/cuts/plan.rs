@@ -20,6 +20,9 @@ pub(super) enum Fate {
     /// The process loses its lease. Its write is on the way, and happens after this many writes of the next process, or
     /// when that process has nothing more to do after the next step of the script.
     Late(usize),
+    /// The process is paused before the write, so that it loses its lease without noticing. After this many writes of the
+    /// next process, or when that process rests, it goes on to the end of its reconciliation. Both write then.
+    Overlap(usize),
 }
 
 /// Way in which a controller process sees changes of objects.
@@ -31,6 +34,12 @@ pub(super) enum Sight {
     Relists,
     /// The first list of published objects is this many changes old. Events arrive when the process has nothing to do.
     Stale(usize),
+    /// Of several changes of an object, only the last arrives, when the process has nothing more to do.
+    Skips,
+    /// As `Lags`, but changes of different objects arrive in another order.
+    Swaps,
+    /// As `Lags`, but a third of the events is lost, until the watch breaks and the process lists again.
+    Drops,
 }
 
 /// One thing that goes wrong.
@@ -68,15 +77,20 @@ impl Plan {
         })
     }
 
-    /// True if a write fails for a process that goes on. A copy of an earlier revision is not written again then, because
+    /// True if a write may fail for a process that goes on. A copy of an earlier revision is not written again then, because
     /// the next revision matters more.
     pub(super) fn fails_writes(&self) -> bool {
-        self.faults.iter().any(|fault| matches!(fault, Fault::Write(_, Fate::Lost | Fate::Refused)))
+        self.faults.iter().any(|fault| matches!(fault, Fault::Write(_, Fate::Lost | Fate::Refused | Fate::Overlap(_))))
     }
 
-    /// True if all that goes wrong is that watches are late or break while a process runs. No write may be repeated then.
-    pub(super) fn only_delays_watches(&self) -> bool {
-        self.faults.iter().all(|fault| matches!(fault, Fault::Process(_, Sight::Lags | Sight::Relists)))
+    /// True if all that goes wrong is what a process sees while it runs. No write may be repeated then.
+    pub(super) fn only_disturbs_watches(&self) -> bool {
+        self.faults.iter().all(|fault| matches!(fault, Fault::Process(_, sight) if !matches!(sight, Sight::Stale(_))))
+    }
+
+    /// True if changes of different objects arrive in another order.
+    pub(super) fn swaps_events(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault, Fault::Process(_, Sight::Swaps)))
     }
 
     /// True if a step of the script may pass without a controller.
@@ -97,11 +111,15 @@ impl fmt::Display for Fault {
                 Fate::Lost => write!(f, "w{number}=lost"),
                 Fate::Refused => write!(f, "w{number}=refused"),
                 Fate::Late(writes) => write!(f, "w{number}=late{writes}"),
+                Fate::Overlap(writes) => write!(f, "w{number}=overlap{writes}"),
             },
             Self::Process(number, sight) => match sight {
                 Sight::Lags => write!(f, "p{number}=lags"),
                 Sight::Relists => write!(f, "p{number}=relists"),
                 Sight::Stale(changes) => write!(f, "p{number}=stale{changes}"),
+                Sight::Skips => write!(f, "p{number}=skips"),
+                Sight::Swaps => write!(f, "p{number}=swaps"),
+                Sight::Drops => write!(f, "p{number}=drops"),
             },
         }
     }
@@ -118,6 +136,9 @@ impl FromStr for Fault {
             let sight = match what {
                 "lags" => Sight::Lags,
                 "relists" => Sight::Relists,
+                "skips" => Sight::Skips,
+                "swaps" => Sight::Swaps,
+                "drops" => Sight::Drops,
                 _ => Sight::Stale(number(what.strip_prefix("stale").ok_or_else(wrong)?)?),
             };
             return Ok(Self::Process(number(process)?, sight));
@@ -130,7 +151,10 @@ impl FromStr for Fault {
             "after-away" => Fate::AfterAway,
             "lost" => Fate::Lost,
             "refused" => Fate::Refused,
-            _ => Fate::Late(number(what.strip_prefix("late").ok_or_else(wrong)?)?),
+            _ => match what.strip_prefix("overlap") {
+                Some(writes) => Fate::Overlap(number(writes)?),
+                None => Fate::Late(number(what.strip_prefix("late").ok_or_else(wrong)?)?),
+            },
         };
         Ok(Self::Write(write, fate))
     }
@@ -164,8 +188,9 @@ fn plan_is_read_from_its_own_text() {
         Fate::Lost,
         Fate::Refused,
         Fate::Late(usize::MAX),
+        Fate::Overlap(2),
     ];
-    let sights = [Sight::Lags, Sight::Relists, Sight::Stale(7)];
+    let sights = [Sight::Lags, Sight::Relists, Sight::Stale(7), Sight::Skips, Sight::Swaps, Sight::Drops];
     let faults = fates.into_iter().map(|fate| Fault::Write(3, fate));
     let plan = Plan { seed: 9, ..Plan::of(faults.chain(sights.into_iter().map(|sight| Fault::Process(2, sight)))) };
     assert_eq!(plan.to_string().parse(), Ok(plan));

@@ -1,6 +1,7 @@
 //! A process of the controller: the real reconciliation, with watches that a plan can disturb.
 
 use std::{
+    collections::VecDeque,
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -25,12 +26,13 @@ use remora_operator::{
     },
 };
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use super::{
     documents,
     network::{Life, Network},
     plan::Sight,
-    server::{Change, Kind},
+    server::{Change, Key, Kind},
 };
 
 /// Time that unneeded objects stay.
@@ -48,6 +50,8 @@ pub(super) enum Turn {
     Done(Duration),
     /// The process has ended.
     Ended,
+    /// The process is paused.
+    Paused,
     /// The process knows no FeatureEnvironment.
     Idle,
 }
@@ -58,15 +62,22 @@ pub(super) struct Process {
     sight: Option<Sight>,
     context: Arc<Context>,
     writer: ObjectsFeed,
-    /// Number of changes that the watches have reported.
+    /// Number of changes that are reported, or are in `pending`.
     seen: usize,
+    /// Changes that the watches have not reported yet, with their resource versions.
+    pending: VecDeque<(usize, Change)>,
+    /// True if an event was lost since the last list.
+    has_lost: bool,
+    random: fastrand::Rng,
+    /// Reconciliation of a process that is paused.
+    paused: Option<JoinHandle<Action>>,
     /// FeatureEnvironment as the watch reported it last.
     environment: Option<Arc<Value>>,
 }
 
 impl Process {
-    /// Starts a process, which lists all objects.
-    pub(super) fn start(network: &Network, sight: Option<Sight>) -> Self {
+    /// Starts a process, which lists all objects. `seed` is that of its watches.
+    pub(super) fn start(network: &Network, sight: Option<Sight>, seed: u64) -> Self {
         let life = Life::default();
         let client = network.client(&life);
         let (objects, writer) = publish::objects();
@@ -87,12 +98,20 @@ impl Process {
         pods_feed.apply_watcher_event(&Event::Init);
         pods_feed.apply_watcher_event(&Event::InitDone);
         let context = Arc::new(Context::new(deps, objects, pods, GRACE));
-        let mut process = Self { network: network.clone(), life, sight, context, writer, seen: 0, environment: None };
-        let old = match sight {
-            Some(Sight::Stale(changes)) => changes,
-            Some(Sight::Lags | Sight::Relists) | None => 0,
+        let mut process = Self {
+            network: network.clone(),
+            life,
+            sight,
+            context,
+            writer,
+            seen: 0,
+            pending: VecDeque::new(),
+            has_lost: false,
+            random: fastrand::Rng::with_seed(seed),
+            paused: None,
+            environment: None,
         };
-        process.list(old);
+        process.list(if let Some(Sight::Stale(changes)) = sight { changes } else { 0 });
         process
     }
 
@@ -100,6 +119,8 @@ impl Process {
     fn list(&mut self, old: usize) {
         let log = self.network.with(|state| state.server.log.clone());
         self.seen = log.len().saturating_sub(old);
+        self.pending.clear();
+        self.has_lost = false;
         let mut objects = std::collections::BTreeMap::new();
         for (key, object) in &log[..self.seen] {
             objects.insert(key.clone(), object.clone());
@@ -113,34 +134,74 @@ impl Process {
         self.environment = environments.and_then(|(_, object)| object.clone());
     }
 
-    fn unseen(&self) -> Vec<Change> {
-        self.network.with(|state| state.server.log[self.seen..].to_vec())
+    /// Takes the changes since the last call into `pending`.
+    fn take_changes(&mut self) {
+        let changes = self.network.with(|state| state.server.log[self.seen..].to_vec());
+        for change in changes {
+            // Every change has its own version, a deletion as well.
+            self.seen += 1;
+            self.pending.push_back((self.seen, change));
+        }
     }
 
-    /// Reports changes to the process: all of them, unless its watches lag.
+    /// Reports changes to the process: all of them, unless its watches are disturbed.
     pub(super) fn watch(&mut self) {
         match self.sight {
-            Some(Sight::Lags | Sight::Stale(_)) => {}
             Some(Sight::Relists) => self.list(0),
-            None => self.unseen().into_iter().for_each(|change| self.report(change)),
+            Some(_) => {}
+            None => self.report_all(),
         }
     }
 
-    /// Reports the next change to a process whose watches lag. Returns false if there is none.
+    fn report_all(&mut self) {
+        self.take_changes();
+        while let Some(change) = self.pending.pop_front() {
+            self.report(change);
+        }
+    }
+
+    /// Reports the next change to a process whose watches are disturbed. Returns false if there is none.
     pub(super) fn watch_next(&mut self) -> bool {
-        match self.unseen().into_iter().next() {
-            Some(change) => {
-                self.report(change);
-                true
-            }
-            None => false,
+        self.take_changes();
+        if self.pending.is_empty() && self.has_lost {
+            self.list(0);
+            return true;
         }
+        match self.sight {
+            Some(Sight::Skips) if !self.pending.is_empty() => {
+                let pending = std::mem::take(&mut self.pending);
+                let later =
+                    |place: usize, key: &Key| pending.iter().skip(place + 1).any(|(_, (other, _))| other == key);
+                for (place, (version, change)) in pending.iter().enumerate() {
+                    if !later(place, &change.0) {
+                        self.report((*version, change.clone()));
+                    }
+                }
+                return true;
+            }
+            Some(Sight::Swaps) if !self.pending.is_empty() => {
+                // The first change of an object that is chosen by chance.
+                let chosen = self.random.usize(..self.pending.len());
+                let key = self.pending[chosen].1.0.clone();
+                let first = self.pending.iter().position(|(_, (other, _))| *other == key).unwrap();
+                let change = self.pending.remove(first).unwrap();
+                self.report(change);
+                return true;
+            }
+            _ => {}
+        }
+        let Some(change) = self.pending.pop_front() else { return false };
+        let is_config_map = change.1.0.0 == Kind::ConfigMap;
+        if self.sight == Some(Sight::Drops) && is_config_map && self.random.u8(..3) == 0 {
+            self.has_lost = true;
+        } else {
+            self.report(change);
+        }
+        true
     }
 
-    fn report(&mut self, (key, object): Change) {
-        self.seen += 1;
-        // Every change has its own version, a deletion as well.
-        let version = self.seen.to_string();
+    fn report(&mut self, (version, (key, object)): (usize, Change)) {
+        let version = version.to_string();
         match (key.0, object) {
             (Kind::Environment, object) => self.environment = object,
             (Kind::ConfigMap, Some(object)) if is_ours(&object) => {
@@ -158,10 +219,29 @@ impl Process {
     pub(super) async fn turn(&mut self) -> Turn {
         let Some(environment) = &self.environment else { return Turn::Idle };
         let object: DeserializeGuard<FeatureEnvironment> = serde_json::from_value(Value::clone(environment)).unwrap();
+        let context = Arc::clone(&self.context);
+        let mut task = tokio::spawn(async move { reconcile(Arc::new(object), context).await.unwrap() });
         tokio::select! {
             biased;
-            () = self.life.ended() => Turn::Ended,
-            action = reconcile(Arc::new(object), Arc::clone(&self.context)) => Turn::Done(wait(&action.unwrap())),
+            () = self.life.ended() => {
+                task.abort();
+                Turn::Ended
+            }
+            () = self.life.paused() => {
+                self.paused = Some(task);
+                Turn::Paused
+            }
+            action = &mut task => Turn::Done(wait(&action.unwrap())),
+        }
+    }
+
+    /// Ends the reconciliation of a process that was paused. The process ends with it.
+    pub(super) async fn finish(self) {
+        let Some(mut task) = self.paused else { return };
+        tokio::select! {
+            biased;
+            () = self.life.ended() => task.abort(),
+            _ = &mut task => {}
         }
     }
 }

@@ -1,16 +1,13 @@
 //! One run of a scenario under a plan.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
-use jiff::Timestamp;
-use remora_operator::api::names::{EnvironmentName, annotation, label};
+use remora_operator::api::names::{annotation, label};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
+    after::{After, after},
     network::{Network, State},
     plan::Plan,
     process::{Process, Turn},
@@ -25,23 +22,14 @@ const QUIET: Duration = Duration::from_secs(140);
 /// Most reconciliations between two steps of a script.
 const TURNS: usize = 150;
 
-/// Objects by their kind and name, without what differs between two runs.
-type Objects = BTreeMap<String, Value>;
-
-/// State of the cluster after a step.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct After {
-    /// Revision that a new pod serves.
-    pub(super) serves: Option<String>,
-    pub(super) objects: Objects,
-}
-
 /// Result of a run.
 pub(super) struct Seen {
     /// State after each step of the script.
     pub(super) steps: Vec<After>,
     /// Number of writes that the controller attempted.
     pub(super) writes: usize,
+    /// Number of those that wrote or deleted published objects.
+    pub(super) published: usize,
     pub(super) problems: Vec<String>,
     pub(super) trace: Vec<String>,
 }
@@ -50,6 +38,8 @@ struct Run {
     network: Network,
     plan: Plan,
     process: Option<Process>,
+    /// Process that was paused, and lost its lease.
+    paused: Option<Process>,
     /// Number of processes that were started.
     processes: usize,
     problems: Vec<String>,
@@ -59,21 +49,24 @@ struct Run {
 pub(super) fn run(scenario: &Scenario, plan: &Plan, order: &[String]) -> Seen {
     fastrand::seed(plan.seed);
     let network = Network::new(plan.clone(), Watcher::new(order.to_vec(), plan.seed));
-    let mut run = Run { network, plan: plan.clone(), process: None, processes: 0, problems: Vec::new() };
+    let mut run = Run { network, plan: plan.clone(), process: None, paused: None, processes: 0, problems: Vec::new() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let steps = runtime.block_on(run.follow(&scenario.script));
+    let (steps, [writes, published]) = runtime.block_on(run.follow(&scenario.script));
     run.process = None;
+    run.paused = None;
     drop(runtime);
     run.network.with(|state| {
         let mut problems = std::mem::take(&mut run.problems);
         problems.append(&mut state.watcher.problems);
         problems.extend(state.server.unknown.iter().map(|call| format!("the controller calls {call}")));
-        Seen { steps, writes: state.attempts, problems, trace: std::mem::take(&mut state.trace) }
+        Seen { steps, writes, published, problems, trace: std::mem::take(&mut state.trace) }
     })
 }
 
 impl Run {
-    async fn follow(&mut self, script: &[Step]) -> Vec<After> {
+    /// Returns the state after each step, and the numbers of writes until the script ends: all, and those of published
+    /// objects.
+    async fn follow(&mut self, script: &[Step]) -> (Vec<After>, [usize; 2]) {
         let mut steps = Vec::new();
         for (number, step) in script.iter().enumerate() {
             self.network.with(|state| {
@@ -93,8 +86,9 @@ impl Run {
             }
             steps.push(self.network.with(after));
         }
+        let writes = self.network.with(|state| [state.attempts, state.published]);
         self.end().await;
-        steps
+        (steps, writes)
     }
 
     /// Lets the controller reconcile until it has nothing more to do.
@@ -111,9 +105,17 @@ impl Run {
                     written = Instant::now();
                     continue;
                 }
+                Turn::Paused => {
+                    self.paused = self.process.take();
+                    // The next process would wait for its first fetch, and the paused one would not stay paused as long.
+                    self.network.with(request_refresh);
+                    written = Instant::now();
+                    continue;
+                }
                 Turn::Done(wait) => Some(wait),
                 Turn::Idle => None,
             };
+            self.resume().await;
             if self.writes() > before {
                 written = Instant::now();
             }
@@ -135,6 +137,15 @@ impl Run {
         self.problems.push("the controller writes for ever".to_owned());
     }
 
+    /// Lets the paused process go on, and waits until it has ended. It does not stay paused while time passes, because its
+    /// requests would time out.
+    async fn resume(&mut self) {
+        if let Some(paused) = self.paused.take() {
+            self.network.resume();
+            paused.finish().await;
+        }
+    }
+
     /// Returns the process, a new one if the last one has ended. `None` while nobody replaces it.
     fn process(&mut self) -> Option<&mut Process> {
         if self.process.is_none() {
@@ -143,7 +154,8 @@ impl Run {
             }
             self.processes += 1;
             let sight = self.plan.sight(self.processes);
-            self.process = Some(Process::start(&self.network, sight));
+            let seed = self.plan.seed.wrapping_add(self.processes as u64);
+            self.process = Some(Process::start(&self.network, sight, seed));
         }
         self.process.as_mut()
     }
@@ -193,6 +205,15 @@ fn act(state: &mut State, step: &Step) {
     }
 }
 
+/// Requests a fetch now.
+fn request_refresh(state: &mut State) {
+    if let Some(environment) = state.server.get(Kind::Environment, "storefront") {
+        let mut environment = Value::clone(environment);
+        environment["metadata"]["annotations"][annotation::REFRESH] = json!(format!("at {}", state.attempts));
+        state.server.put(Kind::Environment, environment);
+    }
+}
+
 fn put_environment(server: &mut Server, found: Option<&Value>, spec: &Value) {
     let generation = found.and_then(|found| found["metadata"]["generation"].as_i64()).unwrap_or_default();
     let mut environment = json!({
@@ -233,101 +254,4 @@ fn names(server: &Server) -> BTreeSet<String> {
     let published =
         server.objects().iter().filter(|(_, object)| object["metadata"]["labels"][label::MANAGED_BY] == label::REMORA);
     published.map(|((kind, name), _)| format!("{kind:?} {name}")).collect()
-}
-
-fn after(state: &mut State) -> After {
-    let serves = state.watcher.serves(&state.server);
-    let owner = state.server.get(Kind::Environment, "storefront").map(|found| found["metadata"]["uid"].clone());
-    let owner = owner.unwrap_or_default();
-    let ours = state.server.objects().iter().filter(|((kind, _), object)| match kind {
-        Kind::ConfigMap | Kind::Secret => object["metadata"]["labels"][label::MANAGED_BY] == label::REMORA,
-        Kind::Environment => true,
-        Kind::Pod => false,
-    });
-    let objects = ours.map(|((kind, name), object)| (format!("{kind:?} {name}"), comparable(object, &owner))).collect();
-    After { serves, objects }
-}
-
-/// Removes what differs between two runs: versions, UIDs and times.
-fn comparable(object: &Value, owner: &Value) -> Value {
-    let mut object = object.clone();
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        ["resourceVersion", "uid", "managedFields"].iter().for_each(|field| drop(metadata.remove(*field)));
-    }
-    for reference in object["metadata"]["ownerReferences"].as_array_mut().into_iter().flatten() {
-        reference["uid"] = json!(if reference["uid"] == *owner { "the environment" } else { "another object" });
-    }
-    if let Some(record) = object["metadata"]["annotations"].get_mut(annotation::RECORD) {
-        *record = serde_json::from_str(record.as_str().unwrap()).unwrap();
-        ["dropped", "former"].iter().for_each(|field| drop(record.as_object_mut().unwrap().remove(*field)));
-    }
-    if let Some(status) = object["status"].as_object_mut() {
-        // These counts depend on the time of the last observation.
-        status.remove("pods");
-    }
-    timeless(&mut object);
-    object
-}
-
-fn timeless(value: &mut Value) {
-    match value {
-        Value::String(text) if text.len() < 1_000 && text.contains(':') => {
-            let words = text.split(' ').map(|word| if word.parse::<Timestamp>().is_ok() { "(a time)" } else { word });
-            *value = json!(words.collect::<Vec<_>>().join(" "));
-        }
-        Value::Array(values) => values.iter_mut().for_each(timeless),
-        Value::Object(values) => values.values_mut().for_each(timeless),
-        _ => {}
-    }
-}
-
-impl After {
-    /// Returns the state without earlier revisions and without what changed since them.
-    pub(super) fn without_history(&self) -> Self {
-        let mut objects = self.objects.clone();
-        objects.retain(|name, _| !name.contains("-history-"));
-        for object in objects.values_mut() {
-            for place in ["/metadata/annotations/remora.dev~1record", "/status"] {
-                if let Some(fields) = object.pointer_mut(place).and_then(Value::as_object_mut) {
-                    fields.remove("history");
-                    fields.remove("changes");
-                }
-            }
-        }
-        Self { serves: self.serves.clone(), objects }
-    }
-
-    /// Lists the published objects that neither the status nor the record of a core names.
-    pub(super) fn unnamed(&self) -> Vec<&String> {
-        let Some(environment) = self.objects.get("Environment storefront") else {
-            return self.published().collect();
-        };
-        let name: EnvironmentName = "storefront".parse().unwrap();
-        let mut named: BTreeSet<String> = BTreeSet::new();
-        let status = &environment["status"];
-        let kind = status["delivery"]["as"].as_str().unwrap_or("ConfigMap");
-        named.extend(
-            status["objects"].as_array().into_iter().flatten().map(|name| format!("{kind} {}", name.as_str().unwrap())),
-        );
-        for (key, object) in &self.objects {
-            let history = object["metadata"]["annotations"][annotation::RECORD]["history"].as_array();
-            for past in history.into_iter().flatten() {
-                let past: remora_operator::publish::Past = serde_json::from_value(with_times(past)).unwrap();
-                named.extend(past.objects(&name).map(|name| format!("{} {name}", key.split(' ').next().unwrap())));
-            }
-        }
-        let in_parts = named.iter().any(|name| name.contains("-core-a-") || name.contains("-core-b-"));
-        let is_named = |name: &&String| named.contains(*name) || in_parts && name.contains("-core-");
-        self.published().filter(|name| !is_named(name)).collect()
-    }
-
-    fn published(&self) -> impl Iterator<Item = &String> {
-        self.objects.keys().filter(|name| name.starts_with("ConfigMap ") || name.starts_with("Secret "))
-    }
-}
-
-fn with_times(past: &Value) -> Value {
-    let mut past = past.clone();
-    past["publishedAt"] = json!("1970-01-01T00:00:00Z");
-    past
 }

@@ -44,6 +44,11 @@ impl Call {
         self.method != "GET"
     }
 
+    /// True for a write of a published object.
+    pub(super) fn is_publication(&self) -> bool {
+        self.is_write() && (self.path.contains("/configmaps/") || self.path.contains("/secrets/"))
+    }
+
     /// Returns what the request does, without its body.
     pub(super) fn describe(&self) -> String {
         let name = self.path.rsplit('/').next().unwrap_or_default();

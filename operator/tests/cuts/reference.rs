@@ -1,0 +1,141 @@
+//! Comparison of the run of a plan with the run that nothing disturbs.
+
+use super::{
+    after::After,
+    plan::Plan,
+    run::{Seen, run},
+    scenario::{Scenario, Step},
+};
+
+/// Variable with the plan to replay: the name of a scenario, a space, and the faults.
+pub(super) const REPLAY: &str = "REMORA_CUTS";
+
+/// A scenario with what it shows if nothing goes wrong.
+pub(super) struct Reference {
+    pub(super) scenario: Scenario,
+    pub(super) seen: Seen,
+    /// Revisions in the order in which the script publishes them.
+    order: Vec<String>,
+}
+
+impl Reference {
+    pub(super) fn of(scenario: Scenario) -> Self {
+        let seen = run(&scenario, &Plan::default(), &[]);
+        assert!(seen.problems.is_empty(), "{} without faults: {:#?}\n{:#?}", scenario.name, seen.problems, seen.trace);
+        let mut order: Vec<String> = seen.steps.iter().filter_map(|step| step.serves.clone()).collect();
+        order.dedup();
+        Self { scenario, seen, order }
+    }
+
+    /// Returns what is wrong with a run under this plan.
+    pub(super) fn check(&self, plan: &Plan) -> Vec<String> {
+        let seen = run(&self.scenario, plan, &self.order);
+        let mut problems = seen.problems;
+        let (last, expected) = (seen.steps.last().unwrap(), self.seen.steps.last().unwrap());
+        let forgets = plan.skips_steps() || plan.fails_writes();
+        let unnamed = if forgets { last.unnamed() } else { Vec::new() };
+        if !unnamed.is_empty() {
+            problems.push(format!("objects are left behind: {unnamed:?}"));
+        }
+        if plan.skips_steps() {
+            if last.serves != expected.serves {
+                problems.push(format!("new pods serve {:?} in the end, and not {:?}", last.serves, expected.serves));
+            }
+        } else {
+            for (number, (step, expected)) in seen.steps.iter().zip(&self.seen.steps).enumerate() {
+                let (step, expected) = match forgets {
+                    true => (step.without_history(), expected.without_history()),
+                    false => (step.clone(), expected.clone()),
+                };
+                problems.extend(
+                    differences(&step, &expected).map(|problem| format!("after step {}: {problem}", number + 1)),
+                );
+            }
+        }
+        // If the end of an environment is seen after that of its objects, they are written again, and deleted again.
+        let deletes = self.scenario.script.iter().any(|step| matches!(step, Step::Delete));
+        let is_comparable = plan.only_disturbs_watches() && !(deletes && plan.swaps_events());
+        if is_comparable && seen.published != self.seen.published {
+            problems.push(format!("objects are written {} times, and not {}", seen.published, self.seen.published));
+        }
+        problems.dedup();
+        problems
+    }
+
+    /// Describes a plan that fails: what is wrong, what happened, and how to replay it.
+    pub(super) fn describe(&self, plan: &Plan, problems: &[String]) -> String {
+        let trace = run(&self.scenario, plan, &self.order).trace;
+        let (name, shown) = (self.scenario.name, problems.iter().take(5).cloned().collect::<Vec<_>>().join("\n  "));
+        format!(
+            "plan `{name} {plan}` has {} problems:\n  {shown}\nWhat happened:\n  {}\nReplay: {REPLAY}='{name} {plan}' cargo test -p remora-operator --test cuts replay -- --nocapture",
+            problems.len(),
+            trace.join("\n  ")
+        )
+    }
+}
+
+/// Plans that were run, and those that failed.
+#[derive(Default)]
+pub(super) struct Tally {
+    plans: usize,
+    /// Name of the scenario and plan, and the first problem.
+    failed: Vec<String>,
+    /// Full description of the first failure.
+    first: Option<String>,
+}
+
+impl Tally {
+    pub(super) fn check(&mut self, reference: &Reference, plans: impl Iterator<Item = Plan>) {
+        for plan in plans {
+            self.plans += 1;
+            let problems = reference.check(&plan);
+            if let Some(problem) = problems.first() {
+                let failure = format!("{} {plan}: {problem:.300}", reference.scenario.name);
+                // A long run may be ended before its end.
+                println!("{failure}");
+                self.failed.push(failure);
+                self.first.get_or_insert_with(|| reference.describe(&plan, &problems));
+            }
+        }
+    }
+
+    /// Fails if a plan has failed. Returns the number of plans.
+    pub(super) fn end(self) -> usize {
+        let Self { plans, failed, first } = self;
+        if let Some(first) = first {
+            panic!("{} of {plans} plans fail:\n  {}\n\nThe first {first}", failed.len(), failed.join("\n  "));
+        }
+        println!("{plans} plans");
+        plans
+    }
+}
+
+fn differences(found: &After, expected: &After) -> impl Iterator<Item = String> {
+    let mut problems = Vec::new();
+    if found.serves != expected.serves {
+        problems.push(format!("new pods serve {:?}, and not {:?}", found.serves, expected.serves));
+    }
+    for (name, object) in &found.objects {
+        match expected.objects.get(name) {
+            None => problems.push(format!("{name} is left behind")),
+            Some(wanted) if wanted != object => {
+                problems.push(format!("{name} differs: {}", difference(object, wanted)));
+            }
+            Some(_) => {}
+        }
+    }
+    let missing = expected.objects.keys().filter(|name| !found.objects.contains_key(*name));
+    problems.extend(missing.map(|name| format!("{name} is missing")));
+    problems.into_iter()
+}
+
+/// Describes the first place in which two objects differ.
+fn difference(found: &serde_json::Value, expected: &serde_json::Value) -> String {
+    let changes = json_patch::diff(expected, found);
+    changes
+        .iter()
+        .map(ToString::to_string)
+        .map(|change| change.chars().take(300).collect::<String>())
+        .collect::<Vec<_>>()
+        .join("; ")
+}

@@ -93,9 +93,11 @@ impl<K: Resource, V> Feed<K, V> {
                 self.filled.send_replace(true);
             }
             Event::Apply(object) => {
+                // Readers wait for the lock, so that it is taken after the object is read.
+                let views = (self.views)(object);
                 let mut content = self.content.write();
                 if content.is_news(object) {
-                    content.put(place(object), version(object), (self.views)(object));
+                    content.put(place(object), version(object), views);
                 }
             }
             Event::Delete(object) => {
@@ -110,7 +112,7 @@ impl<K: Resource, V> Feed<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{cell::RefCell, time::Duration};
 
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::ResourceExt;
@@ -231,6 +233,22 @@ mod tests {
         assert_eq!(watched.of("shop", "a"), ["gone"]);
         feed.apply_watcher_event(&Event::InitDone);
         assert_eq!(watched.of("shop", "a"), ["new"]);
+    }
+
+    /// Reads the content while the views of an object are computed.
+    #[test]
+    fn views_are_computed_while_content_can_be_read() {
+        thread_local! {
+            static CONTENT: RefCell<Option<Watched<String>>> = const { RefCell::new(None) };
+        }
+        fn reading(object: &Metadata) -> Views<String> {
+            let is_free = CONTENT.with_borrow(|watched| watched.as_ref().unwrap().content.try_read().is_some());
+            vec![(is_free.to_string(), object.name_any())]
+        }
+        let (watched, mut feed) = watched(reading);
+        CONTENT.set(Some(watched.clone()));
+        feed.apply_watcher_event(&Event::Apply(object("pod", "")));
+        assert_eq!(watched.of("shop", "true"), ["pod"]);
     }
 
     /// A controller reconciles all its objects at once when it starts, and each reconciliation waits here.

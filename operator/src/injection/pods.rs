@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{api::ListParams, core::ObjectList};
 
+use super::annotations::MOST_ENVIRONMENTS;
 use crate::api::names::{EnvironmentName, annotation, label};
 
 /// Number of pods in a page.
@@ -44,8 +45,21 @@ pub(crate) fn requests(pod: &ObjectMeta, environment: &EnvironmentName) -> bool 
 
 /// True if a pod requests the environment.
 pub(crate) fn names(pod: &ObjectMeta, environment: &EnvironmentName) -> bool {
+    environments(pod).contains(environment)
+}
+
+/// Returns the environments that a pod requests. Empty if the annotation names more than the webhook admits: whoever may
+/// change a pod may write 256 KiB of names after its admission, and the label as well.
+pub(crate) fn environments(pod: &ObjectMeta) -> Vec<EnvironmentName> {
     let asked = pod.annotations.as_ref().and_then(|annotations| annotations.get(annotation::INJECT));
-    asked.is_some_and(|asked| asked.split(',').any(|name| name.trim() == environment.as_str()))
+    let mut environments = Vec::new();
+    for (place, name) in asked.into_iter().flat_map(|asked| asked.split(',')).enumerate() {
+        if place == MOST_ENVIRONMENTS {
+            return Vec::new();
+        }
+        environments.extend(name.trim().parse().ok().filter(|name| !environments.contains(name)));
+    }
+    environments
 }
 
 /// Lists page by page. Each page is dropped before the next is requested, except for what `keep` returns.
@@ -62,5 +76,32 @@ pub(crate) async fn list<T: Clone, U, F: Future<Output = Result<ObjectList<T>, k
             Some(token) => parameters = parameters.continue_token(&token),
             None => return Ok(kept),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn requested(inject: &str) -> Vec<String> {
+        let annotations = Some(BTreeMap::from([(annotation::INJECT.to_owned(), inject.to_owned())]));
+        let pod = ObjectMeta { annotations, ..ObjectMeta::default() };
+        environments(&pod).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn pod_requests_each_environment_once() {
+        assert_eq!(requested("a, b,a,No Name,b"), ["a", "b"]);
+        assert_eq!(requested(""), [""; 0]);
+    }
+
+    #[test]
+    fn pod_that_names_more_environments_than_the_webhook_admits_requests_none() {
+        let list = |number: usize| (0..number).map(|number| format!("e{number}")).collect::<Vec<_>>().join(",");
+        assert_eq!(requested(&list(MOST_ENVIRONMENTS)).len(), MOST_ENVIRONMENTS);
+        assert_eq!(requested(&list(MOST_ENVIRONMENTS + 1)), [""; 0]);
+        assert_eq!(requested(&list(62_000)), [""; 0]);
     }
 }

@@ -16,7 +16,7 @@ use remora_snapshot::files::{self, CoreSet};
 use crate::{
     api::{
         ObjectKind,
-        names::{EnvironmentName, Format, annotation, sidecar},
+        names::{EnvironmentName, Format, sidecar},
     },
     injection::{Slots, pods, quantity::Quantity},
     watched::{Feed, Views, Watched, watched},
@@ -58,9 +58,8 @@ pub async fn follow(api: Api<Pod>, mut feed: RunningPodsFeed) {
 
 /// Returns what each environment that the pod serves needs to know of it.
 fn views(pod: &Pod) -> Views<Arc<Injected>> {
-    let asked = pod.annotations().get(annotation::INJECT).map(String::as_str).unwrap_or_default();
-    let environments = asked.split(',').filter_map(|name| name.trim().parse::<EnvironmentName>().ok());
-    environments.map(|environment| (environment.to_string(), Arc::new(injected(pod, &environment)))).collect()
+    let view = |environment: EnvironmentName| (environment.to_string(), Arc::new(Injected::of(pod, &environment)));
+    pods::environments(&pod.metadata).into_iter().map(view).collect()
 }
 
 /// Returns the pods that serve the environment and are not being deleted.
@@ -105,19 +104,24 @@ pub(super) async fn list(
 ) -> Result<Vec<Injected>, pods::Error> {
     let api: &Api<Pod> = &Api::namespaced(client.clone(), namespace);
     let page = |parameters| async move { api.list(&parameters).await };
-    let staying = |pod: Pod| pods::requests(&pod.metadata, environment).then(|| injected(&pod, environment));
-    pods::list(pods::injected(), page, staying).await
+    pods::list(pods::injected(), page, |pod: Pod| injected(&pod, environment)).await
 }
 
-fn injected(pod: &Pod, environment: &EnvironmentName) -> Injected {
-    Injected {
-        uid: pod.uid().unwrap_or_default(),
-        name: pod.name_any(),
-        is_ending: pod.metadata.deletion_timestamp.is_some(),
-        notified: pod.annotations().get(&environment.revision_annotation()).and_then(|text| revision_in(text)),
-        admin: admin(pod),
-        capacity: capacity(pod),
-        volume: volume(pod, environment),
+fn injected(pod: &Pod, environment: &EnvironmentName) -> Option<Injected> {
+    pods::requests(&pod.metadata, environment).then(|| Injected::of(pod, environment))
+}
+
+impl Injected {
+    fn of(pod: &Pod, environment: &EnvironmentName) -> Self {
+        Self {
+            uid: pod.uid().unwrap_or_default(),
+            name: pod.name_any(),
+            is_ending: pod.metadata.deletion_timestamp.is_some(),
+            notified: pod.annotations().get(&environment.revision_annotation()).and_then(|text| revision_in(text)),
+            admin: admin(pod),
+            capacity: capacity(pod),
+            volume: volume(pod, environment),
+        }
     }
 }
 
@@ -204,7 +208,7 @@ mod tests {
         change(&mut pod);
         let pod: Pod = serde_json::from_value(pod).unwrap();
         let environment = "shop".parse().unwrap();
-        pods::requests(&pod.metadata, &environment).then(|| injected(&pod, &environment))
+        injected(&pod, &environment)
     }
 
     #[test]
@@ -229,6 +233,8 @@ mod tests {
         assert_eq!(environments("other, shop"), ["other", "shop"]);
         assert_eq!(environments("shopping,No Name"), ["shopping"]);
         assert!(environments("").is_empty());
+        let many = (0..1_000).map(|number| format!("e{number}")).collect::<Vec<_>>().join(",");
+        assert!(environments(&many).is_empty(), "the webhook admits no such pod");
     }
 
     #[test]

@@ -31,7 +31,7 @@ use self::{
     events::EventWriter,
     evict::{EvictionOutcome, Evictor, choose},
 };
-use crate::injection::MissingSidecar;
+use crate::injection::{MissingSidecar, pods};
 
 /// Interval between two audits.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -76,6 +76,9 @@ pub enum Error {
     /// A pod cannot be converted to JSON.
     #[error("cannot convert a pod to JSON: {0}")]
     UnderstandPod(#[from] serde_json::Error),
+    /// The metadata of a pod is larger than a page may be.
+    #[error("cannot list pods: {}", pods::Error::TooLarge)]
+    LargePod,
     /// The API server did not answer within the timeout.
     #[error("the API server did not answer within {} s", candidates::TIMEOUT.as_secs())]
     Silence,
@@ -84,7 +87,7 @@ pub enum Error {
 impl Error {
     fn outcome(&self) -> AuditOutcome {
         match self {
-            Error::ListPods(_) => AuditOutcome::ListPods,
+            Error::ListPods(_) | Error::LargePod => AuditOutcome::ListPods,
             Error::ReadPod { .. } => AuditOutcome::ReadPod,
             Error::ReadNamespace { .. } => AuditOutcome::ReadNamespace,
             Error::UnderstandPod(_) => AuditOutcome::UnderstandPod,

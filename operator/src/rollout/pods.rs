@@ -6,13 +6,13 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     runtime::{WatchStreamExt, watcher},
 };
 use remora_snapshot::files::{self, CoreSet};
 
+use super::injected_pod::{Container, InjectedPod, Resources};
 use crate::{
     api::{
         ObjectKind,
@@ -22,14 +22,16 @@ use crate::{
     watched::{Feed, Views, Watched, watched},
 };
 
-/// Number of pods in a page of the watch's list. A page is in memory as a whole.
-const PAGE: u32 = 200;
+/// Number of pods in a page of the watch's list. The text of a page is in memory as a whole, and a pod may have 1.5 MiB.
+const PAGE: u32 = 25;
+/// Largest length of a revision in an annotation, in bytes. Longer texts are not a revision of any format.
+const REVISION_MAX: usize = 64;
 
 /// Injected pods that may still run, by environment, from a watch. Pods that are being deleted are among them.
 pub type RunningPods = Watched<Arc<Injected>>;
 
 /// Writes the events of the watch to [`RunningPods`].
-pub type RunningPodsFeed = Feed<Pod, Arc<Injected>>;
+pub type RunningPodsFeed = Feed<InjectedPod, Arc<Injected>>;
 
 /// Creates an empty set of pods and its feed.
 #[must_use]
@@ -38,7 +40,7 @@ pub fn running_pods() -> (RunningPods, RunningPodsFeed) {
 }
 
 /// Watches the injected pods. Never returns.
-pub async fn follow(api: Api<Pod>, mut feed: RunningPodsFeed) {
+pub async fn follow(api: Api<InjectedPod>, mut feed: RunningPodsFeed) {
     let selected = pods::injected();
     let selected = watcher::Config {
         label_selector: selected.label_selector,
@@ -57,9 +59,9 @@ pub async fn follow(api: Api<Pod>, mut feed: RunningPodsFeed) {
 }
 
 /// Returns what each environment that the pod serves needs to know of it.
-fn views(pod: &Pod) -> Views<Arc<Injected>> {
+fn views(pod: &InjectedPod) -> Views<Arc<Injected>> {
     let view = |environment: EnvironmentName| (environment.to_string(), Arc::new(Injected::of(pod, &environment)));
-    pods::environments(&pod.metadata).into_iter().map(view).collect()
+    pods::environments(pod.meta()).into_iter().map(view).collect()
 }
 
 /// Returns the pods that serve the environment and are not being deleted.
@@ -102,21 +104,20 @@ pub(super) async fn list(
     namespace: &str,
     environment: &EnvironmentName,
 ) -> Result<Vec<Injected>, pods::Error> {
-    let api: &Api<Pod> = &Api::namespaced(client.clone(), namespace);
-    let page = |parameters| async move { api.list(&parameters).await };
-    pods::list(pods::injected(), page, |pod: Pod| injected(&pod, environment)).await
+    let keep = |pod: InjectedPod| injected(&pod, environment);
+    pods::list(client, Some(namespace), pods::Form::Object, pods::injected(), keep).await
 }
 
-fn injected(pod: &Pod, environment: &EnvironmentName) -> Option<Injected> {
-    pods::requests(&pod.metadata, environment).then(|| Injected::of(pod, environment))
+fn injected(pod: &InjectedPod, environment: &EnvironmentName) -> Option<Injected> {
+    pods::requests(pod.meta(), environment).then(|| Injected::of(pod, environment))
 }
 
 impl Injected {
-    fn of(pod: &Pod, environment: &EnvironmentName) -> Self {
+    fn of(pod: &InjectedPod, environment: &EnvironmentName) -> Self {
         Self {
             uid: pod.uid().unwrap_or_default(),
             name: pod.name_any(),
-            is_ending: pod.metadata.deletion_timestamp.is_some(),
+            is_ending: pod.meta().deletion_timestamp.is_some(),
             notified: pod.annotations().get(&environment.revision_annotation()).and_then(|text| revision_in(text)),
             admin: admin(pod),
             capacity: capacity(pod),
@@ -125,13 +126,14 @@ impl Injected {
     }
 }
 
-/// The revision in an annotation's value, which the number of a repeated notification may follow.
+/// Returns the revision in an annotation's value, which the number of a repeated notification may follow. The value of a
+/// pod that was not notified may be any text.
 fn revision_in(annotation: &str) -> Option<String> {
-    annotation.split_whitespace().next().map(str::to_owned)
+    annotation.split_whitespace().next().filter(|revision| revision.len() <= REVISION_MAX).map(str::to_owned)
 }
 
 /// Admin address of the sidecar, or `None` while the sidecar does not run.
-fn admin(pod: &Pod) -> Option<SocketAddr> {
+fn admin(pod: &InjectedPod) -> Option<SocketAddr> {
     let status = pod.status.as_ref()?;
     let mut containers = status.init_container_statuses.iter().flatten();
     let own = containers.find(|container| container.name == sidecar::CONTAINER)?;
@@ -143,7 +145,7 @@ fn admin(pod: &Pod) -> Option<SocketAddr> {
     Some(SocketAddr::new(status.pod_ip.as_ref()?.parse().ok()?, port))
 }
 
-fn volume(pod: &Pod, environment: &EnvironmentName) -> Option<Mounted> {
+fn volume(pod: &InjectedPod, environment: &EnvironmentName) -> Option<Mounted> {
     let name = environment.volume();
     let volume = pod.spec.as_ref()?.volumes.iter().flatten().find(|volume| volume.name == name)?;
     let sources = volume.projected.as_ref()?.sources.as_ref()?;
@@ -164,19 +166,19 @@ fn volume(pod: &Pod, environment: &EnvironmentName) -> Option<Mounted> {
 
 /// Capacity of a projected volume in bytes. The volume is a tmpfs as large as the pod's memory limit: that of the pod as a
 /// whole, or the sum if every long-running container has a limit.
-fn capacity(pod: &Pod) -> Option<u128> {
+fn capacity(pod: &InjectedPod) -> Option<u128> {
     let spec = pod.spec.as_ref()?;
-    let whole = spec.resources.as_ref().and_then(|resources| resources.limits.as_ref()?.get("memory"));
-    if let Some(whole) = whole {
-        return bytes(&whole.0);
+    if let Some(whole) = memory_limit(spec.resources.as_ref()) {
+        return bytes(whole);
     }
     let stays = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
     let initial = spec.init_containers.iter().flatten().filter(stays);
-    let limits = spec.containers.iter().chain(initial).map(|container| {
-        let limits = container.resources.as_ref()?.limits.as_ref()?;
-        bytes(&limits.get("memory")?.0)
-    });
-    limits.sum()
+    let containers = spec.containers.iter().flatten().chain(initial);
+    containers.map(|container| bytes(memory_limit(container.resources.as_ref())?)).sum()
+}
+
+fn memory_limit(resources: Option<&Resources>) -> Option<&str> {
+    resources?.limits.as_ref()?.memory.as_deref()
 }
 
 fn bytes(quantity: &str) -> Option<u128> {
@@ -206,7 +208,7 @@ mod tests {
             ]},
         });
         change(&mut pod);
-        let pod: Pod = serde_json::from_value(pod).unwrap();
+        let pod: InjectedPod = serde_json::from_value(pod).unwrap();
         let environment = "shop".parse().unwrap();
         injected(&pod, &environment)
     }
@@ -218,9 +220,10 @@ mod tests {
         };
         assert_eq!((notified("0a1b"), notified("0a1b 3")), (Some("0a1b".to_owned()), Some("0a1b".to_owned())));
         assert_eq!((notified(""), read(|_| {}).unwrap().notified), (None, None));
+        assert_eq!(notified(&"0".repeat(REVISION_MAX + 1)), None, "each pod would keep the text in memory");
     }
 
-    fn pod(name: &str, inject: &str) -> Pod {
+    fn pod(name: &str, inject: &str) -> InjectedPod {
         let metadata = json!({"name": name, "namespace": "n", "annotations": {"remora.dev/inject": inject}});
         serde_json::from_value(json!({"metadata": metadata})).unwrap()
     }
@@ -241,7 +244,7 @@ mod tests {
     fn pod_that_is_being_deleted_does_not_stay() {
         let (running, mut feed) = running_pods();
         let mut deleted = pod("deleted", "shop");
-        deleted.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-20T00:00:00Z")).unwrap();
+        deleted.meta_mut().deletion_timestamp = serde_json::from_value(json!("2026-11-20T00:00:00Z")).unwrap();
         for pod in [pod("web", "shop"), deleted] {
             feed.apply_watcher_event(&watcher::Event::Apply(pod));
         }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt, TryStreamExt, future::join_all, stream};
-use k8s_openapi::{NamespaceResourceScope, api::core::v1::Pod};
+use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Api, Client, Resource, ResourceExt,
     runtime::{
@@ -29,7 +29,7 @@ use crate::{
     compiler::Compiler,
     controller::metrics::Metrics,
     publish::{self, SURPLUS_GRACE},
-    rollout::{self, observe::SidecarClient},
+    rollout::{self, InjectedPod, observe::SidecarClient},
     source::{fetch::Fetcher, receiver::Receiver, trigger::TriggerRequest},
 };
 
@@ -85,7 +85,7 @@ async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiv
     let controller = Controller::new(environments, watcher::Config::default());
     let known = controller.store();
     let (pods, pods_feed) = rollout::running_pods();
-    let following = rollout::follow(in_scope::<Pod>(&client, namespace), pods_feed);
+    let following = rollout::follow(in_scope::<InjectedPod>(&client, namespace), pods_feed);
     let context = Arc::new(Context::new(deps, objects, pods, SURPLUS_GRACE));
 
     let seen = Arc::new(SeenVersions::default());

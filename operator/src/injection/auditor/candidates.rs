@@ -49,20 +49,22 @@ impl Candidates {
     /// Lists the candidates of all watched namespaces by their metadata.
     pub(super) async fn list(&self) -> Result<Vec<Candidate>, Error> {
         if self.options.watch_namespaces.is_empty() {
-            return self.list_of(&Api::all(self.client.clone())).await;
+            return self.list_of(None).await;
         }
         let mut found = Vec::new();
         for namespace in &self.options.watch_namespaces {
-            found.extend(self.list_of(&Api::namespaced(self.client.clone(), namespace)).await?);
+            found.extend(self.list_of(Some(namespace)).await?);
         }
         Ok(found)
     }
 
-    async fn list_of(&self, api: &Api<Pod>) -> Result<Vec<Candidate>, Error> {
-        let page = |parameters| async move { api.list_metadata(&parameters).await };
-        pods::list(pods::not_injected(), page, |pod| self.candidate(pod)).await.map_err(|error| match error {
+    async fn list_of(&self, namespace: Option<&str>) -> Result<Vec<Candidate>, Error> {
+        let keep = |pod| self.candidate(pod);
+        let found = pods::list(&self.client, namespace, pods::Form::Metadata, pods::not_injected(), keep).await;
+        found.map_err(|error| match error {
             pods::Error::Refused(error) => Error::ListPods(Box::new(error)),
             pods::Error::Timeout => Error::Silence,
+            pods::Error::TooLarge => Error::LargePod,
         })
     }
 

@@ -1,5 +1,7 @@
 //! Requests to the API server with the caller's rights and a time limit.
 
+mod pod;
+
 use std::{fmt::Debug, path::PathBuf, time::Duration};
 
 use k8s_openapi::{
@@ -22,9 +24,6 @@ use crate::api::FeatureEnvironment;
 const PAGE: u32 = 500;
 /// Part of the API server's answer if it does not know a resource.
 const NO_RESOURCE: &str = "could not find the requested resource";
-/// Bound of an answer that a pod gives through the API server.
-const POD_ANSWER_MAX: usize = 4 << 20;
-
 /// Options of the connection, named as those of kubectl.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Connection {
@@ -246,21 +245,6 @@ impl Cluster {
     pub(super) async fn version(&self) -> Result<String, Failure> {
         let right = Right { verb: "get", resource: "the path /version".to_owned(), namespace: None };
         Ok(within(right, self.client.apiserver_version()).await?.git_version)
-    }
-
-    /// Asks a pod's port over HTTP, through the API server.
-    pub(super) async fn ask_pod(&self, namespace: &str, pod: &str, port: u16, path: &str) -> Result<String, Failure> {
-        let right = Right { verb: "get", resource: "pods/proxy".to_owned(), namespace: Some(namespace.to_owned()) };
-        let uri = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy{path}");
-        let request = http::Request::get(uri).body(Vec::new());
-        let request =
-            request.map_err(|error| Failure::Unanswered { right: right.clone(), message: error.to_string() })?;
-        let text = within(right.clone(), self.client.request_text(request)).await?;
-        if text.len() > POD_ANSWER_MAX {
-            let message = format!("pod {pod} answered with more than {POD_ANSWER_MAX} bytes");
-            return Err(Failure::Unanswered { right, message });
-        }
-        Ok(text)
     }
 
     /// Reads the FeatureEnvironment until `is_done`, for at most `limit`. Returns the object as it was read last.

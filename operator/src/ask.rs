@@ -53,7 +53,8 @@ pub fn main(arguments: Arguments) -> ExitCode {
     };
     // A failed write is ignored: a closed standard error leaves no other place to report to.
     let code = answered.unwrap_or_else(|failure| {
-        let _ = writeln!(std::io::stderr(), "kubectl-remora: {}", answer::printable(&failure.to_string()));
+        let _ =
+            writeln!(std::io::stderr(), "kubectl-remora: {}", crate::tools::terminal::printable(&failure.to_string()));
         failure.exit_code()
     });
     ExitCode::from(code)

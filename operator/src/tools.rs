@@ -6,6 +6,7 @@ pub mod diff;
 pub mod directory;
 pub mod explain;
 pub mod inspect;
+pub(crate) mod terminal;
 
 /// Shortens a value to 60 characters for display in one line.
 pub(crate) fn shortened(value: &str) -> String {

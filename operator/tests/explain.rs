@@ -9,7 +9,7 @@ use remora_operator::compile::document;
 use remora_operator::compile::prune::{Rules, prune};
 use remora_operator::compile::{Mode, Options, compile};
 use remora_operator::tools::directory;
-use remora_operator::tools::explain::Explain;
+use remora_operator::tools::{diff::Diff, explain::Explain, inspect::Inspect};
 use serde_json::{Value, json};
 
 /// The arguments of the command.
@@ -22,8 +22,17 @@ struct Arguments {
 /// Returns what `explain` prints with these arguments, for a document whose segments override the feature `a`. Each segment
 /// has a name and rules.
 fn explained(segments: &[(&str, Value)], arguments: &[&str]) -> String {
+    let place = directory_with("a", segments);
+    let arguments = ["explain", &place].into_iter().chain(arguments.iter().copied());
+    let mut out = Vec::new();
+    Arguments::try_parse_from(arguments).unwrap().explain.run(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// Compiles a document whose segments override this feature, and returns the directory.
+fn directory_with(feature: &str, segments: &[(&str, Value)]) -> String {
     static DIRECTORIES: AtomicU32 = AtomicU32::new(0);
-    let feature = json!({"feature": {"id": 1, "name": "a"}, "enabled": true, "feature_state_value": null});
+    let feature = json!({"feature": {"id": 1, "name": feature}, "enabled": true, "feature_state_value": null});
     let segments: Vec<Value> = (3..)
         .zip(segments)
         .map(|(id, (name, rules))| json!({"id": id, "name": name, "rules": rules, "feature_states": [feature]}))
@@ -35,10 +44,7 @@ fn explained(segments: &[(&str, Value)], arguments: &[&str]) -> String {
     let number = DIRECTORIES.fetch_add(1, Ordering::Relaxed);
     let place = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("explain-{number}"));
     directory::write(&place, "e", &compiled).unwrap();
-    let arguments = ["explain", place.to_str().unwrap()].into_iter().chain(arguments.iter().copied());
-    let mut out = Vec::new();
-    Arguments::try_parse_from(arguments).unwrap().explain.run(&mut out).unwrap();
-    String::from_utf8(out).unwrap()
+    place.to_str().unwrap().to_owned()
 }
 
 /// Returns rules that require all of these conditions: attribute, operator and value.
@@ -159,4 +165,34 @@ fn percentage_of_segment_is_explained_with_its_hash() {
         assert!(text.starts_with("\"3,k_user-"), "{line}");
     }
     assert!(found.iter().any(|line| line.starts_with("yes")) && found.iter().any(|line| line.starts_with("no")));
+}
+
+/// The arguments of the commands that print text of documents.
+#[derive(clap::Parser)]
+enum Command {
+    Explain(Explain),
+    Inspect(Inspect),
+    Diff(Diff),
+}
+
+#[test]
+fn names_of_documents_cannot_steer_a_terminal() {
+    let hostile = "n\u{1b}[2J\u{9b}2J\u{202e}\u{2028}\u{200b}";
+    let rules = all(&[(hostile, "EQUAL", hostile)]);
+    let place = directory_with(hostile, &[(hostile, rules)]);
+    let other = directory_with("a", &[]);
+    let explain = ["", "explain", &place, "--identifier", "somebody", "--flag", hostile];
+    for arguments in [&explain[..], &["", "inspect", &place], &["", "diff", &place, &other]] {
+        let mut out = Vec::new();
+        match Command::try_parse_from(arguments).unwrap() {
+            Command::Explain(command) => command.run(&mut out),
+            Command::Inspect(command) => command.run(&mut out),
+            Command::Diff(command) => command.run(&mut out),
+        }
+        .unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("n\u{fffd}[2J"), "{text:?}");
+        let raw = |c: char| (c.is_control() && c != '\n') || ('\u{200b}'..='\u{202e}').contains(&c);
+        assert!(!text.contains(raw), "{text:?}");
+    }
 }

@@ -7,6 +7,8 @@ use std::{
 
 use serde::Serialize;
 
+use crate::tools::terminal::{printable, printable_json};
+
 /// Answer of a command.
 pub(super) trait Answer: Serialize {
     /// Writes the answer for people.
@@ -31,8 +33,7 @@ impl Paper {
     /// Writes an answer.
     pub(super) fn write(self, answer: &impl Answer, out: &mut impl Write) -> io::Result<()> {
         if self.json {
-            serde_json::to_writer_pretty(&mut *out, answer)?;
-            return writeln!(out);
+            return writeln!(out, "{}", printable_json(&serde_json::to_string_pretty(answer)?));
         }
         let mut page = Page { text: String::new(), colours: self.colours };
         answer.text(&mut page).map_err(io::Error::other)?;
@@ -68,14 +69,25 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Appends a line.
+    /// Appends a line. Text of others in it cannot steer the terminal.
     pub(super) fn line(&mut self, line: impl fmt::Display) -> fmt::Result {
-        writeln!(self.text, "{line}")
+        writeln!(self.text, "{}", printable(&line.to_string()))
     }
 
-    /// Returns the word in a colour, if colours are wanted.
-    pub(super) fn paint(&self, colour: Colour, word: &str) -> String {
-        if self.colours { format!("\u{1b}[{}m{word}\u{1b}[0m", colour.code()) } else { word.to_owned() }
+    /// Appends a line with one word in a colour, if colours are wanted.
+    pub(super) fn painted_line(
+        &mut self,
+        before: impl fmt::Display,
+        (colour, word): (Colour, &str),
+        after: impl fmt::Display,
+    ) -> fmt::Result {
+        let [before, word, after] =
+            [before.to_string(), word.to_owned(), after.to_string()].map(|text| printable(&text));
+        if self.colours {
+            writeln!(self.text, "{before}\u{1b}[{}m{word}\u{1b}[0m{after}", colour.code())
+        } else {
+            writeln!(self.text, "{before}{word}{after}")
+        }
     }
 
     /// Appends rows with aligned columns. The first row is the head.
@@ -97,11 +109,6 @@ impl Page {
     }
 }
 
-/// Returns text of a document or of the cluster without control characters, so that it cannot steer a terminal.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,8 +119,7 @@ mod tests {
     impl Answer for Words {
         fn text(&self, page: &mut Page) -> fmt::Result {
             page.table(&self.0)?;
-            let red = page.paint(Colour::Red, "red");
-            page.line(red)
+            page.painted_line("", (Colour::Red, "red"), "")
         }
     }
 
@@ -135,6 +141,26 @@ mod tests {
 
     #[test]
     fn text_of_others_cannot_steer_a_terminal() {
-        assert_eq!(printable("a\u{1b}[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+        #[derive(Serialize)]
+        struct Hostile(&'static str);
+
+        impl Answer for Hostile {
+            fn text(&self, page: &mut Page) -> fmt::Result {
+                page.line(self.0)?;
+                page.painted_line(self.0, (Colour::Red, self.0), self.0)?;
+                page.table(&[vec![self.0.to_owned()]])
+            }
+        }
+        let hostile = Hostile("a\u{1b}[2J\u{9b}2J\u{202e}b\r\nc");
+        let written = |json| {
+            let mut out = Vec::new();
+            Paper { json, colours: false }.write(&hostile, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        for line in written(false).lines() {
+            assert_eq!(line, printable(line));
+        }
+        assert_eq!(written(false).lines().count(), 3);
+        assert_eq!(written(true).trim_end(), "\"a\\u001b[2J\\u009b2J\\u202eb\\r\\nc\"");
     }
 }

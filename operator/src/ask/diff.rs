@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{
-    answer::{Answer, Page, printable},
+    answer::{Answer, Page},
     cluster::Cluster,
     failure::Failure,
     published,
@@ -56,7 +56,7 @@ impl Answer for Compared {
         if self.before == self.after {
             page.line("the revisions are the same")?;
         }
-        self.differences.lines().iter().try_for_each(|line| page.line(printable(line)))
+        self.differences.lines().iter().try_for_each(|line| page.line(line))
     }
 
     fn exit_code(&self) -> u8 {

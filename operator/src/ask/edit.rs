@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    answer::{Answer, Page, printable},
+    answer::{Answer, Page},
     cluster::Cluster,
     failure::Failure,
 };
@@ -27,7 +27,7 @@ pub(super) struct Edited {
 
 impl Answer for Edited {
     fn text(&self, page: &mut Page) -> fmt::Result {
-        page.line(printable(&self.message))
+        page.line(&self.message)
     }
 
     fn exit_code(&self) -> u8 {

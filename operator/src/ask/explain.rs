@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    answer::{Answer, Page, printable},
+    answer::{Answer, Page},
     cluster::Cluster,
     failure::Failure,
     pods, published,
@@ -76,10 +76,10 @@ impl Answer for Answered {
     fn text(&self, page: &mut Page) -> fmt::Result {
         page.line(format!("revision {}", self.revision))?;
         if let Some(overrun) = &self.explained.overrun {
-            page.line(printable(overrun))?;
+            page.line(overrun)?;
         }
         for explanation in &self.explained.flags {
-            lines(explanation).iter().try_for_each(|line| page.line(printable(line)))?;
+            lines(explanation).iter().try_for_each(|line| page.line(line))?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use remora_snapshot::{FeatureDescription, Snapshot};
 use serde::Serialize;
 
 use super::{
-    answer::{Answer, Page, printable},
+    answer::{Answer, Page},
     cluster::Cluster,
     failure::Failure,
     published,
@@ -121,16 +121,16 @@ impl Answer for Listed {
             let notes = [(flag.server_only, "server keys only"), (!flag.is_served, "not served")];
             let notes: Vec<&str> = notes.into_iter().filter(|(applies, _)| *applies).map(|(_, note)| note).collect();
             vec![
-                printable(&flag.name),
+                flag.name.clone(),
                 if flag.enabled { "on" } else { "off" }.to_owned(),
-                printable(&shortened(&flag.value)),
+                shortened(&flag.value),
                 flag.variants.len().to_string(),
-                printable(&flag.use_text()),
-                printable(&shortened(&flag.segments.join(", "))),
+                flag.use_text(),
+                shortened(&flag.segments.join(", ")),
                 notes.join(", "),
             ]
         }));
         page.table(&rows)?;
-        page.line(printable(&self.uses.to_string()))
+        page.line(self.uses.to_string())
     }
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    answer::{Answer, Colour, Page, printable},
+    answer::{Answer, Colour, Page},
     cluster::Cluster,
     failure::Failure,
 };
@@ -59,8 +59,7 @@ impl Answer for History {
     fn text(&self, page: &mut Page) -> fmt::Result {
         let mut rows = vec![["REVISION", "PUBLISHED AT", "STATE", "CHANGES"].map(str::to_owned).to_vec()];
         rows.extend(self.revisions.iter().map(|row| {
-            let changes =
-                row.changes.as_ref().map_or("not known".to_owned(), |changes| printable(&changes.to_string()));
+            let changes = row.changes.as_ref().map_or("not known".to_owned(), |changes| changes.to_string());
             vec![
                 row.revision.clone(),
                 row.published_at.map_or("not known".to_owned(), |at| at.to_string()),
@@ -70,8 +69,8 @@ impl Answer for History {
         }));
         page.table(&rows)?;
         if let Some(held) = &self.held {
-            let word = page.paint(Colour::Yellow, "held back");
-            page.line(format!("revision {held} is {word}: kubectl remora confirm {} publishes it", self.environment))?;
+            let confirm = format!(": kubectl remora confirm {} publishes it", self.environment);
+            page.painted_line(format!("revision {held} is "), (Colour::Yellow, "held back"), confirm)?;
         }
         Ok(())
     }

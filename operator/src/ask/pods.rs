@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use serde::Serialize;
 
 use super::{
-    answer::{Answer, Colour, Page, printable},
+    answer::{Answer, Colour, Page},
     cluster::Cluster,
     failure::Failure,
 };
@@ -262,15 +262,15 @@ impl Answer for Listed {
         rows.extend(self.pods.iter().map(|row| {
             let since = row.since.map_or("-".to_owned(), |at| at.to_string());
             let revision = row.revision.clone().unwrap_or_else(|| "-".to_owned());
-            vec![row.pod.clone(), row.node.clone(), row.state.word().to_owned(), printable(&revision), since]
+            vec![row.pod.clone(), row.node.clone(), row.state.word().to_owned(), revision, since]
         }));
         page.table(&rows)?;
         for (row, why) in self.pods.iter().filter_map(|row| Some((row, row.why.as_ref()?))) {
-            let state = page.paint(row.state.colour(), row.state.word());
-            page.line(format!("{}: {state}: {}", row.pod, printable(why)))?;
+            let state = (row.state.colour(), row.state.word());
+            page.painted_line(format!("{}: ", row.pod), state, format!(": {why}"))?;
         }
         for more in self.problem.iter().chain(&self.unasked) {
-            page.line(printable(more))?;
+            page.line(more)?;
         }
         Ok(())
     }

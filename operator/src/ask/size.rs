@@ -6,7 +6,7 @@ use remora_snapshot::{FeatureDescription, VariantDescription, files};
 use serde::Serialize;
 
 use super::{
-    answer::{Answer, Page, printable},
+    answer::{Answer, Page},
     cluster::Cluster,
     failure::Failure,
     published,
@@ -105,9 +105,10 @@ impl Answer for Sizes {
                 .map(|object| vec![object.object.clone(), object.bytes.to_string(), format!("{} %", object.percent)]),
         );
         page.table(&rows)?;
-        page.line(format!("\nthe {LARGEST} flags with the largest values, over all variants and segments"))?;
+        page.line("")?;
+        page.line(format!("the {LARGEST} flags with the largest values, over all variants and segments"))?;
         let mut rows = vec![["FLAG", "BYTES"].map(str::to_owned).to_vec()];
-        rows.extend(self.flags.iter().take(LARGEST).map(|flag| vec![printable(&flag.name), flag.bytes.to_string()]));
+        rows.extend(self.flags.iter().take(LARGEST).map(|flag| vec![flag.name.clone(), flag.bytes.to_string()]));
         page.table(&rows)
     }
 }

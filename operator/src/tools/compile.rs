@@ -11,7 +11,7 @@ use crate::compile::{
     document::{self, Original},
     prune::{Rules, prune},
 };
-use crate::tools::directory;
+use crate::tools::{directory, terminal::write_line};
 
 /// Compile a Flagsmith environment document to a directory that a sidecar can serve.
 #[derive(Debug, clap::Args)]
@@ -143,7 +143,7 @@ impl Compile {
             summary.bytes
         )?;
         for finding in &compiled.findings {
-            writeln!(out, "note: {finding}")?;
+            write_line(out, format_args!("note: {finding}"))?;
         }
         Ok(())
     }

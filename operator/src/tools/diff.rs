@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use remora_snapshot::{FeatureDescription, SegmentDescription, Snapshot, VariantDescription};
 use serde::Serialize;
 
+use crate::tools::terminal::write_line;
+
 /// Print the differences between two revisions of an environment.
 #[derive(Debug, clap::Args)]
 pub struct Diff {
@@ -35,12 +37,12 @@ impl Diff {
     pub fn run(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let before = load::snapshot(&self.before, self.environment.as_deref())?;
         let after = load::snapshot(&self.after, self.environment.as_deref())?;
-        writeln!(out, "revision {} -> {}", before.revision(), after.revision())?;
+        write_line(out, format_args!("revision {} -> {}", before.revision(), after.revision()))?;
         if before.revision() == after.revision() {
-            writeln!(out, "the revisions are the same")?;
+            write_line(out, "the revisions are the same")?;
             return Ok(());
         }
-        Differences::between(&before, &after).lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        Differences::between(&before, &after).lines().iter().try_for_each(|line| write_line(out, line))?;
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use remora_snapshot::{
     Decision, Explanation, Hash, MAX_STEPS, RequestState, SegmentExplanation, Snapshot, TraitValue, backtrack,
 };
 
-use crate::tools::directory;
+use crate::tools::{directory, terminal::write_line};
 
 /// Print the value of each flag for one identity, and the rule that decided it.
 #[derive(Debug, clap::Args)]
@@ -110,10 +110,10 @@ impl Explain {
         let snapshot = directory::read(&self.directory, self.environment.as_deref())?;
         let explained = explain(&snapshot, &self.identity, &self.flag)?;
         if let Some(overrun) = &explained.overrun {
-            writeln!(out, "{overrun}")?;
+            write_line(out, overrun)?;
         }
         for line in explained.flags.iter().flat_map(lines) {
-            writeln!(out, "{line}")?;
+            write_line(out, line)?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::facts::Unread;
-use crate::ask::answer::{Answer, Colour, Page, printable};
+use crate::ask::answer::{Answer, Colour, Page};
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -80,10 +80,9 @@ impl Answer for Report {
                 Level::Warning => (Colour::Yellow, "warning"),
                 Level::Error => (Colour::Red, "error  "),
             };
-            let word = page.paint(colour, word);
-            page.line(format!("{word}  {subject}: {}", printable(message)))?;
+            page.painted_line("", (colour, word), format!("  {subject}: {message}"))?;
             if !remedy.is_empty() {
-                page.line(format!("         do: {}", printable(remedy)))?;
+                page.line(format!("         do: {remedy}"))?;
             }
         }
         let count = |level| self.findings.iter().filter(|finding| finding.level == level).count();

@@ -230,17 +230,15 @@ fn quoted(text: &str) -> String {
 /// Maximum number of values that a comparison lists.
 const LISTED: usize = 8;
 
-/// Joins the first values, and counts the others.
-fn listed(values: &[String], last: &str) -> String {
-    match values {
-        [] => String::new(),
-        [one] => one.clone(),
-        [first @ .., end] if values.len() <= LISTED => format!("{} {last} {end}", first.join(", ")),
-        _ => {
-            let first: Vec<&str> = values.iter().take(LISTED).map(String::as_str).collect();
-            format!("{} {last} {} more", first.join(", "), values.len() - LISTED)
-        }
-    }
+/// Joins the first of `count` values, and counts the others. Values that are not listed are not described: a set may have
+/// 100,000.
+fn listed(values: impl Iterator<Item = String>, count: usize, last: &str) -> String {
+    let mut first: Vec<String> = values.take(LISTED).collect();
+    let end = match count.saturating_sub(first.len()) {
+        0 => first.pop().unwrap_or_default(),
+        more => format!("{more} more"),
+    };
+    if first.is_empty() { end } else { format!("{} {last} {end}", first.join(", ")) }
 }
 
 /// Returns a member of a set as JSON. Long members are stored as hashes, so that only the request's own value is known.
@@ -252,5 +250,28 @@ fn member(key: &MemberKey, own: Option<(MemberKey, &str)>) -> String {
             Some((of_value, shown)) if of_value == *key => shown.to_owned(),
             _ => "a text of more than 11 bytes, stored as a hash".to_owned(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_listed_values_are_described() {
+        let mut described = 0;
+        let values = (0..50_000).map(|number| {
+            described += 1;
+            number.to_string()
+        });
+        assert_eq!(listed(values, 50_000, "or"), "0, 1, 2, 3, 4, 5, 6, 7 or 49992 more");
+        assert_eq!(described, LISTED);
+    }
+
+    #[test]
+    fn last_value_follows_the_conjunction() {
+        let of = |count: usize| listed((0..count).map(|number| number.to_string()), count, "or");
+        assert_eq!([0, 1, 2, 3].map(of), ["", "0", "0 or 1", "0, 1 or 2"]);
+        assert_eq!((of(8), of(9)), ("0, 1, 2, 3, 4, 5, 6 or 7".into(), "0, 1, 2, 3, 4, 5, 6, 7 or 1 more".into()));
     }
 }

@@ -163,12 +163,12 @@ impl Accepted<'_> {
         let mut keys: Vec<MemberKey> =
             self.members().filter(|(_, is_accepted)| *is_accepted != accepts_others).map(|(key, _)| key).collect();
         keys.sort_unstable();
-        let members: Vec<String> = keys.iter().map(|key| member(key, own)).collect();
-        match (accepts_others, members.is_empty()) {
+        let members = || listed(keys.iter().map(|key| member(key, own)), keys.len(), "or");
+        match (accepts_others, keys.is_empty()) {
             (true, true) => Values::All,
             (false, true) => Values::None,
-            (true, false) => Values::Some(format!("not be {}", listed(&members, "or"))),
-            (false, false) => Values::Some(format!("be {}", listed(&members, "or"))),
+            (true, false) => Values::Some(format!("not be {}", members())),
+            (false, false) => Values::Some(format!("be {}", members())),
         }
     }
 
@@ -190,24 +190,21 @@ impl Accepted<'_> {
             return Values::None;
         }
         if refused.iter().all(is_point) {
-            let points: Vec<String> = refused.iter().map(|(at, _)| shown(*at)).collect();
-            return Values::Some(format!("not be {}", listed(&points, "or")));
+            let points = refused.iter().map(|(at, _)| shown(*at));
+            return Values::Some(format!("not be {}", listed(points, refused.len(), "or")));
         }
-        let parts: Vec<String> = accepted
-            .iter()
-            .map(|run| {
-                let (from, to) = *run;
-                let low = if from % 2 == 1 { "at least" } else { "more than" };
-                let (high, end) = if to % 2 == 1 { ("at most", to) } else { ("less than", to + 1) };
-                match (from == 0, to == last) {
-                    _ if is_point(run) => shown(from),
-                    (true, _) => format!("{high} {}", shown(end)),
-                    (_, true) => format!("{low} {}", shown(from)),
-                    _ => format!("{low} {} and {high} {}", shown(from), shown(end)),
-                }
-            })
-            .collect();
-        Values::Some(format!("be {}", listed(&parts, "or")))
+        let parts = accepted.iter().map(|run| {
+            let (from, to) = *run;
+            let low = if from % 2 == 1 { "at least" } else { "more than" };
+            let (high, end) = if to % 2 == 1 { ("at most", to) } else { ("less than", to + 1) };
+            match (from == 0, to == last) {
+                _ if is_point(run) => shown(from),
+                (true, _) => format!("{high} {}", shown(end)),
+                (_, true) => format!("{low} {}", shown(from)),
+                _ => format!("{low} {} and {high} {}", shown(from), shown(end)),
+            }
+        });
+        Values::Some(format!("be {}", listed(parts, accepted.len(), "or")))
     }
 
     /// Lists the requirements on patterns. Their texts are not stored.

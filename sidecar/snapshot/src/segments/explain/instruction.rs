@@ -29,12 +29,11 @@ pub(super) fn describe(view: &View<'_>, instruction: &Instruction, own: Option<(
         }
         Some(Operator::In) => {
             let Span { start, length } = Span::from_word(instruction.left);
-            let members: Vec<String> =
-                view.members().range(start, length).iter().map(|row| member(&row.key, own)).collect();
-            if members.is_empty() {
+            let members = view.members().range(start, length);
+            if members.len() == 0 {
                 return "is one of no values".to_owned();
             }
-            format!("is {}", listed(&members, "or"))
+            format!("is {}", listed(members.iter().map(|row| member(&row.key, own)), members.len(), "or"))
         }
         Some(Operator::Percentage) => {
             format!("has a percentage of at most {}", f64::from_bits(instruction.left))

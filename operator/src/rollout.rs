@@ -4,6 +4,7 @@ mod injected_pod;
 pub mod nudge;
 pub mod observe;
 mod pace;
+mod places;
 mod pods;
 pub mod usage;
 

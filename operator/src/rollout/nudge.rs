@@ -105,7 +105,7 @@ impl Nudger {
         let body = &json!({"metadata": {"annotations": {key: value}}});
         stream::iter(names)
             .map(async |name| {
-                let _place = self.pace.place().await;
+                let _place = self.pace.place(namespace).await;
                 patch(pods, name, body).await
             })
             .buffer_unordered(CONCURRENT_PATCHES)
@@ -220,6 +220,29 @@ mod tests {
         assert!(counts.notified.values().all(|times| *times == 1), "a pod was notified twice");
         // The API server of this test takes 100 ms for each patch.
         assert!(began.elapsed() <= Duration::from_secs(64), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_of_one_namespace_do_not_delay_the_notification_of_another() {
+        let (nudger, mut feed, _) = scene();
+        let other = (0..10).map(|number| {
+            let mut pod = pod(&format!("other-{number}"), "shop");
+            pod["metadata"]["namespace"] = json!("other");
+            pod
+        });
+        // Each environment has at most eight patches in flight.
+        let many = (0..5_000).map(|number| pod(&format!("web-{number}"), &format!("e{}", number % 50)));
+        list(&mut feed, many.chain(other));
+        let names: Vec<EnvironmentName> = (0..50).map(|number| format!("e{number}").parse().unwrap()).collect();
+        let all = futures::future::join_all(names.iter().map(|name| nudger.nudge("shop", name, "0a1b")));
+        let other = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let began = Instant::now();
+            nudger.nudge("other", &"shop".parse().unwrap(), "0a1b").await.unwrap();
+            began.elapsed()
+        };
+        let (_, other) = tokio::join!(all, other);
+        assert!(other <= Duration::from_secs(1), "{other:?}");
     }
 
     #[tokio::test(start_paused = true)]

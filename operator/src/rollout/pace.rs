@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::{
-    sync::{Semaphore, SemaphorePermit},
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 
-/// Places for requests of one kind. Waiting requests get them in their order.
+use super::places::{FairPlaces, Place};
+
+/// Places for requests of one kind, which namespaces share evenly.
 #[derive(Debug)]
 pub(super) struct Pace {
-    places: Semaphore,
+    places: FairPlaces,
     gap: Duration,
     /// Earliest beginning of the next request.
     next: Mutex<Option<Instant>>,
@@ -20,13 +19,12 @@ pub(super) struct Pace {
 impl Pace {
     /// Creates this many places, of which one is given every `gap`.
     pub(super) fn new(places: usize, gap: Duration) -> Self {
-        Self { places: Semaphore::new(places), gap, next: Mutex::default() }
+        Self { places: FairPlaces::new(places), gap, next: Mutex::default() }
     }
 
-    /// Waits until a request may begin. The request holds the place until it ends.
-    pub(super) async fn place(&self) -> Option<SemaphorePermit<'_>> {
-        // The semaphore is never closed.
-        let place = self.places.acquire().await.ok()?;
+    /// Waits until a request of the namespace may begin. The request holds the place until it ends.
+    pub(super) async fn place(&self, namespace: &str) -> Place {
+        let place = self.places.place(namespace).await;
         let begin = {
             let mut next = self.next.lock();
             let now = Instant::now();
@@ -35,7 +33,7 @@ impl Pace {
             begin
         };
         sleep_until(begin).await;
-        Some(place)
+        place
     }
 }
 
@@ -52,7 +50,7 @@ mod tests {
         let (pace, running, most) = (Pace::new(3, Duration::from_millis(10)), AtomicUsize::new(0), AtomicUsize::new(0));
         let began = Instant::now();
         let request = async || {
-            let _place = pace.place().await;
+            let _place = pace.place("shop").await;
             most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(100)).await;
             running.fetch_sub(1, Ordering::SeqCst);
@@ -63,7 +61,7 @@ mod tests {
 
         let began = Instant::now();
         for _ in 0..10 {
-            drop(pace.place().await);
+            drop(pace.place("shop").await);
         }
         assert!(began.elapsed() >= Duration::from_millis(90), "{:?}", began.elapsed());
     }

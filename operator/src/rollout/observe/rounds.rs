@@ -1,7 +1,7 @@
 //! Asks the pods of one environment in rounds.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::Duration,
@@ -39,6 +39,9 @@ const NOTIFIED_WITHIN: Duration = Duration::from_secs(120);
 const NOTIFICATION_STALLED: Duration = Duration::from_secs(30);
 /// Time between two looks whether all pods are notified.
 const NOTIFIED_LOOK: Duration = Duration::from_millis(500);
+/// Number of rounds in a row in which a pod is asked though it is silent. Afterwards, only every third round asks it: each
+/// of its questions takes until the timeout.
+const SILENT_ROUNDS: u32 = 2;
 /// First round, counted from 0, whose counts are reported even if some pods do not serve the revision yet.
 const REPORT_FROM_ROUND: usize = 2;
 
@@ -73,7 +76,7 @@ fn is_late(nudge: bool, round: usize) -> bool {
 /// Observes the pods of `target` in rounds. The future never completes: dropping it ends the observation.
 pub(super) async fn observe(target: Target, deps: Arc<Deps>, found: Arc<Mutex<Option<Pods>>>) {
     let (namespace, environment) = (&target.namespace, &target.environment);
-    let mut current = HashSet::new();
+    let mut known = Known::default();
     let mut progress = Progress::Open;
     if target.nudge {
         // A pod that is not notified yet is neither late nor to be notified again.
@@ -87,7 +90,7 @@ pub(super) async fn observe(target: Target, deps: Arc<Deps>, found: Arc<Mutex<Op
         .await;
         deps.pods.ready().await;
         let all = staying(&deps.pods, namespace, environment);
-        let counts = ask(&target, &deps, all, &mut current).await;
+        let counts = ask(&target, &deps, all, &mut known).await;
         progress = match &counts {
             counts if counts.is_settled() => Progress::Settled,
             counts if counts.is_behind() => Progress::Behind,
@@ -129,20 +132,41 @@ async fn all_notified(target: &Target, deps: &Deps) {
     }
 }
 
-/// Asks the pods that may serve the revision and are not known to serve it.
-async fn ask(target: &Target, deps: &Deps, all: Vec<Arc<Injected>>, current: &mut HashSet<String>) -> Counts {
+/// What earlier rounds have found, by the UIDs of pods.
+#[derive(Debug, Default)]
+struct Known {
+    /// Pods that serve the revision.
+    current: HashSet<String>,
+    /// Silent pods, with the number of rounds since they answered.
+    silent: HashMap<String, u32>,
+}
+
+/// True if a pod is asked that has not answered for this many rounds.
+fn is_asked(silent_rounds: u32) -> bool {
+    silent_rounds < SILENT_ROUNDS || silent_rounds % 3 == 1
+}
+
+/// Asks the pods that may serve the revision and are not known to serve it. A pod that is not asked because it was silent
+/// counts as silent.
+async fn ask(target: &Target, deps: &Deps, all: Vec<Arc<Injected>>, known: &mut Known) -> Counts {
+    let Known { current, silent } = known;
     let total = all.len();
     let sample = sample(all, &target.revision, SAMPLE);
     let sample: Vec<Injected> = sample.iter().map(|pod| Injected::clone(pod)).collect();
-    current.retain(|uid| sample.iter().any(|pod| pod.uid == *uid));
+    let uids: HashSet<&str> = sample.iter().map(|pod| pod.uid.as_str()).collect();
+    current.retain(|uid| uids.contains(uid.as_str()));
+    silent.retain(|uid, _| uids.contains(uid.as_str()));
     let mut counts = Counts { total, asked: sample.len(), current: current.len(), ..Counts::default() };
     counts.inspect(&sample, &target.into());
     let is_unknown = |pod: &Injected| !current.contains(&pod.uid) && !counts.other_format.contains(pod);
     let unknown: Vec<Injected> = sample.into_iter().filter(is_unknown).collect();
+    let before = silent.clone();
+    let silent_rounds = |pod: &Injected| before.get(&pod.uid).copied().unwrap_or_default();
     let mut replies = stream::iter(unknown)
         .map(async |pod| match pod.admin {
+            Some(_) if !is_asked(silent_rounds(&pod)) => (pod, Reply::Silent),
             Some(admin) => {
-                let reply = deps.sidecars.ask(admin, target.environment.as_str()).await;
+                let reply = deps.sidecars.ask(admin, &target.namespace, target.environment.as_str()).await;
                 (pod, reply)
             }
             None => (pod, Reply::Serves(None)),
@@ -151,6 +175,11 @@ async fn ask(target: &Target, deps: &Deps, all: Vec<Arc<Injected>>, current: &mu
     while let Some((pod, reply)) = replies.next().await {
         if reply == Reply::Serves(Some(target.revision.clone())) {
             current.insert(pod.uid.clone());
+        }
+        if reply == Reply::Silent {
+            *silent.entry(pod.uid.clone()).or_default() += 1;
+        } else {
+            silent.remove(&pod.uid);
         }
         counts.count(pod, &reply, &target.revision);
     }
@@ -173,6 +202,12 @@ fn sample(mut all: Vec<Arc<Injected>>, revision: &str, most: usize) -> Vec<Arc<I
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pod_that_was_silent_twice_is_asked_in_every_third_round() {
+        let asked: Vec<u32> = (0..12).filter(|rounds| is_asked(*rounds)).collect();
+        assert_eq!(asked, [0, 1, 4, 7, 10]);
+    }
 
     #[test]
     fn pause_grows_after_first_rounds() {

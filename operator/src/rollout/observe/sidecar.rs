@@ -1,13 +1,14 @@
 //! Asks one sidecar which revision it serves, and how often flags were used.
 
-use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, time::Duration};
 
 use reqwest::{Certificate, Client, redirect};
 use serde::{
     Deserialize, Deserializer,
     de::{self, MapAccess, Visitor},
 };
-use tokio::sync::Semaphore;
+
+use crate::rollout::places::FairPlaces;
 
 /// Number of sidecars that are asked at a time, over all environments.
 const CONCURRENT_REQUESTS: usize = 64;
@@ -28,8 +29,8 @@ const FLAG_MAX: usize = 2000;
 #[derive(Clone, Debug)]
 pub struct SidecarClient {
     client: Client,
-    permits: Arc<Semaphore>,
-    readings: Arc<Semaphore>,
+    questions: FairPlaces,
+    readings: FairPlaces,
 }
 
 /// Error: the HTTP client cannot be created.
@@ -74,23 +75,23 @@ impl SidecarClient {
             .timeout(TIMEOUT)
             .pool_max_idle_per_host(0)
             .build()?;
-        let [permits, readings] = [CONCURRENT_REQUESTS, CONCURRENT_READINGS].map(|most| Arc::new(Semaphore::new(most)));
-        Ok(Self { client, permits, readings })
+        let [questions, readings] = [CONCURRENT_REQUESTS, CONCURRENT_READINGS].map(FairPlaces::new);
+        Ok(Self { client, questions, readings })
     }
 
-    /// Asks the sidecar with this admin port which revision of the environment it serves.
-    pub(super) async fn ask(&self, address: SocketAddr, environment: &str) -> Reply {
-        let Ok(_permit) = self.permits.acquire().await else { return Reply::Silent };
+    /// Asks the sidecar with this admin port which revision of the environment of the namespace it serves.
+    pub(super) async fn ask(&self, address: SocketAddr, namespace: &str, environment: &str) -> Reply {
+        let _place = self.questions.place(namespace).await;
         match self.text(address, "revisions", ANSWER_BYTES_MAX).await {
             Some(text) => Reply::Serves(revision(&text, environment).map(str::to_owned)),
             None => Reply::Silent,
         }
     }
 
-    /// Reads how often the flags of the environment were used. `None` if the sidecar did not answer, or not as a sidecar
-    /// does.
-    pub async fn uses(&self, address: SocketAddr, environment: &str) -> Option<Uses> {
-        let _permit = self.readings.acquire().await.ok()?;
+    /// Reads how often the flags of the environment of the namespace were used. `None` if the sidecar did not answer, or
+    /// not as a sidecar does.
+    pub async fn uses(&self, address: SocketAddr, namespace: &str, environment: &str) -> Option<Uses> {
+        let _place = self.readings.place(namespace).await;
         let text = self.text(address, &format!("uses/{environment}"), USES_BYTES_MAX).await?;
         serde_json::from_str(&text).ok().filter(|uses: &Uses| uses.process.len() <= PROCESS_MAX)
     }

@@ -260,6 +260,35 @@ async fn pod_that_cannot_update_is_reported_with_its_cause() {
     assert_eq!(times[..3], ["bb 2", "bb 3", "bb 4"]);
 }
 
+#[tokio::test]
+async fn pod_that_stays_silent_is_not_asked_in_each_round() {
+    let mut scene = Scene::new(0.01);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let asked = Arc::new(Mutex::new(0));
+    scene.cluster.pod("silent", None, Arc::default()).await;
+    let port = listener.local_addr().unwrap().port();
+    scene.cluster.change(|pods| pods[0]["spec"]["initContainers"][0]["ports"][0]["containerPort"] = json!(port));
+    scene.cluster.pod("late", None, serves("aa")).await;
+    let counted = Arc::clone(&asked);
+    tokio::spawn(async move {
+        loop {
+            // Each connection is closed without an answer.
+            drop(listener.accept().await.unwrap());
+            *counted.lock() += 1;
+        }
+    });
+    scene.observe("bb");
+    let notified_eight_times = async {
+        while scene.cluster.patches().iter().filter(|(pod, _)| pod == "late").count() < 8 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(CAP, notified_eight_times).await.expect("too few rounds");
+    // Of eight rounds, four ask.
+    assert!(*asked.lock() < 8, "{} connections", asked.lock());
+    assert_eq!(scene.report("bb").await.silent, 1);
+}
+
 /// The pod's volume names objects of another version, so that no update can reach it.
 #[tokio::test]
 async fn pod_of_other_format_is_reported_and_neither_asked_nor_notified() {

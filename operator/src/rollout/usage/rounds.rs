@@ -92,7 +92,7 @@ async fn read(
             tokio::time::sleep(PACE.mul_f64(deps.pause_factor)).await;
             // A process that is younger than this began after the collection did.
             let age = began.elapsed();
-            (pod, age, deps.sidecars.uses(admin, environment.as_str()).await)
+            (pod, age, deps.sidecars.uses(admin, &target.namespace, environment.as_str()).await)
         })
         .buffer_unordered(CONCURRENT_REQUESTS);
     let mut left_out = 0;

@@ -6,6 +6,7 @@
 
 pub mod idle;
 mod ledger;
+mod memory;
 pub mod metrics;
 mod pending;
 mod rounds;
@@ -16,10 +17,14 @@ use std::{collections::HashMap, sync::Arc};
 
 use jiff::civil::Date;
 use parking_lot::Mutex;
-use tokio::{sync::Semaphore, task::JoinHandle};
+use tokio::task::JoinHandle;
 
 pub(crate) use self::rounds::today;
-use self::{ledger::BYTES_MAX, metrics::UsageMetrics, rounds::collect};
+use self::{
+    memory::{BYTES_MAX, Memory},
+    metrics::UsageMetrics,
+    rounds::collect,
+};
 use crate::{
     api::{Flagsmith, names::EnvironmentName},
     rollout::{RunningPods, observe::SidecarClient},
@@ -57,7 +62,7 @@ struct Deps {
     triggers: TriggerSender,
     metrics: UsageMetrics,
     /// Bytes that all collections may use for the counts that they have read.
-    memory: Arc<Semaphore>,
+    memory: Arc<Memory>,
     /// Factor of every pause: 1, except in tests.
     pause_factor: f64,
 }
@@ -93,7 +98,7 @@ impl Collector {
         triggers: TriggerSender,
         metrics: UsageMetrics,
     ) -> Self {
-        let memory = Arc::new(Semaphore::new(BYTES_MAX));
+        let memory = Memory::new(BYTES_MAX);
         let deps = Deps { pods, sidecars, fetcher, triggers, metrics, memory, pause_factor: 1.0 };
         Self { deps: Arc::new(deps), collections: Mutex::default() }
     }

@@ -5,27 +5,22 @@ use std::{
     sync::Arc,
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
+use super::memory::{OutOfMemory, Reserved, Share};
 use crate::rollout::observe::Uses;
 
-/// Memory in bytes for what all collections remember: 10,000 pods that use 100 flags each take 24 MB.
-pub(super) const BYTES_MAX: usize = 32 << 20;
 /// Estimated memory of a pod beside its counts, and of a name beside its text, in bytes.
 const OVERHEAD: usize = 128;
 /// Memory of a count in bytes.
 const COUNT_BYTES: usize = size_of::<(Arc<str>, u64)>();
-
-/// Error: there is no memory to remember the counts of a pod.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct OutOfMemory;
+/// Largest number of counts of a pod, with those that its latest answer has left out.
+const COUNTS_MAX: usize = 16 << 10;
 
 /// The counts of all pods of an environment, as they were read last.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    memory: Arc<Semaphore>,
+    memory: Arc<Share>,
     pods: HashMap<String, Counted>,
-    names: HashMap<Arc<str>, OwnedSemaphorePermit>,
+    names: HashMap<Arc<str>, Reserved>,
 }
 
 /// The counts of one process in a pod.
@@ -34,12 +29,12 @@ struct Counted {
     process: String,
     /// Counts by name, sorted by name.
     counts: Vec<(Arc<str>, u64)>,
-    _memory: OwnedSemaphorePermit,
+    memory: Reserved,
 }
 
 impl Ledger {
-    /// Creates an empty ledger, which reserves a permit of `memory` for each byte.
-    pub(super) fn new(memory: Arc<Semaphore>) -> Self {
+    /// Creates an empty ledger, which reserves its bytes in `memory`.
+    pub(super) fn new(memory: Arc<Share>) -> Self {
         Self { memory, pods: HashMap::new(), names: HashMap::new() }
     }
 
@@ -62,7 +57,8 @@ impl Ledger {
         // Otherwise an answer without room would take the room of others until its names are forgotten.
         let unknown = answer.flags.iter().filter(|(name, _)| !self.names.contains_key(name.as_str()));
         let needed: usize = unknown.map(|(name, _)| OVERHEAD + name.len()).sum();
-        if needed + OVERHEAD + answer.flags.len() * COUNT_BYTES > self.memory.available_permits() {
+        let held = self.pods.get(pod).map_or(0, |before| before.memory.bytes());
+        if !self.memory.has((needed + OVERHEAD + answer.flags.len() * COUNT_BYTES).saturating_sub(held)) {
             return Err(OutOfMemory);
         }
         let mut counts = Vec::with_capacity(before.len().max(answer.flags.len()));
@@ -79,20 +75,33 @@ impl Ledger {
                 .and_then(|place| counts.get(place))
                 .map(|(_, count)| *count)
         };
-        let missing: Vec<_> = before.iter().filter(|(name, _)| find(&counts, name).is_none()).cloned().collect();
+        let missing = before.iter().filter(|(name, _)| find(&counts, name).is_none());
+        // A pod may answer with other names each time.
+        let missing: Vec<_> = missing.take(COUNTS_MAX.saturating_sub(counts.len())).cloned().collect();
         let bytes = OVERHEAD + (counts.len() + missing.len()) * COUNT_BYTES;
-        let memory = reserve(&self.memory, bytes)?;
+        let mut new = Vec::new();
         for (name, count) in &counts {
             let counted = find(before, name).unwrap_or_default();
             // A count below the one before has begun again at zero.
-            let new = if *count >= counted { count - counted } else { *count };
-            if new > 0 && (is_known || is_young) {
-                add(name, new);
+            let uses = if *count >= counted { count - counted } else { *count };
+            if uses > 0 && (is_known || is_young) {
+                new.push((Arc::clone(name), uses));
             }
         }
         counts.extend(missing);
         counts.sort_unstable();
-        self.pods.insert(pod.to_owned(), Counted { process: answer.process, counts, _memory: memory });
+        match self.pods.get_mut(pod) {
+            Some(known) => {
+                // The bytes of the answer before are part of those of the new one.
+                known.memory.resize(bytes)?;
+                (known.process, known.counts) = (answer.process, counts);
+            }
+            None => {
+                let memory = self.memory.reserve(bytes)?;
+                self.pods.insert(pod.to_owned(), Counted { process: answer.process, counts, memory });
+            }
+        }
+        new.iter().for_each(|(name, uses)| add(name, *uses));
         Ok(())
     }
 
@@ -104,28 +113,20 @@ impl Ledger {
 }
 
 /// Returns the shared text of a name.
-fn intern(
-    names: &mut HashMap<Arc<str>, OwnedSemaphorePermit>,
-    memory: &Arc<Semaphore>,
-    name: String,
-) -> Result<Arc<str>, OutOfMemory> {
+fn intern(names: &mut HashMap<Arc<str>, Reserved>, memory: &Arc<Share>, name: String) -> Result<Arc<str>, OutOfMemory> {
     if let Some((known, _)) = names.get_key_value(name.as_str()) {
         return Ok(Arc::clone(known));
     }
-    let permit = reserve(memory, OVERHEAD + name.len())?;
+    let reserved = memory.reserve(OVERHEAD + name.len())?;
     let name: Arc<str> = name.into();
-    names.insert(Arc::clone(&name), permit);
+    names.insert(Arc::clone(&name), reserved);
     Ok(name)
-}
-
-fn reserve(memory: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, OutOfMemory> {
-    let permits = u32::try_from(bytes).map_err(|_| OutOfMemory)?;
-    Arc::clone(memory).try_acquire_many_owned(permits).map_err(|_| OutOfMemory)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rollout::usage::memory::{BYTES_MAX, Memory};
 
     fn answer<const N: usize>(process: &str, flags: [(&str, u64); N]) -> Uses {
         let flags = flags.map(|(name, count)| (name.to_owned(), count)).into();
@@ -133,7 +134,7 @@ mod tests {
     }
 
     fn ledger(bytes: usize) -> Ledger {
-        Ledger::new(Arc::new(Semaphore::new(bytes)))
+        Ledger::new(Memory::new(bytes).share("shop"))
     }
 
     fn take(ledger: &mut Ledger, answer: Uses, is_young: bool) -> Result<Vec<(String, u64)>, OutOfMemory> {
@@ -187,13 +188,39 @@ mod tests {
     }
 
     #[test]
+    fn pod_that_answers_with_other_names_each_time_keeps_a_bounded_number() {
+        let mut ledger = ledger(BYTES_MAX);
+        let names = |round: usize| (0..COUNTS_MAX).map(|number| (format!("{round}-{number}"), 1)).collect();
+        for round in 0..4 {
+            let answer = Uses { process: "a".to_owned(), age_ms: 0, flags: names(round) };
+            assert_eq!(take(&mut ledger, answer, true).unwrap().len(), COUNTS_MAX);
+            ledger.retain(&HashSet::from(["web-1"]));
+            assert_eq!((ledger.pods["web-1"].counts.len(), ledger.names.len()), (COUNTS_MAX, COUNTS_MAX));
+        }
+    }
+
+    #[test]
+    fn answer_takes_the_place_of_the_answer_before() {
+        let flags: Vec<(String, u64)> = (0..100).map(|number| (format!("{number:03}"), 1)).collect();
+        let answer = |count: u64| {
+            let flags = flags.iter().map(|(name, _)| (name.clone(), count)).collect();
+            Uses { process: "a".to_owned(), age_ms: 0, flags }
+        };
+        // The bytes of the names and of one answer.
+        let mut ledger = ledger(100 * (OVERHEAD + 3) + OVERHEAD + 100 * COUNT_BYTES);
+        for count in 1..4 {
+            assert_eq!(take(&mut ledger, answer(count), true).unwrap().len(), 100);
+        }
+    }
+
+    #[test]
     fn memory_of_pods_that_are_gone_returns() {
         let mut ledger = ledger(BYTES_MAX);
         take(&mut ledger, answer("a", [("x", 1)]), true).unwrap();
-        assert!(ledger.memory.available_permits() < BYTES_MAX);
+        assert!(!ledger.memory.has(BYTES_MAX));
         ledger.retain(&HashSet::from(["web-1"]));
-        assert!(ledger.memory.available_permits() < BYTES_MAX);
+        assert!(!ledger.memory.has(BYTES_MAX));
         ledger.retain(&HashSet::new());
-        assert_eq!(ledger.memory.available_permits(), BYTES_MAX);
+        assert!(ledger.memory.has(BYTES_MAX));
     }
 }

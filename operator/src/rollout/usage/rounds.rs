@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use super::{
     Deps, KnownKey, Target, Used,
-    ledger::{BYTES_MAX, Ledger},
+    ledger::Ledger,
+    memory::BYTES_MAX,
     metrics::{Fate, Reading},
     pending::{Pending, sum},
 };
@@ -26,6 +27,8 @@ const INTERVAL: Duration = Duration::from_secs(60);
 const CONCURRENT_REQUESTS: usize = 8;
 /// Pause before each request: at most 200 pods of an environment are asked in a second.
 const PACE: Duration = Duration::from_millis(40);
+/// Largest number of requests with uses in a round. Other uses wait for the next round.
+const REQUESTS_MAX: usize = 16;
 /// Longest wait before uses that were not sent are sent again.
 const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
 /// Number of failures in a row after which status and log report them.
@@ -49,7 +52,7 @@ pub(super) async fn collect(
     used: Arc<Mutex<Used>>,
 ) {
     let began = Instant::now();
-    let (mut ledger, mut pending) = (Ledger::new(Arc::clone(&deps.memory)), Pending::default());
+    let (mut ledger, mut pending) = (Ledger::new(deps.memory.share(&target.namespace)), Pending::default());
     let mut failures = Failures::default();
     // The first round is soon, because uses of running pods count from it on.
     let mut pause = INTERVAL.mul_f64(0.1 * fastrand::f64());
@@ -62,7 +65,7 @@ pub(super) async fn collect(
             (Some(problem), _) => format!("not sent: {problem}"),
             (None, 0) => COLLECTING.to_owned(),
             (None, pods) => format!(
-                "collecting, without {pods} of the pods: the counts of all environments need more than {BYTES_MAX} bytes"
+                "collecting, without {pods} of the pods: the {BYTES_MAX} bytes for counts of all environments have no room for more of this namespace"
             ),
         };
         let before = std::mem::replace(&mut *standing.lock(), now.clone());
@@ -125,13 +128,15 @@ pub(crate) fn today() -> Date {
     Timestamp::now().to_zoned(TimeZone::UTC).date()
 }
 
-/// Sends all uses that wait, unless the source failed a short time ago. Uses that may have arrived are not sent again.
+/// Sends the uses that wait, at most [`REQUESTS_MAX`] requests of them, unless the source failed a short time ago. Uses
+/// that may have arrived are not sent again.
 async fn send(target: &Target, deps: &Deps, key: &KnownKey, pending: &mut Pending, failures: &mut Failures) {
     let (namespace, environment) = (&target.namespace, &target.environment);
     if failures.until.is_some_and(|until| Instant::now() < until) {
         return;
     }
-    while let Some(batch) = pending.batch() {
+    for _ in 0..REQUESTS_MAX {
+        let Some(batch) = pending.batch() else { return };
         let known = key.lock().clone();
         let mut sent = deps.fetcher.send_uses(namespace, &target.flagsmith, known.as_ref(), &batch).await;
         let is_refused = |failed: &Unsent| matches!(failed.error, Error::AuthenticationFailed { .. });

@@ -141,7 +141,7 @@ impl Scene {
             sidecars: SidecarClient::new().unwrap(),
             triggers,
             metrics: UsageMetrics::default(),
-            memory: Arc::new(Semaphore::new(bytes)),
+            memory: Memory::new(bytes),
             pause_factor: 0.001,
         };
         let reference = json!({"name": "flagsmith"});
@@ -402,7 +402,7 @@ async fn pod_without_room_in_memory_is_reported_and_others_are_collected() {
     let state = scene.report().await;
     assert_eq!(
         state,
-        "collecting, without 1 of the pods: the counts of all environments need more than 33554432 bytes"
+        "collecting, without 1 of the pods: the 33554432 bytes for counts of all environments have no room for more of this namespace"
     );
     scene.stores([("banner", 3)]).await;
 }

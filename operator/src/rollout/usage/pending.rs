@@ -6,6 +6,10 @@ use std::{collections::BTreeMap, sync::Arc};
 const COUNT_MAX: u64 = i32::MAX as u64;
 /// Largest number of flags in a request.
 const FLAGS_MAX: usize = 1000;
+/// Largest size of a request's names and counts in bytes, apart from its first flag.
+const BATCH_BYTES: usize = 256 << 10;
+/// Size of a count in a request in bytes, with the punctuation of JSON.
+const COUNT_BYTES: usize = 16;
 
 /// Uses by the flag's name, for one request.
 pub(super) type Batch = BTreeMap<Arc<str>, u64>;
@@ -27,7 +31,14 @@ impl Pending {
 
     /// Returns the uses of the next request. They stay here until [`Pending::remove`].
     pub(super) fn batch(&self) -> Option<Batch> {
-        let batch: Batch = self.flags.iter().take(FLAGS_MAX).map(|(name, count)| (Arc::clone(name), *count)).collect();
+        let mut bytes = 0;
+        let fits = |(name, _): &(&Arc<str>, &u64)| {
+            let is_first = bytes == 0;
+            bytes += name.len() + COUNT_BYTES;
+            is_first || bytes <= BATCH_BYTES
+        };
+        let flags = self.flags.iter().take(FLAGS_MAX).take_while(fits);
+        let batch: Batch = flags.map(|(name, count)| (Arc::clone(name), *count)).collect();
         (!batch.is_empty()).then_some(batch)
     }
 
@@ -59,6 +70,18 @@ mod tests {
         assert_eq!(pending.batch().unwrap(), first, "uses that were not removed are sent again");
         pending.remove(&first);
         assert_eq!(pending.batch().unwrap(), Batch::from([(Arc::clone(&names[FLAGS_MAX]), 3)]));
+    }
+
+    #[test]
+    fn request_with_long_names_has_fewer_flags() {
+        let mut pending = Pending::default();
+        for number in 0..300 {
+            pending.add(&format!("{number:08000}").into(), 1);
+        }
+        assert_eq!(pending.batch().unwrap().len(), BATCH_BYTES / (8_000 + COUNT_BYTES));
+        let mut pending = Pending::default();
+        pending.add(&"x".repeat(2 * BATCH_BYTES).into(), 1);
+        assert_eq!(pending.batch().unwrap().len(), 1);
     }
 
     #[test]

@@ -69,6 +69,8 @@ impl Fetcher {
         let header = key
             .header()
             .ok_or(Error::InvalidSource("the environment key has characters that an HTTP header cannot hold"))?;
+        let _permit = self.limiter.acquire(&origin, namespace).await.map_err(rejected)?;
+        // Requests that wait hold no body.
         let body: BTreeMap<&str, u64> = uses.iter().map(|(flag, count)| (flag.as_ref(), *count)).collect();
         let body = serde_json::to_vec(&body).map_err(|_| Error::InvalidSource("the names of flags are no JSON"))?;
         let request = client
@@ -77,7 +79,6 @@ impl Fetcher {
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json")
             .body(body);
-        let _permit = self.limiter.acquire(&origin, namespace).await.map_err(rejected)?;
         let response = match tokio::time::timeout(TIMEOUT, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => {

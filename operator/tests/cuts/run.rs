@@ -16,8 +16,8 @@ use super::{
     volumes::Watcher,
 };
 
-/// Time without a write after which the controller has nothing more to do: longer than the time between two reads of the
-/// source, and than the time between two polls of Secrets with the grace period.
+/// Time without a write after which the controller has nothing more to do: longer than the time between two fetches, which
+/// is the interval and a tenth of it, and than the time between two polls of Secrets with the grace period.
 const QUIET: Duration = Duration::from_secs(140);
 /// Most reconciliations between two steps of a script.
 const TURNS: usize = 150;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use kube::runtime::controller::Action;
 use remora_operator::{api::names::FORMAT, injection::Layout};
 use serde_json::{Value, json};
 
-use super::{CORE, Cluster, Operator, delivery, document, fenv, flags, is, pass, wait, writes};
+use super::{CORE, Cluster, Operator, asks_source, delivery, document, fenv, flags, is, pass, settle, wait, writes};
 use remora_operator::api::ObjectKind;
 
 const SECRET: &str = "secret/remora-storefront-v3-core";
@@ -77,6 +78,43 @@ async fn published_secret_is_found_after_restart_and_left() {
     restarted.turn(edited.clone()).await;
     is(&cluster.last_status(), "Ready", ("True", "LastGood"));
     assert_eq!(cluster.get(SECRET), before);
+}
+
+/// Secrets are polled, because they are not watched.
+#[tokio::test]
+async fn deleted_secret_is_restored_within_a_minute_whatever_the_interval_is() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    let daily = json!({"delivery": {"as": "Secret"}, "refresh": {"interval": "24h"}});
+    operator.turn(fenv(1, &daily)).await;
+    let (action, _) = operator.turn(reported(&cluster, 1, &daily)).await;
+    assert!(wait(&action) <= Duration::from_secs(66), "{action:?}");
+    cluster.take(SECRET);
+    pass(wait(&action)).await;
+    let (_, calls) = operator.turn(reported(&cluster, 1, &daily)).await;
+    assert!(!asks_source(&calls), "{calls:?}");
+    assert!(cluster.get(SECRET).is_some(), "{calls:?}");
+    let suspended = json!({"delivery": {"as": "Secret"}, "refresh": {"interval": "24h"}, "suspend": true});
+    operator.turn(reported(&cluster, 2, &suspended)).await;
+    let (action, _) = operator.turn(reported(&cluster, 2, &suspended)).await;
+    assert_eq!(action, Action::await_change());
+}
+
+#[tokio::test]
+async fn reconciliation_of_published_config_maps_without_due_fetch_makes_no_call() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    let daily = json!({"refresh": {"interval": "24h"}});
+    operator.turn(fenv(1, &daily)).await;
+    for round in 0..8 {
+        let (action, calls) = operator.turn(reported(&cluster, 1, &daily)).await;
+        // The first rounds of questions to pods find that there are none, which is reported.
+        assert!(calls.is_empty() || round < 3 && calls == ["report"], "{round}: {calls:?}");
+        pass(wait(&action)).await;
+        settle().await;
+    }
 }
 
 #[tokio::test]

@@ -97,8 +97,9 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
     let idle_flags = idle_flags(environment, &context.collector, analytics.is_some(), desired, reported, uses);
     let facts =
         Facts { webhook, analytics, idle_flags, ..facts(environment, context, state, observed.as_ref(), outcome) };
+    let is_published = facts.revision.is_some();
     report(environment, &context.reports, &context.metrics, facts, &mut state.reported).await;
-    next(environment, state)
+    next(environment, state, is_published)
 }
 
 /// Observes, reads the source, and publishes. The last good snapshot stays published if a step fails.
@@ -390,8 +391,9 @@ fn failed_publication(
     failure
 }
 
-/// Returns when to reconcile next if nothing triggers a reconciliation before.
-fn next(environment: &Environment<'_>, state: &EnvironmentState) -> Action {
+/// Returns when to reconcile next if nothing triggers a reconciliation before. What `is_published` needs upkeep, however
+/// long the interval is: Secrets are polled, failed notifications are repeated, and obsolete objects are deleted.
+fn next(environment: &Environment<'_>, state: &EnvironmentState, is_published: bool) -> Action {
     let back_off = state.desired.back_off.as_ref();
     let is_requested = refresh::is_pending(environment, state.reported.status(environment));
     let requested = is_requested.then(|| state.requests.next(Instant::now()));
@@ -402,7 +404,8 @@ fn next(environment: &Environment<'_>, state: &EnvironmentState) -> Action {
     let fetch = fetch.chain(poll).filter(|_| !back_off.is_some_and(|back_off| back_off.is_blind));
     // The pods are looked at only by a publication.
     let look = state.room.next_look().filter(|_| back_off.is_none());
-    let work = fetch.chain(back_off.map(|back_off| back_off.until)).chain(look);
+    let upkeep = is_published.then(|| Instant::now() + schedule::upkeep(fastrand::f64()));
+    let work = fetch.chain(back_off.map(|back_off| back_off.until)).chain(look).chain(upkeep);
     let work = work.filter(|_| !environment.spec.suspend);
     match work.chain(state.reported.retry()).chain(state.reception.next()).min() {
         Some(next) => Action::requeue(next.saturating_duration_since(Instant::now()).max(LEAST_WAIT)),

@@ -23,12 +23,20 @@ const REFERENCE_MAX: Duration = Duration::from_secs(15);
 pub(super) const REFUSED: Duration = Duration::from_secs(300);
 /// Longest time over which fetches are spread after a restart. A shorter interval takes its place.
 const SPREAD_MAX: Duration = Duration::from_secs(60);
+/// Shortest time between two looks at published objects if no fetch is due: the time after which the Secrets among them
+/// may be read again.
+pub(super) const UPKEEP: Duration = Duration::from_secs(60);
 /// Longest time between two fetches without a condition: a server may answer a conditional request wrongly for ever.
 pub(super) const UNCONDITIONAL: Duration = REST_MAX;
 
 /// Returns the wait until the next fetch: the interval with a jitter of ±10 %.
 pub(super) fn after_success(interval: Duration, chance: f64) -> Duration {
     interval.mul_f64(0.9 + 0.2 * chance)
+}
+
+/// Returns the wait until the next look at published objects, with a jitter that keeps environments apart.
+pub(super) fn upkeep(chance: f64) -> Duration {
+    UPKEEP.mul_f64(1.0 + 0.1 * chance)
 }
 
 /// Returns the wait after `failures` failures in a row. A ceiling doubles up to its upper bound, and the wait is 20 % to

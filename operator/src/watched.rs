@@ -9,8 +9,8 @@ use kube::{Resource, runtime::watcher::Event};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-pub use self::content::Views;
 use self::content::{Content, OwnWrite, key, place, version};
+pub use self::content::{Touched, Views};
 
 /// Objects of a watch, of each of which a view of the type `V` is kept. Clones share the content.
 #[derive(Clone, Debug)]
@@ -72,39 +72,52 @@ impl<V> Watched<V> {
     }
 }
 
-impl<K: Resource, V> Feed<K, V> {
-    /// Applies an event of the watch. A new list replaces the objects when it is complete.
-    pub fn apply_watcher_event(&mut self, event: &Event<K>) {
+impl<K: Resource, V: PartialEq> Feed<K, V> {
+    /// Applies an event of the watch. A new list replaces the objects when it is complete. Returns the environments whose
+    /// objects the event changed: for a new list, those whose views differ from the ones before or are gone.
+    pub fn apply_watcher_event(&mut self, event: &Event<K>) -> Touched {
         match event {
             Event::Init => {
                 self.listed = Content::default();
                 // The list begins after these writes, so it has them.
                 self.content.write().forget_own();
+                Touched::default()
             }
             Event::InitApply(object) => {
                 self.content.write().is_news(object);
                 self.listed.put(place(object), version(object), (self.views)(object));
+                Touched::default()
             }
             Event::InitDone => {
                 let mut content = self.content.write();
                 let listed = std::mem::take(&mut self.listed);
                 let before = std::mem::replace(&mut *content, listed);
+                let touched = content.difference(&before);
                 content.keep_own(before);
                 self.filled.send_replace(true);
+                touched
             }
             Event::Apply(object) => {
                 // Readers wait for the lock, so that it is taken after the object is read.
-                let views = (self.views)(object);
+                let (place, views) = (place(object), (self.views)(object));
                 let mut content = self.content.write();
-                if content.is_news(object) {
-                    content.put(place(object), version(object), views);
+                if !content.is_news(object) {
+                    return Touched::default();
                 }
+                let mut touched = content.environments_of(&place);
+                touched.extend(views.iter().map(|(environment, _)| key(&place.0, environment)));
+                content.put(place, version(object), views);
+                touched
             }
             Event::Delete(object) => {
+                let place = place(object);
                 let mut content = self.content.write();
-                if content.is_news(object) {
-                    content.remove(&place(object));
+                if !content.is_news(object) {
+                    return Touched::default();
                 }
+                let touched = content.environments_of(&place);
+                content.remove(&place);
+                touched
             }
         }
     }
@@ -249,6 +262,25 @@ mod tests {
         CONTENT.set(Some(watched.clone()));
         feed.apply_watcher_event(&Event::Apply(object("pod", "")));
         assert_eq!(watched.of("shop", "true"), ["pod"]);
+    }
+
+    #[test]
+    fn event_touches_environments_whose_views_it_changes() {
+        let (_watched, mut feed) = watched(views);
+        let touched = |environments: &[&str]| environments.iter().map(|name| key("shop", name)).collect::<Touched>();
+        assert_eq!(feed.apply_watcher_event(&Event::Apply(object("same", "a"))), touched(&["a"]));
+        assert_eq!(feed.apply_watcher_event(&Event::Apply(object("moves", "b"))), touched(&["b"]));
+        assert_eq!(feed.apply_watcher_event(&Event::Apply(object("moves", "c"))), touched(&["b", "c"]));
+        feed.apply_watcher_event(&Event::Apply(object("gone", "d")));
+        feed.apply_watcher_event(&Event::Apply(object("deleted", "e")));
+        assert_eq!(feed.apply_watcher_event(&Event::Delete(object("deleted", "e"))), touched(&["e"]));
+
+        // A list from a cache that is newer than the broken watch.
+        assert_eq!(feed.apply_watcher_event(&Event::Init), touched(&[]));
+        for (name, environment) in [("same", "a"), ("moves", "f"), ("new", "g")] {
+            assert_eq!(feed.apply_watcher_event(&Event::InitApply(object(name, environment))), touched(&[]));
+        }
+        assert_eq!(feed.apply_watcher_event(&Event::InitDone), touched(&["c", "d", "f", "g"]));
     }
 
     /// A controller reconciles all its objects at once when it starts, and each reconciliation waits here.

@@ -51,7 +51,7 @@ pub async fn follow(api: Api<InjectedPod>, mut feed: RunningPodsFeed) {
     let mut events = watcher(api, selected).default_backoff().boxed();
     while let Some(event) = events.next().await {
         match event {
-            Ok(event) => feed.apply_watcher_event(&event),
+            Ok(event) => drop(feed.apply_watcher_event(&event)),
             Err(error) => tracing::warn!(%error, "cannot watch the injected pods; trying again"),
         }
     }

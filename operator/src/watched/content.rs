@@ -1,6 +1,6 @@
 //! Content of a set of watched objects, with the writes of this process that the watch has not reported.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kube::{Resource, ResourceExt};
 
@@ -8,6 +8,9 @@ use crate::api::resource_version::is_older;
 
 /// Views of one object, each with the name of the environment that it is about. The name is empty for no environment.
 pub type Views<V> = Vec<(String, V)>;
+
+/// Environments by namespace and name.
+pub type Touched = HashSet<(String, String)>;
 
 #[derive(Debug)]
 pub(super) struct Content<V> {
@@ -94,6 +97,12 @@ impl<V> Content<V> {
         }
     }
 
+    /// Returns the environments with a view of the object.
+    pub(super) fn environments_of(&self, place: &(String, String)) -> Touched {
+        let environments = self.objects.get(place).into_iter().flat_map(|object| &object.environments);
+        environments.map(|environment| key(&place.0, environment)).collect()
+    }
+
     pub(super) fn put(&mut self, (namespace, name): (String, String), version: String, views: Views<V>) {
         let place = (namespace, name);
         self.remove(&place);
@@ -127,6 +136,15 @@ impl<V> Content<V> {
             views.extend(view.map(|view| (environment, view)));
         }
         views
+    }
+}
+
+impl<V: PartialEq> Content<V> {
+    /// Returns the environments that have other views in `before`.
+    pub(super) fn difference(&self, before: &Self) -> Touched {
+        let all = self.by_environment.keys().chain(before.by_environment.keys());
+        let differs = |key: &&(String, String)| self.by_environment.get(*key) != before.by_environment.get(*key);
+        all.filter(differs).cloned().collect()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    future::pending,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -15,10 +16,13 @@ use remora_operator::{
         reconcile::{Deps, run},
     },
     rollout::observe::SidecarClient,
-    source::fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
+    source::{
+        fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
+        receiver::Receiver,
+    },
 };
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::error::Elapsed};
 
 use super::{CORE, Cluster, compiler, document, fenv, flags, is};
 
@@ -26,20 +30,25 @@ use super::{CORE, Cluster, compiler, document, fenv, flags, is};
 #[derive(Clone, Default)]
 struct Lists(Arc<Mutex<usize>>);
 
-/// Returns an API server whose watches all end at once, because their resource version is too old.
-fn client(cluster: &Cluster, lists: &Lists) -> Client {
+/// Returns an API server whose watches end at once, because their resource version is too old: those for whose path
+/// and query `breaks` returns true. The others report nothing.
+fn client(cluster: &Cluster, lists: &Lists, spec: Value, breaks: fn(&str, &str) -> bool) -> Client {
     let (cluster, lists) = (cluster.clone(), lists.clone());
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (cluster, lists) = (cluster.clone(), lists.clone());
+        let (cluster, lists, spec) = (cluster.clone(), lists.clone(), spec.clone());
         async move {
             let (parts, body) = request.into_parts();
             let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
             let is_list = ["/configmaps", "/featureenvironments", "/pods"].iter().any(|end| path.ends_with(end));
-            let (status, answer) = if query.contains("watch=true") {
+            let is_watch = query.contains("watch=true");
+            if is_watch && !breaks(path, query) {
+                pending::<()>().await;
+            }
+            let (status, answer) = if is_watch {
                 let gone = json!({"kind": "Status", "status": "Failure", "reason": "Expired", "message": "too old", "code": 410});
                 (200, json!({"type": "ERROR", "object": gone}))
             } else if is_list {
-                (200, list(&cluster, &lists, path, query))
+                (200, list(&cluster, &lists, &spec, path, query))
             } else {
                 let body = body.collect().await.unwrap().to_bytes();
                 let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
@@ -52,9 +61,9 @@ fn client(cluster: &Cluster, lists: &Lists) -> Client {
     Client::new(service, "shop")
 }
 
-fn list(cluster: &Cluster, lists: &Lists, path: &str, query: &str) -> Value {
+fn list(cluster: &Cluster, lists: &Lists, spec: &Value, path: &str, query: &str) -> Value {
     let (kind, version, items) = if path.ends_with("featureenvironments") {
-        ("FeatureEnvironmentList", "remora.dev/v1alpha1", vec![fenv(1, &json!({}))])
+        ("FeatureEnvironmentList", "remora.dev/v1alpha1", vec![fenv(1, spec)])
     } else if path.ends_with("/pods") {
         ("PodList", "v1", Vec::new())
     } else if query.contains("%21%3D") {
@@ -68,23 +77,36 @@ fn list(cluster: &Cluster, lists: &Lists, path: &str, query: &str) -> Value {
     json!({"kind": kind, "apiVersion": version, "metadata": {"resourceVersion": "1"}, "items": items})
 }
 
-#[tokio::test]
-async fn broken_watches_cause_no_second_write() {
+fn deps(client: Client) -> Deps {
     let _installed_already = rustls::crypto::ring::default_provider().install_default();
-    let (cluster, lists) = (Cluster::default(), Lists::default());
-    cluster.put(&flags(&document("a")));
-    cluster.calls();
-    let client = client(&cluster, &lists);
     let allowed = AllowedOrigins::new(&[]).unwrap();
-    let deps = Deps {
-        receiver: remora_operator::source::receiver::Receiver::default(),
+    Deps {
+        receiver: Receiver::default(),
         fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
         compiler: compiler(),
         client,
         sidecars: SidecarClient::new().unwrap(),
         metrics: Metrics::default(),
         instance: None,
+    }
+}
+
+/// Waits until the condition holds, for less than the time between two looks at published objects.
+async fn until(holds: impl Fn() -> bool) -> Result<(), Elapsed> {
+    let held = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     };
+    tokio::time::timeout(Duration::from_secs(50), held).await
+}
+
+#[tokio::test]
+async fn broken_watches_cause_no_second_write() {
+    let (cluster, lists) = (Cluster::default(), Lists::default());
+    cluster.put(&flags(&document("a")));
+    cluster.calls();
+    let deps = deps(client(&cluster, &lists, json!({}), |_, _| true));
     let (stop, stopping) = watch::channel(false);
     let running = tokio::spawn(async move { run(deps, &[], stopping).await });
     let again = async {
@@ -100,4 +122,22 @@ async fn broken_watches_cause_no_second_write() {
     assert_eq!(writes, [&format!("patch {CORE}")], "{calls:?}");
     assert!(calls.iter().filter(|call| **call == format!("get {CORE}")).count() > 1, "nothing lagged: {calls:?}");
     is(&cluster.last_status(), "Ready", ("True", "Published"));
+}
+
+/// Only the watch of published ConfigMaps breaks, so nothing else causes a reconciliation.
+#[tokio::test]
+async fn object_deleted_while_watch_is_broken_is_restored_after_next_list() {
+    let (cluster, lists) = (Cluster::default(), Lists::default());
+    cluster.put(&flags(&document("a")));
+    let ours = |path: &str, query: &str| path.ends_with("/configmaps") && !query.contains("%21%3D");
+    let daily = json!({"refresh": {"interval": "24h"}});
+    let deps = deps(client(&cluster, &lists, daily, ours));
+    let (_stop, stopping) = watch::channel(false);
+    let running = tokio::spawn(async move { run(deps, &[], stopping).await });
+    let listed = || *lists.0.lock().unwrap();
+    // The second list lags behind the publication, and a list after it shows the object.
+    until(|| cluster.get(CORE).is_some() && listed() > 3).await.expect("it is not published, or not listed again");
+    cluster.take(CORE);
+    until(|| cluster.get(CORE).is_some()).await.expect("the object is not restored");
+    running.abort();
 }

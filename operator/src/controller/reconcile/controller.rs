@@ -77,8 +77,10 @@ async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiv
     let (objects, mut feed) = publish::objects();
     let ours = watcher(config_maps(), selecting(label::REMORA, "="))
         .default_backoff()
-        .inspect_ok(move |event| feed.apply_watcher_event(event))
-        .touched_objects();
+        .inspect_err(|error| tracing::warn!(%error, "cannot watch the published ConfigMaps: trying again"))
+        .flat_map(move |event| stream::iter(event.map(|event| feed.apply_watcher_event(&event)).unwrap_or_default()))
+        .filter(|(_, name)| std::future::ready(!name.is_empty()))
+        .map(|(namespace, name)| ObjectRef::new(&name).within(&namespace));
     let others = watcher(config_maps(), selecting(label::REMORA, "!=")).default_backoff().touched_objects();
 
     let environments = in_scope::<Environment>(&client, namespace);
@@ -95,7 +97,7 @@ async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiv
     };
     let reconciling = controller
         .with_config(Config::default().concurrency(CONCURRENCY))
-        .watches_stream(ours, |object| of_environment(&object))
+        .reconcile_on(ours)
         .watches_stream(others, move |object| referrers.of(&object))
         .reconcile_on(triggered(&context))
         .graceful_shutdown_on(stopped)
@@ -149,12 +151,6 @@ where
 
 fn selecting(manager: &str, operator: &str) -> watcher::Config {
     watcher::Config::default().labels(&format!("{}{operator}{manager}", label::MANAGED_BY))
-}
-
-/// Maps a published object to its environment by the label. Somebody may have removed the owner reference.
-fn of_environment(object: &Metadata) -> Option<ObjectRef<Environment>> {
-    let name = object.labels().get(label::ENVIRONMENT)?;
-    Some(ObjectRef::new(name).within(&object.namespace()?))
 }
 
 /// Removes the state and the metrics of deleted environments.

@@ -74,6 +74,10 @@ fn answer(verdict: Verdict) -> Response {
         Verdict::NotLeading => {
             (StatusCode::SERVICE_UNAVAILABLE, "another replica reconciles: try again\n").into_response()
         }
+        Verdict::Starting => {
+            let text = "this replica has just started and does not know all secrets yet: try again\n";
+            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+        }
     }
 }
 

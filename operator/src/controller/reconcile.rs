@@ -31,6 +31,7 @@ mod desired;
 mod environment;
 mod error;
 mod fetch;
+mod first_pass;
 mod guard;
 mod keep;
 mod listen;

@@ -10,6 +10,7 @@ mod signature;
 mod targets;
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -41,6 +42,39 @@ pub enum Verdict {
     Refused,
     /// Another replica reconciles. Flagsmith repeats the request.
     NotLeading,
+    /// This replica began to reconcile a moment ago, and does not know the secrets of all environments yet. Flagsmith
+    /// repeats the request.
+    Starting,
+}
+
+/// First reconciliations after a start, which add the targets.
+#[derive(Default)]
+struct Starting {
+    /// Number of [`FirstPass`]es that have not ended.
+    passes: usize,
+    /// Environments by namespace and name that were reconciled since the start, with or without a usable secret.
+    seen: HashSet<(String, String)>,
+}
+
+/// Guard: until it is dropped, some environments may not have been reconciled since the start.
+#[must_use = "the pass ends when the guard is dropped"]
+pub struct FirstPass(Receiver);
+
+impl Drop for FirstPass {
+    fn drop(&mut self) {
+        let mut starting = self.0.0.starting.lock();
+        starting.passes -= 1;
+        if starting.passes == 0 {
+            starting.seen = HashSet::new();
+        }
+    }
+}
+
+impl FirstPass {
+    /// True if this environment was reconciled since the start.
+    pub fn has_seen(&self, namespace: &str, name: &str) -> bool {
+        self.0.0.starting.lock().seen.contains(&(namespace.to_owned(), name.to_owned()))
+    }
 }
 
 /// Receiver of webhooks. Clones share their targets.
@@ -51,6 +85,7 @@ pub struct Receiver(Arc<Shared>);
 struct Shared {
     leads: AtomicBool,
     targets: Mutex<Targets>,
+    starting: Mutex<Starting>,
     metrics: ReceiverMetrics,
 }
 
@@ -66,6 +101,13 @@ impl Receiver {
         self.0.leads.store(leads, Ordering::Relaxed);
     }
 
+    /// Begins the first pass over the environments of some namespaces. Until it ends, a webhook that no known secret
+    /// signs is not refused for good.
+    pub fn first_pass(&self) -> FirstPass {
+        self.0.starting.lock().passes += 1;
+        FirstPass(self.clone())
+    }
+
     /// Adds or updates the target of an environment, or removes it if `secret` is `None`.
     pub fn keep(
         &self,
@@ -79,6 +121,10 @@ impl Receiver {
         match secret {
             Some(secret) => targets.keep(namespace, name, uid, secret, triggers),
             None => targets.remove(namespace, name),
+        }
+        let mut starting = self.0.starting.lock();
+        if starting.passes > 0 {
+            starting.seen.insert((namespace.to_owned(), name.to_owned()));
         }
     }
 
@@ -108,7 +154,8 @@ impl Receiver {
         let secrets = self.0.targets.lock().secrets(namespace, name);
         // The signature is checked without the lock, because the work grows with the body.
         let Some(signing) = secrets.into_iter().find(|secret| secret.signs(body, &signature)) else {
-            return Verdict::Refused;
+            let is_starting = self.0.starting.lock().passes > 0;
+            return if is_starting { Verdict::Starting } else { Verdict::Refused };
         };
         let woken = self.0.targets.lock().wake(namespace, name, &signing);
         for name in woken {

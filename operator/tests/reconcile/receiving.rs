@@ -109,6 +109,45 @@ async fn webhooks_of_costly_environment_wait_for_its_pause() {
     tokio::time::timeout(soon, triggers.recv()).await.unwrap().unwrap();
 }
 
+#[tokio::test]
+async fn webhook_is_accepted_during_first_fetch() {
+    let cluster = Cluster::default();
+    put_secret(&cluster, SECRET);
+    let server = Upstream::start(&document("a")).await;
+    let operator = Operator::start_with(&cluster, from_ref(&server.origin));
+    let mut writer = operator.writer;
+    cluster.observe(&mut writer);
+    let answering = server.stall().await;
+    let object: DeserializeGuard<FeatureEnvironment> = serde_json::from_value(fenv(1, &spec(&server))).unwrap();
+    let reconciling = tokio::spawn(reconcile(Arc::new(object), Arc::clone(&operator.context)));
+    until("the source is asked", || server.asked() > 0).await;
+    let verdict = operator.receiver.receive("shop", Some("storefront"), Some(&sign(SECRET, b"{}")), b"{}");
+    assert_eq!(verdict, Verdict::Accepted);
+    drop(answering);
+    reconciling.await.unwrap().unwrap();
+}
+
+/// The edit does not concern the webhook.
+#[tokio::test]
+async fn secret_that_cannot_be_read_after_edit_stays_in_use() {
+    let cluster = Cluster::default();
+    put_secret(&cluster, SECRET);
+    let server = Upstream::start(&document("a")).await;
+    let mut operator = Operator::start_with(&cluster, from_ref(&server.origin));
+    operator.turn(fenv(1, &spec(&server))).await;
+    cluster.hide_secrets();
+    let receive =
+        |operator: &Operator| operator.receiver.receive("shop", Some("storefront"), Some(&sign(SECRET, b"{}")), b"{}");
+    let (_, calls) = operator.turn(fenv(2, &spec(&server))).await;
+    assert!(calls.iter().any(|call| call == "get secret/hook"), "{calls:?}");
+    assert_eq!((&cluster.last_status()["webhook"], receive(&operator)), (&json!("receiving"), Verdict::Accepted));
+    // The secret of another reference is not known.
+    let mut edited = spec(&server);
+    edited["source"]["flagsmith"]["webhook"]["secretKeyRef"]["key"] = json!("other");
+    operator.turn(fenv(3, &edited)).await;
+    assert_eq!(receive(&operator), Verdict::Refused);
+}
+
 /// A read that fails says nothing about the Secret.
 #[tokio::test]
 async fn secret_that_cannot_be_read_again_stays_in_use() {

@@ -18,7 +18,7 @@ use remora_operator::{
     rollout::observe::SidecarClient,
     source::{
         fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
-        receiver::Receiver,
+        receiver::{Receiver, Verdict},
     },
 };
 use serde_json::{Value, json};
@@ -139,5 +139,27 @@ async fn object_deleted_while_watch_is_broken_is_restored_after_next_list() {
     until(|| cluster.get(CORE).is_some() && listed() > 3).await.expect("it is not published, or not listed again");
     cluster.take(CORE);
     until(|| cluster.get(CORE).is_some()).await.expect("the object is not restored");
+    running.abort();
+}
+
+/// The environment asks for webhooks, but its Secret does not exist.
+#[tokio::test]
+async fn first_pass_of_receiver_ends_after_reconciliation_of_all_environments() {
+    let (cluster, lists) = (Cluster::default(), Lists::default());
+    let source = json!({"flagsmith": {
+        "apiUrl": "https://flags.test/api/v1/", "environmentKeySecretRef": {"name": "flagsmith"},
+        "webhook": {"secretKeyRef": {"name": "hook"}},
+    }});
+    let deps = deps(client(&cluster, &lists, json!({"source": source}), |_, _| false));
+    let receiver = deps.receiver.clone();
+    receiver.leads(true);
+    let receive = || receiver.receive("shop", Some("storefront"), Some(&"00".repeat(32)), b"{}");
+    let (_stop, stopping) = watch::channel(false);
+    let mut running = Box::pin(run(deps, &[], stopping));
+    assert!(futures::poll!(&mut running).is_pending());
+    assert_eq!(receive(), Verdict::Starting);
+    let running = tokio::spawn(running);
+    until(|| receive() == Verdict::Refused).await.expect("the first pass does not end");
+    assert!(cluster.calls().iter().any(|call| call == "get secret/hook"), "the Secret was not read before");
     running.abort();
 }

@@ -20,7 +20,9 @@ use kube::{
 use tokio::sync::watch;
 
 use super::{
-    Context, reconcile,
+    Context,
+    first_pass::end_first_pass,
+    reconcile,
     referrers::{Environment, Metadata, Referrers, SeenVersions, read_by},
     state::Uid,
 };
@@ -72,6 +74,7 @@ pub async fn run(deps: Deps, namespaces: &[String], shutdown: watch::Receiver<bo
 }
 
 async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiver<bool>) {
+    let pass = deps.receiver.first_pass();
     let (client, metrics) = (deps.client.clone(), deps.metrics.clone());
     let config_maps = || in_scope::<Metadata>(&client, namespace);
     let (objects, mut feed) = publish::objects();
@@ -108,6 +111,7 @@ async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiv
         () = reconciling => {}
         () = following => {}
         () = sweep(&known, &context, &seen, &metrics, namespace) => {}
+        () = end_first_pass(&known, pass) => {}
         () = end_tasks_of_deleted(&known, &context, namespace) => {}
     }
 }

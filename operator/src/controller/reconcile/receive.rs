@@ -5,10 +5,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::environment::Environment;
-use crate::source::{
-    fetch::{Error, Fetcher},
-    receiver::Receiver,
-    trigger::TriggerSender,
+use crate::{
+    api::SigningSecretRef,
+    source::{
+        fetch::{Error, Fetcher},
+        receiver::Receiver,
+        trigger::TriggerSender,
+    },
 };
 
 /// Time after which the Secret is read again.
@@ -17,19 +20,31 @@ const REREAD: Duration = Duration::from_secs(60);
 /// State of the reception between reconciliations.
 #[derive(Debug, Default)]
 pub(super) struct Reception {
-    /// Time at which the Secret was read last, and the state for the status.
-    read: Option<(Instant, String)>,
+    read: Option<Read>,
+}
+
+/// Last read of the Secret.
+#[derive(Debug)]
+struct Read {
+    at: Instant,
+    reference: SigningSecretRef,
+    /// State for the status.
+    standing: String,
+    /// True if the spec has changed since.
+    is_outdated: bool,
 }
 
 impl Reception {
     /// Returns the time at which the Secret should be read again.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.read.as_ref().map(|(at, _)| *at + REREAD)
+        self.read.as_ref().map(|read| read.at + REREAD)
     }
 
-    /// Forgets what belongs to an earlier generation of the spec.
+    /// Makes the next reconciliation read the Secret.
     pub(super) fn start_generation(&mut self) {
-        self.read = None;
+        if let Some(read) = &mut self.read {
+            read.is_outdated = true;
+        }
     }
 }
 
@@ -49,21 +64,25 @@ pub(super) async fn receive(
         reception.read = None;
         return None;
     };
-    if let Some((at, standing)) = &reception.read
-        && at.elapsed() < REREAD
+    let reference = &webhook.secret_key_ref;
+    let before = reception.read.as_mut().filter(|read| read.reference == *reference);
+    if let Some(read) = &before
+        && !read.is_outdated
+        && read.at.elapsed() < REREAD
     {
-        return Some(standing.clone());
+        return Some(read.standing.clone());
     }
-    let (secret, standing) = match fetcher.signing_secret(namespace, &webhook.secret_key_ref).await {
+    let (secret, standing) = match fetcher.signing_secret(namespace, reference).await {
         Ok(secret) => (Some(secret), "receiving".to_owned()),
         // A read that failed says nothing about the Secret, so the secret that was read before stays in use.
-        Err(Error::ReadFailed { .. }) if let Some((at, standing)) = &mut reception.read => {
-            *at = Instant::now();
-            return Some(standing.clone());
+        Err(Error::ReadFailed { .. }) if let Some(read) = before => {
+            (read.at, read.is_outdated) = (Instant::now(), false);
+            return Some(read.standing.clone());
         }
         Err(error) => (None, format!("polled only: {error}")),
     };
     receiver.keep(namespace, name, uid, secret, triggers);
-    reception.read = Some((Instant::now(), standing.clone()));
+    let (at, reference) = (Instant::now(), reference.clone());
+    reception.read = Some(Read { at, reference, standing: standing.clone(), is_outdated: false });
     Some(standing)
 }

@@ -80,6 +80,9 @@ pub(super) async fn first_state(environment: &Environment<'_>, context: &Context
 /// Runs all steps of a reconciliation, and returns when to reconcile next.
 pub(super) async fn run(environment: &Environment<'_>, context: &Context, state: &mut EnvironmentState) -> Action {
     state.start_generation(environment.generation());
+    let Context { fetcher, receiver, sender, .. } = context;
+    // The fetch may take long, and webhooks are accepted meanwhile.
+    let webhook = receive(environment, fetcher, receiver, sender, &mut state.reception).await;
     let (observed, outcome) = match environment.destination(state.reported.status(environment)) {
         Ok(destination) => {
             state.desired.set_kind(destination.object_kind);
@@ -88,8 +91,6 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
         }
         Err(error) => (None, Outcome::without_work(failed_fetch(environment, state, &error.into()), Publication::None)),
     };
-    let Context { fetcher, receiver, sender, .. } = context;
-    let webhook = receive(environment, fetcher, receiver, sender, &mut state.reception).await;
     let rest = fetcher.read_budget().webhook_rest(&environment.uid);
     receiver.pace(&environment.namespace, &environment.name, rest);
     let analytics = collect(environment, &context.collector, &state.source);

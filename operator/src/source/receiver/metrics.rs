@@ -24,7 +24,7 @@ impl ReceiverMetrics {
         let metrics = Self::default();
         registry.register(
             "remora_receiver_webhooks",
-            "Webhooks of sources, by verdict: Accepted, Refused, NotLeading",
+            "Webhooks of sources, by verdict: Accepted, Refused, NotLeading, Starting",
             metrics.webhooks.clone(),
         );
         metrics
@@ -36,6 +36,7 @@ impl ReceiverMetrics {
             Verdict::Accepted => "Accepted",
             Verdict::Refused => "Refused",
             Verdict::NotLeading => "NotLeading",
+            Verdict::Starting => "Starting",
         };
         self.webhooks.get_or_create(&Labels { verdict }).inc();
     }

@@ -66,6 +66,28 @@ async fn unsigned_or_misdirected_webhook_triggers_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn webhook_that_no_known_secret_signs_is_repeated_until_first_pass_ends() {
+    let (receiver, sender, mut requests) = receiver();
+    let receive = |name: &str| receiver.receive("shop", Some(name), Some(&sign(SECRET, BODY)), BODY);
+    let passes = [receiver.first_pass(), receiver.first_pass()];
+    assert_eq!(receive("search"), Verdict::Starting);
+    assert_eq!(receive("storefront"), Verdict::Accepted);
+    assert_eq!(receiver.receive("shop", Some("search"), Some("no signature"), BODY), Verdict::Refused);
+
+    keep(&receiver, "search", SECRET, &sender);
+    receiver.keep("shop", "without", "uid", None, &sender);
+    let [first, second] = passes;
+    assert!(second.has_seen("shop", "search") && second.has_seen("shop", "without"));
+    assert!(!second.has_seen("shop", "unknown"));
+    assert_eq!(receive("search"), Verdict::Accepted);
+    drop(first);
+    assert_eq!(receive("unknown"), Verdict::Starting);
+    drop(second);
+    assert_eq!(receive("unknown"), Verdict::Refused);
+    assert_eq!(triggered(&mut requests).await, ["search", "storefront"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn flood_of_replays_causes_one_fetch_in_each_pause() {
     let (receiver, _, mut requests) = receiver();
     let signature = sign(SECRET, BODY);

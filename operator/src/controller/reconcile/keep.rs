@@ -43,8 +43,18 @@ pub(super) async fn published_during<T>(
             done = &mut work => return done,
             () = sleep_until(next) => {}
         }
-        let restored =
-            publisher.publish(destination, &current.snapshot, current.record.as_ref(), &mut desired.cache).await;
+        let restoration =
+            publisher.publish(destination, &current.snapshot, current.record.as_ref(), &mut desired.cache);
+        let mut restoration = pin!(restoration);
+        let restored = tokio::select! {
+            biased;
+            restored = &mut restoration => restored,
+            done = &mut work => {
+                // A restoration that is dropped half-way would leave it open what was written.
+                let _ = restoration.await;
+                return done;
+            }
+        };
         let wait = if restored.is_ok() {
             failures = 0;
             PERIOD
@@ -55,5 +65,84 @@ pub(super) async fn published_during<T>(
             wait
         };
         next = Instant::now() + wait;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
+    use http::{Method, Request, Response};
+    use kube::{Client, client::Body};
+    use serde_json::json;
+    use tokio::{
+        sync::Notify,
+        time::{sleep, timeout},
+    };
+
+    use super::*;
+    use crate::publish::{self, File, Snapshot};
+
+    /// Returns a client of an API server without objects that holds back its first answer until `answers` is notified,
+    /// and counts writes.
+    fn client(asked: Arc<Notify>, answers: Arc<Notify>, writes: Arc<AtomicUsize>) -> Client {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (asked, answers, writes) = (Arc::clone(&asked), Arc::clone(&answers), Arc::clone(&writes));
+            async move {
+                let method = request.method().clone();
+                drop(request);
+                let (code, answer) = if method == Method::GET {
+                    asked.notify_one();
+                    answers.notified().await;
+                    (404, json!({"status": "Failure", "reason": "NotFound", "code": 404}))
+                } else {
+                    writes.fetch_add(1, Ordering::Relaxed);
+                    (200, json!({"metadata": {"name": "core", "resourceVersion": "1"}}))
+                };
+                let answer = Body::from(answer.to_string().into_bytes());
+                Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap())
+            }
+        });
+        Client::new(service, "shop")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_goes_on_during_slow_restoration_and_waits_for_its_end() {
+        let (asked, answers, writes) = (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::default());
+        let (objects, _feed) = publish::objects();
+        let client = client(Arc::clone(&asked), Arc::clone(&answers), Arc::clone(&writes));
+        let publisher = Publisher::new(client, objects, Duration::from_secs(600));
+        let object = serde_json::from_value(json!({
+            "apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment",
+            "metadata": {"name": "storefront", "namespace": "shop", "uid": "uid-1"},
+            "spec": {"source": {"document": {"configMapKeyRef": {"name": "flags", "key": "environment.json"}}}},
+        }));
+        let object = object.unwrap();
+        let environment = Environment::new(&object);
+        let destination = environment.destination(None).unwrap();
+        let snapshot = Arc::new(Snapshot::new("0a1b".to_owned(), vec![File::new("core".to_owned(), b"core".to_vec())]));
+        let current = DesiredSnapshot { snapshot, record: None, is_published: true, replaces: None };
+        let mut desired = Desired::default();
+        desired.snapshot = Some(current);
+        let work = async {
+            asked.notified().await;
+            // The API server answers only after the work has ended.
+            let answers = Arc::clone(&answers);
+            tokio::spawn(async move {
+                sleep(PERIOD).await;
+                answers.notify_one();
+            });
+            "done"
+        };
+        let kept = published_during(work, &environment, &publisher, &destination, &mut desired);
+        let done = timeout(Duration::from_secs(60), kept).await;
+        assert_eq!(done, Ok("done"), "the work waited for the restoration");
+        assert_eq!(writes.load(Ordering::Relaxed), 1, "the restoration was dropped half-way");
     }
 }

@@ -170,7 +170,7 @@ async fn missing_environment_gives_warning() {
     assert_eq!(
         response["warnings"],
         json!([
-            "FeatureEnvironment nowhere does not exist in namespace \"shop\", so the pod starts without its flags: create it, or correct annotation remora.dev/inject"
+            "FeatureEnvironment nowhere does not exist in namespace \"shop\", so the pod starts without its flags: create it, and restart the pod if it delivers by Secrets, or correct annotation remora.dev/inject"
         ])
     );
     let volumes = patched(&pod, &response)["spec"]["volumes"].clone();
@@ -183,7 +183,12 @@ async fn silent_api_server_does_not_block_injection() {
     let bench = bench();
     let response = bench.review(&review(&pod("broken"))).await;
     assert_eq!(response["allowed"], true);
-    assert_eq!(response.get("warnings"), None);
+    assert_eq!(
+        response["warnings"],
+        json!([
+            "FeatureEnvironment broken of namespace \"shop\" cannot be read, so the pod gets a volume of the default layout: recreate the pod if the environment exists and sets spec.delivery"
+        ])
+    );
     assert!(bench.metrics().contains(r#"decision="injected",reason="environment_unknown""#));
 }
 

@@ -47,6 +47,8 @@ pub struct Target {
     pub bytes: usize,
     /// Kind of the objects that hold the snapshot.
     pub object_kind: ObjectKind,
+    /// True if the snapshot is also in objects of the other kind, for pods that mount those.
+    pub has_other_kind: bool,
     /// Published objects beside the core.
     pub slots: Slots,
     /// True if the operator notifies pods of new revisions.

@@ -126,6 +126,7 @@ pub(super) fn observe_pods(
         revision: snapshot.revision.clone(),
         bytes: snapshot.volume_bytes(),
         object_kind: destination.object_kind,
+        has_other_kind: destination.has_other_kind,
         slots: Slots { overrides: snapshot.overrides_files(), core_parts: snapshot.core_parts() },
         nudge: environment.spec.delivery.nudge,
     })?;

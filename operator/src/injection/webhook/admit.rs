@@ -213,12 +213,18 @@ fn inject(
             Presence::Missing => {
                 outcome = Outcome::InjectedEnvironmentMissing;
                 warnings.push(format!(
-                    "FeatureEnvironment {name} does not exist in namespace {}, so the pod starts without its flags: create it, or correct annotation {}",
+                    "FeatureEnvironment {name} does not exist in namespace {}, so the pod starts without its flags: create it, and restart the pod if it delivers by Secrets, or correct annotation {}",
                     quote(&request.namespace),
                     annotation::INJECT
                 ));
             }
-            Presence::Unknown => outcome = Outcome::InjectedEnvironmentUnknown,
+            Presence::Unknown => {
+                outcome = Outcome::InjectedEnvironmentUnknown;
+                warnings.push(format!(
+                    "FeatureEnvironment {name} of namespace {} cannot be read, so the pod gets a volume of the default layout: recreate the pod if the environment exists and sets spec.delivery",
+                    quote(&request.namespace)
+                ));
+            }
         }
     }
     let operations = patch(pod, plan);

@@ -18,13 +18,14 @@ pub(super) struct Expected<'a> {
     pub(super) revision: &'a str,
     pub(super) bytes: usize,
     pub(super) object_kind: ObjectKind,
+    pub(super) has_other_kind: bool,
     pub(super) slots: Slots,
 }
 
 impl<'a> From<&'a Target> for Expected<'a> {
     fn from(target: &'a Target) -> Self {
-        let Target { revision, bytes, object_kind, slots, .. } = target;
-        Self { revision, bytes: *bytes, object_kind: *object_kind, slots: *slots }
+        let Target { revision, bytes, object_kind, has_other_kind, slots, .. } = target;
+        Self { revision, bytes: *bytes, object_kind: *object_kind, has_other_kind: *has_other_kind, slots: *slots }
     }
 }
 
@@ -140,10 +141,13 @@ impl Counts {
         if !self.other_kind.is_empty() {
             let (pods, previous): (Vec<&Injected>, _) =
                 (self.other_kind.iter().collect(), expected.object_kind.other().as_str());
-            sentences.push(format!(
-                "{}: the volume names {previous}s; restart the pods, until then the operator keeps the {previous}s",
-                named(&pods)
-            ));
+            let until_then = if expected.has_other_kind {
+                format!("restart the pods, until then the operator keeps the {previous}s")
+            } else {
+                // The pods were admitted before their environment existed.
+                format!("there are no such {previous}s, so these pods have no flags: restart them")
+            };
+            sentences.push(format!("{}: the volume names {previous}s; {until_then}", named(&pods)));
         }
         sentences
     }
@@ -195,7 +199,7 @@ mod tests {
 
     const SLOTS: Slots = Slots { overrides: 16, core_parts: 2 };
     const EXPECTED: Expected<'_> =
-        Expected { revision: "new", bytes: 10, object_kind: ObjectKind::ConfigMap, slots: SLOTS };
+        Expected { revision: "new", bytes: 10, object_kind: ObjectKind::ConfigMap, has_other_kind: true, slots: SLOTS };
 
     fn pod(name: &str, capacity: Option<u128>) -> Injected {
         Injected {
@@ -275,6 +279,18 @@ mod tests {
         assert!(
             !counts.report(&EXPECTED, true).problem.unwrap().contains("serving another"),
             "the cause is reported already"
+        );
+    }
+
+    #[test]
+    fn pod_without_objects_of_its_kind_has_no_flags() {
+        let volume = Some(Mounted { object_kind: ObjectKind::ConfigMap, format: FORMAT, slots: SLOTS });
+        let expected = Expected { object_kind: ObjectKind::Secret, has_other_kind: false, ..EXPECTED };
+        let mut counts = counts(&[(Reply::Serves(None), None)]);
+        counts.inspect(&[Injected { volume, ..pod("early", None) }], &expected);
+        assert_eq!(
+            counts.report(&expected, false).problem.unwrap(),
+            "1 pod (early): the volume names ConfigMaps; there are no such ConfigMaps, so these pods have no flags: restart them"
         );
     }
 

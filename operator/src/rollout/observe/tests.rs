@@ -150,6 +150,7 @@ impl Scene {
             revision: revision.to_owned(),
             bytes: 12_000_000,
             object_kind: ObjectKind::ConfigMap,
+            has_other_kind: false,
             slots: Slots { overrides: 8, core_parts: 0 },
             nudge: true,
         })

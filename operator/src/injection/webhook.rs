@@ -11,6 +11,7 @@
 //! cluster can call this endpoint, and learns nothing else from it.
 
 mod admit;
+mod cache;
 mod environments;
 mod memory;
 mod namespaces;

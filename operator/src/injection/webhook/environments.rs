@@ -1,17 +1,16 @@
 //! Caches the FeatureEnvironments and their delivery. A pod's volume depends on the delivery, and a pod that names a
 //! missing FeatureEnvironment gets a warning.
 
-use std::{convert::Infallible, future::Future, time::Duration};
+use std::convert::Infallible;
 
-use futures::StreamExt;
 use kube::{
     Api, Client, Resource,
     core::{ApiResource, Object},
-    runtime::{WatchStreamExt, reflector, watcher},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::cache::{Cache, LOOK_UP_TIMEOUT};
 use crate::{
     api::{FeatureEnvironment, ObjectKind, names::EnvironmentName},
     injection::{Layout, Size, Slots},
@@ -34,14 +33,10 @@ struct Status {
     core_bytes: Value,
 }
 
-/// Timeout of a look-up that the cache cannot answer. Pods that name a missing environment are rare, and a pod that was
-/// applied together with its environment must not get a false warning.
-const LOOK_UP_TIMEOUT: Duration = Duration::from_millis(500);
-
 /// A cache of all FeatureEnvironments.
 #[derive(Clone)]
 pub struct Environments {
-    known: reflector::Store<Known>,
+    known: Cache<Known>,
     api: ApiResource,
     client: Client,
 }
@@ -70,31 +65,15 @@ impl Environments {
     /// Returns the cache and the future that fills it. The caller must poll the future for as long as it uses the
     /// cache.
     pub fn watch(client: Client) -> (Environments, impl Future<Output = Infallible> + Send) {
-        let resource = ApiResource::erase::<FeatureEnvironment>(&());
-        let writer = reflector::store::Writer::new(resource.clone());
-        let known = writer.as_reader();
-        let api: Api<Known> = Api::all_with(client.clone(), &resource);
-        let watching = async move {
-            let events = watcher(api, watcher::Config::default()).default_backoff().modify(strip);
-            let mut events = events.reflect(writer).boxed();
-            loop {
-                match events.next().await {
-                    Some(Ok(_)) => {}
-                    Some(Err(error)) => tracing::warn!(%error, "cannot watch FeatureEnvironments; trying again"),
-                    // Never taken: a watcher restarts by itself.
-                    None => std::future::pending().await,
-                }
-            }
-        };
-        (Environments { known, api: resource, client }, watching)
+        let api = ApiResource::erase::<FeatureEnvironment>(&());
+        let all = Api::all_with(client.clone(), &api);
+        let (known, watching) = Cache::watch(all, api.clone(), "FeatureEnvironments", strip);
+        (Environments { known, api, client }, watching)
     }
 
     /// Waits until the cache holds the first complete list.
     pub async fn wait_until_filled(&self) {
-        // Fails only if the future that fills the cache was dropped, which happens only when the process ends.
-        if self.known.wait_until_ready().await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        self.known.wait_until_filled().await;
     }
 
     /// Looks up several environments concurrently, all within [`LOOK_UP_TIMEOUT`].
@@ -108,8 +87,7 @@ impl Environments {
     }
 
     async fn one(&self, namespace: &str, name: &EnvironmentName) -> Presence {
-        let reference = reflector::ObjectRef::new_with(name.as_str(), self.api.clone()).within(namespace);
-        if let Some(known) = self.known.get(&reference) {
+        if let Some(known) = self.known.get(namespace, name.as_str()) {
             return Presence::Present(layout(&known));
         }
         let api: Api<Known> = Api::namespaced_with(self.client.clone(), namespace, &self.api);

@@ -1,27 +1,20 @@
 //! Caches the annotations of namespaces, which set defaults for all of their pods.
 
-use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
-use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api, Client,
-    api::PartialObjectMeta,
-    runtime::{WatchStreamExt, reflector, watcher},
-};
+use kube::{Api, Client, api::PartialObjectMeta};
 
+use super::cache::{Cache, LOOK_UP_TIMEOUT};
 use crate::api::names::GROUP;
 
 /// The cached parts of a namespace: its name, and its annotations under Remora's prefix.
 type Known = PartialObjectMeta<Namespace>;
 
-/// Timeout of a look-up that the cache cannot answer: a pod may be created right after its namespace.
-const LOOK_UP_TIMEOUT: Duration = Duration::from_millis(500);
-
 /// A cache of the annotations of all namespaces.
 #[derive(Clone)]
 pub struct Namespaces {
-    known: reflector::Store<Known>,
+    known: Cache<Known>,
     client: Client,
 }
 
@@ -38,29 +31,13 @@ impl Namespaces {
     /// Returns the cache and the future that fills it. The caller must poll the future for as long as it uses the
     /// cache.
     pub fn watch(client: Client) -> (Namespaces, impl Future<Output = Infallible> + Send) {
-        let (known, writer) = reflector::store();
-        let api: Api<Known> = Api::all(client.clone());
-        let watching = async move {
-            let events = watcher(api, watcher::Config::default()).default_backoff().modify(strip);
-            let mut events = events.reflect(writer).boxed();
-            loop {
-                match events.next().await {
-                    Some(Ok(_)) => {}
-                    Some(Err(error)) => tracing::warn!(%error, "cannot watch namespaces; trying again"),
-                    // Never taken: a watcher restarts by itself.
-                    None => std::future::pending().await,
-                }
-            }
-        };
+        let (known, watching) = Cache::watch(Api::all(client.clone()), (), "namespaces", strip);
         (Namespaces { known, client }, watching)
     }
 
     /// Waits until the cache holds the first complete list.
     pub async fn wait_until_filled(&self) {
-        // Fails only if the future that fills the cache was dropped, which happens only when the process ends.
-        if self.known.wait_until_ready().await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        self.known.wait_until_filled().await;
     }
 
     /// Returns the cached parts of a namespace. Asks the API server if the cache does not have it; `None` if it does
@@ -70,7 +47,7 @@ impl Namespaces {
     ///
     /// Fails if the API server refuses the request or does not answer within [`LOOK_UP_TIMEOUT`].
     pub(super) async fn look_up(&self, namespace: &str) -> Result<Option<Arc<Known>>, Unknown> {
-        if let Some(known) = self.known.get(&reflector::ObjectRef::new(namespace)) {
+        if let Some(known) = self.known.get("", namespace) {
             return Ok(Some(known));
         }
         let api: Api<Namespace> = Api::all(self.client.clone());

@@ -1,6 +1,6 @@
 //! Cache of the metadata of Secrets that carry snapshots. The operator neither lists nor watches them, because that
-//! requires the right to read all Secrets. It gets each Secret by its known name, when the process starts and every 60
-//! s.
+//! requires the right to read all Secrets. It gets each Secret by its known name: when the process starts, and in
+//! a reconciliation that begins at least 60 s after the last poll.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

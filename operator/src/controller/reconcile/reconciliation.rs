@@ -1,4 +1,4 @@
-//! The sequence of steps: observe → fetch → compile → guard → recover → choose → apply → notify → report.
+//! The sequence of steps: receive → observe → fetch → compile → guard → recover → choose → fit → apply → notify → report.
 
 use std::time::Duration;
 

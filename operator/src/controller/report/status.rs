@@ -105,7 +105,7 @@ pub enum Publication {
         objects: Vec<String>,
         /// How it is delivered.
         delivered: Delivered,
-        /// Contents of the snapshot, if it was compiled in this reconciliation.
+        /// Contents of the snapshot. `None` if they cannot be read, or if the status has them already.
         contents: Option<Contents>,
     },
     /// The document could not be compiled, or the snapshot not be published.

@@ -113,6 +113,7 @@ fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D:
         namespace: Option<String>,
         uid: Option<String>,
         resource_version: Option<String>,
+        creation_timestamp: Option<Time>,
         deletion_timestamp: Option<Time>,
         annotations: Option<Annotations>,
     }
@@ -122,6 +123,7 @@ fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D:
         namespace: metadata.namespace,
         uid: metadata.uid,
         resource_version: metadata.resource_version,
+        creation_timestamp: metadata.creation_timestamp,
         deletion_timestamp: metadata.deletion_timestamp,
         annotations: metadata.annotations.map(|annotations| annotations.0),
         ..ObjectMeta::default()

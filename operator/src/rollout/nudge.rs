@@ -7,6 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client,
@@ -14,7 +15,11 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{RunningPods, pace::Pace, pods};
+use super::{
+    RunningPods,
+    pace::Pace,
+    pods::{self, Injected},
+};
 use crate::api::{
     Reason,
     names::{EnvironmentName, FIELD_MANAGER},
@@ -27,6 +32,9 @@ const PATCHES: usize = 16;
 /// Time between the beginnings of two patches: 200 a second, which takes less than one of the seats that an API server
 /// gives to clients of its kind.
 const GAP: Duration = Duration::from_millis(5);
+/// Age of a revision at which a new pod starts with it, because each kubelet has its objects. Clocks may differ by the
+/// larger part of this time.
+const DELIVERED_AFTER: Duration = Duration::from_secs(120);
 /// Timeout of one request, and of the first list of the pods.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -61,6 +69,15 @@ impl NotListed {
     }
 }
 
+/// True if the pod is not notified of the revision, and may not have started with it.
+pub(super) fn is_unnotified(pod: &Injected, revision: &str, published_at: Option<Timestamp>) -> bool {
+    match (&pod.notified, pod.created, published_at) {
+        (Some(notified), ..) => notified != revision,
+        (None, Some(created), Some(published_at)) => created <= published_at + DELIVERED_AFTER,
+        (None, ..) => true,
+    }
+}
+
 impl Nudger {
     /// Creates a nudger that patches `pods` through this client.
     pub fn new(client: Client, pods: RunningPods) -> Self {
@@ -68,6 +85,8 @@ impl Nudger {
     }
 
     /// Sets the annotation to `revision` on every pod of the namespace that serves `environment` and has another value.
+    /// Pods that started with the revision, which was published at `published_at`, need no annotation: after a restart of
+    /// the controller, they may be all pods.
     ///
     /// # Errors
     /// The pods are not listed yet. A single pod that cannot be patched is counted, and is no error.
@@ -76,11 +95,12 @@ impl Nudger {
         namespace: &str,
         environment: &EnvironmentName,
         revision: &str,
+        published_at: Option<Timestamp>,
     ) -> Result<Nudged, NotListed> {
         tokio::time::timeout(TIMEOUT, self.pods.ready()).await.map_err(|_| NotListed)?;
         let found = pods::staying(&self.pods, namespace, environment);
         let pods = found.len();
-        let outdated = found.into_iter().filter(|pod| pod.notified.as_deref() != Some(revision));
+        let outdated = found.into_iter().filter(|pod| is_unnotified(pod, revision, published_at));
         let names: Vec<String> = outdated.map(|pod| pod.name.clone()).collect();
         let outdated = names.len();
         let notified = self.patch_all(namespace, names, &environment.revision_annotation(), revision).await;
@@ -212,7 +232,7 @@ mod tests {
         let (nudger, mut feed, counts) = scene();
         list(&mut feed, (0..PODS).map(|number| pod(&format!("web-{number}"), "shop")));
         let began = Instant::now();
-        let nudged = nudger.nudge("shop", &"shop".parse().unwrap(), "0a1b").await.unwrap();
+        let nudged = nudger.nudge("shop", &"shop".parse().unwrap(), "0a1b", None).await.unwrap();
         assert_eq!(nudged, Nudged { pods: PODS, notified: PODS, failed: 0 });
         let counts = counts.lock();
         assert_eq!((counts.most, counts.others), (CONCURRENT_PATCHES, 0), "patches at one time, other requests");
@@ -234,11 +254,11 @@ mod tests {
         let many = (0..5_000).map(|number| pod(&format!("web-{number}"), &format!("e{}", number % 50)));
         list(&mut feed, many.chain(other));
         let names: Vec<EnvironmentName> = (0..50).map(|number| format!("e{number}").parse().unwrap()).collect();
-        let all = futures::future::join_all(names.iter().map(|name| nudger.nudge("shop", name, "0a1b")));
+        let all = futures::future::join_all(names.iter().map(|name| nudger.nudge("shop", name, "0a1b", None)));
         let other = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             let began = Instant::now();
-            nudger.nudge("other", &"shop".parse().unwrap(), "0a1b").await.unwrap();
+            nudger.nudge("other", &"shop".parse().unwrap(), "0a1b", None).await.unwrap();
             began.elapsed()
         };
         let (_, other) = tokio::join!(all, other);
@@ -251,7 +271,7 @@ mod tests {
         list(&mut feed, (0..400).map(|number| pod(&format!("web-{number}"), &format!("e{}", number % 100))));
         let began = Instant::now();
         let names: Vec<EnvironmentName> = (0..100).map(|number| format!("e{number}").parse().unwrap()).collect();
-        let all = names.iter().map(|environment| nudger.nudge("shop", environment, "0a1b"));
+        let all = names.iter().map(|environment| nudger.nudge("shop", environment, "0a1b", None));
         let notified: usize = futures::future::join_all(all).await.into_iter().map(|done| done.unwrap().notified).sum();
         assert_eq!((notified, counts.lock().most), (400, PATCHES));
         assert!(began.elapsed() >= GAP * 399, "{:?}", began.elapsed());
@@ -263,15 +283,42 @@ mod tests {
         let mut told = pod("told", "shop");
         told["metadata"]["annotations"]["remora.dev/revision.shop"] = json!("0a1b 3");
         list(&mut feed, [told, pod("late", "other, shop"), pod("other", "shopping")]);
-        let nudged = nudger.nudge("shop", &"shop".parse().unwrap(), "0a1b").await.unwrap();
+        let nudged = nudger.nudge("shop", &"shop".parse().unwrap(), "0a1b", None).await.unwrap();
         assert_eq!(nudged, Nudged { pods: 2, notified: 1, failed: 0 });
         assert_eq!(counts.lock().notified.keys().collect::<Vec<_>>(), ["late"]);
     }
 
     #[tokio::test(start_paused = true)]
+    async fn pods_that_started_with_the_revision_are_not_notified_after_restart() {
+        let (nudger, mut feed, counts) = scene();
+        let created = |name: &str, time: &str, notified: Option<&str>| {
+            let mut pod = pod(name, "shop");
+            pod["metadata"]["creationTimestamp"] = json!(time);
+            if let Some(notified) = notified {
+                pod["metadata"]["annotations"]["remora.dev/revision.shop"] = json!(notified);
+            }
+            pod
+        };
+        list(
+            &mut feed,
+            [
+                created("before", "2026-11-20T11:59:00Z", None),
+                created("at-once", "2026-11-20T12:02:00Z", None),
+                created("later", "2026-11-20T12:02:01Z", None),
+                created("other", "2026-11-20T12:02:01Z", Some("ffff")),
+                pod("unknown", "shop"),
+            ],
+        );
+        let published_at = "2026-11-20T12:00:00Z".parse().ok();
+        let nudged = nudger.nudge("shop", &"shop".parse().unwrap(), "0a1b", published_at).await.unwrap();
+        assert_eq!(nudged, Nudged { pods: 5, notified: 4, failed: 0 });
+        assert_eq!(counts.lock().notified.keys().collect::<Vec<_>>(), ["at-once", "before", "other", "unknown"]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn pods_that_are_not_listed_in_time_are_an_error() {
         let (nudger, _feed, _) = scene();
-        let error = nudger.nudge("shop", &"shop".parse().unwrap(), "0a1b").await.unwrap_err();
+        let error = nudger.nudge("shop", &"shop".parse().unwrap(), "0a1b", None).await.unwrap_err();
         assert_eq!(error.reason(), Reason::ListPodsTimeout);
     }
 }

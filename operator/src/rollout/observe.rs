@@ -13,6 +13,7 @@ mod volumes;
 
 use std::{collections::HashMap, sync::Arc};
 
+use jiff::Timestamp;
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -53,6 +54,8 @@ pub struct Target {
     pub slots: Slots,
     /// True if the operator notifies pods of new revisions.
     pub nudge: bool,
+    /// Time at which the revision was published.
+    pub published_at: Option<Timestamp>,
 }
 
 /// The observations of all environments.

@@ -6,6 +6,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use futures::StreamExt;
+use jiff::Timestamp;
 use kube::{
     Api, Client, Resource, ResourceExt,
     runtime::{WatchStreamExt, watcher},
@@ -86,6 +87,8 @@ pub struct Injected {
     pub(super) capacity: Option<u128>,
     /// The volume of the environment, if the pod has one in a known layout.
     pub(super) volume: Option<Mounted>,
+    /// Time at which the pod was created.
+    pub(super) created: Option<Timestamp>,
 }
 
 /// Layout of a pod's volume, which was fixed when the pod was admitted.
@@ -122,6 +125,7 @@ impl Injected {
             admin: admin(pod),
             capacity: capacity(pod),
             volume: volume(pod, environment),
+            created: pod.meta().creation_timestamp.as_ref().map(|created| created.0),
         }
     }
 }

@@ -71,6 +71,12 @@ impl Desired {
         self.snapshot.as_ref().map(|desired| desired.snapshot.revision.as_str())
     }
 
+    /// Returns the time at which the desired revision was published first, if it is known.
+    pub(super) fn published_at(&self) -> Option<Timestamp> {
+        let record = self.snapshot.as_ref().and_then(|desired| desired.record.as_ref());
+        record.map(|record| record.published_at.0)
+    }
+
     /// Returns the failure of the last publication while its back-off lasts.
     pub(super) fn backs_off(&self, now: Instant) -> Option<&BackOff> {
         self.back_off.as_ref().filter(|back_off| now < back_off.until)

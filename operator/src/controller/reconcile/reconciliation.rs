@@ -296,7 +296,8 @@ async fn publish(
         core_bytes: i64::try_from(snapshot.core_bytes()).ok(),
         formerly: obsolete::withdraw(environment, publisher, observer, destination, &mut state.desired).await,
     };
-    notify(environment, nudger, metrics, &destination.owner, &snapshot.revision, &mut state.rollout);
+    let published_at = state.desired.published_at();
+    notify(environment, nudger, metrics, &destination.owner, &snapshot.revision, published_at, &mut state.rollout);
     let publication = match failure {
         Some(failure) => Publication::Failed(failure),
         None => {
@@ -366,7 +367,8 @@ fn pods(
     }
     let desired = state.desired.snapshot.as_ref().map(|desired| &desired.snapshot);
     let snapshot = desired.filter(|desired| published == Some(desired.revision.as_str()))?;
-    observe_pods(environment, &context.observer, &context.metrics, destination, snapshot)
+    let published_at = state.desired.published_at();
+    observe_pods(environment, &context.observer, &context.metrics, destination, snapshot, published_at)
 }
 
 /// Logs a failed fetch or compilation, and returns its outcome for the report.

@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use jiff::Timestamp;
 use tokio::task::JoinHandle;
 
 use super::environment::Environment;
@@ -49,6 +50,7 @@ pub(super) fn notify(
     metrics: &Metrics,
     owner: &Owner,
     revision: &str,
+    published_at: Option<Timestamp>,
     rollout: &mut Rollout,
 ) {
     if !environment.spec.delivery.nudge {
@@ -66,7 +68,7 @@ pub(super) fn notify(
     let is_done = Arc::new(AtomicBool::new(false));
     let done = Arc::clone(&is_done);
     let task = tokio::spawn(async move {
-        let is_complete = notify_all(&nudger, &metrics, &namespace, &name, &notified).await;
+        let is_complete = notify_all(&nudger, &metrics, &namespace, &name, &notified, published_at).await;
         done.store(is_complete, Ordering::Relaxed);
     });
     rollout.notification = Some(Notification { revision: revision.to_owned(), is_done, task });
@@ -79,9 +81,10 @@ async fn notify_all(
     namespace: &str,
     environment: &EnvironmentName,
     revision: &str,
+    published_at: Option<Timestamp>,
 ) -> bool {
     let step = metrics.begin(Step::Nudge);
-    match nudger.nudge(namespace, environment, revision).await {
+    match nudger.nudge(namespace, environment, revision, published_at).await {
         Ok(Nudged { pods, notified, failed }) => {
             step.end(if failed > 0 { Outcome::Failed(Reason::PodsNotNotified) } else { Outcome::Done });
             if notified + failed > 0 {
@@ -118,6 +121,7 @@ pub(super) fn observe_pods(
     metrics: &Metrics,
     destination: &Destination,
     snapshot: &Arc<Snapshot>,
+    published_at: Option<Timestamp>,
 ) -> Option<Pods> {
     let pods = observer.observe(Target {
         uid: environment.uid.clone(),
@@ -129,6 +133,7 @@ pub(super) fn observe_pods(
         has_other_kind: destination.has_other_kind,
         slots: Slots { overrides: snapshot.overrides_files(), core_parts: snapshot.core_parts() },
         nudge: environment.spec.delivery.nudge,
+        published_at,
     })?;
     metrics.environments.pods(&environment.namespace, &environment.name, &pods);
     Some(pods)

@@ -210,6 +210,7 @@ mod tests {
             admin: None,
             capacity,
             volume: None,
+            created: None,
         }
     }
 

@@ -14,7 +14,10 @@ use tokio::time::Instant;
 use super::{Deps, Target, counts::Counts, sidecar::Reply};
 use crate::{
     api::Pods,
-    rollout::pods::{Injected, staying},
+    rollout::{
+        nudge::is_unnotified,
+        pods::{Injected, staying},
+    },
     source::trigger::Trigger,
 };
 
@@ -111,13 +114,13 @@ pub(super) async fn observe(target: Target, deps: Arc<Deps>, found: Arc<Mutex<Op
     }
 }
 
-/// Waits until all pods that run now are notified of the revision. A pod that starts later is not notified: it starts
-/// with the revision.
+/// Waits until all pods that run now are notified of the revision. A pod that starts later, or started with the
+/// revision, is not notified.
 async fn all_notified(target: &Target, deps: &Deps) {
-    let is_notified = |pod: &Arc<Injected>| pod.notified.as_ref() == Some(&target.revision);
+    let is_waiting = |pod: &Arc<Injected>| is_unnotified(pod, &target.revision, target.published_at);
     let unnotified = || {
         let all = staying(&deps.pods, &target.namespace, &target.environment);
-        all.into_iter().filter(|pod| !is_notified(pod)).map(|pod| pod.uid.clone()).collect::<HashSet<String>>()
+        all.into_iter().filter(is_waiting).map(|pod| pod.uid.clone()).collect::<HashSet<String>>()
     };
     deps.pods.ready().await;
     let (mut waiting, mut since) = (unnotified(), Instant::now());
@@ -229,6 +232,7 @@ mod tests {
             admin: None,
             capacity: None,
             volume: None,
+            created: None,
         };
         let pods: Vec<Arc<Injected>> = (0..100).map(|number| Arc::new(pod(number))).collect();
         let mut turned = pods.clone();

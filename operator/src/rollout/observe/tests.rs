@@ -153,6 +153,7 @@ impl Scene {
             has_other_kind: false,
             slots: Slots { overrides: 8, core_parts: 0 },
             nudge: true,
+            published_at: None,
         })
     }
 

@@ -56,6 +56,7 @@ mod tests {
             admin: None,
             capacity: None,
             volume,
+            created: None,
         }
     }
 
